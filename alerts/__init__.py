@@ -1,0 +1,1 @@
+"""The catalogue of signals and what is generated from it."""

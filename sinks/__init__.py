@@ -1,0 +1,1 @@
+"""Where results go: metrics, status page, API, Alertmanager and the signal log."""

@@ -1,0 +1,1 @@
+"""Where telemetry comes from: wire format, client instrumentation and collectors."""

@@ -1,0 +1,1 @@
+"""The pipeline: tracking core, judging rules, Spark adapters, configuration and commands."""
