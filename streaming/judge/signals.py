@@ -1,0 +1,72 @@
+"""What a signal is: one thing wrong with one message, group, consumer or queue, from when it starts until it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+SignalName = Literal[
+    "PoisonMessage",
+    "MessageHeldTooLong",
+    "DeadLetterArrived",
+    "DeadLetterExpiring",
+    "GroupStuck",
+    "LookAheadSaturated",
+    "ConcurrencyCollapsed",
+    "QueueStalled",
+    "SlowConsumer",
+    "BatchRetryStorm",
+    "MessageDropped",
+    "NoisyGroup",
+    "QueueMisconfigured",
+    "TelemetryStale",
+    "TelemetryPartial",
+]
+SIGNAL_NAMES: tuple[SignalName, ...] = get_args(SignalName)
+
+Severity = Literal["critical", "warning", "info"]
+"""`critical` pages somebody, `warning` is looked at in working hours, `info` is only shown."""
+
+SignalStatus = Literal["firing", "resolved"]
+
+Evidence = Mapping[str, Any]
+"""Plain numbers and words (str, int, float, bool). Always holds `summary`, one sentence for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalKey:
+    """What a signal is about. Two findings with one key are the same signal."""
+
+    signal: SignalName
+    system: str
+    scope: str
+    queue: str
+    message_id: str | None = None
+    group: str | None = None
+    consumer: str | None = None
+    part: str | None = None
+    """Tells apart several findings on one subject: the rule of a lint, the arrival number of a dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule's statement that, as of now, the condition holds. Times are epoch milliseconds."""
+
+    key: SignalKey
+    severity: Severity
+    since_ms: int
+    evidence: Evidence
+    alerting: bool = True
+    """False: shown and logged, never paged (the broker's own slow-consumer strategies)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalChange:
+    """A signal that began to fire or was resolved at `at_ms` (epoch milliseconds)."""
+
+    at_ms: int
+    status: SignalStatus
+    finding: Finding
+    announcement: str
+    """The same for the same change however often its batch is run: the idempotent key for the outside."""
