@@ -1,0 +1,13 @@
+"""Chromium, to look at pages as a person would."""
+
+import shutil
+
+from tests.services.process import ServiceUnavailable
+
+
+def find_chromium() -> str:
+    """The path of the machine's Chromium, for playwright's `executable_path`. Raises `ServiceUnavailable`."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    raise ServiceUnavailable("no chromium on PATH; install the package chromium")

@@ -1,0 +1,93 @@
+"""A Kafka broker: one KRaft node, started from its Maven jars."""
+
+import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+
+from tests.services.process import (
+    ServiceUnavailable,
+    free_port,
+    jar_folder,
+    java,
+    listens,
+    running,
+    scratch_folder,
+)
+
+# Short-lived and small: compile fast rather than well, so that it is up in half the time.
+_JVM = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """A running broker. It makes no topic on its own: ask `create_topic`."""
+
+    bootstrap: str
+    """host:port for clients."""
+
+    def create_topic(self, name: str | None = None, *, partitions: int = 1) -> str:
+        """Make a topic, with a name no other test has unless one is given; answers its name."""
+        topic = name or f"t-{uuid.uuid4().hex[:12]}"
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        try:
+            admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=1)])
+        finally:
+            admin.close()
+        return topic
+
+
+@contextmanager
+def start(**overrides: str) -> Iterator[Kafka]:
+    """A broker while the block lasts; `overrides` are broker properties, dots written as underscores.
+
+    Raises `ServiceUnavailable`.
+    """
+    jars = jar_folder("kafka-broker")
+    command = [java(), *_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*"]
+    with scratch_folder("kafka") as folder:
+        port = free_port()
+        properties = Path(folder, "server.properties")
+        properties.write_text(_properties(folder, port, overrides))
+        _format(command, properties)
+        serve = [*command, "kafka.Kafka", str(properties)]
+        with running(serve, folder / "kafka.log", lambda _: listens(port) or None):
+            yield Kafka(f"127.0.0.1:{port}")
+
+
+def _properties(folder: Path, port: int, overrides: dict[str, str]) -> str:
+    controller = free_port()
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "log.dirs": str(folder / "data"),
+        "auto.create.topics.enable": "false",
+        # One node cannot hold the three copies these ask for by default.
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        # Fifty offset partitions would be made at the first consumer group; one is enough and quicker.
+        "offsets.topic.num.partitions": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    settings |= {name.replace("_", "."): value for name, value in overrides.items()}
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def _format(command: list[str], properties: Path) -> None:
+    cluster = str(uuid.uuid4())
+    formatting = [*command, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
+    done = subprocess.run(formatting, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ServiceUnavailable(f"Kafka could not format its storage: {(done.stdout + done.stderr)[-500:]}")

@@ -1,0 +1,27 @@
+"""moto's SQS in a thread: small standard-queue tests with one consumer, ready at once."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from moto.server import ThreadedMotoServer
+
+
+@dataclass(frozen=True)
+class MotoSqs:
+    """A running moto server."""
+
+    endpoint: str
+    """URL for `endpoint_url`."""
+
+
+@contextmanager
+def start() -> Iterator[MotoSqs]:
+    """A moto server while the block lasts."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield MotoSqs(f"http://{host}:{port}")
+    finally:
+        server.stop()

@@ -1,0 +1,20 @@
+"""boto3 clients for the SQS stand-ins."""
+
+from typing import TYPE_CHECKING
+
+import boto3
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+REGION = "us-east-1"
+
+
+def session() -> boto3.Session:
+    """A session with credentials that open nothing, so that no test can reach a real account."""
+    return boto3.Session(aws_access_key_id="testing", aws_secret_access_key="testing", region_name=REGION)
+
+
+def client(endpoint: str) -> "SQSClient":
+    """An SQS client of the stand-in at `endpoint`."""
+    return session().client("sqs", endpoint_url=endpoint)
