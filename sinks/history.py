@@ -1,0 +1,118 @@
+"""The recent past of every queue, for sparklines: bounded in time, in points and in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streaming.judge.snapshot import QueueView
+
+QueueId = tuple[str, str, str]
+"""system, scope, queue: what tells one queue from all others."""
+
+_BACKLOG, _AGE = 0, 1
+
+
+def queue_id(queue: QueueView) -> QueueId:
+    """The identity of `queue`."""
+    return queue.system, queue.scope, queue.queue
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Equally spaced points, oldest first; `None` where nothing was known."""
+
+    step_s: float
+    end_ms: int
+    """Epoch milliseconds of the last point's step."""
+    backlog: tuple[float | None, ...]
+    """Visible messages, the most within a step."""
+    oldest_age_s: tuple[float | None, ...]
+    """Age of the oldest unsettled message, the greatest within a step; 0 for an empty queue."""
+
+
+class History:
+    """The last `points` steps of `step_s` seconds for each queue of the latest snapshot.
+
+    8 bytes a point and queue: 10,000 queues and 90 points are 7 MB. A queue that vanishes loses its past.
+    Not safe for several threads; the store that owns it locks.
+    """
+
+    def __init__(self, step_s: float = 10.0, points: int = 90) -> None:
+        self._step_ms = int(step_s * 1000)
+        self._points = points
+        self._rows: dict[QueueId, int] = {}
+        self._free: list[int] = []
+        self._values = np.full((0, points, 2), np.nan, np.float32)
+        self._step: int | None = None
+        """Number of the current step since the epoch; its point is the last column."""
+
+    def record(self, at_ms: int, queues: Sequence[QueueView]) -> None:
+        """Note the state of `queues` at `at_ms` (epoch milliseconds). A time before the current step is
+        ignored.
+        """
+        step = at_ms // self._step_ms
+        if self._step is not None and step < self._step:
+            return
+        self._advance(0 if self._step is None else step - self._step)
+        self._step = step
+        rows = self._rows_of([queue_id(queue) for queue in queues])
+        seen = np.array([_point(queue, at_ms) for queue in queues], np.float32).reshape(-1, 2)
+        self._values[rows, -1] = np.fmax(self._values[rows, -1], seen)
+
+    def of(self, queue: QueueId) -> Trend | None:
+        """The recent past of one queue, or None when it is not in the latest snapshot."""
+        row = self._rows.get(queue)
+        if row is None or self._step is None:
+            return None
+        points = self._values[row]
+        return Trend(
+            self._step_ms / 1000,
+            self._step * self._step_ms,
+            tuple(_known(v) for v in points[:, _BACKLOG].tolist()),
+            tuple(_known(v) for v in points[:, _AGE].tolist()),
+        )
+
+    def _advance(self, steps: int) -> None:
+        if steps <= 0:
+            return
+        shift = min(steps, self._points)
+        self._values[:, : self._points - shift] = self._values[:, shift:]
+        self._values[:, self._points - shift :] = np.nan
+
+    def _rows_of(self, ids: Sequence[QueueId]) -> np.ndarray[Any, np.dtype[np.intp]]:
+        present = set(ids)
+        for gone in [known for known in self._rows if known not in present]:
+            row = self._rows.pop(gone)
+            self._values[row] = np.nan
+            self._free.append(row)
+        new = [name for name in ids if name not in self._rows]
+        if len(new) > len(self._free):
+            self._grow(len(new) - len(self._free))
+        for name in new:
+            self._rows.setdefault(name, self._free.pop())
+        return np.array([self._rows[name] for name in ids], np.intp)
+
+    def _grow(self, at_least: int) -> None:
+        old = len(self._values)
+        more = max(at_least, old // 2, 16)
+        self._values = np.concatenate(
+            [self._values, np.full((more, self._points, 2), np.nan, np.float32)],
+        )
+        self._free.extend(range(old + more - 1, old - 1, -1))
+
+
+def _point(queue: QueueView, at_ms: int) -> tuple[float, float]:
+    backlog = math.nan if queue.visible is None else float(queue.visible)
+    since_ms = queue.oldest_ms.get("all")
+    if since_ms is not None:
+        return backlog, max(0, at_ms - since_ms) / 1000
+    return backlog, 0.0 if queue.visible == 0 else math.nan
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else round(value, 3)

@@ -1,0 +1,135 @@
+"""The store keeps the latest snapshot, a bounded past, and what was resolved last."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sinks.history import History, queue_id
+from sinks.store import SnapshotStore
+from streaming.judge.snapshot import QueueView, Snapshot
+from tests.sinks.fakes import NOW_MS, many_queues, queue_view, shop_snapshot
+
+STEP_MS = 10_000
+
+
+def at(ms: int, *queues: QueueView) -> Snapshot:
+    return Snapshot(ms, queues, (), {})
+
+
+def test_the_latest_snapshot_replaces_the_one_before() -> None:
+    """Versions count up, so a reader can tell that something is new."""
+    store = SnapshotStore()
+    assert store.latest is None
+    first, second = shop_snapshot(NOW_MS), shop_snapshot(NOW_MS + 1_000)
+    store.publish(first)
+    store.publish(second)
+    assert store.latest is not None
+    assert (store.latest.version, store.latest.snapshot) == (2, second)
+
+
+def test_findings_come_worst_first_and_then_longest_firing() -> None:
+    """The order every list of signals is shown in."""
+    store = SnapshotStore()
+    store.publish(shop_snapshot())
+    assert store.latest is not None
+    order = [(f.severity, f.since_ms) for f in store.latest.firing]
+    assert order == sorted(order, key=lambda item: (item[0] != "critical", item[1]))
+    orders = store.latest.findings["aws_sqs", "123456789012/eu-west-1", "orders"]
+    assert [f.severity for f in orders] == ["critical", "warning"]
+
+
+def test_the_past_is_drawn_in_steps_that_keep_the_peak() -> None:
+    """A peak between two steps must not vanish from the sparkline."""
+    history = History(step_s=10, points=4)
+    for second, visible in ((0, 3), (4, 90), (9, 5), (10, 6), (31, 7)):
+        at_ms = NOW_MS + second * 1000
+        history.record(at_ms, [queue_view("q", visible=visible, oldest_ms={"all": at_ms - visible * 100})])
+    trend = history.of(("aws_sqs", "123456789012/eu-west-1", "q"))
+    assert trend is not None
+    assert trend.backlog == (90, 6, None, 7), "the step nothing was published in is a gap, not a zero"
+    assert trend.oldest_age_s == pytest.approx((9.0, 0.6, None, 0.7))
+    assert (trend.step_s, trend.end_ms) == (10, NOW_MS + 30_000)
+
+
+def test_an_empty_queue_has_age_zero_and_an_unknown_one_has_none() -> None:
+    """Not known is not zero."""
+    history = History(points=1)
+    history.record(NOW_MS, [queue_view("empty", visible=0), queue_view("unseen", visible=None)])
+    empty = history.of(queue_id(queue_view("empty")))
+    unseen = history.of(queue_id(queue_view("unseen")))
+    assert empty is not None
+    assert unseen is not None
+    assert (empty.backlog, empty.oldest_age_s) == ((0,), (0,))
+    assert (unseen.backlog, unseen.oldest_age_s) == ((None,), (None,))
+
+
+def test_a_queue_that_vanishes_and_returns_starts_anew() -> None:
+    """Its row is given to others in between."""
+    history = History(step_s=10, points=3)
+    history.record(NOW_MS, [queue_view("a", visible=1), queue_view("b", visible=2)])
+    history.record(NOW_MS + STEP_MS, [queue_view("c", visible=3), queue_view("b", visible=2)])
+    assert history.of(queue_id(queue_view("a"))) is None
+    history.record(NOW_MS + 2 * STEP_MS, [queue_view("a", visible=9)])
+    trend = history.of(queue_id(queue_view("a")))
+    assert trend is not None
+    assert trend.backlog == (None, None, 9)
+
+
+def test_a_clock_that_steps_back_changes_nothing() -> None:
+    """A replayed batch carries an earlier time."""
+    history = History(step_s=10, points=2)
+    history.record(NOW_MS, [queue_view("a", visible=5)])
+    history.record(NOW_MS - STEP_MS, [queue_view("a", visible=500)])
+    trend = history.of(queue_id(queue_view("a")))
+    assert trend is not None
+    assert trend.backlog == (None, 5)
+
+
+def test_memory_stays_bounded_when_queues_come_and_go() -> None:
+    """A thousand short-lived queues, ten at a time, need rows for a few dozen."""
+    history = History(points=5)
+    for i in range(100):
+        history.record(NOW_MS + i * STEP_MS, [queue_view(f"q{i}-{j}", visible=j) for j in range(10)])
+    values: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = history._values
+    assert len(values) < 40
+
+
+def test_ten_thousand_queues_are_published_in_a_blink() -> None:
+    """Publishing runs in the job's thread, between two batches: measured 20 ms."""
+    store = SnapshotStore()
+    snapshot = many_queues(10_000)
+    store.publish(snapshot)
+    started = time.perf_counter()
+    store.publish(replace(snapshot, at_ms=snapshot.at_ms + 1_000))
+    assert time.perf_counter() - started < 0.5
+
+
+def test_resolved_signals_are_remembered_newest_first_and_bounded() -> None:
+    """What fired a minute ago is worth seeing; what fired last week is in the signal log."""
+    store = SnapshotStore(resolved_kept=2)
+    snapshot = shop_snapshot()
+    firing = snapshot.firing
+    store.publish(snapshot)
+    for i in range(1, 4):
+        store.publish(replace(snapshot, at_ms=NOW_MS + i * 1000, firing=firing[i:]))
+    assert [(r.finding, r.at_ms) for r in store.resolved()] == [
+        (firing[2], NOW_MS + 3_000),
+        (firing[1], NOW_MS + 2_000),
+    ]
+
+
+def test_waiting_ends_with_the_next_snapshot_or_the_time() -> None:
+    """A reader in another thread is woken by publish."""
+    store = SnapshotStore()
+    assert store.wait_newer(0, 0.01) is None
+    publisher = threading.Timer(0.05, store.publish, [shop_snapshot()])
+    publisher.start()
+    woken = store.wait_newer(0, 10)
+    publisher.join()
+    assert woken is not None
+    assert woken.version == 1
