@@ -1,0 +1,85 @@
+"""The lines of replay and signal log: the contract's fields, and JSON that any reader takes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sinks.lines import metric_line, signal_line, to_json
+from streaming.judge.metrics import Sample
+from streaming.judge.signals import SignalChange
+from tests.sinks.fakes import HOSTILE_NAMES, NOW_MS, finding
+
+POISON = finding(
+    "PoisonMessage",
+    "orders",
+    "critical",
+    NOW_MS - 44_000,
+    "m1 was received 5 times.",
+    message_id="m1",
+    receive_count=5,
+)
+
+
+def test_a_signal_line_has_the_contracts_fields() -> None:
+    """What the signal is about stands only where there is something."""
+    assert signal_line(SignalChange(NOW_MS, "firing", POISON, "a1")) == {
+        "at": NOW_MS,
+        "kind": "signal",
+        "signal": "PoisonMessage",
+        "status": "firing",
+        "severity": "critical",
+        "system": "aws_sqs",
+        "scope": "123456789012/eu-west-1",
+        "queue": "orders",
+        "message_id": "m1",
+        "since": NOW_MS - 44_000,
+        "announcement": "a1",
+        "evidence": {"summary": "m1 was received 5 times.", "receive_count": 5},
+    }
+
+
+def test_a_signal_that_alerts_nobody_says_so() -> None:
+    """A reader of the log may page; it must know which findings never do."""
+    assert (
+        signal_line(SignalChange(NOW_MS, "firing", replace(POISON, alerting=False), "a1"))["alerting"]
+        is False
+    )
+
+
+def test_group_consumer_and_part_are_told_apart() -> None:
+    """Each stands under its own name."""
+    about = finding("GroupStuck", "q.fifo", "critical", NOW_MS, "stuck", group="g", consumer="c", part="p")
+    line = signal_line(SignalChange(NOW_MS, "resolved", about, "a2"))
+    assert (line["group"], line["consumer"], line["part"], line["status"]) == ("g", "c", "p", "resolved")
+    assert "message_id" not in line
+
+
+def test_a_metric_line_is_one_sample() -> None:
+    """The contract's five fields."""
+    sample = Sample("queuewatch_poison_messages", {"queue": "orders"}, 2)
+    assert metric_line(NOW_MS, sample) == {
+        "at": NOW_MS,
+        "kind": "metric",
+        "name": "queuewatch_poison_messages",
+        "labels": {"queue": "orders"},
+        "value": 2,
+    }
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_any_name_becomes_one_line_of_ascii(name: str) -> None:
+    """No newline, no half character, nothing a terminal would act on; and it reads back as it was."""
+    text = to_json({"queue": name})
+    assert text.isascii()
+    assert text.isprintable()
+    assert json.loads(text) == {"queue": name}
+
+
+def test_numbers_json_has_no_word_for_become_null() -> None:
+    """NaN and Infinity would make the line unreadable to most parsers; numpy's numbers are numbers."""
+    value = {"a": float("nan"), "b": [float("inf"), 1.5], "c": np.int64(7), "d": np.float64("nan")}
+    assert json.loads(to_json(value)) == {"a": None, "b": [None, 1.5], "c": 7, "d": None}
