@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from sinks.prometheus import Exposition, Family, compress, wants_openmetrics
 from streaming.judge.metrics import METRICS, samples
 from streaming.judge.snapshot import ConsumerView, GroupView, PipelineView, Snapshot
+from tests.services.prometheus import Binaries
 from tests.sinks.fakes import (
     HOSTILE_NAMES,
     NOW_MS,
@@ -27,7 +27,6 @@ from tests.sinks.fakes import (
     queue_view,
     shop_snapshot,
 )
-from tests.sinks.machine import needs
 
 parse_openmetrics: Callable[[str], Iterator[ParsedFamily]] = openmetrics_parser.text_string_to_metric_families
 
@@ -289,11 +288,10 @@ def test_the_format_is_the_one_the_scraper_prefers(accept: str, openmetrics: boo
 
 
 @pytest.mark.parametrize("snapshot", [shop_snapshot(), hostile_snapshot()], ids=["shop", "hostile"])
-def test_promtool_finds_nothing_to_say(snapshot: Snapshot) -> None:
+def test_promtool_finds_nothing_to_say(prometheus_binaries: Binaries, snapshot: Snapshot) -> None:
     """Prometheus' own linter on names, types, help and labels."""
-    needs("promtool")
     checked = subprocess.run(
-        [shutil.which("promtool") or "", "check", "metrics"],
+        [prometheus_binaries.promtool, "check", "metrics"],
         input=Exposition().render(snapshot, NOW_MS),
         capture_output=True,
         timeout=30,
