@@ -1,0 +1,31 @@
+"""Write the locks from pyproject.toml: requirements.txt (the service) and requirements-dev.txt (with the tools).
+
+They name packages, versions and hashes, and no place to get them from: that is the machine's own setting.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+UV = Path(sys.executable).with_name("uv")
+COMPILE = [
+    *(str(UV), "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes"),
+    *("--no-emit-index-url", "--no-emit-find-links", "--no-annotate", "--no-header", "pyproject.toml"),
+]
+# A folder of wheels on this machine would pin files that other machines cannot get.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.endswith("_FIND_LINKS")}
+
+
+def main() -> None:
+    """Both files; the second contains the first, version for version."""
+    for options in (
+        ["--extra", "service", "-o", "requirements.txt"],
+        ["--extra", "service", "--extra", "dev", "-c", "requirements.txt", "-o", "requirements-dev.txt"],
+    ):
+        subprocess.run([*COMPILE, *options], cwd=ROOT, env=ENVIRONMENT, check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Create `.venv` from a lock file, or refresh it when the lock or the Python has changed; quick when neither has.
+
+Usage: python .ci/venv.py requirements.txt [requirements-dev.txt]
+
+The last file named is installed; those before it are contained in it. Needs nothing but Python.
+"""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+VENV = ROOT / ".venv"
+STAMP = VENV / "installed.json"
+OLDEST = (3, 11)
+
+
+def main(locks: list[str]) -> int:
+    """Do what the usage says; 1, with the reason and the remedy on standard error, when it cannot be done."""
+    if sys.version_info < OLDEST:
+        return _fail("queuewatch needs Python 3.11 or newer: install it, then run make PYTHON=python3.11")
+    wanted = {name: _fingerprint(name) for name in locks}
+    present = _present()
+    if all(present.get(name) == fingerprint for name, fingerprint in wanted.items()):
+        return 0
+    started = time.monotonic()
+    python = VENV / "bin" / "python"
+    if not _works(python):
+        done = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=False)
+        if done.returncode != 0:
+            return _fail(
+                "this Python cannot make a virtual environment: install python3-venv, then try again"
+            )
+    if not _install([str(python), "-m", "pip", "install"], locks[-1]):
+        return 1
+    STAMP.write_text(json.dumps(present | wanted, indent=2) + "\n")
+    print(f"  ready in {time.monotonic() - started:.0f} s")
+    return 0
+
+
+def _fingerprint(lock: str) -> str:
+    """Changes when the lock, the project's own metadata or the Python does."""
+    digest = hashlib.sha256(f"{sys.version_info[:2]}".encode())
+    for name in (lock, "pyproject.toml"):
+        digest.update((ROOT / name).read_bytes())
+    return digest.hexdigest()
+
+
+def _present() -> dict[str, str]:
+    try:
+        found: dict[str, str] = json.loads(STAMP.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if _works(VENV / "bin" / "python") else {}
+
+
+def _works(python: Path) -> bool:
+    """Whether the environment's Python starts and is the one it was made for."""
+    if not python.exists():
+        return False
+    ask = [str(python), "-c", "import sys; print(sys.version_info[:2])"]
+    answer = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip()
+    return answer == str(tuple(sys.version_info[:2]))
+
+
+def _install(pip: list[str], lock: str) -> bool:
+    """Install the lock, then this project in place."""
+    total = len(re.findall(r"^[A-Za-z0-9]\S*==", (ROOT / lock).read_text(), re.MULTILINE))
+    print(f"Setting up .venv from {lock}: up to {total} packages, once; about a minute or two")
+    # Compiling every file of every package takes longer than compiling those that are imported, when they are.
+    pinned = [*pip, "--no-compile", "--require-hashes", "--no-deps", "-r", lock]
+    return _shown(pinned, total) and _shown([*pip, "--no-deps", "-e", "."], None)
+
+
+def _shown(command: list[str], total: int | None) -> bool:
+    """Run pip, its many lines told as one that counts; its words are repeated when it fails."""
+    words: list[str] = []
+    seen = 0
+    terminal = sys.stdout.isatty()
+    command = [*command, "--disable-pip-version-check", "--progress-bar", "off"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            words.append(line)
+            step = re.match(
+                r"(Collecting|Requirement already satisfied:|Building|Installing) ?(.*)", line.strip()
+            )
+            if step is None or total is None:
+                continue
+            seen += step[1].startswith(("Collecting", "Requirement"))
+            what = step[2].split("==")[0] if seen < total else f"{step[1].lower()} them"
+            if terminal:
+                print(f"\r\033[K  {seen}/{total} {what[:60]}", end="", flush=True)
+            elif seen % 20 == 0 or not step[1].startswith(("Collecting", "Requirement")):
+                print(f"  {seen}/{total} {what[:60]}", flush=True)
+    if terminal and total is not None:
+        print("\r\033[K", end="")
+    if process.returncode != 0:
+        print("".join(words[-25:]), file=sys.stderr)
+        _fail("pip could not install the packages (its words are above): check the network, then try again")
+    return process.returncode == 0
+
+
+def _fail(words: str) -> int:
+    print(words, file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,71 @@
+# Everything a person or a CI machine does here. On a fresh machine with Python 3.11+ and make, `make demo` and
+# `make test` set up what they need.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint types imports rules bench generate lock clean venv venv-dev jars node
+
+# The first Python on PATH that is new enough; `make PYTHON=…` chooses another.
+PYTHON ?= $(or $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done),python3)
+BIN := .venv/bin
+GENERATED := alerts/generated
+
+help:  ## This list.
+	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: venv  ## The whole thing on this machine, without Java, broker or container.
+	@$(BIN)/queuewatch demo $(ARGS)
+
+test: venv-dev jars node  ## Every test, against real brokers as local processes. ARGS="-k name" chooses.
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: lint types imports rules test  ## What CI does, and what must pass before a change is handed in.
+
+lint: venv-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: venv-dev
+	$(BIN)/mypy
+
+imports: venv-dev
+	$(BIN)/lint-imports
+
+# What is generated must be what is committed, and Prometheus must accept it.
+rules: generate
+	@git diff --exit-code -- $(GENERATED) && test -z "$$(git ls-files --others --exclude-standard $(GENERATED))" \
+		|| { echo "$(GENERATED) is not what the catalogue says: commit what \`make generate\` wrote"; exit 1; }
+	@if command -v promtool >/dev/null; then promtool check rules --lint-fatal $$(find $(GENERATED) -name '*rules*.y*ml'); \
+		elif [ "$$CI" = true ]; then echo "promtool is missing: install the package prometheus"; exit 1; \
+		else echo "promtool is not installed: the rules were not checked"; fi
+
+generate: venv-dev  ## Write rules, dashboards and runbook from the catalogue of signals.
+	@$(BIN)/queuewatch rules --out $(GENERATED)
+
+bench: venv-dev jars  ## Throughput, latency and state size, as a table and JSON; minutes.
+	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+lock: venv-dev  ## Pin the newest allowed versions, with hashes.
+	$(BIN)/pip install -q --disable-pip-version-check uv
+	$(BIN)/python .ci/lock.py
+
+clean:  ## Remove what builds and runs left behind; the virtual environment and the caches of downloads stay.
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis \
+		spark-warehouse metastore_db derby.log artifacts
+	find alerts sinks sources streaming tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+venv:
+	@$(PYTHON) .ci/venv.py requirements.txt
+
+venv-dev:
+	@$(PYTHON) .ci/venv.py requirements.txt requirements-dev.txt
+
+# Without Maven or npm the tests that need them say so and are skipped (under CI=true they fail).
+jars: venv-dev
+	@$(BIN)/python -m streaming.spark.jars deploy/jars/*.xml || [ "$$CI" != true ]
+
+node:
+	@if ! command -v npm >/dev/null; then echo "npm is not installed: tests on miniflare are skipped"; [ "$$CI" != true ]; \
+		elif ! cmp -s package-lock.json node_modules/.installed-lock.json; then \
+		echo "Installing the node packages of package-lock.json"; \
+		npm ci --silent --no-audit --no-fund && cp package-lock.json node_modules/.installed-lock.json; fi
