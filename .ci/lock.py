@@ -1,4 +1,4 @@
-"""Write the locks from pyproject.toml: requirements.txt (the service) and requirements-dev.txt (with the tools).
+"""Write the locks of pyproject.toml: requirements.txt (the service), requirements-dev.txt (and the tools).
 
 They name packages, versions and hashes, and no place to get them from: that is the machine's own setting.
 """

@@ -1,4 +1,4 @@
-"""Create `.venv` from a lock file, or refresh it when the lock or the Python has changed; quick when neither has.
+"""Create `.venv` from a lock file, or refresh it when the lock or the Python has changed; else be quick.
 
 Usage: python .ci/venv.py requirements.txt [requirements-dev.txt]
 
@@ -71,7 +71,7 @@ def _install(pip: list[str], lock: str) -> bool:
     """Install the lock, then this project in place."""
     total = len(re.findall(r"^[A-Za-z0-9]\S*==", (ROOT / lock).read_text(), re.MULTILINE))
     print(f"Setting up .venv from {lock}: up to {total} packages, once; about a minute or two")
-    # Compiling every file of every package takes longer than compiling those that are imported, when they are.
+    # Compiling every file of every package takes longer than compiling the used ones when imported.
     pinned = [*pip, "--no-compile", "--require-hashes", "--no-deps", "-r", lock]
     return _shown(pinned, total) and _shown([*pip, "--no-deps", "-e", "."], None)
 
