@@ -1,5 +1,7 @@
 """A local process that serves: started, waited for, stopped by its own id."""
 
+import contextlib
+import random
 import socket
 import subprocess
 import tempfile
@@ -25,11 +27,12 @@ class ServiceUnavailable(Exception):
 
 
 def free_port() -> int:
-    """A loopback TCP port nothing listens on now; somebody may take it before you do."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback TCP port nothing listens on now, below those the system hands to outgoing connections."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def listens(port: int) -> bool:
