@@ -153,7 +153,7 @@ class SignalLogTopic:
         self._timeout_s = timeout_s
 
     def append(self, changes: Sequence[SignalChange], batch_id: int) -> None:
-        """Send the changes and wait until every one is acknowledged; raises SignalLogError when one is not."""
+        """Send the changes and wait until every one is acknowledged; else raises SignalLogError."""
         del batch_id  # A second run's records carry the first one's keys.
         try:
             sent = [

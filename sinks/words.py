@@ -1,0 +1,39 @@
+"""Numbers in words, for sentences a person reads."""
+
+from __future__ import annotations
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def duration(seconds: float) -> str:
+    """The two largest units: `0.4 s`, `12 min 38 s`, `3 d 4 h`. Below ten seconds with a tenth."""
+    if seconds < 0:
+        return "−" + duration(-seconds)
+    if seconds < 9.95:
+        tenths = f"{seconds:.1f}".removesuffix(".0")
+        return f"{tenths} s"
+    left = round(seconds)
+    parts: list[str] = []
+    for unit, size in _UNITS:
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {unit}")
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return " ".join(parts)
+
+
+def count(number: float, thing: str) -> str:
+    """`1 message`, `1,204 messages`."""
+    return f"{number:,.0f} {thing}{'' if number == 1 else 's'}"
+
+
+def printable(text: str) -> str:
+    """`text` with whatever a terminal would act on made visible: escape sequences, direction marks,
+    newlines.
+    """
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text
+    )
