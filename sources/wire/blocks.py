@@ -1,0 +1,140 @@
+"""Parse lines of JSON in blocks: the fast path.
+
+A block counts only when it is certain that the parser saw every line as one event and left no known field
+out; otherwise it is cut smaller, and what stays doubtful goes to the careful path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json as pj
+
+from sources.wire.careful import load_json
+from sources.wire.invalid import RefusalError
+from sources.wire.lines import Lines
+from sources.wire.schema import PLAIN_SCHEMA
+
+BLOCK_BYTES: Final = 8 << 20
+SMALLEST_SPLIT: Final = 512
+"""Lines. A call of the block parser costs as much as some dozens of lines one by one."""
+
+_SPLIT_WAYS: Final = 8
+_SAMPLED_LINES: Final = 8
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """Lines [first, last) of the input: `table` in `PLAIN_SCHEMA`, None when they need the careful path."""
+
+    first: int
+    last: int
+    table: pa.Table | None
+
+
+class BlockParser:
+    """Parses lines block by block and remembers which columns the stream has."""
+
+    def __init__(self) -> None:
+        # Each column costs time in every row, present or not: read those seen so far, then check that
+        # they sufficed.
+        self._seen: set[str] = set()
+        self._narrow = True
+
+    def parse(self, lines: Lines) -> Iterator[Parsed]:
+        """Parse lines that `parsable` admitted; yields them in order, in pieces."""
+        first = 0
+        while first < len(lines):
+            limit = int(lines.start[first]) + BLOCK_BYTES
+            last = max(first + 1, int(np.searchsorted(lines.end, limit, side="right")))
+            yield from self._split(lines, first, last)
+            first = last
+
+    def _split(self, lines: Lines, first: int, last: int) -> Iterator[Parsed]:
+        table = self._parse(lines, first, last)
+        if table is None and last - first > SMALLEST_SPLIT:
+            step = -(-(last - first) // _SPLIT_WAYS)
+            for start in range(first, last, step):
+                yield from self._split(lines, start, min(start + step, last))
+        else:
+            yield Parsed(first, last, table)
+
+    def _parse(self, lines: Lines, first: int, last: int) -> pa.Table | None:
+        block = lines.buffer[lines.start[first] : lines.end[last - 1]]
+        if not block.isascii() and not _is_utf8(block):
+            return None
+        if self._narrow:
+            self._narrow = self._sample(lines, first, last)
+        try:
+            table = _read(block, self._seen) if self._narrow else None
+            if table is None or not _is_complete(table, block):
+                table = _read(block, set(PLAIN_SCHEMA.names))
+                self._seen.update(n for n in table.column_names if table.column(n).null_count < len(table))
+        except (pa.ArrowInvalid, UnicodeDecodeError):
+            return None
+        if len(table) != last - first:
+            return None
+        if "attributes" in table.column_names and table.column("attributes").null_count < len(table):
+            return None
+        return _widen(table)
+
+    def _sample(self, lines: Lines, first: int, last: int) -> bool:
+        """Learn the columns from some lines; False when they hold what a narrow read cannot account for."""
+        for index in np.unique(np.linspace(first, last - 1, _SAMPLED_LINES).astype(np.int64)).tolist():
+            try:
+                event = load_json(lines.raw(index))
+            except RefusalError:
+                continue
+            if any(value is None or key not in _KNOWN for key, value in event.items()):
+                return False
+            self._seen.update(event)
+        return True
+
+
+_KNOWN: Final = frozenset(PLAIN_SCHEMA.names)
+
+
+def _read(block: bytes, columns: set[str]) -> pa.Table:
+    return pj.read_json(
+        pa.BufferReader(block),
+        read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
+        parse_options=pj.ParseOptions(
+            explicit_schema=pa.schema([f for f in PLAIN_SCHEMA if f.name in columns]),
+            unexpected_field_behavior="ignore",
+        ),
+    )
+
+
+def _is_complete(table: pa.Table, block: bytes) -> bool:
+    """Whether the columns read are all the block has, told by its quotes.
+
+    A key has two, a text value two more; an escaped quote, a null or a field that was not read adds some. So
+    the sum fits only when nothing was left out.
+    """
+    quotes = 0
+    for field, column in zip(table.schema, table.columns, strict=True):
+        quotes += (len(column) - column.null_count) * (4 if field.type == pa.string() else 2)
+    return quotes == int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == ord('"')))
+
+
+def _widen(table: pa.Table) -> pa.Table:
+    present = set(table.column_names)
+    return pa.Table.from_arrays(
+        [
+            table.column(f.name).combine_chunks() if f.name in present else pa.nulls(len(table), f.type)
+            for f in PLAIN_SCHEMA
+        ],
+        schema=PLAIN_SCHEMA,
+    )
+
+
+def _is_utf8(block: bytes) -> bool:
+    try:
+        block.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

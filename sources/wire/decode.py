@@ -1,0 +1,357 @@
+"""Decode records to columns.
+
+The way of the data: records → by content → lines → blocks (fast) or one by one (careful) → valid columns.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from sources.wire.arrow import STREAM_MARK, read_streams
+from sources.wire.blocks import BlockParser
+from sources.wire.careful import Row, load_json, read_event, rows_to_table
+from sources.wire.invalid import RAW_LIMIT, InvalidEvent, RefusalError
+from sources.wire.lines import Ints, Lines, Mask, all_open, gather, parsable, split_lines, starts_of
+from sources.wire.schema import WIRE_SCHEMA
+from sources.wire.validate import validate
+
+Int32s = np.ndarray[Any, np.dtype[np.int32]]
+
+_BLANK: Final = b" \t\r\n"
+_BOM: Final = b"\xef\xbb\xbf"
+# Raw line breaks are illegal in JSON text values: replacing what stands between two elements either cuts the
+# array into exactly its elements, or cuts a text value and leaves lines that do not parse.
+_BETWEEN_ELEMENTS: Final = re.compile(rb"\}\s*,\s*\{")
+
+
+_EMPTY: Final = RefusalError("empty", "the record is empty; send one event, a JSON array, NDJSON or an Arrow stream")
+_GROUP_BYTES: Final = 4 << 20
+"""Records are decoded in groups of about this size: what one step writes is still cached for the next."""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What some records held.
+
+    `events`: valid events in `WIRE_SCHEMA`, one chunk a column, in no particular order. `record_index` and
+    `line` (int32, one entry per row of `events`) say where each came from: the index of the value, and the
+    1-based line, array element or Arrow row in it. `invalid`: one entry for each event, or whole value, that
+    was refused.
+    """
+
+    events: pa.Table
+    invalid: list[InvalidEvent]
+    record_index: Int32s
+    line: Int32s
+
+
+def decode_records(values: Sequence[bytes | None] | pa.Array | pa.ChunkedArray) -> Decoded:
+    """Decode record values, each one event, a JSON array, NDJSON or an Arrow IPC stream, told by content.
+
+    `values` may also be a pyarrow binary array. Never raises for what a value holds: an event that cannot be
+    read or breaks the contract goes to `invalid`, and spoils no other event of its value. A null or empty
+    value (a Kafka tombstone) is one invalid event.
+    """
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        values = values.to_pylist()
+    found = _Found()
+    texts = _TextDecoder(found)
+    streams: list[int] = []
+    for first, group, lengths in _groups(values):
+        streams.extend(texts.decode(first, group, lengths))
+    texts.finish()
+    if streams:
+        tables, invalid = read_streams([bytes(values[i] or b"") for i in streams], streams)
+        found.invalid.extend(invalid)
+        for part in tables:
+            found.add(part.table, part.record, part.row, _raw_of_row(part.table))
+    return found.result()
+
+
+def _groups(values: Sequence[bytes | None]) -> Iterator[tuple[int, Sequence[bytes | None], Ints]]:
+    """Cut values into groups of about `_GROUP_BYTES`: index of the first, values, their lengths."""
+    lengths = _lengths(values)
+    ends = np.cumsum(lengths)
+    first = 0
+    while first < len(values):
+        limit = int(ends[first] - lengths[first]) + _GROUP_BYTES
+        last = max(first + 1, int(np.searchsorted(ends, limit, side="right")))
+        yield first, values[first:last], lengths[first:last]
+        first = last
+
+
+def _lengths(values: Sequence[bytes | None]) -> Ints:
+    try:
+        return np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
+    except TypeError:  # a null among them
+        return np.fromiter((len(v or b"") for v in values), np.int64, len(values))
+
+
+class _Found:
+    """Collects validated parts of the result."""
+
+    def __init__(self) -> None:
+        self.invalid: list[InvalidEvent] = []
+        self._tables: list[pa.Table] = []
+        self._record: list[Ints] = []
+        self._line: list[Ints] = []
+
+    def add(self, table: pa.Table, record: Ints, line: Ints, raw: Callable[[int], bytes]) -> None:
+        """Validate `table` (in `PLAIN_SCHEMA`) and keep its events; `raw(row)`: a refused one's bytes."""
+        events, kept, flaws = validate(table)
+        for row, reason, detail in flaws:
+            self.invalid.append(InvalidEvent(reason, detail, int(record[row]), int(line[row]), raw(row)[:RAW_LIMIT]))
+        self._tables.append(events)
+        self._record.append(record if kept is None else record[kept])
+        self._line.append(line if kept is None else line[kept])
+
+    def refuse(self, refusal: RefusalError, record: int, line: int | None, raw: bytes) -> None:
+        self.invalid.append(InvalidEvent(refusal.reason, refusal.detail, record, line, raw[:RAW_LIMIT]))
+
+    def result(self) -> Decoded:
+        if not self._tables:
+            nothing = np.zeros(0, np.int32)
+            return Decoded(WIRE_SCHEMA.empty_table(), self.invalid, nothing, nothing)
+        events = self._tables[0]
+        if len(self._tables) > 1:
+            events = pa.concat_tables(self._tables).unify_dictionaries().combine_chunks()
+        return Decoded(
+            events,
+            self.invalid,
+            np.concatenate(self._record).astype(np.int32),
+            np.concatenate(self._line).astype(np.int32),
+        )
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Records of JSON text of one group, joined by line breaks; `record` are their indices in the input.
+
+    `arrays` holds the text of those that were JSON arrays and stand in `buffer` as one line per element.
+    """
+
+    buffer: bytes
+    start: Ints
+    record: Ints
+    arrays: dict[int, bytes] = field(default_factory=dict)
+
+    def raw(self, i: int) -> bytes:
+        """The text of one record as it came."""
+        if i in self.arrays:
+            return self.arrays[i]
+        last = i + 1 == len(self.start)
+        return self.buffer[self.start[i] : None if last else self.start[i + 1] - 1]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Parsed lines: `table` in `PLAIN_SCHEMA`, `index` of its rows among `lines`."""
+
+    table: pa.Table
+    lines: Lines
+    index: Ints
+    record: Ints
+
+
+class _TextDecoder:
+    """Decodes groups of records; JSON text is parsed here, Arrow streams are handed back."""
+
+    def __init__(self, found: _Found) -> None:
+        self._found = found
+        self._parser = BlockParser()
+        self._slow = _SlowReader(found)
+        self._parts: list[_Part] = []
+
+    def decode(self, first: int, group: Sequence[bytes | None], lengths: Ints) -> list[int]:
+        """Decode the records from index `first` on; returns the indices of those that are Arrow streams."""
+        record_start = starts_of(lengths)
+        try:
+            buffer = b"\n".join(group)  # type: ignore[arg-type]
+        except TypeError:  # a null among them
+            buffer = b""
+        if all_open(buffer, record_start):
+            texts = _Texts(buffer, record_start, np.arange(first, first + len(group)))
+            self._parse(texts)
+            return []
+        texts, streams = _by_content(first, group, self._found)
+        if len(texts.record):
+            self._parse(texts)
+        return streams
+
+    def finish(self) -> None:
+        """Hand everything parsed to the result."""
+        self._slow.finish()
+        if not self._parts:
+            return
+        parts = self._parts
+        firsts = np.cumsum([0, *(len(part.index) for part in parts)])
+
+        def raw(row: int) -> bytes:
+            part = int(np.searchsorted(firsts, row, side="right")) - 1
+            return parts[part].lines.raw(int(parts[part].index[row - firsts[part]]))
+
+        self._found.add(
+            pa.concat_tables([part.table for part in parts]),
+            np.concatenate([part.record for part in parts]),
+            np.concatenate([part.lines.number[part.index] for part in parts]),
+            raw,
+        )
+
+    def _parse(self, texts: _Texts) -> None:
+        lines = split_lines(texts.buffer, texts.start)
+        shaped, fit = parsable(lines)
+        whole = _written_over_lines(lines, shaped)
+        slow = ~fit
+        if len(whole):
+            own = np.isin(lines.record, whole)
+            fit &= ~own
+            slow &= ~own
+        fast, index = gather(lines, fit)
+        parts: list[_Part] = []
+        for piece in self._parser.parse(fast):
+            rows = index[piece.first : piece.last]
+            if piece.table is None:
+                slow[rows] = True
+            else:
+                parts.append(_Part(piece.table, lines, rows, texts.record[lines.record[rows]]))
+        if texts.arrays and slow.any():
+            # An element that does not parse alone may be a text value cut in two: read its whole array again.
+            broken = np.intersect1d(lines.record[slow], np.fromiter(texts.arrays, np.int64))
+            whole = np.union1d(whole, broken)
+            slow &= ~np.isin(lines.record, broken)
+            parts = [_without(broken, part) for part in parts]
+        self._parts.extend(parts)
+        self._read_slowly(texts, lines, np.flatnonzero(slow), whole)
+
+    def _read_slowly(self, texts: _Texts, lines: Lines, slow: Ints, whole: Ints) -> None:
+        """Read lines one by one, and records that only make sense as a whole."""
+        ends = zip(*np.searchsorted(lines.record, [whole, whole + 1]).tolist(), strict=True)
+        for i, (first, last) in zip(whole.tolist(), ends, strict=True):
+            own = [(int(lines.number[n]), lines.raw(n)) for n in range(first, last)]
+            self._slow.read_record(int(texts.record[i]), texts.raw(i), own)
+        for i in slow.tolist():
+            self._slow.read_line(int(texts.record[lines.record[i]]), int(lines.number[i]), lines.raw(i))
+
+
+def _by_content(first: int, group: Sequence[bytes | None], found: _Found) -> tuple[_Texts, list[int]]:
+    """Sort records into JSON text and (indices of) Arrow streams."""
+    texts: list[bytes] = []
+    record: list[int] = []
+    streams: list[int] = []
+    arrays: dict[int, bytes] = {}
+    for index, item in enumerate(group, start=first):
+        value = bytes(item or b"")
+        if value[:4] == STREAM_MARK:
+            streams.append(index)
+            continue
+        if value[:1] != b"{":
+            text = value.strip(_BLANK).removeprefix(_BOM).strip(_BLANK)
+            if not text:
+                found.refuse(_EMPTY, index, None, value)
+                continue
+            if text[:1] == b"[" and text[-1:] == b"]":
+                value = _BETWEEN_ELEMENTS.sub(b"}\n{", text[1:-1].replace(b"\n", b"\r").strip(_BLANK))
+                if not value:
+                    continue
+                arrays[len(texts)] = text
+        texts.append(value)
+        record.append(index)
+    joined = _Texts(b"\n".join(texts), starts_of(_lengths(texts)), np.array(record, np.int64), arrays)
+    return joined, streams
+
+
+def _written_over_lines(lines: Lines, shaped: Mask) -> Ints:
+    """Records of several lines of which none looks like an event: pretty-printed, or no JSON at all."""
+    if shaped.all():
+        return np.zeros(0, np.int64)
+    lines_in = np.bincount(lines.record)
+    shaped_in = np.bincount(lines.record[shaped], minlength=len(lines_in))
+    return np.flatnonzero((lines_in > 1) & (shaped_in == 0))
+
+
+def _without(broken: Ints, part: _Part) -> _Part:
+    """Take the rows of records that are read again out of what was parsed."""
+    kept = ~np.isin(part.lines.record[part.index], broken)
+    if kept.all():
+        return part
+    return _Part(part.table.filter(pa.array(kept)), part.lines, part.index[kept], part.record[kept])
+
+
+class _SlowReader:
+    """Reads events one at a time into rows for `_Found`."""
+
+    def __init__(self, found: _Found) -> None:
+        self._found = found
+        self._rows: list[Row] = []
+        self._record: list[int] = []
+        self._line: list[int] = []
+        self._raws: list[bytes] = []
+
+    def read_line(self, record: int, line: int, raw: bytes) -> None:
+        try:
+            self._read(record, line, load_json(raw), raw)
+        except RefusalError as refusal:
+            self._found.refuse(refusal, record, line, raw)
+
+    def read_record(self, record: int, raw: bytes, lines: Sequence[tuple[int, bytes]]) -> None:
+        """Read a record as one JSON text; when it is none, as the lines it was cut into."""
+        try:
+            value = load_json(raw)
+        except RefusalError as refusal:
+            if any(_is_object(line) for _, line in lines):
+                for number, line in lines:
+                    self.read_line(record, number, line)
+            else:
+                self._found.refuse(refusal, record, None, raw)
+            return
+        if not isinstance(value, list):
+            value = [value]
+        for number, item in enumerate(value, start=1):
+            self._read(record, number, item, None)
+
+    def _read(self, record: int, line: int, value: Any, raw: bytes | None) -> None:
+        if raw is None:
+            raw = _dump(value)
+        try:
+            self._rows.append(read_event(value))
+        except RefusalError as refusal:
+            self._found.refuse(refusal, record, line, raw)
+            return
+        self._record.append(record)
+        self._line.append(line)
+        self._raws.append(raw)
+
+    def finish(self) -> None:
+        if self._rows:
+            self._found.add(
+                rows_to_table(self._rows),
+                np.array(self._record, np.int64),
+                np.array(self._line, np.int64),
+                self._raws.__getitem__,
+            )
+
+
+def _is_object(raw: bytes) -> bool:
+    try:
+        return isinstance(load_json(raw), dict)
+    except RefusalError:
+        return False
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, default=str).encode("ascii")
+
+
+def _raw_of_row(table: pa.Table) -> Callable[[int], bytes]:
+    def raw(row: int) -> bytes:
+        event = table.slice(row, 1).to_pylist()[0]
+        return _dump({name: value for name, value in event.items() if value is not None})
+
+    return raw

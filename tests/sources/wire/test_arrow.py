@@ -1,0 +1,120 @@
+"""Arrow streams from other senders: what is accepted, and that a broken one harms nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sources.wire import decode_records, encode_arrow, encode_ndjson
+
+T = 1_760_000_000_000
+SENT = {"type": "sent", "at": T, "system": "aws_sqs", "queue": "orders", "message_id": "m1"}
+
+
+def stream(table: pa.Table) -> bytes:
+    """An IPC stream of a table."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    value: bytes = sink.getvalue().to_pybytes()
+    return value
+
+
+def table_of(*rows: dict[str, Any], **types: pa.DataType) -> pa.Table:
+    """A table with inferred types but for those named."""
+    table = pa.Table.from_pylist(list(rows))
+    for name, kind in types.items():
+        at = table.schema.get_field_index(name)
+        column = table.column(name)
+        if pa.types.is_timestamp(kind):
+            column = column.cast(pa.timestamp("ms", tz=kind.tz))
+        table = table.set_column(at, name, column.cast(kind))
+    return table
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        {},
+        {"queue": pa.large_string(), "message_id": pa.string_view()},
+        {
+            "queue": pa.dictionary(pa.int8(), pa.string()),
+            "message_id": pa.dictionary(pa.int32(), pa.string()),
+        },
+        {"at": pa.timestamp("ms", tz="UTC")},
+        {"at": pa.timestamp("us")},
+        {"at": pa.float64(), "receive_count": pa.uint64()},
+        {"scope": pa.null()},
+    ],
+)
+def test_columns_of_kindred_types_are_accepted(types: dict[str, pa.DataType]) -> None:
+    """Another language's Arrow writer chooses other widths and encodings for the same thing."""
+    row = SENT | {"receive_count": 1, "scope": None}
+    decoded = decode_records([stream(table_of(row, row | {"message_id": "m2"}, **types))])
+    assert decoded.invalid == []
+    assert decoded.events.select(["at", "queue", "message_id", "receive_count"]).to_pylist() == [
+        {"at": T, "queue": "orders", "message_id": "m1", "receive_count": 1},
+        {"at": T, "queue": "orders", "message_id": "m2", "receive_count": 1},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        (table_of(SENT | {"at": "soon"}), "wrong_type"),
+        (table_of(SENT | {"at": True}), "wrong_type"),
+        (table_of(SENT | {"receive_count": 2**40}), "out_of_range"),
+        (table_of(SENT | {"attributes": "[1]"}), "wrong_type"),
+        (table_of(SENT | {"attributes": "{"}), "not_json"),
+        (table_of(SENT | {"type": "lost"}), "unknown_type"),
+    ],
+)
+def test_a_wrong_row_is_refused_and_the_other_streams_are_read(table: pa.Table, reason: str) -> None:
+    """Also when they share a schema and would have been read together."""
+    other = stream(table.set_column(0, "type", pa.array(["nothing"])))
+    decoded = decode_records([encode_arrow([SENT]), stream(table), other, encode_ndjson([SENT])])
+    assert decoded.record_index.tolist() in ([0, 3], [3, 0])
+    assert decoded.invalid[0].reason == reason or decoded.invalid[1].reason == reason
+    assert {(i.record, i.line) for i in decoded.invalid} == {(1, 1), (2, 1)}
+
+
+def test_one_wrong_row_of_many_costs_one_event() -> None:
+    """A value that does not fit its column is named by its row."""
+    rows = [SENT | {"receive_count": 1 if n != 7 else 2**40, "message_id": f"m{n}"} for n in range(20)]
+    decoded = decode_records([stream(table_of(*rows))])
+    assert len(decoded.events) == 19
+    assert [(i.line, i.reason) for i in decoded.invalid] == [(8, "out_of_range")]
+    assert b'"m7"' in decoded.invalid[0].raw
+
+
+def test_missing_columns_are_named() -> None:
+    """A stream without a time is no telemetry."""
+    decoded = decode_records([stream(pa.table({"type": ["sent"]}))])
+    assert [(i.reason, i.line) for i in decoded.invalid] == [("missing_field", None)]
+    assert "'at'" in decoded.invalid[0].detail
+
+
+def test_a_damaged_stream_never_reads_foreign_memory() -> None:
+    """Whatever byte is changed, the answer is events or a refusal, and the neighbour is read."""
+    value = encode_arrow([SENT | {"message_id": f"m{n}", "group": f"g{n % 3}"} for n in range(50)], None)
+    neighbour = encode_ndjson([SENT])
+    generator = np.random.default_rng(7)
+    for _ in range(300):
+        damaged = bytearray(value)
+        for at in generator.integers(4, len(value), 3).tolist():
+            damaged[at] = int(generator.integers(0, 256))
+        decoded = decode_records([bytes(damaged), neighbour])
+        assert 1 in decoded.record_index.tolist()
+        decoded.events.validate(full=True)
+        decoded.events.to_pylist()
+
+
+def test_encoding_refuses_what_the_reader_would() -> None:
+    """The sender learns of a wrong event where it is made."""
+    with pytest.raises(ValueError, match="event 1: at=1760000000 looks like seconds"):
+        encode_arrow([SENT, SENT | {"at": T // 1000}])
+    with pytest.raises(ValueError, match="at is text"):
+        encode_arrow([SENT | {"at": "now"}])

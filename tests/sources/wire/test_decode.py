@@ -1,0 +1,212 @@
+"""What each form of record gives, and what is said of an event that cannot be read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sources.wire import REASONS, WIRE_SCHEMA, Decoded, decode_records, encode_arrow, encode_ndjson
+
+T = 1_760_000_000_000
+
+
+def event(**fields: Any) -> dict[str, Any]:
+    """A valid `received` event, changed by `fields`; a field given as None is left out."""
+    base = {
+        "v": 1,
+        "type": "received",
+        "at": T,
+        "system": "aws_sqs",
+        "queue": "orders",
+        "message_id": "m1",
+        "receive_count": 2,
+    }
+    return {name: value for name, value in (base | fields).items() if value is not None}
+
+
+def ids(decoded: Decoded) -> list[tuple[int, int, str]]:
+    """Record, line and message id of every event, in order of place."""
+    found = zip(
+        decoded.record_index.tolist(),
+        decoded.line.tolist(),
+        decoded.events["message_id"].to_pylist(),
+        strict=True,
+    )
+    return sorted(found)
+
+
+def test_every_form_of_record_in_one_call() -> None:
+    """One object, NDJSON, an array, both pretty-printed, and Arrow: told apart by content alone."""
+    events = [event(message_id=f"m{n}") for n in range(3)]
+    values = [
+        json.dumps(events[0]).encode(),
+        encode_ndjson(events),
+        json.dumps(events).encode(),
+        json.dumps(events[1], indent=2).encode(),
+        json.dumps(events, indent=2).encode(),
+        encode_arrow(events),
+        b"\xef\xbb\xbf" + encode_ndjson(events[:1]).replace(b"\n", b"\r\n"),
+        b"[]",
+    ]
+    decoded = decode_records(values)
+    assert decoded.invalid == []
+    three = [(1, "m0"), (2, "m1"), (3, "m2")]
+    expected = {0: three[:1], 1: three, 2: three, 3: [(1, "m1")], 4: three, 5: three, 6: three[:1]}
+    assert ids(decoded) == [(record, *place) for record, places in expected.items() for place in places]
+    assert decoded.events.schema == WIRE_SCHEMA
+    assert all(column.num_chunks <= 1 for column in decoded.events.columns)
+
+
+def test_every_field_reaches_its_column() -> None:
+    """All columns, both ways in."""
+    full = event(
+        type="dead_lettered",
+        scope="123456789012/eu-west-1",
+        group="g",
+        sequence="18849496460467696128",
+        consumer="worker-1",
+        to_queue="orders-dlq",
+        from_queue="orders",
+        new_message_id="m2",
+        reason="max_receive_count",
+        batch_id="b1",
+        sent_at=T - 5,
+        first_received_at=T - 4,
+        invisible_until=T + 30_000,
+        visible_at=T + 1,
+        ordered=True,
+        attributes={"depth": 1, "tags": {"team": "é"}},
+    )
+    for value in (json.dumps(full).encode(), encode_arrow([full])):
+        row = decode_records([value]).events.to_pylist()[0]
+        row["attributes"] = json.loads(row["attributes"])
+        assert row == {name: value for name, value in full.items() if name != "v"}
+
+
+def test_unknown_fields_are_ignored_wherever_they_stand() -> None:
+    """Scalar, nested and null ones, on the fast and on the careful path."""
+    values = [
+        json.dumps(event(trace="t", span={"a": [{"b": 1}]}) | {"nothing": None}).encode(),
+        encode_ndjson([event(note="}{"), event(other=[1, 2])]),
+    ]
+    decoded = decode_records(values)
+    assert len(decoded.events) == 3
+    assert decoded.invalid == []
+
+
+def test_a_field_seen_once_in_a_long_stream_is_not_lost() -> None:
+    """The columns are learnt from a sample; a rarer one must still be read."""
+    lines = [event(message_id=f"m{n}") for n in range(5000)]
+    lines[3777] = event(type="redriven", to_queue="orders", new_message_id="n", message_id="m3777")
+    decoded = decode_records([encode_ndjson(lines)])
+    assert decoded.events["new_message_id"].drop_null().to_pylist() == ["n"]
+    assert decoded.events["to_queue"].null_count == 4999
+
+
+def test_integral_floats_are_integers() -> None:
+    """JavaScript and Lua write some integers with a fraction of zero."""
+    decoded = decode_records([b'{"type":"heartbeat","consumer":"c","at":1.76e12,"receive_count":2.0}'])
+    assert decoded.events.select(["at", "receive_count"]).to_pylist() == [{"at": T, "receive_count": 2}]
+
+
+REFUSED = [
+    # A record as a whole
+    (b"", "empty", "the record is empty", None),
+    (b" \n ", "empty", "the record is empty", None),
+    (b"hello\nworld", "not_json", "Expecting value", None),
+    (b"[1, 2", "not_json", "Expecting", 1),
+    (b"null", "not_an_object", "an event is a JSON object, not null", 1),
+    (b"[5]", "not_an_object", "not a number", 1),
+    (b'{"queue":"\xff"}', "bad_text", "encode events as UTF-8", 1),
+    (b'{"a":' + b"[" * 100_000, "too_deep", "nested too deeply", 1),
+    (b"\xff\xff\xff\xff\x10\x00", "not_arrow", "not a whole Arrow IPC stream", None),
+    # One field
+    (event(type=None), "missing_field", "type is missing; send one of sent, received", 1),
+    (event(type="recieved"), "unknown_type", "did you mean 'received'?", 1),
+    (event(v=2), "unsupported_version", "v=2; this reader knows v=1", 1),
+    (event(message_id=None), "missing_field", "message_id is missing; a 'received' event needs it", 1),
+    (event(queue=""), "missing_field", "queue is missing", 1),
+    (event(system=None), "missing_field", "system is missing", 1),
+    (event(type="queue_state", message_id=None), "missing_field", "attributes is missing", 1),
+    ({"type": "heartbeat", "at": T}, "missing_field", "consumer is missing; a 'heartbeat' event needs it", 1),
+    (event(at=1_700_000_000), "out_of_range", "at=1700000000 looks like seconds; send integer epoch mil", 1),
+    (event(sent_at=T * 1000), "out_of_range", "looks like microseconds", 1),
+    (event(sent_at=T * 10**6), "out_of_range", "looks like nanoseconds", 1),
+    (event(first_received_at=0), "out_of_range", "leave the field out when it is not known", 1),
+    (event(at=True), "wrong_type", "at is a boolean; send an integer", 1),
+    (event(at=str(T)), "wrong_type", "at is text; send an integer", 1),
+    (event(at=T + 0.5), "wrong_type", "is not an integer; send it without a fraction", 1),
+    (event(at=2**63), "out_of_range", "at does not fit 64 bits", 1),
+    (event(receive_count=2**31), "out_of_range", "receive_count does not fit 32 bits", 1),
+    (event(receive_count=-1), "out_of_range", "receive_count=-1 is negative", 1),
+    (event(sequence=7), "wrong_type", 'sequence is a number; send it in quotes: "7"', 1),
+    (event(ordered=1), "wrong_type", "ordered is a number; send true or false", 1),
+    (event(message_id="m" * 513), "too_long", "message_id is longer than 512 characters", 1),
+    (event(group="g" * 513), "too_long", "group is longer than 512 characters", 1),
+    (event(attributes=[1]), "wrong_type", "attributes is an array; send a JSON object", 1),
+    (event(attributes={"x": "y" * 70_000}), "too_long", "attributes is longer than 65536 bytes", 1),
+    (event(queue="\ud800"), "bad_text", "queue holds half a surrogate pair", 1),
+]
+
+
+@pytest.mark.parametrize(("value", "reason", "detail", "line"), REFUSED)
+def test_an_event_is_refused_by_name_and_spoils_no_other(
+    value: bytes | dict[str, Any], reason: str, detail: str, line: int | None
+) -> None:
+    """The reason is a stable slug, the detail names field and fix, the place and the bytes are kept."""
+    raw = value if isinstance(value, bytes) else json.dumps(value).encode()
+    decoded = decode_records([encode_ndjson([event()]), raw, encode_ndjson([event()])])
+    assert len(decoded.events) == 2
+    [invalid] = decoded.invalid
+    assert (invalid.reason, invalid.record, invalid.line) == (reason, 1, line)
+    assert detail in invalid.detail
+    assert invalid.raw == (b"5" if raw == b"[5]" else raw[:4096])
+    assert invalid.reason in REASONS
+
+
+def test_one_bad_line_in_a_record_of_a_megabyte_costs_one_event() -> None:
+    """The others are read, and the bad one is named by its line."""
+    lines = [json.dumps(event(message_id=f"m{n}")).encode() for n in range(9000)]
+    lines[4321] = b'{"type": oops'
+    decoded = decode_records([b"\n".join(lines)])
+    assert len(decoded.events) == 8999
+    assert [(i.line, i.raw) for i in decoded.invalid] == [(4322, b'{"type": oops')]
+
+
+def test_a_broken_array_still_gives_its_good_elements() -> None:
+    """An array cut by a bad element is read element by element."""
+    good = json.dumps(event()).encode()
+    decoded = decode_records([b"[" + good + b',{"type":},' + good + b"]"])
+    assert len(decoded.events) == 2
+    assert [i.line for i in decoded.invalid] == [2]
+
+
+def test_a_long_reason_is_cut_and_its_event_kept() -> None:
+    """A reason is prose, not a name."""
+    decoded = decode_records([encode_ndjson([event(reason="é" * 600)])])
+    assert decoded.events["reason"].to_pylist() == ["é" * 512]
+
+
+def test_a_bare_null_behind_an_object_is_not_handed_to_the_block_parser() -> None:
+    """pyarrow's parser reads it as a row, and dies of one that comes first."""
+    decoded = decode_records([b"{}null{}", b"null", b"{} null\n{}"])
+    assert len(decoded.events) == 0
+    assert {i.reason for i in decoded.invalid} <= {"not_json", "not_an_object", "missing_field"}
+
+
+def test_values_may_come_as_a_pyarrow_array_with_nulls() -> None:
+    """Spark hands over binary columns; a null value is a Kafka tombstone."""
+    values = pa.array([json.dumps(event()).encode(), None], pa.binary())
+    decoded = decode_records(values)
+    assert len(decoded.events) == 1
+    assert [(i.record, i.reason) for i in decoded.invalid] == [(1, "empty")]
+
+
+def test_no_records_give_no_events() -> None:
+    """Also an empty trigger has a schema."""
+    decoded = decode_records([])
+    assert decoded.events.schema == WIRE_SCHEMA
+    assert len(decoded.events) == len(decoded.record_index) == len(decoded.line) == 0
