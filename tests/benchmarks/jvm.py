@@ -1,0 +1,122 @@
+"""The Java parts of the benchmarks: compiled when needed, run as processes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from streaming.spark.runtime import connector_jars, find_java
+
+_SOURCES: Final = Path(__file__).with_name("java")
+
+
+class NoCompiler(RuntimeError):
+    """There is no `javac`: what needs it is left out of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class JvmBatch:
+    """One batch of the per-message baseline."""
+
+    batch_id: int
+    records: int
+    duration_s: float
+
+
+class Jvm:
+    """The compiled classes, in a folder of their own until `close`."""
+
+    def __init__(self) -> None:
+        javac = _javac()
+        self._folder = tempfile.TemporaryDirectory(prefix="queuewatch-bench-java-")
+        classes = Path(self._folder.name, "classes")
+        sources = [str(path) for path in sorted(_SOURCES.glob("*.java"))]
+        command = [javac, "-proc:none", "-nowarn", "-cp", _classpath(), "-d", str(classes), *sources]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"javac failed: {done.stderr[-2000:]}")
+        self._classes = classes
+        # spark-submit wants a jar.
+        self._jar = Path(self._folder.name, "baseline.jar")
+        with zipfile.ZipFile(self._jar, "w") as archive:
+            for path in classes.glob("*.class"):
+                archive.write(path, path.name)
+
+    def close(self) -> None:
+        """Remove the classes."""
+        self._folder.cleanup()
+
+    def fill(self, bootstrap: str, topic: str, partitions: int, values: Iterable[bytes]) -> int:
+        """Send `values` to `topic`, in turn over its partitions; answers how many the broker took."""
+        classpath = f"{self._classes}{os.pathsep}{_classpath()}"
+        command = [str(find_java().executable), "-Xmx512m", "-cp", classpath]
+        command += ["Fill", bootstrap, topic, str(partitions)]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=1 << 20
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            for value in values:
+                process.stdin.write(struct.pack(">i", len(value)))
+                process.stdin.write(value)
+            process.stdin.close()
+            answer = process.stdout.read()
+        if process.returncode != 0:
+            raise RuntimeError(f"filling {topic} failed with {process.returncode}")
+        return int(answer)
+
+    def per_message(
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        records: int,
+        records_per_trigger: int,
+        parallelism: int,
+        store: str = "rocksdb",
+        timeouts: bool = False,
+        memory: str = "3g",
+    ) -> list[JvmBatch]:
+        """Run the per-message baseline over all `records` of `topic`; its batches in order."""
+        command = [str(_pyspark() / "bin" / "spark-submit"), "--class", "PerMessage"]
+        command += ["--driver-memory", memory, "--master", f"local[{parallelism}]"]
+        command += ["--conf", "spark.sql.adaptive.enabled=false"]
+        command += ["--jars", ",".join(map(str, connector_jars())), str(self._jar)]
+        with tempfile.TemporaryDirectory(prefix="queuewatch-jvm-", ignore_cleanup_errors=True) as scratch:
+            command += [bootstrap, topic, f"{scratch}/checkpoint", str(records_per_trigger), str(parallelism)]
+            command += [store, "yes" if timeouts else "no", str(records)]
+            environment = os.environ | {"JAVA_HOME": str(find_java().home), "SPARK_HOME": str(_pyspark())}
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=scratch)
+        if done.returncode != 0:
+            causes = [line for line in done.stderr.splitlines() if "Exception" in line or "Error" in line]
+            raise RuntimeError("the per-message baseline failed: " + " | ".join(causes[-5:]))
+        told = [line.split() for line in done.stdout.splitlines() if line.startswith("BATCH ")]
+        return [JvmBatch(int(batch), int(records), int(ms) / 1000) for _, batch, records, ms in told]
+
+
+def _pyspark() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def _classpath() -> str:
+    return os.pathsep.join([f"{_pyspark()}/jars/*", *map(str, connector_jars())])
+
+
+def _javac() -> str:
+    beside = find_java().home / "bin" / "javac"
+    found = str(beside) if beside.is_file() else shutil.which("javac")
+    if found is None:
+        raise NoCompiler("no javac beside the Java runtime or on PATH: install a JDK to run the JVM baseline")
+    return found

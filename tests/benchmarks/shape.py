@@ -1,0 +1,58 @@
+"""What a load looks like: how many queues, how skewed, how often things go wrong. Pure parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A load of message lifecycles. Ratios are 0..1, times are event time.
+
+    `live` is the backlog: so many messages wait in their queues at any moment, each for
+    `live / messages_per_s` seconds before its first delivery. The load starts with those messages already sent.
+    """
+
+    seed: int = 1
+    start_ms: int = 1_700_000_000_000
+    events_per_s: float = 10_000.0
+    live: int = 0
+
+    queues: int = 200
+    queue_skew: float = 1.05
+    """Zipf exponent: the share of the n-th busiest queue is proportional to n ** -queue_skew."""
+    fifo_every: int = 4
+    """Every so many-th queue keeps order within groups."""
+    groups_per_queue: int = 2_000
+    consumers_per_queue: int = 4
+
+    redelivered_ratio: float = 0.05
+    """Messages that need a second delivery; of failed ones half are released, half run out of time."""
+    poison_ratio: float = 0.002
+    """Messages that fail every time: moved to the dead-letter queue where there is one."""
+    extended_ratio: float = 0.03
+    held_ratio: float = 0.00002
+    """Messages whose consumer extends the window again and again and never finishes."""
+    redriven_ratio: float = 0.3
+    """Dead letters moved back a while later, under a new id, and then processed."""
+
+    window_ms: int = 5_000
+    poll_every_ms: int = 30_000
+    """How often the broker's own counts are reported for every queue."""
+    heartbeat_every_ms: int = 15_000
+
+    @property
+    def events_per_message(self) -> float:
+        """Mean number of events one message causes: sent, deliveries, what happens to them, the end."""
+        failed = self.redelivered_ratio + 4 * self.poison_ratio
+        return 3 + failed * 1.5 + self.extended_ratio
+
+    @property
+    def messages_per_s(self) -> float:
+        """Messages sent per second of event time."""
+        return self.events_per_s / self.events_per_message
+
+    @property
+    def backlog_wait_ms(self) -> int:
+        """How long a message waits so that `live` of them are waiting."""
+        return round(self.live / self.messages_per_s * 1000)
