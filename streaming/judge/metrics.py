@@ -79,17 +79,42 @@ METRICS: tuple[Metric, ...] = (
         "Unix time from which the age of the oldest unsettled message counts, per scope.",
         ("scope",),
     ),
-    Metric("queuewatch_message_age_seconds", "histogram", "Ages of the unsettled messages as of the last batch.", ("le",)),
+    Metric(
+        "queuewatch_message_age_seconds",
+        "histogram",
+        "Ages of the unsettled messages as of the last batch.",
+        ("le",),
+    ),
     Metric("queuewatch_messages_sent_total", "counter", "Messages that entered the queue."),
     Metric("queuewatch_messages_received_total", "counter", "Deliveries to consumers, redeliveries included."),
     Metric("queuewatch_messages_deleted_total", "counter", "Messages acknowledged."),
-    Metric("queuewatch_messages_dead_lettered_total", "counter", "Messages moved from this queue to its dead-letter queue."),
-    Metric("queuewatch_messages_redriven_total", "counter", "Messages moved from this dead-letter queue back to another queue."),
+    Metric(
+        "queuewatch_messages_dead_lettered_total",
+        "counter",
+        "Messages moved from this queue to its dead-letter queue.",
+    ),
+    Metric(
+        "queuewatch_messages_redriven_total",
+        "counter",
+        "Messages moved from this dead-letter queue back to another queue.",
+    ),
     Metric("queuewatch_messages_expired_total", "counter", "Messages lost because their retention ran out."),
-    Metric("queuewatch_messages_dropped_total", "counter", "Messages lost because their retries ran out without a dead-letter queue."),
-    Metric("queuewatch_messages_reconciled_total", "counter", "Messages no longer tracked because the broker's own counts said empty."),
+    Metric(
+        "queuewatch_messages_dropped_total",
+        "counter",
+        "Messages lost because their retries ran out without a dead-letter queue.",
+    ),
+    Metric(
+        "queuewatch_messages_reconciled_total",
+        "counter",
+        "Messages no longer tracked because the broker's own counts said empty.",
+    ),
     Metric("queuewatch_receive_count_max", "gauge", "Highest receive count of an unsettled message."),
-    Metric("queuewatch_poison_messages", "gauge", "Unsettled messages received so often that they are poison suspects."),
+    Metric(
+        "queuewatch_poison_messages",
+        "gauge",
+        "Unsettled messages received so often that they are poison suspects.",
+    ),
     Metric("queuewatch_stuck_groups", "gauge", "Ordering groups in which nothing moves behind a stuck head."),
     Metric(
         "queuewatch_group_oldest_message_age_seconds",
@@ -105,7 +130,11 @@ METRICS: tuple[Metric, ...] = (
         "Seconds until the first message of this dead-letter queue is lost to retention.",
         ages=True,
     ),
-    Metric("queuewatch_time_to_drain_seconds", "gauge", "Seconds until the backlog is gone at the present rate; absent unless draining."),
+    Metric(
+        "queuewatch_time_to_drain_seconds",
+        "gauge",
+        "Seconds until the backlog is gone at the present rate; absent unless draining.",
+    ),
     Metric("queuewatch_queue_status", "gauge", "1 for the status the queue is in, 0 for the others.", ("status",)),
     Metric(
         "queuewatch_consumer_oldest_held_seconds",
@@ -115,7 +144,11 @@ METRICS: tuple[Metric, ...] = (
         ages=True,
     ),
     Metric("queuewatch_signals", "gauge", "Signals firing now.", ("signal", "severity")),
-    Metric("queuewatch_telemetry_coverage_ratio", "gauge", "Tracked messages as a share of the broker's own count."),
+    Metric(
+        "queuewatch_telemetry_coverage_ratio",
+        "gauge",
+        "Tracked messages as a share of the broker's own count.",
+    ),
     Metric(
         "queuewatch_telemetry_last_event_timestamp_seconds",
         "gauge",
@@ -123,17 +156,59 @@ METRICS: tuple[Metric, ...] = (
         ("collector",),
         per_queue=False,
     ),
-    Metric("queuewatch_telemetry_clock_skew_seconds", "gauge", "How far senders' clocks ran ahead at worst; absent when they did not."),
-    Metric("queuewatch_events_total", "counter", "Telemetry events read, by what became of them.", ("result",), per_queue=False),
-    Metric("queuewatch_events_invalid_total", "counter", "Telemetry events that could not be read, by reason.", ("reason",), per_queue=False),
-    Metric("queuewatch_folded_total", "counter", "Things folded into other or left out by a cap.", ("what",), per_queue=False),
+    Metric(
+        "queuewatch_telemetry_clock_skew_seconds",
+        "gauge",
+        "How far senders' clocks ran ahead at worst; absent when they did not.",
+    ),
+    Metric(
+        "queuewatch_events_total",
+        "counter",
+        "Telemetry events read, by what became of them.",
+        ("result",),
+        per_queue=False,
+    ),
+    Metric(
+        "queuewatch_events_invalid_total",
+        "counter",
+        "Telemetry events that could not be read, by reason.",
+        ("reason",),
+        per_queue=False,
+    ),
+    Metric(
+        "queuewatch_folded_total",
+        "counter",
+        "Things folded into other or left out by a cap.",
+        ("what",),
+        per_queue=False,
+    ),
     Metric("queuewatch_pipeline_lag_events", "gauge", "Telemetry records waiting in the source.", per_queue=False),
-    Metric("queuewatch_pipeline_lag_seconds", "gauge", "Age of the newest event when its batch was published.", per_queue=False),
+    Metric(
+        "queuewatch_pipeline_lag_seconds",
+        "gauge",
+        "Age of the newest event when its batch was published.",
+        per_queue=False,
+    ),
     Metric("queuewatch_pipeline_batch_duration_seconds", "gauge", "Duration of the last batch.", per_queue=False),
     Metric("queuewatch_pipeline_state_bytes", "gauge", "Size of the packed state of all shards.", per_queue=False),
-    Metric("queuewatch_pipeline_state_rows", "gauge", "Messages in the state, recently ended ones included.", per_queue=False),
-    Metric("queuewatch_pipeline_events_per_second", "gauge", "Events per second in the last batch.", per_queue=False),
-    Metric("queuewatch_pipeline_last_batch_timestamp_seconds", "gauge", "Unix time of the last batch published.", per_queue=False),
+    Metric(
+        "queuewatch_pipeline_state_rows",
+        "gauge",
+        "Messages in the state, recently ended ones included.",
+        per_queue=False,
+    ),
+    Metric(
+        "queuewatch_pipeline_events_per_second",
+        "gauge",
+        "Events per second in the last batch.",
+        per_queue=False,
+    ),
+    Metric(
+        "queuewatch_pipeline_last_batch_timestamp_seconds",
+        "gauge",
+        "Unix time of the last batch published.",
+        per_queue=False,
+    ),
 )
 assert tuple(m.name for m in METRICS) == get_args(MetricName)
 METRIC_BY_NAME: Mapping[str, Metric] = {m.name: m for m in METRICS}
@@ -169,7 +244,11 @@ def _age_s(now_ms: int, since_ms: int) -> float:
 
 
 def _queue_samples(queue: QueueView, base: dict[str, str], now_ms: int) -> Iterator[Sample]:
-    for state, count in (("visible", queue.visible), ("in_flight", queue.in_flight), ("delayed", queue.delayed)):
+    for state, count in (
+        ("visible", queue.visible),
+        ("in_flight", queue.in_flight),
+        ("delayed", queue.delayed),
+    ):
         if count is not None:
             yield Sample("queuewatch_queue_messages", base | {"state": state}, count)
     for scope, since_ms in queue.oldest_ms.items():

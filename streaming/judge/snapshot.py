@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from streaming.core.report import AGE_BUCKETS_S as AGE_BUCKETS_S
+from streaming.core.views import Attempt as Attempt
+from streaming.core.views import MessageView as MessageView
 from streaming.judge.signals import Finding
 
 AgeScope = Literal["all", "visible", "cloudwatch", "healthy"]
@@ -22,42 +25,6 @@ GroupState = Literal["backlog", "in_flight", "blocked", "hidden"]
 GROUP_STATES: tuple[GroupState, ...] = ("backlog", "in_flight", "blocked", "hidden")
 
 TOTALS = ("sent", "received", "deleted", "dead_lettered", "redriven", "expired", "dropped", "reconciled")
-
-AGE_BUCKETS_S: tuple[float, ...] = (1, 5, 15, 30, 60, 120, 300, 900, 1800, 3600, 14_400, 43_200, 86_400, 345_600)
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One thing that happened to a message, for its timeline. `end_ms` is the end of the window it opened, if any."""
-
-    at_ms: int
-    what: Literal["received", "extended", "released"]
-    receive_count: int
-    end_ms: int | None
-    consumer: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class MessageView:
-    """A message somebody may ask about: a suspect, a head, a dead letter, one of the oldest."""
-
-    message_id: str
-    state: Literal["visible", "in_flight", "delayed"]
-    sent_at_ms: int
-    receive_count: int
-    why: tuple[str, ...]
-    """Why it is listed: `poison`, `held`, `head`, `dead_letter`, `oldest`."""
-    group: str | None = None
-    sequence: str | None = None
-    consumer: str | None = None
-    last_received_at_ms: int | None = None
-    invisible_until_ms: int | None = None
-    arrived_at_ms: int | None = None
-    """Dead letters: when it came into this queue."""
-    expires_at_ms: int | None = None
-    arrival_known_by: str | None = None
-    """Dead letters: `event`, `first_receive` or `inferred`."""
-    attempts: tuple[Attempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,185 @@
+"""A shard's state as of `now` in numbers per queue, and the messages, groups and consumers worth naming."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.expire import Windows, expiry, windows
+from streaming.core.groups import ordered_facts, unordered_groups
+from streaming.core.listing import Viewer, held_by_consumers, held_since, list_messages, recent_arrivals
+from streaming.core.packet import Quarantined
+from streaming.core.queues import NEVER, poison_receives, retention_ms, visibility_ms
+from streaming.core.report import (
+    AGE_BUCKETS_S,
+    OLDEST_LISTED,
+    QueueFacts,
+    ShardReport,
+    no_numbers,
+    per_queue_min,
+)
+from streaming.core.settings import Settings
+from streaming.core.state import ShardState
+
+_BOUNDS_MS = np.array([int(b * 1000) for b in AGE_BUCKETS_S], dtype=np.int64)
+
+
+def report(state: ShardState, now: int, quarantine: list[Quarantined], settings: Settings) -> ShardReport:
+    """What the shard says as of `now` (epoch milliseconds)."""
+    w = windows(state, now, settings)
+    queues = [_facts(state, number) for number in range(len(state.queues))]
+    if len(state.rows):
+        _numbers(state, w, queues, now, settings)
+        viewer = Viewer(state, w, settings)
+        _listings(state, w, viewer, queues, now, settings)
+        for number, facts in ordered_facts(state, w, viewer, now, settings).items():
+            queues[number].ordered_facts = facts
+        for number, (groups, folded) in unordered_groups(state, w, settings).items():
+            queues[number].groups, queues[number].folded_groups = groups, folded
+        for number, held in held_by_consumers(state, w, settings).items():
+            queues[number].consumers = held
+    return ShardReport(
+        now,
+        len(state.rows),
+        {facts.name: facts for facts in queues},
+        recent_arrivals(state, settings) if len(state.rows) else [],
+        Counter(state.events_total),
+        Counter(state.invalid_total),
+        dict(state.collectors),
+        quarantine,
+        state.high_water,
+    )
+
+
+def _facts(state: ShardState, number: int) -> QueueFacts:
+    q = state.queues[number]
+    consumers = {c: v for (n, c), v in state.consumer_states.items() if n == number} if state.consumer_states else {}
+    return QueueFacts(
+        q.name,
+        dict(q.attributes),
+        list(q.totals),
+        dict(q.holds),
+        list(q.depths),
+        list(q.losses),
+        q.ordered,
+        q.dead_letter,
+        q.messages_seen,
+        q.last_event_at,
+        q.last_received_at,
+        q.last_settled_at,
+        q.last_state_at,
+        q.skew_ms,
+        no_numbers(),
+        [NEVER] * 4,
+        [0] * (len(AGE_BUCKETS_S) + 1),
+        consumer_states=consumers,
+    )
+
+
+def _numbers(state: ShardState, w: Windows, queues: list[QueueFacts], now: int, settings: Settings) -> None:
+    rows, n = state.rows, len(queues)
+    queue, sent = rows["queue"], rows["sent"]
+    poison = is_poison(state, w, settings)
+    receives = np.where(w.live, rows["receive_count"], 0)
+    receives_max = np.zeros(n, dtype=np.int64)
+    np.maximum.at(receives_max, queue, receives)
+    kept = np.array([retention_ms(q, settings) for q in state.queues], dtype=np.int64)
+    dead_letter = w.live & (is_dead_letter(state) | (rows["arrived"] > 0))
+    age_ms = np.maximum(now - sent, 0)
+    bucket = np.searchsorted(_BOUNDS_MS, age_ms, side="left")
+    buckets = len(_BOUNDS_MS) + 1
+    histogram = np.bincount(queue[w.live] * buckets + bucket[w.live], minlength=n * buckets).reshape(n, buckets)
+    # Sums of whole milliseconds stay exact in a double up to 2^53: 28 years over ten million messages.
+    columns: dict[str, Array] = {
+        "visible": np.bincount(queue[w.visible], minlength=n),
+        "in_flight": np.bincount(queue[w.in_flight], minlength=n),
+        "delayed": np.bincount(queue[w.delayed], minlength=n),
+        "poison": np.bincount(queue[poison], minlength=n),
+        "dead_letters": np.bincount(queue[dead_letter], minlength=n),
+        "age_sum_ms": np.bincount(queue[w.live], weights=age_ms[w.live], minlength=n).astype(np.int64),
+        "receive_count_max": receives_max,
+        "expires_at": per_queue_min(queue, expiry(state, kept, settings), dead_letter, n),
+        "visible_since": per_queue_min(queue, w.visible_since, w.visible, n),
+    }
+    oldest = np.stack(
+        [
+            per_queue_min(queue, sent, w.live, n),
+            per_queue_min(queue, sent, w.visible, n),
+            per_queue_min(queue, cloudwatch_base(state, now, settings), w.live, n),
+            per_queue_min(queue, sent, w.live & ~poison, n),
+        ],
+        axis=1,
+    ).tolist()
+    lists = {name: values.tolist() for name, values in columns.items()}
+    counts = histogram.tolist()
+    for number, facts in enumerate(queues):
+        facts.numbers = {name: values[number] for name, values in lists.items()}
+        facts.oldest = oldest[number]
+        facts.age_counts = counts[number]
+
+
+def is_dead_letter(state: ShardState) -> Array:
+    """Per row whether its queue is known as a dead-letter queue."""
+    return np.array([q.dead_letter for q in state.queues], dtype=bool)[state.rows["queue"]]
+
+
+def is_poison(state: ShardState, w: Windows, settings: Settings) -> Array:
+    """Per row whether it is a poison suspect. A dead letter is one only by deliveries in its dead-letter queue: its receive
+    count goes on from the queue it came from."""
+    rows = state.rows
+    limit = np.array([poison_receives(q, settings) for q in state.queues], dtype=np.int64)[rows["queue"]]
+    receives = rows["receive_count"]
+    dead = is_dead_letter(state)
+    if dead.any():
+        seen = np.bitwise_count(rows["seen"]) + rows["seen_uncounted"]
+        receives = np.where(dead, seen, receives)
+    result: Array = w.live & (receives >= limit)
+    return result
+
+
+def cloudwatch_base(state: ShardState, now: int, settings: Settings) -> Array:
+    """Per row the time from which ApproximateAgeOfOldestMessage counts: the send; on a standard queue the end of the latest
+    third receive; in a dead-letter queue the arrival."""
+    rows = state.rows
+    base = rows["sent"]
+    ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)[rows["queue"]]
+    if rows.has("arrived"):
+        base = np.where(rows["arrived"] > 0, rows["arrived"], base)
+    if rows.has("restart"):
+        last, before = rows["restart"], rows["restart_before"]
+        restart = np.where((last > 0) & (last <= now), last, np.where(before <= now, before, 0))
+        base = np.where(~ordered, np.maximum(base, restart), base)
+    return base
+
+
+def _listings(
+    state: ShardState, w: Windows, viewer: Viewer, queues: list[QueueFacts], now: int, settings: Settings
+) -> None:
+    rows = state.rows
+    poison = np.flatnonzero(is_poison(state, w, settings))
+    receives, sent = rows.at("receive_count", poison).astype(np.int64), rows.at("sent", poison)
+    listings = [("poison", list_messages(viewer, "poison", poison, (-receives, sent), settings))]
+    held = np.flatnonzero(w.in_flight)
+    limits = np.array([_held_limit_ms(state, number, settings) for number in range(len(queues))], dtype=np.int64)
+    since = held_since(state, held)
+    long = now - since > limits[rows.at("queue", held)]
+    listings.append(("held", list_messages(viewer, "held", held[long], (since[long],), settings)))
+    dead = np.flatnonzero(w.live & (is_dead_letter(state) | (rows["arrived"] > 0)))
+    listings.append(("dead_letter", list_messages(viewer, "dead_letter", dead, (viewer.expires[dead],), settings)))
+    n = len(queues)
+    oldest_at = per_queue_min(rows["queue"], rows["sent"], w.live, n)
+    oldest = np.flatnonzero(w.live & (rows["sent"] == oldest_at[rows["queue"]]))
+    listings.append(("oldest", list_messages(viewer, "oldest", oldest, (rows.at("sent", oldest),), settings)))
+    for kind, listed in listings:
+        for number, messages in listed.items():
+            queues[number].messages[kind] = messages[:OLDEST_LISTED] if kind == "oldest" else messages
+
+
+def _held_limit_ms(state: ShardState, number: int, settings: Settings) -> int:
+    record = state.queues[number]
+    thresholds = settings.thresholds(record.name)
+    window = visibility_ms(record, settings)
+    factor_ms = 0 if window >= NEVER else thresholds.held_visibility_factor * window
+    return int(max(factor_ms, thresholds.held_min_s * 1000))

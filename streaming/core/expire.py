@@ -1,0 +1,268 @@
+"""What ends without an event: retention, purges, moves nobody saw, messages the broker no longer has; and what is forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.events import EXTENDED, RECEIVED, RELEASED
+from streaming.core.facts import FAILED_BATCH_MEMORY_MS
+from streaming.core.queues import (
+    NEVER,
+    T_DEAD_LETTERED,
+    T_EXPIRED,
+    T_RECONCILED,
+    QueueRecord,
+    dead_letter_queue,
+    max_receive_count,
+    retention_ms,
+    visibility_ms,
+)
+from streaming.core.settings import Settings
+from streaming.core.state import (
+    F_DEAD_LETTERED,
+    F_EXPIRED,
+    F_MOVE_INFERRED,
+    F_PURGED,
+    F_RECONCILED,
+    F_SENT_KNOWN,
+    F_WINDOW_DEFAULT,
+    ShardState,
+)
+
+_LOSSES_KEPT = 1_000
+
+
+@dataclass(slots=True)
+class Windows:
+    """Per row of the state, as of `now`: is it unsettled, and what is it doing."""
+
+    live: Array
+    in_flight: Array
+    delayed: Array
+    visible: Array
+    window_end: Array
+    """When the window of the latest receive or extension ends; 0 where there is none."""
+    visible_since: Array
+    """From when a consumer could receive it, for the visible ones."""
+
+
+def windows(state: ShardState, now: int, settings: Settings) -> Windows:
+    """Where every message is at `now` (epoch milliseconds). A visibility window ends by time, with no event."""
+    rows = state.rows
+    live = rows["ended"] == 0
+    end = window_ends(state, settings)
+    code = rows["window_code"]
+    held = live & ((code == RECEIVED) | (code == EXTENDED))
+    in_flight = held & (now < end)
+    delay = rows["delay"]
+    waits = live & ~in_flight
+    delayed = waits & (((code == RELEASED) & (now < end)) | ((code == 0) & (now < delay)))
+    visible = waits & ~delayed
+    since = np.maximum(rows["sent"], np.where(code == 0, delay, end))
+    return Windows(live, in_flight, delayed, visible, np.where(code == 0, 0, end), since)
+
+
+def window_ends(state: ShardState, settings: Settings) -> Array:
+    """Per row until when its latest window lasts, the queue's own visibility timeout taken where none was told."""
+    rows = state.rows
+    end = rows["window_end"]
+    by_default = (rows["flags"] & F_WINDOW_DEFAULT) != 0
+    if by_default.any():
+        visibility = np.array([visibility_ms(q, settings) for q in state.queues], dtype=np.int64)
+        end = np.where(by_default, np.minimum(rows["window_at"] + visibility[rows["queue"]], NEVER), end)
+    return end
+
+
+def settle_by_time(state: ShardState, now: int, settings: Settings) -> None:
+    """End what ended without an event, as of `now`."""
+    if not len(state.rows):
+        return
+    _share_send_times(state, settings)
+    _purge(state)
+    _conclude_moves(state, now, settings)
+    _run_out(state, now, settings)
+    _reconcile(state, settings)
+
+
+def sweep(state: ShardState, settings: Settings) -> None:
+    """Forget what can matter no more. What is forgotten already counted as gone, so when this runs changes no result."""
+    horizon = state.high_water - settings.lateness_ms
+    rows = state.rows
+    ended = rows["ended"]
+    gone = (ended > 0) & (ended < horizon)
+    if gone.sum() * 8 > len(gone):
+        _drop_attempts(state, rows.key[gone])
+        rows.keep(~gone)
+    memory = state.fingerprints
+    old = memory["at"] < horizon
+    if old.sum() * 8 > len(old):
+        state.fingerprints = {name: values[~old] for name, values in memory.items()}
+    oldest_batch = state.high_water - FAILED_BATCH_MEMORY_MS
+    if state.failed_batches and min(state.failed_batches.values()) < oldest_batch:
+        state.failed_batches = {k: at for k, at in state.failed_batches.items() if at >= oldest_batch}
+    for record in state.queues:
+        if record.losses:
+            thresholds = settings.thresholds(record.name)
+            since = state.high_water - max(settings.lateness_ms, int(thresholds.dropped_quiet_s * 1000))
+            record.losses = sorted(loss for loss in record.losses if loss[0] >= since)[-_LOSSES_KEPT:]
+    _sweep_names(state, horizon)
+
+
+def _drop_attempts(state: ShardState, keys: Array) -> None:
+    if len(state.attempts["key"]) and len(keys):
+        at = np.minimum(np.searchsorted(keys, state.attempts["key"]), len(keys) - 1)
+        keep = keys[at] != state.attempts["key"]
+        if not keep.all():
+            state.attempts = {name: values[keep] for name, values in state.attempts.items()}
+
+
+def _sweep_names(state: ShardState, horizon: int) -> None:
+    for names, column in ((state.groups, "group"), (state.consumers, "consumer")):
+        if len(names) < 1_000:
+            continue
+        used = np.zeros(len(names), dtype=bool)
+        numbers = state.rows[column]
+        used[numbers[numbers >= 0]] = True
+        if column == "consumer":
+            held = state.attempts["consumer"]
+            used[held[held >= 0]] = True
+        used |= names.time >= horizon
+        if used.sum() * 2 > len(names):
+            continue
+        moved = names.keep(used)
+        if state.rows.has(column):
+            state.rows.columns[column] = moved[numbers]
+        if column == "consumer":
+            state.attempts["consumer"] = moved[state.attempts["consumer"]]
+
+
+def _share_send_times(state: ShardState, settings: Settings) -> None:
+    """A dead letter was sent when its original was: looked up in the queue it came from, while that is remembered."""
+    rows = state.rows
+    if not rows.has("parent"):
+        return
+    ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)
+    young = rows["arrived"] >= state.high_water - settings.lateness_ms
+    here = np.flatnonzero((rows["parent"] != 0) & young & ~ordered[rows["queue"]])
+    if not len(here):
+        return
+    there, found = rows.find(rows["parent"][here])
+    here, there = here[found], there[found]
+    told = (rows.at("flags", there) & F_SENT_KNOWN) != 0
+    here, there = here[told], there[told]
+    flags = rows.at("flags", here)
+    sent = rows.at("sent", there)
+    known = (flags & F_SENT_KNOWN) != 0
+    rows.put("sent", here, np.where(known, np.minimum(rows.at("sent", here), sent), sent))
+    rows.put("flags", here, flags | np.uint32(F_SENT_KNOWN))
+
+
+def _purge(state: ShardState) -> None:
+    purged = np.array([q.purged_at for q in state.queues], dtype=np.int64)
+    if not purged.any():
+        return
+    rows = state.rows
+    at = purged[rows["queue"]]
+    hit = np.flatnonzero((at > 0) & (rows["ended"] == 0) & (rows["sent"] <= at) & (rows["last_received"] <= at))
+    _end(state, hit, at[hit], F_PURGED)
+
+
+def _run_out(state: ShardState, now: int, settings: Settings) -> None:
+    """Retention. It runs from the original send; in an ordered dead-letter queue from the arrival there."""
+    rows = state.rows
+    kept = np.array([retention_ms(q, settings) for q in state.queues], dtype=np.int64)
+    expires = expiry(state, kept, settings)
+    hit = np.flatnonzero((rows["ended"] == 0) & (expires <= now))
+    if not len(hit):
+        return
+    _end(state, hit, expires[hit], F_EXPIRED, T_EXPIRED)
+    for row, at in zip(hit.tolist(), expires[hit].tolist(), strict=True):
+        state.remember_loss(row, at, "expired", "retention ran out")
+
+
+def expiry(state: ShardState, kept: Array, settings: Settings) -> Array:
+    """Per row when its retention runs out; `kept` is the retention of every queue in milliseconds."""
+    rows = state.rows
+    base = rows["sent"]
+    if rows.has("arrived"):
+        ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)
+        arrived = rows["arrived"]
+        base = np.where((arrived > 0) & ordered[rows["queue"]], arrived, base)
+    result: Array = base + kept[rows["queue"]]
+    return result
+
+
+def _reconcile(state: ShardState, settings: Settings) -> None:
+    """The broker has counted nothing for long enough: what was last heard of before that is not there any more."""
+    rows = state.rows
+    for number, record in enumerate(state.queues):
+        stretch = record.empty_stretch()
+        if stretch is None:
+            continue
+        after_ms = int(settings.thresholds(record.name).reconcile_after_s * 1000)
+        if stretch[1] - stretch[0] < after_ms:
+            continue
+        heard = np.maximum(np.maximum(rows["sent"], rows["last_received"]), rows["window_at"])
+        heard = np.maximum(np.maximum(heard, rows["arrived"]), stretch[0])
+        mine = (rows["queue"] == number) & (rows["ended"] == 0) & (stretch[1] - heard >= after_ms)
+        if record.depths[-1][3] < 0:
+            # The broker did not say how many are delayed, so a delayed one may well be there.
+            mine &= rows["delay"] <= stretch[1]
+        hit = np.flatnonzero(mine)
+        _end(state, hit, np.full(len(hit), stretch[1]), F_RECONCILED, T_RECONCILED)
+
+
+def _conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
+    """Dead-lettered though nobody said so: its receives are used up, its window is over, and the queue's depth has fallen.
+
+    SQS moves a message at the receive that would be one too many and tells nobody. Others being received since, and it not,
+    shows that such a receive happened.
+    """
+    rows = state.rows
+    limits = [max_receive_count(q, settings) or 0 for q in state.queues]
+    suspects = [n for n, q in enumerate(state.queues) if limits[n] and q.depths and dead_letter_queue(q, settings)]
+    if not suspects:
+        return
+    limit = np.array(limits, dtype=np.int64)
+    queue = rows["queue"]
+    used_up = (rows["ended"] == 0) & (limit[queue] > 0) & (rows["receive_count"] >= limit[queue])
+    used_up &= np.isin(queue, suspects)
+    candidates = np.flatnonzero(used_up)
+    if not len(candidates):
+        return
+    end = window_ends(state, settings)
+    for row in candidates[end[candidates] < now].tolist():
+        record = state.queues[int(queue[row])]
+        over = int(end[row])
+        wait_ms = max(2 * min(visibility_ms(record, settings), 3_600_000), 60_000)
+        if now - over < wait_ms or record.last_received_at <= over or not _fell_since(record, over):
+            continue
+        one = np.array([row])
+        _end(state, one, np.array([over]), F_DEAD_LETTERED | F_MOVE_INFERRED, T_DEAD_LETTERED)
+        record.last_settled_at = max(record.last_settled_at, over)
+
+
+def _fell_since(record: QueueRecord, at: int) -> bool:
+    """Whether the broker counted fewer messages after `at` than when it last counted before."""
+    before = [d for d in record.depths if d[0] <= at]
+    after = [d for d in record.depths if d[0] > at]
+    if not before or not after:
+        return False
+    return sum(max(n, 0) for n in after[-1][1:]) < sum(max(n, 0) for n in before[-1][1:])
+
+
+def _end(state: ShardState, rows: Array, at: Array, flag: int, total: int | None = None) -> None:
+    if not len(rows):
+        return
+    live = state.rows
+    live.put("ended", rows, at)
+    flags = live.at("flags", rows)
+    live.put("flags", rows, flags | np.uint32(flag))
+    group = live.at("group", rows)
+    np.maximum.at(state.groups.time, group[group >= 0], at[group >= 0])
+    if total is not None:
+        for number, n in zip(*(a.tolist() for a in np.unique(live.at("queue", rows), return_counts=True)), strict=True):
+            state.queues[number].totals[total] += n

@@ -1,0 +1,199 @@
+"""Ordering groups: which is stuck behind its head, and what a queue's look-ahead hides. Linear in the messages, one sort."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.expire import Windows
+from streaming.core.listing import Viewer
+from streaming.core.queues import NEVER, poison_receives, visibility_ms
+from streaming.core.report import GroupFacts, LookAhead, OrderedFacts, StuckGroup
+from streaming.core.settings import Settings
+from streaming.core.state import ShardState
+
+
+def ordered_facts(
+    state: ShardState, w: Windows, viewer: Viewer, now: int, settings: Settings
+) -> dict[int, OrderedFacts]:
+    """Per ordered queue (by index) what its groups are doing as of `now`."""
+    rows = state.rows
+    if not rows.has("group"):
+        return {}
+    ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)
+    if not ordered.any():
+        return {}
+    mine = np.flatnonzero(w.live & ordered[rows["queue"]] & (rows["group"] >= 0))
+    if not len(mine):
+        return {}
+    mine = mine[_in_order(state, mine)]
+    queue = rows.at("queue", mine)
+    bounds = np.flatnonzero(np.append(True, queue[1:] != queue[:-1]))
+    out: dict[int, OrderedFacts] = {}
+    for start, stop in zip(bounds, np.append(bounds[1:], len(mine)), strict=True):
+        out[int(queue[start])] = _one_queue(state, w, viewer, int(queue[start]), mine[start:stop], now, settings)
+    return out
+
+
+def _in_order(state: ShardState, rows: Array) -> Array:
+    """The order in which the queues would deliver these rows, queue by queue.
+
+    By sequence where every message of the queue has one; else by send time, as a message without would come first for ever.
+    """
+    live = state.rows
+    queue, kind = live.at("queue", rows), live.at("seq_kind", rows)
+    hi, lo, sent = live.at("seq_hi", rows), live.at("seq_lo", rows), live.at("sent", rows)
+    unsequenced = np.zeros(len(state.queues), dtype=bool)
+    unsequenced[queue[kind == 0]] = True
+    by_sent = np.where(unsequenced[queue], sent, 0)
+    keys = (live.key[rows], sent, lo, hi, kind, by_sent, queue)
+    varying = [k for k in keys if len(k) and not (k == k[0]).all()]
+    return np.lexsort(varying) if varying else np.arange(len(rows))
+
+
+def _one_queue(
+    state: ShardState, w: Windows, viewer: Viewer, number: int, rows: Array, now: int, settings: Settings
+) -> OrderedFacts:
+    live, record = state.rows, state.queues[number]
+    names, head_at, group, unsettled = np.unique(
+        live.at("group", rows), return_index=True, return_inverse=True, return_counts=True
+    )
+    n = len(names)
+    in_flight = np.bincount(group, weights=w.in_flight[rows], minlength=n).astype(np.int64)
+    oldest = np.full(n, NEVER, dtype=np.int64)
+    np.minimum.at(oldest, group, live.at("sent", rows))
+    head = rows[head_at]
+    settled = state.groups.time[names]
+    facts = _Groups(state, viewer, names, unsettled, in_flight, oldest, settled, head)
+    stuck = _stuck(facts, w, record.last_settled_at, number, now, settings)
+    look_ahead, hidden = _look_ahead(facts, w, rows, group, number, settings)
+    order = np.lexsort((names, oldest))
+    top = order[: settings.top_k]
+    return OrderedFacts(
+        groups=n,
+        backlog=int((unsettled > in_flight).sum()),
+        in_flight=int((in_flight > 0).sum()),
+        blocked=int(((in_flight > 0) & (unsettled > in_flight)).sum()),
+        hidden=hidden,
+        oldest=[facts.one(i) for i in top.tolist()],
+        others_oldest_at=int(oldest[order[settings.top_k]]) if n > settings.top_k else None,
+        stuck=stuck[: settings.messages_per_queue],
+        stuck_groups=len(stuck),
+        look_ahead=look_ahead,
+    )
+
+
+class _Groups:
+    """The groups of one queue as columns, and one of them in words."""
+
+    def __init__(
+        self,
+        state: ShardState,
+        viewer: Viewer,
+        names: Array,
+        unsettled: Array,
+        in_flight: Array,
+        oldest: Array,
+        settled: Array,
+        head: Array,
+    ) -> None:
+        self.state, self.viewer = state, viewer
+        self.names, self.unsettled, self.in_flight = names, unsettled, in_flight
+        self.oldest, self.settled, self.head = oldest, settled, head
+
+    def name(self, i: int) -> str:
+        return self.state.groups.name[int(self.names[i])]
+
+    def one(self, i: int) -> GroupFacts:
+        """Group `i` with its head."""
+        head = self.viewer.view(int(self.head[i]), ("head",))
+        counts = (int(self.unsettled[i]), int(self.in_flight[i]), int(self.oldest[i]), int(self.settled[i]))
+        return GroupFacts(self.name(i), *counts, head)
+
+
+def _stuck(
+    facts: _Groups, w: Windows, queue_settled: int, number: int, now: int, settings: Settings
+) -> list[StuckGroup]:
+    """1. Something waits behind the head. 2. The head is not merely delayed. 3. Nothing of the group was settled, and the
+    head was there, for long enough. 4. The head was received, or others flow while it is not."""
+    state = facts.state
+    live, record = state.rows, state.queues[number]
+    thresholds = settings.thresholds(record.name)
+    window = visibility_ms(record, settings)
+    factor_ms = 0 if window >= NEVER else thresholds.group_stuck_visibility_factor * window
+    limit = int(max(factor_ms, thresholds.group_stuck_min_s * 1000))
+    since = np.maximum(np.maximum(live.at("sent", facts.head), live.at("delay", facts.head)), facts.settled)
+    receives = live.at("receive_count", facts.head)
+    touched = (receives > 0) | (queue_settled > since)
+    hit = (facts.unsettled > 1) & ~w.delayed[facts.head] & (now - since >= limit) & touched
+    poison = poison_receives(record, settings)
+    out = []
+    for i in np.flatnonzero(hit).tolist():
+        if receives[i] >= poison:
+            reason = "poison_head"
+        elif w.in_flight[facts.head[i]]:
+            reason = "held_head"
+        else:
+            reason = "poison_head" if receives[i] > 1 else "not_received"
+        out.append((int(since[i]), facts.name(i), i, reason))
+    out.sort()
+    return [StuckGroup(facts.one(i), since_ms, reason, int(facts.unsettled[i]) - 1) for since_ms, _, i, reason in out]
+
+
+def _look_ahead(
+    facts: _Groups, w: Windows, rows: Array, group: Array, number: int, settings: Settings
+) -> tuple[LookAhead | None, int]:
+    """Whether everything the queue looks at is of blocked groups while others wait beyond; and how many groups are beyond."""
+    record = facts.state.queues[number]
+    told = record.number("look_ahead")
+    limit = int(told if told else settings.thresholds(record.name).look_ahead)
+    if len(rows) <= limit:
+        return None, 0
+    n = len(facts.names)
+    seen = np.zeros(n, dtype=bool)
+    seen[group[:limit]] = True
+    blocked = facts.in_flight > 0
+    beyond = ~seen & ~blocked
+    if not blocked[seen].all() or not beyond.any():
+        return None, int(beyond.sum())
+    waiting = beyond[group[limit:]] & ~w.delayed[rows[limit:]]
+    if not waiting.any():
+        return None, int(beyond.sum())
+    ahead = np.bincount(group[:limit], minlength=n)
+    first = int(ahead.argmax())
+    saturated = LookAhead(
+        limit,
+        facts.name(first),
+        int(ahead[first]),
+        int(blocked[seen].sum() if seen.any() else 0),
+        int(waiting.sum()),
+        int(beyond.sum()),
+    )
+    return saturated, int(beyond.sum())
+
+
+def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[int, tuple[list[GroupFacts], int]]:
+    """Per unordered queue (by index) its groups, oldest first, and how many more there are than a report takes."""
+    rows = state.rows
+    if not rows.has("group"):
+        return {}
+    ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)
+    mine = np.flatnonzero(w.live & ~ordered[rows["queue"]] & (rows["group"] >= 0))
+    if not len(mine):
+        return {}
+    names, group, unsettled = np.unique(rows.at("group", mine), return_inverse=True, return_counts=True)
+    in_flight = np.bincount(group, weights=w.in_flight[mine], minlength=len(names)).astype(np.int64)
+    oldest = np.full(len(names), NEVER, dtype=np.int64)
+    np.minimum.at(oldest, group, rows.at("sent", mine))
+    settled = state.groups.time[names]
+    out: dict[int, tuple[list[GroupFacts], int]] = {}
+    for i in np.lexsort((names, oldest)).tolist():
+        number = state.groups.queue[int(names[i])]
+        listed, folded = out.get(number, ([], 0))
+        if len(listed) < settings.groups_per_report:
+            name = state.groups.name[int(names[i])]
+            listed.append(GroupFacts(name, int(unsettled[i]), int(in_flight[i]), int(oldest[i]), int(settled[i])))
+        else:
+            folded += 1
+        out[number] = (listed, folded)
+    return out

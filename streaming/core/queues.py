@@ -1,0 +1,199 @@
+"""What a shard knows of a queue as a whole: the broker's own words, running totals, when things last happened.
+
+Everything here is a maximum, a sum, or the value with the latest time, so the order in which events arrive does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.settings import (
+    DEFAULT_RETENTION_S,
+    DEFAULT_VISIBILITY_S,
+    LONGEST_RETENTION_S,
+    QueueName,
+    Settings,
+)
+
+TOTALS = (
+    "sent",
+    "received",
+    "deleted",
+    "dead_lettered",
+    "redriven",
+    "expired",
+    "dropped",
+    "reconciled",
+    "arrived",
+    "retried",
+)
+"""Running totals by index. `arrived`: dead letters that came in. `retried`: redeliveries out of failed batches."""
+(
+    T_SENT,
+    T_RECEIVED,
+    T_DELETED,
+    T_DEAD_LETTERED,
+    T_REDRIVEN,
+    T_EXPIRED,
+    T_DROPPED,
+    T_RECONCILED,
+    T_ARRIVED,
+    T_RETRIED,
+) = range(10)
+
+HOLD_BUCKETS = 64
+"""Holding times are counted in buckets of a half power of two milliseconds."""
+
+NEVER = np.iinfo(np.int64).max // 4
+"""Later than any time: a window that only an acknowledgement ends."""
+
+
+@dataclass(slots=True)
+class QueueRecord:
+    """One queue in one shard. Times are epoch milliseconds, 0 when it never happened."""
+
+    name: QueueName
+    attributes: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    """Attribute -> (when told, value)."""
+    totals: list[int] = field(default_factory=lambda: [0] * len(TOTALS))
+    holds: dict[int, int] = field(default_factory=dict)
+    """Holding-time bucket -> messages deleted after being held so long."""
+    depths: list[list[int]] = field(default_factory=list)
+    """Recent [at, visible, in flight, delayed or -1] as the broker counted, oldest first."""
+    empty_from: int = 0
+    """The broker has said empty ever since then, as of the oldest of `depths` (0: it had not)."""
+    losses: list[list[Any]] = field(default_factory=list)
+    """Recent [at, message id, kind, reason, receive count, sent at] of messages lost."""
+    ordered: bool = False
+    dead_letter: bool = False
+    messages_seen: bool = False
+    purged_at: int = 0
+    last_event_at: int = 0
+    last_received_at: int = 0
+    last_settled_at: int = 0
+    last_state_at: int = 0
+    skew_ms: int = 0
+
+    def attribute(self, name: str) -> Any:
+        """The latest value of an attribute, or None when it was never told."""
+        found = self.attributes.get(name)
+        return None if found is None else found[1]
+
+    def number(self, name: str) -> float | None:
+        """The latest value of a numeric attribute."""
+        value = self.attribute(name)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    def learn(self, at: int, attributes: dict[str, Any], keep_since: int) -> None:
+        """Take in one queue_state of time `at`; depths before `keep_since` are folded into `empty_from`."""
+        for name, value in attributes.items():
+            told = self.attributes.get(name)
+            if told is None or (at, repr(value)) >= (told[0], repr(told[1])):
+                self.attributes[name] = (at, value)
+        self.last_state_at = max(self.last_state_at, at)
+        visible, in_flight = attributes.get("visible"), attributes.get("in_flight")
+        if isinstance(visible, int) and isinstance(in_flight, int):
+            delayed = attributes.get("delayed")
+            depth = [at, visible, in_flight, delayed if isinstance(delayed, int) else -1]
+            if depth not in self.depths:
+                self.depths.append(depth)
+                self.depths.sort()
+        while len(self.depths) > 2 and self.depths[1][0] < keep_since:
+            oldest = self.depths.pop(0)
+            self.empty_from = (self.empty_from or oldest[0]) if is_empty(oldest) else 0
+
+    def empty_stretch(self) -> tuple[int, int] | None:
+        """From when until when the broker last said empty without a break, or None when its last word was another."""
+        if not self.depths or not is_empty(self.depths[-1]):
+            return None
+        start = self.empty_from
+        for depth in self.depths:
+            start = (start or depth[0]) if is_empty(depth) else 0
+        return start, self.depths[-1][0]
+
+
+def is_empty(depth: list[int]) -> bool:
+    """Whether the broker counted nothing at all."""
+    return depth[1] == 0 and depth[2] == 0 and depth[3] <= 0
+
+
+class Described(Protocol):
+    """Anything that carries what was told of a queue: a shard's record, or the merged facts."""
+
+    @property
+    def name(self) -> QueueName: ...
+
+    def attribute(self, name: str) -> Any: ...
+
+    def number(self, name: str) -> float | None: ...
+
+
+def visibility_ms(record: Described, settings: Settings) -> int:
+    """The window of a receive that does not tell its own. NEVER where the system has no such window."""
+    told = record.number("visibility_timeout_s")
+    if told is None:
+        rule = settings.rule(record.name)
+        told = rule.visibility_timeout_s if rule else None
+    if told is None:
+        told = DEFAULT_VISIBILITY_S.get(record.name[0])
+    return NEVER if told is None else int(told * 1000)
+
+
+def retention_ms(record: Described, settings: Settings) -> int:
+    """How long a message lives. The longest any system allows when nobody told."""
+    told = record.number("retention_s")
+    if told is None:
+        rule = settings.rule(record.name)
+        told = rule.retention_s if rule else None
+    if told is None:
+        told = DEFAULT_RETENTION_S.get(record.name[0], LONGEST_RETENTION_S)
+    return int(told * 1000)
+
+
+def max_receive_count(record: Described, settings: Settings) -> int | None:
+    """Deliveries a message gets before it is dead-lettered, or None when not known."""
+    told = record.number("max_receive_count")
+    if told is None:
+        rule = settings.rule(record.name)
+        told = rule.max_receive_count if rule else None
+    return None if told is None or told <= 0 else int(told)
+
+
+def dead_letter_queue(record: Described, settings: Settings) -> str | None:
+    """The name of the queue's dead-letter queue, or None when it has none or nobody told."""
+    told = record.attribute("dead_letter_queue")
+    if not isinstance(told, str):
+        rule = settings.rule(record.name)
+        told = rule.dead_letter_queue if rule else None
+    return told or None
+
+
+def poison_receives(record: Described, settings: Settings) -> int:
+    """From how many receives a message is a poison suspect: min(configured, max(2, max_receive_count))."""
+    configured = settings.thresholds(record.name).poison_receives
+    limit = max_receive_count(record, settings)
+    return configured if limit is None else min(configured, max(2, limit))
+
+
+def hold_bucket(held_ms: Array) -> Array:
+    """The bucket of each holding time: two buckets per doubling, from 1 ms."""
+    bucket: Array = np.clip(np.floor(2 * np.log2(np.maximum(held_ms, 1))), 0, HOLD_BUCKETS - 1).astype(np.int64)
+    return bucket
+
+
+def hold_quantile_ms(holds: Mapping[int, float], quantile: float) -> int | None:
+    """The holding time below which `quantile` of the counted messages were (geometric middle of its bucket)."""
+    total = sum(holds.values())
+    if total <= 0:
+        return None
+    seen = 0.0
+    for bucket in sorted(holds):
+        seen += holds[bucket]
+        if seen >= quantile * total:
+            return int(2 ** ((bucket + 0.5) / 2))
+    return None

@@ -1,0 +1,95 @@
+"""What the core and the judge may be told: lateness, caps and thresholds by queue pattern. Plain, frozen, picklable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any
+
+from streaming.core.thresholds import Thresholds
+
+QueueName = tuple[str, str, str]
+"""(system, scope, queue)."""
+
+THRESHOLD_NAMES = frozenset(f.name for f in fields(Thresholds))
+
+DEFAULT_VISIBILITY_S: Mapping[str, float] = {"aws_sqs": 30.0}
+"""Visibility timeout of a queue nobody told us about. Systems not named here hold a message until it is settled."""
+
+DEFAULT_RETENTION_S: Mapping[str, float] = {"aws_sqs": 4 * 86_400.0, "cloudflare_queues": 4 * 86_400.0}
+LONGEST_RETENTION_S = 14 * 86_400.0
+"""No message is tracked longer than this after its send, whatever is known: state must not grow for ever."""
+
+
+@dataclass(frozen=True)
+class QueueRule:
+    """Overrides for the queues whose `queue` (or `system/scope/queue`) matches a shell-style pattern. First match wins."""
+
+    pattern: str
+    thresholds: Mapping[str, Any] = field(default_factory=dict)
+    ordered: bool | None = None
+    visibility_timeout_s: float | None = None
+    retention_s: float | None = None
+    max_receive_count: int | None = None
+    dead_letter_queue: str | None = None
+
+    def matches(self, name: QueueName) -> bool:
+        return fnmatchcase(name[2], self.pattern) or fnmatchcase("/".join(name), self.pattern)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Milliseconds (`_ms`), counts, and the thresholds of each queue."""
+
+    lateness_ms: int = 600_000
+    """Events older than the newest one by more than this no longer bring a message to life."""
+
+    now_is_event_time: bool = False
+    """True in a replay: `now` comes from the events, so every shard knows how far time has got."""
+
+    top_k: int = 10
+    messages_per_queue: int = 100
+    """Suspects, dead letters and held messages listed (and signalled one by one) per queue and kind."""
+
+    groups_per_report: int = 5_000
+    consumers_per_report: int = 1_000
+    attempts_per_message: int = 32
+    forget_queue_after_ms: int = 3_600_000
+    """A queue with nothing unsettled and no event for this long vanishes."""
+
+    slow_strategies: bool = True
+    """Also report what the broker's own slow-consumer strategies would say."""
+
+    defaults: Thresholds = field(default_factory=Thresholds)
+    rules: tuple[QueueRule, ...] = ()
+    ordered_queues: frozenset[QueueName] = frozenset()
+    """Queues known to keep order though their name does not say so: a replay looks ahead for them."""
+
+    @cached_property
+    def _resolved(self) -> dict[QueueName, Thresholds]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_resolved"}
+
+    def rule(self, name: QueueName) -> QueueRule | None:
+        """The first rule whose pattern matches, or None."""
+        return next((rule for rule in self.rules if rule.matches(name)), None)
+
+    def thresholds(self, name: QueueName) -> Thresholds:
+        """The thresholds of one queue, resolved once."""
+        found = self._resolved.get(name)
+        if found is None:
+            rule = self.rule(name)
+            found = replace(self.defaults, **rule.thresholds) if rule else self.defaults
+            self._resolved[name] = found
+        return found
+
+    def is_ordered(self, name: QueueName) -> bool:
+        """Whether all of the queue must be in one shard because its order matters."""
+        rule = self.rule(name)
+        if rule is not None and rule.ordered is not None:
+            return rule.ordered
+        return name[2].endswith(".fifo") or name in self.ordered_queues

@@ -1,0 +1,40 @@
+"""One step of one shard: `(state, events, now) -> (state, report)`. Pure: no clock, no network, no Spark."""
+
+from __future__ import annotations
+
+
+from streaming.core.aggregate import report
+from streaming.core.apply import apply_events
+from streaming.core.expire import settle_by_time, sweep
+from streaming.core.facts import apply_facts
+from streaming.core.packet import Packet
+from streaming.core.report import ShardReport
+from streaming.core.settings import Settings
+from streaming.core.state import ShardState
+
+
+def track(state: ShardState, packet: Packet, now: int, settings: Settings) -> tuple[ShardState, ShardReport]:
+    """Take in what happened, let time pass until `now` (epoch milliseconds), say how things stand.
+
+    `state` is used up: go on with the one returned. `now` never goes back; an earlier one counts as the latest seen.
+    """
+    now = max(now, state.now)
+    apply_facts(state, packet.events, settings)
+    apply_events(state, packet.events, settings)
+    state.invalid_total.update(packet.invalid)
+    state.events_total["invalid"] += sum(packet.invalid.values())
+    state.high_water = max(state.high_water, _newest(packet, now, settings))
+    state.now = now
+    settle_by_time(state, now, settings)
+    said = report(state, now, packet.quarantine, settings)
+    sweep(state, settings)
+    return state, said
+
+
+def _newest(packet: Packet, now: int, settings: Settings) -> int:
+    """How far event time has got. A sender whose clock runs ahead must not make everybody else's events late."""
+    if settings.now_is_event_time:
+        return now
+    times = packet.events.columns["at"]
+    latest = int(times[times <= now].max()) if len(times) and (times <= now).any() else 0
+    return max((fact.at for fact in packet.events.facts if fact.at <= now), default=latest) if not latest else latest

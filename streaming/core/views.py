@@ -1,0 +1,42 @@
+"""A message as it is shown to a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One thing that happened to a message, for its timeline. `end_ms` is the end of the window it opened, if any."""
+
+    at_ms: int
+    what: Literal["received", "extended", "released"]
+    receive_count: int
+    end_ms: int | None
+    consumer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageView:
+    """A message somebody may ask about: a suspect, a head, a dead letter, one of the oldest."""
+
+    message_id: str
+    state: Literal["visible", "in_flight", "delayed"]
+    sent_at_ms: int
+    receive_count: int
+    why: tuple[str, ...]
+    """Why it is listed: `poison`, `held`, `head`, `dead_letter`, `oldest`."""
+    group: str | None = None
+    sequence: str | None = None
+    consumer: str | None = None
+    last_received_at_ms: int | None = None
+    invisible_until_ms: int | None = None
+    arrived_at_ms: int | None = None
+    """Dead letters: when it came into this queue."""
+    expires_at_ms: int | None = None
+    arrival_known_by: str | None = None
+    """Dead letters: `event`, `first_receive` or `inferred`."""
+    attempts: tuple[Attempt, ...] = ()
+    deliveries_seen: int = 0
+    """How many deliveries in this queue were seen; a dead letter's receive count goes on from its former queue."""

@@ -1,0 +1,167 @@
+"""QueueMisconfigured: settings that will hurt, each with the fix in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from streaming.core.queues import hold_quantile_ms
+from streaming.core.report import QueueFacts
+from streaming.judge.context import Context, duration
+from streaming.judge.signals import Finding
+
+MIN_HOLDS = 10
+"""Fewer finished messages say nothing about what is usual."""
+
+DELAY_CAP_S = {"aws_sqs": 43_200.0, "cloudflare_queues": 86_400.0}
+"""The longest time a message can be kept back: SQS by visibility timeout, Cloudflare by retry delay."""
+
+Problem = tuple[str, dict[str, Any]]
+"""What is wrong and how to mend it, as one sentence each joined; and numbers beside."""
+
+
+def queue_misconfigured(c: Context) -> Iterator[Finding]:
+    """Each rule that finds something is a finding of its own, told apart by `rule`."""
+    for rule, check in RULES.items():
+        problem = check(c)
+        since = c.memory.holds_since(f"lint:{rule}", problem is not None, c.now)
+        if problem is not None and since is not None:
+            words, numbers = problem
+            yield c.finding("QueueMisconfigured", "info", since, {"rule": rule, **numbers, "summary": words}, part=rule)
+
+
+def _sibling(c: Context) -> QueueFacts | None:
+    name = c.dead_letter_queue
+    return c.merged.queues.get((c.name[0], c.name[1], name)) if name else None
+
+
+def redrive_type_mismatch(c: Context) -> Problem | None:
+    """A FIFO queue needs a FIFO dead-letter queue, a standard one a standard one."""
+    other = _sibling(c)
+    if other is None or c.name[0] != "aws_sqs":
+        return None
+    kinds = [_kind(facts) for facts in (c.facts, other)]
+    if None in kinds or kinds[0] == kinds[1]:
+        return None
+    words = (
+        f"{c.name[2]} is {kinds[0]} but its dead-letter queue {other.name[2]} is {kinds[1]}: the move will fail. "
+        f"Create a {kinds[0]} dead-letter queue and point the redrive policy at it."
+    )
+    return words, {"kind": kinds[0], "dead_letter_queue": other.name[2], "dead_letter_queue_kind": kinds[1]}
+
+
+def _kind(facts: QueueFacts) -> str | None:
+    told = facts.attribute("kind")
+    if told in ("standard", "fifo"):
+        return str(told)
+    return "fifo" if facts.name[2].endswith(".fifo") else "standard"
+
+
+def dead_letter_retention(c: Context) -> Problem | None:
+    """A standard dead letter keeps its original send time: with no longer a retention it can be lost as it arrives."""
+    other = _sibling(c)
+    own, theirs = c.facts.number("retention_s"), other.number("retention_s") if other else None
+    if other is None or own is None or theirs is None or theirs > own:
+        return None
+    words = (
+        f"Dead-letter queue {other.name[2]} keeps messages {duration(theirs * 1000)}, no longer than {c.name[2]} itself "
+        f"({duration(own * 1000)}): a message that waited long is lost soon after the move. Raise its retention, best to 14 days."
+    )
+    return words, {"retention_s": own, "dead_letter_queue": other.name[2], "dead_letter_retention_s": theirs}
+
+
+def single_receive(c: Context) -> Problem | None:
+    """maxReceiveCount 1: one crash of a consumer, or one look in the console, dead-letters a good message."""
+    if c.max_receive_count != 1 or c.name[0] == "cloudflare_queues":
+        return None
+    words = (
+        f"{c.name[2]} dead-letters after a single receive: any crash, deploy or look in the console loses a try. "
+        "Set maxReceiveCount to 3 or more."
+    )
+    return words, {"max_receive_count": 1}
+
+
+def no_dead_letter_queue(c: Context) -> Problem | None:
+    """Without a dead-letter queue a poison message comes back until retention, or is dropped when retries run out."""
+    if (
+        c.is_dead_letter_queue
+        or c.dead_letter_queue is not None
+        or c.max_receive_count is not None
+        and c.name[0] == "aws_sqs"
+    ):
+        return None
+    told_none = "dead_letter_queue" in c.facts.attributes and not c.facts.attribute("dead_letter_queue")
+    told_all = c.facts.number("retention_s") is not None and c.facts.attribute("kind") is not None
+    if not told_none and not told_all:
+        return None
+    lost = c.name[0] == "cloudflare_queues"
+    what = "is deleted when its retries run out" if lost else "is received again and again until its retention runs out"
+    return f"{c.name[2]} has no dead-letter queue: a message that fails {what}. Add one.", {}
+
+
+def allow_policy(c: Context) -> Problem | None:
+    """The dead-letter queue's RedriveAllowPolicy must let this queue in, and can list 10 sources at most."""
+    policy = c.facts.attribute("redrive_allow_policy")
+    if isinstance(policy, dict):
+        sources = policy.get("sources") or policy.get("sourceQueueArns") or []
+        if isinstance(sources, list) and len(sources) > 10:
+            words = (
+                f"The redrive allow policy of {c.name[2]} lists {len(sources)} source queues, but 10 is the limit. "
+                "Use allowAll or split the dead-letter queue."
+            )
+            return words, {"sources": len(sources)}
+    other = _sibling(c)
+    policy = other.attribute("redrive_allow_policy") if other else None
+    if other is None or not isinstance(policy, dict):
+        return None
+    permission = policy.get("permission") or policy.get("redrivePermission")
+    sources = policy.get("sources") or policy.get("sourceQueueArns") or []
+    names = {str(source).rsplit(":", 1)[-1] for source in sources} if isinstance(sources, list) else set()
+    if permission == "denyAll" or (permission == "byQueue" and c.name[2] not in names):
+        words = (
+            f"Dead-letter queue {other.name[2]} does not accept messages from {c.name[2]} ({permission}): "
+            "failing messages stay in the source. Add it to the redrive allow policy."
+        )
+        return words, {"dead_letter_queue": other.name[2], "permission": permission}
+    return None
+
+
+def short_visibility(c: Context) -> Problem | None:
+    """Processing usually outlasts the visibility timeout: every message is delivered twice and counts towards poison."""
+    usual = hold_quantile_ms(c.memory.holds, 0.5)
+    if c.visibility_ms is None or usual is None or sum(c.memory.holds.values()) < MIN_HOLDS or usual <= c.visibility_ms:
+        return None
+    if c.facts.number("visibility_timeout_s") is None:
+        return None
+    words = (
+        f"Messages of {c.name[2]} are usually held {duration(usual)} but its visibility timeout is "
+        f"{duration(c.visibility_ms)}: they are delivered again while still being worked on. "
+        "Raise it to six times the usual processing time, or extend while working."
+    )
+    return words, {"usual_hold_s": round(usual / 1000, 1), "visibility_timeout_s": c.visibility_ms / 1000}
+
+
+def backoff_beyond_cap(c: Context) -> Problem | None:
+    """A back-off that grows past the longest delay the system takes is cut off, or refused."""
+    cap_s = DELAY_CAP_S.get(c.name[0])
+    longest = c.facts.number("max_retry_delay_s") or c.facts.number("retry_delay_s")
+    attempt = c.facts.number("backoff_cap_exceeded_at_attempt")
+    if cap_s is None or (attempt is None and (longest is None or longest <= cap_s)):
+        return None
+    at = f" at attempt {int(attempt)}" if attempt is not None else ""
+    words = (
+        f"The back-off of {c.name[2]} exceeds the longest delay of {duration(cap_s * 1000)}{at}. "
+        "Cap the delay, or the retry fails or comes early."
+    )
+    return words, {"delay_cap_s": cap_s} | ({"attempt": int(attempt)} if attempt is not None else {})
+
+
+RULES: dict[str, Callable[[Context], Problem | None]] = {
+    "redrive_type_mismatch": redrive_type_mismatch,
+    "dead_letter_retention": dead_letter_retention,
+    "single_receive": single_receive,
+    "no_dead_letter_queue": no_dead_letter_queue,
+    "allow_policy": allow_policy,
+    "short_visibility": short_visibility,
+    "backoff_beyond_cap": backoff_beyond_cap,
+}

@@ -1,0 +1,142 @@
+"""Signals about ordering groups, and about groups that crowd out others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from streaming.core.report import StuckGroup
+from streaming.judge.context import Context, duration, plural, seconds
+from streaming.judge.signals import Finding
+
+_REASONS = {
+    "poison_head": "its head is received again and again and never deleted",
+    "held_head": "its head is in flight and its consumer does not finish",
+    "not_received": "its head is not received although it could be",
+}
+
+
+def group_stuck(c: Context) -> Iterator[Finding]:
+    """Nothing of the group was settled for max(2 x visibility timeout, 60 s) while messages wait behind its head."""
+    facts = c.facts.ordered_facts
+    for stuck in facts.stuck if facts else []:
+        evidence = _stuck(c, stuck)
+        yield c.finding("GroupStuck", "critical", stuck.since, evidence, group=stuck.group.name)
+
+
+def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:
+    head = stuck.group.head
+    evidence: dict[str, Any] = {
+        "reason": stuck.reason,
+        "stuck_s": seconds(c.now - stuck.since),
+        "waiting_behind": stuck.waiting,
+        "group_in_flight": stuck.group.in_flight,
+    }
+    if head is not None:
+        evidence |= {
+            "message_id": head.message_id,
+            "head_message_id": head.message_id,
+            "head_receive_count": head.receive_count,
+            "head_state": head.state,
+            "head_age_s": seconds(c.now - head.sent_at_ms),
+        }
+        if head.consumer is not None:
+            evidence["head_consumer"] = head.consumer
+    evidence["summary"] = (
+        f"Group {stuck.group.name} of {c.name[2]} has not moved for {duration(c.now - stuck.since)}: "
+        f"{_REASONS[stuck.reason]}; {plural(stuck.waiting, 'message')} wait behind it."
+    )
+    return evidence
+
+
+def look_ahead_saturated(c: Context) -> Iterator[Finding]:
+    """All of the first `look_ahead` messages belong to blocked groups, so the queue finds none for groups behind them."""
+    facts = c.facts.ordered_facts
+    if facts is None or facts.look_ahead is None:
+        c.memory.holds_since("look_ahead", False, c.now)
+        return
+    hidden = facts.look_ahead
+    since = c.memory.holds_since("look_ahead", True, c.now) or c.now
+    evidence: dict[str, Any] = {
+        "look_ahead": hidden.limit,
+        "group": hidden.blocking_group,
+        "blocking_group": hidden.blocking_group,
+        "blocking_messages": hidden.blocking_messages,
+        "blocked_groups": hidden.blocked_groups,
+        "hidden_messages": hidden.hidden_messages,
+        "hidden_groups": hidden.hidden_groups,
+        "summary": (
+            f"The first {hidden.limit} messages of {c.name[2]} all belong to blocked groups, "
+            f"{hidden.blocking_messages} of them to {hidden.blocking_group}: "
+            f"{plural(hidden.hidden_messages, 'message')} of {plural(hidden.hidden_groups, 'other group')} cannot be received."
+        ),
+    }
+    yield c.finding("LookAheadSaturated", "critical", since, evidence)
+
+
+def concurrency_collapsed(c: Context) -> Iterator[Finding]:
+    """At most 1 group in flight for 5 min while at least 5 groups have backlog."""
+    facts = c.facts.ordered_facts
+    collapsed = (
+        facts is not None
+        and facts.in_flight <= c.thresholds.collapsed_groups_in_flight
+        and facts.backlog >= c.thresholds.collapsed_groups_backlog
+        and not c.paused
+        and not c.is_dead_letter_queue
+    )
+    since = c.memory.holds_since("collapsed", collapsed, c.now)
+    if facts is None or since is None or c.now - since < c.thresholds.collapsed_s * 1000:
+        return
+    evidence = {
+        "groups_in_flight": facts.in_flight,
+        "groups_backlog": facts.backlog,
+        "collapsed_s": seconds(c.now - since),
+        "summary": (
+            f"{facts.in_flight} of {facts.groups} groups of {c.name[2]} in flight for {duration(c.now - since)} "
+            f"while {facts.backlog} have messages waiting: consumers work one group at a time."
+        ),
+    }
+    yield c.finding("ConcurrencyCollapsed", "warning", since, evidence)
+
+
+def noisy_group(c: Context) -> Iterator[Finding]:
+    """More than 10 % of what is in flight and at least 30 messages; quiet again when its backlog is gone or nothing of it
+    was in flight for 5 min. Fair queues: standard queues whose messages have groups."""
+    memory = c.memory.noisy
+    if c.ordered or (not c.facts.groups and not memory):
+        return
+    quiet_ms = int(c.thresholds.noisy_group_quiet_s * 1000)
+    in_flight = c.facts.numbers["in_flight"]
+    groups = {group.name: group for group in c.facts.groups}
+    for group in groups.values():
+        share = group.in_flight / in_flight if in_flight else 0.0
+        loud = share > c.thresholds.noisy_group_ratio and group.in_flight >= c.thresholds.noisy_group_in_flight
+        if group.in_flight and (loud or group.name in memory) and (len(groups) > 1 or group.name in memory):
+            memory[group.name] = c.now
+    firing = {f.key.group: f for f in c.firing_here("NoisyGroup")}
+    for name in sorted(memory):
+        noisy = groups.get(name)
+        if noisy is None or noisy.unsettled == noisy.in_flight == 0 or c.now - memory[name] >= quiet_ms:
+            del memory[name]
+            continue
+        if (
+            name in firing
+            and noisy.unsettled == noisy.in_flight
+            and noisy.in_flight < c.thresholds.noisy_group_in_flight
+        ):
+            # Its backlog is gone, and it no longer takes more than its share.
+            del memory[name]
+            continue
+        since = firing[name].since_ms if name in firing else c.now
+        share = noisy.in_flight / in_flight if in_flight else 0.0
+        evidence = {
+            "group_in_flight": noisy.in_flight,
+            "queue_in_flight": in_flight,
+            "share_ratio": round(share, 3),
+            "group_unsettled": noisy.unsettled,
+            "summary": (
+                f"Group {name} has {noisy.in_flight} of the {in_flight} messages in flight of {c.name[2]} "
+                f"({share:.0%}): other groups wait for it."
+            ),
+        }
+        yield c.finding("NoisyGroup", "info", since, evidence, group=name)

@@ -1,0 +1,162 @@
+"""Signals about single messages: poison, held too long, dead letters, losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from streaming.core.report import Arrival
+from streaming.core.views import MessageView
+from streaming.judge.context import Context, duration, plural, seconds
+from streaming.judge.signals import Finding
+
+
+def poison_message(c: Context) -> Iterator[Finding]:
+    """Unsettled and received at least min(3, max(2, max_receive_count)) times: it comes back again and again."""
+    limit = c.max_receive_count
+    for message in c.messages("poison"):
+        count = message.receive_count
+        evidence: dict[str, Any] = {
+            "receive_count": count,
+            "threshold_receives": c.poison_receives,
+            "age_s": seconds(c.now - message.sent_at_ms),
+            "state": message.state,
+        }
+        if limit is None:
+            told = "no limit of receives is known"
+        else:
+            left = max(0, limit - count)
+            evidence |= {"max_receive_count": limit, "receives_left": left, "final_attempt": left == 0}
+            there = f" to {c.dead_letter_queue}" if c.dead_letter_queue else ""
+            told = f"{plural(left, 'receive')} left" if left else f"this was the final attempt, next it moves{there}"
+        evidence |= _who(message)
+        evidence["summary"] = (
+            f"Message {message.message_id} was received {count} times and never deleted, "
+            f"{duration(c.now - message.sent_at_ms)} after it was sent; {told}."
+        )
+        yield c.finding(
+            "PoisonMessage", "warning", _crossed_at(message, c.poison_receives), evidence, message_id=message.message_id
+        )
+
+
+def _crossed_at(message: MessageView, receives: int) -> int:
+    """When the receive came that made it a suspect, as far as it was seen."""
+    times = [a.at_ms for a in message.attempts if a.what == "received" and a.receive_count >= receives]
+    return min(times) if times else message.last_received_at_ms or message.sent_at_ms
+
+
+def _who(message: MessageView) -> dict[str, Any]:
+    about = {"consumer": message.consumer, "group": message.group, "last_received_at": message.last_received_at_ms}
+    return {name: value for name, value in about.items() if value is not None}
+
+
+def message_held_too_long(c: Context) -> Iterator[Finding]:
+    """In flight without a break, extended again and again, for longer than max(5 x visibility timeout, 15 min)."""
+    for message in c.messages("held"):
+        since = message.last_received_at_ms or message.sent_at_ms
+        extensions = sum(1 for a in message.attempts if a.what == "extended" and a.at_ms >= since)
+        held_by = f" by {message.consumer}" if message.consumer else ""
+        evidence: dict[str, Any] = {
+            "held_s": seconds(c.now - since),
+            "receive_count": message.receive_count,
+            "extensions": extensions,
+            **_who(message),
+        }
+        if message.invisible_until_ms is not None:
+            evidence["invisible_until"] = message.invisible_until_ms
+        evidence["summary"] = (
+            f"Message {message.message_id} has been held{held_by} for {duration(c.now - since)} "
+            f"({plural(extensions, 'extension')}): whoever has it may hang."
+        )
+        yield c.finding("MessageHeldTooLong", "warning", since, evidence, message_id=message.message_id)
+
+
+def dead_letter_arrived(c: Context) -> Iterator[Finding]:
+    """A message arrived in this dead-letter queue; each arrival is a finding of its own, all end 5 min after the last."""
+    quiet_ms = int(c.thresholds.dead_letter_quiet_s * 1000)
+    arrivals = {a.message_id: a for a in c.merged.arrivals if a.queue == c.name}
+    # Shards report arrivals for as long as events may be late; a longer burst is remembered by what fires.
+    fired = {f.key.message_id: f for f in c.firing_here("DeadLetterArrived") if f.key.message_id not in arrivals}
+    times = [(a.at, message_id) for message_id, a in arrivals.items()]
+    times += [(f.since_ms, message_id) for message_id, f in fired.items() if message_id]
+    newer = c.now
+    for at, message_id in sorted(times, reverse=True)[: c.settings.messages_per_queue]:
+        if newer - at >= quiet_ms:
+            return
+        newer = min(newer, at)
+        if message_id in arrivals:
+            evidence = _arrival(c, arrivals[message_id])
+            yield c.finding("DeadLetterArrived", "warning", at, evidence, message_id=message_id)
+        else:
+            yield fired[message_id]
+
+
+def _arrival(c: Context, arrival: Arrival) -> dict[str, Any]:
+    known_by = {
+        "event": "the move was reported",
+        "first_receive": "seen at its first receive there",
+        "inferred": "concluded: its receives were used up and the source's depth fell",
+    }[arrival.known_by]
+    evidence: dict[str, Any] = {
+        "known_by": arrival.known_by,
+        "arrived_at": arrival.at,
+        "receive_count": arrival.receive_count,
+        "dead_letters_now": c.facts.numbers["dead_letters"],
+    }
+    if arrival.source:
+        evidence["from_queue"] = arrival.source
+    origin = f" from {arrival.source}" if arrival.source else ""
+    evidence["summary"] = f"Message {arrival.message_id} arrived in {c.name[2]}{origin} ({known_by})."
+    return evidence
+
+
+def dead_letter_expiring(c: Context) -> Iterator[Finding]:
+    """The first dead letter to go has less than min(24 h, a quarter of retention) left. Standard SQS: retention runs from
+    the original send; FIFO: from the move."""
+    if not c.facts.numbers["dead_letters"]:
+        return
+    expires_at = c.facts.numbers["expires_at"]
+    limit_ms = int(
+        min(c.thresholds.dead_letter_expiring_s * 1000, c.thresholds.dead_letter_expiring_ratio * c.retention_ms)
+    )
+    left_ms = expires_at - c.now
+    if left_ms >= limit_ms:
+        return
+    first = next((m for m in c.messages("dead_letter") if m.expires_at_ms == expires_at), None)
+    evidence: dict[str, Any] = {
+        "time_left_s": seconds(left_ms),
+        "expires_at": expires_at,
+        "retention_s": seconds(c.retention_ms),
+        "dead_letters_now": c.facts.numbers["dead_letters"],
+        "clock": "arrival" if c.ordered else "original send",
+    }
+    if first is not None:
+        evidence["message_id"] = first.message_id
+    which = f"Message {first.message_id}" if first is not None else "The oldest message"
+    evidence["summary"] = (
+        f"{which} of dead-letter queue {c.name[2]} is lost in {duration(left_ms)}: "
+        f"its retention of {duration(c.retention_ms)} runs from its {evidence['clock']}."
+    )
+    yield c.finding("DeadLetterExpiring", "critical", expires_at - limit_ms, evidence)
+
+
+def message_dropped(c: Context) -> Iterator[Finding]:
+    """A message was dropped (retries used up, no dead-letter queue) or expired before anybody processed it."""
+    quiet_ms = int(c.thresholds.dropped_quiet_s * 1000)
+    recent = [loss for loss in c.facts.losses if c.now - loss[0] < quiet_ms]
+    for at, message_id, kind, reason, receives, sent_at in recent[-c.settings.messages_per_queue :]:
+        evidence: dict[str, Any] = {
+            "kind": kind,
+            "receive_count": receives,
+            "age_s": seconds(at - sent_at),
+            "lost_at": at,
+        }
+        if reason:
+            evidence["reason"] = reason
+        how = "expired" if kind == "expired" else "was dropped"
+        why = f" ({reason})" if reason else ""
+        evidence["summary"] = (
+            f"Message {message_id} {how} unprocessed{why}, {duration(at - sent_at)} after it was sent "
+            f"and {plural(receives, 'receive')}."
+        )
+        yield c.finding("MessageDropped", "critical", at, evidence, message_id=message_id)

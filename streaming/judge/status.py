@@ -1,0 +1,57 @@
+"""A queue's health without thresholds, after Burrow's idea: look at a window of samples, not at a limit.
+
+The rules are tried in order and the first that applies names the status. Telemetry comes first, as nothing else is known
+without it; a queue that was empty a moment ago is never called slow, which is what false alarms of this kind are made of.
+"""
+
+from __future__ import annotations
+
+from streaming.judge.context import Context
+from streaming.judge.memory import RateSample
+from streaming.judge.snapshot import QueueStatus
+
+WINDOW_MS = 300_000
+MIN_SAMPLES = 4
+
+
+def queue_status(c: Context) -> QueueStatus:
+    """`stale`, `ok`, `stopped`, `stalled` or `lagging`, by the first rule that applies."""
+    window = [s for s in c.memory.samples if s.at >= c.now - WINDOW_MS]
+    if _telemetry_stale(c):
+        return "stale"
+    if c.is_dead_letter_queue or c.paused or len(window) < MIN_SAMPLES or _was_caught_up(window):
+        return "ok"
+    if window[-1].at - window[0].at < WINDOW_MS // 2:
+        return "ok"
+    settled = window[-1].settled - window[0].settled
+    received = window[-1].received - window[0].received
+    if not settled and not received:
+        return "stopped"
+    if not settled:
+        return "stalled"
+    if _falls_behind(window):
+        return "lagging"
+    return "ok"
+
+
+def _telemetry_stale(c: Context) -> bool:
+    """1. "If the one who polls this queue has gone silent, nothing is known." """
+    limit_ms = int(c.thresholds.telemetry_stale_s * 1000)
+    polled = c.facts.last_state_at
+    if not polled or c.now - polled < limit_ms:
+        return False
+    return c.now - c.facts.last_event_at >= limit_ms
+
+
+def _was_caught_up(window: list[RateSample]) -> bool:
+    """2. "If nothing was waiting at some point of the window, the consumers keep up." """
+    return any(s.oldest_visible_at == 0 for s in window)
+
+
+def _falls_behind(window: list[RateSample]) -> bool:
+    """5. "If the oldest waiting message got older in every part of the window, consumers work but do not keep up." """
+    ages = [s.at - s.oldest_visible_at for s in window]
+    parts = [ages[i * len(ages) // 4] for i in range(4)] + [ages[-1]]
+    return all(later > earlier for earlier, later in zip(parts, parts[1:], strict=False)) and (
+        window[-1].unsettled > window[0].unsettled or ages[-1] >= ages[0] + (window[-1].at - window[0].at) // 2
+    )
