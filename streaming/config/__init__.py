@@ -1,0 +1,7 @@
+"""One configuration file for the whole service."""
+
+from streaming.config.errors import ConfigError as ConfigError
+from streaming.config.errors import ConfigErrors as ConfigErrors
+from streaming.config.load import load_config as load_config
+from streaming.config.model import Config as Config
+from streaming.config.model import to_settings as to_settings

@@ -67,7 +67,7 @@ def _one_queue(
     facts = _Groups(state, viewer, names, unsettled, in_flight, oldest, settled, head)
     stuck = _stuck(facts, w, record.last_settled_at, number, now, settings)
     look_ahead, hidden = _look_ahead(facts, w, rows, group, number, settings)
-    order = np.lexsort((names, oldest))
+    order = _oldest_first(state, names, oldest, settings.top_k + 1)
     top = order[: settings.top_k]
     return OrderedFacts(
         groups=n,
@@ -75,12 +75,20 @@ def _one_queue(
         in_flight=int((in_flight > 0).sum()),
         blocked=int(((in_flight > 0) & (unsettled > in_flight)).sum()),
         hidden=hidden,
-        oldest=[facts.one(i) for i in top.tolist()],
+        oldest=[facts.one(i) for i in top],
         others_oldest_at=int(oldest[order[settings.top_k]]) if n > settings.top_k else None,
         stuck=stuck[: settings.messages_per_queue],
         stuck_groups=len(stuck),
         look_ahead=look_ahead,
     )
+
+
+def _oldest_first(state: ShardState, names: Array, oldest: Array, n: int) -> list[int]:
+    """Positions of the `n` oldest groups, those of one age by name: numbers of names differ from shard to shard."""
+    n = min(n, len(names))
+    limit = np.partition(oldest, n - 1)[n - 1]
+    chosen = np.flatnonzero(oldest <= limit).tolist()
+    return sorted(chosen, key=lambda i: (int(oldest[i]), state.groups.name[int(names[i])]))[:n]
 
 
 class _Groups:
@@ -187,7 +195,7 @@ def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[
     np.minimum.at(oldest, group, rows.at("sent", mine))
     settled = state.groups.time[names]
     out: dict[int, tuple[list[GroupFacts], int]] = {}
-    for i in np.lexsort((names, oldest)).tolist():
+    for i in _oldest_first(state, names, oldest, len(names)):
         number = state.groups.queue[int(names[i])]
         listed, folded = out.get(number, ([], 0))
         if len(listed) < settings.groups_per_report:

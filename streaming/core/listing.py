@@ -140,7 +140,8 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
     first = np.flatnonzero(np.append(True, consumer[1:] != consumer[:-1]))
     counts = np.diff(np.append(first, len(held)))
     out: dict[int, list[HeldBy]] = {}
-    for i in np.argsort(since[first], kind="stable").tolist():
+    by_age = sorted(range(len(first)), key=lambda i: (int(since[first[i]]), state.consumers.name[int(consumer[first[i]])]))
+    for i in by_age:
         number = int(consumer[first[i]])
         listed = out.setdefault(state.consumers.queue[number], [])
         if len(listed) < settings.consumers_per_report:

@@ -15,7 +15,7 @@ from streaming.core.queues import (
     retention_ms,
     visibility_ms,
 )
-from streaming.core.report import Merged, QueueFacts
+from streaming.core.report import Arrival, Merged, QueueFacts
 from streaming.core.settings import QueueName, Settings
 from streaming.core.thresholds import Thresholds
 from streaming.core.views import MessageView
@@ -40,6 +40,8 @@ class Context:
     settings: Settings
     firing: dict[SignalKey, Finding]
     """What of this queue fired after the last evaluation."""
+    arrivals: tuple[Arrival, ...] = ()
+    """Dead letters that came into this queue lately."""
 
     @cached_property
     def name(self) -> QueueName:
@@ -91,8 +93,9 @@ class Context:
         counts = {}
         for state in ("visible", "in_flight", "delayed"):
             told = self.facts.attributes.get(state)
-            fresh = told is not None and self.now - told[0] <= BROKER_COUNTS_FRESH_MS
-            if fresh and isinstance(told[1], int) and not isinstance(told[1], bool):
+            if told is None or self.now - told[0] > BROKER_COUNTS_FRESH_MS:
+                continue
+            if isinstance(told[1], int) and not isinstance(told[1], bool):
                 counts[state] = told[1]
         return counts
 

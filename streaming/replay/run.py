@@ -1,0 +1,68 @@
+"""A replay from files to lines: read → steps → (engine: track, merge) → judge → lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Protocol
+
+from streaming.core.packet import Packet, pack, unpack
+from streaming.core.report import Merged, merge
+from streaming.core.route import route
+from streaming.core.settings import Settings
+from streaming.core.state import ShardState
+from streaming.core.track import track
+from streaming.judge.judge import judge
+from streaming.judge.memory import JudgeMemory
+from streaming.judge.metrics import Sample, samples
+from streaming.judge.signals import SignalChange
+from streaming.replay.recording import Recording, Step, steps
+
+
+class Engine(Protocol):
+    """What tracks the steps: `run(steps, settings)` gives the merged report of each, in order."""
+
+    def __call__(self, steps: Iterable[Step], settings: Settings) -> Iterator[tuple[Step, Merged]]: ...
+
+
+def local_engine(steps: Iterable[Step], settings: Settings) -> Iterator[tuple[Step, Merged]]:
+    """One shard, in this process."""
+    state = ShardState.empty()
+    for step in steps:
+        packet = route(step.events, step.invalid, step.quarantine, 1, settings)[0] if _something(step) else unpack([])
+        state, report = track(state, packet, step.at, settings)
+        yield step, merge([report], settings)
+
+
+def packets(step: Step, shards: int, settings: Settings) -> list[bytes]:
+    """One packed packet per shard, for engines that spread the work."""
+    routed: list[Packet] = route(step.events, step.invalid, step.quarantine, shards, settings)
+    return [pack(packet) for packet in routed]
+
+
+def _something(step: Step) -> bool:
+    return bool(len(step.events) or step.invalid)
+
+
+def replay(
+    recording: Recording,
+    settings: Settings,
+    *,
+    every_ms: int,
+    until: int | None,
+    engine: Engine,
+    on_signal: Callable[[SignalChange], None],
+    on_metric: Callable[[int, Sample], None],
+) -> None:
+    """Judge the whole recording and hand out what changes and, at every shown step, every metric; ordered by time."""
+    known = replace(
+        settings, now_is_event_time=True, ordered_queues=settings.ordered_queues | recording.ordered_queues
+    )
+    memory = JudgeMemory.empty()
+    for step, merged in engine(steps(recording, every_ms, until), known):
+        memory, snapshot, changes = judge(memory, merged, step.at, known)
+        for change in changes:
+            on_signal(change)
+        if step.shown:
+            for sample in samples(snapshot, step.at):
+                on_metric(step.at, sample)

@@ -1,0 +1,38 @@
+"""Durations and times as people write them on a command line."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_FIRST_MS = 10**11
+"""Epoch milliseconds are larger than this since 1973; smaller numbers are seconds."""
+
+
+def parse_duration_ms(text: str) -> int:
+    """`90s`, `1h30m`, `250ms`, or plain seconds, as milliseconds. Raises ValueError that says what is expected."""
+    cleaned = text.strip().lower()
+    if re.fullmatch(r"\d+(\.\d+)?", cleaned):
+        milliseconds = float(cleaned) * 1000
+    elif cleaned and _PART.sub("", cleaned) == "":
+        milliseconds = sum(float(n) * _UNITS_MS[unit] for n, unit in _PART.findall(cleaned))
+    else:
+        raise ValueError(f"{text!r} is not a duration: write 60s, 5m, 1h30m or 250ms")
+    if milliseconds < 1:
+        raise ValueError(f"{text!r} is no time at all: give a duration of at least 1ms")
+    return int(milliseconds)
+
+
+def parse_time_ms(text: str) -> int:
+    """Epoch milliseconds or seconds, or ISO 8601 (UTC when it names no zone). Raises ValueError that says what is expected."""
+    cleaned = text.strip()
+    if re.fullmatch(r"\d+(\.\d+)?", cleaned):
+        number = float(cleaned)
+        return int(number if number >= _FIRST_MS else number * 1000)
+    try:
+        when = datetime.fromisoformat(cleaned)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a time: write 2026-11-21T10:00:00Z or epoch milliseconds") from error
+    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
