@@ -121,20 +121,20 @@ class Lifecycles:
         if not self.shape.live:
             return np.zeros(0, dtype=ROW)
         end_ms = self.shape.start_ms
-        edges = np.linspace(end_ms - self.shape.backlog_wait_ms, end_ms, 51).astype(np.int64)
+        edges = np.linspace(end_ms - self.topology.backlog_ms, end_ms, 51).astype(np.int64)
         for begin_ms, until_ms in pairwise(edges.tolist()):
-            self._send(self.shape.live // 50, begin_ms, until_ms)
+            self._send(self.shape.live // 50, begin_ms, until_ms, standard_only=True)
         rows = _in_order(self._ahead.pop(-1, []))
         self._count(rows)
         return _pick(rows, np.flatnonzero(rows["type"] != LAPSED))
 
-    def _send(self, n: int, begin_ms: int, end_ms: int) -> None:
+    def _send(self, n: int, begin_ms: int, end_ms: int, *, standard_only: bool = False) -> None:
         """Draw the lives of `n` messages sent in [begin_ms, end_ms) and file their events."""
         rng, topology = self._rng, self.topology
         sent = np.zeros(n, dtype=ROW)
         sent["type"] = SENT
         sent["at"] = sent["sent_at"] = np.sort(rng.integers(begin_ms, end_ms, n))
-        sent["queue"] = queue = topology.draw_queues(rng, n)
+        sent["queue"] = queue = topology.draw_queues(rng, n, standard_only=standard_only)
         sent["id_hi"], sent["id_lo"] = _ids(rng, n)
         ordered = topology.ordered[queue]
         groups = np.floor(self.shape.groups_per_queue * rng.random(n) ** 1.5).astype(np.int64)
@@ -173,7 +173,8 @@ class Lifecycles:
         before = elapsed - (lasts_ms + pause_ms)
         offset_ms = before - before[first][of]
         service_ms = offset_ms[first + attempts - 1] + (lasts_ms + pause_ms)[first + attempts - 1]
-        ready_ms = sent["at"] + shape.backlog_wait_ms + rng.integers(5, 500, n)
+        wait_ms = np.where(topology.ordered[queue], 0, topology.backlog_ms)
+        ready_ms = sent["at"] + wait_ms + rng.integers(5, 500, n)
         start_ms = self._start(sent["group"], ready_ms, service_ms)
 
         received = _pick(sent, of)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Shape:
     """A load of message lifecycles. Ratios are 0..1, times are event time.
 
-    `live` is the backlog: so many messages wait in their queues at any moment, each for
-    `live / messages_per_s` seconds before its first delivery. The load starts with those messages already sent.
+    `live` is the backlog: so many messages wait in the standard queues at any moment, all equally long, before
+    their first delivery. The load starts with those messages already sent.
     """
 
     seed: int = 1
@@ -51,8 +51,3 @@ class Shape:
     def messages_per_s(self) -> float:
         """Messages sent per second of event time."""
         return self.events_per_s / self.events_per_message
-
-    @property
-    def backlog_wait_ms(self) -> int:
-        """How long a message waits so that `live` of them are waiting."""
-        return round(self.live / self.messages_per_s * 1000)

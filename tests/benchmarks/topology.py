@@ -38,7 +38,11 @@ class Topology:
         self.dead_letter[with_dead_letter] = n + np.arange(len(with_dead_letter))
         self.total = n + len(with_dead_letter)
         share = (1.0 + number) ** -shape.queue_skew
-        self._cumulated = np.cumsum(share / share.sum())
+        self._share = share / share.sum()
+        self._standard = np.where(self.ordered, 0, self._share)
+        standard_per_s = shape.messages_per_s * float(self._standard.sum())
+        self.backlog_ms = round(shape.live / standard_per_s * 1000)
+        """How long a message of a standard queue waits so that `live` of them are waiting."""
 
         stems = [f"{_SERVICES[q % len(_SERVICES)]}-{q:04d}" for q in range(n)]
         ending = [".fifo" if ordered else "" for ordered in self.ordered]
@@ -50,9 +54,11 @@ class Topology:
         self._consumers: pa.Array = pa.array([*workers, "sqs-attributes-1"])
         self._groups: pa.Array = pa.array([f"customer-{g}" for g in range(shape.groups_per_queue)])
 
-    def draw_queues(self, rng: np.random.Generator, n: int) -> npt.NDArray[np.int64]:
+    def draw_queues(self, rng: np.random.Generator, n: int, *, standard_only: bool = False) -> npt.NDArray[np.int64]:
         """`n` queues, the busy ones more often."""
-        drawn: npt.NDArray[np.int64] = np.searchsorted(self._cumulated[:-1], rng.random(n), side="right")
+        share = self._standard if standard_only else self._share
+        cumulated = np.cumsum(share / share.sum())
+        drawn: npt.NDArray[np.int64] = np.searchsorted(cumulated[:-1], rng.random(n), side="right")
         return drawn
 
     def attributes(self, queue: int, visible: int, in_flight: int) -> str:
