@@ -1,0 +1,134 @@
+/**
+ * Queue bindings that report what is sent through them. A binding tells no message id, so a `sent` event is
+ * written only where the application has an id of its own (option `messageId`); with option `backlog` the
+ * answer's backlog is told.
+ */
+
+import { about } from "./report.mjs";
+import { delayOf } from "./verdict.mjs";
+
+/** @typedef {import("./watcher.mjs").Watcher} Watcher */
+
+/**
+ * The environment with the producers of the options watched; the same object when there is nothing to watch.
+ *
+ * @template {Record<string, any>} Env
+ * @param {Watcher} watcher
+ * @param {Env} env
+ * @param {() => void} onReport called when there is something to flush
+ * @returns {Env}
+ */
+export function watchProducers(watcher, env, onReport) {
+  try {
+    const names = Object.keys(watcher.settings.producers).filter(
+      (name) => typeof env?.[name]?.send === "function",
+    );
+    if (names.length === 0 || watcher.target(env) === undefined) return env;
+    /** @type {Record<string, any>} */
+    const watched = { ...env };
+    for (const name of names) {
+      watched[name] = watchQueue(watcher, env[name], watcher.settings.producers[name], onReport);
+    }
+    return /** @type {Env} */ (watched);
+  } catch {
+    return env;
+  }
+}
+
+/**
+ * @param {Watcher} watcher
+ * @param {any} queue the binding
+ * @param {string} name of the queue
+ * @param {() => void} onReport
+ */
+function watchQueue(watcher, queue, name, onReport) {
+  /** @param {Promise<any>} answer @param {{ body: any, delayS: number | undefined }[]} messages */
+  const note = (answer, messages) => {
+    Promise.resolve(answer)
+      .then((result) => {
+        watcher.noteBacklog(name, result?.metadata?.metrics);
+        const events = sentEvents(watcher, name, messages, Date.now());
+        events.push(...watcher.stateEvents(name));
+        if (events.length === 0) return;
+        watcher.outbox.add(events);
+        onReport();
+      })
+      .catch(() => {});
+    return answer;
+  };
+  const methods = {
+    send: (/** @type {any[]} */ ...args) =>
+      note(queue.send(...args), [{ body: args[0], delayS: safeDelay(args[1]) }]),
+    sendBatch: (/** @type {any[]} */ ...args) => {
+      /** @type {any[]} */
+      const passed = [];
+      const [messages, ...rest] = args;
+      const answer = queue.sendBatch(args.length === 0 ? messages : recording(messages, passed), ...rest);
+      const forAll = safeDelay(rest[0]);
+      // The runtime has read the messages by the time it returns; their delays are read once it has accepted
+      // them.
+      return note(
+        answer,
+        passed.map((message) => ({ body: message?.body, delayS: safeDelay(message) ?? forAll })),
+      );
+    },
+  };
+  return new Proxy(queue, {
+    get(target, key) {
+      if (key === "send" || key === "sendBatch") return methods[key];
+      const value = Reflect.get(target, key, target);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
+/**
+ * @param {Watcher} watcher
+ * @param {string} queue
+ * @param {{ body: any, delayS: number | undefined }[]} messages
+ * @param {number} atMs
+ */
+function sentEvents(watcher, queue, messages, atMs) {
+  /** @type {import("./outbox.mjs").Event[]} */
+  const events = [];
+  for (const { body, delayS } of messages) {
+    const id = watcher.messageIdOf(() => body);
+    if (id === undefined) continue;
+    /** @type {import("./outbox.mjs").Event} */
+    const event = { ...about(watcher.subject(queue), "sent", atMs), message_id: id, sent_at: atMs };
+    if (delayS !== undefined && delayS > 0) event.visible_at = atMs + delayS * 1000;
+    events.push(event);
+  }
+  return events;
+}
+
+/**
+ * The same messages, each noted as it is taken: an iterable may be readable only once.
+ *
+ * @param {any} messages
+ * @param {any[]} passed
+ */
+function recording(messages, passed) {
+  if (Array.isArray(messages)) {
+    passed.push(...messages);
+    return messages;
+  }
+  if (typeof messages?.[Symbol.iterator] !== "function") return messages;
+  return {
+    *[Symbol.iterator]() {
+      for (const message of messages) {
+        passed.push(message);
+        yield message;
+      }
+    },
+  };
+}
+
+/** @param {unknown} options */
+function safeDelay(options) {
+  try {
+    return delayOf(options);
+  } catch {
+    return undefined;
+  }
+}
