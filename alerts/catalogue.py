@@ -1,0 +1,60 @@
+"""The one catalogue of everything queuewatch alerts on. Rules, dashboards and the runbook are generated from it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from alerts.entries import consumers, dead_letters, groups, messages, queues, telemetry, watcher
+from alerts.entry import Entry
+from alerts.units import shown, spoken, spoken_duration
+from streaming.judge.thresholds import Thresholds
+
+CATALOGUE: tuple[Entry, ...] = (
+    *messages.ENTRIES,
+    *dead_letters.ENTRIES,
+    *groups.ENTRIES,
+    *consumers.ENTRIES,
+    *queues.ENTRIES,
+    *telemetry.ENTRIES,
+    *watcher.ENTRIES,
+)
+BY_NAME: Mapping[str, Entry] = MappingProxyType({entry.name: entry for entry in CATALOGUE})
+
+UNUSED_THRESHOLDS: Mapping[str, str] = MappingProxyType(
+    {
+        "reconcile_after_s": (
+            "No signal: once the broker's own counts have said empty for so long, messages still tracked "
+            "are given up and "
+            "counted in queuewatch_messages_reconciled_total."
+        ),
+    }
+)
+"""Thresholds no alert uses, each with what it does instead."""
+
+
+def entry(name: str) -> Entry:
+    """The entry of a signal or raw alert. Raises `KeyError` that names the nearest one."""
+    for known in CATALOGUE:
+        if known.name == name:
+            return known
+    raise KeyError(f"no alert {name}{did_you_mean(name)}")
+
+
+def did_you_mean(name: str) -> str:
+    """` (did you mean X?)` or nothing."""
+    close = difflib.get_close_matches(name, [e.name for e in CATALOGUE], n=1, cutoff=0.5)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def rule_text(
+    entry: Entry, thresholds: Thresholds | None = None, limit: float | None = None, for_s: float | None = None
+) -> tuple[str, ...]:
+    """The numbered rule with its thresholds, limit and wait filled in, each with its unit. None means the default."""
+    values = thresholds or Thresholds()
+    words = {name: shown(name, getattr(values, name)) for name in entry.thresholds}
+    words["wait"] = spoken_duration(entry.alert.for_s if for_s is None else for_s)
+    if entry.alert.limit is not None:
+        words["limit"] = spoken(entry.alert.limit.default if limit is None else limit, entry.alert.limit.unit)
+    return tuple(step.format(**words) for step in entry.rule)

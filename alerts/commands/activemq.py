@@ -1,0 +1,120 @@
+"""ActiveMQ Classic: looks at a queue through the broker's JMX-over-HTTP interface (Jolokia), with curl and jq.
+
+Browsing leaves a message where it is: unlike a receive it neither hides it nor counts as a delivery.
+"""
+
+from __future__ import annotations
+
+from alerts.entry import Check
+
+PREPARE = """\
+export QUEUE='orders'                  # label "queue" of the alert
+export BROKER='localhost'              # label "scope_id": the broker's name
+export JOLOKIA='http://localhost:8161/api/jolokia'
+export NETRC="$HOME/.netrc"            # machine, login and password of the broker's web console
+export Q="org.apache.activemq:type=Broker,brokerName=$BROKER,destinationType=Queue,destinationName=$QUEUE"
+export B="org.apache.activemq:type=Broker,brokerName=$BROKER"
+amq() { curl -fsS --netrc-file "$NETRC" -H 'Origin: http://localhost' "$JOLOKIA/$1" | jq .value; }"""
+
+
+def counts(look_for: str) -> Check:
+    return Check(
+        "The queue's own counts",
+        'amq "read/$Q/QueueSize,InFlightCount,EnqueueCount,DispatchCount,DequeueCount,ExpiredCount,ConsumerCount,'
+        'ProducerCount,Paused"',
+        look_for,
+    )
+
+
+def consumers(look_for: str) -> Check:
+    return Check(
+        "Every consumer: what it holds, its prefetch, whether the broker calls it slow",
+        'amq "read/$Q,endpoint=Consumer,clientId=*,consumerId=*/ClientId,ConnectionId,DispatchedQueueSize,'
+        'MessageCountAwaitingAcknowledge,PrefetchSize,DequeueCounter,Exclusive,SlowConsumer,Selector"',
+        look_for,
+    )
+
+
+def connections(look_for: str) -> Check:
+    return Check(
+        "The connections, with their hosts and open transactions",
+        'amq "read/$B,connector=clientConnectors,connectorName=*,connectionViewType=clientId,connectionName=*/'
+        'ClientId,RemoteAddress,Active,Blocked,Slow,ActiveTransactionCount,OldestActiveTransactionDuration"',
+        look_for,
+    )
+
+
+def browse(look_for: str) -> Check:
+    return Check(
+        "The messages at the front, without taking them",
+        'amq "exec/$Q/browse()" | jq \'.[:5][] | {JMSMessageID, JMSTimestamp, JMSRedelivered, JMSXGroupID, '
+        "PropertiesText}'",
+        look_for,
+    )
+
+
+def groups(look_for: str) -> Check:
+    return Check(
+        "Which consumer owns which message group",
+        'amq "read/$Q/MessageGroups,MessageGroupType"',
+        look_for,
+    )
+
+
+def dead_letters(look_for: str) -> Check:
+    return Check(
+        "The dead-letter queue of this queue",
+        'amq "read/$B,destinationType=Queue,destinationName=DLQ.$QUEUE/QueueSize,EnqueueCount,DequeueCount,'
+        'ExpiredCount,ConsumerCount"',
+        look_for,
+    )
+
+
+def browse_dead_letters(look_for: str) -> Check:
+    return Check(
+        "Why the dead letters were moved",
+        'amq "exec/$B,destinationType=Queue,destinationName=DLQ.$QUEUE/browse()" | jq '
+        "'.[:5][] | {JMSMessageID, JMSTimestamp, StringProperties}'",
+        look_for,
+    )
+
+
+def broker(look_for: str) -> Check:
+    return Check(
+        "The broker's memory, store and temporary space",
+        'amq "read/$B/MemoryPercentUsage,StorePercentUsage,TempPercentUsage,UptimeMillis,CurrentConnectionsCount,'
+        'BrokerVersion"',
+        look_for,
+    )
+
+
+def times(look_for: str) -> Check:
+    return Check(
+        "How long messages usually stay in the queue (milliseconds)",
+        'amq "read/$Q/AverageEnqueueTime,MaxEnqueueTime,MinEnqueueTime,BlockedSends,AverageBlockedTime"',
+        look_for,
+    )
+
+
+def memory(look_for: str) -> Check:
+    return Check(
+        "The queue's memory and cursor, which bound what is dispatched",
+        'amq "read/$Q/MemoryPercentUsage,MemoryLimit,CursorPercentUsage,CursorFull,MaxPageSize,MessagesCachedCount"',
+        look_for,
+    )
+
+
+def options(look_for: str) -> Check:
+    return Check(
+        "The queue's options and whether it is a dead-letter queue",
+        'amq "read/$Q/Options,DLQ,PrioritizedMessages,MessageGroupType,SlowConsumerStrategy,ProducerFlowControl"',
+        look_for,
+    )
+
+
+def log(look_for: str) -> Check:
+    return Check(
+        "The broker's log around the time",
+        'grep -hE \'WARN|ERROR\' "$ACTIVEMQ_DATA/activemq.log" | grep -F "$QUEUE" | tail -n 40',
+        look_for,
+    )

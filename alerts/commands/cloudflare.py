@@ -1,0 +1,90 @@
+"""Cloudflare Queues: looks at a queue with wrangler and the REST API.
+
+`messages/preview` shows messages without acknowledging, retrying or moving them. `messages/pull` takes a lease and
+counts an attempt, so it is not used here.
+"""
+
+from __future__ import annotations
+
+from alerts.entry import Check
+
+PREPARE = """\
+export QUEUE='orders'                  # label "queue" of the alert
+export ACCOUNT_ID='0123456789abcdef'   # label "scope_id"
+export WORKER='orders-consumer'        # the consumer Worker
+read -rs CLOUDFLARE_API_TOKEN && export CLOUDFLARE_API_TOKEN   # a token with Queues Read
+export API="https://api.cloudflare.com/client/v4/accounts/$ACCOUNT_ID"
+cf() { curl -fsS -H "Authorization: Bearer $CLOUDFLARE_API_TOKEN" "$API/$1" "${@:2}" | jq .result; }
+export QUEUE_ID="$(cf queues | jq -r --arg name "$QUEUE" '.[] | select(.queue_name == $name) | .queue_id')\""""
+
+
+def backlog(look_for: str) -> Check:
+    return Check(
+        "The backlog and the oldest message as Cloudflare sees them",
+        'cf "queues/$QUEUE_ID/metrics"',
+        look_for,
+    )
+
+
+def preview(look_for: str) -> Check:
+    return Check(
+        "A sample of the messages with their attempts, without taking them",
+        (
+            "cf \"queues/$QUEUE_ID/messages/preview\" -X POST -H 'Content-Type: application/json' -d "
+            "'{\"batch_size\": 10}'"
+        ),
+        look_for,
+    )
+
+
+def settings(look_for: str) -> Check:
+    return Check(
+        "The queue's settings, producers and consumers",
+        'cf "queues/$QUEUE_ID"',
+        look_for,
+    )
+
+
+def consumers(look_for: str) -> Check:
+    return Check(
+        "The consumer's batch size, timeout, retries, delay and dead-letter queue",
+        'cf "queues/$QUEUE_ID/consumers"',
+        look_for,
+    )
+
+
+def info(look_for: str) -> Check:
+    return Check("The queue in one glance", 'npx wrangler queues info "$QUEUE"', look_for)
+
+
+def tail(look_for: str) -> Check:
+    return Check(
+        "The consumer Worker's failures, live",
+        'npx wrangler tail "$WORKER" --format pretty --status error',
+        look_for,
+    )
+
+
+def deployments(look_for: str) -> Check:
+    return Check(
+        "When the consumer Worker was last deployed",
+        'npx wrangler deployments list --name "$WORKER"',
+        look_for,
+    )
+
+
+def queues(look_for: str) -> Check:
+    return Check(
+        "All queues with the number of their producers and consumers",
+        "cf queues | jq '.[] | {queue_name, producers_total_count, consumers_total_count, settings}'",
+        look_for,
+    )
+
+
+def dead_letter_backlog(look_for: str) -> Check:
+    return Check(
+        "The dead-letter queue's backlog",
+        'cf "queues/$(cf queues | jq -r --arg name "$(cf "queues/$QUEUE_ID/consumers" | '
+        "jq -r '.[0].dead_letter_queue')\" '.[] | select(.queue_name == $name) | .queue_id')/metrics\"",
+        look_for,
+    )

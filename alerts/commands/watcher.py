@@ -1,0 +1,134 @@
+"""queuewatch itself: is it up, is it fed, does it keep pace."""
+
+from __future__ import annotations
+
+from alerts.entry import Check
+
+PREPARE = """\
+export QUEUEWATCH='http://127.0.0.1:9400'      # where this queuewatch listens
+export PROMETHEUS='http://127.0.0.1:9090'
+export KAFKA='localhost:9092' TOPIC='queuewatch-events'
+series() { curl -fsS "$QUEUEWATCH/metrics" | grep -E "^$1"; }"""
+
+
+def ready(look_for: str) -> Check:
+    return Check("Is it ready, and if not, why", 'curl -sS "$QUEUEWATCH/-/ready"; echo', look_for)
+
+
+def scrape(look_for: str) -> Check:
+    return Check(
+        "What Prometheus says about the scrape",
+        'curl -fsS "$PROMETHEUS/api/v1/targets?state=active" | jq \'.data.activeTargets[] | '
+        'select(.labels.job == "queuewatch") | {scrapeUrl, health, lastError, lastScrape}\'',
+        look_for,
+    )
+
+
+def logs(look_for: str) -> Check:
+    return Check(
+        "The service's log",
+        "kubectl logs --selector app.kubernetes.io/name=queuewatch --all-containers --tail 200 --prefix",
+        look_for,
+    )
+
+
+def pods(look_for: str) -> Check:
+    return Check(
+        "Restarts, memory kills and pending volumes",
+        "kubectl describe pods --selector app.kubernetes.io/name=queuewatch",
+        look_for,
+    )
+
+
+def collectors(look_for: str) -> Check:
+    return Check(
+        "The last sign of life of every collector",
+        'series queuewatch_telemetry_last_event_timestamp_seconds | awk -v now="$(date +%s)" '
+        "'{printf \"%.0f s ago %s\\n\", now - $NF, $0}'",
+        look_for,
+    )
+
+
+def collector_logs(look_for: str) -> Check:
+    return Check(
+        "The collectors' logs",
+        "kubectl logs --selector app.kubernetes.io/component=collector --tail 200 --prefix",
+        look_for,
+    )
+
+
+def pipeline(look_for: str) -> Check:
+    return Check("Lag, batch duration and state", "series queuewatch_pipeline_", look_for)
+
+
+def events(look_for: str) -> Check:
+    return Check(
+        "Events by what became of them, and the reasons of the invalid ones",
+        "series 'queuewatch_events_(invalid_)?total'",
+        look_for,
+    )
+
+
+def coverage(look_for: str) -> Check:
+    return Check(
+        "The queues of which too little or too much is tracked",
+        "series queuewatch_telemetry_coverage_ratio | awk '$NF < 0.9 || $NF > 1.1'",
+        look_for,
+    )
+
+
+def reconciled(look_for: str) -> Check:
+    return Check(
+        "Messages given up because the broker said its queue is empty",
+        "series queuewatch_messages_reconciled_total | awk '$NF > 0'",
+        look_for,
+    )
+
+
+def folded(look_for: str) -> Check:
+    return Check("What was folded away by a cap", "series queuewatch_folded_total", look_for)
+
+
+def skew(look_for: str) -> Check:
+    return Check(
+        "The queues whose senders' clocks run ahead",
+        "series queuewatch_telemetry_clock_skew_seconds | awk '{print $NF, $0}' | sort -g | tail",
+        look_for,
+    )
+
+
+def consumer_lag(look_for: str) -> Check:
+    return Check(
+        "The telemetry topic's end offsets, twice, to see how fast it grows",
+        'for i in 1 2; do kafka-get-offsets.sh --bootstrap-server "$KAFKA" --topic "$TOPIC"; sleep 10; done',
+        look_for,
+    )
+
+
+def topic(look_for: str) -> Check:
+    return Check(
+        "The telemetry topic's partitions and retention",
+        'kafka-topics.sh --bootstrap-server "$KAFKA" --describe --topic "$TOPIC"; kafka-configs.sh '
+        '--bootstrap-server "$KAFKA" --describe --topic "$TOPIC"',
+        look_for,
+    )
+
+
+def newest_events(look_for: str) -> Check:
+    return Check(
+        "The newest telemetry records",
+        ('kafka-console-consumer.sh --bootstrap-server "$KAFKA" --topic "$TOPIC" --max-messages 3 --timeout-ms 10000'),
+        look_for,
+    )
+
+
+def config(look_for: str) -> Check:
+    return Check(
+        "The configuration the service was given",
+        "queuewatch check-config /etc/queuewatch/queuewatch.yaml",
+        look_for,
+    )
+
+
+def clocks(look_for: str) -> Check:
+    return Check("This host's clock", "timedatectl status | grep -iE 'synchronized|NTP|Universal'", look_for)

@@ -1,0 +1,119 @@
+"""What may be configured about the generated rules, dashboards and runbook: section `alerts` of the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field, field_validator
+
+from alerts.catalogue import BY_NAME, did_you_mean
+from alerts.entry import Entry
+from streaming.config.section import Seconds, Section
+from streaming.judge.signals import Severity
+
+_LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
+
+
+def _label(name: str) -> str:
+    if not _LABEL.match(name) or name.startswith("__"):
+        raise ValueError(f"{name!r} is no label name: letters, digits and _ only, not beginning with a digit or __")
+    return name
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from None
+    return text
+
+
+def _base_url(url: str) -> str:
+    if not re.match(r"https?://[^\s]+\Z", url):
+        raise ValueError(f"{url!r} is no address: begin it with http:// or https://")
+    return url.rstrip("/")
+
+
+LabelName = Annotated[str, AfterValidator(_label)]
+Pattern = Annotated[str, AfterValidator(_pattern)]
+"""A regular expression as Prometheus matches it: against the whole label."""
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
+
+
+class AlertSwitch(Section):
+    """Changes to one alert; what is not given keeps the catalogue's default."""
+
+    enabled: bool = True
+    severity: Severity | None = None
+    """Instead of the judge's or the catalogue's."""
+    limit: float | None = None
+    """The number a raw-metric alert compares with, in the unit the catalogue names. Signals have theirs in `judge`."""
+    for_s: Seconds | None = None
+    """How long the expression must hold, in seconds."""
+    keep_firing_s: Seconds | None = None
+    """How long the alert goes on after the expression ended, in seconds."""
+    only_queues: Pattern = ""
+    """Only for queues whose name matches."""
+    exclude_queues: Pattern = ""
+    """Not for queues whose name matches."""
+
+
+class KubernetesSection(Section):
+    """Metadata of the generated PrometheusRule."""
+
+    name: str = "queuewatch"
+    namespace: str = "monitoring"
+    labels: dict[str, str] = Field(default_factory=lambda: {"app.kubernetes.io/name": "queuewatch"})
+    """Must match the `ruleSelector` of your Prometheus, for example `release: kube-prometheus-stack`."""
+
+
+class AlertRulesConfig(Section):
+    """Everything about the generated files. Every key is optional."""
+
+    job: str = Field(default="queuewatch", pattern=r"^[A-Za-z0-9_.:/-]+$")
+    """The `job` label Prometheus scrapes queuewatch under."""
+    runbook_base_url: BaseUrl = "http://localhost:9400/runbook"
+    """`runbook_url` is this, `#` and the alert's heading. Point it at wherever you publish the runbook."""
+    grafana_url: BaseUrl = "http://localhost:3000"
+    """`dashboard_url` begins with this."""
+    page_url: BaseUrl = "http://localhost:9400"
+    """queuewatch's own page, linked from the dashboards."""
+    keep_labels: tuple[LabelName, ...] = ()
+    """Further labels of the series (`cluster`, `namespace`) that tell alerts apart, besides job and queue."""
+    labels: dict[LabelName, str] = Field(default_factory=lambda: {"rulesgroup": "queuewatch"})
+    """Fixed labels of every alert, for routing."""
+    interval_s: Annotated[float, Field(gt=0)] = 15
+    """How often Prometheus evaluates the rules, in seconds."""
+    kubernetes: KubernetesSection = Field(default_factory=KubernetesSection)
+    rules: Mapping[str, AlertSwitch] = Field(default_factory=dict)
+    """Changes by the alert's name in the catalogue, for example `PoisonMessage`."""
+
+    @field_validator("rules")
+    @classmethod
+    def _known(cls, rules: Mapping[str, AlertSwitch]) -> Mapping[str, AlertSwitch]:
+        for name, switch in rules.items():
+            entry = BY_NAME.get(name)
+            if entry is None:
+                raise ValueError(f"no alert {name}{did_you_mean(name)}")
+            if switch.limit is not None and entry.alert.limit is None:
+                raise ValueError(
+                    f"{name} has no limit of its own; change its thresholds under judge.thresholds: "
+                    f"{', '.join(entry.thresholds) or 'it has none'}"
+                )
+            if (switch.only_queues or switch.exclude_queues) and "queue" not in entry.alert.identity:
+                raise ValueError(f"{name} is not about a queue: only_queues and exclude_queues do not apply")
+        return rules
+
+    @field_validator("labels")
+    @classmethod
+    def _free_labels(cls, labels: dict[str, str]) -> dict[str, str]:
+        for taken in ("severity", "alertname", "component"):
+            if taken in labels:
+                raise ValueError(f"labels: {taken} is set by the rules; use rules.<Alert>.severity for a severity")
+        return labels
+
+    def switch(self, entry: Entry) -> AlertSwitch:
+        """What is changed about an alert."""
+        return self.rules.get(entry.name) or AlertSwitch()

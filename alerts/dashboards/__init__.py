@@ -1,0 +1,1 @@
+"""Grafana dashboards, generated from the same catalogue and thresholds as the alerts."""

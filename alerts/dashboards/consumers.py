@@ -1,0 +1,106 @@
+"""Consumers: who holds what for how long, and what is delivered in vain."""
+
+from __future__ import annotations
+
+from alerts.dashboards.promql import BY_QUEUE, NAME, largest, of_queue, per_queue, rate_per_queue, signal_lines, signals
+from alerts.dashboards.spec import Board, Context, Line, Panel, Query, Row
+
+
+def consumers(context: Context) -> Board:
+    """The board of consumers."""
+    limits = context.thresholds
+    received = rate_per_queue("queuewatch_messages_received_total")
+    deleted = rate_per_queue("queuewatch_messages_deleted_total")
+    return Board(
+        "consumers",
+        "queuewatch / Consumers",
+        "Who holds messages, for how long, and how much is delivered again for nothing.",
+        (
+            Row(
+                "Holding",
+                (
+                    Panel(
+                        "timeseries",
+                        "How long consumers have held their oldest message",
+                        "The longest by name, the rest as other. The lower line is the least hold that "
+                        "counts as slow (it is "
+                        "also compared with the queue's median); the upper one the least that counts as "
+                        "held too long.",
+                        "s",
+                        (
+                            Query(
+                                largest(per_queue("queuewatch_consumer_oldest_held_seconds", also="consumer"), 20),
+                                "{{queue}} {{consumer}}",
+                            ),
+                        ),
+                        24,
+                        lines=(
+                            Line("SlowConsumer", limits.slow_hold_min_s),
+                            Line("MessageHeldTooLong", limits.held_min_s),
+                        ),
+                    ),
+                    Panel(
+                        "timeseries",
+                        "Signals of consumers",
+                        "Findings that are firing: the exact series these alerts compare with zero.",
+                        queries=(signals("SlowConsumer", "MessageHeldTooLong", "BatchRetryStorm"),),
+                        lines=signal_lines("SlowConsumer", "MessageHeldTooLong", "BatchRetryStorm"),
+                    ),
+                    Panel(
+                        "timeseries",
+                        "Messages in flight",
+                        "Messages some consumer has and has not settled.",
+                        queries=(Query(per_queue("queuewatch_queue_messages", 'state="in_flight"'), NAME),),
+                    ),
+                ),
+            ),
+            Row(
+                "Deliveries",
+                (
+                    Panel(
+                        "timeseries",
+                        "Deliveries that settled nothing",
+                        "The share of deliveries that did not end in an acknowledgement in the same "
+                        "interval. A storm is judged "
+                        "on redeliveries out of failed batches only, so it can be lower than this.",
+                        "percentunit",
+                        (Query(f"clamp_min(1 - {deleted} / ({received} > 0), 0)", NAME),),
+                        width=8,
+                        lines=(Line("BatchRetryStorm", limits.retry_storm_ratio),),
+                    ),
+                    Panel(
+                        "timeseries",
+                        "Received",
+                        "Deliveries per second, redeliveries included.",
+                        "mps",
+                        (Query(received, NAME),),
+                        width=8,
+                    ),
+                    Panel(
+                        "timeseries",
+                        "Deleted",
+                        ("Acknowledgements per second. No line at zero for long with a backlog: the queue stalls."),
+                        "mps",
+                        (Query(deleted, NAME),),
+                        width=8,
+                    ),
+                    Panel(
+                        "timeseries",
+                        "Deliveries in each interval",
+                        "How many deliveries there were: a storm is judged from the line on only.",
+                        queries=(
+                            Query(
+                                f"sum by ({BY_QUEUE}) "
+                                f"(increase({of_queue('queuewatch_messages_received_total')}[$__rate_interval]))",
+                                NAME,
+                            ),
+                        ),
+                        width=24,
+                        height=6,
+                        lines=(Line("BatchRetryStorm", limits.retry_storm_min_deliveries),),
+                    ),
+                ),
+            ),
+        ),
+        ("job", "instance", "system", "scope_id", "queue"),
+    )

@@ -1,0 +1,90 @@
+"""Dead letters: arrivals, time left, redrives."""
+
+from __future__ import annotations
+
+from alerts.dashboards.promql import BY_QUEUE, NAME, of_queue, per_queue, signal_lines, signals
+from alerts.dashboards.spec import Board, Context, Line, Panel, Query, Row
+
+
+def dead_letters(context: Context) -> Board:
+    """The board of dead-letter queues."""
+
+    def moved(total: str) -> str:
+        return f"sum by ({BY_QUEUE}) (increase({of_queue(f'queuewatch_messages_{total}_total')}[$__rate_interval]))"
+
+    waiting = per_queue("queuewatch_queue_messages", 'state="visible"')
+    expiry = per_queue("queuewatch_dead_letter_expiry_seconds").replace("max by", "min by", 1)
+    return Board(
+        "dead-letters",
+        "queuewatch / Dead letters",
+        "What was given up on, by source queue, and how long the dead-letter queues still keep it.",
+        (
+            Row(
+                "Time left",
+                (
+                    Panel(
+                        "timeseries",
+                        "Until the first dead letter is deleted",
+                        "Seconds until retention deletes the oldest message of each dead-letter queue, on "
+                        "the broker's own "
+                        "clock. Below the line, or below a quarter of the retention, somebody is paged.",
+                        "s",
+                        (Query(expiry, NAME),),
+                        lines=(Line("DeadLetterExpiring", context.thresholds.dead_letter_expiring_s, below=True),),
+                    ),
+                    Panel(
+                        "timeseries",
+                        "Signals of dead letters",
+                        "Findings that are firing: the exact series these alerts compare with zero.",
+                        queries=(signals("DeadLetterArrived", "DeadLetterExpiring"),),
+                        lines=signal_lines("DeadLetterArrived", "DeadLetterExpiring"),
+                    ),
+                ),
+            ),
+            Row(
+                "Arrivals",
+                (
+                    Panel(
+                        "timeseries",
+                        "Dead-lettered, by source queue",
+                        "Messages that left each queue for its dead-letter queue, in each interval. "
+                        "Counted one by one, so a "
+                        "dead-letter queue that is drained at once hides nothing.",
+                        queries=(Query(moved("dead_lettered"), NAME),),
+                        lines=(Line("DeadLetterArrived", 1),),
+                    ),
+                    Panel(
+                        "timeseries",
+                        "Redriven, by dead-letter queue",
+                        "Messages moved back to another queue, in each interval.",
+                        queries=(Query(moved("redriven"), NAME),),
+                    ),
+                    Panel(
+                        "timeseries",
+                        "Waiting in dead-letter queues",
+                        (
+                            "Visible messages of the queues that are dead-letter queues: those whose first "
+                            "deletion is known."
+                        ),
+                        queries=(
+                            Query(
+                                (f"{waiting} and on ({BY_QUEUE}) {per_queue('queuewatch_dead_letter_expiry_seconds')}"),
+                                NAME,
+                            ),
+                        ),
+                    ),
+                    Panel(
+                        "timeseries",
+                        "Lost to retention or without a dead-letter queue",
+                        "Expired and dropped messages, in each interval.",
+                        queries=(
+                            Query(moved("expired"), f"expired {NAME}"),
+                            Query(moved("dropped"), f"dropped {NAME}"),
+                        ),
+                        lines=(Line("MessageDropped", 1),),
+                    ),
+                ),
+            ),
+        ),
+        ("job", "instance", "system", "scope_id", "queue"),
+    )

@@ -1,0 +1,230 @@
+"""queuewatch itself: is it up, does it keep pace, is it told enough."""
+
+from __future__ import annotations
+
+from alerts.dashboards.promql import JOB, limit_line, of_job, signal_lines, where
+from alerts.dashboards.spec import Board, Context, Line, Panel, Query, Row
+
+_QUEUE = "{{system}} {{scope_id}} {{queue}}"
+
+
+def pipeline(context: Context) -> Board:
+    """The board of the watcher."""
+    return Board(
+        "pipeline",
+        "queuewatch / Pipeline",
+        "The watcher itself: when this board is bad, believe no other.",
+        (
+            Row("Alive", _alive(context)),
+            Row("Pace", _pace(context)),
+            Row("Telemetry", _telemetry(context)),
+        ),
+        ("job", "instance"),
+    )
+
+
+def _alive(context: Context) -> tuple[Panel, ...]:
+    last = of_job("queuewatch_pipeline_last_batch_timestamp_seconds")
+    about_telemetry = of_job("queuewatch_signals", ('signal=~"TelemetryStale|TelemetryPartial", severity!="info"'))
+    return (
+        Panel(
+            "timeseries",
+            "Scrapes that succeed",
+            "1 while Prometheus can scrape the instance. No line: it has no such target.",
+            queries=(Query(f"up{{{JOB}}}", "{{instance}}"),),
+            width=8,
+            lines=(
+                Line("JobDown", 1, below=True),
+                Line("JobAbsent", 1, below=True),
+                Line("NotPublishing", 1, below=True),
+            ),
+        ),
+        Panel(
+            "timeseries",
+            "Age of the last batch",
+            "Seconds since something was published. It grows when nothing is judged any more.",
+            "s",
+            (Query(f"time() - max by (job) ({last})", "{{job}}"),),
+            width=8,
+            lines=(limit_line("NoRecentBatch", context),),
+        ),
+        Panel(
+            "timeseries",
+            "Signals about telemetry",
+            "Findings that are firing: the exact series these alerts compare with zero.",
+            queries=(
+                Query(
+                    f"max by (signal, severity, system, scope_id, queue) ({about_telemetry})",
+                    f"{{{{signal}}}} {{{{severity}}}} {_QUEUE}",
+                ),
+            ),
+            width=8,
+            lines=signal_lines("TelemetryStale", "TelemetryPartial"),
+        ),
+    )
+
+
+def _pace(context: Context) -> tuple[Panel, ...]:
+    def one(metric: str) -> tuple[Query, ...]:
+        return (Query(f"max by (job) ({of_job(metric)})", "{{job}}"),)
+
+    return (
+        Panel(
+            "timeseries",
+            "Lag",
+            "Age of the newest event when its batch was published: how late every signal is.",
+            "s",
+            one("queuewatch_pipeline_lag_seconds"),
+            width=8,
+            lines=(limit_line("PipelineLagging", context),),
+        ),
+        Panel(
+            "timeseries",
+            "Records waiting",
+            ("Telemetry records in the source that no batch has taken. Above the line and growing: it falls behind."),
+            queries=one("queuewatch_pipeline_lag_events"),
+            width=8,
+            lines=(limit_line("FallingBehind", context),),
+        ),
+        Panel(
+            "timeseries",
+            "Batch duration",
+            ("How long the last batch took. Above the trigger interval, batches follow each other without a pause."),
+            "s",
+            one("queuewatch_pipeline_batch_duration_seconds"),
+            width=8,
+        ),
+        Panel(
+            "timeseries",
+            "Events per second",
+            "What the last batch managed.",
+            "ops",
+            one("queuewatch_pipeline_events_per_second"),
+            width=8,
+        ),
+        Panel(
+            "timeseries",
+            "Messages in the state",
+            "Tracked messages, recently ended ones included: they are remembered as long as the lateness.",
+            queries=one("queuewatch_pipeline_state_rows"),
+            width=8,
+        ),
+        Panel(
+            "timeseries",
+            "Size of the state",
+            "The packed state of all shards: what a checkpoint holds, and a part of the memory needed.",
+            "bytes",
+            one("queuewatch_pipeline_state_bytes"),
+            width=8,
+        ),
+    )
+
+
+def _telemetry(context: Context) -> tuple[Panel, ...]:
+    events = "queuewatch_events_total"
+    total = f"sum by (job) (rate({of_job(events)}[$__rate_interval]))"
+
+    def share(result: str) -> tuple[Query, ...]:
+        part = f"sum by (job) (rate({of_job(events, where('result', result))}[$__rate_interval]))"
+        return (Query(f"{part} / ({total} > 0) or {part}", "{{job}}"),)
+
+    heard = of_job("queuewatch_telemetry_last_event_timestamp_seconds")
+    coverage = of_job("queuewatch_telemetry_coverage_ratio")
+    limits = context.thresholds
+    return (
+        Panel(
+            "timeseries",
+            "Silence of the collectors",
+            ("Seconds since each collector's last sign of life. From the lower line on its queues count as stale."),
+            "s",
+            (Query(f"time() - max by (collector) ({heard})", "{{collector}}"),),
+            lines=(Line("TelemetryStale", limits.telemetry_stale_s), limit_line("CollectorSilent", context)),
+        ),
+        Panel(
+            "timeseries",
+            "Coverage, least",
+            (
+                "Tracked messages as a share of the broker's own count, the ten lowest queues. Between the "
+                "lines all is well."
+            ),
+            "percentunit",
+            (Query(f"bottomk(10, max by (system, scope_id, queue) ({coverage}))", _QUEUE),),
+            lines=(
+                limit_line("CoverageLow", context, below=True),
+                Line("TelemetryPartial", limits.coverage_low_ratio, below=True),
+            ),
+        ),
+        Panel(
+            "timeseries",
+            "Coverage, most",
+            "The ten highest: above the line, messages are tracked that the broker no longer has.",
+            "percentunit",
+            (Query(f"topk(10, max by (system, scope_id, queue) ({coverage}))", _QUEUE),),
+            lines=(Line("TelemetryPartial", limits.coverage_high_ratio),),
+        ),
+        Panel(
+            "timeseries",
+            "Events by what became of them",
+            "Accepted, duplicate, late (dropped), invalid (kept aside), per second.",
+            "ops",
+            (Query(f"sum by (result) (rate({of_job(events)}[$__rate_interval]))", "{{result}}"),),
+            stacked=True,
+        ),
+        Panel(
+            "timeseries",
+            "Share of invalid events",
+            "Events that cannot be read, as a share of all.",
+            "percentunit",
+            share("invalid"),
+            width=8,
+            lines=(limit_line("InvalidEvents", context),),
+        ),
+        Panel(
+            "timeseries",
+            "Share of late events",
+            "Events dropped because they came later than the lateness allows, as a share of all.",
+            "percentunit",
+            share("late"),
+            width=8,
+            lines=(limit_line("LateEvents", context),),
+        ),
+        Panel(
+            "timeseries",
+            "Invalid events by reason",
+            "Why events could not be read, per second.",
+            "ops",
+            (
+                Query(
+                    f"sum by (reason) (rate({of_job('queuewatch_events_invalid_total')}[$__rate_interval]))",
+                    "{{reason}}",
+                ),
+            ),
+            width=8,
+        ),
+        Panel(
+            "timeseries",
+            "Clock skew",
+            "How far the senders of a queue run ahead at worst; no line when none does.",
+            "s",
+            (
+                Query(
+                    f"max by (system, scope_id, queue) ({of_job('queuewatch_telemetry_clock_skew_seconds')})",
+                    _QUEUE,
+                ),
+            ),
+            lines=(limit_line("ClockSkew", context),),
+        ),
+        Panel(
+            "timeseries",
+            "Left out by a cap",
+            (
+                "Things folded into other or left out, in each interval. For messages and signals the list "
+                "of "
+                "ids is incomplete."
+            ),
+            queries=(
+                Query((f"sum by (what) (increase({of_job('queuewatch_folded_total')}[$__rate_interval]))"), "{{what}}"),
+            ),
+            lines=(Line("FindingsCapped", 1),),
+        ),
+    )

@@ -1,0 +1,89 @@
+"""Expressions of the panels: always with the board's variables, and with replicas of the service folded away."""
+
+from __future__ import annotations
+
+from alerts.catalogue import BY_NAME
+from alerts.dashboards.spec import Context, Line, Query
+from alerts.entry import AlertName
+
+JOB = 'job=~"$job", instance=~"$instance"'
+QUEUE = f'{JOB}, system=~"$system", scope_id=~"$scope_id", queue=~"$queue"'
+BY_QUEUE = "system, scope_id, queue"
+NAME = "{{system}} {{scope_id}} {{queue}}"
+"""The legend of a series of one queue."""
+
+
+def where(label: str, value: str) -> str:
+    """One matcher."""
+    return f'{label}="{value}"'
+
+
+def of_queue(metric: str, matchers: str = "") -> str:
+    """A selector of the queues chosen."""
+    return f"{metric}{{{QUEUE}{', ' + matchers if matchers else ''}}}"
+
+
+def of_job(metric: str, matchers: str = "") -> str:
+    """A selector of the jobs chosen."""
+    return f"{metric}{{{JOB}{', ' + matchers if matchers else ''}}}"
+
+
+def per_queue(metric: str, matchers: str = "", also: str = "") -> str:
+    """One value per queue, and per further labels `also`, whatever instance it comes from."""
+    by = f"{BY_QUEUE}, {also}" if also else BY_QUEUE
+    return f"max by ({by}) ({of_queue(metric, matchers)})"
+
+
+def rate_per_queue(metric: str) -> str:
+    """Per second, of a counter of a queue."""
+    return f"max by ({BY_QUEUE}) (rate({of_queue(metric)}[$__rate_interval]))"
+
+
+def largest(expr: str, n: int = 10) -> str:
+    """The n largest of many series."""
+    return f"topk({n}, {expr})"
+
+
+def limit_of(alert: AlertName, context: Context) -> float:
+    """The number a raw-metric alert compares with, as configured."""
+    spec = BY_NAME[alert].alert
+    assert spec.limit is not None, f"{alert} has no limit"
+    switch = context.config.switch(BY_NAME[alert])
+    return spec.limit.default if switch.limit is None else switch.limit
+
+
+def limit_line(alert: AlertName, context: Context, *, below: bool = False) -> Line:
+    """The line of a raw-metric alert."""
+    return Line(alert, limit_of(alert, context), below)
+
+
+def signals(*names: AlertName) -> Query:
+    """Findings of signals that are firing, by signal and queue: what their alerts compare with zero."""
+    choice = "|".join(names)
+    expr = per_queue("queuewatch_signals", f'signal=~"{choice}", severity!="info"', "signal, severity")
+    return Query(expr, f"{{{{signal}}}} {{{{severity}}}} {NAME}")
+
+
+def signal_lines(*names: AlertName) -> tuple[Line, ...]:
+    """A signal's alert fires from the first finding on."""
+    return tuple(Line(name, 1.0) for name in names)
+
+
+def status_states() -> dict[str, tuple[str, str]]:
+    """Numbers of the statuses on a timeline, worst highest."""
+    return {
+        "0": ("ok", "green"),
+        "1": ("lagging", "yellow"),
+        "2": ("stalled", "red"),
+        "3": ("stopped", "dark-red"),
+        "4": ("stale", "purple"),
+    }
+
+
+def status_number() -> str:
+    """One number per queue for `status_states`, from the five series of its status."""
+
+    def when(number: str, word: str) -> str:
+        return f"({number} * (max by ({BY_QUEUE}) ({of_queue('queuewatch_queue_status', where('status', word))}) == 1))"
+
+    return " or ".join(when(number, word) for number, (word, _) in status_states().items())

@@ -1,0 +1,274 @@
+"""Ordering groups: stuck ones, and what they do to the rest of their queue."""
+
+from __future__ import annotations
+
+from alerts.commands import activemq, sqs
+from alerts.entries import links
+from alerts.entry import Entry, EvidenceField
+from alerts.signal_alert import signal_alert
+from alerts.templating import QUEUE, companion, groups_in, messages_in, oldest, own_value
+
+_NO_GROUPS = "Cloudflare Queues have no ordering groups."
+
+GROUP_STUCK = Entry(
+    name="GroupStuck",
+    group="groups",
+    subject="group",
+    meaning=(
+        "One ordering group of the queue stands still behind its first message, while more of the group "
+        "wait. The other "
+        "groups may flow, so totals and averages of the queue look healthy."
+    ),
+    rule=(
+        "The queue keeps order within a group.",
+        "Nothing of the group was settled for the larger of {group_stuck_visibility_factor} × the queue's "
+        "visibility "
+        "timeout and {group_stuck_min_s}.",
+        "Its head was received at least once, or it waits unreceived while other groups flow.",
+        "More messages of the group wait behind the head. A delayed message blocks nothing.",
+    ),
+    thresholds=("group_stuck_visibility_factor", "group_stuck_min_s"),
+    severity="warning",
+    alert=signal_alert(
+        "GroupStuck",
+        "An ordering group is stuck behind its first message.",
+        f"{own_value('count')} group(s) of {QUEUE} stand still. Oldest message of a group: "
+        f"{companion('queuewatch_group_oldest_message_age_seconds', 'duration')}. Highest receive count in "
+        f"the queue: "
+        f"{companion('queuewatch_receive_count_max', 'count')}. Groups with a backlog: "
+        f"{groups_in('backlog')}, in flight: "
+        f"{groups_in('in_flight')}.",
+    ),
+    dashboard="groups",
+    evidence=(
+        EvidenceField("group", "the group, by name"),
+        EvidenceField("head_message_id", "the message at its head: everything else waits for this one"),
+        EvidenceField(
+            "reason",
+            (
+                "poison_head: the head fails again and again; held_head: somebody holds it; not_received: "
+                "nobody takes it"
+            ),
+        ),
+        EvidenceField("head_receive_count", "deliveries of the head so far"),
+        EvidenceField("waiting", "how many messages wait behind it"),
+        EvidenceField("since_settled_s", "seconds since anything of the group was settled"),
+    ),
+    checks={
+        "aws_sqs": (
+            sqs.message_logs("MESSAGE_ID is the head's id: the failure of every delivery"),
+            sqs.attributes(
+                "maxReceiveCount and VisibilityTimeout: the head blocks for their product before it moves away"
+            ),
+            sqs.metric("ApproximateNumberOfGroupsWithInflightMessages", "Average", ("how many groups still work")),
+            sqs.error_logs("whether only this group's messages fail"),
+            sqs.consumers(
+                "FunctionResponseTypes: ReportBatchItemFailures; without it one failure gives back the whole batch"
+            ),
+        ),
+        "activemq": (
+            activemq.groups("which consumer owns the group"),
+            activemq.consumers("that consumer: messages awaiting acknowledgement, a DequeueCounter that stands still"),
+            activemq.browse("the head of the group (JMSXGroupID), its redelivery flag"),
+            activemq.connections("the owner's host, and an old open transaction"),
+            activemq.log("what the owner last failed at"),
+        ),
+    },
+    not_applicable={"cloudflare_queues": _NO_GROUPS},
+    fix=(
+        "poison_head: repair or skip the head in the consumer. It goes to the dead-letter queue after "
+        "max_receive_count "
+        "deliveries; then the group flows again, without that message. Ask the owner whether order allows "
+        "it.",
+        "held_head: restart the worker that holds it; the window ends and the head is delivered again.",
+        "not_received, and consumers are idle: a group ahead may fill the look-ahead (see the alert about "
+        "it). ActiveMQ: the "
+        'owner may be gone in all but name: `amq "exec/$Q/removeMessageGroup/$GROUP"` gives the group to '
+        "another consumer.",
+        "For good: a low max_receive_count on ordered queues, so a bad head cannot block for hours.",
+    ),
+    ignore=(("One message of the group takes that long by nature: raise group_stuck_min_s for the queue's pattern."),),
+    links=(links.SQS_FIFO, links.LAMBDA_SQS, links.ACTIVEMQ_GROUPS),
+)
+
+LOOK_AHEAD_SATURATED = Entry(
+    name="LookAheadSaturated",
+    group="groups",
+    subject="queue",
+    meaning=(
+        "The front of a FIFO queue is filled with messages of groups that are blocked. SQS looks only so "
+        "far for a group "
+        "it may deliver, so groups further back get nothing although nothing is wrong with them and "
+        "consumers are free."
+    ),
+    rule=(
+        "The queue is a FIFO queue.",
+        "The first {look_ahead} unsettled messages belong to blocked groups only. Older accounts look at "
+        "20,000: set "
+        "look_ahead to what yours does.",
+        "Messages of other groups wait behind them.",
+    ),
+    thresholds=("look_ahead",),
+    severity="critical",
+    alert=signal_alert(
+        "LookAheadSaturated",
+        "Blocked groups fill the front of a FIFO queue and hide all other groups.",
+        f"Groups hidden behind the front of {QUEUE}: "
+        f"{groups_in('hidden')}, blocked: "
+        f"{groups_in('blocked')}. Visible messages: "
+        f"{messages_in('visible')}. Signals: {own_value('count')}.",
+    ),
+    dashboard="groups",
+    evidence=(
+        EvidenceField("group", "the group that fills the front"),
+        EvidenceField("messages_ahead", "how many messages of blocked groups lie in front"),
+        EvidenceField("hidden_groups", "groups that get nothing because of it"),
+        EvidenceField("hidden_messages", "their messages"),
+    ),
+    checks={
+        "aws_sqs": (
+            sqs.attributes("ApproximateNumberOfMessages in the tens of thousands while little is in flight"),
+            sqs.metric("ApproximateNumberOfGroupsWithInflightMessages", "Average", "low and flat"),
+            sqs.metric(
+                "NumberOfEmptyReceives", "Sum", ("above zero although the queue is full: the signature of this fault")
+            ),
+            sqs.message_logs("MESSAGE_ID is the head of the group that fills the front: why it is not settled"),
+            sqs.metric("NumberOfMessagesSent", "Sum", ("a producer that poured one group in (a backfill, a loop)")),
+        ),
+    },
+    not_applicable={
+        "activemq": (
+            "ActiveMQ dispatches from the whole queue as far as its memory reaches; it has no look-ahead in messages."
+        ),
+        "cloudflare_queues": _NO_GROUPS,
+    },
+    fix=(
+        "Unblock the group in front: settle or dead-letter its head (see GroupStuck). Each settled message "
+        "moves the "
+        "look-ahead on.",
+        "Stop the producer that fills one group, or spread it over more group ids.",
+        (
+            "If the group can be spared: lower max_receive_count for a while, so its messages move to the "
+            "dead-letter queue."
+        ),
+        "Do not add consumers: there is nothing they could be given.",
+    ),
+    ignore=("A planned backfill of one group at a time when nobody needs the others.",),
+    links=(links.SQS_FIFO, links.SQS_QUOTAS),
+)
+
+CONCURRENCY_COLLAPSED = Entry(
+    name="ConcurrencyCollapsed",
+    group="groups",
+    subject="queue",
+    meaning=(
+        "Many groups have work waiting, yet almost none is being worked on. The consumers are there but "
+        "get their messages "
+        "one after the other."
+    ),
+    rule=(
+        "At least {collapsed_groups_backlog} groups of the queue have a backlog.",
+        "At most {collapsed_groups_in_flight} group(s) were in flight for {collapsed_s}.",
+    ),
+    thresholds=("collapsed_groups_in_flight", "collapsed_groups_backlog", "collapsed_s"),
+    severity="warning",
+    alert=signal_alert(
+        "ConcurrencyCollapsed",
+        "Many groups wait while hardly any is worked on.",
+        f"{QUEUE} works on {groups_in('in_flight')} group(s) while "
+        f"{groups_in('backlog')} have a backlog. Oldest visible message: "
+        f"{oldest('visible')}. Signals: "
+        f"{own_value('count')}.",
+    ),
+    dashboard="groups",
+    evidence=(
+        EvidenceField("groups_in_flight", "groups worked on now"),
+        EvidenceField("groups_backlog", "groups with messages waiting"),
+        EvidenceField("for_s", "for how many seconds"),
+    ),
+    checks={
+        "aws_sqs": (
+            sqs.metric("ApproximateNumberOfGroupsWithInflightMessages", "Average", "close to one"),
+            sqs.concurrency("a reserved concurrency of 1 or 0"),
+            sqs.lambda_metric("Throttles", "Sum", "above zero: Lambda has no concurrency left to give"),
+            sqs.service("fewer running tasks than desired"),
+            sqs.metric("NumberOfEmptyReceives", "Sum", ("above zero with a full queue: see LookAheadSaturated")),
+        ),
+        "activemq": (
+            activemq.consumers("one consumer holds everything: a large PrefetchSize; Exclusive true"),
+            activemq.groups("all groups owned by one consumer: it was the first to connect"),
+            activemq.counts("ConsumerCount"),
+            activemq.memory("CursorFull or memory at 100 %: the broker cannot page further messages in"),
+            activemq.connections("consumers that are connected but not active"),
+        ),
+    },
+    not_applicable={"cloudflare_queues": _NO_GROUPS},
+    fix=(
+        "Raise the concurrency that is missing: reserved concurrency, tasks, consumer threads.",
+        "ActiveMQ: lower the prefetch of ordered queues, and reassign groups with `amq "
+        '"exec/$Q/removeAllMessageGroups()"` '
+        "after new consumers have joined.",
+        "If one group fills the front of the queue, follow LookAheadSaturated or GroupStuck instead.",
+    ),
+    ignore=("A queue that is meant to be worked on by one consumer: raise collapsed_groups_backlog for it.",),
+    links=(links.SQS_FIFO, links.ACTIVEMQ_GROUPS, links.ACTIVEMQ_PREFETCH),
+)
+
+NOISY_GROUP = Entry(
+    name="NoisyGroup",
+    group="groups",
+    subject="group",
+    meaning=(
+        "One group (a tenant, a customer) takes so much of what is being processed that the others wait "
+        "longer. On a fair "
+        "queue SQS now serves the quiet groups first; the noisy one gets slower by design."
+    ),
+    rule=(
+        "The group has more than {noisy_group_ratio} of the queue's messages in flight.",
+        "And at least {noisy_group_in_flight} messages in flight.",
+        "It is quiet again when its backlog is gone, or after {noisy_group_quiet_s} with nothing in flight.",
+    ),
+    thresholds=("noisy_group_ratio", "noisy_group_in_flight", "noisy_group_quiet_s"),
+    severity="warning",
+    alert=signal_alert(
+        "NoisyGroup",
+        "One group takes most of what is being processed.",
+        f"{own_value('count')} group(s) of {QUEUE} take an unfair share. In flight: "
+        f"{messages_in('in_flight')}. Groups with a backlog: "
+        f"{groups_in('backlog')}.",
+    ),
+    dashboard="groups",
+    evidence=(
+        EvidenceField("group", "the noisy group"),
+        EvidenceField("in_flight", "its messages in flight"),
+        EvidenceField("share", "its share of everything in flight, 0 to 1"),
+    ),
+    checks={
+        "aws_sqs": (
+            sqs.metric("ApproximateNumberOfNoisyGroups", "Maximum", "what SQS itself counts as noisy"),
+            sqs.metric(
+                "ApproximateNumberOfMessagesVisibleInQuietGroups", "Maximum", ("whether quiet groups really wait")
+            ),
+            sqs.attributes("how much is in flight and visible in all"),
+            sqs.metric("NumberOfMessagesSent", "Sum", "when the surge began"),
+            sqs.lambda_metric("Duration", "Average", "messages of that group taking longer than others"),
+        ),
+        "activemq": (
+            activemq.groups("how the groups are spread over the consumers"),
+            activemq.consumers("the consumer that holds most"),
+            activemq.browse("what the front of the queue belongs to (JMSXGroupID)"),
+            activemq.counts("whether producers outrun consumers"),
+            activemq.times("how much longer messages stay than usual"),
+        ),
+    },
+    not_applicable={"cloudflare_queues": _NO_GROUPS},
+    fix=(
+        "Nothing urgent: fair queues keep the others going. Tell the tenant, or slow its producer down.",
+        "Add consumers if the quiet groups wait as well.",
+        "Give a tenant that is always this large a queue of its own.",
+    ),
+    ignore=("A batch that was announced.", "A queue with one group only."),
+    links=(links.SQS_FAIR, links.ACTIVEMQ_GROUPS),
+)
+
+ENTRIES = (GROUP_STUCK, LOOK_AHEAD_SATURATED, CONCURRENCY_COLLAPSED, NOISY_GROUP)

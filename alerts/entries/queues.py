@@ -1,0 +1,277 @@
+"""Whole queues: nothing moves, too old, falling behind, configured to fail."""
+
+from __future__ import annotations
+
+from alerts.commands import activemq, cloudflare, sqs
+from alerts.entries import links
+from alerts.entry import AlertSpec, Entry, EvidenceField, Limit
+from alerts.signal_alert import signal_alert
+from alerts.templating import QUEUE, companion, messages_in, oldest, own_value
+
+QUEUE_STALLED = Entry(
+    name="QueueStalled",
+    group="queues",
+    subject="queue",
+    meaning=(
+        "Messages wait and nothing is finished. Either nobody takes them any more, or the consumers take "
+        "them and never "
+        "complete one. Users of whatever hangs on this queue notice, or will soon."
+    ),
+    rule=(
+        "Messages are visible: a consumer could receive one now. Delayed messages are waiting, not stalled.",
+        "Nothing was settled for {stalled_s}.",
+        "The reason is no_receives when nothing was received in that time either, else no_progress.",
+    ),
+    thresholds=("stalled_s",),
+    severity="critical",
+    alert=signal_alert(
+        "QueueStalled",
+        "Messages wait and nothing is being finished.",
+        f"{QUEUE} has {messages_in('visible')} visible message(s) and "
+        f"settles none. Oldest visible: "
+        f"{oldest('visible')}. In flight: "
+        f"{messages_in('in_flight')}. Highest receive count: "
+        f"{companion('queuewatch_receive_count_max', 'count')}. Signals: {own_value('count')}.",
+    ),
+    dashboard="queue",
+    evidence=(
+        EvidenceField("reason", ("no_receives: the consumers stopped; no_progress: they receive and never finish")),
+        EvidenceField("visible", "messages a consumer could receive now"),
+        EvidenceField("since_settled_s", "seconds since anything was settled"),
+        EvidenceField("since_received_s", "seconds since anything was received"),
+    ),
+    checks={
+        "aws_sqs": (
+            sqs.consumers("State: Disabled, or LastProcessingResult with a problem"),
+            sqs.service("runningCount 0, or tasks that keep restarting"),
+            sqs.error_logs("the same failure at every message: no_progress"),
+            sqs.lambda_metric("Throttles", "Sum", "above zero: no concurrency left"),
+            sqs.changes("SetQueueAttributes", "a policy, key or timeout that somebody changed just before"),
+        ),
+        "activemq": (
+            activemq.counts("ConsumerCount 0: no_receives; Paused true; DequeueCount standing still"),
+            activemq.consumers(
+                "full prefetch windows and no acknowledgement: no_progress; a Selector that matches nothing"
+            ),
+            activemq.broker("memory, store or temporary space at 100 %"),
+            activemq.connections("consumers missing that should be there"),
+            activemq.log("what happened at the last moment something was finished"),
+        ),
+        "cloudflare_queues": (
+            cloudflare.settings("delivery_paused true; no consumers"),
+            cloudflare.tail("every invocation failing: no_progress; none at all: no_receives"),
+            cloudflare.deployments("a deployment just before it stopped"),
+            cloudflare.consumers(
+                "max_concurrency, and retry_delay: messages that wait for their retry are not stalled"
+            ),
+            cloudflare.backlog("backlog_count growing"),
+        ),
+    },
+    fix=(
+        "no_receives: start the consumers; enable the event source mapping; resume a paused queue (ActiveMQ: "
+        '`amq "exec/$Q/resume()"`, Cloudflare: `npx wrangler queues resume-delivery "$QUEUE"`).',
+        ("no_progress: roll back the last deployment, or repair what the consumer depends on; then restart it."),
+        "If a repair takes long: raise the queue's retention now and stop deliveries, so that neither "
+        "retention nor retries "
+        "cost messages.",
+    ),
+    ignore=(
+        "The consumers are stopped for planned work: silence it until then.",
+        "A queue that is drained once a day: raise stalled_s for its pattern.",
+    ),
+    links=(links.SQS_VISIBILITY, links.ACTIVEMQ_FLOW, links.CLOUDFLARE_PAUSE),
+)
+
+QUEUE_MISCONFIGURED = Entry(
+    name="QueueMisconfigured",
+    group="queues",
+    subject="queue",
+    meaning=(
+        "The queue's settings will lose messages or work against its consumers, sooner or later. Nothing "
+        "is on fire now."
+    ),
+    rule=(
+        "One of these holds: the dead-letter queue is of another type; its retention is not longer than "
+        "the source's; "
+        "max_receive_count is 1; there is no dead-letter queue; the redrive allow policy excludes the "
+        "source or lists more "
+        "than ten; the visibility timeout is shorter than processing usually takes; a back-off exceeds the "
+        "longest delay.",
+    ),
+    thresholds=(),
+    severity="warning",
+    alert=signal_alert(
+        "QueueMisconfigured",
+        "A queue's settings will lose messages or work against its consumers.",
+        f"{own_value('count')} setting(s) of {QUEUE} are wrong. Dead-lettered so far: "
+        f"{companion('queuewatch_messages_dead_lettered_total', 'count')}, expired: "
+        f"{companion('queuewatch_messages_expired_total', 'count')}, dropped: "
+        f"{companion('queuewatch_messages_dropped_total', 'count')}.",
+    ),
+    dashboard="queue",
+    evidence=(
+        EvidenceField("rule", "which of the rules is broken"),
+        EvidenceField("summary", "what is set, what it should be, and the command that sets it"),
+    ),
+    checks={
+        "aws_sqs": (
+            sqs.attributes("RedrivePolicy, MessageRetentionPeriod, VisibilityTimeout, FifoQueue"),
+            sqs.dead_letter_attributes(
+                "a retention longer than the source's; RedriveAllowPolicy; FifoQueue equal to the source's"
+            ),
+            sqs.function("Timeout: the visibility timeout should be six times as long"),
+            sqs.lambda_metric("Duration", "Maximum", "how long processing really takes"),
+            sqs.changes("SetQueueAttributes", "who set it, and when"),
+        ),
+        "activemq": (
+            activemq.options("the dead-letter strategy and options of the destination"),
+            activemq.dead_letters("whether the queue has a dead-letter queue of its own"),
+            activemq.counts("whether messages expire"),
+            activemq.consumers("prefetch sizes"),
+            activemq.times("how long messages really stay"),
+        ),
+        "cloudflare_queues": (
+            cloudflare.consumers("dead_letter_queue, max_retries, batch_size, max_wait_time_ms, retry_delay"),
+            cloudflare.settings("message_retention_period, delivery_delay"),
+            cloudflare.queues("whether the dead-letter queue exists and has a longer retention"),
+            cloudflare.tail("a handler that throws: with a large batch it repeats all of it"),
+            cloudflare.deployments("the deployment that brought the setting"),
+        ),
+    },
+    fix=(
+        ("Change the setting in the code that creates the queue, not by hand: the next deployment would put it back."),
+        "The evidence names the value to set; queuewatch's page shows it beside the queue.",
+    ),
+    ignore=("A choice that was made knowingly: switch the rule off for the queue's pattern.",),
+    links=(links.SQS_DEAD_LETTERS, links.SQS_VISIBILITY, links.ACTIVEMQ_REDELIVERY, links.CLOUDFLARE_RETRIES),
+)
+
+_AGE = Limit(3600.0, "seconds", "how old the oldest visible message may get")
+
+MESSAGE_TOO_OLD = Entry(
+    name="MessageTooOld",
+    group="queues",
+    subject="queue",
+    meaning=(
+        "A message has been waiting for a consumer for long, and a consumer could take it now. Unlike "
+        "CloudWatch's age it "
+        "does not count what is in flight, so neither a poison message nor a long job sets it off."
+    ),
+    rule=("The oldest visible message is older than {limit}, and has been for {wait}.",),
+    thresholds=(),
+    severity="warning",
+    alert=AlertSpec(
+        expr=('max by (%(by)s) (queuewatch_oldest_message_age_seconds{scope="visible"%(match)s}) > %(limit)s'),
+        why=(
+            "The raw age, because a service-level objective on waiting time is a number of its own, not a "
+            "fault the judge knows."
+        ),
+        summary="Messages wait longer for a consumer than they should.",
+        description=(
+            f"The oldest message a consumer could take from {QUEUE} has waited {own_value('duration')}. "
+            f"Visible messages: "
+            f"{messages_in('visible')}. Time to drain: "
+            f"{companion('queuewatch_time_to_drain_seconds', 'duration')}. Age CloudWatch would show: "
+            f"{oldest('cloudwatch')}."
+        ),
+        for_s=300.0,
+        limit=_AGE,
+    ),
+    dashboard="queue",
+    evidence=(
+        EvidenceField(
+            'queuewatch_oldest_message_age_seconds{scope="visible"}', ("the age compared with the limit, in seconds")
+        ),
+        EvidenceField("queuewatch_time_to_drain_seconds", ("seconds until it is worked off; absent unless it shrinks")),
+    ),
+    checks={
+        "aws_sqs": (
+            sqs.attributes("how much waits, how much is in flight"),
+            sqs.metric("NumberOfMessagesSent", "Sum", "a surge of new messages"),
+            sqs.metric("NumberOfMessagesDeleted", "Sum", "fewer finished than usual"),
+            sqs.concurrency("a limit that was reached"),
+            sqs.service("fewer running tasks than desired"),
+        ),
+        "activemq": (
+            activemq.counts("producers outrunning consumers"),
+            activemq.consumers("consumers missing or slow"),
+            activemq.times("how much longer than usual"),
+            activemq.memory("paging or memory limits that slow dispatch"),
+            activemq.broker("a broker at its limits"),
+        ),
+        "cloudflare_queues": (
+            cloudflare.backlog("backlog_count and the oldest message"),
+            cloudflare.consumers("max_concurrency: a fixed number stops it from scaling"),
+            cloudflare.tail("failing or long invocations"),
+            cloudflare.deployments("a deployment that made it slower"),
+            cloudflare.settings("delivery_paused, delivery_delay"),
+        ),
+    },
+    fix=(
+        ("Add consumers, or lift the limit on their number; then find out why the usual number no longer does."),
+        "If the queue also stalls or a group is stuck, follow that alert: this one is its consequence.",
+    ),
+    ignore=("A batch queue that fills on purpose: exclude it, or raise the limit.",),
+    links=(links.SQS_QUOTAS, links.CLOUDFLARE_CONCURRENCY, links.ACTIVEMQ_PREFETCH),
+)
+
+QUEUE_LAGGING = Entry(
+    name="QueueLagging",
+    group="queues",
+    subject="queue",
+    meaning=(
+        "The queue has been judged lagging for long: it is worked on, but the backlog does not come down. "
+        "No threshold is "
+        "involved; the judgement looks at the trend."
+    ),
+    rule=("The queue's status has been lagging without a break for {wait}.",),
+    thresholds=(),
+    severity="warning",
+    alert=AlertSpec(
+        expr='max by (%(by)s) (queuewatch_queue_status{status="lagging"%(match)s}) > 0',
+        why=(
+            "The status series, because the status is no signal: it needs no threshold and is published "
+            "for every queue."
+        ),
+        summary="A queue has been falling behind for an hour.",
+        description=(
+            f"{QUEUE} does not catch up. Visible messages: "
+            f"{messages_in('visible')}. Oldest visible: "
+            f"{oldest('visible')}."
+        ),
+        for_s=3600.0,
+    ),
+    dashboard="queue",
+    evidence=(EvidenceField("queuewatch_queue_status", "1 for the status the queue is in"),),
+    checks={
+        "aws_sqs": (
+            sqs.metric("NumberOfMessagesSent", "Sum", "more arrives than usual"),
+            sqs.metric("NumberOfMessagesDeleted", "Sum", "less is finished than arrives"),
+            sqs.concurrency("a limit that was reached"),
+            sqs.lambda_metric("Duration", "Average", "each message takes longer than before"),
+            sqs.service("fewer running tasks than desired"),
+        ),
+        "activemq": (
+            activemq.counts("EnqueueCount growing faster than DequeueCount"),
+            activemq.consumers("how evenly the work is spread"),
+            activemq.times("messages staying longer and longer"),
+            activemq.memory("limits that slow dispatch"),
+            activemq.broker("a broker at its limits"),
+        ),
+        "cloudflare_queues": (
+            cloudflare.backlog("backlog_count, twice, a minute apart"),
+            cloudflare.consumers("max_concurrency and batch_size"),
+            cloudflare.tail("invocations that fail or take long"),
+            cloudflare.deployments("a deployment that made it slower"),
+            cloudflare.info("producers that were added"),
+        ),
+    },
+    fix=(
+        "Add consumers, or make each faster; compare the rates of sent and deleted on the queue's dashboard.",
+        "If arrivals have doubled, ask the producers before you scale: it may be a loop.",
+    ),
+    ignore=("A backfill that was announced and shrinks overall.",),
+    links=(links.CLOUDFLARE_CONCURRENCY, links.ACTIVEMQ_PREFETCH, links.SQS_QUOTAS),
+)
+
+ENTRIES = (QUEUE_STALLED, QUEUE_MISCONFIGURED, MESSAGE_TOO_OLD, QUEUE_LAGGING)

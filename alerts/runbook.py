@@ -1,0 +1,112 @@
+"""The runbook: one heading per alert, written for somebody who was woken up by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from alerts.blocks import Block, Heading, Items, Links, Paragraph, Shell, Table, to_html, to_markdown
+from alerts.catalogue import rule_text
+from alerts.commands import activemq, cloudflare, sqs, watcher
+from alerts.config import AlertRulesConfig
+from alerts.entry import QUEUE_SYSTEMS, SYSTEM_TITLES, Check, Entry, QueueSystem
+from alerts.prometheus_rules import enabled, for_s
+from streaming.judge.thresholds import Thresholds
+
+PREPARE: dict[QueueSystem, str] = {
+    "aws_sqs": sqs.PREPARE,
+    "activemq": activemq.PREPARE,
+    "cloudflare_queues": cloudflare.PREPARE,
+}
+
+
+def runbook_markdown(config: AlertRulesConfig, thresholds: Thresholds | None = None) -> str:
+    """The runbook as Markdown; thresholds are shown as configured."""
+    return to_markdown(_blocks(config, thresholds))
+
+
+def runbook_html(config: AlertRulesConfig, thresholds: Thresholds | None = None) -> str:
+    """The same as one HTML page, with the same anchors."""
+    return to_html("queuewatch runbook", _blocks(config, thresholds))
+
+
+def _blocks(config: AlertRulesConfig, thresholds: Thresholds | None) -> Iterator[Block]:
+    entries = list(enabled(config))
+    yield from _opening(entries)
+    for entry in entries:
+        yield from _entry(entry, config, thresholds)
+
+
+def _opening(entries: list[Entry]) -> Iterator[Block]:
+    yield Heading(1, "queuewatch runbook")
+    yield Paragraph(
+        "Generated from the catalogue of alerts; do not edit. If an alert woke you: follow the link in it "
+        "to its heading, "
+        "read what it means, prepare your shell once (below), and go through its first five checks in order."
+    )
+    yield Paragraph(
+        "No check here receives, deletes or moves a message. Do not look into a queue by receiving from "
+        "it, and that "
+        'includes the SQS console\'s "Poll for messages": a receive hides the message from its consumers, '
+        "raises its "
+        "receive count, and may be the one that dead-letters it."
+    )
+    yield Heading(2, "Prepare your shell")
+    yield Paragraph("For every alert: what queuewatch itself knows, ids included.")
+    yield Shell(
+        f"{watcher.PREPARE}\n"
+        'queuewatch explain "$QUEUE"                                           # why it fires, in words '
+        "and numbers\n"
+        'curl -fsS "$QUEUEWATCH/api/v1/queues/$QUEUE/messages" | jq .         # the suspects, with ids and '
+        "attempts\n"
+        "export MESSAGE_ID='...'                # one of them"
+    )
+    for system in QUEUE_SYSTEMS:
+        yield Paragraph(f"(label `system` is `{system}`)", SYSTEM_TITLES[system])
+        yield Shell(PREPARE[system])
+    yield Heading(2, "All alerts")
+    yield Table(
+        ("Alert", "Severity", "About", "In short"),
+        [(f"[{e.alert_name}](#{e.anchor})", _severity(e), e.subject, e.alert.summary) for e in entries],
+    )
+
+
+def _entry(entry: Entry, config: AlertRulesConfig, thresholds: Thresholds | None) -> Iterator[Block]:
+    switch = config.switch(entry)
+    yield Heading(2, f"Alert name: {entry.alert_name}")
+    yield Paragraph(f"{_severity(entry)}. About: {entry.subject}.", "Severity:")
+    yield Paragraph(entry.meaning, "What it means.")
+    yield Paragraph("", "When it fires.")
+    steps = rule_text(entry, thresholds, switch.limit, for_s(entry, switch))
+    yield Items([(step, "") for step in steps], numbered=True)
+    yield Paragraph("", "What the evidence says.")
+    yield Items([(f"`{field.name}`: {field.says}.", "") for field in entry.evidence])
+    for system in QUEUE_SYSTEMS:
+        if system in entry.checks:
+            yield Paragraph("", f"First five checks on {SYSTEM_TITLES[system]}.")
+            yield _checks(entry.checks[system])
+        elif system in entry.not_applicable:
+            yield Paragraph(entry.not_applicable[system], f"Not on {SYSTEM_TITLES[system]}.")
+    if entry.watcher_checks:
+        yield Paragraph("", "First five checks.")
+        yield _checks(entry.watcher_checks)
+    yield Paragraph("", "How to fix it.")
+    yield Items([(step, "") for step in entry.fix])
+    yield Paragraph("", "When to ignore it.")
+    yield Items([(reason, "") for reason in entry.ignore])
+    yield Paragraph(entry.alert.why, "Why it is asked this way.")
+    if entry.links:
+        yield Links([(link.title, link.url) for link in entry.links])
+
+
+def _checks(checks: tuple[Check, ...]) -> Items:
+    return Items(
+        [((f"{check.what}. Look for: {check.look_for.rstrip('?')}."), check.command) for check in checks], numbered=True
+    )
+
+
+def _severity(entry: Entry) -> str:
+    return {
+        "critical": "critical, wakes somebody",
+        "warning": "warning, for working hours",
+        "info": "info, only shown",
+    }[entry.severity]
