@@ -9,7 +9,7 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.events import EXTENDED, RECEIVED, sequence_text
 from streaming.core.expire import Windows, expiry
-from streaming.core.queues import NEVER, QueueRecord, retention_ms, visibility_ms
+from streaming.core.queues import NEVER, retention_ms, visibility_ms
 from streaming.core.report import Arrival, HeldBy, Listed
 from streaming.core.settings import Settings
 from streaming.core.state import (
@@ -21,6 +21,22 @@ from streaming.core.state import (
 )
 from streaming.core.views import Attempt, MessageView
 
+_SHOWN = (
+    "queue",
+    "flags",
+    "sent",
+    "receive_count",
+    "group",
+    "seq_kind",
+    "seq_hi",
+    "seq_lo",
+    "consumer",
+    "last_received",
+    "window_at",
+    "window_end",
+    "window_code",
+    "arrived",
+)
 _WHAT: dict[int, Literal["received", "extended", "released"]] = {RECEIVED: "received", EXTENDED: "extended"}
 
 
@@ -31,69 +47,65 @@ class Viewer:
         self.state, self.w, self.settings = state, w, settings
         kept = np.array([retention_ms(q, settings) for q in state.queues], dtype=np.int64)
         self.expires = expiry(state, kept, settings) if len(state.rows) else np.zeros(0, dtype=np.int64)
-        self._seen: dict[int, MessageView] = {}
+        self.windows = [visibility_ms(q, settings) for q in state.queues]
 
     def view(self, row: int, why: tuple[str, ...]) -> MessageView:
         """The message of a row."""
-        state, one = self.state, np.array([row])
+        return self.views(np.array([row]), why)[0]
 
-        def value(name: str) -> int:
-            return int(state.rows.at(name, one)[0])
-
-        flags, arrived, code = value("flags"), value("arrived"), value("window_code")
-        group, consumer, received = value("group"), value("consumer"), value("last_received")
-        known_by = None
-        if arrived:
-            known_by = arrival_known_by(flags)
-        in_flight = bool(self.w.in_flight[row])
-        end = int(self.w.window_end[row])
-        return MessageView(
-            message_id=state.message_id(row),
-            state="in_flight" if in_flight else "delayed" if self.w.delayed[row] else "visible",
-            sent_at_ms=value("sent"),
-            receive_count=value("receive_count"),
-            why=why,
-            group=state.groups.name[group] if group >= 0 else None,
-            sequence=sequence_text(value("seq_kind"), value("seq_hi"), value("seq_lo")),
-            consumer=state.consumers.name[consumer] if consumer >= 0 else None,
-            last_received_at_ms=received or None,
-            invisible_until_ms=end if code and in_flight and end < NEVER else None,
-            arrived_at_ms=arrived or None,
-            expires_at_ms=int(self.expires[row]),
-            arrival_known_by=known_by,
-            attempts=self._attempts(row, flags),
-            deliveries_seen=int(value("seen")).bit_count() + value("seen_uncounted"),
-        )
-
-    def _attempts(self, row: int, flags: int) -> tuple[Attempt, ...]:
+    def views(self, rows: Array, why: tuple[str, ...]) -> list[MessageView]:
+        """The messages of some rows."""
         state = self.state
-        record = state.queues[int(state.rows.at("queue", np.array([row]))[0])]
-        if not flags & F_TIMELINE:
-            return self._single_attempt(row, record)
-        table, key = state.attempts, state.rows.key[row]
-        left, right = np.searchsorted(table["key"], key, "left"), np.searchsorted(table["key"], key, "right")
+        groups, consumers = state.groups.name, state.consumers.name
+        columns = {name: state.rows.at(name, rows).tolist() for name in _SHOWN}
+        in_flight, delayed = self.w.in_flight[rows].tolist(), self.w.delayed[rows].tolist()
+        ends, expires = self.w.window_end[rows].tolist(), self.expires[rows].tolist()
+        seen = (np.bitwise_count(state.rows.at("seen", rows)) + state.rows.at("seen_uncounted", rows)).tolist()
         out = []
-        for i in range(int(left), int(right)):
-            code, at, consumer = int(table["code"][i]), int(table["at"][i]), int(table["consumer"][i])
-            end = self._end(int(table["end"][i]), at, code, record)
-            name = state.consumers.name[consumer] if consumer >= 0 else None
-            out.append(Attempt(at, _WHAT.get(code, "released"), int(table["receive_count"][i]), end, name))
-        return tuple(out)
+        for i, row in enumerate(rows.tolist()):
+            c = {name: values[i] for name, values in columns.items()}
+            until = ends[i] if in_flight[i] and ends[i] < NEVER else None
+            out.append(
+                MessageView(
+                    message_id=state.message_id(row),
+                    state="in_flight" if in_flight[i] else "delayed" if delayed[i] else "visible",
+                    sent_at_ms=c["sent"],
+                    receive_count=c["receive_count"],
+                    why=why,
+                    group=groups[c["group"]] if c["group"] >= 0 else None,
+                    sequence=sequence_text(c["seq_kind"], c["seq_hi"], c["seq_lo"]),
+                    consumer=consumers[c["consumer"]] if c["consumer"] >= 0 else None,
+                    last_received_at_ms=c["last_received"] or None,
+                    invisible_until_ms=until,
+                    arrived_at_ms=c["arrived"] or None,
+                    expires_at_ms=expires[i],
+                    arrival_known_by=arrival_known_by(c["flags"]) if c["arrived"] else None,
+                    attempts=self._timeline(row, c["queue"]) if c["flags"] & F_TIMELINE else self._single(c),
+                    deliveries_seen=seen[i],
+                )
+            )
+        return out
 
-    def _single_attempt(self, row: int, record: QueueRecord) -> tuple[Attempt, ...]:
-        one, rows = np.array([row]), self.state.rows
-        code, at = int(rows.at("window_code", one)[0]), int(rows.at("window_at", one)[0])
-        if not code:
+    def _timeline(self, row: int, queue: int) -> tuple[Attempt, ...]:
+        state = self.state
+        table, key, window = state.attempts, state.rows.key[row], self.windows[queue]
+        left, right = np.searchsorted(table["key"], key, "left"), np.searchsorted(table["key"], key, "right")
+        names = ("at", "code", "receive_count", "end", "consumer")
+        entries = zip(*(table[name][left:right].tolist() for name in names), strict=True)
+        return tuple(self._attempt(window, *entry) for entry in entries)
+
+    def _single(self, c: dict[str, int]) -> tuple[Attempt, ...]:
+        if not c["window_code"]:
             return ()
-        consumer = int(rows.at("consumer", one)[0])
-        name = self.state.consumers.name[consumer] if consumer >= 0 else None
-        end = self._end(int(rows.at("window_end", one)[0]), at, code, record)
-        return (Attempt(at, _WHAT.get(code, "released"), int(rows.at("receive_count", one)[0]), end, name),)
+        window = self.windows[c["queue"]]
+        what = (c["window_at"], c["window_code"], c["receive_count"], c["window_end"], c["consumer"])
+        return (self._attempt(window, *what),)
 
-    def _end(self, end: int, at: int, code: int, record: QueueRecord) -> int | None:
+    def _attempt(self, window: int, at: int, code: int, receives: int, end: int, consumer: int) -> Attempt:
         if not end and code in _WHAT:
-            end = min(at + visibility_ms(record, self.settings), NEVER)
-        return end if 0 < end < NEVER else None
+            end = min(at + window, NEVER)
+        name = self.state.consumers.name[consumer] if consumer >= 0 else None
+        return Attempt(at, _WHAT.get(code, "released"), receives, end if 0 < end < NEVER else None, name)
 
 
 def arrival_known_by(flags: int) -> str:
@@ -119,9 +131,9 @@ def list_messages(
     starts = np.flatnonzero(np.append(True, sorted_queue[1:] != sorted_queue[:-1]))
     for start, stop in zip(starts.tolist(), np.append(starts[1:], len(order)).tolist(), strict=True):
         chosen = order[start : min(stop, start + settings.messages_per_queue)]
-        out[int(sorted_queue[start])] = [
-            Listed(tuple(int(c[i]) for c in columns), viewer.view(int(candidates[i]), (kind,))) for i in chosen.tolist()
-        ]
+        ranks_of = zip(*(c[chosen].tolist() for c in columns), strict=True)
+        views = viewer.views(candidates[chosen], (kind,))
+        out[int(sorted_queue[start])] = [Listed(rank, view) for rank, view in zip(ranks_of, views, strict=True)]
     return out
 
 

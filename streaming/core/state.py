@@ -276,9 +276,9 @@ class ShardState:
 
     def message_id(self, row: int) -> str:
         """The id of the message of a row as its system writes it."""
-        text = int(self.rows.at("text", np.array([row]))[0])
-        if text >= 0:
-            return str(self.texts[text].as_py())
+        text = self.rows.columns["text"]
+        if text is not None and text[row] >= 0:
+            return str(self.texts[int(text[row])].as_py())
         return bits_to_uuid(int(self.rows["hi"][row]), int(self.rows["lo"][row]))
 
     def pack(self) -> bytes:
