@@ -1,0 +1,144 @@
+"""Each step of the way by itself, on one core: decode, route, track, merge, judge, and the blobs between them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+from typing import Final
+
+import pyarrow as pa
+
+from sources.wire import decode_records
+from streaming.core.packet import pack, unpack
+from streaming.core.report import ShardReport, merge
+from streaming.core.route import route
+from streaming.core.settings import Settings
+from streaming.core.state import ShardState
+from streaming.core.track import track
+from streaming.judge.judge import judge
+from streaming.judge.memory import JudgeMemory
+from tests.benchmarks.batches import batches
+from tests.benchmarks.figures import Figure, Run
+from tests.benchmarks.records import FORM_NAMES, FORMS, Form, records
+from tests.benchmarks.shape import Shape
+
+SHARDS: Final = 2
+_STEPS: Final = {
+    "decode": "decode",
+    "route": "route, packing included",
+    "unpack_packets": "unpack packets",
+    "unpack_state": "unpack state",
+    "track": "track",
+    "pack_state": "pack state",
+    "report": "report to bytes and back",
+    "merge": "merge",
+    "judge": "judge",
+}
+
+
+class Chain:
+    """The pipeline's steps in one process, each timed on the processor's clock."""
+
+    def __init__(self, form: Form) -> None:
+        self._form = form
+        self._settings = Settings()
+        self._states = [ShardState.empty().pack()] * SHARDS
+        self._memory = JudgeMemory.empty()
+        self._times_s: defaultdict[str, list[float]] = defaultdict(list)
+
+    def step(self, table: pa.Table) -> None:
+        """One batch: what two input tasks, two shards and the driver do one after another here."""
+        now = int(table["at"][-1].as_py())
+        values = list(records(table, self._form))
+        spent: Counter[str] = Counter()
+
+        @contextmanager
+        def timed(name: str) -> Iterator[None]:
+            begin = time.process_time()
+            yield
+            spent[name] += time.process_time() - begin
+
+        packets: list[list[bytes]] = []
+        for task in range(SHARDS):
+            with timed("decode"):
+                decoded = decode_records(values[task::SHARDS])
+            if decoded.invalid:
+                raise RuntimeError(f"the load is not valid: {decoded.invalid[0]}")
+            with timed("route"):
+                routed = route(decoded.events, Counter(), [], SHARDS, self._settings)
+                packets.append([pack(packet) for packet in routed])
+        reports = []
+        for shard in range(SHARDS):
+            with timed("unpack_packets"):
+                packet = unpack([of_task[shard] for of_task in packets])
+            with timed("unpack_state"):
+                state = ShardState.unpack(self._states[shard])
+            with timed("track"):
+                state, report = track(state, packet, now, self._settings)
+            with timed("pack_state"):
+                self._states[shard] = state.pack()
+            with timed("report"):
+                reports.append(ShardReport.from_bytes(report.to_bytes()))
+        with timed("merge"):
+            merged = merge(reports, self._settings)
+        with timed("judge"):
+            self._memory, _, _ = judge(self._memory, merged, now, self._settings)
+        for name, seconds in spent.items():
+            self._times_s[name].append(seconds)
+
+    def medians_s(self, warm_up: int) -> dict[str, float]:
+        """The median time of each step, the first `warm_up` batches left out."""
+        return {name: median(times[warm_up:]) for name, times in self._times_s.items()}
+
+    def state(self) -> tuple[int, int, int]:
+        """Rows of the state, rows of unsettled messages, and bytes, of all shards."""
+        rows = live = 0
+        for blob in self._states:
+            state = ShardState.unpack(blob)
+            rows += len(state.rows)
+            live += int((state.rows["ended"] == 0).sum())
+        return rows, live, sum(map(len, self._states))
+
+
+def measure(run: Run, *, quick: bool) -> None:
+    """Decode in every form; every step with few live messages and with a million."""
+    run.say("micro: the steps one by one, per core")
+    _decode(run, events=100_000 if quick else 500_000)
+    _chain(run, "catching up", 0, 50_000 if quick else 250_000, 3 if quick else 5)
+    live = 100_000 if quick else 1_000_000
+    _chain(run, f"{live:,} live", live, 20_000 if quick else 100_000, 3 if quick else 5)
+
+
+def _decode(run: Run, events: int) -> None:
+    for form in FORMS:
+        table = next(batches(Shape(), events))
+        values = list(records(table, form))
+        times = []
+        for _ in range(3):
+            begin = time.process_time()
+            decode_records(values)
+            times.append(time.process_time() - begin)
+        what = f"decode, {FORM_NAMES[form]}"
+        detail = {"bytes_per_event": round(sum(map(len, values)) / events, 1)}
+        run.add(Figure(f"micro.decode.{form}", what, events / min(times), "events/s/core", detail=detail))
+
+
+def _chain(run: Run, name: str, live: int, events: int, measured: int) -> None:
+    chain = Chain("ndjson")
+    stream = batches(Shape(live=live, events_per_s=20_000 if live else 10_000), events)
+    warm_up = 2 + live // events
+    for _ in range(warm_up + measured):
+        chain.step(next(stream))
+    spent = chain.medians_s(warm_up)
+    key = f"micro.{'live' if live else 'catching_up'}"
+    for step, words in _STEPS.items():
+        what = f"{name}, {events:,} events: {words}"
+        run.add(Figure(f"{key}.{step}", what, 1000 * spent[step], "ms of a core"))
+    total = sum(spent.values())
+    run.add(Figure(f"{key}.all", f"{name}: all steps", events / total, "events/s/core"))
+    rows, unsettled, size = chain.state()
+    detail = {"rows": rows, "unsettled": unsettled, "bytes": size}
+    run.add(Figure(f"{key}.row_bytes", f"{name}: packed state", size / rows, "bytes/row", detail=detail))
