@@ -32,9 +32,7 @@ def main(locks: list[str]) -> int:
     if not _works(python):
         done = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=False)
         if done.returncode != 0:
-            return _fail(
-                "this Python cannot make a virtual environment: install python3-venv, then try again"
-            )
+            return _fail("this Python cannot make a virtual environment: install python3-venv, then try again")
     if not _install([str(python), "-m", "pip", "install"], locks[-1]):
         return 1
     STAMP.write_text(json.dumps(present | wanted, indent=2) + "\n")
@@ -82,15 +80,11 @@ def _shown(command: list[str], total: int | None) -> bool:
     seen = 0
     terminal = sys.stdout.isatty()
     command = [*command, "--disable-pip-version-check", "--progress-bar", "off"]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             words.append(line)
-            step = re.match(
-                r"(Collecting|Requirement already satisfied:|Building|Installing) ?(.*)", line.strip()
-            )
+            step = re.match(r"(Collecting|Requirement already satisfied:|Building|Installing) ?(.*)", line.strip())
             if step is None or total is None:
                 continue
             seen += step[1].startswith(("Collecting", "Requirement"))
