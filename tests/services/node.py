@@ -25,9 +25,7 @@ def find_node() -> Node:
     executable = shutil.which("node")
     if executable is None:
         raise ServiceUnavailable(f"no node on PATH; install Node {_OLDEST} or newer")
-    version = subprocess.run(
-        [executable, "--version"], capture_output=True, text=True, check=True
-    ).stdout.strip()
+    version = subprocess.run([executable, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     if int(version.lstrip("v").partition(".")[0]) < _OLDEST:
         raise ServiceUnavailable(f"{executable} is Node {version}; {_OLDEST} or newer is needed")
     modules = _ROOT / "node_modules"

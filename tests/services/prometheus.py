@@ -94,9 +94,7 @@ def start_alertmanager(config: Mapping[str, Any]) -> Iterator[Server]:
 
 
 @contextmanager
-def _serving(
-    program: str, folder: Path, config: Mapping[str, Any], options: Sequence[str]
-) -> Iterator[Server]:
+def _serving(program: str, folder: Path, config: Mapping[str, Any], options: Sequence[str]) -> Iterator[Server]:
     file = folder / "config.yml"
     file.write_text(yaml.safe_dump(dict(config)))
     server = Server(f"http://127.0.0.1:{free_port()}")
@@ -116,6 +114,4 @@ def _program(*names: str) -> str:
     for name in names:
         if found := shutil.which(name):
             return found
-    raise ServiceUnavailable(
-        f"no {names[0]} on PATH; install the packages prometheus and prometheus-alertmanager"
-    )
+    raise ServiceUnavailable(f"no {names[0]} on PATH; install the packages prometheus and prometheus-alertmanager")

@@ -39,9 +39,7 @@ def test_kafka_gives_back_what_was_sent(kafka: Kafka) -> None:
 def test_elasticmq_counts_receives_and_keeps_fifo_groups(elasticmq: ElasticMQ) -> None:
     client = sqs.client(elasticmq.endpoint)
     name = f"{uuid.uuid4().hex}.fifo"
-    url = client.create_queue(QueueName=name, Attributes={"FifoQueue": "true", "VisibilityTimeout": "30"})[
-        "QueueUrl"
-    ]
+    url = client.create_queue(QueueName=name, Attributes={"FifoQueue": "true", "VisibilityTimeout": "30"})["QueueUrl"]
     client.send_message(QueueUrl=url, MessageBody="a", MessageGroupId="g", MessageDeduplicationId="1")
     [message] = client.receive_message(QueueUrl=url, MessageSystemAttributeNames=["All"])["Messages"]
     assert message["Attributes"]["ApproximateReceiveCount"] == "1"
@@ -88,9 +86,7 @@ def test_activemq_reports_an_arrival_with_its_message_id(activemq: ActiveMQ) -> 
 def test_activemq_starts_with_the_policies_a_test_chooses() -> None:
     policies = (
         activemq_service.Policy(advisories=False, dead_letters=None),
-        activemq_service.Policy(
-            "a.>", slow_consumers=activemq_service.AbortSlowAck(ignore_idle_consumers=False)
-        ),
+        activemq_service.Policy("a.>", slow_consumers=activemq_service.AbortSlowAck(ignore_idle_consumers=False)),
         activemq_service.Policy("b.>", slow_consumers=activemq_service.AbortSlow(), queue_prefetch=1),
     )
     try:

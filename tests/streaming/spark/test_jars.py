@@ -55,9 +55,7 @@ def test_another_pom_is_another_folder(maven: Path, pom: Path) -> None:
 
 
 @pytest.mark.usefixtures("maven")
-def test_a_failure_leaves_nothing_behind_and_is_tried_again(
-    pom: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_leaves_nothing_behind_and_is_tried_again(pom: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIL", "yes")
     with pytest.raises(jars.JarsUnavailable, match=r"no jars for thing: Maven failed: .*does not answer"):
         jars.resolve(pom)
