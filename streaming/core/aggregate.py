@@ -154,9 +154,7 @@ def cloudwatch_base(state: ShardState, now: int, settings: Settings) -> Array:
     return base
 
 
-def _listings(
-    state: ShardState, w: Windows, viewer: Viewer, queues: list[QueueFacts], now: int, settings: Settings
-) -> None:
+def _listings(state: ShardState, w: Windows, viewer: Viewer, queues: list[QueueFacts], now: int, settings: Settings) -> None:
     rows = state.rows
     poison = np.flatnonzero(is_poison(state, w, settings))
     receives, sent = rows.at("receive_count", poison).astype(np.int64), rows.at("sent", poison)

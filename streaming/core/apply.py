@@ -54,7 +54,6 @@ from streaming.core.state import (
     F_REDRIVEN,
     F_SENT,
     F_SENT_KNOWN,
-    F_TIMELINE,
     F_WINDOW_DEFAULT,
     ShardState,
 )
@@ -363,15 +362,13 @@ def _received(state: ShardState, seg: Segments, duplicate: Array) -> Array:
             seg["end"][where].astype(np.uint64),
         )
         duplicate[where] = ~is_new(state, prints, seg["at"][where])
-    accepted = is_receive & ~duplicate
+    accepted: Array = is_receive & ~duplicate
     uncounted = accepted & ~numbered
     if uncounted.any():
         more = np.add.reduceat(uncounted.astype(np.int32), seg.starts)
         live.put("seen_uncounted", rows, live.at("seen_uncounted", rows) + more)
     if is_receive.any():
-        known = np.maximum(
-            live.at("receive_count", rows), np.maximum.reduceat(np.where(is_receive, count, 0), seg.starts)
-        )
+        known = np.maximum(live.at("receive_count", rows), np.maximum.reduceat(np.where(is_receive, count, 0), seg.starts))
         seen_ones = np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows)
         live.put("receive_count", rows, np.maximum(known, seen_ones).astype(np.int32))
     return accepted

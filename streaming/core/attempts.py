@@ -61,10 +61,7 @@ def record(
     }
     # The row's count already includes this step's receives; the spilled one is whatever came before them.
     added["receive_count"][: len(spilled)] = _count_before(state, columns, starts, spilled, source)
-    merged = {
-        name: np.concatenate([state.attempts[name], added[name].astype(dtype)])
-        for name, dtype in ATTEMPT_COLUMNS.items()
-    }
+    merged = {name: np.concatenate([state.attempts[name], added[name].astype(dtype)]) for name, dtype in ATTEMPT_COLUMNS.items()}
     order = np.lexsort((merged["code"], merged["at"], merged["key"]))
     state.attempts = {name: values[order] for name, values in merged.items()}
     live.put("flags", rows[wanted], flags[wanted] | np.uint32(F_TIMELINE))
@@ -109,7 +106,7 @@ def refold(state: ShardState, keys: Array, settings: Settings, *, new: Array | N
     previous = _previous_receive(part["code"] == RECEIVED, starts, segment)
     if new is not None and state.failed_batches:
         _count_retried(state, part, previous, new[at_row], rows[segment])
-    last, before_last = _restarts(state, part, previous, starts, segment, rows, settings)
+    last, before_last = _restarts(state, part, starts, segment, rows, settings)
     live = state.rows
     trimmed = (live.at("flags", rows) & F_TRIMMED) != 0
     if trimmed.any():
@@ -133,7 +130,6 @@ def _previous_receive(is_receive: Array, starts: Array, segment: Array) -> Array
 def _restarts(
     state: ShardState,
     part: dict[str, Array],
-    previous: Array,
     starts: Array,
     segment: Array,
     rows: Array,

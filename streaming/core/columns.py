@@ -109,14 +109,12 @@ def _decode(spec: Mapping[str, Any], body: memoryview) -> Array:
     width = spec["w"] or dtype.itemsize
     stored = _UNSIGNED[{1: 0, 2: 1, 4: 2}[width]] if spec["w"] else dtype
     planes = np.frombuffer(body, dtype=np.uint8)
-    if spec["s"]:
-        values = np.ascontiguousarray(planes.reshape(width, length).T).reshape(-1).view(stored)
-    else:
-        values = planes.view(stored)
+    values = np.ascontiguousarray(planes.reshape(width, length).T).reshape(-1).view(stored) if spec["s"] else planes.view(stored)
     if not spec["w"]:
         return values.copy()
-    wide = values.astype(dtype)
+    wide: Array = values.astype(dtype)
     if spec["z"]:
-        return np.where(wide == 0, dtype.type(0), wide + dtype.type(spec["o"] - 1))
-    wide += dtype.type(spec["o"])
+        wide = np.where(wide == 0, dtype.type(0), wide + dtype.type(spec["o"] - 1))
+    else:
+        wide = wide + dtype.type(spec["o"])
     return wide

@@ -131,7 +131,7 @@ def empty_columns() -> dict[str, Array]:
 def prepare(table: pa.Table) -> Events:
     """Rows and facts of a wire-format table (columns as in the contract, `attributes` as JSON text). Order is kept."""
     table = table.combine_chunks()
-    codes, kinds = _codes(table["type"])
+    codes = _codes(table["type"])
     queues, queue_index = _queues(table)
     facts = _facts(table, np.flatnonzero(codes == 0), queues, queue_index)
     rows = np.flatnonzero(codes)
@@ -190,7 +190,8 @@ def _ints(column: pa.ChunkedArray) -> Array:
         return np.zeros(len(array), dtype=np.int64)
     if array.null_count:
         array = pc.fill_null(array, 0)
-    return array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    values: Array = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return values
 
 
 def _dictionary(column: pa.ChunkedArray) -> tuple[list[str], Array]:
@@ -209,10 +210,11 @@ def _dictionary(column: pa.ChunkedArray) -> tuple[list[str], Array]:
     return words, index
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[Array, list[str]]:
+def _codes(column: pa.ChunkedArray) -> Array:
     words, index = _dictionary(column)
     by_word = np.array([MESSAGE_TYPES.get(word, 0) for word in words] or [0], dtype=np.uint8)
-    return by_word[index], words
+    codes: Array = by_word[index]
+    return codes
 
 
 def _queues(table: pa.Table) -> tuple[list[QueueName], Array]:
@@ -339,11 +341,11 @@ def _expand_moves(events: Events, table: pa.Table) -> None:
         for row, name in zip(receives.tolist(), origins, strict=True):
             here = events.queues[events.columns["queue"][row]]
             if name and name != here[2]:
-                source = index((here[0], here[1], name))
+                origin_index = index((here[0], here[1], name))
                 events.dead_letter_queues.add(here)
                 own = int(events.columns["queue"][row])
-                builder.add(row, DEAD_LETTERED, source, peer=own, flags=BY_RECEIVE)
-                builder.add(row, ARRIVED, own, peer=source, flags=BY_RECEIVE)
+                builder.add(row, DEAD_LETTERED, origin_index, peer=own, flags=BY_RECEIVE)
+                builder.add(row, ARRIVED, own, peer=origin_index, flags=BY_RECEIVE)
     builder.finish()
 
 

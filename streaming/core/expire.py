@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from streaming.core.columns import Array
-from streaming.core.events import EXTENDED, RECEIVED, RELEASED
+from streaming.core.events import EXTENDED, RECEIVED, RELEASED, queue_hash
 from streaming.core.facts import FAILED_BATCH_MEMORY_MS
+from streaming.core.hashing import row_key
 from streaming.core.queues import (
     NEVER,
+    T_ARRIVED,
     T_DEAD_LETTERED,
     T_EXPIRED,
     T_RECONCILED,
@@ -22,12 +24,17 @@ from streaming.core.queues import (
 )
 from streaming.core.settings import Settings
 from streaming.core.state import (
+    F_ARRIVED,
+    F_ARRIVED_BY_RECEIVE,
     F_DEAD_LETTERED,
     F_EXPIRED,
     F_MOVE_INFERRED,
     F_PURGED,
     F_RECONCILED,
+    F_REDRIVEN,
+    F_SENT,
     F_SENT_KNOWN,
+    F_TIMELINE,
     F_WINDOW_DEFAULT,
     ShardState,
 )
@@ -80,6 +87,7 @@ def settle_by_time(state: ShardState, now: int, settings: Settings) -> None:
     """End what ended without an event, as of `now`."""
     if not len(state.rows):
         return
+    _notice_dead_letters(state)
     _share_send_times(state, settings)
     _purge(state)
     _conclude_moves(state, now, settings)
@@ -137,6 +145,57 @@ def _sweep_names(state: ShardState, horizon: int) -> None:
             state.rows.columns[column] = moved[numbers]
         if column == "consumer":
             state.attempts["consumer"] = moved[state.attempts["consumer"]]
+
+
+def _notice_dead_letters(state: ShardState) -> None:
+    """Whatever turns up in a dead-letter queue arrived there, though nobody reported the move: it was sent there by an
+    application, or is seen at its first receive. Where it came from it is no more."""
+    dead = np.array([q.dead_letter for q in state.queues], dtype=bool)
+    if not dead.any():
+        return
+    rows = state.rows
+    flags = rows["flags"]
+    known = (flags & (F_ARRIVED | F_REDRIVEN | F_RECONCILED | F_PURGED)) != 0
+    seen = ((flags & F_SENT) != 0) | (rows["last_received"] > 0)
+    hit = np.flatnonzero(dead[rows["queue"]] & ~known & seen)
+    if not len(hit):
+        return
+    was_sent = (flags[hit] & F_SENT) != 0
+    arrived = np.where(was_sent, rows.at("sent", hit), first_receives(state, hit))
+    rows.put("arrived", hit, arrived)
+    rows.put("flags", hit, flags[hit] | np.where(was_sent, F_ARRIVED, F_ARRIVED | F_ARRIVED_BY_RECEIVE).astype(np.uint32))
+    count_totals(state, hit, T_ARRIVED)
+    _end_originals(state, hit[~was_sent], arrived[~was_sent])
+
+
+def first_receives(state: ShardState, hit: Array) -> Array:
+    """When each of these messages was first seen to be received in its queue."""
+    rows, table = state.rows, state.attempts
+    first = rows.at("last_received", hit)
+    for i in np.flatnonzero((rows.at("flags", hit) & F_TIMELINE) != 0).tolist():
+        key = rows.key[hit[i]]
+        left, right = np.searchsorted(table["key"], key, "left"), np.searchsorted(table["key"], key, "right")
+        times = table["at"][left:right][table["code"][left:right] == RECEIVED]
+        first[i] = times.min() if len(times) else first[i]
+    return first
+
+
+def _end_originals(state: ShardState, hit: Array, arrived: Array) -> None:
+    """End what is left of these dead letters in the queues that name their queue as dead-letter queue."""
+    rows = state.rows
+    for number, source in enumerate(state.queues):
+        there = source.attribute("dead_letter_queue")
+        target = state.queue_index.get((source.name[0], source.name[1], there)) if isinstance(there, str) else None
+        if target is None or not len(hit):
+            continue
+        mine = np.flatnonzero(rows.at("queue", hit) == target)
+        keys = row_key(rows.at("hi", hit[mine]), rows.at("lo", hit[mine]), np.full(len(mine), queue_hash(source.name), dtype=np.uint64))
+        originals, found = rows.find(keys)
+        mine, originals, keys = mine[found], originals[found], keys[found]
+        rows.put("parent", hit[mine], keys)
+        rows.put("origin", hit[mine], np.full(len(mine), number, dtype=np.int32))
+        open_ = (rows.at("ended", originals) == 0) & (rows.at("last_received", originals) <= arrived[mine])
+        _end(state, originals[open_], arrived[mine][open_], F_DEAD_LETTERED, T_DEAD_LETTERED)
 
 
 def _share_send_times(state: ShardState, settings: Settings) -> None:
@@ -264,5 +323,10 @@ def _end(state: ShardState, rows: Array, at: Array, flag: int, total: int | None
     group = live.at("group", rows)
     np.maximum.at(state.groups.time, group[group >= 0], at[group >= 0])
     if total is not None:
-        for number, n in zip(*(a.tolist() for a in np.unique(live.at("queue", rows), return_counts=True)), strict=True):
-            state.queues[number].totals[total] += n
+        count_totals(state, rows, total)
+
+
+def count_totals(state: ShardState, rows: Array, total: int) -> None:
+    """Count these rows' messages in one of the running totals of their queues."""
+    for number, n in zip(*(a.tolist() for a in np.unique(state.rows.at("queue", rows), return_counts=True)), strict=True):
+        state.queues[number].totals[total] += n

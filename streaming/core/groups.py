@@ -13,9 +13,7 @@ from streaming.core.settings import Settings
 from streaming.core.state import ShardState
 
 
-def ordered_facts(
-    state: ShardState, w: Windows, viewer: Viewer, now: int, settings: Settings
-) -> dict[int, OrderedFacts]:
+def ordered_facts(state: ShardState, w: Windows, viewer: Viewer, now: int, settings: Settings) -> dict[int, OrderedFacts]:
     """Per ordered queue (by index) what its groups are doing as of `now`."""
     rows = state.rows
     if not rows.has("group"):
@@ -119,9 +117,7 @@ class _Groups:
         return GroupFacts(self.name(i), *counts, head)
 
 
-def _stuck(
-    facts: _Groups, w: Windows, queue_settled: int, number: int, now: int, settings: Settings
-) -> list[StuckGroup]:
+def _stuck(facts: _Groups, w: Windows, queue_settled: int, number: int, now: int, settings: Settings) -> list[StuckGroup]:
     """1. Something waits behind the head. 2. The head is not merely delayed. 3. Nothing of the group was settled, and the
     head was there, for long enough. 4. The head was received, or others flow while it is not."""
     state = facts.state

@@ -191,9 +191,7 @@ def _arrival(state: ShardState, row: int, settings: Settings) -> Arrival:
     rows, one = state.rows, np.array([row])
     origin, count = int(rows.at("origin", one)[0]), int(rows.at("receive_count", one)[0])
     source = state.queues[origin].name[2] if origin >= 0 else None
-    ordered = [
-        state.queues[n].ordered or settings.is_ordered(state.queues[n].name) for n in (int(rows["queue"][row]), origin)
-    ]
+    ordered = [state.queues[n].ordered or settings.is_ordered(state.queues[n].name) for n in (int(rows["queue"][row]), origin)]
     if origin >= 0 and not any(ordered):
         # An ordered queue is in a shard of its own: what the message went through there cannot be looked up here.
         at, found = rows.find(rows.at("parent", one))

@@ -58,9 +58,7 @@ def pack(packet: Packet) -> bytes:
         "dlq": sorted(events.dead_letter_queues),
         "ordered": sorted(events.ordered_queues),
         "invalid": packet.invalid,
-        "quarantine": [
-            [q.reason, q.detail, base64.b64encode(q.raw).decode(), q.origin, q.line] for q in packet.quarantine
-        ],
+        "quarantine": [[q.reason, q.detail, base64.b64encode(q.raw).decode(), q.origin, q.line] for q in packet.quarantine],
     }
     columns = dict(events.columns)
     if len(events.texts):
@@ -138,9 +136,7 @@ def _concatenate(packets: Sequence[Packet]) -> Packet:
         events = packet.events
         moved: dict[str, Array] = {}
         for name, table in tables.items():
-            moved[name] = np.array(
-                [table.setdefault(w, len(table)) for w in getattr(events, name)] + [-1], dtype=np.int32
-            )
+            moved[name] = np.array([table.setdefault(w, len(table)) for w in getattr(events, name)] + [-1], dtype=np.int32)
         for name, values in events.columns.items():
             if name in indexed:
                 values = moved[indexed[name]][values]

@@ -48,9 +48,7 @@ def route(
 def shard_of(events: Events, shards: int, settings: Settings) -> Array:
     """The shard of every row."""
     hashes = events.queue_hashes()
-    ordered = np.array(
-        [name in events.ordered_queues or settings.is_ordered(name) for name in events.queues], dtype=bool
-    )
+    ordered = np.array([name in events.ordered_queues or settings.is_ordered(name) for name in events.queues], dtype=bool)
     queue = events.columns["queue"]
     if not len(queue):
         return np.zeros(0, dtype=np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from streaming.core.aggregate import report
 from streaming.core.apply import apply_events
 from streaming.core.expire import settle_by_time, sweep
@@ -37,4 +36,4 @@ def _newest(packet: Packet, now: int, settings: Settings) -> int:
         return now
     times = packet.events.columns["at"]
     latest = int(times[times <= now].max()) if len(times) and (times <= now).any() else 0
-    return max((fact.at for fact in packet.events.facts if fact.at <= now), default=latest) if not latest else latest
+    return latest or max((fact.at for fact in packet.events.facts if fact.at <= now), default=0)

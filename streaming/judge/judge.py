@@ -37,9 +37,7 @@ SILENT_DEPTH_MS = 600_000
 """A queue known only by its attributes vanishes when nobody has told them for this long."""
 
 
-def judge(
-    memory: JudgeMemory, merged: Merged, now: int, settings: Settings
-) -> tuple[JudgeMemory, Snapshot, list[SignalChange]]:
+def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> tuple[JudgeMemory, Snapshot, list[SignalChange]]:
     """Judge every queue as of `now` (epoch milliseconds). `memory` is used up: go on with the one returned."""
     fired = _by_queue(memory.firing)
     findings: dict[SignalKey, Finding] = {f.key: f for f in telemetry.telemetry_stale(merged, now, settings)}
@@ -61,7 +59,7 @@ def judge(
         views.append(queue_view(context, queue_status(context)))
         remembered[name] = queue_memory
     changes, firing = _changes(memory.firing, findings, now)
-    folded = _folded(views, merged)
+    folded = _folded(views)
     snapshot = Snapshot(
         now,
         tuple(views),
@@ -122,9 +120,9 @@ def _order(key: SignalKey) -> tuple[str, ...]:
     return (key.system, key.scope, key.queue, key.signal, *(word or "" for word in about))
 
 
-def _folded(views: list[QueueView], merged: Merged) -> dict[str, int]:
+def _folded(views: list[QueueView]) -> dict[str, int]:
     """How much stands behind `other`, or is left out of the lists, now."""
-    listed = sum(len(view.messages) for view in views if view.poison_messages)
+    listed = sum("poison" in message.why for view in views for message in view.messages)
     return {
         "groups": sum(view.other_groups for view in views),
         "consumers": sum(view.other_consumers for view in views),

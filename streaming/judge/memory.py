@@ -104,9 +104,7 @@ class JudgeMemory:
         except (zlib.error, ValueError) as error:
             raise ValueError(f"the judge's memory is damaged: {error}") from error
         if body["version"] > VERSION:
-            raise ValueError(
-                f"the judge's memory is of version {body['version']}; this queuewatch reads up to {VERSION}"
-            )
+            raise ValueError(f"the judge's memory is of version {body['version']}; this queuewatch reads up to {VERSION}")
         memory = cls(at=body["at"], folded=body["folded"])
         for name, q in body["queues"]:
             memory.queues[name[0], name[1], name[2]] = _queue_of(q)

@@ -75,11 +75,7 @@ def _messages(c: Context) -> tuple[MessageView, ...]:
             views.setdefault(view.message_id, view)
             reasons.setdefault(view.message_id, []).append(kind)
     ordered = c.facts.ordered_facts
-    heads = (
-        [g.head for g in ordered.oldest if g.head] + [s.group.head for s in ordered.stuck if s.group.head]
-        if ordered
-        else []
-    )
+    heads = [g.head for g in ordered.oldest if g.head] + [s.group.head for s in ordered.stuck if s.group.head] if ordered else []
     for head in heads:
         views.setdefault(head.message_id, head)
         known = reasons.setdefault(head.message_id, [])

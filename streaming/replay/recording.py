@@ -155,9 +155,7 @@ def steps(recording: Recording, every_ms: int, until: int | None) -> Iterator[St
             mine.append(bad[taken])
             taken += 1
         quarantine = [Quarantined(u.reason, u.detail, u.raw[:QUARANTINED_BYTES], u.file, u.line) for u in mine]
-        yield Step(
-            at, recording.events.slice(start, stop - start), Counter(u.reason for u in mine), quarantine, at in shown
-        )
+        yield Step(at, recording.events.slice(start, stop - start), Counter(u.reason for u in mine), quarantine, at in shown)
         start = stop
 
 

@@ -55,9 +55,7 @@ def replay(
     on_metric: Callable[[int, Sample], None],
 ) -> None:
     """Judge the whole recording and hand out what changes and, at every shown step, every metric; ordered by time."""
-    known = replace(
-        settings, now_is_event_time=True, ordered_queues=settings.ordered_queues | recording.ordered_queues
-    )
+    known = replace(settings, now_is_event_time=True, ordered_queues=settings.ordered_queues | recording.ordered_queues)
     memory = JudgeMemory.empty()
     for step, merged in engine(steps(recording, every_ms, until), known):
         memory, snapshot, changes = judge(memory, merged, step.at, known)

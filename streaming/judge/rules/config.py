@@ -83,12 +83,7 @@ def single_receive(c: Context) -> Problem | None:
 
 def no_dead_letter_queue(c: Context) -> Problem | None:
     """Without a dead-letter queue a poison message comes back until retention, or is dropped when retries run out."""
-    if (
-        c.is_dead_letter_queue
-        or c.dead_letter_queue is not None
-        or c.max_receive_count is not None
-        and c.name[0] == "aws_sqs"
-    ):
+    if c.is_dead_letter_queue or c.dead_letter_queue is not None or (c.max_receive_count is not None and c.name[0] == "aws_sqs"):
         return None
     told_none = "dead_letter_queue" in c.facts.attributes and not c.facts.attribute("dead_letter_queue")
     told_all = c.facts.number("retention_s") is not None and c.facts.attribute("kind") is not None

@@ -119,11 +119,7 @@ def noisy_group(c: Context) -> Iterator[Finding]:
         if noisy is None or noisy.unsettled == noisy.in_flight == 0 or c.now - memory[name] >= quiet_ms:
             del memory[name]
             continue
-        if (
-            name in firing
-            and noisy.unsettled == noisy.in_flight
-            and noisy.in_flight < c.thresholds.noisy_group_in_flight
-        ):
+        if name in firing and noisy.unsettled == noisy.in_flight and noisy.in_flight < c.thresholds.noisy_group_in_flight:
             # Its backlog is gone, and it no longer takes more than its share.
             del memory[name]
             continue

@@ -116,9 +116,7 @@ def dead_letter_expiring(c: Context) -> Iterator[Finding]:
     if not c.facts.numbers["dead_letters"]:
         return
     expires_at = c.facts.numbers["expires_at"]
-    limit_ms = int(
-        min(c.thresholds.dead_letter_expiring_s * 1000, c.thresholds.dead_letter_expiring_ratio * c.retention_ms)
-    )
+    limit_ms = int(min(c.thresholds.dead_letter_expiring_s * 1000, c.thresholds.dead_letter_expiring_ratio * c.retention_ms))
     left_ms = expires_at - c.now
     if left_ms >= limit_ms:
         return

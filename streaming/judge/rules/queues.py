@@ -54,9 +54,7 @@ def batch_retry_storm(c: Context) -> Iterator[Finding]:
     received, retried = c.facts.total("received"), c.facts.total("retried")
     if before is not None and before.at <= c.now - window_ms:
         received, retried = received - before.received, retried - before.retried
-    storm = (
-        received >= c.thresholds.retry_storm_min_deliveries and retried >= c.thresholds.retry_storm_ratio * received > 0
-    )
+    storm = received >= c.thresholds.retry_storm_min_deliveries and retried >= c.thresholds.retry_storm_ratio * received > 0
     since = c.memory.holds_since("retry_storm", storm, c.now)
     if since is None:
         return
