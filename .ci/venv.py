@@ -5,6 +5,8 @@ Usage: python .ci/venv.py requirements.txt [requirements-dev.txt]
 The last file named is installed; those before it are contained in it. Needs nothing but Python.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import re
@@ -41,10 +43,13 @@ def main(locks: list[str]) -> int:
 
 
 def _fingerprint(lock: str) -> str:
-    """Changes when the lock, the project's own metadata or the Python does."""
-    digest = hashlib.sha256(f"{sys.version_info[:2]}".encode())
-    for name in (lock, "pyproject.toml"):
-        digest.update((ROOT / name).read_bytes())
+    """Changes when the lock, what the project says of itself as a package, or the Python does."""
+    import tomllib  # an older Python, which lacks it, has been told off by now
+
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    package = [settings["project"], settings["build-system"], settings["tool"]["setuptools"]]
+    digest = hashlib.sha256(json.dumps([sys.version_info[:2], package]).encode())
+    digest.update((ROOT / lock).read_bytes())
     return digest.hexdigest()
 
 
