@@ -1,0 +1,1 @@
+"""ActiveMQ Classic: advisories and broker statistics over STOMP, translated into telemetry events."""

@@ -1,0 +1,201 @@
+"""One STOMP connection to a broker: login, subscriptions, requests. What it reads goes to an `Inbox`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+
+import stomp
+
+from sources.activemq.config import ActiveMQCollectorConfig, Address
+from sources.activemq.errors import BrokerUnavailable
+from sources.activemq.inbox import Inbox, Incoming
+
+_HEARTBEAT_MS = 10_000
+_NEVER = 1_000_000.0
+"""Factor on the time after which stomp.py itself gives up a silent connection: while the inbox is full
+nothing is read, which it would take for silence."""
+
+log = logging.getLogger(__name__)
+
+
+def now_ms() -> int:
+    """This machine's clock, epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+class _Listener(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has no types
+    """Translates the calls of stomp.py's reading thread into the inbox's plain values."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self.settled = threading.Event()
+        """Set once the login was answered, one way or the other."""
+        self.server: str | None = None
+        self.refusal: str | None = None
+        self.last_heard_s = time.monotonic()
+
+    def on_connected(self, frame: stomp.utils.Frame) -> None:
+        self.last_heard_s = time.monotonic()
+        self.server = frame.headers.get("server", "")
+        self.settled.set()
+
+    def on_message(self, frame: stomp.utils.Frame) -> None:
+        self.last_heard_s = time.monotonic()
+        headers = frame.headers
+        self._inbox.put(Incoming("message", now_ms(), headers.get("subscription", ""), headers, frame.body))
+        self.last_heard_s = time.monotonic()
+
+    def on_heartbeat(self) -> None:
+        self.last_heard_s = time.monotonic()
+
+    def on_error(self, frame: stomp.utils.Frame) -> None:
+        body = frame.body.decode("utf-8", "replace") if isinstance(frame.body, bytes) else frame.body
+        said = frame.headers.get("message") or (body or "").strip().partition("\n")[0]
+        if not self.settled.is_set():
+            self.refusal = said or "the login was refused"
+            self.settled.set()
+            return
+        self._inbox.put(Incoming("error", now_ms(), "", frame.headers, said))
+
+    def on_disconnected(self) -> None:
+        if not self.settled.is_set():
+            self.refusal = self.refusal or "the connection was closed before the login was answered"
+            self.settled.set()
+            return
+        self._inbox.put(Incoming("disconnected", now_ms(), "", {}, ""))
+
+
+class Session:
+    """A connection that has logged in. Make one with `open_session`."""
+
+    def __init__(self, connection: stomp.Connection12, listener: _Listener, address: Address) -> None:
+        self._connection = connection
+        self._listener = listener
+        self.address = address
+
+    @property
+    def server(self) -> str:
+        """What the broker calls itself, such as `ActiveMQ/6.3.1`."""
+        return self._listener.server or ""
+
+    @property
+    def version(self) -> tuple[int, ...] | None:
+        """The broker's version, None when it does not say it or is no ActiveMQ Classic."""
+        found = re.fullmatch(r"ActiveMQ/(\d+(?:\.\d+)*).*", self.server)
+        return tuple(int(part) for part in found.group(1).split(".")) if found else None
+
+    def silent_s(self) -> float:
+        """Seconds since anything was heard from the broker."""
+        return time.monotonic() - self._listener.last_heard_s
+
+    def subscribe(self, destination: str, subscription: str, headers: Mapping[str, str], ack: str = "auto") -> None:
+        """Subscribe; frames arrive in the inbox under the name `subscription`. Raises `BrokerUnavailable`."""
+        self._do(lambda: self._connection.subscribe(destination, subscription, ack, dict(headers)))
+
+    def unsubscribe(self, subscription: str) -> None:
+        """End a subscription. Raises `BrokerUnavailable`."""
+        self._do(lambda: self._connection.unsubscribe(subscription))
+
+    def send(self, destination: str, headers: Mapping[str, str], body: str = "") -> None:
+        """Send one message. Raises `BrokerUnavailable`."""
+        self._do(lambda: self._connection.send(destination, body, headers=dict(headers)))
+
+    def ack(self, ack_id: str) -> None:
+        """Acknowledge a message of a subscription that asks for it. Raises `BrokerUnavailable`."""
+        self._do(lambda: self._connection.ack(ack_id))
+
+    def close(self) -> None:
+        """Say good-bye, waiting two seconds at most for the answer. Never raises."""
+        try:
+            if self._connection.is_connected():
+                self._connection.disconnect()
+                until = time.monotonic() + 2
+                while self._connection.is_connected() and time.monotonic() < until:
+                    time.sleep(0.02)
+            self._connection.transport.disconnect_socket()
+        except Exception as error:
+            log.debug("closing %s: %s", self.address, error)
+
+    def _do(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:  # stomp.py raises its own, the socket's and TLS's errors
+            raise BrokerUnavailable(str(self.address), f"connection lost: {error or 'closed'}") from error
+
+
+def open_session(config: ActiveMQCollectorConfig, address: Address, inbox: Inbox) -> Session:
+    """Connect to `address` and log in. Raises `BrokerUnavailable` with the reason and what to do."""
+    target = (address.host, address.port)
+    connection = stomp.Connection12(
+        [target],
+        prefer_localhost=False,
+        try_loopback_connect=False,
+        reconnect_attempts_max=1,
+        reconnect_sleep_initial=0,
+        timeout=config.connect_timeout_s,
+        keepalive=True,
+        vhost=config.virtual_host,
+        heartbeats=(_HEARTBEAT_MS, _HEARTBEAT_MS),
+        heart_beat_receive_scale=_NEVER,
+        auto_decode=False,
+    )
+    if address.tls:
+        _use_tls(connection, config, target)
+    listener = _Listener(inbox)
+    connection.set_listener("queuewatch", listener)
+    try:
+        password = config.password()
+    except ValueError as error:
+        raise BrokerUnavailable(str(address), str(error)) from error
+    try:
+        # A client id of its own every time: a broker refuses one that an earlier, half-dead connection still
+        # has.
+        client_id = f"queuewatch-{uuid.uuid4().hex}"
+        connection.connect(config.username, password, headers={"client-id": client_id})
+    except Exception as error:
+        raise _unreachable(address, error) from error
+    session = Session(connection, listener, address)
+    if not listener.settled.wait(config.connect_timeout_s):
+        session.close()
+        raise BrokerUnavailable(
+            str(address),
+            f"connected, but no answer to the login within {config.connect_timeout_s:g} s",
+            "is this the broker's STOMP connector, and stomp+ssl where it speaks TLS?",
+        )
+    if listener.refusal is not None:
+        session.close()
+        raise BrokerUnavailable(str(address), listener.refusal, _remedy(config, listener.refusal))
+    return session
+
+
+def _use_tls(connection: stomp.Connection12, config: ActiveMQCollectorConfig, target: tuple[str, int]) -> None:
+    tls = config.tls
+    connection.set_ssl(
+        for_hosts=[target],
+        ca_certs=None if tls.ca_file is None else str(tls.ca_file),
+        cert_file=None if tls.certificate_file is None else str(tls.certificate_file),
+        key_file=None if tls.key_file is None else str(tls.key_file),
+        password=os.environ.get(tls.key_password_env) if tls.key_password_env else None,
+        verify=tls.verify,
+    )
+
+
+def _unreachable(address: Address, error: Exception) -> BrokerUnavailable:
+    reason = str(error) or type(error).__name__
+    if isinstance(error, stomp.exception.ConnectFailedException):
+        reason = "cannot connect"
+    return BrokerUnavailable(str(address), reason, "is the broker up, with a STOMP transportConnector on this port?")
+
+
+def _remedy(config: ActiveMQCollectorConfig, refusal: str) -> str | None:
+    if re.search(r"password|user ?name|authenticat|login", refusal, re.IGNORECASE):
+        if config.username is None:
+            return "the broker asks for a login: set username, and password_file or " + config.password_env
+        return "check username and the password it is used with"
+    return None

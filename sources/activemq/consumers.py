@@ -1,0 +1,185 @@
+"""The consumers a broker has, as told by its advisories and its statistics, and those that left while
+holding messages.
+
+An aborted consumer notices nothing when the broker keeps its connection: its late acknowledgements are
+confirmed and dropped. So a consumer that left holding messages is told of until its connection is gone too
+(`connection_open`)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sources.activemq.advisory import ConsumerAdded
+
+MAX_DEPARTED = 1_000
+KEEP_DEPARTED_MS = 3_600_000
+
+
+@dataclass(slots=True)
+class Consumer:
+    """One subscription. Times are the broker's (`_ms`), `_local_ms` this machine's."""
+
+    consumer: str
+    connection: str
+    session: int
+    destination: str = ""
+    prefetch: int | None = None
+    client_id: str | None = None
+    exclusive: bool = False
+    network: bool = False
+    since_ms: int | None = None
+    whole: bool = False
+    """Everything dispatched to it was seen: it subscribed while the collector was listening."""
+    last_ack_at_ms: int | None = None
+    changed_local_ms: int = 0
+    """When a message was last dispatched to it or acknowledged by it."""
+    queues: set[str] = field(default_factory=set)
+    """The queues it subscribed to by name, and those a wildcard gave it messages of."""
+    broker_dispatched: int | None = None
+    """The broker's own count of what it holds; None while not told."""
+    full: bool | None = None
+    """Whether the broker says that its prefetch window is full while more is waiting."""
+    removed_at_ms: int | None = None
+    returned: int = 0
+    """How many messages it held when it left."""
+    returned_since_ms: int | None = None
+    """When the oldest of those had been dispatched to it."""
+
+    def attributes(self, held: int, connection_open: bool) -> dict[str, Any]:
+        """The attributes of its `consumer_state`; what is not known is left out. `held` is our own count."""
+        connected = self.removed_at_ms is None
+        # What was dispatched before the collector listened is in the broker's count only.
+        dispatched = held if self.whole or self.broker_dispatched is None else self.broker_dispatched
+        values = {
+            "prefetch": self.prefetch,
+            "dispatched": dispatched if connected else 0,
+            "connected": connected,
+            "connection_open": connection_open,
+            "connected_at": self.since_ms,
+            "last_ack_at": self.last_ack_at_ms,
+            "client_id": self.client_id,
+            "exclusive": self.exclusive,
+            "network": self.network,
+            "full": self.full,
+            "removed_at": self.removed_at_ms,
+            "returned": None if connected else self.returned,
+            "returned_since": self.returned_since_ms,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+class Registry:
+    """Consumers and connections that are there, and consumers lately departed."""
+
+    def __init__(self) -> None:
+        self._consumers: dict[str, Consumer] = {}
+        self._connections: dict[str, str | None] = {}
+        self._departed: OrderedDict[str, tuple[Consumer, int]] = OrderedDict()
+        self._unconfirmed: set[str] = set()
+        self._unconfirmed_connections: set[str] = set()
+        self._replaying = True
+
+    def __iter__(self) -> Iterator[Consumer]:
+        return iter(self._consumers.values())
+
+    def get(self, consumer: str) -> Consumer | None:
+        """The consumer, if it is there."""
+        return self._consumers.get(consumer)
+
+    def of(self, consumer: str) -> Consumer:
+        """The consumer; one that holds messages is there even if nothing announced it."""
+        found = self._consumers.get(consumer)
+        if found is None:
+            connection, session = split_consumer_id(consumer)
+            found = self._consumers[consumer] = Consumer(consumer, connection, session)
+        return found
+
+    def add(self, told: ConsumerAdded, at_ms: int) -> Consumer:
+        """Note what the broker announced; an announcement repeated at a new session confirms the consumer."""
+        fresh = told.consumer not in self._consumers
+        consumer = self.of(told.consumer)
+        self._unconfirmed.discard(told.consumer)
+        consumer.destination = told.destination
+        consumer.prefetch = told.prefetch
+        consumer.client_id = told.client_id or self._connections.get(told.connection)
+        consumer.exclusive, consumer.network = told.exclusive, told.network
+        consumer.queues.update(named_queues(told.destination))
+        if fresh and not self._replaying:
+            consumer.since_ms, consumer.whole = at_ms, True
+        return consumer
+
+    def remove(self, consumer: str, now_ms: int) -> Consumer | None:
+        """The consumer has left; None when it was not known."""
+        self._unconfirmed.discard(consumer)
+        found = self._consumers.pop(consumer, None)
+        if found is not None:
+            self._departed[consumer] = (found, now_ms)
+            self._trim(now_ms)
+        return found
+
+    def open_connection(self, connection: str, client_id: str | None) -> None:
+        """A client is connected."""
+        self._connections[connection] = client_id
+        self._unconfirmed_connections.discard(connection)
+
+    def close_connection(self, connection: str) -> list[Consumer]:
+        """A client is gone; answers the consumers that had left before while holding messages."""
+        self._connections.pop(connection, None)
+        self._unconfirmed_connections.discard(connection)
+        gone = [consumer for consumer, _ in self._departed.values() if consumer.connection == connection]
+        for consumer in gone:
+            del self._departed[consumer.consumer]
+        return [consumer for consumer in gone if consumer.returned]
+
+    def connection_open(self, consumer: Consumer) -> bool:
+        """Whether the consumer's client is still connected."""
+        return consumer.connection in self._connections
+
+    def departed(self) -> list[Consumer]:
+        """Consumers that left holding messages while their client stayed."""
+        return [consumer for consumer, _ in self._departed.values() if consumer.returned]
+
+    def begin_session(self) -> None:
+        """The collector subscribes anew: the broker is about to repeat what it has, anything else is gone."""
+        self._replaying = True
+        self._unconfirmed = set(self._consumers)
+        self._unconfirmed_connections = set(self._connections)
+        for consumer in self._consumers.values():
+            consumer.whole = False
+
+    def end_replay(self) -> tuple[list[str], list[str]]:
+        """The broker has repeated what it has: answers the consumers and connections that it no longer
+        has."""
+        self._replaying = False
+        return sorted(self._unconfirmed), sorted(self._unconfirmed_connections)
+
+    def _trim(self, now_ms: int) -> None:
+        while self._departed:
+            _, left_ms = next(iter(self._departed.values()))
+            if len(self._departed) <= MAX_DEPARTED and now_ms - left_ms <= KEEP_DEPARTED_MS:
+                break
+            self._departed.popitem(last=False)
+
+
+def split_consumer_id(consumer: str) -> tuple[str, int]:
+    """The connection and session of a consumer id, which reads `connection:session:number`."""
+    connection, _, rest = consumer.rpartition(":")
+    connection, _, session = connection.rpartition(":")
+    try:
+        return connection, int(session)
+    except ValueError:
+        return rest, 0
+
+
+def named_queues(destination: str) -> list[str]:
+    """The queues of a destination that are named in full: `a,queue://b` names two, `a.>` none."""
+    names = (part.strip().removeprefix("queue://") for part in destination.split(","))
+    return [name for name in names if name and not is_wildcard(name) and "://" not in name]
+
+
+def is_wildcard(queue: str) -> bool:
+    """Whether an element of the name is one of the broker's wildcards."""
+    return any(element in ("*", ">") for element in queue.split("."))

@@ -1,0 +1,57 @@
+"""Frames on their way from the thread that reads the socket to the one that works on them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One frame, or the news that the connection is gone, with the time it was read (epoch milliseconds)."""
+
+    kind: Literal["message", "error", "disconnected"]
+    at_ms: int
+    subscription: str
+    headers: Mapping[str, str]
+    body: str | bytes
+
+
+class Inbox:
+    """A bounded hand-over. A full one makes the reader wait, so that the broker keeps what cannot be worked
+    on."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._waiting: list[Incoming] = []
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def put(self, incoming: Incoming) -> None:
+        """Hand over one frame; waits while the inbox is full. After `close` frames are discarded."""
+        with self._changed:
+            while len(self._waiting) >= self._limit and not self._closed:
+                self._changed.wait()
+            if self._closed:
+                return
+            self._waiting.append(incoming)
+            if len(self._waiting) == 1:
+                self._changed.notify_all()
+
+    def take(self, within_s: float) -> list[Incoming]:
+        """Everything that waits, oldest first; waits up to `within_s` seconds for something."""
+        with self._changed:
+            if not self._waiting and not self._closed:
+                self._changed.wait(within_s)
+            taken, self._waiting = self._waiting, []
+            self._changed.notify_all()
+            return taken
+
+    def close(self) -> None:
+        """Discard what waits and let nobody wait any more."""
+        with self._changed:
+            self._closed = True
+            self._waiting = []
+            self._changed.notify_all()

@@ -1,0 +1,54 @@
+"""What is known of queues: which are dead-letter queues, which keep order, where each one's dead letters
+go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sources.activemq.advisory import MessageBody
+
+
+class QueueLore:
+    """Learned from messages, on top of what configuration says of names. What was learned stays."""
+
+    def __init__(
+        self,
+        is_dead_letter_queue: Callable[[str], bool] = lambda _: False,
+        is_ordered: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._named_dead_letter_queue = is_dead_letter_queue
+        self._named_ordered = is_ordered
+        self._dead_letter_queues: set[str] = set()
+        self._grouped: set[str] = set()
+        self._dead_letter_queue_of: dict[str, str] = {}
+
+    def learn(self, queue: str, body: MessageBody) -> None:
+        """Note what a message in `queue` says of it."""
+        if body.in_dead_letter_queue:
+            self._dead_letter_queues.add(queue)
+        if body.group is not None:
+            self._grouped.add(queue)
+
+    def learn_move(self, source: str, dead_letter_queue: str) -> None:
+        """A message of `source` was moved to `dead_letter_queue`."""
+        self._dead_letter_queues.add(dead_letter_queue)
+        self._dead_letter_queue_of[source] = dead_letter_queue
+
+    def is_dead_letter_queue(self, queue: str) -> bool:
+        """By its name, or because something was moved there."""
+        return queue in self._dead_letter_queues or self._named_dead_letter_queue(queue)
+
+    def dead_letter_queue_of(self, queue: str) -> str | None:
+        """Where the queue's dead letters went last, if any did."""
+        return self._dead_letter_queue_of.get(queue)
+
+    def is_grouped(self, queue: str) -> bool:
+        """Whether messages with a group were seen in the queue."""
+        return queue in self._grouped
+
+    def is_ordered(self, queue: str) -> bool:
+        """Whether order matters in the queue: its messages have groups, or configuration says so.
+
+        Every event of a queue must say the same, because ordered queues are tracked in one place. A
+        dead-letter queue's messages keep their groups, but nobody works on them in order."""
+        return (queue in self._grouped or self._named_ordered(queue)) and not self.is_dead_letter_queue(queue)

@@ -1,0 +1,175 @@
+"""What the lifecycle remembers of messages, and no more of it than it may.
+
+Messages that only wait in a queue are not remembered at all: everything needed arrives again with their
+dispatch. Kept are the messages in flight (as many as the consumers' prefetch windows hold) and, for a while,
+those whose stay at a consumer has ended, because the broker may yet contradict the end."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Literal
+
+Key = tuple[str, str]
+"""(queue, message id): a message moved to a dead-letter queue keeps its id there."""
+
+End = Literal["deleted", "expired", "dead_lettered"]
+
+
+@dataclass(slots=True)
+class Message:
+    """One message that has been dispatched, or is about to be declared gone. Times are the broker's
+    (`_ms`)."""
+
+    queue: str
+    message_id: str
+    in_ms: int | None = None
+    out_ms: int | None = None
+    """Its last dispatch, None while none was seen."""
+    redeliveries: int = 0
+    receive_count: int = 0
+    consumer: str | None = None
+    """Who holds it; once it has ended, who held it last."""
+    group: str | None = None
+    position: int | None = None
+    sent_at_ms: int | None = None
+    last_at_ms: int = 0
+    """Time of the latest event told of it: later events must not be earlier."""
+    ending: End | None = None
+    """An end that was seen and not told yet: it is told when nothing contradicts it until `due_ms`."""
+    ending_at_ms: int = 0
+    ending_out_ms: int | None = None
+    """The dispatch the end belongs to: only a later one contradicts it. 0: it was never dispatched."""
+    due_ms: int = 0
+    """By the local clock."""
+    held_at_ending: bool = False
+    to_queue: str | None = None
+    reason: str | None = None
+    ended: End | Literal["released"] | None = None
+    """How its last stay at a consumer ended, as told."""
+    ended_local_ms: int = 0
+
+    @property
+    def key(self) -> Key:
+        return (self.queue, self.message_id)
+
+
+class Memory:
+    """Messages in flight, messages whose end is pending, and what has lately ended; all bounded."""
+
+    def __init__(self, max_in_flight: int, max_ended: int, keep_ended_ms: int) -> None:
+        self._max_in_flight = max_in_flight
+        self._max_ended = max_ended
+        self._keep_ended_ms = keep_ended_ms
+        self._live: dict[Key, Message] = {}
+        self._pending: OrderedDict[Key, Message] = OrderedDict()
+        self._ended: OrderedDict[Key, Message] = OrderedDict()
+        self._held: dict[str, dict[Key, Message]] = {}
+        self.forgotten = 0
+        """Messages in flight dropped because there were too many."""
+
+    def find(self, key: Key) -> Message | None:
+        """The message, in flight or lately ended."""
+        return self._live.get(key) or self._ended.get(key)
+
+    def is_held(self, message: Message) -> bool:
+        """Whether it is in flight and no end of it is pending."""
+        return message.ending is None and self._live.get(message.key) is message
+
+    def hold(self, message: Message, consumer: str) -> None:
+        """The message is in flight at `consumer`, wherever it was before."""
+        key = message.key
+        self.let_go(message)
+        self._ended.pop(key, None)
+        self._pending.pop(key, None)
+        message.consumer, message.ending, message.ended = consumer, None, None
+        self._live[key] = message
+        self._held.setdefault(consumer, {})[key] = message
+        if len(self._live) > self._max_in_flight:
+            self._forget_oldest()
+
+    def let_go(self, message: Message) -> None:
+        """Nobody holds it any more; `message.consumer` stays as the last one who did."""
+        if message.consumer is not None and (held := self._held.get(message.consumer)) is not None:
+            if held.get(message.key) is message:
+                del held[message.key]
+            if not held:
+                del self._held[message.consumer]
+
+    def await_end(self, message: Message, how: End, due_ms: int) -> None:
+        """Its end is pending until `due_ms` (local clock); until then it is found, and held by nobody."""
+        key = message.key
+        self.let_go(message)
+        self._ended.pop(key, None)
+        message.ending, message.due_ms, message.ended = how, due_ms, None
+        self._live[key] = message
+        self._pending[key] = message
+        self._pending.move_to_end(key)
+        if len(self._live) > self._max_in_flight:
+            self._forget_oldest()
+
+    def end(self, message: Message, how: End | Literal["released"], now_ms: int) -> None:
+        """Its stay is over as told; it is remembered for a while."""
+        key = message.key
+        self.let_go(message)
+        self._live.pop(key, None)
+        self._pending.pop(key, None)
+        message.ending, message.ended, message.ended_local_ms = None, how, now_ms
+        self._ended[key] = message
+        self._ended.move_to_end(key)
+        while len(self._ended) > self._max_ended:
+            self._ended.popitem(last=False)
+
+    def drop(self, message: Message) -> None:
+        """Forget it: a message of the same id begins a new life."""
+        key = message.key
+        self.let_go(message)
+        for table in (self._live, self._pending, self._ended):
+            if table.get(key) is message:
+                del table[key]
+
+    def due(self, now_ms: int) -> list[Message]:
+        """Messages whose end may now be told, in the order it was seen."""
+        found = []
+        for message in self._pending.values():
+            if message.due_ms > now_ms:
+                break
+            found.append(message)
+        return found
+
+    def expire(self, now_ms: int) -> None:
+        """Forget what ended longer ago than it is remembered."""
+        while self._ended:
+            message = next(iter(self._ended.values()))
+            if now_ms - message.ended_local_ms <= self._keep_ended_ms:
+                break
+            del self._ended[message.key]
+
+    def held_by(self, consumer: str) -> list[Message]:
+        """What `consumer` holds, in the order it was dispatched."""
+        return list(self._held.get(consumer, {}).values())
+
+    def held_count(self, consumer: str) -> int:
+        """How many messages `consumer` holds."""
+        return len(self._held.get(consumer, ()))
+
+    def holders(self) -> list[str]:
+        """Consumers that hold something."""
+        return list(self._held)
+
+    def lately_deleted_by(self, consumer: str, at_most: int) -> list[Message]:
+        """The messages `consumer` was last told to have acknowledged, latest first."""
+        found: list[Message] = []
+        for message in reversed(self._ended.values()):
+            if len(found) == at_most:
+                break
+            if message.ended == "deleted" and message.consumer == consumer:
+                found.append(message)
+        return found
+
+    def __len__(self) -> int:
+        return len(self._live) + len(self._ended)
+
+    def _forget_oldest(self) -> None:
+        self.drop(next(iter(self._live.values())))
+        self.forgotten += 1

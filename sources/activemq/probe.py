@@ -1,0 +1,103 @@
+"""Sends one message through a queue of its own and notes which advisories tell of it. Reads no clock.
+
+Only this shows what a broker sends before anything happens in the queues that matter. It shows it for the
+policy entry that the probe queue falls under; `unprepared` finds queues with entries of their own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Protocol
+
+from sources.activemq.advisory import Advisory, ConsumerAdded, MessageAdvisory
+
+SUBSCRIPTION = "probe"
+_ANSWER_WITHIN_S = 5.0
+_EXPIRES_MS = 60_000
+EXPECTED = frozenset({"consumer", "delivered", "dispatched", "consumed"})
+
+
+class Session(Protocol):
+    """What a probe needs of a connection."""
+
+    def send(self, destination: str, headers: Mapping[str, str], body: str = "") -> None:
+        """Send one message."""
+
+    def subscribe(self, destination: str, subscription: str, headers: Mapping[str, str], ack: str = "auto") -> None:
+        """Subscribe."""
+
+    def unsubscribe(self, subscription: str) -> None:
+        """End a subscription."""
+
+    def ack(self, ack_id: str) -> None:
+        """Acknowledge a message."""
+
+
+class Probe:
+    """One passage of one message. `seen` holds what told of it: elements of EXPECTED."""
+
+    def __init__(self, session: Session, queue: str) -> None:
+        self._session = session
+        self.queue = queue
+        self._marker = uuid.uuid4().hex
+        self._message_id: str | None = None
+        self._early: list[tuple[str, str]] = []
+        self._started_s: float | None = None
+        self.seen: set[str] = set()
+        self.bodiless = False
+        """Whether an advisory about it came with an empty body."""
+        self.refused: str | None = None
+        """Why the broker did not let it through, when it said so."""
+        self.done = False
+
+    def start(self, now_s: float, now_ms: int) -> None:
+        """Send the message. `now_s` is any steady clock. Raises `BrokerUnavailable`."""
+        self._started_s = now_s
+        destination = f"/queue/{self.queue}"
+        headers = {"activemq.prefetchSize": "1", "receipt": "probe-subscribe"}
+        self._session.subscribe(destination, SUBSCRIPTION, headers, ack="client-individual")
+        headers = {
+            "queuewatch-probe": self._marker,
+            "persistent": "false",
+            "expires": str(now_ms + _EXPIRES_MS),
+            "receipt": "probe-send",
+        }
+        self._session.send(destination, headers)
+
+    def message(self, headers: Mapping[str, str]) -> None:
+        """A message arrived at the probe's own subscription. Raises `BrokerUnavailable`."""
+        self._session.ack(headers["ack"])
+        if headers.get("queuewatch-probe") == self._marker:
+            self._message_id = headers["message-id"]
+            for kind, message_id in self._early:
+                self._note(kind, message_id)
+
+    def advisory(self, advisory: Advisory) -> None:
+        """Note an advisory if it is about the probe."""
+        if isinstance(advisory, ConsumerAdded) and advisory.destination == self.queue:
+            self.seen.add("consumer")
+        elif isinstance(advisory, MessageAdvisory) and advisory.queue == self.queue:
+            self.bodiless |= advisory.body is None
+            self._note(advisory.kind, advisory.message_id)
+
+    def error(self, headers: Mapping[str, str], said: str) -> None:
+        """The broker refused something; note it if it was the probe's."""
+        if headers.get("receipt-id", "").startswith("probe-"):
+            self.refused = said
+
+    def tick(self, now_s: float) -> bool:
+        """Whether the probe has just ended: everything was seen, it was refused, or time is up."""
+        if self.done or self._started_s is None:
+            return False
+        late = now_s - self._started_s > _ANSWER_WITHIN_S
+        if not late and self.refused is None and not self.seen >= EXPECTED:
+            return False
+        self.done = True
+        self._session.unsubscribe(SUBSCRIPTION)
+        return True
+
+    def _note(self, kind: str, message_id: str) -> None:
+        if self._message_id is None:
+            self._early.append((kind, message_id))  # Its arrival is told before the message itself comes.
+        elif message_id == self._message_id:
+            self.seen.add(kind)

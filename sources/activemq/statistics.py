@@ -1,0 +1,128 @@
+"""What StatisticsBrokerPlugin answers: the broker's own counts per queue and per subscription, as plain
+values.
+
+A request is a message to one of the plugin's destinations, with `reply-to`; each reply is a map written as
+JSON by `transformation: jms-json`. Requests on one connection are answered in order, so the answer to a last
+one with a correlation id marks the end of a poll."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+QUEUES: Final = "/queue/ActiveMQ.Statistics.Destination."
+"""Followed by a queue or a wildcard. Without the plugin a message sent there would stay there."""
+SUBSCRIPTIONS: Final = "/queue/ActiveMQ.Statistics.Subscription"
+BROKER: Final = "/topic/ActiveMQ.Statistics.Broker"
+"""A topic, so that a request leaves nothing behind on a broker without the plugin."""
+WITH_OLDEST: Final = {"ActiveMQ.Statistics.Destination.Include.First.Message.Timestamp": "true"}
+
+SubscriptionKey = tuple[str, int, str]
+"""(connection, session, destination as subscribed): the plugin does not name the consumer itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounts:
+    """The broker's counts of one queue: now (`size`, `in_flight`, `consumers`, `producers`) and since its
+    start."""
+
+    queue: str
+    size: int
+    in_flight: int
+    consumers: int
+    producers: int
+    enqueued: int
+    dequeued: int
+    dispatched: int
+    expired: int
+    memory_percent: int
+    oldest_in_ms: int | None
+    """When the first message entered, by the broker's clock; None: empty, or not asked for."""
+
+    def attributes(self) -> dict[str, Any]:
+        """As attributes of a `queue_state`."""
+        values = {
+            "visible": max(self.size - self.in_flight, 0),
+            "in_flight": min(self.in_flight, self.size),
+            "consumers": self.consumers,
+            "producers": self.producers,
+            "memory_percent": self.memory_percent,
+            "oldest_sent_at": self.oldest_in_ms,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionCounts:
+    """The broker's counts of one subscription."""
+
+    key: SubscriptionKey
+    dispatched: int
+    """Messages dispatched to it and not acknowledged (`dispatchedQueueSize`)."""
+    prefetch: int
+    full: bool
+    """`slowConsumer`: its prefetch window is full while more is waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFacts:
+    """The broker's name; its reply ends a poll."""
+
+    name: str
+
+
+Reply = QueueCounts | SubscriptionCounts | BrokerFacts
+
+
+def parse_reply(body: str | bytes) -> Reply | None:
+    """One reply; None for one about a topic, or one that cannot be read."""
+    try:
+        values = _values(body)
+        if "dispatchedQueueSize" in values:
+            return _subscription(values)
+        if "destinationName" in values:
+            return _queue(values)
+        return BrokerFacts(str(values["brokerName"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _queue(values: Mapping[str, Any]) -> QueueCounts | None:
+    name = str(values["destinationName"])
+    if not name.startswith("queue://"):
+        return None
+    oldest = values.get("firstMessageTimestamp")
+    return QueueCounts(
+        queue=name.removeprefix("queue://"),
+        size=int(values["size"]),
+        in_flight=int(values["inflightCount"]),
+        consumers=int(values["consumerCount"]),
+        producers=int(values["producerCount"]),
+        enqueued=int(values["enqueueCount"]),
+        dequeued=int(values["dequeueCount"]),
+        dispatched=int(values["dispatchCount"]),
+        expired=int(values["expiredCount"]),
+        memory_percent=int(values["memoryPercentUsage"]),
+        oldest_in_ms=int(oldest) if oldest else None,
+    )
+
+
+def _subscription(values: Mapping[str, Any]) -> SubscriptionCounts:
+    key = (str(values["connectionId"]), int(values["sessionId"]), str(values["destinationName"]))
+    return SubscriptionCounts(key, int(values["dispatchedQueueSize"]), int(values["prefetchSize"]), bool(values["slowConsumer"]))
+
+
+def _values(body: str | bytes) -> dict[str, Any]:
+    """The map's entries. `{"string": "size", "long": 3}` is a number, `{"string": ["name", "value"]}` a
+    text."""
+    entries = json.loads(body)["map"]["entry"]
+    values: dict[str, Any] = {}
+    for entry in entries if isinstance(entries, list) else [entries]:
+        name = entry["string"]
+        if isinstance(name, list):
+            values[str(name[0])] = name[1]
+        else:
+            [values[str(name)]] = [value for kind, value in entry.items() if kind != "string"]
+    return values

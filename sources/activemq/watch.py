@@ -1,0 +1,249 @@
+"""One connection's work: hands frames to the lifecycle, polls, probes, and emits what comes of it."""
+
+from __future__ import annotations
+
+import logging
+
+from sources.activemq import poll, probe
+from sources.activemq.advisory import CONNECTION_TOPIC, QUEUE_TOPICS, MessageAdvisory, parse
+from sources.activemq.config import ActiveMQCollectorConfig, matches
+from sources.activemq.connection import Session
+from sources.activemq.errors import BrokerUnavailable
+from sources.activemq.findings import PERMISSIONS_XML, Finding, Observed, diagnose
+from sources.activemq.inbox import Incoming
+from sources.activemq.lifecycle import Lifecycle
+from sources.activemq.reconcile import Reconciler
+from sources.activemq.statistics import QueueCounts
+from sources.activemq.unprepared import FlagWatch
+from sources.events import WIRE_VERSION, Emit, Event
+
+ADVISORIES = "advisories"
+_REPLAY_S = 3.0
+"""The broker repeats its consumers at once; what comes later is new."""
+_FLUSH_S = 0.2
+_EMIT_AT_ONCE = 5_000
+_CONSUMERS_EVERY_S = 30.0
+"""How often an unchanged consumer is told of again."""
+_SILENT_S = 30.0
+"""A broker not heard of for this long, three of its heartbeats, is not reported as being watched."""
+_MAX_NAMES = 100_000
+
+log = logging.getLogger(__name__)
+
+
+class Watch:
+    """Everything that lasts as long as one connection. Times: `now_s` any steady clock, `now_ms` epoch
+    milliseconds."""
+
+    def __init__(self, config: ActiveMQCollectorConfig, session: Session, lifecycle: Lifecycle, emit: Emit) -> None:
+        self._config = config
+        self._session = session
+        self._lifecycle = lifecycle
+        self._emit = emit
+        self._events: list[Event] = []
+        self._poll = poll.StatisticsPoll(
+            session, config.queues, config.statistics_interval_s, oldest_message=config.oldest_message
+        )
+        self._probe = None if config.probe_queue is None else probe.Probe(session, config.probe_queue)
+        self._reconciler = Reconciler(lifecycle)
+        self._flags = FlagWatch()
+        self._replay_ends_s: float | None = None
+        self._next_flush_s = 0.0
+        self._next_heartbeat_s = 0.0
+        self._told: dict[tuple[str, str], tuple[object, float]] = {}
+        self._observed_before: Observed | None = None
+        self._bodiless_before = lifecycle.bodiless
+        self._now_s = 0.0
+        self._watched: dict[str, bool] = {}
+
+    def start(self, now_s: float, now_ms: int) -> None:
+        """Subscribe, and begin to poll and to probe. Raises `BrokerUnavailable`."""
+        self._now_s = now_s
+        self._lifecycle.begin_session()
+        headers = {"transformation": "jms-advisory-json", "receipt": ADVISORIES}
+        self._session.subscribe(advisory_topics(self._config), ADVISORIES, headers)
+        self._replay_ends_s = now_s + _REPLAY_S
+        self._poll.start()
+        self._poll.tick(now_s, now_ms)
+        if self._probe is not None:
+            self._probe.start(now_s, now_ms)
+
+    def take(self, incoming: Incoming) -> None:
+        """Work on one frame. Raises `BrokerUnavailable` when it says that the connection is of no more
+        use."""
+        if incoming.kind == "disconnected":
+            raise BrokerUnavailable(str(self._session.address), "the broker closed the connection")
+        if incoming.kind == "error":
+            self._refused(incoming)
+        elif incoming.subscription == ADVISORIES:
+            self._advisory(incoming)
+        elif incoming.subscription == poll.SUBSCRIPTION:
+            self._statistics(incoming)
+        elif incoming.subscription == probe.SUBSCRIPTION and self._probe is not None:
+            self._probe.message(incoming.headers)
+
+    def tick(self, now_s: float, now_ms: int) -> None:
+        """Do what is due, and emit what has come together. Raises `BrokerUnavailable`."""
+        self._now_s = now_s
+        if self._replay_ends_s is not None and now_s >= self._replay_ends_s:
+            self._replay_ends_s = None
+            self._add(self._lifecycle.end_replay(now_ms))
+        if now_s >= self._next_flush_s:
+            self._next_flush_s = now_s + _FLUSH_S
+            self._add(self._lifecycle.flush(now_ms))
+        self._poll.tick(now_s, now_ms)
+        if self._probe is not None:
+            self._probe.tick(now_s)
+        is_heard = self._lifecycle.teller.scope is not None and self._session.silent_s() < _SILENT_S
+        if now_s >= self._next_heartbeat_s and is_heard:
+            self._next_heartbeat_s = now_s + self._config.heartbeat_interval_s
+            self._add([self._heartbeat(now_ms)])
+        self._send()
+
+    def stop(self, now_ms: int) -> None:
+        """Emit everything, also ends whose grace still runs: nobody would tell them later."""
+        self._add(self._lifecycle.flush(now_ms + round(self._config.settle_grace_s * 1000)))
+        self._send()
+
+    def findings(self) -> list[Finding] | None:
+        """What is known of the broker's preparation, when it has changed since the last call; else None."""
+        probed = self._probe if self._probe is not None and self._probe.done else None
+        observed = Observed(
+            server=self._session.server,
+            version=self._session.version,
+            plugin=_known(self._poll.plugin),
+            subscriptions=_known(self._poll.subscriptions),
+            probed=frozenset(probed.seen) if probed is not None and probed.refused is None else None,
+            probe_queue=self._config.probe_queue,
+            probe_refused=None if probed is None else probed.refused,
+            bodiless=self._lifecycle.bodiless - self._bodiless_before,
+            silent_flags=self._flags.missing(),
+        )
+        if observed == self._observed_before:
+            return None
+        self._observed_before = observed
+        return diagnose(observed)
+
+    @property
+    def probing(self) -> bool:
+        """Whether it is still being found out what the broker tells."""
+        return (
+            self._poll.plugin == "unknown"
+            or (self._poll.plugin == "present" and self._poll.subscriptions == "unknown")
+            or (self._probe is not None and not self._probe.done)
+        )
+
+    # -- frames ---------------------------------------------------------------------------------------------
+
+    def _advisory(self, incoming: Incoming) -> None:
+        lifecycle = self._lifecycle
+        if lifecycle.teller.scope is None:
+            lifecycle.teller.scope = incoming.headers.get("originBrokerName")
+        advisory = parse(incoming.headers, incoming.body)
+        if self._probe is not None and not self._probe.done:
+            self._probe.advisory(advisory)
+        if isinstance(advisory, MessageAdvisory):
+            if not self._is_watched(advisory.queue):
+                return
+            self._flags.read(advisory.kind, advisory.queue)
+            self._add(lifecycle.apply(advisory, incoming.at_ms))
+            return
+        events = lifecycle.apply(advisory, incoming.at_ms)
+        self._add([event for event in events if self._is_watched(event["queue"])])
+
+    def _statistics(self, incoming: Incoming) -> None:
+        done = self._poll.reply(incoming.headers, incoming.body)
+        if self._lifecycle.teller.scope is None:
+            self._lifecycle.teller.scope = self._poll.broker_name
+        if done is None:
+            return
+        at_ms = self._lifecycle.clock.at(incoming.at_ms)
+        watched = {counts.queue: counts for counts in done.queues if self._config.is_watched(counts.queue)}.values()
+        for counts in watched:
+            self._add([self._queue_state(counts, self._flags.observe(counts), at_ms)])
+        self._flags.keep_only({counts.queue for counts in watched})
+        self._add(self._reconciler.observe(done.subscriptions, done.asked_ms, incoming.at_ms))
+        self._add(self._changed_consumers(incoming.at_ms))
+
+    def _queue_state(self, counts: QueueCounts, missing: frozenset[str], at_ms: int) -> Event:
+        lore = self._lifecycle.lore
+        attributes = counts.attributes()
+        attributes["kind"] = "grouped" if lore.is_ordered(counts.queue) else "standard"
+        if (dead_letter_queue := lore.dead_letter_queue_of(counts.queue)) is not None:
+            attributes["dead_letter_queue"] = dead_letter_queue
+        if missing:
+            attributes["missing_advisories"] = sorted(missing)
+        return self._lifecycle.teller.about_queue(counts.queue, "queue_state", at_ms, attributes)
+
+    def _changed_consumers(self, now_ms: int) -> list[Event]:
+        """Of the consumers' states those that changed, and the others now and then."""
+        events = []
+        current = {}
+        for event in self._lifecycle.consumer_states(now_ms):
+            key = (event["queue"], event["consumer"])
+            if not self._is_watched(event["queue"]):
+                continue
+            attributes, told_s = self._told.get(key, (None, 0.0))
+            if event["attributes"] != attributes or self._now_s - told_s >= _CONSUMERS_EVERY_S:
+                events.append(event)
+                attributes, told_s = event["attributes"], self._now_s
+            current[key] = (attributes, told_s)
+        self._told = current
+        return events
+
+    def _is_watched(self, queue: str) -> bool:
+        known = self._watched.get(queue)
+        if known is None:
+            if len(self._watched) >= _MAX_NAMES:
+                self._watched.clear()
+            known = self._watched[queue] = self._config.is_watched(queue)
+        return known
+
+    def _refused(self, incoming: Incoming) -> None:
+        said = str(incoming.body)
+        if self._probe is not None:
+            self._probe.error(incoming.headers, said)
+        if incoming.headers.get("receipt-id") == ADVISORIES:
+            remedy = f"let the collector's user read the advisories:\n{PERMISSIONS_XML}"
+            raise BrokerUnavailable(str(self._session.address), said, remedy)
+        log.warning("ActiveMQ: %s: %s", self._session.address, said)
+
+    # -- events ---------------------------------------------------------------------------------------------
+
+    def _heartbeat(self, now_ms: int) -> Event:
+        scope = self._lifecycle.teller.scope
+        event: Event = {
+            "v": WIRE_VERSION,
+            "type": "heartbeat",
+            "at": now_ms,
+            "system": "activemq",
+            "consumer": self._config.name or f"activemq:{scope}",
+        }
+        if scope:
+            event["scope"] = scope
+        return event
+
+    def _add(self, events: list[Event]) -> None:
+        self._events += events
+        if len(self._events) >= _EMIT_AT_ONCE:
+            self._send()
+
+    def _send(self) -> None:
+        if self._events:
+            events, self._events = self._events, []
+            self._emit(events)
+
+
+def advisory_topics(config: ActiveMQCollectorConfig) -> str:
+    """The composite destination of all advisories wanted."""
+    patterns = list(config.queues)
+    if config.probe_queue is not None and not any(matches(p, config.probe_queue) for p in patterns):
+        patterns.append(config.probe_queue)
+    kinds = [kind for kind in QUEUE_TOPICS if kind != "SlowConsumer" or config.slow_consumer_advisories]
+    topics = [f"ActiveMQ.Advisory.{kind}.Queue.{pattern}" for kind in kinds for pattern in patterns]
+    topics.append(f"ActiveMQ.Advisory.{CONNECTION_TOPIC}")
+    return ",".join(f"/topic/{topic}" for topic in topics)
+
+
+def _known(state: str) -> bool | None:
+    return {"present": True, "missing": False}.get(state)

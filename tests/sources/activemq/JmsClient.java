@@ -1,0 +1,135 @@
+import jakarta.jms.Connection;
+import jakarta.jms.MessageConsumer;
+import jakarta.jms.MessageProducer;
+import jakarta.jms.Session;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import javax.management.ObjectName;
+import javax.management.remote.JMXConnector;
+import javax.management.remote.JMXConnectorFactory;
+import javax.management.remote.JMXServiceURL;
+import org.apache.activemq.ActiveMQConnectionFactory;
+import org.apache.activemq.RedeliveryPolicy;
+
+/** Does on a broker what a STOMP client cannot. Reads "action queue" lines, answers "done" or "failed ..." to each. */
+public class JmsClient {
+    private static String url;
+    private static String jmxPort;
+    private static String brokerName;
+
+    public static void main(String[] arguments) throws Exception {
+        url = arguments[0];
+        jmxPort = arguments[1];
+        brokerName = arguments[2];
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+        System.out.println("ready");
+        for (String line = input.readLine(); line != null; line = input.readLine()) {
+            String[] words = line.split(" ");
+            try {
+                act(words[0], words[1]);
+                System.out.println("done");
+            } catch (Exception error) {
+                System.out.println("failed " + error);
+            }
+        }
+        System.exit(0);
+    }
+
+    private static void act(String action, String queue) throws Exception {
+        switch (action) {
+            case "send" -> send(queue, 1);
+            case "send2" -> send(queue, 2);
+            case "rollback" -> tryThreeTimes(queue, true, Session.SESSION_TRANSACTED);
+            case "recover" -> tryThreeTimes(queue, false, Session.CLIENT_ACKNOWLEDGE);
+            case "commit" -> transact(queue, true);
+            case "close_uncommitted" -> transact(queue, false);
+            case "read_one_of_two" -> readOneOfTwo(queue);
+            case "exclusive" -> exclusive(queue);
+            case "purge" -> manage(queue, "purge");
+            case "move" -> manage(queue, "moveMatchingMessagesTo", "1=1", queue + ".moved");
+            case "copy" -> manage(queue, "copyMatchingMessagesTo", "1=1", queue + ".copied");
+            case "retry" -> manage(queue, "retryMessages");
+            default -> throw new IllegalArgumentException(action);
+        }
+    }
+
+    private static Connection connect() throws Exception {
+        ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory(url);
+        RedeliveryPolicy policy = new RedeliveryPolicy();
+        policy.setMaximumRedeliveries(2);
+        policy.setInitialRedeliveryDelay(100);
+        policy.setRedeliveryDelay(100);
+        factory.setRedeliveryPolicy(policy);
+        Connection connection = factory.createConnection();
+        connection.start();
+        return connection;
+    }
+
+    private static void send(String queue, int messages) throws Exception {
+        Connection connection = connect();
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        MessageProducer producer = session.createProducer(session.createQueue(queue));
+        for (int i = 0; i < messages; i++) {
+            producer.send(session.createTextMessage("message " + i));
+        }
+        connection.close();
+    }
+
+    /** Fails a message until the client's redelivery policy gives it up. */
+    private static void tryThreeTimes(String queue, boolean transacted, int mode) throws Exception {
+        Connection connection = connect();
+        Session session = connection.createSession(transacted, mode);
+        MessageConsumer consumer = session.createConsumer(session.createQueue(queue));
+        while (consumer.receive(1500) != null) {
+            if (transacted) {
+                session.rollback();
+            } else {
+                session.recover();
+            }
+        }
+        connection.close();
+    }
+
+    private static void transact(String queue, boolean commit) throws Exception {
+        Connection connection = connect();
+        Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+        MessageConsumer consumer = session.createConsumer(session.createQueue(queue));
+        consumer.receive(2000);
+        Thread.sleep(200);
+        if (commit) {
+            session.commit();
+        }
+        connection.close();
+    }
+
+    private static void readOneOfTwo(String queue) throws Exception {
+        Connection connection = connect();
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        MessageConsumer consumer = session.createConsumer(session.createQueue(queue));
+        consumer.receive(2000);
+        Thread.sleep(200);
+        connection.close();
+    }
+
+    private static void exclusive(String queue) throws Exception {
+        Connection connection = connect();
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        String destination = queue + "?consumer.exclusive=true&consumer.prefetchSize=1";
+        MessageConsumer consumer = session.createConsumer(session.createQueue(destination));
+        consumer.receive(2000);
+        Thread.sleep(200);
+        connection.close();
+    }
+
+    private static void manage(String queue, String operation, String... arguments) throws Exception {
+        String service = "service:jmx:rmi:///jndi/rmi://127.0.0.1:" + jmxPort + "/jmxrmi";
+        String[] types = new String[arguments.length];
+        java.util.Arrays.fill(types, "java.lang.String");
+        ObjectName name = new ObjectName(
+                "org.apache.activemq:type=Broker,brokerName=" + brokerName
+                        + ",destinationType=Queue,destinationName=" + queue);
+        try (JMXConnector connector = JMXConnectorFactory.connect(new JMXServiceURL(service))) {
+            connector.getMBeanServerConnection().invoke(name, operation, arguments, types);
+        }
+    }
+}

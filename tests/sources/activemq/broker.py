@@ -1,0 +1,102 @@
+"""ActiveMQ Classic with what the shared fixture does not offer: JMX inside, logins, TLS, a scheduler, no
+plugin."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.services.activemq import ActiveMQ, Policy
+from tests.services.process import jar_folder, java, running, scratch_folder
+
+_POM = Path(__file__).with_name("login.xml")
+
+
+@dataclass(frozen=True)
+class Tls:
+    """The broker's certificate with its key, as PKCS#12."""
+
+    keystore: Path
+    password: str
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a broker is started with."""
+
+    policies: tuple[Policy, ...] = (Policy(),)
+    name: str = "test"
+    statistics: bool = True
+    jmx: bool = True
+    """The statistics plugin reads subscriptions through it."""
+    jmx_port: int | None = None
+    """Where JMX can be reached from outside; None: not at all."""
+    security: str = ""
+    """Plugins for logins and permissions, as XML."""
+    tls: Tls | None = None
+
+
+@contextmanager
+def start(setup: Setup, folder: Path | None = None, stomp_port: int = 0) -> Iterator[ActiveMQ]:
+    """A broker while the block lasts; its store is in `folder`, which may be given to another broker
+    afterwards.
+
+    Raises `ServiceUnavailable`."""
+    classpath = f"{jar_folder('activemq')}/*"
+    with scratch_folder("activemq") as scratch:
+        data = folder or scratch
+        config = scratch / "activemq.xml"
+        config.write_text(_config(setup, stomp_port))
+        command = [java(), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Damq.data={data}"]
+        command += ["-cp", classpath, "org.apache.activemq.console.Main", "start", f"xbean:file:{config}"]
+        with running(command, scratch / "activemq.log", _ports) as ports:
+            stomp = ports["stomp+ssl"] if setup.tls else ports["stomp"]
+            yield ActiveMQ("127.0.0.1", stomp, ports["tcp"], setup.name, classpath)
+
+
+def _ports(log: str) -> dict[str, int] | None:
+    """The port of each connector, once the broker has started."""
+    if "For help or more information" not in log:
+        return None
+    found = re.findall(r"Listening for connections at: ([a-z+]+)://[^:\s]+:(\d+)", log)
+    return {scheme: int(port) for scheme, port in found}
+
+
+def _config(setup: Setup, stomp_port: int) -> str:
+    entries = "\n".join(policy.xml() for policy in setup.policies)
+    plugins = setup.security + ("<statisticsBrokerPlugin/>" if setup.statistics else "")
+    tls = ""
+    connector = f'<transportConnector name="stomp" uri="stomp://127.0.0.1:{stomp_port}"/>'
+    if setup.tls:
+        password = f'keyStorePassword="{setup.tls.password}" trustStorePassword="{setup.tls.password}"'
+        store = setup.tls.keystore.as_uri()
+        tls = f'<sslContext><sslContext keyStore="{store}" trustStore="{store}" {password}/></sslContext>'
+        connector = '<transportConnector name="stomp+ssl" uri="stomp+ssl://127.0.0.1:0"/>'
+    return f"""<?xml version="1.0" encoding="UTF-8"?>
+<beans xmlns="http://www.springframework.org/schema/beans"
+       xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+       xsi:schemaLocation="http://www.springframework.org/schema/beans
+         http://www.springframework.org/schema/beans/spring-beans.xsd
+         http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
+  <bean class="org.springframework.context.support.PropertySourcesPlaceholderConfigurer"/>
+  <broker xmlns="http://activemq.apache.org/schema/core" brokerName="{setup.name}"
+          dataDirectory="${{amq.data}}" useJmx="{str(setup.jmx).lower()}" advisorySupport="true">
+    <managementContext>{_management(setup.jmx_port)}</managementContext>
+    <destinationPolicy><policyMap><policyEntries>{entries}</policyEntries></policyMap></destinationPolicy>
+    <persistenceAdapter><kahaDB directory="${{amq.data}}/kahadb"/></persistenceAdapter>
+    {tls}
+    {f"<plugins>{plugins}</plugins>" if plugins else ""}
+    <transportConnectors>
+      {connector}
+      <transportConnector name="openwire" uri="tcp://127.0.0.1:0"/>
+    </transportConnectors>
+  </broker>
+</beans>
+"""
+
+
+def _management(jmx_port: int | None) -> str:
+    if jmx_port is None:
+        return '<managementContext createConnector="false"/>'
+    return f'<managementContext createConnector="true" connectorPort="{jmx_port}"/>'

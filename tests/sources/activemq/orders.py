@@ -1,0 +1,318 @@
+"""Every order of advisories known from a real broker: what is done, and which events must come of it.
+
+Each row is run twice: from the recorded frames in `recorded/`, and against a running broker.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sources.events import Event
+from tests.sources.activemq.lab import Lab
+
+POLICY_QUEUE = "plain.>"
+"""Queues under this pattern have the broker's default dead-letter strategy: non-persistent messages are
+lost."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """One row. In `expected` a consumer is named A, B… in the order they appear."""
+
+    name: str
+    do: Callable[[Lab, str], None]
+    """Given a queue's name."""
+    expected: tuple[str, ...]
+    why: str
+    queue_prefix: str = "o"
+    advisories_take_s: float = 0.5
+    """How long nothing must be told before the row is over."""
+
+    @property
+    def queue(self) -> str:
+        return f"{self.queue_prefix}.{self.name}"
+
+
+def describe(events: Sequence[Event], queue: str) -> list[str]:
+    """The message events about a queue and its dead-letter queue, in the order they happened, in a line
+    each."""
+    names: dict[str, str] = {}
+    lines = []
+    for event in sorted(events, key=lambda event: (event["at"], _RANK.get(event["type"], 0))):
+        if "message_id" not in event:
+            continue
+        words = [event["type"], event["queue"].replace(queue, "q")]
+        if "receive_count" in event:
+            words.append(f"x{event['receive_count']}")
+        if "consumer" in event:
+            words.append("by " + names.setdefault(event["consumer"], "ABCDEFG"[len(names)]))
+        if "to_queue" in event:
+            words.append("to " + event["to_queue"].replace(queue, "q"))
+        lines.append(" ".join(words))
+    return lines
+
+
+# Of one message at one millisecond: it enters, is received, is given back, is settled.
+_RANK = {"sent": 1, "received": 2, "released": 3, "deleted": 4, "dead_lettered": 5, "redriven": 6, "expired": 7}
+
+
+def _normal(lab: Lab, queue: str) -> None:
+    client = lab.client()
+    client.subscribe(queue)
+    client.send(queue)
+    client.ack(client.receive())
+
+
+def _auto_ack(lab: Lab, queue: str) -> None:
+    client = lab.client()
+    client.subscribe(queue, ack="auto")
+    client.send(queue)
+    client.receive()
+
+
+def _nack(lab: Lab, queue: str) -> None:
+    client = lab.client()
+    client.subscribe(queue)
+    client.send(queue)
+    client.nack(client.receive())
+
+
+def _nack_non_persistent(lab: Lab, queue: str) -> None:
+    client = lab.client()
+    client.subscribe(queue)
+    client.send(queue, persistent="false")
+    client.nack(client.receive())
+
+
+def _expire(lab: Lab, queue: str) -> None:
+    lab.client().send(queue, expires=str(int(time.time() * 1000) + 300))
+
+
+def _expire_for_good(lab: Lab, queue: str) -> None:
+    lab.client().send(queue, persistent="false", expires=str(int(time.time() * 1000) + 300))
+
+
+def _expire_while_held(lab: Lab, queue: str) -> None:
+    client = lab.client()
+    client.subscribe(queue)
+    client.send(queue, expires=str(int(time.time() * 1000) + 300))
+    frame = client.receive()
+    time.sleep(1.6)  # past the expiry and the broker's next look for expired messages
+    client.ack(frame)
+
+
+def _disconnect(lab: Lab, queue: str) -> None:
+    first = lab.client()
+    first.subscribe(queue)
+    first.send(queue)
+    first.receive()
+    first.close()
+    time.sleep(0.3)
+    second = lab.client()
+    second.subscribe(queue)
+    second.ack(second.receive())
+
+
+def _die(lab: Lab, queue: str) -> None:
+    second = lab.client()
+    first = lab.client()
+    first.subscribe(queue, prefetch=1)
+    first.send(queue)
+    first.receive()
+    second.subscribe(queue, prefetch=1)
+    first.drop()
+    second.ack(second.receive())
+
+
+def _stomp_commit(lab: Lab, queue: str) -> None:
+    client = lab.client()
+    client.subscribe(queue)
+    client.send(queue)
+    frame = client.receive()
+    transaction = client.connection.begin()
+    client.ack(frame, transaction)
+    client.connection.commit(transaction)
+
+
+def _stomp_abort(lab: Lab, queue: str) -> None:
+    client = lab.client()
+    client.subscribe(queue)
+    client.send(queue)
+    frame = client.receive()
+    transaction = client.connection.begin()
+    client.ack(frame, transaction)
+    time.sleep(0.2)
+    client.connection.abort(transaction)
+    time.sleep(0.2)
+    client.ack(frame)
+
+
+def _jms(*actions: str) -> Callable[[Lab, str], None]:
+    def do(lab: Lab, queue: str) -> None:
+        for action in actions:
+            lab.jms(action, queue)
+
+    return do
+
+
+def _retry(lab: Lab, queue: str) -> None:
+    client = lab.client()
+    subscription = client.subscribe(queue)
+    client.send(queue)
+    client.nack(client.receive())
+    time.sleep(0.3)
+    client.connection.unsubscribe(subscription)
+    lab.jms("retry", f"DLQ.{queue}")
+
+
+ORDERS: tuple[Order, ...] = (
+    Order("normal", _normal, ("sent q", "received q x1 by A", "deleted q x1 by A"), "the plain way"),
+    Order(
+        "auto_ack",
+        _auto_ack,
+        ("sent q", "received q x1 by A", "deleted q x1 by A"),
+        "the acknowledgement may be told before the dispatch it belongs to",
+    ),
+    Order(
+        "nack",
+        _nack,
+        ("sent q", "received q x1 by A", "sent DLQ.q", "dead_lettered q x1 by A to DLQ.q"),
+        "a STOMP NACK goes straight to the dead-letter queue, where the message keeps its id",
+    ),
+    Order(
+        "nack_non_persistent",
+        _nack_non_persistent,
+        ("sent q", "received q x1 by A", "deleted q x1 by A"),
+        "without a dead-letter queue for non-persistent messages a NACK looks like an acknowledgement",
+        queue_prefix="plain",
+    ),
+    Order(
+        "expire",
+        _expire,
+        ("sent q", "sent DLQ.q", "dead_lettered q to DLQ.q"),
+        "the move is told first, then the expiry, then a removal: one event",
+        advisories_take_s=2.0,
+    ),
+    Order(
+        "expire_for_good",
+        _expire_for_good,
+        ("sent q", "expired q"),
+        "nothing is kept of an expired message that no dead-letter queue takes",
+        queue_prefix="plain",
+        advisories_take_s=2.0,
+    ),
+    Order(
+        "expire_while_held",
+        _expire_while_held,
+        ("sent q", "received q x1 by A", "deleted q x1 by A"),
+        "a message that expires at its consumer is told by nobody",
+    ),
+    Order(
+        "disconnect",
+        _disconnect,
+        (
+            "sent q",
+            "received q x1 by A",
+            "released q x1 by A",
+            "received q x2 by B",
+            "deleted q x2 by B",
+        ),
+        "what a consumer held when it left is delivered again",
+    ),
+    Order(
+        "die",
+        _die,
+        (
+            "sent q",
+            "received q x1 by A",
+            "released q x1 by A",
+            "received q x2 by B",
+            "deleted q x2 by B",
+        ),
+        "the next dispatch may be told before the consumer's end",
+    ),
+    Order(
+        "recover",
+        _jms("send", "recover"),
+        ("sent q", "received q x1 by A", "sent DLQ.q", "dead_lettered q x3 by A to DLQ.q"),
+        "a client's own redeliveries are invisible, but the broker records how many there were",
+    ),
+    Order(
+        "rollback",
+        _jms("send", "rollback"),
+        (
+            "sent q",
+            "received q x1 by A",
+            "received q x2 by A",
+            "received q x3 by A",
+            "sent DLQ.q",
+            "dead_lettered q x3 by A to DLQ.q",
+        ),
+        "each attempt is told as an acknowledgement; the next one proves it wrong",
+    ),
+    Order(
+        "commit",
+        _jms("send", "commit"),
+        ("sent q", "received q x1 by A", "deleted q x1 by A"),
+        "an acknowledgement in a transaction is told before the commit",
+    ),
+    Order(
+        "close_uncommitted",
+        _jms("send", "close_uncommitted", "commit"),
+        ("sent q", "received q x1 by A", "received q x2 by B", "deleted q x2 by B"),
+        "a transaction that ends with its connection is rolled back: the next dispatch proves it",
+    ),
+    Order(
+        "read_one_of_two",
+        _jms("send2", "read_one_of_two", "read_one_of_two"),
+        (
+            "sent q",
+            "sent q",
+            "received q x1 by A",
+            "received q x1 by A",
+            "deleted q x1 by A",
+            "released q x1 by A",
+            "received q x1 by B",
+            "deleted q x1 by B",
+        ),
+        "a message given back unread from a prefetch window was never delivered to anybody",
+    ),
+    Order(
+        "stomp_commit",
+        _stomp_commit,
+        ("sent q", "received q x1 by A", "deleted q x1 by A"),
+        "BEGIN and ACK are told, COMMIT is not",
+    ),
+    Order(
+        "stomp_abort",
+        _stomp_abort,
+        ("sent q", "received q x1 by A", "received q x2 by A", "deleted q x2 by A"),
+        "ABORT is told by nobody; the second acknowledgement proves the first one wrong",
+    ),
+    Order(
+        "purge",
+        _jms("send2", "purge"),
+        ("sent q", "sent q", "deleted q", "deleted q"),
+        "a purge is told as one removal after another, by no consumer",
+    ),
+    Order(
+        "move",
+        _jms("send", "move"),
+        ("sent q", "sent q.moved", "deleted q"),
+        "a message moved by hand arrives in the other queue before it is removed here",
+    ),
+    Order("copy", _jms("send", "copy"), ("sent q", "sent q.copied"), "a copy removes nothing"),
+    Order(
+        "retry",
+        _retry,
+        (
+            "sent q",
+            "received q x1 by A",
+            "sent DLQ.q",
+            "dead_lettered q x1 by A to DLQ.q",
+            "sent q",
+            "redriven DLQ.q to q",
+        ),
+        "retryMessages brings a dead letter back under its old id",
+    ),
+)

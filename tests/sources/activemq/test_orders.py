@@ -1,0 +1,93 @@
+"""Advisories as a real broker sent them give the events they mean, in whatever order neighbours are read."""
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+
+from sources.activemq.advisory import parse
+from sources.activemq.inbox import Incoming
+from sources.activemq.lifecycle import Lifecycle, Limits
+from sources.events import Event
+from tests.sources.activemq.orders import ORDERS, Order, describe
+from tests.sources.activemq.record import load
+
+BY_NAME = [pytest.param(order, id=order.name) for order in ORDERS]
+LONG_AFTER_MS = 60_000
+
+
+def translate(frames: Sequence[Incoming], grace_ms: int = 2_000, flush_every_frame: bool = True) -> list[Event]:
+    """The events of recorded frames, read one after another at the times they were recorded."""
+    lifecycle = Lifecycle("test", limits=Limits(grace_ms=grace_ms))
+    lifecycle.end_replay(frames[0].at_ms)
+    events: list[Event] = []
+    for frame in frames:
+        if flush_every_frame:
+            events += lifecycle.flush(frame.at_ms)
+        events += lifecycle.apply(parse(frame.headers, frame.body), frame.at_ms)
+    return events + lifecycle.flush(frames[-1].at_ms + LONG_AFTER_MS)
+
+
+@pytest.mark.parametrize("order", BY_NAME)
+def test_recorded_advisories_give_the_expected_events(order: Order) -> None:
+    assert describe(translate(load(order.name)), order.queue) == list(order.expected), order.why
+
+
+@pytest.mark.parametrize("order", BY_NAME)
+def test_neighbours_read_in_the_wrong_order_give_the_same_end(order: Order) -> None:
+    """Which delivery is told first may change; how often each message was delivered and how it ended may
+    not."""
+    frames = load(order.name)
+    right = ends(translate(frames))
+    for left, later in itertools.pairwise(range(len(frames))):
+        if not may_be_swapped(frames[left], frames[later]):
+            continue
+        swapped = list(frames)
+        swapped[left], swapped[later] = swapped[later], swapped[left]
+        assert ends(translate(swapped)) == right, f"{left} and {later} swapped"
+
+
+def may_be_swapped(earlier: Incoming, later: Incoming) -> bool:
+    """The races a broker has: a dispatch with what is told before or after it."""
+    return "MessageDispatched" in earlier.headers["destination"] + later.headers["destination"]
+
+
+def ends(events: Sequence[Event]) -> dict[tuple[str, str], tuple[str, int, str | None]]:
+    """Per queue and message: the last event, the highest receive count, the last consumer."""
+    found: dict[tuple[str, str], tuple[str, int, str | None]] = {}
+    order = {"sent": 1, "received": 2, "released": 3}
+    for event in sorted(events, key=lambda event: (event["at"], order.get(event["type"], 4))):
+        if "message_id" not in event:
+            continue
+        key = (event["queue"], event["message_id"])
+        _, count, consumer = found.get(key, ("", 0, None))
+        count = max(count, event.get("receive_count", 0))
+        found[key] = (event["type"], count, event.get("consumer", consumer))
+    return found
+
+
+@pytest.mark.parametrize("order", BY_NAME)
+def test_an_end_told_too_early_is_set_right(order: Order) -> None:
+    """With no grace at all a contradiction is told as a new delivery, and the end is the same."""
+    frames = load(order.name)
+    assert ends(translate(frames, grace_ms=0)) == ends(translate(frames))
+
+
+@pytest.mark.parametrize("order", BY_NAME)
+def test_every_advisory_read_twice_gives_the_same_end(order: Order) -> None:
+    """Only an acknowledgement read twice is taken for two: a broker sends each advisory once per
+    subscription."""
+    frames = [frame for frame in load(order.name) for _ in range(1 if "MessageConsumed" in frame.headers["destination"] else 2)]
+    assert ends(translate(frames)) == ends(translate(load(order.name)))
+
+
+@pytest.mark.parametrize("order", BY_NAME)
+def test_times_of_a_message_never_run_backwards(order: Order) -> None:
+    """What is told of a message later did not happen earlier, save a dispatch read after its
+    acknowledgement."""
+    last: dict[tuple[str, str], int] = {}
+    for event in translate(load(order.name)):
+        if "message_id" in event and event["type"] != "sent":
+            key = (event["queue"], event["message_id"])
+            assert event["at"] >= last.get(key, 0)
+            last[key] = event["at"]

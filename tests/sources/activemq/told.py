@@ -1,0 +1,75 @@
+"""Advisories as tests write them: what matters is named, the rest is the plainest there is."""
+
+from typing import Any
+
+from sources.activemq.advisory import ConsumerAdded, MessageAdvisory, MessageBody, MessageKind
+from sources.activemq.lifecycle import Lifecycle, Limits
+from sources.events import Event
+
+START_MS = 1_800_000_000_000
+QUEUE = "orders"
+A, B = "ID:app-1:1:1", "ID:app-2:1:1"
+
+
+def body(**changes: Any) -> MessageBody:
+    """A message that entered at START_MS. Times are given in milliseconds since then; 0: never."""
+    fields: dict[str, Any] = {
+        "in_ms": 0,
+        "out_ms": None,
+        "produced_ms": 0,
+        "expires_ms": None,
+        "redeliveries": 0,
+        "group": None,
+        "position": 7,
+        "origin_queue": None,
+        "in_dead_letter_queue": False,
+        "failure": None,
+    }
+    fields.update(changes)
+    for name in ("in_ms", "out_ms", "produced_ms", "expires_ms"):
+        fields[name] = 0 if fields[name] is None else START_MS + fields[name]
+    return MessageBody(**fields)
+
+
+def told(kind: MessageKind, *, queue: str = QUEUE, message: str = "m", by: str | None = None, **changes: Any) -> MessageAdvisory:
+    """An advisory about a message; `empty=True` for one without its body."""
+    empty = changes.pop("empty", False)
+    return MessageAdvisory(kind, queue, message, by, None if empty else body(**changes))
+
+
+def consumer(name: str = A, *, queue: str = QUEUE, prefetch: int = 1, **changes: Any) -> ConsumerAdded:
+    """A consumer's announcement."""
+    connection, session, _ = name.rsplit(":", 2)
+    fields: dict[str, Any] = {"client_id": None, "exclusive": False, "network": False, "browser": False}
+    return ConsumerAdded(name, connection, int(session), queue, prefetch, **{**fields, **changes})
+
+
+class Teller:
+    """A lifecycle that is told of things at given times (milliseconds since START_MS)."""
+
+    def __init__(self, **limits: int) -> None:
+        self.lifecycle = Lifecycle("test", limits=Limits(**limits))
+        self.lifecycle.end_replay(START_MS)
+        self.events: list[Event] = []
+
+    def tell(self, advisory: Any, at: int) -> list[Event]:
+        """Tell it of one thing; answers what came of it."""
+        found = self.lifecycle.apply(advisory, START_MS + at)
+        self.events += found
+        return found
+
+    def flush(self, at: int) -> list[Event]:
+        """Let time pass; answers what came of it."""
+        found = self.lifecycle.flush(START_MS + at)
+        self.events += found
+        return found
+
+    def lines(self) -> list[str]:
+        """Every message event so far, as told, in a line each: type, receive count, consumer, time."""
+        names = {A: "A", B: "B"}
+        return [
+            f"{event['type']} x{event.get('receive_count', 0)} {names.get(event.get('consumer', ''), '-')} "
+            f"@{event['at'] - START_MS}"
+            for event in self.events
+            if "message_id" in event
+        ]
