@@ -1,0 +1,94 @@
+"""What a configuration may say, and what it is told when it says something else."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from sources.activemq.config import ActiveMQCollectorConfig, Address, matches, parse_address
+
+
+@pytest.mark.parametrize(
+    ("pattern", "queue", "fits"),
+    [
+        (">", "a.b.c", True),
+        ("a.>", "a.b.c", True),
+        ("a.>", "a", True),  # the broker says so too
+        ("a.>", "ab", False),
+        ("a.*", "a.b", True),
+        ("a.*", "a.b.c", False),
+        ("*.dlq", "a.dlq", True),
+        ("a", "a", True),
+        ("a", "A", False),
+    ],
+)
+def test_patterns_are_the_broker_s(pattern: str, queue: str, fits: bool) -> None:
+    assert matches(pattern, queue) is fits
+
+
+def test_an_address_has_the_port_of_its_scheme() -> None:
+    assert parse_address("stomp://a") == Address("a", 61613, False)
+    assert parse_address("stomp+ssl://a") == Address("a", 61614, True)
+    assert parse_address("stomp://[::1]:7") == Address("::1", 7, False)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("tcp://a:61616", "write stomp://host:port"),
+        ("a:61613", "write stomp://host:port"),
+        ("stomp://", "write stomp://host:port"),
+        ("stomp://a:99999", "not a number from 1 to 65535"),
+        ("stomp://u:p@a", "give username and password_file"),
+        ("stomp://a/x", "scheme, host and port only"),
+    ],
+)
+def test_a_wrong_address_is_told_how_to_write_it(address: str, said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        ActiveMQCollectorConfig(addresses=(address,))
+
+
+def test_a_password_in_an_address_is_not_repeated() -> None:
+    with pytest.raises(ValueError, match="give username") as caught:
+        parse_address("stomp://user:hunter2@host")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("pattern", ["", "a,b", "queue://a", ">.a", "a.>.b"])
+def test_a_wrong_pattern_is_refused(pattern: str) -> None:
+    with pytest.raises(ValidationError):
+        ActiveMQCollectorConfig(queues=(pattern,))
+
+
+def test_no_key_takes_a_password() -> None:
+    with pytest.raises(ValidationError, match="extra"):
+        ActiveMQCollectorConfig(password="x")  # type: ignore[call-arg]  # what a user might write
+
+
+def test_a_password_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "password"
+    file.write_text("sesame open\n")
+    monkeypatch.setenv("QUEUEWATCH_ACTIVEMQ_PASSWORD", "from the environment")
+    assert ActiveMQCollectorConfig(username="u", password_file=file).password() == "sesame open"
+    assert ActiveMQCollectorConfig(username="u").password() == "from the environment"
+    assert ActiveMQCollectorConfig().password() is None
+
+
+def test_a_password_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    config = ActiveMQCollectorConfig(username="u", password_file=tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="nowhere: No such file"):
+        config.password()
+
+
+def test_which_queues_are_watched() -> None:
+    config = ActiveMQCollectorConfig(queues=("shop.>",), exclude=("shop.debug.>",))
+    assert config.is_watched("shop.orders")
+    assert not config.is_watched("shop.debug.trace")
+    assert not config.is_watched("crm.leads")
+    assert not ActiveMQCollectorConfig().is_watched("queuewatch.probe")
+    assert not ActiveMQCollectorConfig().is_watched("ID:host-1-2:3:1")
+
+
+def test_a_key_file_needs_its_certificate() -> None:
+    with pytest.raises(ValidationError, match="key_file needs certificate_file"):
+        ActiveMQCollectorConfig.model_validate({"tls": {"key_file": "k.pem"}})

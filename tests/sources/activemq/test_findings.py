@@ -1,0 +1,166 @@
+"""What is said of a broker that does not tell everything, and how it is found out."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from sources.activemq.doctor import render
+from sources.activemq.findings import Finding, Observed, diagnose
+from sources.activemq.probe import EXPECTED, Probe
+from tests.sources.activemq.told import START_MS, A, consumer, told
+
+GOOD = Observed(
+    server="ActiveMQ/6.3.1",
+    version=(6, 3, 1),
+    plugin=True,
+    subscriptions=True,
+    probed=EXPECTED,
+    probe_queue="queuewatch.probe",
+)
+
+
+def changed(**changes: object) -> Observed:
+    """A good broker with something wrong."""
+    return Observed(**{**{name: getattr(GOOD, name) for name in GOOD.__slots__}, **changes})
+
+
+def found(observed: Observed, check: str) -> Finding:
+    """The finding of one check."""
+    [finding] = [finding for finding in diagnose(observed) if finding.check == check]
+    return finding
+
+
+def test_nothing_is_found_wrong_with_a_prepared_broker() -> None:
+    assert {finding.level for finding in diagnose(GOOD)} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "level", "fix"),
+    [
+        ({"server": "ActiveMQ/5.16.8", "version": (5, 16, 8)}, "version", "error", "upgrade to 5.18"),
+        ({"server": "ActiveMQ-Artemis/2.31.0", "version": None}, "version", "warning", "not Artemis"),
+        ({"plugin": False}, "statistics", "error", "<statisticsBrokerPlugin/>"),
+        ({"subscriptions": False}, "subscriptions", "warning", 'useJmx="true"'),
+        ({"probed": frozenset()}, "advisories", "error", "xstream and jettison"),
+        (
+            {"probed": EXPECTED - {"dispatched"}},
+            "advisories",
+            "error",
+            'switch on advisoryForDispatched="true"',
+        ),
+        ({"probe_refused": "not authorized"}, "advisories", "warning", "authorizationEntry"),
+        ({"bodiless": 3}, "bodies", "warning", "transformation:jms-advisory-json"),
+        (
+            {"silent_flags": {"a": frozenset({"advisoryForConsumed"})}},
+            "queues",
+            "error",
+            "advisoryForConsumed",
+        ),
+    ],
+)
+def test_each_thing_missing_is_said_with_what_adds_it(changes: Mapping[str, object], check: str, level: str, fix: str) -> None:
+    finding = found(changed(**changes), check)
+    assert finding.level == level
+    assert finding.fix is not None
+    assert fix in finding.fix
+
+
+def test_only_what_is_missing_is_asked_for() -> None:
+    finding = found(changed(probed=frozenset({"consumer", "delivered"})), "advisories")
+    assert finding.fix is not None
+    first_line = finding.fix.splitlines()[0]
+    assert "advisoryForConsumed" in first_line
+    assert "advisoryForDelivery" not in first_line
+
+
+def test_what_is_not_known_yet_is_not_said() -> None:
+    assert [finding.check for finding in diagnose(Observed("ActiveMQ/6.3.1", (6, 3, 1)))] == ["version"]
+
+
+def test_many_silent_queues_are_summed_up() -> None:
+    flags = frozenset({"advisoryForConsumed"})
+    finding = found(changed(silent_flags={f"q{n:02}": flags for n in range(40)}), "queues")
+    assert "q00, q01, q02, q03, q04 and 35 more (advisoryForConsumed)" in finding.what
+
+
+def test_findings_are_printed_with_the_xml_below() -> None:
+    printed = render([Finding("version", "ok", "fine"), Finding("statistics", "error", "silent", "<a>\n</a>")])
+    assert printed.splitlines() == [
+        "ok       version: fine",
+        "ERROR    statistics: silent",
+        "         <a>",
+        "         </a>",
+    ]
+
+
+# -- the probe --
+
+
+class Connection:
+    """Stands for the connection: answers a probe's message at once."""
+
+    def __init__(self) -> None:
+        self.sent: Mapping[str, str] = {}
+        self.acknowledged: list[str] = []
+        self.unsubscribed: list[str] = []
+
+    def send(self, destination: str, headers: Mapping[str, str], body: str = "") -> None:
+        assert (destination, body) == ("/queue/p", "")
+        self.sent = headers
+
+    def subscribe(self, destination: str, subscription: str, headers: Mapping[str, str], ack: str = "auto") -> None:
+        assert (destination, subscription, ack) == ("/queue/p", "probe", "client-individual")
+        assert headers["activemq.prefetchSize"] == "1"
+
+    def unsubscribe(self, subscription: str) -> None:
+        self.unsubscribed.append(subscription)
+
+    def ack(self, ack_id: str) -> None:
+        self.acknowledged.append(ack_id)
+
+
+def probing() -> tuple[Probe, Connection]:
+    """A probe that has been sent."""
+    connection = Connection()
+    probe = Probe(connection, "p")
+    probe.start(0.0, START_MS)
+    return probe, connection
+
+
+def test_a_probe_ends_when_everything_told_of_it() -> None:
+    probe, connection = probing()
+    probe.advisory(consumer(A, queue="p"))
+    probe.advisory(told("delivered", queue="p", message="ID:1"))
+    probe.message({**connection.sent, "message-id": "ID:1", "ack": "x"})
+    probe.advisory(told("dispatched", queue="p", message="ID:1", by=A, out_ms=1))
+    assert not probe.tick(1.0)
+    probe.advisory(told("consumed", queue="p", message="ID:1", out_ms=1))
+    assert probe.tick(1.1)
+    assert probe.seen == EXPECTED
+    assert (connection.acknowledged, connection.unsubscribed) == (["x"], ["probe"])
+    assert not probe.tick(1.2)
+
+
+def test_a_probe_that_stays_untold_ends_in_time() -> None:
+    probe, _ = probing()
+    probe.advisory(consumer(A, queue="p"))
+    assert not probe.tick(4.0)
+    assert probe.tick(6.0)
+    assert probe.seen == {"consumer"}
+
+
+def test_another_collector_s_probe_is_taken_and_not_mistaken_for_this_one_s() -> None:
+    probe, connection = probing()
+    probe.message({"message-id": "ID:other", "ack": "y", "queuewatch-probe": "z"})
+    probe.advisory(told("consumed", queue="p", message="ID:other"))
+    assert connection.acknowledged == ["y"]
+    assert probe.seen == set()
+
+
+def test_a_refused_probe_says_why() -> None:
+    probe, _ = probing()
+    probe.error({"receipt-id": "advisories"}, "something else")
+    assert not probe.tick(0.1)
+    probe.error({"receipt-id": "probe-send"}, "not authorized to write")
+    assert probe.tick(0.2)
+    assert probe.refused == "not authorized to write"

@@ -1,0 +1,343 @@
+"""The plugin's replies, the rounds they come in, and what is concluded from them."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sources.activemq.lifecycle import Lifecycle
+from sources.activemq.poll import Round, StatisticsPoll
+from sources.activemq.reconcile import GONE, NOT_GONE, Reconciler
+from sources.activemq.statistics import (
+    BrokerFacts,
+    QueueCounts,
+    SubscriptionCounts,
+    SubscriptionKey,
+    parse_reply,
+)
+from sources.activemq.unprepared import FlagWatch
+from sources.events import Event
+from tests.sources.activemq.told import QUEUE, START_MS, A, B, Teller, consumer, told
+
+
+def reply(values: Mapping[str, object]) -> str:
+    """A map as the broker writes it: text as a pair, anything else beside its name."""
+    entries = [
+        {"string": [name, value]}
+        if isinstance(value, str)
+        else {"string": name, "boolean" if isinstance(value, bool) else "long": value}
+        for name, value in values.items()
+    ]
+    return json.dumps({"map": {"entry": entries}})
+
+
+QUEUE_REPLY = {
+    "brokerName": "test",
+    "destinationName": "queue://orders",
+    "size": 13,
+    "inflightCount": 3,
+    "consumerCount": 1,
+    "producerCount": 2,
+    "enqueueCount": 20,
+    "dequeueCount": 7,
+    "dispatchCount": 10,
+    "expiredCount": 0,
+    "memoryPercentUsage": 4,
+    "firstMessageTimestamp": START_MS,
+}
+SUBSCRIPTION_REPLY = {
+    "brokerName": "test",
+    "destinationName": "orders",
+    "connectionId": "ID:app-1",
+    "sessionId": 1,
+    "dispatchedQueueSize": 3,
+    "prefetchSize": 5,
+    "slowConsumer": True,
+}
+
+
+def test_counts_of_a_queue() -> None:
+    counts = parse_reply(reply(QUEUE_REPLY))
+    assert isinstance(counts, QueueCounts)
+    assert counts.attributes() == {
+        "visible": 10,
+        "in_flight": 3,
+        "consumers": 1,
+        "producers": 2,
+        "memory_percent": 4,
+        "oldest_sent_at": START_MS,
+    }
+
+
+def test_an_empty_queue_has_no_oldest_message() -> None:
+    counts = parse_reply(reply({k: v for k, v in QUEUE_REPLY.items() if k != "firstMessageTimestamp"}))
+    assert isinstance(counts, QueueCounts)
+    assert "oldest_sent_at" not in counts.attributes()
+
+
+def test_more_in_flight_than_there_is_never_gives_a_negative_count() -> None:
+    """The broker takes the two counts one after the other."""
+    counts = parse_reply(reply({**QUEUE_REPLY, "size": 2}))
+    assert isinstance(counts, QueueCounts)
+    assert (counts.attributes()["visible"], counts.attributes()["in_flight"]) == (0, 2)
+
+
+def test_counts_of_a_subscription() -> None:
+    counts = parse_reply(reply(SUBSCRIPTION_REPLY))
+    assert counts == SubscriptionCounts(("ID:app-1", 1, "orders"), 3, 5, True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", "{}", '{"map":""}', "nonsense", reply({**QUEUE_REPLY, "destinationName": "topic://news"})],
+)
+def test_other_replies_are_passed_over(body: str) -> None:
+    assert parse_reply(body) is None
+
+
+def test_the_broker_s_reply_names_it() -> None:
+    assert parse_reply(reply({"brokerName": "east", "size": 0})) == BrokerFacts("east")
+
+
+# -- rounds --
+
+
+class Sent:
+    """Stands for the connection: keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, Mapping[str, str]]] = []
+
+    def send(self, destination: str, headers: Mapping[str, str], body: str = "") -> None:
+        assert body == ""
+        self.requests.append((destination, headers))
+
+    def subscribe(self, destination: str, subscription: str, headers: Mapping[str, str], ack: str = "auto") -> None:
+        assert (destination, subscription, ack) == ("/temp-queue/queuewatch", "statistics", "auto")
+        assert headers == {"transformation": "jms-json"}
+
+    def take(self) -> list[str]:
+        """The destinations asked since the last call."""
+        taken, self.requests = [destination for destination, _ in self.requests], []
+        return taken
+
+    def mark(self) -> Mapping[str, str]:
+        """The headers of the reply to the last request."""
+        return {"correlation-id": self.requests[-1][1]["correlation-id"]}
+
+
+def polled(sent: Sent) -> StatisticsPoll:
+    """A poll of a broker known to have the plugin."""
+    poll = StatisticsPoll(sent, (">",), 10.0, oldest_message=True)
+    poll.start()
+    poll.tick(0.0, START_MS)
+    assert [destination for destination, _ in sent.requests] == ["/topic/ActiveMQ.Statistics.Broker"]
+    assert poll.reply(sent.mark(), reply({"brokerName": "test"})) is None
+    sent.take()
+    poll.tick(0.1, START_MS)
+    return poll
+
+
+def test_nothing_is_sent_to_a_queue_before_the_plugin_has_answered() -> None:
+    """Without the plugin the request would stay there as a message."""
+    sent = Sent()
+    poll = StatisticsPoll(sent, (">",), 10.0, oldest_message=True)
+    for second in range(60):
+        poll.tick(float(second), START_MS)
+    assert set(sent.take()) == {"/topic/ActiveMQ.Statistics.Broker"}
+    assert poll.plugin == "missing"
+
+
+def test_a_round_is_whole_when_its_last_reply_comes() -> None:
+    sent = Sent()
+    poll = polled(sent)
+    assert poll.reply({}, reply(QUEUE_REPLY)) is None
+    assert poll.reply({}, reply(SUBSCRIPTION_REPLY)) is None
+    done = poll.reply(sent.mark(), reply({"brokerName": "test"}))
+    assert isinstance(done, Round)
+    assert ([c.queue for c in done.queues], len(done.subscriptions)) == (["orders"], 1)
+    assert sent.take() == [
+        "/queue/ActiveMQ.Statistics.Destination.>",
+        "/queue/ActiveMQ.Statistics.Subscription",
+        "/topic/ActiveMQ.Statistics.Broker",
+    ]
+
+
+def test_a_reply_to_an_older_round_ends_nothing() -> None:
+    sent = Sent()
+    poll = polled(sent)
+    assert poll.reply({"correlation-id": "queuewatch-1"}, reply({"brokerName": "test"})) is None
+
+
+def test_a_broker_without_jmx_is_not_asked_for_subscriptions_again() -> None:
+    """Each such question is an error in its log."""
+    sent = Sent()
+    poll = polled(sent)
+    poll.reply(sent.mark(), reply({"brokerName": "test"}))
+    assert poll.subscriptions == "missing"
+    sent.take()
+    poll.tick(20.0, START_MS)
+    assert "/queue/ActiveMQ.Statistics.Subscription" not in sent.take()
+
+
+def test_a_round_that_stays_unanswered_is_given_up() -> None:
+    sent = Sent()
+    poll = polled(sent)
+    sent.take()
+    poll.tick(10.2, START_MS)
+    assert len(sent.take()) == 3
+    assert poll.plugin == "present"
+
+
+# -- what each consumer holds --
+
+KEY: SubscriptionKey = ("ID:app-1", 1, QUEUE)
+
+
+def poll_twice(lifecycle: Lifecycle, first: int, second: int, *, from_ms: int = 10_000) -> tuple[Reconciler, list[Event]]:
+    """Two polls ten seconds apart, with the broker's count in each."""
+    reconciler = Reconciler(lifecycle)
+    events: list[Event] = []
+    for at, count in ((from_ms, first), (from_ms + 10_000, second)):
+        counts = [SubscriptionCounts(KEY, count, 1, False)]
+        events += reconciler.observe(counts, START_MS + at, START_MS + at + 5)
+    return reconciler, events
+
+
+def test_what_the_broker_no_longer_counts_is_settled() -> None:
+    """Its acknowledgement was missed while the collector was away."""
+    teller = Teller()
+    teller.tell(consumer(A), 0)
+    teller.tell(told("dispatched", by=A, out_ms=1), 1)
+    _, events = poll_twice(teller.lifecycle, 0, 0)
+    assert [(e["type"], e["message_id"], e["reason"]) for e in events] == [("deleted", "m", GONE)]
+
+
+def test_an_acknowledgement_that_did_not_stand_is_taken_back() -> None:
+    """A STOMP client aborts its transaction and keeps the message."""
+    teller = Teller()
+    teller.tell(consumer(A), 0)
+    for name in ("m1", "m2"):
+        teller.tell(told("dispatched", message=name, by=A, out_ms=1), 1)
+        teller.tell(told("consumed", message=name, out_ms=1), 2)
+    teller.flush(5_000)
+    reconciler, events = poll_twice(teller.lifecycle, 1, 1)
+    assert [(e["type"], e["message_id"], e["reason"]) for e in events] == [("received", "m2", NOT_GONE)]
+    assert reconciler.reopened == 1
+    assert teller.lifecycle.memory.held_count(A) == 1
+
+
+@pytest.mark.parametrize(
+    ("why", "first", "second"),
+    [("it may be on its way", 1, 0), ("which of them is gone is not known", 1, 1)],
+)
+def test_a_difference_that_says_too_little_changes_nothing(why: str, first: int, second: int) -> None:
+    teller = Teller()
+    teller.tell(consumer(A, prefetch=2), 0)
+    for name in ("m1", "m2"):
+        teller.tell(told("dispatched", message=name, by=A, out_ms=1), 1)
+    assert poll_twice(teller.lifecycle, first, second)[1] == [], why
+
+
+def test_a_busy_consumer_is_never_corrected() -> None:
+    teller = Teller()
+    teller.tell(consumer(A), 0)
+    teller.tell(told("dispatched", by=A, out_ms=1), 12_000)
+    assert poll_twice(teller.lifecycle, 0, 0)[1] == []
+
+
+def test_what_a_consumer_held_before_anybody_listened_is_no_contradiction() -> None:
+    """Its count is higher than ours because of messages never seen, not because of those acknowledged."""
+    teller = Teller()
+    teller.lifecycle.begin_session()
+    teller.tell(consumer(A, prefetch=5), 0)
+    teller.lifecycle.end_replay(START_MS + 1)
+    teller.tell(told("dispatched", by=A, out_ms=2), 2)
+    teller.tell(told("consumed", out_ms=2), 3)
+    teller.flush(5_000)
+    assert poll_twice(teller.lifecycle, 1, 1)[1] == []
+
+
+def test_two_consumers_of_one_session_are_only_settled_together() -> None:
+    """The broker's counts do not tell them apart."""
+    teller = Teller()
+    first, second = "ID:app-1:1:1", "ID:app-1:1:2"
+    for name in (first, second):
+        teller.tell(consumer(name), 0)
+        teller.tell(told("dispatched", message=name, by=name, out_ms=1), 1)
+    reconciler = Reconciler(teller.lifecycle)
+    for at in (10_000, 20_000):
+        polled = [SubscriptionCounts(KEY, count, 1, False) for count in (1, 0)]
+        assert reconciler.observe(polled, START_MS + at, START_MS + at + 5) == []
+    for at in (30_000, 40_000):
+        polled = [SubscriptionCounts(KEY, 0, 1, False)] * 2
+        events = reconciler.observe(polled, START_MS + at, START_MS + at + 5)
+    assert sorted(event["message_id"] for event in events) == [first, second]
+
+
+def test_the_broker_s_count_is_told_of_a_consumer_older_than_the_collector() -> None:
+    teller = Teller()
+    teller.lifecycle.begin_session()
+    teller.tell(consumer(B, prefetch=5), 0)
+    teller.lifecycle.end_replay(START_MS + 1)
+    counts = [SubscriptionCounts(("ID:app-2", 1, QUEUE), 4, 5, True)]
+    Reconciler(teller.lifecycle).observe(counts, START_MS, START_MS + 5)
+    [event] = teller.lifecycle.consumer_states(START_MS + 6)
+    assert (event["attributes"]["dispatched"], event["attributes"]["full"]) == (4, True)
+
+
+# -- what a queue does not tell --
+
+
+def counts(**changes: Any) -> QueueCounts:
+    """A queue's counts, growing as the test says."""
+    names = ("size", "in_flight", "consumers", "producers", "enqueued", "dequeued", "dispatched", "expired")
+    fields: dict[str, Any] = dict.fromkeys((*names, "memory_percent"), 0)
+    return QueueCounts(queue=QUEUE, oldest_in_ms=None, **{**fields, **changes})
+
+
+def test_a_queue_that_moves_without_a_word_is_found() -> None:
+    watch = FlagWatch()
+    for total in (0, 5, 9):
+        watch.read("consumed", QUEUE)
+        missing = watch.observe(counts(enqueued=total, dispatched=total, dequeued=total))
+    assert missing == {"advisoryForDelivery", "advisoryForDispatched"}
+    assert watch.missing() == {QUEUE: missing}
+
+
+@pytest.mark.parametrize(
+    ("why", "totals", "read_in"),
+    [
+        ("nothing moved", (5, 5, 5), ()),
+        ("its word may still be on its way", (0, 5, 5), ()),
+        ("the broker counted before the collector came", (9_000, 9_000, 9_000), ()),
+        ("it speaks", (0, 5, 9), (1, 2)),
+        ("it was restarted and counts anew", (9, 2, 1), ()),
+    ],
+)
+def test_a_queue_is_not_suspected_when(why: str, totals: tuple[int, ...], read_in: tuple[int, ...]) -> None:
+    watch = FlagWatch()
+    for number, total in enumerate(totals):
+        if number in read_in:
+            for kind in ("delivered", "dispatched", "consumed"):
+                watch.read(kind, QUEUE)
+        assert not watch.observe(counts(enqueued=total, dispatched=total, dequeued=total)), why
+
+
+def test_a_queue_that_begins_to_speak_is_cleared() -> None:
+    watch = FlagWatch()
+    for total in (0, 5, 9):
+        watch.observe(counts(enqueued=total))
+    assert watch.missing()
+    watch.read("delivered", QUEUE)
+    watch.observe(counts(enqueued=10))
+    assert not watch.missing()
+
+
+def test_queues_that_vanished_are_forgotten() -> None:
+    watch = FlagWatch()
+    for total in (0, 5, 9):
+        watch.observe(counts(enqueued=total))
+    watch.keep_only(set())
+    assert not watch.missing()
