@@ -150,8 +150,7 @@ class _Context:
         found = [
             Reason(f, max(0, self.now_ms - f.since_ms) / 1000, advice(f.key.signal, self.runbook_base_url))
             for f in self.snapshot.firing
-            if (f.key.system, f.key.scope, f.key.queue) == (queue.system, queue.scope, queue.queue)
-            and concerns(f)
+            if (f.key.system, f.key.scope, f.key.queue) == (queue.system, queue.scope, queue.queue) and concerns(f)
         ]
         return tuple(sorted(found, key=lambda r: (-SEVERITY_RANK[r.finding.severity], r.finding.since_ms)))
 

@@ -52,9 +52,7 @@ class History:
         """Number of the current step since the epoch; its point is the last column."""
 
     def record(self, at_ms: int, queues: Sequence[QueueView]) -> None:
-        """Note the state of `queues` at `at_ms` (epoch milliseconds). A time before the current step is
-        ignored.
-        """
+        """Note the state of `queues` at `at_ms` (epoch ms). A time before the current step is ignored."""
         step = at_ms // self._step_ms
         if self._step is not None and step < self._step:
             return

@@ -35,9 +35,7 @@ def queue_near_misses(queue: QueueView, limits: Thresholds, now_ms: int) -> tupl
     return tuple(_queue(queue, limits, now_ms))
 
 
-def message_near_misses(
-    queue: QueueView, message: MessageView, limits: Thresholds, now_ms: int
-) -> tuple[NearMiss, ...]:
+def message_near_misses(queue: QueueView, message: MessageView, limits: Thresholds, now_ms: int) -> tuple[NearMiss, ...]:
     """For one message."""
     return tuple(_message(queue, message, limits, now_ms))
 

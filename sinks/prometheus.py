@@ -85,11 +85,7 @@ class Exposition:
         if snapshot is not None:
             fixed = self._fixed_part(snapshot)
             for metric in METRICS:
-                lines = (
-                    "".join(_age_lines(metric.name, fixed.named, now_ms))
-                    if metric.ages
-                    else fixed.lines[metric.name]
-                )
+                lines = "".join(_age_lines(metric.name, fixed.named, now_ms)) if metric.ages else fixed.lines[metric.name]
                 if lines:
                     blocks += (_header(metric.name, metric.kind, metric.help, openmetrics), lines)
         for source in self._about_sinks:
@@ -104,9 +100,7 @@ class Exposition:
     def _fixed_part(self, snapshot: Snapshot) -> _Fixed:
         with self._lock:
             if self._fixed is None or self._fixed.snapshot is not snapshot:
-                named = [
-                    (_id_labels(queue.system, queue.scope, queue.queue), queue) for queue in snapshot.queues
-                ]
+                named = [(_id_labels(queue.system, queue.scope, queue.queue), queue) for queue in snapshot.queues]
                 self._fixed = _Fixed(snapshot, named, _fixed_lines(snapshot, named))
             return self._fixed
 
@@ -228,9 +222,7 @@ def _held_age(queue: QueueView) -> Iterator[tuple[str, int]]:
     yield from _with_other("consumer", named, queue.other_consumers_held_since_ms)
 
 
-def _with_other(
-    label: str, named: Iterable[tuple[str, int]], other_ms: int | None
-) -> Iterator[tuple[str, int]]:
+def _with_other(label: str, named: Iterable[tuple[str, int]], other_ms: int | None) -> Iterator[tuple[str, int]]:
     """Named ones and the folded rest; one really called `other` shares its series, the older counts."""
     for name, since_ms in named:
         if name == "other" and other_ms is not None:
@@ -295,8 +287,7 @@ def _watcher_lines(metric: Metric, snapshot: Snapshot) -> Iterator[str]:
             name: last_ms / 1000 for name, last_ms in snapshot.collectors.items()
         },
         "queuewatch_events_total": {
-            result: snapshot.events_total.get(result, 0)
-            for result in ("accepted", "duplicate", "late", "invalid")
+            result: snapshot.events_total.get(result, 0) for result in ("accepted", "duplicate", "late", "invalid")
         },
         "queuewatch_events_invalid_total": snapshot.invalid_total,
         "queuewatch_folded_total": snapshot.folded,
@@ -324,11 +315,7 @@ def _id_labels(system: str, scope: str, queue: str) -> str:
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    return (
-        "{" + ",".join(f'{name}="{escape_label(value)}"' for name, value in labels.items()) + "}"
-        if labels
-        else ""
-    )
+    return "{" + ",".join(f'{name}="{escape_label(value)}"' for name, value in labels.items()) + "}" if labels else ""
 
 
 def _family_lines(family: Family) -> str:

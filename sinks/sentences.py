@@ -78,9 +78,7 @@ def group_sentence(queue: QueueView, group: GroupView, now_ms: int) -> str:
         f"the oldest {_ago(now_ms, group.oldest_sent_at_ms)} old",
     ]
     if group.head_message_id is not None:
-        parts.append(
-            f"its head {group.head_message_id} was received {count(group.head_receive_count, 'time')}"
-        )
+        parts.append(f"its head {group.head_message_id} was received {count(group.head_receive_count, 'time')}")
     if group.last_settled_at_ms is not None:
         parts.append(f"the last was finished {_ago(now_ms, group.last_settled_at_ms)} ago")
     return "; ".join(parts) + "."

@@ -43,9 +43,7 @@ class SignalLogFile:
     next batch that has something to say. Moving it away from outside (logrotate) is fine too.
     """
 
-    def __init__(
-        self, path: Path, stream: str = "", *, max_bytes: int | None = None, keep_files: int = 5
-    ) -> None:
+    def __init__(self, path: Path, stream: str = "", *, max_bytes: int | None = None, keep_files: int = 5) -> None:
         self._path = path
         self._mark = path.with_name(path.name + ".batch")
         self._stream = stream
@@ -77,9 +75,7 @@ class SignalLogFile:
             return 0
 
     def truncate(self, position: int) -> None:
-        """Forget everything from `position` (bytes, as `position()` gave it) on. A shorter file stays as it
-        is.
-        """
+        """Forget everything from `position` (bytes) on; a shorter file stays as it is."""
         if position < self.position():
             with self._path.open("rb+") as log:
                 log.truncate(position)

@@ -52,13 +52,9 @@ class Resolved:
 
 
 class SnapshotStore:
-    """Keeps the latest snapshot, a short past of each queue, and the signals resolved last. Safe for
-    threads.
-    """
+    """The latest snapshot, a short past of each queue, and the signals resolved last. Safe for threads."""
 
-    def __init__(
-        self, *, history_step_s: float = 10.0, history_points: int = 90, resolved_kept: int = 100
-    ) -> None:
+    def __init__(self, *, history_step_s: float = 10.0, history_points: int = 90, resolved_kept: int = 100) -> None:
         self._changed = threading.Condition()
         self._latest: Published | None = None
         self._history = History(history_step_s, history_points)
@@ -86,9 +82,7 @@ class SnapshotStore:
     def wait_newer(self, version: int, timeout_s: float) -> Published | None:
         """Block until a snapshot after `version` is published or the time is over; the latest either way."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._latest is not None and self._latest.version > version, timeout_s
-            )
+            self._changed.wait_for(lambda: self._latest is not None and self._latest.version > version, timeout_s)
             return self._latest
 
     def trend(self, queue: QueueId) -> Trend | None:

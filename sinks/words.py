@@ -31,9 +31,5 @@ def count(number: float, thing: str) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` with whatever a terminal would act on made visible: escape sequences, direction marks,
-    newlines.
-    """
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text
-    )
+    """`text` with escape sequences, direction marks and newlines made visible."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)

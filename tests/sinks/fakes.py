@@ -113,8 +113,7 @@ def finding(
 def receives(first_ms: int, every_ms: int, count: int, window_ms: int, consumer: str) -> tuple[Attempt, ...]:
     """`count` receives, one every `every_ms`, each opening a window of `window_ms`."""
     return tuple(
-        Attempt(first_ms + i * every_ms, "received", i + 1, first_ms + i * every_ms + window_ms, consumer)
-        for i in range(count)
+        Attempt(first_ms + i * every_ms, "received", i + 1, first_ms + i * every_ms + window_ms, consumer) for i in range(count)
     )
 
 
@@ -253,9 +252,7 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
             stuck_groups=1,
             groups={"backlog": 214, "in_flight": 38, "blocked": 1, "hidden": 0},
             top_groups=(
-                GroupView(
-                    "customer-4711", 248, 0, now_ms - 412 * s, head.message_id, 11, now_ms - 420 * s, True
-                ),
+                GroupView("customer-4711", 248, 0, now_ms - 412 * s, head.message_id, 11, now_ms - 420 * s, True),
                 *(
                     GroupView(
                         f"customer-{1000 + 37 * i}",
@@ -404,8 +401,7 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
             "orders",
             "critical",
             now_ms - 44 * s,
-            f"Message {poison_id} was received 5 times without being finished; 1 receive is left "
-            "before it goes to orders-dlq.",
+            f"Message {poison_id} was received 5 times without being finished; 1 receive is left before it goes to orders-dlq.",
             message_id=poison_id,
             receive_count=5,
             receives_left=1,
@@ -450,8 +446,7 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
             "orders-dlq",
             "warning",
             now_ms - 2_000 * s,
-            "The oldest dead letter is lost in 2 h 30 min: on a standard queue retention runs "
-            "from the original send.",
+            "The oldest dead letter is lost in 2 h 30 min: on a standard queue retention runs from the original send.",
             message_id=dead[0].message_id,
             expires_in_s=9_000,
         ),
@@ -595,9 +590,7 @@ def many_queues(count: int, now_ms: int = NOW_MS, seed: int = 7) -> Snapshot:
                 in_flight=i % 4,
                 tracked=backlog + i % 4,
                 status="lagging" if backlog > 300 else "ok",
-                oldest_ms=_oldest(
-                    now_ms, all=oldest_s, visible=oldest_s, cloudwatch=oldest_s, healthy=oldest_s
-                )
+                oldest_ms=_oldest(now_ms, all=oldest_s, visible=oldest_s, cloudwatch=oldest_s, healthy=oldest_s)
                 if backlog
                 else {},
                 age_counts=age_counts([oldest_s] * min(backlog, 50)),
@@ -608,8 +601,7 @@ def many_queues(count: int, now_ms: int = NOW_MS, seed: int = 7) -> Snapshot:
                 messages=(suspect,) if poison else (),
                 groups={"backlog": 10, "in_flight": 1, "blocked": 0, "hidden": 0} if fifo else {},
                 top_groups=tuple(
-                    GroupView(f"g{g}", 3, 0, now_ms - int(oldest_s * 1000) + g, f"{g}", 1, None, False)
-                    for g in range(10)
+                    GroupView(f"g{g}", 3, 0, now_ms - int(oldest_s * 1000) + g, f"{g}", 1, None, False) for g in range(10)
                 )
                 if fifo
                 else (),

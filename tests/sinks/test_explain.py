@@ -1,6 +1,4 @@
-"""Explanations: every firing signal with its reason and remedy, every quiet one with its distance to the
-limit.
-"""
+"""Every firing signal with its reason and remedy, every quiet one with its distance to the limit."""
 
 from __future__ import annotations
 
@@ -108,12 +106,8 @@ def test_a_healthy_queue_shows_how_far_from_firing_it_is() -> None:
     assert near == {
         "PoisonMessage": "the highest receive count is 1; it fires at 3.",
         "MessageHeldTooLong": "the longest hold is 9 s; it fires after 15 min without a break.",
-        "QueueStalled": (
-            "8 messages visible, the last was finished 0.9 s ago; it fires after 1 min 30 s without one."
-        ),
-        "TelemetryPartial": (
-            "100.0% of the broker's own count is tracked; it fires below 90% or above 110% for 10 min."
-        ),
+        "QueueStalled": ("8 messages visible, the last was finished 0.9 s ago; it fires after 1 min 30 s without one."),
+        "TelemetryPartial": ("100.0% of the broker's own count is tracked; it fires below 90% or above 110% for 10 min."),
     }
 
 

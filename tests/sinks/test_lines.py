@@ -44,10 +44,7 @@ def test_a_signal_line_has_the_contracts_fields() -> None:
 
 def test_a_signal_that_alerts_nobody_says_so() -> None:
     """A reader of the log may page; it must know which findings never do."""
-    assert (
-        signal_line(SignalChange(NOW_MS, "firing", replace(POISON, alerting=False), "a1"))["alerting"]
-        is False
-    )
+    assert signal_line(SignalChange(NOW_MS, "firing", replace(POISON, alerting=False), "a1"))["alerting"] is False
 
 
 def test_group_consumer_and_part_are_told_apart() -> None:

@@ -34,11 +34,7 @@ SampleKey = tuple[str, frozenset[tuple[str, str]]]
 
 
 def exposition(snapshot: Snapshot, now_ms: int = NOW_MS, *, openmetrics: bool = False) -> str:
-    return (
-        Exposition(process_metrics=False, version="9.9")
-        .render(snapshot, now_ms, openmetrics=openmetrics)
-        .decode()
-    )
+    return Exposition(process_metrics=False, version="9.9").render(snapshot, now_ms, openmetrics=openmetrics).decode()
 
 
 def parsed(text: str, *, openmetrics: bool = False) -> dict[SampleKey, float]:
@@ -84,9 +80,7 @@ GOLDEN_QUEUE = queue_view(
 GOLDEN_SNAPSHOT = Snapshot(
     at_ms=NOW_MS,
     queues=(GOLDEN_QUEUE,),
-    firing=(
-        finding("PoisonMessage", "jobs.fifo", "warning", NOW_MS - 1_000, "m1.", scope="eu", message_id="m1"),
-    ),
+    firing=(finding("PoisonMessage", "jobs.fifo", "warning", NOW_MS - 1_000, "m1.", scope="eu", message_id="m1"),),
     events_total={"accepted": 11, "invalid": 1},
     invalid_total={"not_json": 1},
     collectors={"c1": NOW_MS - 2_000},
@@ -174,9 +168,7 @@ def test_openmetrics_names_counters_without_total_and_ends_with_eof() -> None:
 )
 @pytest.mark.parametrize("later_ms", [0, 61_234])
 @pytest.mark.parametrize("openmetrics", [False, True], ids=["text", "openmetrics"])
-def test_the_exposition_is_the_catalogues_samples(
-    snapshot: Snapshot, later_ms: int, openmetrics: bool
-) -> None:
+def test_the_exposition_is_the_catalogues_samples(snapshot: Snapshot, later_ms: int, openmetrics: bool) -> None:
     """The quick renderer and the catalogue that replay uses may never drift apart."""
     text = exposition(snapshot, NOW_MS + later_ms, openmetrics=openmetrics)
     assert parsed(text, openmetrics=openmetrics) == catalogued(snapshot, NOW_MS + later_ms)
@@ -206,11 +198,7 @@ def test_ages_advance_between_two_scrapes_of_one_snapshot() -> None:
 
 def test_a_senders_fast_clock_gives_no_negative_age() -> None:
     """Before its own timestamp a message is zero seconds old."""
-    ages = [
-        v
-        for k, v in parsed(exposition(GOLDEN_SNAPSHOT, NOW_MS - 3_600_000)).items()
-        if "_age_seconds" in k[0]
-    ]
+    ages = [v for k, v in parsed(exposition(GOLDEN_SNAPSHOT, NOW_MS - 3_600_000)).items() if "_age_seconds" in k[0]]
     assert min(ages) == 0
 
 
@@ -231,9 +219,7 @@ def test_a_number_that_is_not_one_has_no_series() -> None:
 
 def test_a_group_really_called_other_does_not_make_a_series_twice() -> None:
     """It shares the folded groups' series, which shows the older of the two."""
-    queue = replace(
-        GOLDEN_QUEUE, top_groups=(GroupView("other", 1, 0, NOW_MS - 60_000, None, 0, None, False),)
-    )
+    queue = replace(GOLDEN_QUEUE, top_groups=(GroupView("other", 1, 0, NOW_MS - 60_000, None, 0, None, False),))
     found = parsed(exposition(replace(GOLDEN_SNAPSHOT, queues=(queue,))))
     ages = [v for (name, _), v in found.items() if name == "queuewatch_group_oldest_message_age_seconds"]
     assert ages == [60.0]

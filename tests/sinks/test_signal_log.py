@@ -1,6 +1,4 @@
-"""The signal log: one copy of every line whatever happens to a batch, on disk before it is taken for
-written.
-"""
+"""The signal log: one copy of every line whatever happens to a batch."""
 
 from __future__ import annotations
 
@@ -26,10 +24,7 @@ def change(number: int) -> SignalChange:
 
 
 def announced(path: Path) -> list[str]:
-    return [
-        json.loads(line)["announcement"].removeprefix("announcement-")
-        for line in path.read_text().splitlines()
-    ]
+    return [json.loads(line)["announcement"].removeprefix("announcement-") for line in path.read_text().splitlines()]
 
 
 def test_lines_follow_one_another(tmp_path: Path) -> None:
@@ -162,9 +157,7 @@ class NoAcknowledgement:
 
 def test_a_topic_that_does_not_answer_is_named() -> None:
     """The batch must not be taken for published."""
-    with pytest.raises(
-        SignalLogError, match=r"'signals' did not take 1 changes: no answer.*check that the brokers"
-    ):
+    with pytest.raises(SignalLogError, match=r"'signals' did not take 1 changes: no answer.*check that the brokers"):
         SignalLogTopic(NoAcknowledgement(), "signals", timeout_s=1).append([change(1)], 1)
 
 

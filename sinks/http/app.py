@@ -1,0 +1,95 @@
+"""The HTTP service as an ASGI application."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.convertors import PathConvertor, register_url_convertor
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from sinks.http import page
+from sinks.http.errors import ApiError, answer_api_error, answer_http_error
+from sinks.http.guard import Guard
+from sinks.http.health import Health
+from sinks.http.ingest import Ingest
+from sinks.http.read import ReadApi
+from sinks.http.responses import compressible
+from sinks.http.settings import HttpSettings, Page
+from sinks.http.stream import Stream
+from sinks.prometheus import OPENMETRICS_TYPE, TEXT_TYPE, Exposition, wants_openmetrics
+from sinks.store import SnapshotStore
+
+
+class _NameConvertor(PathConvertor):
+    """A name from outside: anything at all, newlines and slashes included."""
+
+    regex = "(?s:.+)"
+
+
+register_url_convertor("name", _NameConvertor())
+
+
+def create_app(store: SnapshotStore, settings: HttpSettings | None = None) -> Starlette:
+    """Page, metrics, API, health and ingest, all answering from `store`.
+
+    Setting `app.state.stopping` (a threading.Event) ends the streams, which a server must do before it stops.
+    """
+    settings = settings or HttpSettings()
+    stopping = threading.Event()
+    read = ReadApi(store, settings)
+    health = Health(store, settings)
+    ingest = Ingest(settings.ingest)
+    exposition = Exposition(about_sinks=(*settings.about_sinks, ingest.families))
+    app = Starlette(
+        routes=[
+            Route("/", page.index),
+            Route("/assets/{name}", page.asset),
+            Route("/metrics", _metrics(store, settings, exposition)),
+            Route("/api/v1/queues", read.queues),
+            # A queue's name may hold slashes, even end in /messages: the longest name wins.
+            Route("/api/v1/queues/{queue:name}/messages", read.messages),
+            Route("/api/v1/queue", read.queue),
+            Route("/api/v1/signals", read.signals),
+            Route("/api/v1/signals/{id}", read.advice),
+            Route("/api/v1/search", read.search),
+            Route("/api/v1/explain/{what:name}", read.explain),
+            Route("/api/v1/stream", Stream(store, settings, stopping).__call__),
+            Route("/api/v1/events", ingest.__call__, methods=["POST"]),
+            Route("/-/healthy", health.healthy),
+            Route("/-/ready", health.ready),
+            *(Route(path, _further_page(content)) for path, content in settings.pages.items()),
+        ],
+        middleware=[Middleware(Guard)],
+        exception_handlers={ApiError: answer_api_error, HTTPException: answer_http_error},
+    )
+    app.state.stopping = stopping
+    return app
+
+
+def _metrics(store: SnapshotStore, settings: HttpSettings, exposition: Exposition) -> Callable[[Request], Response]:
+    def metrics(request: Request) -> Response:
+        """`GET /metrics`."""
+        openmetrics = wants_openmetrics(request.headers.get("accept", ""))
+        published = store.latest
+        body = exposition.render(None if published is None else published.snapshot, settings.clock_ms(), openmetrics=openmetrics)
+        return compressible(
+            body,
+            OPENMETRICS_TYPE if openmetrics else TEXT_TYPE,
+            request.headers.get("accept-encoding", ""),
+            headers={"Vary": "Accept, Accept-Encoding"},
+        )
+
+    return metrics
+
+
+def _further_page(content: Page) -> Callable[[Request], Awaitable[Response]]:
+    async def further_page(request: Request) -> Response:
+        return compressible(content.body, content.content_type, request.headers.get("accept-encoding", ""))
+
+    return further_page

@@ -1,0 +1,54 @@
+"""Whether the service lives, and whether what it shows is worth believing."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sinks.http.responses import json_response
+from sinks.http.settings import HttpSettings
+from sinks.store import SnapshotStore
+from sinks.words import duration
+from streaming.judge.snapshot import Snapshot
+
+
+class Health:
+    """`/-/healthy` and `/-/ready`."""
+
+    def __init__(self, store: SnapshotStore, settings: HttpSettings) -> None:
+        self._store = store
+        self._settings = settings
+
+    def healthy(self, _: Request) -> Response:
+        """Restart the process when this is not 200."""
+        fault = self._settings.job_fault() if self._settings.job_fault else None
+        if fault is not None:
+            return json_response({"healthy": False, "reasons": [fault]}, status=503)
+        return json_response({"healthy": True})
+
+    def ready(self, _: Request) -> Response:
+        """Believe what is shown when this is 200: data has flowed and the last batch is recent."""
+        published = self._store.latest
+        reasons = not_ready(
+            None if published is None else published.snapshot,
+            self._settings.clock_ms(),
+            self._settings.ready_within_s,
+        )
+        return json_response({"ready": not reasons, "reasons": reasons}, status=503 if reasons else 200)
+
+
+def not_ready(snapshot: Snapshot | None, now_ms: int, within_s: float) -> list[str]:
+    """Why what is shown should not be believed as of `now_ms` (epoch milliseconds); empty when it should."""
+    if snapshot is None:
+        return ["no batch has been published yet: the job is starting, or cannot reach its source (see its log)"]
+    reasons = []
+    if not any(snapshot.events_total.values()):
+        reasons.append("no telemetry event has been read yet: check the senders and the collectors")
+    last_ms = max(snapshot.at_ms, snapshot.pipeline.last_batch_at_ms or 0)
+    age_s = max(0, now_ms - last_ms) / 1000
+    if age_s > within_s:
+        reasons.append(
+            f"the last batch was published {duration(age_s)} ago, {duration(within_s)} is the limit: "
+            "the job is stuck or stopped (see its log)"
+        )
+    return reasons

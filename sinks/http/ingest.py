@@ -1,0 +1,257 @@
+"""`POST /api/v1/events`: telemetry from Workers and small senders, acknowledged once it is durable."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import anyio.to_thread
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from sinks.http.errors import ApiError
+from sinks.http.responses import json_response
+from sinks.http.settings import IngestSettings
+from sinks.http.staging import BodyKind, StageFullError, StageUnavailableError
+from sinks.prometheus import Family
+from sources.wire import Decoded
+
+CONTENT_TYPES = frozenset(
+    {
+        "application/json",
+        "application/x-ndjson",
+        "application/ndjson",
+        "application/jsonl",
+        "application/vnd.apache.arrow.stream",
+    }
+)
+"""What may be sent. Which of them a body really is, is told from its content, as everywhere."""
+
+_ARROW_MARK = b"\xff\xff\xff\xff"
+_MAX_MEMBERS = 64
+"""Members of one gzip body: each costs a copy of what follows it."""
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    accepted: int
+    decoded: Decoded
+
+
+class Ingest:
+    """The endpoint, with its counters."""
+
+    def __init__(self, settings: IngestSettings | None) -> None:
+        self._settings = settings
+        self._in_work = 0
+        self._threads: anyio.CapacityLimiter | None = None
+        self._answers: Counter[int] = Counter()
+        self._events: Counter[str] = Counter()
+
+    async def __call__(self, request: Request) -> Response:
+        """Answer one request; raises ApiError for everything but success."""
+        try:
+            response = await self._answer(request)
+        except ApiError as error:
+            self._answers[error.status] += 1
+            raise
+        self._answers[response.status_code] += 1
+        return response
+
+    def families(self) -> Iterable[Family]:
+        """What was asked of the endpoint and what came of it, for `/metrics`."""
+        if self._settings is None:
+            return ()
+        return (
+            Family(
+                "queuewatch_ingest_requests_total",
+                "counter",
+                "Requests to POST /api/v1/events, by status of the answer.",
+                [({"code": str(code)}, count) for code, count in sorted(self._answers.items())],
+            ),
+            Family(
+                "queuewatch_ingest_events_total",
+                "counter",
+                "Events received over HTTP, before the job reads them.",
+                [({"result": result}, self._events[result]) for result in ("accepted", "invalid")],
+            ),
+        )
+
+    async def _answer(self, request: Request) -> Response:
+        settings = self._settings
+        if settings is None:
+            raise ApiError(404, "ingest_off", "this service takes no events", "set http.ingest_spool_dir")
+        _authorize(request, settings)
+        _check_headers(request, settings)
+        if self._in_work >= settings.max_concurrent:
+            raise ApiError(
+                429,
+                "busy",
+                f"{settings.max_concurrent} bodies are in work",
+                "send again in a second, with more events per request",
+                headers={"Retry-After": "1"},
+            )
+        self._in_work += 1
+        try:
+            body = await _read(request, settings)
+            if self._threads is None:
+                self._threads = anyio.CapacityLimiter(settings.max_concurrent)
+            gzipped = _coding(request) == "gzip"
+            taken = await anyio.to_thread.run_sync(_take, body, gzipped, settings, limiter=self._threads)
+        finally:
+            self._in_work -= 1
+        invalid = taken.decoded.invalid
+        self._events["accepted"] += taken.accepted
+        self._events["invalid"] += len(invalid)
+        answer: dict[str, Any] = {"accepted": taken.accepted, "invalid": len(invalid)}
+        if invalid:
+            answer["reasons"] = Counter(event.reason for event in invalid)
+            answer["first_invalid"] = _described(taken.decoded)
+        return json_response(answer, status=202)
+
+
+def _authorize(request: Request, settings: IngestSettings) -> None:
+    if settings.token is None:
+        return
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    right = hmac.compare_digest(given.strip().encode(), settings.token.encode())
+    if scheme.lower() != "bearer" or not right:
+        raise ApiError(
+            401,
+            "unauthorized",
+            "a bearer token is needed" if not given else "this is not the token",
+            "send `Authorization: Bearer TOKEN` with the token of http.token or http.token_file",
+            headers={"WWW-Authenticate": 'Bearer realm="queuewatch"'},
+        )
+
+
+def _check_headers(request: Request, settings: IngestSettings) -> None:
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type not in CONTENT_TYPES:
+        raise ApiError(
+            415,
+            "content_type",
+            f"content type {content_type!r} is not taken" if content_type else "the content type is missing",
+            f"send one of {', '.join(sorted(CONTENT_TYPES))}",
+        )
+    if _coding(request) not in ("", "identity", "gzip"):
+        raise ApiError(415, "content_encoding", f"content encoding {_coding(request)!r} is not taken", "send gzip or plain")
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > settings.max_body_bytes:
+        raise _too_large(settings)
+
+
+def _coding(request: Request) -> str:
+    return request.headers.get("content-encoding", "").strip().lower()
+
+
+async def _read(request: Request, settings: IngestSettings) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(settings.body_within_s):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > settings.max_body_bytes:
+                    raise _too_large(settings)
+                chunks.append(chunk)
+    except TimeoutError:
+        raise ApiError(
+            408, "slow_body", f"the body took longer than {settings.body_within_s:g} s", "send smaller bodies"
+        ) from None
+    except ClientDisconnect:
+        raise ApiError(400, "cut_off", "the connection ended within the body", "send it again") from None
+    return b"".join(chunks)
+
+
+def _take(body: bytes, gzipped: bool, settings: IngestSettings) -> _Taken:
+    """Inflate, read and stage one body. Runs in a thread."""
+    if gzipped:
+        body = _inflated(body, settings)
+    if not body.strip():
+        raise ApiError(400, "empty", "the body is empty", "send at least one event")
+    decoded = settings.decode([body])
+    accepted = decoded.events.num_rows
+    if not accepted:
+        if not decoded.invalid:
+            raise ApiError(400, "empty", "the body holds no event", "send at least one event")
+        first = decoded.invalid[0]
+        raise ApiError(
+            400,
+            "invalid_events",
+            f"none of {len(decoded.invalid)} events can be read; the first: {first.reason}: {first.detail}",
+            "compare with the wire format in the documentation; nothing of this body was kept",
+            invalid=len(decoded.invalid),
+            first_invalid=_described(decoded),
+        )
+    kind: BodyKind = "arrow" if body.startswith(_ARROW_MARK) else "ndjson"
+    try:
+        settings.stage.put(body if kind == "arrow" else as_lines(body), kind)
+    except StageFullError as error:
+        raise ApiError(507, "no_room", str(error), "send again later", headers={"Retry-After": "30"}) from error
+    except StageUnavailableError as error:
+        raise ApiError(503, "stage", str(error), "send again later", headers={"Retry-After": "30"}) from error
+    return _Taken(accepted, decoded)
+
+
+def as_lines(body: bytes) -> bytes:
+    """JSON text as one value a line, so that bodies can share a file: an array's elements, an object in one
+    line.
+
+    Anything that is not one JSON value is lines already, readable or not, and stays as it is.
+    """
+    text = body.removeprefix(_BOM)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    values = value if isinstance(value, list) else [value]
+    return b"".join(json.dumps(item, separators=(",", ":")).encode() + b"\n" for item in values)
+
+
+def _inflated(body: bytes, settings: IngestSettings) -> bytes:
+    """The content of all gzip members; never more than allowed, whatever the body claims to hold."""
+    left = settings.max_inflated_bytes
+    parts: list[bytes] = []
+    try:
+        while body:
+            if len(parts) == _MAX_MEMBERS:
+                raise zlib.error(f"it has more than {_MAX_MEMBERS} members")
+            member = zlib.decompressobj(wbits=31)
+            part = member.decompress(body, left + 1)
+            left -= len(part)
+            if left < 0:
+                raise ApiError(
+                    413,
+                    "too_large",
+                    f"the body is larger than {settings.max_inflated_bytes} bytes when decompressed",
+                    "split it over several requests",
+                )
+            parts.append(part)
+            if not member.eof:
+                raise zlib.error("the stream ends too early")
+            body = member.unused_data
+    except zlib.error as error:
+        raise ApiError(400, "not_gzip", f"the body is not gzip as its header says: {error}", "send it again") from None
+    return b"".join(parts)
+
+
+def _too_large(settings: IngestSettings) -> ApiError:
+    return ApiError(
+        413,
+        "too_large",
+        f"the body is larger than {settings.max_body_bytes} bytes",
+        "split it over several requests, or raise http.ingest_max_body_bytes",
+    )
+
+
+def _described(decoded: Decoded) -> dict[str, Any]:
+    first = min(decoded.invalid, key=lambda event: event.line or 0)
+    return {"line": first.line, "reason": first.reason, "detail": first.detail}

@@ -1,0 +1,266 @@
+"""The read-only part of the API. Every endpoint answers from the latest snapshot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sinks.explain import explain, to_dict, to_text
+from sinks.history import queue_id
+from sinks.http.errors import ApiError
+from sinks.http.query import MAX_LIMIT, SORTS, QueueQuery, matching
+from sinks.http.responses import json_response
+from sinks.http.search import find
+from sinks.http.settings import HttpSettings
+from sinks.http.views import (
+    advice_view,
+    finding_view,
+    message_view,
+    queue_detail,
+    queue_row,
+    resolved_view,
+    summary_view,
+)
+from sinks.near_misses import queue_near_misses
+from sinks.sentences import queue_sentence
+from sinks.store import SEVERITY_RANK, Published, SnapshotStore
+from streaming.core.thresholds import Thresholds
+from streaming.judge.signals import SIGNAL_NAMES
+from streaming.judge.snapshot import QUEUE_STATUSES, QueueView
+
+
+class ReadApi:
+    """Endpoints as methods. They run in threads: none of them waits for another."""
+
+    def __init__(self, store: SnapshotStore, settings: HttpSettings) -> None:
+        self._store = store
+        self._settings = settings
+
+    def queues(self, request: Request) -> Response:
+        """`GET /api/v1/queues`: one row per queue, filtered, sorted and paged."""
+        published, now_ms = self._published(), self._settings.clock_ms()
+        query = _queue_query(request.query_params)
+        found = matching(published, query)
+        page = found[query.offset : query.offset + query.limit]
+        rows = [queue_row(q, published.findings.get(queue_id(q), ()), self._store.trend(queue_id(q)), now_ms) for q in page]
+        return _answer(
+            request,
+            {
+                "summary": summary_view(published, now_ms),
+                "total": len(found),
+                "offset": query.offset,
+                "limit": query.limit,
+                "queues": rows,
+            },
+        )
+
+    def queue(self, request: Request) -> Response:
+        """`GET /api/v1/queue?queue=NAME&system=&scope=`: everything known of one queue."""
+        published, now_ms = self._published(), self._settings.clock_ms()
+        queue = _one_queue(published, _required(request.query_params, "queue"), request.query_params)
+        name = queue_id(queue)
+        findings = published.findings.get(name, ())
+        limits = self._settings.thresholds(name) if self._settings.thresholds else Thresholds()
+        firing = {finding.key.signal for finding in findings}
+        detail = queue_detail(
+            queue,
+            findings,
+            self._store.trend(name),
+            now_ms,
+            sentence=queue_sentence(queue, now_ms),
+            near_misses=[n for n in queue_near_misses(queue, limits, now_ms) if n.signal not in firing],
+            runbook_base_url=self._settings.runbook_base_url,
+        )
+        return _answer(request, {"summary": summary_view(published, now_ms), "queue": detail})
+
+    def messages(self, request: Request) -> Response:
+        """`GET /api/v1/queues/{queue}/messages`: the suspects, heads, held ones and dead letters, with ids."""
+        published, now_ms = self._published(), self._settings.clock_ms()
+        params = request.query_params
+        queue = _one_queue(published, request.path_params["queue"], params)
+        why = frozenset(params.getlist("why"))
+        found = [m for m in queue.messages if not why or why.intersection(m.why)]
+        offset, limit = _slice(params)
+        return _answer(
+            request,
+            {
+                "system": queue.system,
+                "scope": queue.scope,
+                "queue": queue.queue,
+                "unsettled": queue.tracked,
+                "total": len(found),
+                "offset": offset,
+                "limit": limit,
+                "messages": [message_view(message, now_ms) for message in found[offset : offset + limit]],
+            },
+        )
+
+    def signals(self, request: Request) -> Response:
+        """`GET /api/v1/signals`: what fires, the worst first, and what was resolved lately."""
+        published, now_ms = self._published(), self._settings.clock_ms()
+        params = request.query_params
+        wanted = {
+            "signal": _choices(params, "signal", SIGNAL_NAMES),
+            "severity": _choices(params, "severity", tuple(SEVERITY_RANK)),
+            "system": frozenset(params.getlist("system")),
+            "scope": frozenset(params.getlist("scope")),
+            "queue": frozenset(params.getlist("queue")),
+        }
+        views = (finding_view(finding, now_ms) for finding in published.firing)
+        found = [view for view in views if all(not v or view[name] in v for name, v in wanted.items())]
+        offset, limit = _slice(params)
+        return _answer(
+            request,
+            {
+                "at_ms": published.snapshot.at_ms,
+                "now_ms": now_ms,
+                "total": len(found),
+                "severities": Counter(view["severity"] for view in found),
+                "offset": offset,
+                "limit": limit,
+                "firing": found[offset : offset + limit],
+                "resolved": [resolved_view(resolved) for resolved in self._store.resolved()[:20]],
+            },
+        )
+
+    def advice(self, request: Request) -> Response:
+        """`GET /api/v1/signals/{id}`: one firing signal with what it means and what to do."""
+        published, now_ms = self._published(), self._settings.clock_ms()
+        for finding in published.firing:
+            view = finding_view(finding, now_ms)
+            if view["id"] == request.path_params["id"]:
+                return _answer(request, view | advice_view(finding, self._settings.runbook_base_url))
+        raise ApiError(404, "unknown_signal", "this signal does not fire (any more)", "list them with /api/v1/signals")
+
+    def search(self, request: Request) -> Response:
+        """`GET /api/v1/search?q=TEXT`: queues, messages, groups and consumers with the text in their name."""
+        published = self._published()
+        text = _required(request.query_params, "q")
+        found, total = find(published.snapshot, text)
+        matches = [
+            {
+                "kind": match.kind,
+                "name": match.name,
+                "system": match.queue.system,
+                "scope": match.queue.scope,
+                "queue": match.queue.queue,
+            }
+            for match in found
+        ]
+        return _answer(request, {"q": text, "total": total, "matches": matches})
+
+    def explain(self, request: Request) -> Response:
+        """`GET /api/v1/explain/{what}`: why a queue, message, group or consumer fires or not.
+
+        As plain text for `Accept: text/plain`.
+        """
+        published = self._published()
+        explanation = explain(
+            published.snapshot,
+            request.path_params["what"],
+            self._settings.clock_ms(),
+            thresholds=self._settings.thresholds,
+            runbook_base_url=self._settings.runbook_base_url,
+        )
+        status = 200 if explanation.subjects else 404
+        if request.headers.get("accept", "").startswith("text/plain"):
+            return Response(to_text(explanation), status, media_type="text/plain; charset=utf-8")
+        return _answer(request, to_dict(explanation), status)
+
+    def _published(self) -> Published:
+        published = self._store.latest
+        if published is None:
+            raise ApiError(
+                503,
+                "starting",
+                "no batch has been published yet",
+                "wait for the first one; /-/ready says when",
+                headers={"Retry-After": "2"},
+            )
+        return published
+
+
+def _answer(request: Request, value: Mapping[str, Any], status: int = 200) -> Response:
+    return json_response(value, status=status, accept_encoding=request.headers.get("accept-encoding", ""))
+
+
+def _one_queue(published: Published, name: str, params: QueryParams) -> QueueView:
+    found = [
+        queue
+        for queue in published.snapshot.queues
+        if queue.queue == name
+        and params.get("system", queue.system) == queue.system
+        and params.get("scope", queue.scope) == queue.scope
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ApiError(
+            404,
+            "unknown_queue",
+            f"no queue {name!r} is watched",
+            "list them with /api/v1/queues; find one with /api/v1/search?q=",
+        )
+    raise ApiError(
+        409,
+        "ambiguous_queue",
+        f"{len(found)} queues are called {name!r}",
+        "say which with ?system= and ?scope=",
+        candidates=[{"system": queue.system, "scope": queue.scope} for queue in found[:20]],
+    )
+
+
+def _queue_query(params: QueryParams) -> QueueQuery:
+    sort = params.get("sort", "attention")
+    if sort not in SORTS:
+        raise _bad("sort", sort, SORTS)
+    order = params.get("order", "asc" if sort == "queue" else "desc")
+    if order not in ("asc", "desc"):
+        raise _bad("order", order, ("asc", "desc"))
+    offset, limit = _slice(params)
+    return QueueQuery(
+        text=params.get("filter", ""),
+        statuses=_choices(params, "status", QUEUE_STATUSES),
+        firing=params.get("firing", "") in ("1", "true"),
+        system=params.get("system"),
+        scope=params.get("scope"),
+        sort=sort,
+        descending=order == "desc",
+        offset=offset,
+        limit=limit,
+    )
+
+
+def _slice(params: QueryParams) -> tuple[int, int]:
+    numbers = {"offset": 0, "limit": 100}
+    for name in numbers:
+        text = params.get(name)
+        if text is not None:
+            if not text.isdecimal() or len(text) > 9:
+                raise _bad(name, text, ("a whole number",))
+            numbers[name] = int(text)
+    return numbers["offset"], min(numbers["limit"], MAX_LIMIT)
+
+
+def _choices(params: QueryParams, name: str, known: Sequence[str]) -> frozenset[str]:
+    given = [part for text in params.getlist(name) for part in text.split(",") if part]
+    for part in given:
+        if part not in known:
+            raise _bad(name, part, known)
+    return frozenset(given)
+
+
+def _required(params: QueryParams, name: str) -> str:
+    text = params.get(name, "")
+    if not text.strip():
+        raise ApiError(400, "missing_parameter", f"the parameter {name} is missing", f"add ?{name}=…")
+    return text
+
+
+def _bad(name: str, given: str, known: Sequence[str] | Mapping[str, object]) -> ApiError:
+    return ApiError(400, "bad_parameter", f"{name}={given} is not possible", f"use {', '.join(known)}")

@@ -1,0 +1,51 @@
+"""Answers in JSON, compressed where that pays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.responses import Response
+
+from sinks.lines import to_json
+from sinks.prometheus import compress
+
+_WORTH_COMPRESSING = 2_048
+"""Bytes; below, the headers cost what the compression saves."""
+
+
+def json_response(
+    value: object, *, status: int = 200, headers: Mapping[str, str] | None = None, accept_encoding: str = ""
+) -> Response:
+    """`value` as JSON, never cached. `accept_encoding` is the request's header."""
+    return compressible(
+        to_json(value).encode(),
+        "application/json",
+        accept_encoding,
+        status=status,
+        headers={"Cache-Control": "no-store", **(headers or {})},
+    )
+
+
+def compressible(
+    body: bytes,
+    content_type: str,
+    accept_encoding: str,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """`body`, gzipped when the reader takes that and it is large enough to matter."""
+    sent = {"Content-Type": content_type, "Vary": "Accept-Encoding", **(headers or {})}
+    if len(body) >= _WORTH_COMPRESSING and takes_gzip(accept_encoding):
+        body = compress(body)
+        sent["Content-Encoding"] = "gzip"
+    return Response(body, status, sent)
+
+
+def takes_gzip(accept_encoding: str) -> bool:
+    """Whether an Accept-Encoding header allows gzip."""
+    for offer in accept_encoding.lower().split(","):
+        coding, _, quality = offer.partition(";")
+        if coding.strip() in ("gzip", "*"):
+            return quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False

@@ -1,0 +1,111 @@
+"""The HTTP service in a thread of the job's process."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from types import TracebackType
+
+import uvicorn
+from starlette.applications import Starlette
+
+_STOP_WITHIN_S = 5
+
+
+class CannotListenError(Exception):
+    """The address cannot be listened on; the message says why and what to do."""
+
+
+class PortInUseError(CannotListenError):
+    """Another process has the port."""
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    """A server that answers. As a context manager it stops at the end of the block."""
+
+    host: str
+    port: int
+    """The real one, also when 0 was asked for."""
+    _server: uvicorn.Server
+    _thread: threading.Thread
+    _stopping: threading.Event
+
+    @property
+    def url(self) -> str:
+        """Where a browser on this machine reaches it, without a slash at the end."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def stop(self) -> None:
+        """Finish the answers in progress, for some seconds at most, and close the port. Again: nothing."""
+        self._stopping.set()
+        self._server.should_exit = True
+        self._thread.join(_STOP_WITHIN_S + 5)
+
+    def __enter__(self) -> RunningServer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+
+def serve(app: Starlette, host: str = "127.0.0.1", port: int = 9400) -> RunningServer:
+    """Serve `app` from a daemon thread; returns when it answers. Port 0 takes a free one.
+
+    Raises PortInUseError or CannotListenError.
+    """
+    listener = _listen(host, port)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=_STOP_WITHIN_S,
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="queuewatch-http", daemon=True)
+    thread.start()
+    while not server.started:
+        if not thread.is_alive():
+            raise CannotListenError(f"the HTTP service on {host}:{port} ended at its start; see the log")
+        time.sleep(0.01)
+    return RunningServer(host, listener.getsockname()[1], server, thread, app.state.stopping)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise CannotListenError(
+            f"{host!r} is no address of this machine ({error.strerror}); set http.host to 127.0.0.1, or to "
+            "0.0.0.0 for every interface"
+        ) from error
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise _reason(error, host, port) from error
+    return listener
+
+
+def _reason(error: OSError, host: str, port: int) -> CannotListenError:
+    if error.errno == errno.EADDRINUSE:
+        return PortInUseError(
+            f"port {port} on {host} is in use, perhaps by another queuewatch; stop that one, or choose another "
+            "port with --port or http.port (0 takes any free one)"
+        )
+    if error.errno == errno.EACCES:
+        return CannotListenError(f"port {port} is not for ordinary users; choose one from 1024 on with --port or http.port")
+    return CannotListenError(
+        f"{host}:{port} cannot be listened on ({error.strerror}); set http.host to an address of this machine"
+    )

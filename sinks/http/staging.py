@@ -1,0 +1,183 @@
+"""Where ingested bodies are made durable before their sender is told that they were accepted."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+BodyKind = Literal["ndjson", "arrow"]
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_STALE_PART_S = 3_600.0
+
+
+class StageFullError(Exception):
+    """There is no room; the message says where and what to do."""
+
+
+class StageUnavailableError(Exception):
+    """It could not be written for another reason; the message says which."""
+
+
+class Stage(Protocol):
+    """Takes bodies of events."""
+
+    def put(self, body: bytes, kind: BodyKind) -> None:
+        """Make `body` durable before returning. Called from several threads.
+
+        Raises StageFullError or StageUnavailableError.
+        """
+
+
+@dataclass(eq=False)
+class _Ticket:
+    body: bytes
+    kind: BodyKind
+    settled: bool = False
+    error: Exception | None = None
+
+
+class Spool:
+    """Files in a folder: complete, fsynced and renamed to `*.ndjson` or `*.arrow` before `put` returns.
+
+    Bodies that arrive while another one is being synced share the next file: many small senders make few
+    files, and wait for one disk instead of queueing for it. Unfinished files begin with a dot, which no
+    reader takes; those a crash left are removed an hour later.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_spooled_bytes: int | None = None,
+        min_free_bytes: int = 256 * 1024 * 1024,
+        max_file_bytes: int = 16 * 1024 * 1024,
+    ) -> None:
+        """`max_spooled_bytes` limits what waits in the folder; only useful where its reader removes files."""
+        self._folder = folder
+        self._max_spooled_bytes = max_spooled_bytes
+        self._min_free_bytes = min_free_bytes
+        self._max_file_bytes = max_file_bytes
+        self._pending: list[_Ticket] = []
+        self._turn = threading.Condition()
+        self._writing = False
+        folder.mkdir(parents=True, exist_ok=True)
+        self._remove_stale_parts()
+
+    def put(self, body: bytes, kind: BodyKind) -> None:
+        """See Stage."""
+        ticket = _Ticket(body, kind)
+        with self._turn:
+            self._pending.append(ticket)
+            self._turn.wait_for(lambda: ticket.settled or not self._writing)
+            # One of those who waited for the disk writes for all of them.
+            batch: list[_Ticket] = []
+            if not ticket.settled:
+                batch, self._pending = self._pending, batch
+                self._writing = True
+        if batch:
+            try:
+                self._write(batch)
+            finally:
+                with self._turn:
+                    self._writing = False
+                    self._turn.notify_all()
+        if ticket.error is not None:
+            raise ticket.error
+
+    def _write(self, tickets: Sequence[_Ticket]) -> None:
+        for shared in self._shares(tickets):
+            failure: Exception | None = StageUnavailableError("the spool failed; see the log")
+            try:
+                self._check_room()
+                self._write_file(shared)
+                failure = None
+            except (StageFullError, StageUnavailableError) as error:
+                failure = error
+            finally:
+                for ticket in shared:
+                    ticket.error, ticket.settled = failure, True
+
+    def _shares(self, tickets: Sequence[_Ticket]) -> Iterator[list[_Ticket]]:
+        """Tickets that go into one file: lines up to the limit together, every Arrow stream alone."""
+        yield from ([ticket] for ticket in tickets if ticket.kind == "arrow")
+        share: list[_Ticket] = []
+        size = 0
+        for ticket in (t for t in tickets if t.kind == "ndjson"):
+            if share and size + len(ticket.body) > self._max_file_bytes:
+                yield share
+                share, size = [], 0
+            share.append(ticket)
+            size += len(ticket.body)
+        if share:
+            yield share
+
+    def _write_file(self, tickets: Sequence[_Ticket]) -> None:
+        name = f"{time.time_ns() // 1_000_000:013d}-{uuid.uuid4().hex}.{tickets[0].kind}"
+        part = self._folder / f".{name}.part"
+        try:
+            with part.open("xb") as file:
+                for ticket in tickets:
+                    file.write(ticket.body)
+                    if ticket.kind == "ndjson" and not ticket.body.endswith(b"\n"):
+                        file.write(b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(part, self._folder / name)
+            self._fsync_folder()
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            if error.errno in _FULL:
+                raise StageFullError(
+                    f"the spool folder {self._folder} is full ({error.strerror}); free space on its disk"
+                ) from error
+            raise StageUnavailableError(
+                f"the spool folder {self._folder} cannot be written ({error.strerror}); "
+                "check that it exists and that this user may write to it"
+            ) from error
+
+    def _check_room(self) -> None:
+        try:
+            free = shutil.disk_usage(self._folder).free
+            waiting = self._waiting_bytes() if self._max_spooled_bytes is not None else 0
+        except OSError as error:
+            raise StageUnavailableError(
+                f"the spool folder {self._folder} cannot be read ({error.strerror}); create it again"
+            ) from error
+        if free < self._min_free_bytes:
+            raise StageFullError(
+                f"the disk of the spool folder {self._folder} has {free >> 20} MiB left of at least "
+                f"{self._min_free_bytes >> 20} that must stay free; free space on it"
+            )
+        if self._max_spooled_bytes is not None and waiting >= self._max_spooled_bytes:
+            raise StageFullError(
+                f"{waiting >> 20} MiB wait in the spool folder {self._folder}, {self._max_spooled_bytes >> 20} may; "
+                "check that the job runs and reads it (source.spool.folder, after_reading)"
+            )
+
+    def _waiting_bytes(self) -> int:
+        with os.scandir(self._folder) as entries:
+            return sum(e.stat().st_size for e in entries if e.name.endswith((".ndjson", ".arrow")) and e.is_file())
+
+    def _fsync_folder(self) -> None:
+        descriptor = os.open(self._folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _remove_stale_parts(self) -> None:
+        for part in self._folder.glob(".*.part"):
+            try:
+                if time.time() - part.stat().st_mtime > _STALE_PART_S:
+                    part.unlink()
+            except OSError:
+                continue  # Another process that shares the folder was quicker.

@@ -1,0 +1,168 @@
+"""The shapes of the API: what a snapshot holds as plain values. Times are epoch milliseconds, ages seconds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sinks.advice import advice
+from sinks.history import Trend, queue_id
+from sinks.near_misses import NearMiss
+from sinks.store import SEVERITY_RANK, Published, Resolved
+from streaming.judge.signals import Finding
+from streaming.judge.snapshot import MessageView, QueueView
+
+Json = dict[str, Any]
+
+
+def queue_row(queue: QueueView, findings: Sequence[Finding], trend: Trend | None, now_ms: int) -> Json:
+    """One queue as a row of a table."""
+    return {
+        "system": queue.system,
+        "scope": queue.scope,
+        "queue": queue.queue,
+        "status": queue.status,
+        "kind": queue.kind,
+        "ordered": queue.ordered,
+        "is_dead_letter_queue": queue.is_dead_letter_queue,
+        "visible": queue.visible,
+        "in_flight": queue.in_flight,
+        "delayed": queue.delayed,
+        "tracked": queue.tracked,
+        "oldest_ms": dict(queue.oldest_ms),
+        "oldest_age_s": {scope: age_s(now_ms, since_ms) for scope, since_ms in queue.oldest_ms.items()},
+        "receive_count_max": queue.receive_count_max,
+        "poison_messages": queue.poison_messages,
+        "stuck_groups": queue.stuck_groups,
+        "groups": dict(queue.groups),
+        "time_to_drain_s": queue.time_to_drain_s,
+        "coverage_ratio": queue.coverage_ratio,
+        "dead_letter_expires_at_ms": queue.dead_letter_expires_at_ms,
+        "last_event_at_ms": queue.last_event_at_ms,
+        "last_received_at_ms": queue.last_received_at_ms,
+        "last_settled_at_ms": queue.last_settled_at_ms,
+        "severity": findings[0].severity if findings else None,
+        "signals": _signal_counts(findings),
+        "trend": trend_view(trend),
+    }
+
+
+def queue_detail(
+    queue: QueueView,
+    findings: Sequence[Finding],
+    trend: Trend | None,
+    now_ms: int,
+    *,
+    sentence: str,
+    near_misses: Iterable[NearMiss],
+    runbook_base_url: str | None,
+) -> Json:
+    """Everything known of one queue."""
+    return queue_row(queue, findings, trend, now_ms) | {
+        "sentence": sentence,
+        "firing": [finding_view(f, now_ms) | advice_view(f, runbook_base_url) for f in findings],
+        "not_firing": [asdict(near) for near in near_misses],
+        "messages": [message_view(message, now_ms) for message in queue.messages],
+        "top_groups": [asdict(group) | {"oldest_age_s": age_s(now_ms, group.oldest_sent_at_ms)} for group in queue.top_groups],
+        "other_groups": queue.other_groups,
+        "other_groups_oldest_ms": queue.other_groups_oldest_ms,
+        "consumers": [asdict(consumer) for consumer in queue.consumers],
+        "other_consumers": queue.other_consumers,
+        "other_consumers_held_since_ms": queue.other_consumers_held_since_ms,
+        "totals": dict(queue.totals),
+        "broker": dict(queue.broker),
+        "clock_skew_s": queue.clock_skew_s,
+    }
+
+
+def message_view(message: MessageView, now_ms: int) -> Json:
+    """One message with its timeline."""
+    return asdict(message) | {
+        "age_s": age_s(now_ms, message.sent_at_ms),
+        "expires_in_s": None if message.expires_at_ms is None else age_s(message.expires_at_ms, now_ms),
+    }
+
+
+def finding_view(finding: Finding, now_ms: int) -> Json:
+    """One firing signal. `id` is the same for as long as it fires."""
+    key = finding.key
+    return {
+        "id": finding_id(finding),
+        "signal": key.signal,
+        "severity": finding.severity,
+        "alerting": finding.alerting,
+        "system": key.system,
+        "scope": key.scope,
+        "queue": key.queue,
+        "message_id": key.message_id,
+        "group": key.group,
+        "consumer": key.consumer,
+        "part": key.part,
+        "since_ms": finding.since_ms,
+        "firing_s": age_s(now_ms, finding.since_ms),
+        "summary": str(finding.evidence.get("summary", "")),
+        "evidence": {name: value for name, value in finding.evidence.items() if name != "summary"},
+    }
+
+
+def advice_view(finding: Finding, runbook_base_url: str | None) -> Json:
+    """What a signal means and what to do about it."""
+    found = advice(finding.key.signal, runbook_base_url)
+    return {"meaning": found.meaning, "to_do": list(found.to_do), "runbook_url": found.runbook_url}
+
+
+def resolved_view(resolved: Resolved) -> Json:
+    """A signal that fires no more."""
+    return finding_view(resolved.finding, resolved.at_ms) | {"resolved_at_ms": resolved.at_ms}
+
+
+def trend_view(trend: Trend | None) -> Json | None:
+    """A queue's recent past."""
+    return None if trend is None else asdict(trend)
+
+
+def summary_view(published: Published, now_ms: int) -> Json:
+    """The whole at a glance."""
+    snapshot = published.snapshot
+    statuses = Counter(queue.status for queue in snapshot.queues)
+    oldest = [queue.oldest_ms["all"] for queue in snapshot.queues if "all" in queue.oldest_ms]
+    return {
+        "queues": len(snapshot.queues),
+        "statuses": dict(statuses),
+        "queues_firing": sum(queue_id(queue) in published.findings for queue in snapshot.queues),
+        "firing": dict(Counter(finding.severity for finding in snapshot.firing)),
+        "visible": sum(queue.visible or 0 for queue in snapshot.queues),
+        "in_flight": sum(queue.in_flight or 0 for queue in snapshot.queues),
+        "dead_letters": sum(q.visible or 0 for q in snapshot.queues if q.is_dead_letter_queue),
+        "oldest_ms": min(oldest) if oldest else None,
+        "pipeline": asdict(snapshot.pipeline),
+        "collectors": dict(snapshot.collectors),
+        "events_total": dict(snapshot.events_total),
+        "invalid_total": dict(snapshot.invalid_total),
+        "folded": dict(snapshot.folded),
+        "at_ms": snapshot.at_ms,
+        "now_ms": now_ms,
+        "version": published.version,
+    }
+
+
+def finding_id(finding: Finding) -> str:
+    """A short name of what a signal is about, safe in a URL and an HTML id."""
+    key = finding.key
+    parts = (key.signal, key.system, key.scope, key.queue, key.message_id, key.group, key.consumer, key.part)
+    text = "\x1f".join("\x00" if part is None else part for part in parts)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def age_s(now_ms: int, since_ms: int) -> float:
+    """Seconds from `since_ms` to `now_ms`, never negative."""
+    return max(0, now_ms - since_ms) / 1000
+
+
+def _signal_counts(findings: Sequence[Finding]) -> list[Json]:
+    counts = Counter((finding.key.signal, finding.severity) for finding in findings)
+    ordered = sorted(counts.items(), key=lambda item: (-SEVERITY_RANK[item[0][1]], item[0][0]))
+    return [{"signal": signal, "severity": severity, "count": n} for (signal, severity), n in ordered]

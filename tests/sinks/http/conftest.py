@@ -1,0 +1,64 @@
+"""A real server on a free port for each test, and a client of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+from sinks.http import HttpSettings, create_app, serve
+from sinks.store import SnapshotStore
+from streaming.judge.snapshot import Snapshot
+from tests.sinks.fakes import NOW_MS, hostile_snapshot, shop_snapshot
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running service, its store and a client whose base URL it is."""
+
+    store: SnapshotStore
+    client: httpx.Client
+    url: str
+
+
+StartService = Callable[..., Service]
+
+
+@contextmanager
+def _running(snapshot: Snapshot | None, settings: HttpSettings) -> Iterator[Service]:
+    store = SnapshotStore()
+    if snapshot is not None:
+        store.publish(snapshot)
+    with (
+        serve(create_app(store, settings), port=0) as server,
+        httpx.Client(base_url=server.url, timeout=20) as client,
+    ):
+        yield Service(store, client, server.url)
+
+
+@pytest.fixture
+def start() -> Iterator[StartService]:
+    """`start(snapshot, settings)`: a service that has published `snapshot`, its clock standing at NOW_MS."""
+    with ExitStack() as stack:
+
+        def start_service(snapshot: Snapshot | None = None, settings: HttpSettings | None = None) -> Service:
+            return stack.enter_context(_running(snapshot, settings or HttpSettings(clock_ms=lambda: NOW_MS)))
+
+        yield start_service
+
+
+@pytest.fixture(scope="session")
+def shop() -> Iterator[Service]:
+    """The shop's bad afternoon, for tests that only read."""
+    with _running(shop_snapshot(), HttpSettings(clock_ms=lambda: NOW_MS)) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def hostile() -> Iterator[Service]:
+    """Hostile names everywhere, for tests that only read."""
+    with _running(hostile_snapshot(), HttpSettings(clock_ms=lambda: NOW_MS)) as service:
+        yield service

@@ -1,0 +1,57 @@
+"""Healthy means alive; ready means that what is shown is worth believing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sinks.http import HttpSettings
+from sinks.http.health import not_ready
+from streaming.judge.snapshot import PipelineView, Snapshot
+from tests.sinks.fakes import NOW_MS, shop_snapshot
+from tests.sinks.http.conftest import StartService
+
+
+def snapshot(age_s: float, events: int = 1) -> Snapshot:
+    at_ms = NOW_MS - int(age_s * 1000)
+    return Snapshot(at_ms, (), (), {"accepted": events}, pipeline=PipelineView(last_batch_at_ms=at_ms))
+
+
+@pytest.mark.parametrize(
+    ("latest", "reasons", "why"),
+    [
+        (None, ["no batch has been published yet"], "the job has just begun"),
+        (snapshot(1, events=0), ["no telemetry event has been read yet"], "batches run, nothing comes"),
+        (snapshot(60), [], "at the limit"),
+        (snapshot(60.1), ["the last batch was published 1 min ago, 1 min is the limit"], "just over it"),
+        (snapshot(600, events=0), ["no telemetry event", "the last batch was published 10 min ago"], "both"),
+        (snapshot(-5), [], "our clock was set back"),
+        (replace(snapshot(600), pipeline=PipelineView(last_batch_at_ms=NOW_MS)), [], "event time lags, batches run"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_ready_means_data_has_flowed_and_the_last_batch_is_recent(latest: Snapshot | None, reasons: list[str], why: str) -> None:
+    """Every reason is told, in words."""
+    found = not_ready(latest, NOW_MS, 60)
+    assert len(found) == len(reasons), why
+    assert all(text.startswith(reason[:20]) and reason in text for text, reason in zip(found, reasons, strict=True))
+
+
+def test_the_endpoints_answer_200_or_503_with_the_reasons(start: StartService) -> None:
+    """A probe looks at the status, a person at the body."""
+    starting = start().client
+    assert starting.get("/-/healthy").json() == {"healthy": True}
+    answer = starting.get("/-/ready")
+    assert (answer.status_code, answer.json()["ready"]) == (503, False)
+    assert "no batch" in answer.json()["reasons"][0]
+    running = start(shop_snapshot()).client.get("/-/ready")
+    assert (running.status_code, running.json()) == (200, {"ready": True, "reasons": []})
+
+
+def test_a_dead_job_is_not_healthy(start: StartService) -> None:
+    """Then a restart helps, which is what the probe is for."""
+    settings = HttpSettings(job_fault=lambda: "the streaming query ended: out of memory")
+    answer = start(shop_snapshot(), settings).client.get("/-/healthy")
+    assert answer.status_code == 503
+    assert answer.json()["reasons"] == ["the streaming query ended: out of memory"]

@@ -1,0 +1,333 @@
+"""POST /api/v1/events: durable before accepted, bounded in every direction, refusals that say what to do."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from sinks.http import HttpSettings, IngestSettings, Spool, StageUnavailableError
+from sinks.http.ingest import as_lines
+from sinks.http.staging import BodyKind
+from sources.wire import decode_records, encode_arrow
+from tests.sinks.fakes import NOW_MS
+from tests.sinks.http.conftest import Service, StartService
+
+EVENTS: list[dict[str, Any]] = [
+    {
+        "v": 1,
+        "type": "sent",
+        "at": NOW_MS + i,
+        "system": "aws_sqs",
+        "queue": "orders",
+        "message_id": f"m{i}",
+    }
+    for i in range(3)
+]
+NDJSON = "".join(json.dumps(event) + "\n" for event in EVENTS).encode()
+JSON_TYPE = {"Content-Type": "application/json"}
+NDJSON_TYPE = {"Content-Type": "application/x-ndjson"}
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    return tmp_path / "spool"
+
+
+def serve_ingest(start: StartService, spool: Path, **changes: Any) -> Service:
+    return start(None, HttpSettings(ingest=IngestSettings(Spool(spool), **changes)))
+
+
+def spooled(spool: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(spool.iterdir()) if not path.name.startswith(".")]
+
+
+def ids(values: list[bytes]) -> list[str]:
+    return sorted(decode_records(values).events["message_id"].to_pylist())
+
+
+def post(service: Service, body: bytes, headers: dict[str, str]) -> httpx.Response:
+    return service.client.post("/api/v1/events", content=body, headers=headers)
+
+
+def refused(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    error: dict[str, Any] = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (status, code)
+    assert error["message"]
+    assert error["fix"]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (NDJSON, "application/x-ndjson"),
+        (NDJSON, "application/json; charset=utf-8"),
+        (json.dumps(EVENTS).encode(), "application/json"),
+        (json.dumps(EVENTS, indent=2).encode(), "application/json"),
+        (b"\xef\xbb\xbf" + json.dumps(EVENTS).encode(), "application/json"),
+        (encode_arrow(EVENTS), "application/vnd.apache.arrow.stream"),
+    ],
+    ids=["ndjson", "ndjson as json", "array", "indented array", "array with BOM", "arrow"],
+)
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_events_are_staged_as_a_reader_of_the_spool_finds_them(
+    start: StartService, spool: Path, body: bytes, content_type: str, packed: bool
+) -> None:
+    """Every form, compressed or not, gives the same events in one finished file."""
+    headers = {"Content-Type": content_type} | ({"Content-Encoding": "gzip"} if packed else {})
+    answer = post(serve_ingest(start, spool), gzip.compress(body) if packed else body, headers)
+    assert (answer.status_code, answer.json()) == (202, {"accepted": 3, "invalid": 0})
+    (path,) = spool.iterdir()
+    assert path.suffix == (".arrow" if "arrow" in content_type else ".ndjson")
+    assert ids([path.read_bytes()]) == ["m0", "m1", "m2"]
+
+
+def test_one_bad_event_does_not_spoil_the_others(start: StartService, spool: Path) -> None:
+    """It is accepted with the rest, reported to the sender, and the job keeps it for inspection."""
+    body = NDJSON + b'{"v":1,"type":"sent"}\nnot json\n'
+    answer = post(serve_ingest(start, spool), body, NDJSON_TYPE)
+    found = answer.json()
+    assert (answer.status_code, found["accepted"], found["invalid"]) == (202, 3, 2)
+    assert found["first_invalid"]["line"] == 4
+    assert sum(found["reasons"].values()) == 2
+    assert spooled(spool) == [body]
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "code"),
+    [
+        (b"", JSON_TYPE, 400, "empty"),
+        (b"  \n", JSON_TYPE, 400, "empty"),
+        (b"[]", JSON_TYPE, 400, "empty"),
+        (b"not json", JSON_TYPE, 400, "invalid_events"),
+        (b'{"v":1,"type":"sent"}', JSON_TYPE, 400, "invalid_events"),
+        (b"[" * 100_000, JSON_TYPE, 400, "invalid_events"),
+        (NDJSON, {}, 415, "content_type"),
+        (NDJSON, {"Content-Type": "text/plain"}, 415, "content_type"),
+        (NDJSON, NDJSON_TYPE | {"Content-Encoding": "br"}, 415, "content_encoding"),
+        (NDJSON, NDJSON_TYPE | {"Content-Encoding": "gzip"}, 400, "not_gzip"),
+        (gzip.compress(NDJSON)[:-9], NDJSON_TYPE | {"Content-Encoding": "gzip"}, 400, "not_gzip"),
+        (gzip.compress(b"") * 100, NDJSON_TYPE | {"Content-Encoding": "gzip"}, 400, "not_gzip"),
+        (b"x" * 5_000, NDJSON_TYPE, 413, "too_large"),
+        (gzip.compress(b" " * 20_000), NDJSON_TYPE | {"Content-Encoding": "gzip"}, 413, "too_large"),
+    ],
+)
+def test_what_cannot_be_taken_is_refused_and_leaves_nothing(
+    start: StartService, spool: Path, body: bytes, headers: dict[str, str], status: int, code: str
+) -> None:
+    """Status, a word for programs, a sentence and the fix for people."""
+    service = serve_ingest(start, spool, max_body_bytes=4_000 if len(body) < 90_000 else 10**6, max_inflated_bytes=10_000)
+    refused(post(service, body, headers), status, code)
+    assert spooled(spool) == []
+
+
+def test_a_body_without_a_length_is_cut_off_at_the_limit(start: StartService, spool: Path) -> None:
+    """Chunked: nobody said how long it would be."""
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b" " * 1_000
+
+    service = serve_ingest(start, spool, max_body_bytes=4_000)
+    answer = service.client.post("/api/v1/events", content=endless(), headers=NDJSON_TYPE)
+    refused(answer, 413, "too_large")
+
+
+@pytest.mark.parametrize(
+    ("authorization", "status"),
+    [
+        (None, 401),
+        ("Bearer wrong", 401),
+        ("Basic s3cret", 401),
+        ("Bearer s3cret-and-more", 401),
+        ("Bearer schlüssel".encode(), 401),
+        ("Bearer s3cret", 202),
+        ("bearer s3cret", 202),
+    ],
+)
+def test_the_token_is_needed_where_there_is_one(start: StartService, spool: Path, authorization: Any, status: int) -> None:
+    """Without it not even the body is looked at, and the answer does not hold the right one."""
+    service = serve_ingest(start, spool, token="s3cret")
+    headers = NDJSON_TYPE | ({"Authorization": authorization} if authorization else {})
+    answer = post(service, NDJSON, headers)
+    assert answer.status_code == status
+    if status == 401:
+        refused(answer, 401, "unauthorized")
+        assert answer.headers["www-authenticate"] == 'Bearer realm="queuewatch"'
+        assert "s3cret" not in answer.text
+        assert spooled(spool) == []
+
+
+def test_without_a_spool_folder_the_endpoint_is_off(start: StartService) -> None:
+    """And says how to turn it on."""
+    error = refused(start().client.post("/api/v1/events", content=NDJSON, headers=NDJSON_TYPE), 404, "ingest_off")
+    assert "http.ingest_spool_dir" in error["fix"]
+    assert start().client.get("/api/v1/events").status_code == 405
+
+
+class Gate:
+    """A stage that holds every body until it is opened."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Semaphore(0)
+        self.open = threading.Event()
+
+    def put(self, body: bytes, kind: BodyKind) -> None:
+        assert body
+        assert kind == "ndjson"
+        self.entered.release()
+        assert self.open.wait(20)
+
+
+def test_too_many_at_once_are_told_to_come_back(start: StartService) -> None:
+    """The others are answered in the end, and the counters tell."""
+    gate = Gate()
+    service = start(None, HttpSettings(ingest=IngestSettings(gate, max_concurrent=2)))
+    with ThreadPoolExecutor(2) as senders:
+        first = [senders.submit(post, service, NDJSON, NDJSON_TYPE) for _ in range(2)]
+        for _ in first:
+            assert gate.entered.acquire(timeout=20)
+        answer = post(service, NDJSON, NDJSON_TYPE)
+        refused(answer, 429, "busy")
+        assert answer.headers["retry-after"] == "1"
+        gate.open.set()
+        assert [future.result().status_code for future in first] == [202, 202]
+    metrics = service.client.get("/metrics").text
+    assert 'queuewatch_ingest_requests_total{code="202"} 2' in metrics
+    assert 'queuewatch_ingest_requests_total{code="429"} 1' in metrics
+    assert 'queuewatch_ingest_events_total{result="accepted"} 6' in metrics
+
+
+def test_a_sender_that_stops_within_its_body_does_not_hold_its_place(start: StartService) -> None:
+    """It is answered 408 after the time allowed, and the next one gets in."""
+    service = start(None, HttpSettings(ingest=IngestSettings(Gate(), max_concurrent=1, body_within_s=0.3)))
+    host, port = service.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as slow:
+        slow.sendall(b"POST /api/v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+        assert b" 408 " in slow.recv(4_096)
+
+
+def test_no_room_is_507_with_the_folder_and_the_remedy(start: StartService, spool: Path) -> None:
+    """Nothing half-written is left."""
+    service = start(None, HttpSettings(ingest=IngestSettings(Spool(spool, min_free_bytes=1 << 60))))
+    answer = post(service, NDJSON, NDJSON_TYPE)
+    error = refused(answer, 507, "no_room")
+    assert str(spool) in error["message"]
+    assert answer.headers["retry-after"] == "30"
+    assert list(spool.iterdir()) == []
+
+
+def test_a_spool_nobody_reads_fills_up(start: StartService, spool: Path) -> None:
+    """Where its reader removes files, a limit on what waits tells that it does not."""
+    service = start(None, HttpSettings(ingest=IngestSettings(Spool(spool, max_spooled_bytes=1))))
+    assert post(service, NDJSON, NDJSON_TYPE).status_code == 202
+    error = refused(post(service, NDJSON, NDJSON_TYPE), 507, "no_room")
+    assert "check that the job runs" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "code"),
+    [(errno.ENOSPC, 507, "no_room"), (errno.EACCES, 503, "stage"), (errno.EIO, 503, "stage")],
+)
+def test_a_disk_that_fails_at_the_sync_accepts_nothing(
+    start: StartService, spool: Path, monkeypatch: pytest.MonkeyPatch, number: int, status: int, code: str
+) -> None:
+    """The error comes at fsync, after the bytes seemed written."""
+    service = serve_ingest(start, spool)
+
+    def failing(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", failing)
+    refused(post(service, NDJSON, NDJSON_TYPE), status, code)
+    assert list(spool.iterdir()) == []
+
+
+def test_a_folder_that_vanished_is_named(tmp_path: Path) -> None:
+    """Somebody cleaned up."""
+    spool = Spool(tmp_path / "spool")
+    (tmp_path / "spool").rmdir()
+    with pytest.raises(StageUnavailableError, match="spool"):
+        spool.put(NDJSON, "ndjson")
+
+
+def test_a_body_is_on_disk_under_its_final_name_before_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """File, rename, folder: in this order, or a power cut loses what was acknowledged."""
+    done: list[str] = []
+    fsync, rename = os.fsync, os.rename
+
+    def syncing(descriptor: int) -> None:
+        done.append(f"sync {Path(os.readlink(f'/proc/self/fd/{descriptor}')).suffix or 'folder'}")
+        fsync(descriptor)
+
+    def renaming(old: Path, new: Path) -> None:
+        assert old.name.startswith(".")
+        done.append(f"rename to {new.suffix}")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    monkeypatch.setattr(os, "rename", renaming)
+    Spool(tmp_path).put(NDJSON, "ndjson")
+    assert done == ["sync .part", "rename to .ndjson", "sync folder"]
+
+
+def test_bodies_that_wait_for_the_disk_share_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty senders at once make a few files, and every line of every one is in exactly one of them."""
+    fsync = os.fsync
+
+    def slow(descriptor: int) -> None:
+        time.sleep(0.02)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    spool = Spool(tmp_path)
+    bodies = [json.dumps(EVENTS[0] | {"message_id": f"m{i}"}).encode() for i in range(40)]
+    with ThreadPoolExecutor(20) as senders:
+        list(senders.map(lambda body: spool.put(body, "ndjson"), bodies))
+    assert ids(spooled(tmp_path)) == sorted(f"m{i}" for i in range(40))
+    assert len(spooled(tmp_path)) < 15
+
+
+def test_an_arrow_stream_has_a_file_of_its_own(tmp_path: Path) -> None:
+    """Streams cannot be joined as lines can, and a file ends at the size allowed."""
+    spool = Spool(tmp_path, max_file_bytes=len(NDJSON) + 1)
+    for kind, body in (("arrow", encode_arrow(EVENTS)), ("ndjson", NDJSON), ("ndjson", NDJSON)):
+        spool.put(body, kind)  # type: ignore[arg-type]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".arrow", ".ndjson", ".ndjson"]
+
+
+def test_what_a_crash_left_is_removed_but_not_what_another_process_writes(tmp_path: Path) -> None:
+    """An hour tells the one from the other."""
+    (tmp_path / ".old.ndjson.part").touch()
+    os.utime(tmp_path / ".old.ndjson.part", (0, 0))
+    (tmp_path / ".new.ndjson.part").touch()
+    Spool(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".new.ndjson.part"]
+
+
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        (b'{"a":1}', b'{"a":1}\n'),
+        (b'[{"a":1},\n{"b":"x\\ny"}]', b'{"a":1}\n{"b":"x\\ny"}\n'),
+        (b'{\n "a": 1\n}', b'{"a":1}\n'),
+        (b'{"a":1}\n{"b":2}', b'{"a":1}\n{"b":2}'),
+        (b"broken", b"broken"),
+        (b'{"n":12345678901234567890123}', b'{"n":12345678901234567890123}\n'),
+    ],
+)
+def test_json_becomes_one_value_a_line(body: bytes, lines: bytes) -> None:
+    """So that bodies of several senders can stand in one file."""
+    assert as_lines(body) == lines

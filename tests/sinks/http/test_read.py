@@ -1,0 +1,308 @@
+"""The read-only API over real HTTP: rows, paging, names with anything in them, and errors that help."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from sinks.http import HttpSettings
+from streaming.core.thresholds import Thresholds
+from streaming.judge.snapshot import Snapshot
+from tests.sinks.fakes import (
+    HOSTILE_NAMES,
+    NOW_MS,
+    many_queues,
+    queue_view,
+    shop_snapshot,
+)
+from tests.sinks.http.conftest import Service, StartService
+
+POISON = "7f3a1c52-90de-4b7b-8a11-3f2f4f0a9c01"
+PRINTABLE_NAMES = [name for name in HOSTILE_NAMES if "\ud800" not in name]
+
+
+def error_of(answer: httpx.Response) -> dict[str, Any]:
+    error: dict[str, Any] = answer.json()["error"]
+    assert error["message"]
+    assert error["fix"]
+    return error
+
+
+def test_one_row_per_queue_what_needs_somebody_first(shop: Service) -> None:
+    """The page's table: critical, then warning, then bad status, then the oldest."""
+    found = shop.client.get("/api/v1/queues").json()
+    names = [row["queue"] for row in found["queues"]]
+    assert names[:5] == ["invoice-mail", "orders", "payments.fifo", "warehouse-sync", "orders-dlq"]
+    orders = found["queues"][1]
+    assert (orders["visible"], orders["in_flight"], orders["receive_count_max"]) == (184, 12, 5)
+    assert orders["oldest_age_s"] == {"all": 161.0, "visible": 96.0, "cloudwatch": 54.0, "healthy": 22.0}
+    assert orders["signals"] == [
+        {"signal": "PoisonMessage", "severity": "critical", "count": 1},
+        {"signal": "PoisonMessage", "severity": "warning", "count": 1},
+    ]
+    assert orders["trend"]["backlog"][-1] == 184
+    assert found["summary"]["firing"] == {"critical": 3, "warning": 6}
+    assert found["total"] == len(names) == 12
+
+
+def test_what_is_not_known_is_null_and_not_zero(shop: Service) -> None:
+    """A queue nobody reports on has no depth."""
+    rows = shop.client.get("/api/v1/queues?filter=warehouse").json()["queues"]
+    assert (rows[0]["visible"], rows[0]["in_flight"], rows[0]["coverage_ratio"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("filter=orders", ["orders", "orders-dlq", "ORDERS.EU"]),
+        ("filter=ORDERS+amq", ["ORDERS.EU"]),
+        ("status=stopped,stale", ["invoice-mail", "warehouse-sync"]),
+        ("status=stopped&status=stale&sort=queue", ["invoice-mail", "warehouse-sync"]),
+        ("system=cloudflare_queues", ["image-resize"]),
+        ("scope=123456789012/us-east-1", ["warehouse-sync"]),
+        ("firing=1&sort=receives&limit=2", ["payments.fifo", "orders-dlq"]),
+        ("sort=visible&limit=2", ["payments.fifo", "invoice-mail"]),
+        ("sort=visible&order=asc&limit=2", ["newsletter", "sms-out"]),
+        ("sort=age&limit=1", ["orders-dlq"]),
+        ("sort=queue&limit=3&offset=1", ["image-resize", "invoice-mail", "newsletter"]),
+        ("filter=nobody", []),
+    ],
+)
+def test_rows_are_filtered_sorted_and_paged(shop: Service, query: str, names: list[str]) -> None:
+    """Each parameter alone and together."""
+    rows = shop.client.get(f"/api/v1/queues?{query}").json()["queues"]
+    found = [row["queue"] for row in rows]
+    assert sorted(found) == sorted(names) if query == "filter=orders" else found == names
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_unknown_values_come_last_in_either_direction(shop: Service, order: str) -> None:
+    """Not known is neither large nor small."""
+    rows = shop.client.get(f"/api/v1/queues?sort=visible&order={order}").json()["queues"]
+    assert rows[-1]["queue"] == "warehouse-sync"
+
+
+def test_pages_hold_each_queue_once(start: StartService) -> None:
+    """Nothing is lost or shown twice between two pages."""
+    client = start(many_queues(2_500)).client
+    names = [
+        row["queue"]
+        for offset in range(0, 2_500, 1_000)
+        for row in client.get(f"/api/v1/queues?sort=age&offset={offset}&limit=1000").json()["queues"]
+    ]
+    assert len(names) == len(set(names)) == 2_500
+
+
+@pytest.mark.parametrize(
+    ("query", "message", "fix"),
+    [
+        ("sort=size", "sort=size", "attention"),
+        ("status=broken", "status=broken", "lagging"),
+        ("limit=-1", "limit=-1", "whole number"),
+        ("order=up", "order=up", "asc, desc"),
+    ],
+)
+def test_a_wrong_parameter_is_named_with_the_right_ones(shop: Service, query: str, message: str, fix: str) -> None:
+    """400, never a default taken in silence."""
+    answer = shop.client.get(f"/api/v1/queues?{query}")
+    assert answer.status_code == 400
+    assert message in error_of(answer)["message"]
+    assert fix in error_of(answer)["fix"]
+
+
+def test_suspects_are_listed_with_ids_and_timelines(shop: Service) -> None:
+    """The contract's endpoint."""
+    found = shop.client.get("/api/v1/queues/orders/messages?why=poison").json()
+    assert (found["queue"], found["unsettled"], found["total"]) == ("orders", 199, 2)
+    message = found["messages"][0]
+    assert (message["message_id"], message["receive_count"], message["age_s"]) == (POISON, 5, 161.0)
+    assert [attempt["receive_count"] for attempt in message["attempts"]] == [1, 2, 3, 4, 5]
+    assert shop.client.get("/api/v1/queues/orders/messages?why=head").json()["messages"] == []
+
+
+@pytest.mark.parametrize("name", PRINTABLE_NAMES)
+def test_any_queue_name_can_be_asked_for(hostile: Service, name: str) -> None:
+    """Slashes, quotes, newlines, `../`, another endpoint's words: decoded once and taken as they are."""
+    client = hostile.client
+    messages = client.get(f"/api/v1/queues/{quote(name, safe='')}/messages").json()
+    detail = client.get("/api/v1/queue", params={"queue": name}).json()
+    explained = client.get(f"/api/v1/explain/{quote(name, safe='')}").json()
+    assert [m["message_id"] for m in messages["messages"]] == [name]
+    assert detail["queue"]["queue"] == name
+    assert {subject["kind"] for subject in explained["subjects"]} == {"queue", "message", "group", "consumer"}
+
+
+def test_half_a_character_does_not_break_an_answer(hostile: Service) -> None:
+    """JSON can carry half of a surrogate pair, UTF-8 cannot."""
+    client = hostile.client
+    for path in ("/api/v1/queues", "/api/v1/signals", "/metrics", "/api/v1/search?q=lone"):
+        assert client.get(path).status_code == 200
+
+
+def test_one_name_in_two_regions_must_be_told_apart(start: StartService) -> None:
+    """409 with the candidates, then ?scope= decides."""
+    twice = (queue_view("orders", scope="eu", tracked=1), queue_view("orders", scope="us", tracked=2))
+    client = start(Snapshot(NOW_MS, twice, (), {"accepted": 1})).client
+    answer = client.get("/api/v1/queues/orders/messages")
+    assert answer.status_code == 409
+    assert [c["scope"] for c in error_of(answer)["candidates"]] == ["eu", "us"]
+    assert client.get("/api/v1/queues/orders/messages?scope=us").json()["unsettled"] == 2
+    assert client.get("/api/v1/queues/orders/messages?scope=asia").status_code == 404
+
+
+def test_a_queue_in_full(start: StartService) -> None:
+    """What the drill-down shows, with the judge's own limits for this queue."""
+    settings = HttpSettings(
+        clock_ms=lambda: NOW_MS,
+        thresholds=lambda name: Thresholds(stalled_s=42 if name[2] == "payments.fifo" else 1),
+        runbook_base_url="https://run.book",
+    )
+    queue = start(shop_snapshot(), settings).client.get("/api/v1/queue?queue=payments.fifo").json()["queue"]
+    assert queue["sentence"].startswith("Queue payments.fifo is fine: 2,310 messages visible")
+    assert queue["firing"][0]["runbook_url"] == "https://run.book#alert-name-queuewatchgroupstuck"
+    assert queue["firing"][0]["to_do"]
+    assert queue["top_groups"][0]["group"] == "customer-4711"
+    assert {n["signal"]: n["limit"] for n in queue["not_firing"]}["QueueStalled"] == 42
+    assert queue["broker"]["look_ahead"] == 120_000
+
+
+def test_signals_come_with_evidence_and_what_was_resolved(start: StartService) -> None:
+    """The worst first; a signal keeps its id from snapshot to snapshot."""
+    service = start(shop_snapshot())
+    first = service.client.get("/api/v1/signals?severity=critical").json()
+    assert [f["signal"] for f in first["firing"]] == ["QueueStalled", "GroupStuck", "PoisonMessage"]
+    assert first["firing"][1]["evidence"]["waiting"] == 247
+    assert first["total"] == 3
+    later = shop_snapshot(NOW_MS + 1_000)
+    service.store.publish(replace(later, firing=later.firing[1:]))
+    second = service.client.get("/api/v1/signals").json()
+    assert [f["id"] for f in second["resolved"]] == [first["firing"][2]["id"]]
+    assert {f["id"] for f in first["firing"][:2]} < {f["id"] for f in second["firing"]}
+
+
+def test_one_signal_by_its_id_tells_what_to_do(shop: Service) -> None:
+    """A link from an alert leads to it."""
+    client = shop.client
+    found = client.get("/api/v1/signals?signal=GroupStuck").json()["firing"][0]
+    detail = client.get(f"/api/v1/signals/{found['id']}").json()
+    assert detail["meaning"]
+    assert detail["to_do"]
+    assert client.get("/api/v1/signals/0000").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("7F3A1C52", {"kind": "message", "name": POISON, "queue": "orders"}),
+        ("customer-4711", {"kind": "group", "name": "customer-4711", "queue": "payments.fifo"}),
+        ("encoder-7", {"kind": "consumer", "name": "video-encoder-7", "queue": "video-transcode"}),
+        ("orders", {"kind": "queue", "name": "orders", "queue": "orders"}),
+    ],
+)
+def test_search_finds_queues_messages_groups_and_consumers(shop: Service, text: str, first: dict[str, str]) -> None:
+    """Whole names before beginnings before parts, whatever the case."""
+    found = shop.client.get("/api/v1/search", params={"q": text}).json()
+    assert {name: found["matches"][0][name] for name in first} == first
+
+
+def test_search_is_bounded_and_says_how_many_there_are(shop: Service, start: StartService) -> None:
+    """A single letter matches everything."""
+    found = start(many_queues(2_000)).client.get("/api/v1/search?q=t").json()
+    assert len(found["matches"]) == 50
+    assert found["total"] == 2_000
+    assert shop.client.get("/api/v1/search?q=").status_code == 400
+
+
+def test_explain_answers_in_json_and_in_text(shop: Service) -> None:
+    """The command line asks for text; an unknown name is 404 with a hint."""
+    client = shop.client
+    assert client.get(f"/api/v1/explain/{POISON}").json()["firing"] is True
+    text = client.get("/api/v1/explain/payments.fifo", headers={"Accept": "text/plain"})
+    assert text.headers["content-type"].startswith("text/plain")
+    assert "FIRING GroupStuck" in text.text
+    missing = client.get("/api/v1/explain/ordrs")
+    assert missing.status_code == 404
+    assert "Similar: orders" in missing.json()["hint"]
+
+
+def test_before_the_first_batch_the_api_says_wait(start: StartService) -> None:
+    """503 with Retry-After; metrics and page answer all the same."""
+    client = start().client
+    answer = client.get("/api/v1/queues")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+    assert error_of(answer)["code"] == "starting"
+    assert "queuewatch_build_info" in client.get("/metrics").text
+    assert client.get("/").status_code == 200
+
+
+def test_an_unknown_path_and_a_wrong_method_are_json_too(shop: Service) -> None:
+    """With the places that exist, and the methods that do."""
+    client = shop.client
+    assert "/api/v1/queues" in error_of(client.get("/nothing"))["fix"]
+    wrong = client.delete("/api/v1/queues")
+    assert wrong.status_code == 405
+    assert "GET" in wrong.headers["allow"]
+    assert error_of(wrong)["code"] == "method_not_allowed"
+
+
+def test_what_nobody_foresaw_is_json_with_status_500(start: StartService, caplog: pytest.LogCaptureFixture) -> None:
+    """A clock that fails: the answer says where to look, the log has the traceback."""
+
+    def broken() -> int:
+        raise RuntimeError("the clock is broken")
+
+    answer = start(shop_snapshot(), HttpSettings(clock_ms=broken)).client.get("/api/v1/queues")
+    assert answer.status_code == 500
+    assert error_of(answer)["code"] == "internal"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "the clock is broken" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/", "/assets/app.js", "/metrics", "/api/v1/queues", "/nothing", "/-/ready"])
+def test_every_answer_carries_the_security_headers(shop: Service, path: str) -> None:
+    """A script from elsewhere, a sniffed type or a foreign frame has no chance."""
+    headers = shop.client.get(path).headers
+    assert "script-src 'self'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert "server" not in headers
+
+
+def test_large_answers_are_compressed_for_those_who_take_it(start: StartService) -> None:
+    """The same bytes inside."""
+    client = start(many_queues(300)).client
+    for path in ("/metrics", "/api/v1/queues"):
+        plain = client.get(path, headers={"Accept-Encoding": "identity"})
+        with client.stream("GET", path, headers={"Accept-Encoding": "gzip"}) as packed:
+            assert packed.headers["content-encoding"] == "gzip"
+            raw = b"".join(packed.iter_raw())
+        assert "content-encoding" not in plain.headers
+        assert len(raw) < len(plain.content) / 4
+        if path != "/metrics":  # Process metrics change from scrape to scrape.
+            assert json.loads(gzip.decompress(raw)) == plain.json()
+
+
+def test_metrics_are_negotiated(shop: Service) -> None:
+    """Prometheus gets OpenMetrics, curl the text format."""
+    client = shop.client
+    text = client.get("/metrics")
+    openmetrics = client.get("/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0"})
+    assert text.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert openmetrics.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    assert openmetrics.text.endswith("# EOF\n")
+
+
+def test_the_pages_files_are_not_sent_again_unchanged(shop: Service) -> None:
+    """An entity tag answers a reload with nothing."""
+    client = shop.client
+    first = client.get("/assets/app.js")
+    again = client.get("/assets/app.js", headers={"If-None-Match": first.headers["etag"]})
+    assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+    assert client.get("/assets/secrets.txt").status_code == 404
+    assert client.get("/assets/..%2f__init__.py").status_code == 404

@@ -1,0 +1,95 @@
+"""Starting, stopping and being refused the port."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from sinks.http import CannotListenError, HttpSettings, PortInUseError, create_app, serve
+from sinks.store import SnapshotStore
+from tests.sinks.fakes import NOW_MS, shop_snapshot
+from tests.sinks.http.conftest import StartService
+
+
+def test_a_port_in_use_is_named_with_the_way_out() -> None:
+    """Before any thread is started."""
+    with serve(create_app(SnapshotStore()), port=0) as first:
+        before = threading.active_count()
+        with pytest.raises(PortInUseError, match=rf"port {first.port} on 127\.0\.0\.1 is in use.*http\.port"):
+            serve(create_app(SnapshotStore()), port=first.port)
+        assert threading.active_count() == before
+
+
+def test_a_host_that_is_not_ours_is_named() -> None:
+    """A typing error, or an address of another machine."""
+    with pytest.raises(CannotListenError, match=r"http\.host"):
+        serve(create_app(SnapshotStore()), host="no-such-host.invalid", port=0)
+    with pytest.raises(CannotListenError, match=r"192\.0\.2\.1:0 cannot be listened on"):
+        serve(create_app(SnapshotStore()), host="192.0.2.1", port=0)
+
+
+def test_stopping_frees_the_port_and_ends_the_thread() -> None:
+    """So that a test, or a restart in the same process, can use it again."""
+    before = set(threading.enumerate())
+    server = serve(create_app(SnapshotStore()), port=0)
+    assert httpx.get(f"{server.url}/-/healthy").status_code == 200
+    server.stop()
+    server.stop()
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", server.port)) != 0
+    assert not [t for t in set(threading.enumerate()) - before if t.name == "queuewatch-http"]
+    serve(create_app(SnapshotStore()), port=server.port).stop()
+
+
+def test_stopping_does_not_wait_for_open_pages() -> None:
+    """A page left open on a wall holds a stream for ever."""
+    server = serve(create_app(SnapshotStore()), port=0)
+    with httpx.stream("GET", f"{server.url}/api/v1/stream", timeout=10) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        started = time.monotonic()
+        server.stop()
+        assert time.monotonic() - started < 4
+    del lines
+
+
+def test_a_stream_tells_of_each_new_snapshot(start: StartService) -> None:
+    """Its version and time; what is shown of it is fetched."""
+    service = start(shop_snapshot())
+    with httpx.stream("GET", f"{service.url}/api/v1/stream", timeout=10) as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        lines = stream.iter_lines()
+        events: list[str] = []
+        for line in lines:
+            if line.startswith("data:"):
+                events.append(line)
+                if len(events) == 2:
+                    break
+                service.store.publish(replace(shop_snapshot(), at_ms=NOW_MS + 5_000))
+    assert events == [
+        f'data: {{"version":1,"at_ms":{NOW_MS}}}',
+        f'data: {{"version":2,"at_ms":{NOW_MS + 5_000}}}',
+    ]
+
+
+def test_too_many_streams_are_told_to_poll(start: StartService) -> None:
+    """And a stream that ended makes room."""
+    service = start(shop_snapshot(), HttpSettings(max_streams=1))
+    with httpx.stream("GET", f"{service.url}/api/v1/stream", timeout=10) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        answer = service.client.get("/api/v1/stream")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "too_many_streams")
+    del lines
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        with httpx.stream("GET", f"{service.url}/api/v1/stream", timeout=10) as stream:
+            if stream.status_code == 200:
+                return
+        time.sleep(0.1)
+    pytest.fail("the room of the ended stream was never given back")
