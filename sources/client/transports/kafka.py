@@ -1,0 +1,105 @@
+"""Telemetry into a Kafka topic, many events per record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from sources.client.transports.base import SendError, Transport
+from sources.client.transports.secrets import secret
+
+USERNAME_VARIABLE = "QUEUEWATCH_KAFKA_USERNAME"
+PASSWORD_VARIABLE = "QUEUEWATCH_KAFKA_PASSWORD"
+
+_RECORD_OVERHEAD_BYTES = 1_000
+
+
+class KafkaTransport(Transport):
+    """Sends one record per payload with kafka-python and waits until all in-sync replicas have it."""
+
+    OPTIONS: ClassVar[tuple[str, ...]] = (
+        "security_protocol",
+        "sasl_mechanism",
+        "ssl_cafile",
+        "ssl_certfile",
+        "ssl_keyfile",
+        "compression_type",
+        "client_id",
+    )
+
+    def __init__(self, brokers: Sequence[str], topic: str, *, timeout_s: float = 10.0, **options: object) -> None:
+        self.name = f"kafka://{','.join(brokers)}/{topic}"
+        self.max_bytes = 1_048_576 - _RECORD_OVERHEAD_BYTES  # a broker's default message.max.bytes
+        self._brokers = list(brokers)
+        self._topic = topic
+        self._timeout_s = timeout_s
+        self._options = options
+        self._producer: Any = None
+
+    def send(self, payload: bytes) -> None:
+        producer = self._connected()
+        from kafka import errors
+
+        try:
+            producer.send(self._topic, payload).get(timeout=self._timeout_s)
+        except (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError) as error:
+            raise SendError(f"{self.name}: the record is too large", retry=False, too_large=True) from error
+        except (errors.KafkaError, AssertionError, OSError) as error:
+            # A topic may be created, a right be granted and a broker come back: only size is hopeless.
+            raise SendError(f"{self.name}: {_explain(error, self._topic)}", retry=True) from error
+
+    def close(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        try:
+            producer.close(timeout=self._timeout_s)
+        except Exception:
+            # Nothing is in flight: each send waits for its answer.
+            return
+
+    def after_fork(self) -> None:
+        self._producer = None
+
+    def _connected(self) -> Any:
+        if self._producer is None:
+            try:
+                from kafka import KafkaProducer
+            except ImportError as error:
+                raise SendError("kafka-python is not installed; pip install 'queuewatch[kafka]'", retry=True) from error
+            try:
+                self._producer = KafkaProducer(
+                    bootstrap_servers=self._brokers,
+                    acks="all",
+                    enable_idempotence=False,  # duplicates are harmless, and some clusters forbid it
+                    max_block_ms=int(self._timeout_s * 1000),
+                    delivery_timeout_ms=int(self._timeout_s * 1000),
+                    request_timeout_ms=int(self._timeout_s * 500),
+                    bootstrap_timeout_ms=int(self._timeout_s * 1000),
+                    max_request_size=2 * self.max_bytes,
+                    allow_auto_create_topics=False,
+                    metrics_enabled=False,
+                    **self._options,
+                    **_credentials(),
+                )
+            except Exception as error:
+                # Whatever it is (no broker, bad option, TLS), the sender reports it and tries again.
+                raise SendError(f"{self.name}: {_explain(error, self._topic)}", retry=True) from error
+        return self._producer
+
+
+def _credentials() -> dict[str, str]:
+    found = {
+        "sasl_plain_username": secret(USERNAME_VARIABLE),
+        "sasl_plain_password": secret(PASSWORD_VARIABLE),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _explain(error: BaseException, topic: str) -> str:
+    kind = type(error).__name__
+    if kind == "NoBrokersAvailable":
+        return "no broker answers; check the address and security_protocol"
+    if kind in ("UnknownTopicOrPartitionError", "KafkaTimeoutError"):
+        return f"{kind}: is the topic {topic!r} there and the broker up? ({error})"
+    return f"{kind}: {error}"

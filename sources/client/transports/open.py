@@ -1,0 +1,72 @@
+"""From a URL to a transport."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from sources.client.transports.base import Transport
+from sources.client.transports.http import HttpTransport
+from sources.client.transports.kafka import KafkaTransport
+from sources.client.transports.spool import SpoolTransport
+from sources.client.transports.sqs import SqsTransport
+
+_FORMS = "kafka://host:9092[,host:9092]/topic, spool:/folder, http(s)://host:9400/api/v1/events or sqs:<queue name or URL>"
+
+
+def open_transport(to: str) -> Transport:
+    """The transport a URL names; nothing is connected or created yet.
+
+    Forms: `kafka://host:9092[,host…]/topic[?security_protocol=SASL_SSL&sasl_mechanism=…&compression_type=…]`,
+    `spool:/folder[?max_file_bytes=…&max_age_s=…&max_folder_bytes=…]`, `http(s)://host:9400/api/v1/events`,
+    `sqs:<queue name or URL>[?region=…]`. Raises `ValueError` naming the part that is wrong.
+    """
+    scheme, separator, rest = to.partition(":")
+    if not separator or not rest:
+        raise ValueError(f"{to!r} is no telemetry destination; use {_FORMS}")
+    if scheme in ("http", "https"):
+        return HttpTransport(to)
+    if scheme == "kafka":
+        return _kafka(to)
+    path, options = _options(to, rest)
+    if scheme == "spool":
+        known = {"max_file_bytes": int, "max_age_s": float, "max_folder_bytes": int}
+        return SpoolTransport(path.removeprefix("//"), **_convert(to, options, known))
+    if scheme == "sqs":
+        return SqsTransport(path.removeprefix("//"), **_convert(to, options, {"region": str}))
+    raise ValueError(f"{to!r}: {scheme!r} is no telemetry transport; use {_FORMS}")
+
+
+def _kafka(to: str) -> KafkaTransport:
+    parts = urlsplit(to)
+    if parts.username or parts.password:
+        raise ValueError(
+            "a Kafka password does not belong in the URL; set QUEUEWATCH_KAFKA_USERNAME and "
+            "QUEUEWATCH_KAFKA_PASSWORD (or QUEUEWATCH_KAFKA_PASSWORD_FILE)"
+        )
+    topic = parts.path.strip("/")
+    if not parts.netloc or not topic or "/" in topic:
+        raise ValueError(f"{to!r} names no broker or no topic; use kafka://host:9092/topic")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    known = dict.fromkeys(KafkaTransport.OPTIONS, str)
+    return KafkaTransport(parts.netloc.split(","), topic, **_convert(to, options, known))
+
+
+def _options(to: str, rest: str) -> tuple[str, dict[str, str]]:
+    path, _, query = rest.partition("?")
+    if not path.strip("/"):
+        raise ValueError(f"{to!r} names no place; use {_FORMS}")
+    return path, dict(parse_qsl(query, keep_blank_values=True))
+
+
+def _convert(to: str, options: dict[str, str], known: Mapping[str, type]) -> dict[str, Any]:
+    converted: dict[str, Any] = {}
+    for name, text in options.items():
+        if name not in known:
+            raise ValueError(f"{to!r}: unknown option {name!r}; known are {', '.join(known)}")
+        try:
+            converted[name] = known[name](text)
+        except ValueError:
+            raise ValueError(f"{to!r}: {name}={text!r} is not a number") from None
+    return converted
