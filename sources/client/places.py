@@ -1,0 +1,41 @@
+"""Which queue a URL or an ARN names, and in which account and region."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+# https://sqs.eu-west-1.amazonaws.com/… , vpce-….sqs.eu-west-1.vpce.amazonaws.com, eu-west-1.queue.amazonaws.com
+_REGION_IN_HOST: Final = re.compile(
+    r"(?:^|\.)sqs(?:-fips)?\.([a-z]{2}(?:-[a-z0-9]+)+-\d+)\.|^([a-z]{2}(?:-[a-z0-9]+)+-\d+)\.queue\."
+)
+
+
+class Place(NamedTuple):
+    """A queue: `scope` is `account/region`, None when the name does not tell the account."""
+
+    scope: str | None
+    queue: str
+
+
+@lru_cache(maxsize=4096)
+def place_of_url(url: str, client_region: str | None) -> Place:
+    """The queue of a queue URL; the region is the host's where it names one, else the client's."""
+    parts = urlsplit(url)
+    segments = [segment for segment in parts.path.split("/") if segment]
+    queue = segments[-1] if segments else url
+    found = _REGION_IN_HOST.search(parts.hostname or "")
+    region = (found[1] or found[2]) if found else client_region
+    if len(segments) < 2 or not region:
+        return Place(None, queue)
+    return Place(f"{segments[-2]}/{region}", queue)
+
+
+def place_of_arn(arn: str) -> Place:
+    """The queue of `arn:aws:sqs:region:account:name`; anything else is taken as a bare name."""
+    parts = arn.split(":")
+    if len(parts) != 6:
+        return Place(None, arn)
+    return Place(f"{parts[4]}/{parts[3]}", parts[5])
