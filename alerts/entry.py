@@ -20,6 +20,7 @@ SYSTEM_TITLES: Mapping[QueueSystem, str] = {
 RawAlertName = Literal[
     "MessageTooOld",
     "QueueLagging",
+    "QueueStale",
     "JobDown",
     "JobAbsent",
     "NotPublishing",
@@ -86,9 +87,9 @@ class Limit:
 class AlertSpec:
     """How the alert is asked of Prometheus.
 
-    `expr` is %-formatted with `by` (grouping labels, comma-separated), `on` (the same without severity), `scope_on`
-    (without severity and queue), `match` (extra matchers, empty or beginning with a comma), `job` and `limit`. `labels`
-    are templated labels on top of those of the expression. `why` says why this expression and not another one.
+    `expr` is %-formatted with `by` (grouping labels, comma-separated), `on` (the same without severity), `match` (extra
+    matchers, empty or beginning with a comma), `job` and `limit`. `labels` are templated labels on top of those of the
+    expression. `why` says why this expression and not another one.
     """
 
     expr: str

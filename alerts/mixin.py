@@ -13,6 +13,7 @@ from alerts.catalogue import CATALOGUE
 from alerts.config import AlertRulesConfig
 from alerts.entry import ALERT_GROUPS, DASHBOARD_NAMES, Entry
 from alerts.prometheus_rules import (
+    RECORDED_IN,
     entry_dashboard_path,
     for_s,
     keep_firing_s,
@@ -49,7 +50,6 @@ local data = import 'alerts.json';
     local judged = alert.judgedSeverity && switch.severity == null,
     by: joined(if judged then on + ['severity'] else on),
     on: joined(on),
-    scope_on: joined(std.filter(function(label) label != 'queue', on)),
     match: switch.match,
     job: config.job,
     limit: switch.limit,
@@ -73,20 +73,20 @@ local data = import 'alerts.json';
         dashboard_url: config.grafanaUrl + alert.dashboardPath,
       },
     },
+  local by = joined(['job'] + config.keepLabels),
+  local recorded = [{ record: recorded.record, expr: recorded.expr % { by: by } } for recorded in data.recorded],
   local group(name) = {
     name: 'queuewatch.' + name,
     interval: config.interval,
-    rules: [rule(alert) for alert in data.alerts if alert.group == name && config.alerts[alert.name].enabled],
+    // Recorded in the group that reads it: the rules of a group are evaluated in order.
+    rules: (if name == data.recordedIn then recorded else []) + [
+      rule(alert)
+      for alert in data.alerts
+      if alert.group == name && config.alerts[alert.name].enabled
+    ],
   },
 
-  prometheusRules+:: {
-    groups: [{
-      name: 'queuewatch.recorded',
-      interval: config.interval,
-      local by = joined(['job'] + config.keepLabels),
-      rules: [{ record: recorded.record, expr: recorded.expr % { by: by } } for recorded in data.recorded],
-    }],
-  },
+  prometheusRules+:: { groups: [] },
 
   prometheusAlerts+:: {
     groups: [group for group in [group(name) for name in data.groups] if std.length(group.rules) > 0],
@@ -119,6 +119,7 @@ def mixin_data(config: AlertRulesConfig) -> str:
         "switches": {entry.name: _switch(entry, config) for entry in CATALOGUE},
         "groups": list(ALERT_GROUPS),
         "alerts": [_alert(entry) for entry in CATALOGUE],
+        "recordedIn": RECORDED_IN,
         "recorded": _recorded(),
     }
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"

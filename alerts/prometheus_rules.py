@@ -8,11 +8,14 @@ from typing import Any
 
 from alerts.catalogue import CATALOGUE
 from alerts.config import AlertRulesConfig, AlertSwitch
-from alerts.entry import ALERT_GROUPS, DashboardName, Entry
+from alerts.entry import ALERT_GROUPS, AlertGroup, DashboardName, Entry
 from alerts.templating import dashboard_path
 from alerts.units import duration, number
 
 RuleGroup = dict[str, Any]
+
+RECORDED_IN: AlertGroup = "telemetry"
+"""The group that records ratios, as its alerts read them."""
 
 DASHBOARD_VARIABLES: dict[DashboardName, tuple[str, ...]] = {
     "overview": ("job", "system", "scope_id"),
@@ -31,12 +34,12 @@ def dashboard_uid(name: DashboardName) -> str:
 
 
 def rule_groups(config: AlertRulesConfig) -> list[RuleGroup]:
-    """All groups: the recording rules, then one group of alerts per subject. Groups without an alert are left out."""
-    groups = [
-        {"name": "queuewatch.recorded", "interval": duration(config.interval_s), "rules": recording_rules(config)}
-    ]
+    """One group per subject, with what is recorded before the alerts that read it. Groups without a rule are left out."""
+    groups = []
     for group in ALERT_GROUPS:
-        rules = [alert_rule(entry, config) for entry in enabled(config) if entry.group == group]
+        # Rules of one group are evaluated in order; across groups an alert could read what was recorded a step ago.
+        rules = recording_rules(config) if group == RECORDED_IN else []
+        rules += [alert_rule(entry, config) for entry in enabled(config) if entry.group == group]
         if rules:
             groups.append({"name": f"queuewatch.{group}", "interval": duration(config.interval_s), "rules": rules})
     return groups
@@ -93,7 +96,6 @@ def expression(entry: Entry, config: AlertRulesConfig) -> str:
     return entry.alert.expr % {
         "by": ", ".join(by),
         "on": ", ".join(on),
-        "scope_on": ", ".join(label for label in on if label != "queue"),
         "match": matchers(switch),
         "job": config.job,
         "limit": limit_text(entry, switch),

@@ -40,9 +40,7 @@ def render(settings: AlertRulesConfig | None = None, thresholds: Thresholds | No
     return files | {f"dashboards/{name}": text for name, text in dashboards(config, thresholds).items()}
 
 
-def generate(
-    out_dir: Path, settings: AlertRulesConfig | None = None, thresholds: Thresholds | None = None
-) -> tuple[Path, ...]:
+def generate(out_dir: Path, settings: AlertRulesConfig | None = None, thresholds: Thresholds | None = None) -> tuple[Path, ...]:
     """Write every file below `out_dir`, made when absent, and return their paths. Files of other names are left alone.
 
     Raises `OSError` when the folder cannot be written.

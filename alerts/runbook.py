@@ -99,9 +99,7 @@ def _entry(entry: Entry, config: AlertRulesConfig, thresholds: Thresholds | None
 
 
 def _checks(checks: tuple[Check, ...]) -> Items:
-    return Items(
-        [((f"{check.what}. Look for: {check.look_for.rstrip('?')}."), check.command) for check in checks], numbered=True
-    )
+    return Items([((f"{check.what}. Look for: {check.look_for.rstrip('?')}."), check.command) for check in checks], numbered=True)
 
 
 def _severity(entry: Entry) -> str:

@@ -6,38 +6,58 @@ page later. `keep_firing_for` bridges a restart of the service, during which the
 
 from __future__ import annotations
 
-from alerts.entry import AlertSpec
+from alerts.entry import QUEUE_IDENTITY, AlertSpec
 from streaming.judge.signals import SignalName
 
 WHY = (
     "The signal, because what it is about (one message, one group, one consumer) cannot be asked of "
     "Prometheus: ids are "
-    "never labels. Findings of severity info are shown and logged, never alerted on."
+    "never labels."
 )
 
 BRIDGE = "2m"
 """How long an expression over totals looks back, so that a restart of the service does not look like a recovery."""
 
 
-def signal_alert(signal: SignalName, summary: str, description: str) -> AlertSpec:
-    """Fires while at least one finding of `signal` holds for a queue; the value is how many do."""
-    expr = f'max by (%(by)s) (queuewatch_signals{{signal="{signal}",severity!="info"%(match)s}}) > 0'
-    return AlertSpec(expr, WHY, summary, description, judged_severity=True)
-
-
-def counted_signal_alert(
-    signal: SignalName, counted_by: str, counter: str, label: str, why: str, summary: str, description: str
+def signal_alert(
+    signal: SignalName,
+    summary: str,
+    description: str,
+    *,
+    matchers: str = "",
+    identity: tuple[str, ...] = QUEUE_IDENTITY,
+    why: str = WHY,
 ) -> AlertSpec:
-    """Fires while the signal holds, and again for each new count: `label` carries the total, so it is a new alert.
+    """Fires while at least one finding of `signal` holds; the value is how many do. `matchers` begin with a comma."""
+    expr = f'max by (%(by)s) (queuewatch_signals{{signal="{signal}"{matchers}%(match)s}}) > 0'
+    return AlertSpec(expr, why, summary, description, identity=identity, judged_severity=True)
 
-    Alertmanager notifies about a changed label and never about a changed annotation. The value is the total `counter`,
-    PromQL with one series per `counted_by` (comma-separated labels). No keep_firing_for: the alert of the count before
-    must end at once when the next one begins, so the expression itself bridges a restart.
+
+def arrivals_alert(signal: SignalName, label: str, why: str, summary: str, description: str) -> AlertSpec:
+    """Fires while the signal holds, and again for each further finding: their number is the label `label`.
+
+    Alertmanager notifies about a changed label and never about a changed annotation. Only for signals whose findings end
+    together: a number that falls would notify, too. No keep_firing_for: the alert of the number before must end at once
+    when the next one begins, so the expression itself bridges a restart.
     """
-    selector = f'queuewatch_signals{{signal="{signal}",severity!="info"%(match)s}}[{BRIDGE}]'
-    firing = f"max by (%(by)s) (max_over_time({selector})) > bool 0"
+    expr = f"max by (%(by)s) (last_over_time({_findings(signal)}[{BRIDGE}])) > 0"
+    return _counted(expr, label, why, summary, description)
+
+
+def totals_alert(signal: SignalName, totals: tuple[str, ...], label: str, why: str, summary: str, description: str) -> AlertSpec:
+    """Fires while the signal holds, and again whenever the sum of the queue's counters `totals` grew: that is the label."""
+    total = " + ".join(f"max by (%(on)s) (last_over_time({name}[{BRIDGE}]))" for name in totals)
+    firing = f"max by (%(by)s) (last_over_time({_findings(signal)}[{BRIDGE}])) > bool 0"
+    return _counted(f"({total}) * on (%(on)s) group_right () ({firing})", label, why, summary, description)
+
+
+def _findings(signal: SignalName) -> str:
+    return f'queuewatch_signals{{signal="{signal}"%(match)s}}'
+
+
+def _counted(expr: str, label: str, why: str, summary: str, description: str) -> AlertSpec:
     return AlertSpec(
-        f"({counter}) * on ({counted_by}) group_right () ({firing})",
+        expr,
         why,
         summary,
         description,

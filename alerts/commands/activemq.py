@@ -47,8 +47,7 @@ def connections(look_for: str) -> Check:
 def browse(look_for: str) -> Check:
     return Check(
         "The messages at the front, without taking them",
-        'amq "exec/$Q/browse()" | jq \'.[:5][] | {JMSMessageID, JMSTimestamp, JMSRedelivered, JMSXGroupID, '
-        "PropertiesText}'",
+        ("amq \"exec/$Q/browse()\" | jq '.[:5][] | {JMSMessageID, JMSTimestamp, JMSRedelivered, JMSXGroupID, PropertiesText}'"),
         look_for,
     )
 
@@ -82,8 +81,7 @@ def browse_dead_letters(look_for: str) -> Check:
 def broker(look_for: str) -> Check:
     return Check(
         "The broker's memory, store and temporary space",
-        'amq "read/$B/MemoryPercentUsage,StorePercentUsage,TempPercentUsage,UptimeMillis,CurrentConnectionsCount,'
-        'BrokerVersion"',
+        'amq "read/$B/MemoryPercentUsage,StorePercentUsage,TempPercentUsage,UptimeMillis,CurrentConnectionsCount,BrokerVersion"',
         look_for,
     )
 

@@ -29,10 +29,7 @@ def backlog(look_for: str) -> Check:
 def preview(look_for: str) -> Check:
     return Check(
         "A sample of the messages with their attempts, without taking them",
-        (
-            "cf \"queues/$QUEUE_ID/messages/preview\" -X POST -H 'Content-Type: application/json' -d "
-            "'{\"batch_size\": 10}'"
-        ),
+        ("cf \"queues/$QUEUE_ID/messages/preview\" -X POST -H 'Content-Type: application/json' -d '{\"batch_size\": 10}'"),
         look_for,
     )
 

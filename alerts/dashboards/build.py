@@ -110,11 +110,7 @@ def _links(config: AlertRulesConfig) -> Iterator[dashboard.DashboardLink]:
     )
     for title, url in (("Status page", f"{config.page_url}/"), ("Runbook", config.runbook_base_url)):
         yield (
-            dashboard.DashboardLink(title)
-            .type(models.DashboardLinkType.LINK)
-            .url(url)
-            .icon("external link")
-            .target_blank(True)
+            dashboard.DashboardLink(title).type(models.DashboardLinkType.LINK).url(url).icon("external link").target_blank(True)
         )
 
 
@@ -153,9 +149,7 @@ def _panel(panel: Panel, context: Context) -> Any:
     builder: Any
     match panel.kind:
         case "stat":
-            builder = stat.Panel().reduce_options(
-                common.ReduceDataOptions().calcs(["lastNotNull"]).fields("").values(False)
-            )
+            builder = stat.Panel().reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).fields("").values(False))
             builder.color_mode(common_models.BigValueColorMode.VALUE).graph_mode(common_models.BigValueGraphMode.NONE)
         case "timeseries":
             builder = timeseries.Panel().fill_opacity(10).show_points(common_models.VisibilityMode.NEVER)
@@ -169,9 +163,7 @@ def _panel(panel: Panel, context: Context) -> Any:
             if panel.stacked:
                 builder.stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL).group("A"))
             if lines:
-                builder.thresholds_style(
-                    common.GraphThresholdsStyleConfig().mode(common_models.GraphThresholdsStyleMode.DASHED)
-                )
+                builder.thresholds_style(common.GraphThresholdsStyleConfig().mode(common_models.GraphThresholdsStyleMode.DASHED))
         case "state-timeline":
             builder = statetimeline.Panel().merge_values(True).show_value(common_models.VisibilityMode.NEVER)
         case "bargauge":
@@ -203,8 +195,7 @@ def _description(panel: Panel, lines: list[Line]) -> str:
     if not lines:
         return panel.description
     words = [
-        f"{BY_NAME[ln.alert].alert_name} {'below' if ln.below else 'from'} {_in_unit(ln.value, panel.unit)}"
-        for ln in lines
+        (f"{BY_NAME[ln.alert].alert_name} {'below' if ln.below else 'from'} {_in_unit(ln.value, panel.unit)}") for ln in lines
     ]
     return f"{panel.description} Alert lines: {'; '.join(dict.fromkeys(words))}."
 

@@ -62,10 +62,7 @@ def dead_letters(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "Waiting in dead-letter queues",
-                        (
-                            "Visible messages of the queues that are dead-letter queues: those whose first "
-                            "deletion is known."
-                        ),
+                        ("Visible messages of the queues that are dead-letter queues: those whose first deletion is known."),
                         queries=(
                             Query(
                                 (f"{waiting} and on ({BY_QUEUE}) {per_queue('queuewatch_dead_letter_expiry_seconds')}"),

@@ -66,10 +66,7 @@ def groups(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "Groups in flight",
-                        (
-                            "Groups that are being worked on. At or below the line while many wait: "
-                            "concurrency has collapsed."
-                        ),
+                        ("Groups that are being worked on. At or below the line while many wait: concurrency has collapsed."),
                         queries=(Query(per_queue("queuewatch_groups", 'state="in_flight"'), NAME),),
                         width=8,
                         lines=(Line("ConcurrencyCollapsed", limits.collapsed_groups_in_flight, below=True),),
@@ -92,21 +89,14 @@ def groups(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "Messages in flight",
-                        (
-                            "A single group with more than its share of these is noisy; from the line on "
-                            "this "
-                            "is looked at."
-                        ),
+                        ("A single group with more than its share of these is noisy; from the line on this is looked at."),
                         queries=(Query(per_queue("queuewatch_queue_messages", 'state="in_flight"'), NAME),),
                         lines=(Line("NoisyGroup", limits.noisy_group_in_flight),),
                     ),
                     Panel(
                         "timeseries",
                         "Visible messages",
-                        (
-                            "How much waits. The line is the look-ahead: beyond it, blocked groups in front "
-                            "can hide the others."
-                        ),
+                        ("How much waits. The line is the look-ahead: beyond it, blocked groups in front can hide the others."),
                         queries=(Query(per_queue("queuewatch_queue_messages", 'state="visible"'), NAME),),
                         lines=(Line("LookAheadSaturated", limits.look_ahead),),
                     ),

@@ -63,11 +63,7 @@ def _now(context: Context) -> tuple[Panel, ...]:
             "stat",
             "Queues watched",
             "Queues with a status. A queue that stops reporting vanishes.",
-            queries=(
-                Query(
-                    (f"count(max by ({BY_QUEUE}) ({of_queue('queuewatch_queue_status')})) or vector(0)"), instant=True
-                ),
-            ),
+            queries=(Query((f"count(max by ({BY_QUEUE}) ({of_queue('queuewatch_queue_status')})) or vector(0)"), instant=True),),
             width=4,
             height=4,
         ),
@@ -93,10 +89,7 @@ def _now(context: Context) -> tuple[Panel, ...]:
         Panel(
             "stat",
             "Least coverage",
-            (
-                "The queue of which the smallest share of messages is tracked one by one, as a share of the "
-                "broker's count."
-            ),
+            ("The queue of which the smallest share of messages is tracked one by one, as a share of the broker's count."),
             "percentunit",
             (Query(f"min({of_queue('queuewatch_telemetry_coverage_ratio')})", instant=True),),
             width=4,
@@ -113,10 +106,7 @@ def _table() -> Panel:
     return Panel(
         "table",
         "One row per queue",
-        (
-            "The state of every queue now. Ages in seconds; empty where a figure is not known. Click a name "
-            "for its board."
-        ),
+        ("The state of every queue now. Ages in seconds; empty where a figure is not known. Click a name for its board."),
         width=24,
         height=12,
         columns=(
@@ -174,10 +164,7 @@ def _over_time(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Sent and deleted",
-            (
-                "Messages entering and leaving all chosen queues, per second. Deleted below sent for long: a "
-                "backlog grows."
-            ),
+            ("Messages entering and leaving all chosen queues, per second. Deleted below sent for long: a backlog grows."),
             "mps",
             (
                 Query(f"sum({rate_per_queue('queuewatch_messages_sent_total')})", "sent"),

@@ -25,7 +25,7 @@ def pipeline(context: Context) -> Board:
 
 def _alive(context: Context) -> tuple[Panel, ...]:
     last = of_job("queuewatch_pipeline_last_batch_timestamp_seconds")
-    about_telemetry = of_job("queuewatch_signals", ('signal=~"TelemetryStale|TelemetryPartial", severity!="info"'))
+    about_telemetry = of_job("queuewatch_signals", ('signal=~"TelemetryStale|TelemetryPartial"'))
     return (
         Panel(
             "timeseries",
@@ -143,10 +143,7 @@ def _telemetry(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Coverage, least",
-            (
-                "Tracked messages as a share of the broker's own count, the ten lowest queues. Between the "
-                "lines all is well."
-            ),
+            ("Tracked messages as a share of the broker's own count, the ten lowest queues. Between the lines all is well."),
             "percentunit",
             (Query(f"bottomk(10, max by (system, scope_id, queue) ({coverage}))", _QUEUE),),
             lines=(
@@ -217,14 +214,8 @@ def _telemetry(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Left out by a cap",
-            (
-                "Things folded into other or left out, in each interval. For messages and signals the list "
-                "of "
-                "ids is incomplete."
-            ),
-            queries=(
-                Query((f"sum by (what) (increase({of_job('queuewatch_folded_total')}[$__rate_interval]))"), "{{what}}"),
-            ),
+            ("Things folded into other or left out, in each interval. For messages and signals the list of ids is incomplete."),
+            queries=(Query((f"sum by (what) (increase({of_job('queuewatch_folded_total')}[$__rate_interval]))"), "{{what}}"),),
             lines=(Line("FindingsCapped", 1),),
         ),
     )

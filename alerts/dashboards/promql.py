@@ -60,7 +60,7 @@ def limit_line(alert: AlertName, context: Context, *, below: bool = False) -> Li
 def signals(*names: AlertName) -> Query:
     """Findings of signals that are firing, by signal and queue: what their alerts compare with zero."""
     choice = "|".join(names)
-    expr = per_queue("queuewatch_signals", f'signal=~"{choice}", severity!="info"', "signal, severity")
+    expr = per_queue("queuewatch_signals", f'signal=~"{choice}"', "signal, severity")
     return Query(expr, f"{{{{signal}}}} {{{{severity}}}} {NAME}")
 
 

@@ -43,7 +43,7 @@ def _state() -> tuple[Panel, ...]:
             queries=(Query(status_number(), NAME),),
             height=6,
             states=status_states(),
-            lines=(Line("QueueLagging", 1),),
+            lines=(Line("QueueLagging", 1), Line("QueueStale", 4)),
         ),
         Panel(
             "timeseries",
@@ -73,9 +73,7 @@ def _ages(context: Context) -> tuple[Panel, ...]:
             "Ages of the unsettled messages",
             "How many messages are at most so many seconds old, cumulated, as of the last batch.",
             queries=(
-                Query(
-                    (f"sum by (le) ({per_queue('queuewatch_message_age_seconds_bucket', also='le')})"), "{{le}} s", True
-                ),
+                Query((f"sum by (le) ({per_queue('queuewatch_message_age_seconds_bucket', also='le')})"), "{{le}} s", True),
             ),
         ),
     )
@@ -139,10 +137,7 @@ def _failures(context: Context) -> tuple[Panel, ...]:
             "each interval.",
             queries=tuple(
                 Query(
-                    (
-                        f"sum by ({BY_QUEUE}) "
-                        f"(increase({of_queue(f'queuewatch_messages_{total}_total')}[$__rate_interval]))"
-                    ),
+                    (f"sum by ({BY_QUEUE}) (increase({of_queue(f'queuewatch_messages_{total}_total')}[$__rate_interval]))"),
                     total,
                 )
                 for total in ("expired", "dropped", "reconciled")

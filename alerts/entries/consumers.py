@@ -5,7 +5,7 @@ from __future__ import annotations
 from alerts.commands import activemq, cloudflare, sqs
 from alerts.entries import links
 from alerts.entry import Entry, EvidenceField
-from alerts.signal_alert import signal_alert
+from alerts.signal_alert import WHY, signal_alert
 from alerts.templating import QUEUE, companion, messages_in, own_value
 
 SLOW_CONSUMER = Entry(
@@ -18,11 +18,7 @@ SLOW_CONSUMER = Entry(
         "something; what it holds is out of reach for the others."
     ),
     rule=(
-        (
-            "The consumer has held its oldest message since that message was handed to it (not since its "
-            "last "
-            "acknowledgement)."
-        ),
+        ("The consumer has held its oldest message since that message was handed to it (not since its last acknowledgement)."),
         ("That is longer than the larger of {slow_hold_min_s} and {slow_hold_factor} × the queue's median hold."),
         "What the broker's own strategies would say (full prefetch window, time since the last "
         "acknowledgement) is reported "
@@ -37,13 +33,17 @@ SLOW_CONSUMER = Entry(
         f"{companion('queuewatch_consumer_oldest_held_seconds', 'duration')}. In flight: "
         f"{messages_in('in_flight')}, visible: "
         f"{messages_in('visible')}.",
+        matchers=',severity!="info"',
+        why=(f"{WHY} Findings of severity info are what the broker's own strategies would say: shown, never alerted on."),
     ),
     dashboard="consumers",
     evidence=(
         EvidenceField("consumer", "who is slow"),
         EvidenceField("message_id", "the message it sits on"),
         EvidenceField("held_s", "for how many seconds"),
-        EvidenceField("median_hold_s", "how long this queue's messages are usually held, in seconds"),
+        EvidenceField("limit_s", "the limit that applies here, in seconds"),
+        EvidenceField("usual_hold_s", "how long this queue's messages are usually held, in seconds"),
+        EvidenceField("held_messages", "how many messages it holds in all"),
         EvidenceField("strategy", ("hold: this rule; prefetch or ack: what ActiveMQ's own strategies would say")),
     ),
     checks={
@@ -56,7 +56,7 @@ SLOW_CONSUMER = Entry(
         ),
         "activemq": (
             activemq.consumers(
-                "the consumer: DispatchedQueueSize, MessageCountAwaitingAcknowledge, PrefetchSize, SlowConsumer"
+                ("the consumer: DispatchedQueueSize, MessageCountAwaitingAcknowledge, PrefetchSize, SlowConsumer")
             ),
             activemq.connections("its host; an old open transaction; Blocked"),
             activemq.times("what is usual for this queue, in milliseconds"),
@@ -65,9 +65,7 @@ SLOW_CONSUMER = Entry(
         ),
         "cloudflare_queues": (
             cloudflare.tail("long invocations, CPU or wall-time limits"),
-            cloudflare.consumers(
-                "max_concurrency and batch_size: a big batch holds all its messages until the last is done"
-            ),
+            cloudflare.consumers(("max_concurrency and batch_size: a big batch holds all its messages until the last is done")),
             cloudflare.backlog("whether the backlog grows meanwhile"),
             cloudflare.deployments("a deployment that made it slow"),
             cloudflare.info("how many consumers there are"),
@@ -111,15 +109,13 @@ BATCH_RETRY_STORM = Entry(
     dashboard="consumers",
     evidence=(
         EvidenceField("deliveries", "deliveries in the window"),
-        EvidenceField("wasted", "redeliveries of messages that were not at fault"),
-        EvidenceField("share", "their share, 0 to 1"),
-        EvidenceField("batch_id", "the last batch that failed"),
+        EvidenceField("redeliveries_from_failed_batches", ("how many of them repeated messages out of failed batches")),
+        EvidenceField("wasted_ratio", "their share, 0 to 1"),
+        EvidenceField("window_s", "the window, in seconds"),
     ),
     checks={
         "aws_sqs": (
-            sqs.consumers(
-                "FunctionResponseTypes without ReportBatchItemFailures: one failure gives back the whole batch"
-            ),
+            sqs.consumers(("FunctionResponseTypes without ReportBatchItemFailures: one failure gives back the whole batch")),
             sqs.error_logs("the one exception that fails the batches"),
             sqs.lambda_metric("Errors", "Sum", "invocations that fail as a whole"),
             sqs.metric("NumberOfMessagesReceived", "Sum", "many more receives than deletes"),
@@ -127,14 +123,14 @@ BATCH_RETRY_STORM = Entry(
         ),
         "activemq": (
             activemq.counts("DispatchCount growing much faster than DequeueCount"),
-            activemq.consumers("transacted sessions with a large prefetch: one rollback gives back all of them"),
+            activemq.consumers(("transacted sessions with a large prefetch: one rollback gives back all of them")),
             activemq.connections("ActiveTransactionCount and how old the transactions are"),
             activemq.browse("JMSRedelivered true on most"),
             activemq.log("rollbacks and the exception behind them"),
         ),
         "cloudflare_queues": (
             cloudflare.tail("the exception thrown out of queue(): it retries the whole batch"),
-            cloudflare.consumers("batch_size: 100 with throw on error wastes up to 99 deliveries per failure"),
+            cloudflare.consumers(("batch_size: 100 with throw on error wastes up to 99 deliveries per failure")),
             cloudflare.preview("attempts rising on every message of the sample"),
             cloudflare.deployments("a deployment just before it began"),
             cloudflare.dead_letter_backlog("good messages dead-lettered along with the bad one"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from alerts.commands import activemq, cloudflare, sqs
 from alerts.entries import links
 from alerts.entry import Entry, EvidenceField
-from alerts.signal_alert import BRIDGE, counted_signal_alert, signal_alert
+from alerts.signal_alert import arrivals_alert, signal_alert
 from alerts.templating import QUEUE, companion, messages_in, own_value
 
 DEAD_LETTER_ARRIVED = Entry(
@@ -26,26 +26,20 @@ DEAD_LETTER_ARRIVED = Entry(
     ),
     thresholds=("dead_letter_quiet_s",),
     severity="warning",
-    alert=counted_signal_alert(
+    alert=arrivals_alert(
         "DeadLetterArrived",
-        "%(scope_on)s",
-        (f"sum by (%(scope_on)s) (max by (%(on)s) (max_over_time(queuewatch_messages_dead_lettered_total[{BRIDGE}])))"),
-        "dead_letters",
+        "arrivals",
         (
-            "The signal joined with the total of messages dead-lettered in the same account or broker: the "
-            "total is the "
-            "label `dead_letters`, so each new dead letter is a new alert and notifies again, which a "
-            "changed annotation "
-            "would not. The total is counted at the source queues, whose names the dead-letter queue's "
-            "series do not carry, "
-            "so while two dead-letter queues of one account fill at the same time each also notifies for "
-            "the other's."
+            "The signal, with the number of arrivals as the label `arrivals`: each new dead letter is a "
+            "new alert and "
+            "notifies again, which a changed annotation would not. All arrivals end together, so the "
+            "number never falls "
+            "while it fires. It stops at the number of findings listed one by one (100 by default)."
         ),
         "A message arrived in a dead-letter queue.",
-        f"Messages arrive in {QUEUE}. Dead-lettered in the same account or broker since counting began: "
-        f"{own_value('count')}. Waiting in this queue now: "
-        f"{messages_in('visible')}. The first of them is lost to "
-        f"retention in {companion('queuewatch_dead_letter_expiry_seconds', 'duration', function='min')}.",
+        f"{own_value('count')} message(s) arrived in {QUEUE} without a longer pause. Waiting there now: "
+        f"{messages_in('visible')}. The first of them is lost to retention in "
+        f"{companion('queuewatch_dead_letter_expiry_seconds', 'duration', function='min')}.",
     ),
     dashboard="dead-letters",
     evidence=(
@@ -53,12 +47,12 @@ DEAD_LETTER_ARRIVED = Entry(
         EvidenceField("from_queue", "the queue that gave it up"),
         EvidenceField("known_by", "event, first_receive or inferred: how sure the arrival is"),
         EvidenceField("receive_count", "deliveries before it was given up"),
-        EvidenceField("expires_in_s", "seconds until retention deletes it"),
+        EvidenceField("dead_letters_now", "how many are known to be there"),
     ),
     checks={
         "aws_sqs": (
             sqs.dead_letter_sources(
-                "the source queue, if the alert names the dead-letter queue: set QUEUE to it for the next checks"
+                ("the source queue, if the alert names the dead-letter queue: set QUEUE to it for the next checks")
             ),
             sqs.message_logs("why every delivery failed"),
             sqs.error_logs("one message or all of them"),
@@ -66,10 +60,10 @@ DEAD_LETTER_ARRIVED = Entry(
             sqs.move_tasks("a redrive that runs already, or one that failed"),
         ),
         "activemq": (
-            activemq.browse_dead_letters("dlqDeliveryFailureCause and originalExpiration: failed, or expired"),
+            activemq.browse_dead_letters(("dlqDeliveryFailureCause and originalExpiration: failed, or expired")),
             activemq.dead_letters("QueueSize and how fast EnqueueCount grows"),
             activemq.log("the exception at the last delivery"),
-            activemq.consumers("a consumer that answers NACK: over STOMP that goes to the dead-letter queue at once"),
+            activemq.consumers(("a consumer that answers NACK: over STOMP that goes to the dead-letter queue at once")),
             activemq.counts("whether the source queue goes on normally"),
         ),
         "cloudflare_queues": (
@@ -91,9 +85,7 @@ DEAD_LETTER_ARRIVED = Entry(
         "a small Worker that consumes the dead-letter queue and sends to the source queue.",
         "If they are worthless, let them expire; purging loses the evidence.",
     ),
-    ignore=(
-        ("The queue's dead-letter queue is a normal outlet (rejected input kept for inspection): exclude its name."),
-    ),
+    ignore=(("The queue's dead-letter queue is a normal outlet (rejected input kept for inspection): exclude its name."),),
     links=(links.SQS_DEAD_LETTERS, links.SQS_REDRIVE, links.ACTIVEMQ_REDELIVERY, links.CLOUDFLARE_DEAD_LETTERS),
 )
 
@@ -108,11 +100,7 @@ DEAD_LETTER_EXPIRING = Entry(
     ),
     rule=(
         "The queue is a dead-letter queue and holds a message whose time of deletion is known.",
-        (
-            "Less is left than the smaller of {dead_letter_expiring_s} and {dead_letter_expiring_ratio} of "
-            "the "
-            "retention."
-        ),
+        ("Less is left than the smaller of {dead_letter_expiring_s} and {dead_letter_expiring_ratio} of the retention."),
         "The clock is the broker's: a standard SQS queue counts from the original send, a FIFO queue from "
         "the move. "
         "CloudWatch's age of a dead-letter queue counts from the move and so shows too much time.",
@@ -129,13 +117,14 @@ DEAD_LETTER_EXPIRING = Entry(
     dashboard="dead-letters",
     evidence=(
         EvidenceField("message_id", "the message that goes first"),
-        EvidenceField("expires_in_s", "seconds left"),
+        EvidenceField("time_left_s", "seconds left"),
         EvidenceField("retention_s", "the dead-letter queue's retention"),
-        EvidenceField("clock", "from which moment the retention counts: send or arrival"),
+        EvidenceField("clock", "from which moment the retention counts: original send or arrival"),
+        EvidenceField("dead_letters_now", "how many are known to be there"),
     ),
     checks={
         "aws_sqs": (
-            sqs.attributes("QUEUE is the dead-letter queue here: MessageRetentionPeriod, and how many messages wait"),
+            sqs.attributes(("QUEUE is the dead-letter queue here: MessageRetentionPeriod, and how many messages wait")),
             sqs.dead_letter_sources("which queue's failures these are"),
             sqs.tags("whom to ask whether the messages matter"),
             sqs.move_tasks("a redrive under way: then the number falls by itself"),

@@ -28,7 +28,7 @@ GROUP_STUCK = Entry(
         "More messages of the group wait behind the head. A delayed message blocks nothing.",
     ),
     thresholds=("group_stuck_visibility_factor", "group_stuck_min_s"),
-    severity="warning",
+    severity="critical",
     alert=signal_alert(
         "GroupStuck",
         "An ordering group is stuck behind its first message.",
@@ -42,33 +42,26 @@ GROUP_STUCK = Entry(
     dashboard="groups",
     evidence=(
         EvidenceField("group", "the group, by name"),
-        EvidenceField("head_message_id", "the message at its head: everything else waits for this one"),
         EvidenceField(
-            "reason",
-            (
-                "poison_head: the head fails again and again; held_head: somebody holds it; not_received: "
-                "nobody takes it"
-            ),
+            "reason", ("poison_head: the head fails again and again; held_head: somebody holds it; not_received: nobody takes it")
         ),
+        EvidenceField("head_message_id", "the message at its head: everything else waits for this one"),
         EvidenceField("head_receive_count", "deliveries of the head so far"),
-        EvidenceField("waiting", "how many messages wait behind it"),
-        EvidenceField("since_settled_s", "seconds since anything of the group was settled"),
+        EvidenceField("head_consumer", "who holds the head, when that is known"),
+        EvidenceField("waiting_behind", "how many messages wait behind it"),
+        EvidenceField("stuck_s", "seconds since anything of the group was settled"),
     ),
     checks={
         "aws_sqs": (
             sqs.message_logs("MESSAGE_ID is the head's id: the failure of every delivery"),
-            sqs.attributes(
-                "maxReceiveCount and VisibilityTimeout: the head blocks for their product before it moves away"
-            ),
+            sqs.attributes(("maxReceiveCount and VisibilityTimeout: the head blocks for their product before it moves away")),
             sqs.metric("ApproximateNumberOfGroupsWithInflightMessages", "Average", ("how many groups still work")),
             sqs.error_logs("whether only this group's messages fail"),
-            sqs.consumers(
-                "FunctionResponseTypes: ReportBatchItemFailures; without it one failure gives back the whole batch"
-            ),
+            sqs.consumers(("FunctionResponseTypes: ReportBatchItemFailures; without it one failure gives back the whole batch")),
         ),
         "activemq": (
             activemq.groups("which consumer owns the group"),
-            activemq.consumers("that consumer: messages awaiting acknowledgement, a DequeueCounter that stands still"),
+            activemq.consumers(("that consumer: messages awaiting acknowledgement, a DequeueCounter that stands still")),
             activemq.browse("the head of the group (JMSXGroupID), its redelivery flag"),
             activemq.connections("the owner's host, and an old open transaction"),
             activemq.log("what the owner last failed at"),
@@ -120,26 +113,24 @@ LOOK_AHEAD_SATURATED = Entry(
     ),
     dashboard="groups",
     evidence=(
-        EvidenceField("group", "the group that fills the front"),
-        EvidenceField("messages_ahead", "how many messages of blocked groups lie in front"),
+        EvidenceField("blocking_group", "the group that fills the front"),
+        EvidenceField("blocking_messages", "how many of the messages in front are its"),
+        EvidenceField("blocked_groups", "groups that fill the front together"),
         EvidenceField("hidden_groups", "groups that get nothing because of it"),
         EvidenceField("hidden_messages", "their messages"),
+        EvidenceField("look_ahead", "how far the queue looks"),
     ),
     checks={
         "aws_sqs": (
             sqs.attributes("ApproximateNumberOfMessages in the tens of thousands while little is in flight"),
             sqs.metric("ApproximateNumberOfGroupsWithInflightMessages", "Average", "low and flat"),
-            sqs.metric(
-                "NumberOfEmptyReceives", "Sum", ("above zero although the queue is full: the signature of this fault")
-            ),
-            sqs.message_logs("MESSAGE_ID is the head of the group that fills the front: why it is not settled"),
+            sqs.metric("NumberOfEmptyReceives", "Sum", ("above zero although the queue is full: the signature of this fault")),
+            sqs.message_logs(("MESSAGE_ID is the head of the group that fills the front: why it is not settled")),
             sqs.metric("NumberOfMessagesSent", "Sum", ("a producer that poured one group in (a backfill, a loop)")),
         ),
     },
     not_applicable={
-        "activemq": (
-            "ActiveMQ dispatches from the whole queue as far as its memory reaches; it has no look-ahead in messages."
-        ),
+        "activemq": ("ActiveMQ dispatches from the whole queue as far as its memory reaches; it has no look-ahead in messages."),
         "cloudflare_queues": _NO_GROUPS,
     },
     fix=(
@@ -147,10 +138,7 @@ LOOK_AHEAD_SATURATED = Entry(
         "moves the "
         "look-ahead on.",
         "Stop the producer that fills one group, or spread it over more group ids.",
-        (
-            "If the group can be spared: lower max_receive_count for a while, so its messages move to the "
-            "dead-letter queue."
-        ),
+        ("If the group can be spared: lower max_receive_count for a while, so its messages move to the dead-letter queue."),
         "Do not add consumers: there is nothing they could be given.",
     ),
     ignore=("A planned backfill of one group at a time when nobody needs the others.",),
@@ -184,7 +172,7 @@ CONCURRENCY_COLLAPSED = Entry(
     evidence=(
         EvidenceField("groups_in_flight", "groups worked on now"),
         EvidenceField("groups_backlog", "groups with messages waiting"),
-        EvidenceField("for_s", "for how many seconds"),
+        EvidenceField("collapsed_s", "for how many seconds"),
     ),
     checks={
         "aws_sqs": (
@@ -229,7 +217,7 @@ NOISY_GROUP = Entry(
         "It is quiet again when its backlog is gone, or after {noisy_group_quiet_s} with nothing in flight.",
     ),
     thresholds=("noisy_group_ratio", "noisy_group_in_flight", "noisy_group_quiet_s"),
-    severity="warning",
+    severity="info",
     alert=signal_alert(
         "NoisyGroup",
         "One group takes most of what is being processed.",
@@ -240,15 +228,15 @@ NOISY_GROUP = Entry(
     dashboard="groups",
     evidence=(
         EvidenceField("group", "the noisy group"),
-        EvidenceField("in_flight", "its messages in flight"),
-        EvidenceField("share", "its share of everything in flight, 0 to 1"),
+        EvidenceField("group_in_flight", "its messages in flight"),
+        EvidenceField("queue_in_flight", "all messages in flight"),
+        EvidenceField("share_ratio", "its share, 0 to 1"),
+        EvidenceField("group_unsettled", "its backlog, what is in flight included"),
     ),
     checks={
         "aws_sqs": (
             sqs.metric("ApproximateNumberOfNoisyGroups", "Maximum", "what SQS itself counts as noisy"),
-            sqs.metric(
-                "ApproximateNumberOfMessagesVisibleInQuietGroups", "Maximum", ("whether quiet groups really wait")
-            ),
+            sqs.metric("ApproximateNumberOfMessagesVisibleInQuietGroups", "Maximum", ("whether quiet groups really wait")),
             sqs.attributes("how much is in flight and visible in all"),
             sqs.metric("NumberOfMessagesSent", "Sum", "when the surge began"),
             sqs.lambda_metric("Duration", "Average", "messages of that group taking longer than others"),

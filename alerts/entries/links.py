@@ -28,14 +28,8 @@ ACTIVEMQ_PREFETCH = Link("ActiveMQ: the prefetch limit", f"{_ACTIVEMQ}what-is-th
 ACTIVEMQ_FLOW = Link("ActiveMQ: producer flow control", f"{_ACTIVEMQ}producer-flow-control")
 ACTIVEMQ_ADVISORIES = Link("ActiveMQ: advisory messages", f"{_ACTIVEMQ}advisory-message")
 
-CLOUDFLARE_RETRIES = Link(
-    "Cloudflare Queues: batching, retries and delays", f"{_CLOUDFLARE}configuration/batching-retries/"
-)
-CLOUDFLARE_DEAD_LETTERS = Link(
-    "Cloudflare Queues: dead-letter queues", f"{_CLOUDFLARE}configuration/dead-letter-queues/"
-)
+CLOUDFLARE_RETRIES = Link(("Cloudflare Queues: batching, retries and delays"), f"{_CLOUDFLARE}configuration/batching-retries/")
+CLOUDFLARE_DEAD_LETTERS = Link(("Cloudflare Queues: dead-letter queues"), f"{_CLOUDFLARE}configuration/dead-letter-queues/")
 CLOUDFLARE_PAUSE = Link("Cloudflare Queues: pause and purge", f"{_CLOUDFLARE}configuration/pause-purge/")
-CLOUDFLARE_CONCURRENCY = Link(
-    "Cloudflare Queues: consumer concurrency", f"{_CLOUDFLARE}configuration/consumer-concurrency/"
-)
+CLOUDFLARE_CONCURRENCY = Link(("Cloudflare Queues: consumer concurrency"), f"{_CLOUDFLARE}configuration/consumer-concurrency/")
 CLOUDFLARE_LIMITS = Link("Cloudflare Queues: limits", f"{_CLOUDFLARE}platform/limits/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from alerts.commands import activemq, cloudflare, sqs
 from alerts.entries import links
 from alerts.entry import Entry, EvidenceField
-from alerts.signal_alert import BRIDGE, counted_signal_alert, signal_alert
+from alerts.signal_alert import signal_alert, totals_alert
 from alerts.templating import QUEUE, companion, messages_in, oldest, own_value
 
 POISON_MESSAGE = Entry(
@@ -37,24 +37,21 @@ POISON_MESSAGE = Entry(
     dashboard="queue",
     evidence=(
         EvidenceField("message_id", "the message; search the consumer's log for it"),
-        EvidenceField("receive_count", "deliveries so far, the present one included"),
-        EvidenceField(
-            "receives_left", ("deliveries left before it is dead-lettered or lost; absent when the limit is unknown")
-        ),
-        EvidenceField("final_attempt", "true: the delivery in progress is the last one"),
-        EvidenceField(("age healthy far below age all"), "only the suspects are old, the rest of the queue is fine"),
+        EvidenceField("receive_count", "deliveries so far"),
+        EvidenceField("receives_left", ("deliveries left before it is dead-lettered or lost; absent when the limit is unknown")),
+        EvidenceField("final_attempt", ("true: no delivery is left, the next step is the dead-letter queue or the loss")),
+        EvidenceField("consumer", "who had it last, when that is known"),
+        EvidenceField("age_s", "seconds since it was sent"),
+        EvidenceField(("age `healthy` far below age `all`"), "only the suspects are old, the rest of the queue is fine"),
     ),
     checks={
         "aws_sqs": (
-            sqs.message_logs("the exception the consumer throws for this one message, the same at every delivery"),
-            sqs.error_logs("whether other messages fail with the same error: then it is the consumer, not the message"),
+            sqs.message_logs(("the exception the consumer throws for this one message, the same at every delivery")),
+            sqs.error_logs(("whether other messages fail with the same error: then it is the consumer, not the message")),
             sqs.attributes(
-                "RedrivePolicy.maxReceiveCount: how many deliveries are left; a missing policy means it "
-                "retries for days"
+                ("RedrivePolicy.maxReceiveCount: how many deliveries are left; a missing policy means it retries for days")
             ),
-            sqs.function(
-                "LastModified shortly before the first failure: a deployment; Timeout longer than VisibilityTimeout"
-            ),
+            sqs.function(("LastModified shortly before the first failure: a deployment; Timeout longer than VisibilityTimeout")),
             sqs.metric("NumberOfMessagesDeleted", "Sum", "deletes go on: the other messages are fine"),
         ),
         "activemq": (
@@ -67,9 +64,7 @@ POISON_MESSAGE = Entry(
         "cloudflare_queues": (
             cloudflare.tail("the exception for this message id; the same id at every delivery"),
             cloudflare.preview("attempts of the message against max_retries + 1"),
-            cloudflare.consumers(
-                "max_retries and dead_letter_queue: without one the message is deleted after the last retry"
-            ),
+            cloudflare.consumers(("max_retries and dead_letter_queue: without one the message is deleted after the last retry")),
             cloudflare.deployments("a deployment shortly before the first failure"),
             cloudflare.backlog("backlog_count falls: the other messages are fine"),
         ),
@@ -86,10 +81,7 @@ POISON_MESSAGE = Entry(
         ),
     ),
     ignore=(
-        (
-            "The consumer retries on purpose (waiting for another system): raise poison_receives for the "
-            "queue's pattern."
-        ),
+        ("The consumer retries on purpose (waiting for another system): raise poison_receives for the queue's pattern."),
         "A rolling restart gave back what was in flight, and the message is settled a moment later.",
     ),
     links=(links.SQS_PROBLEMATIC, links.ACTIVEMQ_REDELIVERY, links.CLOUDFLARE_RETRIES),
@@ -107,10 +99,7 @@ MESSAGE_HELD_TOO_LONG = Entry(
     ),
     rule=(
         "The message has been in flight without a break; extending its window does not count as a break.",
-        (
-            "That lasts longer than the larger of {held_visibility_factor} × the queue's visibility timeout "
-            "and {held_min_s}."
-        ),
+        ("That lasts longer than the larger of {held_visibility_factor} × the queue's visibility timeout and {held_min_s}."),
     ),
     thresholds=("held_visibility_factor", "held_min_s"),
     severity="warning",
@@ -127,24 +116,23 @@ MESSAGE_HELD_TOO_LONG = Entry(
         EvidenceField("message_id", "the message that is held"),
         EvidenceField("consumer", "who holds it, when that is known"),
         EvidenceField("held_s", "how long, in seconds, without a break"),
-        EvidenceField("visibility_timeout_s", "what the queue allows without an extension"),
+        EvidenceField(
+            "extensions", ("how often its window was extended: many and regular means a heartbeat that outlives the work")
+        ),
+        EvidenceField("invisible_until", "when its present window ends, in milliseconds since 1970"),
     ),
     checks={
         "aws_sqs": (
             sqs.message_logs("the last line about it: where the worker stopped"),
-            sqs.service("runningCount equals desiredCount: the process lives, so it is stuck rather than dead"),
+            sqs.service(("runningCount equals desiredCount: the process lives, so it is stuck rather than dead")),
             sqs.attributes("ApproximateNumberOfMessagesNotVisible: one message, or everything in flight"),
-            sqs.lambda_metric(
-                "Duration", "Maximum", "a maximum at the function's timeout: it hangs until it is killed"
-            ),
+            sqs.lambda_metric("Duration", "Maximum", ("a maximum at the function's timeout: it hangs until it is killed")),
             sqs.changes("SetQueueAttributes", "a visibility timeout that somebody changed lately"),
         ),
         "activemq": (
-            activemq.consumers(
-                "the consumer with MessageCountAwaitingAcknowledge > 0 and a DequeueCounter that stands still"
-            ),
+            activemq.consumers(("the consumer with MessageCountAwaitingAcknowledge > 0 and a DequeueCounter that stands still")),
             activemq.connections(
-                "its RemoteAddress: the host to look at; OldestActiveTransactionDuration: an open transaction"
+                ("its RemoteAddress: the host to look at; OldestActiveTransactionDuration: an open transaction")
             ),
             activemq.counts("InFlightCount > 0 while DequeueCount does not move"),
             activemq.browse("the message itself: size and properties"),
@@ -185,11 +173,9 @@ MESSAGE_DROPPED = Entry(
     ),
     thresholds=("dropped_quiet_s",),
     severity="critical",
-    alert=counted_signal_alert(
+    alert=totals_alert(
         "MessageDropped",
-        "%(on)s",
-        f"max by (%(on)s) (max_over_time(queuewatch_messages_expired_total[{BRIDGE}])) + "
-        f"max by (%(on)s) (max_over_time(queuewatch_messages_dropped_total[{BRIDGE}]))",
+        ("queuewatch_messages_expired_total", "queuewatch_messages_dropped_total"),
         "lost",
         (
             "The signal joined with the total of losses: the total is the label `lost`, so each further "
@@ -205,17 +191,16 @@ MESSAGE_DROPPED = Entry(
     ),
     dashboard="queue",
     evidence=(
-        EvidenceField("message_id", "the lost message, when it was known by id"),
-        EvidenceField("reason", ("expired: retention ran out; dropped: retries ran out without a dead-letter queue")),
-        EvidenceField("receive_count", "zero: nobody ever tried it; high: it failed every time"),
+        EvidenceField("message_id", "the lost message"),
+        EvidenceField("kind", ("expired: retention ran out; dropped: retries ran out without a dead-letter queue")),
+        EvidenceField("reason", "the broker's own word for it, when there is one"),
+        EvidenceField("receive_count", "0: nobody ever tried it; high: it failed every time"),
         EvidenceField("age_s", "how old it was, in seconds"),
     ),
     checks={
         "aws_sqs": (
             sqs.attributes("MessageRetentionPeriod against the age of the backlog; RedrivePolicy missing"),
-            sqs.metric(
-                "ApproximateAgeOfOldestMessage", "Maximum", ("a line at the retention period: more are being lost now")
-            ),
+            sqs.metric("ApproximateAgeOfOldestMessage", "Maximum", ("a line at the retention period: more are being lost now")),
             sqs.metric("NumberOfMessagesReceived", "Sum", ("zero: nobody consumes; not zero: they receive and fail")),
             sqs.consumers("State Enabled; a disabled mapping means nobody consumes"),
             sqs.changes("PurgeQueue", "a purge: then it was no accident of the queue"),
@@ -247,11 +232,7 @@ MESSAGE_DROPPED = Entry(
         "Rebuild what was lost from the producer: the message ids are in queuewatch's signal log.",
     ),
     ignore=(
-        (
-            "Messages that are meant to lapse (short retention or a time to live on purpose): switch the "
-            "alert "
-            "off for the queue."
-        ),
+        ("Messages that are meant to lapse (short retention or a time to live on purpose): switch the alert off for the queue."),
     ),
     links=(links.SQS_QUOTAS, links.SQS_DEAD_LETTERS, links.CLOUDFLARE_DEAD_LETTERS, links.ACTIVEMQ_REDELIVERY),
 )

@@ -18,7 +18,9 @@ QUEUE_STALLED = Entry(
         "complete one. Users of whatever hangs on this queue notice, or will soon."
     ),
     rule=(
-        "Messages are visible: a consumer could receive one now. Delayed messages are waiting, not stalled.",
+        "Messages are visible: a consumer could receive one now. Delayed messages are waiting, not "
+        "stalled; dead-letter "
+        "queues and paused queues are not expected to move.",
         "Nothing was settled for {stalled_s}.",
         "The reason is no_receives when nothing was received in that time either, else no_progress.",
     ),
@@ -37,8 +39,10 @@ QUEUE_STALLED = Entry(
     evidence=(
         EvidenceField("reason", ("no_receives: the consumers stopped; no_progress: they receive and never finish")),
         EvidenceField("visible", "messages a consumer could receive now"),
-        EvidenceField("since_settled_s", "seconds since anything was settled"),
-        EvidenceField("since_received_s", "seconds since anything was received"),
+        EvidenceField("in_flight", "messages somebody has"),
+        EvidenceField("stalled_s", "seconds since anything was settled"),
+        EvidenceField("last_received_at", "the last receive, in milliseconds since 1970"),
+        EvidenceField("last_settled_at", "the last message finished, in milliseconds since 1970"),
     ),
     checks={
         "aws_sqs": (
@@ -50,9 +54,7 @@ QUEUE_STALLED = Entry(
         ),
         "activemq": (
             activemq.counts("ConsumerCount 0: no_receives; Paused true; DequeueCount standing still"),
-            activemq.consumers(
-                "full prefetch windows and no acknowledgement: no_progress; a Selector that matches nothing"
-            ),
+            activemq.consumers(("full prefetch windows and no acknowledgement: no_progress; a Selector that matches nothing")),
             activemq.broker("memory, store or temporary space at 100 %"),
             activemq.connections("consumers missing that should be there"),
             activemq.log("what happened at the last moment something was finished"),
@@ -61,9 +63,7 @@ QUEUE_STALLED = Entry(
             cloudflare.settings("delivery_paused true; no consumers"),
             cloudflare.tail("every invocation failing: no_progress; none at all: no_receives"),
             cloudflare.deployments("a deployment just before it stopped"),
-            cloudflare.consumers(
-                "max_concurrency, and retry_delay: messages that wait for their retry are not stalled"
-            ),
+            cloudflare.consumers(("max_concurrency, and retry_delay: messages that wait for their retry are not stalled")),
             cloudflare.backlog("backlog_count growing"),
         ),
     },
@@ -86,10 +86,7 @@ QUEUE_MISCONFIGURED = Entry(
     name="QueueMisconfigured",
     group="queues",
     subject="queue",
-    meaning=(
-        "The queue's settings will lose messages or work against its consumers, sooner or later. Nothing "
-        "is on fire now."
-    ),
+    meaning=("The queue's settings will lose messages or work against its consumers, sooner or later. Nothing is on fire now."),
     rule=(
         "One of these holds: the dead-letter queue is of another type; its retention is not longer than "
         "the source's; "
@@ -99,7 +96,7 @@ QUEUE_MISCONFIGURED = Entry(
         "longest delay.",
     ),
     thresholds=(),
-    severity="warning",
+    severity="info",
     alert=signal_alert(
         "QueueMisconfigured",
         "A queue's settings will lose messages or work against its consumers.",
@@ -110,8 +107,14 @@ QUEUE_MISCONFIGURED = Entry(
     ),
     dashboard="queue",
     evidence=(
-        EvidenceField("rule", "which of the rules is broken"),
-        EvidenceField("summary", "what is set, what it should be, and the command that sets it"),
+        EvidenceField(
+            "rule",
+            (
+                "which of the rules is broken: redrive_type_mismatch, dead_letter_retention, "
+                "single_receive, no_dead_letter_queue, allow_policy, short_visibility, backoff_beyond_cap"
+            ),
+        ),
+        EvidenceField("summary", "what is set, what it leads to, and what to set instead"),
     ),
     checks={
         "aws_sqs": (
@@ -146,6 +149,60 @@ QUEUE_MISCONFIGURED = Entry(
     links=(links.SQS_DEAD_LETTERS, links.SQS_VISIBILITY, links.ACTIVEMQ_REDELIVERY, links.CLOUDFLARE_RETRIES),
 )
 
+QUEUE_STALE = Entry(
+    name="QueueStale",
+    group="queues",
+    subject="queue",
+    meaning=(
+        "Nobody reports on this queue any more, so its figures are guesses. It tells nobody by itself: it "
+        "is there to hold "
+        "back the alerts on ages and stalls of this queue, while TelemetryStale names the collector that "
+        "fell silent."
+    ),
+    rule=("The queue's status is stale: whoever reports on it has been silent.",),
+    thresholds=(),
+    severity="info",
+    alert=AlertSpec(
+        expr='max by (%(by)s) (queuewatch_queue_status{status="stale"%(match)s}) > 0',
+        why=(
+            "The status series, because TelemetryStale is about a collector and carries no queue: "
+            "Alertmanager needs the "
+            "queue's labels to know which alerts to hold back."
+        ),
+        summary="Nobody reports on a queue any more.",
+        description=(f"Nothing has been heard about {QUEUE} lately. Its other alerts are held back until it is reported on."),
+        keep_firing_s=0.0,
+    ),
+    dashboard="queue",
+    evidence=(EvidenceField("queuewatch_queue_status", "1 for the status the queue is in"),),
+    checks={
+        "aws_sqs": (
+            sqs.attributes("the queue still exists, and how much it holds"),
+            sqs.metric("NumberOfMessagesSent", "Sum", "whether anything happens in it at all"),
+            sqs.metric("NumberOfMessagesReceived", "Sum", "whether it is consumed"),
+            sqs.service("the instrumented application runs"),
+            sqs.tags("a tag the collector selects by that is gone"),
+        ),
+        "activemq": (
+            activemq.counts("the queue still exists, and how much it holds"),
+            activemq.connections("the collector's connection is missing"),
+            activemq.broker("the broker was restarted lately"),
+            activemq.options("a policy entry without the advisories"),
+            activemq.log("a refused or dropped connection of the collector"),
+        ),
+        "cloudflare_queues": (
+            cloudflare.backlog("the queue still exists, and how much it holds"),
+            cloudflare.settings("its consumers and producers"),
+            cloudflare.deployments("a deployment without the telemetry wrapper"),
+            cloudflare.tail("failing telemetry requests"),
+            cloudflare.queues("a token that no longer sees the queue"),
+        ),
+    },
+    fix=("Follow TelemetryStale: it names the collector.",),
+    ignore=("The queue was deleted: it vanishes after a while.",),
+    links=(links.ACTIVEMQ_ADVISORIES,),
+)
+
 _AGE = Limit(3600.0, "seconds", "how old the oldest visible message may get")
 
 MESSAGE_TOO_OLD = Entry(
@@ -163,8 +220,7 @@ MESSAGE_TOO_OLD = Entry(
     alert=AlertSpec(
         expr=('max by (%(by)s) (queuewatch_oldest_message_age_seconds{scope="visible"%(match)s}) > %(limit)s'),
         why=(
-            "The raw age, because a service-level objective on waiting time is a number of its own, not a "
-            "fault the judge knows."
+            "The raw age, because a service-level objective on waiting time is a number of its own, not a fault the judge knows."
         ),
         summary="Messages wait longer for a consumer than they should.",
         description=(
@@ -179,9 +235,7 @@ MESSAGE_TOO_OLD = Entry(
     ),
     dashboard="queue",
     evidence=(
-        EvidenceField(
-            'queuewatch_oldest_message_age_seconds{scope="visible"}', ("the age compared with the limit, in seconds")
-        ),
+        EvidenceField('queuewatch_oldest_message_age_seconds{scope="visible"}', ("the age compared with the limit, in seconds")),
         EvidenceField("queuewatch_time_to_drain_seconds", ("seconds until it is worked off; absent unless it shrinks")),
     ),
     checks={
@@ -229,15 +283,10 @@ QUEUE_LAGGING = Entry(
     severity="warning",
     alert=AlertSpec(
         expr='max by (%(by)s) (queuewatch_queue_status{status="lagging"%(match)s}) > 0',
-        why=(
-            "The status series, because the status is no signal: it needs no threshold and is published "
-            "for every queue."
-        ),
+        why=("The status series, because the status is no signal: it needs no threshold and is published for every queue."),
         summary="A queue has been falling behind for an hour.",
         description=(
-            f"{QUEUE} does not catch up. Visible messages: "
-            f"{messages_in('visible')}. Oldest visible: "
-            f"{oldest('visible')}."
+            f"{QUEUE} does not catch up. Visible messages: {messages_in('visible')}. Oldest visible: {oldest('visible')}."
         ),
         for_s=3600.0,
     ),
@@ -274,4 +323,4 @@ QUEUE_LAGGING = Entry(
     links=(links.CLOUDFLARE_CONCURRENCY, links.ACTIVEMQ_PREFETCH, links.SQS_QUOTAS),
 )
 
-ENTRIES = (QUEUE_STALLED, QUEUE_MISCONFIGURED, MESSAGE_TOO_OLD, QUEUE_LAGGING)
+ENTRIES = (QUEUE_STALLED, QUEUE_MISCONFIGURED, MESSAGE_TOO_OLD, QUEUE_LAGGING, QUEUE_STALE)

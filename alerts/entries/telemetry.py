@@ -7,6 +7,17 @@ from alerts.entries import links
 from alerts.entry import AlertSpec, Entry, EvidenceField, Limit
 from alerts.signal_alert import signal_alert
 from alerts.templating import QUEUE, companion, own_value
+from alerts.units import number
+from streaming.judge.thresholds import Thresholds
+
+SILENT_COLLECTORS = (
+    "{{ range $i, $silent := printf "
+    f'"sort_desc(time() - queuewatch_telemetry_last_event_timestamp_seconds{{job=%q}} '
+    f'> {number(Thresholds().telemetry_stale_s)})" $labels.job | query }}}}'
+    '{{ if $i }}, {{ end }}{{ $silent | label "collector" }} ({{ $silent | value | humanizeDuration }})'
+    "{{ else }}unknown{{ end }}"
+)
+"""Names of the collectors that have been silent for longer than the default threshold, each with how long."""
 
 TELEMETRY_STALE = Entry(
     name="TelemetryStale",
@@ -23,15 +34,16 @@ TELEMETRY_STALE = Entry(
     alert=signal_alert(
         "TelemetryStale",
         "A collector stopped reporting, so the figures of its queues are no longer true.",
-        f"{own_value('count')} source(s) of telemetry are silent{{{{ with $labels.queue }}}} for "
-        f"{QUEUE}{{{{ end }}}}. "
-        "Ages and stalls of these queues are not to be trusted until they report again.",
+        f"{own_value('count')} collector(s) are silent: {SILENT_COLLECTORS}. Ages and stalls of their "
+        f"queues are not to be "
+        "trusted until they report again.",
+        identity=("job",),
     ),
     dashboard="pipeline",
     evidence=(
-        EvidenceField("consumer", "the collector's name"),
+        EvidenceField("collector", "its name"),
         EvidenceField("silent_s", "seconds since it was last heard of"),
-        EvidenceField("queuewatch_telemetry_last_event_timestamp_seconds", ("the time of its last sign of life")),
+        EvidenceField("last_event_at", "its last sign of life, in milliseconds since 1970"),
     ),
     checks={},
     watcher_checks=(
@@ -46,9 +58,7 @@ TELEMETRY_STALE = Entry(
         "If the application was stopped on purpose, nothing is wrong: its queues vanish after a while.",
         "If the topic is unreachable for all of them, repair Kafka first.",
     ),
-    ignore=(
-        ("An application that only runs now and then and sends no heartbeat in between: raise telemetry_stale_s."),
-    ),
+    ignore=(("An application that only runs now and then and sends no heartbeat in between: raise telemetry_stale_s."),),
     links=(links.ACTIVEMQ_ADVISORIES,),
 )
 
@@ -63,15 +73,11 @@ TELEMETRY_PARTIAL = Entry(
         "missing or stale."
     ),
     rule=(
-        (
-            "The tracked messages are less than {coverage_low_ratio} or more than {coverage_high_ratio} of "
-            "the "
-            "broker's count."
-        ),
+        ("The tracked messages are less than {coverage_low_ratio} or more than {coverage_high_ratio} of the broker's count."),
         "That lasts for {coverage_s}.",
     ),
     thresholds=("coverage_low_ratio", "coverage_high_ratio", "coverage_s"),
-    severity="warning",
+    severity="info",
     alert=signal_alert(
         "TelemetryPartial",
         "Tracked messages and the broker's own count disagree.",
@@ -83,8 +89,9 @@ TELEMETRY_PARTIAL = Entry(
     dashboard="pipeline",
     evidence=(
         EvidenceField("tracked", "messages known one by one"),
-        EvidenceField("broker", "messages the broker counts"),
-        EvidenceField("coverage", "their ratio; 1 is right"),
+        EvidenceField("broker_count", "messages the broker counts"),
+        EvidenceField("coverage_ratio", "their ratio; 1 is right"),
+        EvidenceField("off_s", "for how many seconds"),
     ),
     checks={},
     watcher_checks=(
@@ -95,19 +102,11 @@ TELEMETRY_PARTIAL = Entry(
         watcher.collector_logs("dropped events of a full buffer, permission errors"),
     ),
     fix=(
-        (
-            "Too few: find the producer or consumer that is not instrumented. A message is known from "
-            "whichever event comes first."
-        ),
+        ("Too few: find the producer or consumer that is not instrumented. A message is known from whichever event comes first."),
         ("Too many: a consumer deletes without reporting it. Its messages are given up once the broker says empty."),
         "Events dropped by a full buffer: give the sender a larger one, or a faster transport.",
     ),
-    ignore=(
-        (
-            "Right after the first start on a queue with a backlog: what was there before is not known until "
-            "it is received."
-        ),
-    ),
+    ignore=(("Right after the first start on a queue with a backlog: what was there before is not known until it is received."),),
     links=(links.SQS_QUOTAS,),
 )
 
@@ -137,15 +136,11 @@ COLLECTOR_SILENT = Entry(
         limit=Limit(600.0, "seconds", "how long a collector may be silent"),
     ),
     dashboard="pipeline",
-    evidence=(
-        EvidenceField("queuewatch_telemetry_last_event_timestamp_seconds", ("the time of its last sign of life")),
-    ),
+    evidence=(EvidenceField("queuewatch_telemetry_last_event_timestamp_seconds", ("the time of its last sign of life")),),
     checks={},
     watcher_checks=(
         watcher.collectors("one silent collector, or all of them"),
-        watcher.pipeline(
-            "queuewatch_pipeline_last_batch_timestamp_seconds recent: the job is fine, the collector is not"
-        ),
+        watcher.pipeline(("queuewatch_pipeline_last_batch_timestamp_seconds recent: the job is fine, the collector is not")),
         watcher.collector_logs("the reason it stopped"),
         watcher.newest_events("whether it still writes"),
         watcher.pods("a collector that was killed or cannot be scheduled"),
@@ -185,9 +180,7 @@ COVERAGE_LOW = Entry(
         limit=Limit(0.5, "ratio", "the least tracked share of the broker's count"),
     ),
     dashboard="pipeline",
-    evidence=(
-        EvidenceField("queuewatch_telemetry_coverage_ratio", ("tracked messages divided by the broker's count")),
-    ),
+    evidence=(EvidenceField("queuewatch_telemetry_coverage_ratio", ("tracked messages divided by the broker's count")),),
     checks={},
     watcher_checks=(
         watcher.coverage("which queues are concerned"),
@@ -307,9 +300,7 @@ CLOCK_SKEW = Entry(
         limit=Limit(60.0, "seconds", "how far a sender's clock may run ahead"),
     ),
     dashboard="pipeline",
-    evidence=(
-        EvidenceField("queuewatch_telemetry_clock_skew_seconds", ("how far the worst sender is ahead, in seconds")),
-    ),
+    evidence=(EvidenceField("queuewatch_telemetry_clock_skew_seconds", ("how far the worst sender is ahead, in seconds")),),
     checks={},
     watcher_checks=(
         watcher.skew("the queues concerned: their senders are the suspects"),

@@ -19,8 +19,7 @@ JOB_DOWN = Entry(
         why="Prometheus' own series: it is there exactly when everything of queuewatch is not.",
         summary="queuewatch cannot be scraped, so no queue is being watched.",
         description=(
-            "Prometheus cannot scrape {{ $labels.instance }} of {{ $labels.job }}. No queue alert "
-            "can fire until it is back."
+            "Prometheus cannot scrape {{ $labels.instance }} of {{ $labels.job }}. No queue alert can fire until it is back."
         ),
         identity=("job", "instance"),
         for_s=120.0,
@@ -38,10 +37,7 @@ JOB_DOWN = Entry(
     ),
     fix=(
         "Restart it. It goes on from its checkpoint: nothing is lost, nothing is counted twice.",
-        (
-            "Killed for memory: raise the limit and spark.driver_memory together; the state's size is on the "
-            "pipeline dashboard."
-        ),
+        ("Killed for memory: raise the limit and spark.driver_memory together; the state's size is on the pipeline dashboard."),
         "Changed shard count on an old checkpoint: it refuses to start and says so; put the count back.",
     ),
     ignore=("A planned restart that takes longer than usual.",),
@@ -87,9 +83,7 @@ NOT_PUBLISHING = Entry(
     name="NotPublishing",
     group="watcher",
     subject="queuewatch",
-    meaning=(
-        "queuewatch answers but has not published a single batch since it started. Its page and series are empty."
-    ),
+    meaning=("queuewatch answers but has not published a single batch since it started. Its page and series are empty."),
     rule=("It has been scraped well for {wait}, and there is no time of a last batch.",),
     thresholds=(),
     severity="critical",
@@ -97,9 +91,7 @@ NOT_PUBLISHING = Entry(
         expr=('up{job="%(job)s"} == 1 unless on (job, instance) queuewatch_pipeline_last_batch_timestamp_seconds'),
         why="What was never published cannot be too old: this is the case NoRecentBatch cannot see.",
         summary="queuewatch runs but has not published anything yet.",
-        description=(
-            "{{ $labels.instance }} is up and has published no batch since it started. No queue is being watched."
-        ),
+        description=("{{ $labels.instance }} is up and has published no batch since it started. No queue is being watched."),
         identity=("job", "instance"),
         for_s=600.0,
         keep_firing_s=0.0,
@@ -145,8 +137,7 @@ NO_RECENT_BATCH = Entry(
         why="The raw time stamp grows old by itself when nothing is published any more.",
         summary="queuewatch has stopped judging.",
         description=(
-            f"The last batch of {{{{ $labels.job }}}} is {own_value('duration')} old. No signal "
-            f"begins or ends until it goes on."
+            f"The last batch of {{{{ $labels.job }}}} is {own_value('duration')} old. No signal begins or ends until it goes on."
         ),
         identity=("job",),
         for_s=60.0,
@@ -154,9 +145,7 @@ NO_RECENT_BATCH = Entry(
         limit=Limit(60.0, "seconds", "how old the last batch may get"),
     ),
     dashboard="pipeline",
-    evidence=(
-        EvidenceField("queuewatch_pipeline_last_batch_timestamp_seconds", ("when the last batch was published")),
-    ),
+    evidence=(EvidenceField("queuewatch_pipeline_last_batch_timestamp_seconds", ("when the last batch was published")),),
     checks={},
     watcher_checks=(
         watcher.ready("how old the last batch is, and why"),
@@ -167,10 +156,7 @@ NO_RECENT_BATCH = Entry(
     ),
     fix=(
         "Restart it: it goes on from the checkpoint with the batch that failed.",
-        (
-            "The topic was recreated: its offsets no longer exist; the log names the setting to go on with "
-            "what is there."
-        ),
+        ("The topic was recreated: its offsets no longer exist; the log names the setting to go on with what is there."),
         "One batch takes for ever: raise CPU, or lower the records per batch.",
     ),
     ignore=("The minutes of a restart.",),
@@ -189,9 +175,7 @@ PIPELINE_LAGGING = Entry(
         expr="max by (%(by)s) (queuewatch_pipeline_lag_seconds) > %(limit)s",
         why="The raw lag: it says how late every signal is.",
         summary="Signals come late because queuewatch lags.",
-        description=(
-            f"Events are {own_value('duration')} old when they are published. Alerts on queues come that much later."
-        ),
+        description=(f"Events are {own_value('duration')} old when they are published. Alerts on queues come that much later."),
         identity=("job",),
         for_s=300.0,
         limit=Limit(60.0, "seconds", "how old events may be when they are published"),
@@ -210,11 +194,7 @@ PIPELINE_LAGGING = Entry(
         watcher.collectors("collectors that deliver late themselves"),
     ),
     fix=(
-        (
-            "Give it more CPU. More shards help only up to the number of cores, and their number is fixed "
-            "for "
-            "a checkpoint."
-        ),
+        ("Give it more CPU. More shards help only up to the number of cores, and their number is fixed for a checkpoint."),
         "Send many events per record: one record per event costs several times as much.",
         "A single huge FIFO queue is one shard: watch it with a queuewatch of its own.",
     ),
@@ -251,7 +231,7 @@ FALLING_BEHIND = Entry(
     watcher_checks=(
         watcher.consumer_lag("how fast the topic grows"),
         watcher.pipeline("events per second that are managed"),
-        watcher.topic("partitions: fewer than cores leave cores idle; retention: when unread telemetry is lost"),
+        watcher.topic(("partitions: fewer than cores leave cores idle; retention: when unread telemetry is lost")),
         watcher.pods("CPU throttling"),
         watcher.events("one kind of event that surges"),
     ),
@@ -280,9 +260,7 @@ FINDINGS_CAPPED = Entry(
         expr='max by (%(by)s) (increase(queuewatch_folded_total{what=~"messages|signals"}[15m])) > 0',
         why=("The raw counter. Groups and consumers fold into `other` all the time by design and do not count here."),
         summary="More is wrong than queuewatch lists one by one.",
-        description=(
-            "queuewatch leaves out {{ $labels.what }} because of a cap. Counts are whole, lists of ids are not."
-        ),
+        description=("queuewatch leaves out {{ $labels.what }} because of a cap. Counts are whole, lists of ids are not."),
         identity=("job", "what"),
     ),
     dashboard="pipeline",

@@ -1,0 +1,78 @@
+"""Rule tests as promtool takes them: series in, alerts with their labels and annotations out."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+Kind = Literal["fires", "quiet", "boundary"]
+
+
+@dataclass(frozen=True)
+class Alert:
+    """An alert that must be firing: its labels, and its description as a person reads it."""
+
+    labels: Mapping[str, str]
+    description: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """With these series (promtool's notation), exactly these alerts of the rule fire at `at`."""
+
+    kind: Kind
+    why: str
+    series: Mapping[str, str]
+    at: str
+    alerts: Sequence[Alert] = ()
+
+
+def rule_test_yaml(
+    rule_file: Path, alertname: str, summary: str, links: Mapping[str, str], checks: Sequence[Check], step: str = "15s"
+) -> str:
+    """The YAML of `promtool test rules` for one alert. `links` are the annotations every alert of it has."""
+    tests = []
+    for check in checks:
+        expected: list[dict[str, Any]] = [
+            {
+                "exp_labels": dict(alert.labels),
+                "exp_annotations": {
+                    "summary": summary,
+                    "description": alert.description,
+                    "runbook_url": links["runbook_url"],
+                    "dashboard_url": links["dashboard_url"].format_map(_Escaped(alert.labels)),
+                },
+            }
+            for alert in check.alerts
+        ]
+        tests.append(
+            {
+                "name": f"{check.kind}: {check.why}",
+                "interval": step,
+                "input_series": [{"series": series, "values": values} for series, values in check.series.items()],
+                "alert_rule_test": [{"eval_time": check.at, "alertname": alertname, "exp_alerts": expected}],
+            }
+        )
+    document = {"rule_files": [str(rule_file)], "evaluation_interval": step, "tests": tests}
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1_000_000)
+
+
+class _Escaped(dict[str, str]):
+    """Labels as they stand in a URL; one that is missing is empty."""
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        super().__init__({name: value.replace("/", "%2F").replace(" ", "+") for name, value in labels.items()})
+
+    def __missing__(self, key: str) -> str:
+        return ""
+
+
+def run_promtool(promtool: str, file: Path) -> tuple[int, str]:
+    """Exit code and everything promtool said."""
+    done = subprocess.run([promtool, "test", "rules", str(file)], capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout + done.stderr

@@ -1,0 +1,283 @@
+"""The alerts on raw series: limits, waits, absence."""
+
+from __future__ import annotations
+
+from tests.rules.promtool import Alert, Check
+from tests.rules.signal_cases import WHERE, labels, of
+
+JOB = 'job="queuewatch",instance="a:9400"'
+UP = f"up{{{JOB}}}"
+LAST = f"queuewatch_pipeline_last_batch_timestamp_seconds{{{JOB}}}"
+FIXED = {"job": "queuewatch", "component": "watcher", "rulesgroup": "queuewatch"}
+
+
+def job(metric: str, **extra: str) -> str:
+    """A series of the job itself."""
+    more = "".join(f',{name}="{value}"' for name, value in extra.items())
+    return f"{metric}{{{JOB}{more}}}"
+
+
+AGE = of("queuewatch_oldest_message_age_seconds", scope="visible")
+
+
+def _old(age: str, visible: str = "unknown", drain: str = "unknown", cloudwatch: str = "unknown") -> Alert:
+    text = (
+        f"The oldest message a consumer could take from {WHERE} has waited {age}. Visible messages: "
+        f"{visible}. Time to "
+        f"drain: {drain}. Age CloudWatch would show: {cloudwatch}."
+    )
+    return Alert(labels("warning"), text)
+
+
+def _lagging(visible: str = "unknown", oldest: str = "unknown") -> Alert:
+    return Alert(labels("warning"), (f"{WHERE} does not catch up. Visible messages: {visible}. Oldest visible: {oldest}."))
+
+
+LAGGING = of("queuewatch_queue_status", status="lagging")
+STALE = of("queuewatch_queue_status", status="stale")
+QUEUE_STALE = Alert(
+    labels("info"),
+    f"Nothing has been heard about {WHERE} lately. Its other alerts are held back until it is reported on.",
+)
+HEARD = job("queuewatch_telemetry_last_event_timestamp_seconds", collector="sqs-1")
+
+
+def _silent(ago: str) -> Alert:
+    text = f"Collector sqs-1 was last heard of {ago} ago. Whatever its queues show is as old as that."
+    return Alert({**FIXED, "collector": "sqs-1", "severity": "warning"}, text)
+
+
+COVERAGE = of("queuewatch_telemetry_coverage_ratio")
+
+
+def _uncovered(share: str, counted: str = "unknown") -> Alert:
+    text = (
+        f"Only {share} of the messages of {WHERE} are tracked one by one. The broker counts {counted}. "
+        f"Poison messages, "
+        "stuck groups and ages of this queue are incomplete."
+    )
+    return Alert(labels("warning", component="watcher"), text)
+
+
+def _events(accepted: str, invalid: str, late: str) -> dict[str, str]:
+    found = {"accepted": accepted, "invalid": invalid, "late": late}
+    return {job("queuewatch_events_total", result=result): values for result, values in found.items()}
+
+
+def _invalid(share: str) -> Alert:
+    text = (
+        f"{share} of the events cannot be read. The reasons are in queuewatch_events_invalid_total, the "
+        f"events themselves in "
+        "the quarantine."
+    )
+    return Alert({**FIXED, "severity": "warning"}, text)
+
+
+def _late(share: str) -> Alert:
+    text = f"{share} of the events come later than the configured lateness and are dropped. Ages and coverage suffer."
+    return Alert({**FIXED, "severity": "warning"}, text)
+
+
+SKEW = of("queuewatch_telemetry_clock_skew_seconds")
+
+
+def _skewed(ahead: str) -> Alert:
+    text = f"A sender of {WHERE} is {ahead} ahead. Its ages are too small by that much."
+    return Alert(labels("warning", component="watcher"), text)
+
+
+DOWN = Alert(
+    {**FIXED, "instance": "a:9400", "severity": "critical"},
+    "Prometheus cannot scrape a:9400 of queuewatch. No queue alert can fire until it is back.",
+)
+ABSENT = Alert(
+    {**FIXED, "severity": "critical"},
+    "No target of job queuewatch is known to Prometheus. No queue is being watched.",
+)
+NOT_PUBLISHING = Alert(
+    {**FIXED, "instance": "a:9400", "severity": "critical"},
+    "a:9400 is up and has published no batch since it started. No queue is being watched.",
+)
+
+
+def _no_batch(age: str) -> Alert:
+    text = f"The last batch of queuewatch is {age} old. No signal begins or ends until it goes on."
+    return Alert({**FIXED, "severity": "critical"}, text)
+
+
+LAG = job("queuewatch_pipeline_lag_seconds")
+
+
+def _lag(age: str) -> Alert:
+    text = f"Events are {age} old when they are published. Alerts on queues come that much later."
+    return Alert({**FIXED, "severity": "warning"}, text)
+
+
+WAITING = job("queuewatch_pipeline_lag_events")
+
+
+def _behind(waiting: str) -> Alert:
+    return Alert({**FIXED, "severity": "warning"}, (f"{waiting} records wait in the source and their number grows."))
+
+
+def _capped(what: str) -> Alert:
+    text = f"queuewatch leaves out {what} because of a cap. Counts are whole, lists of ids are not."
+    return Alert({**FIXED, "what": what, "severity": "warning"}, text)
+
+
+def _folded(what: str) -> str:
+    return job("queuewatch_folded_total", what=what)
+
+
+RAW_CASES: dict[str, tuple[Check, ...]] = {
+    "MessageTooOld": (
+        Check(
+            "fires",
+            "with what else is known about the backlog",
+            {
+                AGE: "7200x40",
+                of("queuewatch_queue_messages", state="visible"): "184x40",
+                of("queuewatch_time_to_drain_seconds"): "600x40",
+                of("queuewatch_oldest_message_age_seconds", scope="cloudwatch"): "30x40",
+            },
+            "5m",
+            (_old("2h 0m 0s", "184", "10m 0s", "30s"),),
+        ),
+        Check(
+            "quiet",
+            "what is in flight does not count",
+            {of("queuewatch_oldest_message_age_seconds", scope="all"): "90000x40"},
+            "9m",
+        ),
+        Check("boundary", "an hour sharp is not too old", {AGE: "3600x40"}, "9m"),
+        Check("boundary", "a second more is", {AGE: "3601x40"}, "9m", (_old("1h 0m 1s"),)),
+        Check("boundary", "not for less than five minutes", {AGE: "3601x40"}, "4m45s"),
+        Check("boundary", "for five minutes", {AGE: "3601x40"}, "5m", (_old("1h 0m 1s"),)),
+    ),
+    "QueueLagging": (
+        Check(
+            "fires",
+            "after an hour",
+            {
+                LAGGING: "1x300",
+                of("queuewatch_queue_messages", state="visible"): "184x300",
+                of("queuewatch_oldest_message_age_seconds", scope="visible"): "96x300",
+            },
+            "61m",
+            (_lagging("184", "1m 36s"),),
+        ),
+        Check("quiet", "another status", {LAGGING: "0x300", STALE: "1x300"}, "70m"),
+        Check("quiet", "it caught up in between", {LAGGING: "1x100 0x4 1x200"}, "70m"),
+        Check("boundary", "not yet after 59 minutes and 45 seconds", {LAGGING: "1x300"}, "59m45s"),
+        Check("boundary", "at the hour", {LAGGING: "1x300"}, "60m", (_lagging(),)),
+    ),
+    "QueueStale": (
+        Check("fires", "at once: it only holds back others", {STALE: "1x40"}, "0s", (QUEUE_STALE,)),
+        Check("quiet", "a queue that is reported on", {STALE: "0x40", LAGGING: "1x40"}, "5m"),
+        Check("boundary", "still at its last evaluation", {STALE: "1x8 0x30"}, "2m", (QUEUE_STALE,)),
+        Check("boundary", "it ends at once", {STALE: "1x8 0x30"}, "2m15s"),
+    ),
+    "CollectorSilent": (
+        Check("fires", "while its time stamp stays", {HEARD: "0x100"}, "20m", (_silent("20m 0s"),)),
+        Check("quiet", "a collector that reports", {HEARD: "0+15x100"}, "20m"),
+        Check("boundary", "a minute after the limit was passed, less a step", {HEARD: "0x100"}, "11m"),
+        Check("boundary", ("a minute after the limit was passed"), {HEARD: "0x100"}, "11m15s", (_silent("11m 15s"),)),
+    ),
+    "CoverageLow": (
+        Check(
+            "fires",
+            "with the broker's count",
+            {
+                COVERAGE: "0.2x200",
+                of("queuewatch_queue_messages", state="visible"): "90x200",
+                of("queuewatch_queue_messages", state="in_flight"): "10x200",
+            },
+            "31m",
+            (_uncovered("20%", "100"),),
+        ),
+        Check("quiet", "a queue that is tracked whole", {COVERAGE: "1x200"}, "40m"),
+        Check("boundary", "half is enough", {COVERAGE: "0.5x200"}, "40m"),
+        Check("boundary", "less is not", {COVERAGE: "0.49x200"}, "40m", (_uncovered("49%"),)),
+        Check("boundary", "not for less than half an hour", {COVERAGE: "0.49x200"}, "29m45s"),
+        Check("boundary", "for half an hour", {COVERAGE: "0.49x200"}, "30m", (_uncovered("49%"),)),
+    ),
+    "InvalidEvents": (
+        Check("fires", ("one event in ten"), _events("0+90x100", "0+10x100", "0x100"), "20m", (_invalid("10%"),)),
+        Check("quiet", "late events are another matter", _events("0+90x100", "0x100", "0+10x100"), "20m"),
+        Check("quiet", "no events at all", _events("5x100", "5x100", "5x100"), "20m"),
+        Check("boundary", "one in a hundred is borne", _events("0+99x100", "0+1x100", "0x100"), "20m"),
+        Check("boundary", "two are not", _events("0+98x100", "0+2x100", "0x100"), "20m", (_invalid("2%"),)),
+        Check("boundary", ("not yet after less than five minutes"), _events("0+98x100", "0+2x100", "0x100"), "5m"),
+        Check("boundary", ("after five minutes"), _events("0+98x100", "0+2x100", "0x100"), "5m15s", (_invalid("2%"),)),
+    ),
+    "LateEvents": (
+        Check("fires", "one event in ten", _events("0+90x100", "0x100", "0+10x100"), "20m", (_late("10%"),)),
+        Check("quiet", "invalid events are another matter", _events("0+90x100", "0+10x100", "0x100"), "20m"),
+        Check("boundary", "one in a hundred is borne", _events("0+99x100", "0x100", "0+1x100"), "20m"),
+        Check("boundary", "two are not", _events("0+98x100", "0x100", "0+2x100"), "20m", (_late("2%"),)),
+        Check("boundary", ("not yet after less than five minutes"), _events("0+98x100", "0x100", "0+2x100"), "5m"),
+        Check("boundary", ("after five minutes"), _events("0+98x100", "0x100", "0+2x100"), "5m15s", (_late("2%"),)),
+    ),
+    "ClockSkew": (
+        Check("fires", "hours ahead", {SKEW: "7200x100"}, "15m", (_skewed("2h 0m 0s"),)),
+        Check("quiet", "clocks that agree leave no series", {COVERAGE: "1x100"}, "20m"),
+        Check("boundary", "a minute is borne", {SKEW: "60x100"}, "20m"),
+        Check("boundary", "more is not", {SKEW: "61x100"}, "20m", (_skewed("1m 1s"),)),
+        Check("boundary", "not for less than a quarter of an hour", {SKEW: "61x100"}, "14m45s"),
+        Check("boundary", "for a quarter of an hour", {SKEW: "61x100"}, "15m", (_skewed("1m 1s"),)),
+    ),
+    "JobDown": (
+        Check("fires", "while the scrape fails", {UP: "0x40"}, "5m", (DOWN,)),
+        Check("quiet", "while it succeeds", {UP: "1x40"}, "5m"),
+        Check("quiet", "another job that is down", {'up{job="other",instance="b:1"}': "0x40"}, "5m"),
+        Check("boundary", "not for less than two minutes", {UP: "0x40"}, "1m45s"),
+        Check("boundary", "for two minutes", {UP: "0x40"}, "2m", (DOWN,)),
+    ),
+    "JobAbsent": (
+        Check("fires", ("while there is no such target"), {'up{job="other",instance="b:1"}': "1x40"}, "9m", (ABSENT,)),
+        Check("quiet", "a target that is down is not absent", {UP: "0x40"}, "9m"),
+        Check("boundary", "not for less than five minutes", {'up{job="other"}': "1x40"}, "4m45s"),
+        Check("boundary", "for five minutes", {'up{job="other"}': "1x40"}, "5m", (ABSENT,)),
+    ),
+    "NotPublishing": (
+        Check("fires", "up, and never a batch", {UP: "1x60"}, "12m", (NOT_PUBLISHING,)),
+        Check("quiet", "up, with batches", {UP: "1x60", LAST: "0+15x60"}, "12m"),
+        Check("quiet", "down is another alert", {UP: "0x60"}, "12m"),
+        Check(
+            "quiet",
+            "another instance publishes, this one too",
+            {UP: "1x60", LAST: "0x60", 'up{job="queuewatch",instance="b:9400"}': "0x60"},
+            "12m",
+        ),
+        Check("boundary", "not for less than ten minutes", {UP: "1x60"}, "9m45s"),
+        Check("boundary", "for ten minutes", {UP: "1x60"}, "10m", (NOT_PUBLISHING,)),
+    ),
+    "NoRecentBatch": (
+        Check("fires", "while the time stamp stays", {LAST: "0x60"}, "10m", (_no_batch("10m 0s"),)),
+        Check("quiet", "while batches come", {LAST: "0+15x60"}, "10m"),
+        Check("boundary", "a minute after the limit was passed, less a step", {LAST: "0x60"}, "2m"),
+        Check("boundary", ("a minute after the limit was passed"), {LAST: "0x60"}, "2m15s", (_no_batch("2m 15s"),)),
+    ),
+    "PipelineLagging": (
+        Check("fires", "minutes behind", {LAG: "180x60"}, "6m", (_lag("3m 0s"),)),
+        Check("quiet", "keeps pace", {LAG: "0.5x60"}, "10m"),
+        Check("boundary", "a minute is borne", {LAG: "60x60"}, "10m"),
+        Check("boundary", "more is not", {LAG: "61x60"}, "10m", (_lag("1m 1s"),)),
+        Check("boundary", "not for less than five minutes", {LAG: "61x60"}, "4m45s"),
+        Check("boundary", "for five minutes", {LAG: "61x60"}, "5m", (_lag("1m 1s"),)),
+    ),
+    "FallingBehind": (
+        Check("fires", "many and growing", {WAITING: "200000+1000x100"}, "20m", (_behind("280k"),)),
+        Check("quiet", "many and shrinking: it catches up", {WAITING: "900000-1000x100"}, "20m"),
+        Check("quiet", "few and growing", {WAITING: "0+10x100"}, "20m"),
+        Check("boundary", "the limit itself is borne", {WAITING: "99920+1x80 100000x40"}, "20m"),
+        Check("boundary", "not for less than ten minutes", {WAITING: "200000+1000x100"}, "10m"),
+        Check("boundary", "for ten minutes", {WAITING: "200000+1000x100"}, "10m15s", (_behind("241k"),)),
+    ),
+    "FindingsCapped": (
+        Check("fires", ("when a list was cut"), {_folded("messages"): "0x8 40x40"}, "5m", (_capped("messages"),)),
+        Check("quiet", ("groups fold by design"), {_folded("groups"): "0+9x60", _folded("consumers"): "0+9x60"}, "10m"),
+        Check("boundary", "nothing new is nothing", {_folded("signals"): "40x80"}, "10m"),
+        Check("boundary", ("one more is something"), {_folded("signals"): "40x20 41x60"}, "10m", (_capped("signals"),)),
+    ),
+}

@@ -1,0 +1,343 @@
+"""The alerts of signals: what Prometheus says when the judge finds something."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.rules.promtool import Alert, Check
+
+SCOPE = "123456789012/eu-west-1"
+IDENTITY = f'job="queuewatch",instance="a:9400",system="aws_sqs",scope_id="{SCOPE}"'
+WHERE = f"aws_sqs queue orders ({SCOPE})"
+
+
+def of(metric: str, queue: str = "orders", instance: str = "a:9400", **labels: str) -> str:
+    """A series of a queue."""
+    extra = "".join(f',{name}="{value}"' for name, value in labels.items())
+    identity = IDENTITY.replace("a:9400", instance)
+    return f'{metric}{{{identity},queue="{queue}"{extra}}}'
+
+
+def signal(name: str, severity: str, queue: str = "orders", instance: str = "a:9400") -> str:
+    """The series of a signal."""
+    return of("queuewatch_signals", queue, instance, signal=name, severity=severity)
+
+
+def labels(severity: str, queue: str = "orders", component: str = "queue", **extra: str) -> dict[str, str]:
+    """The labels of an alert on a queue."""
+    return {
+        "job": "queuewatch",
+        "system": "aws_sqs",
+        "scope_id": SCOPE,
+        "queue": queue,
+        "severity": severity,
+        "component": component,
+        "rulesgroup": "queuewatch",
+        **extra,
+    }
+
+
+def state_signal(
+    name: str,
+    severity: str,
+    companions: Mapping[str, str],
+    description: str,
+    bare: str,
+    component: str = "queue",
+) -> tuple[Check, ...]:
+    """Checks of a signal that lasts: `description` with the companion series there, `bare` without them.
+
+    `{n}` in both is the number of findings.
+    """
+    series = signal(name, severity)
+    expected = labels(severity, component=component)
+    return (
+        Check(
+            "fires",
+            "at the first evaluation that sees it, with the evidence of the other series",
+            {series: "2x40", **companions},
+            "0s",
+            (Alert(expected, description.format(n=2)),),
+        ),
+        Check(
+            "fires",
+            "once for two replicas, with the larger count",
+            {series: "1x40", signal(name, severity, instance="b:9400"): "3x40"},
+            "5m",
+            (Alert(expected, bare.format(n=3)),),
+        ),
+        Check("quiet", "another signal of the same queue", {signal("Other", severity): "1x40"}, "5m"),
+        Check("quiet", "nothing is published at all", {of("queuewatch_receive_count_max"): "9x40"}, "5m"),
+        Check("boundary", "a count of zero is not one", {series: "0x40"}, "5m"),
+        Check("boundary", "one is", {series: "1x40"}, "5m", (Alert(expected, bare.format(n=1)),)),
+        Check(
+            "boundary",
+            "a restart of five minutes does not end it",
+            {series: "1x8 stale"},
+            "6m45s",
+            (Alert(expected, bare.format(n=1)),),
+        ),
+        Check("boundary", "a longer silence does", {series: "1x8 stale"}, "7m30s"),
+    )
+
+
+def _all(*pairs: tuple[str, str]) -> dict[str, str]:
+    return dict(pairs)
+
+
+VISIBLE = (of("queuewatch_queue_messages", state="visible"), "184x40")
+IN_FLIGHT = (of("queuewatch_queue_messages", state="in_flight"), "12x40")
+RECEIVES = (of("queuewatch_receive_count_max"), "5x40")
+OLDEST_ALL = (of("queuewatch_oldest_message_age_seconds", scope="all"), "4000x40")
+OLDEST_VISIBLE = (of("queuewatch_oldest_message_age_seconds", scope="visible"), "96x40")
+OLDEST_HEALTHY = (of("queuewatch_oldest_message_age_seconds", scope="healthy"), "22x40")
+HELD = (of("queuewatch_consumer_oldest_held_seconds", consumer="w1"), "1930x40")
+BACKLOG = (of("queuewatch_groups", state="backlog"), "214x40")
+GROUPS_IN_FLIGHT = (of("queuewatch_groups", state="in_flight"), "1x40")
+BLOCKED = (of("queuewatch_groups", state="blocked"), "3x40")
+HIDDEN = (of("queuewatch_groups", state="hidden"), "57x40")
+
+ARRIVED = signal("DeadLetterArrived", "warning", "orders-dlq")
+LEFT = of("queuewatch_dead_letter_expiry_seconds", "orders-dlq")
+
+
+def _arrivals(n: int) -> Alert:
+    text = (
+        f"{n} message(s) arrived in aws_sqs queue orders-dlq ({SCOPE}) without a longer pause. Waiting "
+        f"there now: "
+        "unknown. The first of them is lost to retention in 2h 30m 0s."
+    )
+    return Alert(labels("warning", "orders-dlq", arrivals=str(n)), text)
+
+
+DROPPED = signal("MessageDropped", "critical")
+
+
+def _losses(expired: int, dropped: int) -> Alert:
+    text = (
+        f"Messages of {WHERE} are being lost: {expired} expired and {dropped} dropped since counting "
+        f"began. Oldest "
+        "message still there: unknown."
+    )
+    return Alert(labels("critical", lost=str(expired + dropped)), text)
+
+
+def _losing(expired: str, dropped: str, firing: str) -> dict[str, str]:
+    return {
+        DROPPED: firing,
+        of("queuewatch_messages_expired_total"): expired,
+        of("queuewatch_messages_dropped_total"): dropped,
+    }
+
+
+SILENT = 'queuewatch_signals{job="queuewatch",instance="a:9400",signal="TelemetryStale",severity="warning"}'
+HEARD = 'queuewatch_telemetry_last_event_timestamp_seconds{{job="queuewatch",instance="a:9400",collector="{}"}}'
+
+
+def _stale(n: int, who: str) -> Alert:
+    text = f"{n} collector(s) are silent: {who}. Ages and stalls of their queues are not to be trusted until they report again."
+    own = {"job": "queuewatch", "severity": "warning", "component": "watcher", "rulesgroup": "queuewatch"}
+    return Alert(own, text)
+
+
+SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
+    "PoisonMessage": state_signal(
+        "PoisonMessage",
+        "warning",
+        _all(RECEIVES, OLDEST_ALL, OLDEST_HEALTHY),
+        f"{{n}} message(s) of {WHERE} keep coming back. Highest receive count: 5. Oldest unsettled "
+        f"message: 1h 6m 40s, "
+        "without the suspects: 22s.",
+        f"{{n}} message(s) of {WHERE} keep coming back. Highest receive count: unknown. Oldest unsettled "
+        f"message: unknown, "
+        "without the suspects: unknown.",
+    ),
+    "MessageHeldTooLong": state_signal(
+        "MessageHeldTooLong",
+        "warning",
+        _all(HELD, IN_FLIGHT),
+        f"{{n}} message(s) of {WHERE} have been in flight without a break for too long. Longest hold of a "
+        f"consumer: "
+        "32m 10s. In flight: 12.",
+        f"{{n}} message(s) of {WHERE} have been in flight without a break for too long. Longest hold of a "
+        f"consumer: "
+        "unknown. In flight: unknown.",
+    ),
+    "MessageDropped": (
+        Check(
+            "fires",
+            "with the totals as its label",
+            _losing("3x40", "4x40", "1x40"),
+            "1m",
+            (_losses(3, 4),),
+        ),
+        Check("quiet", "old losses alone are no alert", _losing("3x40", "4x40", "_x40"), "5m"),
+        Check("quiet", "an ended signal", _losing("3x40", "4x40", "1x4 stale"), "4m"),
+        Check(
+            "boundary",
+            "before the next loss the label is the old total",
+            _losing("3x8 4x32", "4x40", "1x8 2x32"),
+            "2m",
+            (_losses(3, 4),),
+        ),
+        Check(
+            "boundary",
+            "at the next loss it is another alert, and the old one is gone",
+            _losing("3x8 4x32", "4x40", "1x8 2x32"),
+            "2m15s",
+            (_losses(4, 4),),
+        ),
+        Check(
+            "boundary",
+            "a finding that ends while the rest goes on changes nothing",
+            _losing("4x40", "4x40", "2x8 1x32"),
+            "3m",
+            (_losses(4, 4),),
+        ),
+    ),
+    "DeadLetterArrived": (
+        Check("fires", "at the first arrival", {ARRIVED: "1x40", LEFT: "9000x40"}, "0s", (_arrivals(1),)),
+        Check("quiet", "dead letters that came earlier", {LEFT: "9000x40"}, "5m"),
+        Check("quiet", "two minutes after its end", {ARRIVED: "3x8 stale", LEFT: "9000x60"}, "4m30s"),
+        Check("boundary", ("one before the second arrives"), {ARRIVED: "1x8 2x32", LEFT: "9000x40"}, "2m", (_arrivals(1),)),
+        Check(
+            "boundary",
+            "another alert when it has, and the first is gone: a changed label notifies again",
+            {ARRIVED: "1x8 2x32", LEFT: "9000x40"},
+            "2m15s",
+            (_arrivals(2),),
+        ),
+        Check(
+            "boundary",
+            "a restart of a minute changes nothing",
+            {ARRIVED: "2x8 stale _x3 2x30", LEFT: "9000x60"},
+            "3m",
+            (_arrivals(2),),
+        ),
+        Check(
+            "boundary",
+            "a new arrival a minute after the end counts from one at once",
+            {ARRIVED: "3x8 stale _x3 1x30", LEFT: "9000x60"},
+            "3m15s",
+            (_arrivals(1),),
+        ),
+    ),
+    "DeadLetterExpiring": state_signal(
+        "DeadLetterExpiring",
+        "critical",
+        _all((of("queuewatch_dead_letter_expiry_seconds"), "9000x40"), VISIBLE),
+        f"The first message of {WHERE} is deleted in 2h 30m 0s. Waiting there: 184. Signals: {{n}}.",
+        f"The first message of {WHERE} is deleted in unknown. Waiting there: unknown. Signals: {{n}}.",
+    ),
+    "GroupStuck": state_signal(
+        "GroupStuck",
+        "critical",
+        _all((of("queuewatch_group_oldest_message_age_seconds", group="g1"), "412x40"), RECEIVES, BACKLOG, GROUPS_IN_FLIGHT),
+        f"{{n}} group(s) of {WHERE} stand still. Oldest message of a group: 6m 52s. Highest receive count "
+        f"in the queue: 5. "
+        "Groups with a backlog: 214, in flight: 1.",
+        f"{{n}} group(s) of {WHERE} stand still. Oldest message of a group: unknown. Highest receive count "
+        f"in the queue: "
+        "unknown. Groups with a backlog: unknown, in flight: unknown.",
+    ),
+    "LookAheadSaturated": state_signal(
+        "LookAheadSaturated",
+        "critical",
+        _all(HIDDEN, BLOCKED, VISIBLE),
+        f"Groups hidden behind the front of {WHERE}: 57, blocked: 3. Visible messages: 184. Signals: {{n}}.",
+        (f"Groups hidden behind the front of {WHERE}: unknown, blocked: unknown. Visible messages: unknown. Signals: {{n}}."),
+    ),
+    "ConcurrencyCollapsed": state_signal(
+        "ConcurrencyCollapsed",
+        "warning",
+        _all(GROUPS_IN_FLIGHT, BACKLOG, OLDEST_VISIBLE),
+        (f"{WHERE} works on 1 group(s) while 214 have a backlog. Oldest visible message: 1m 36s. Signals: {{n}}."),
+        (f"{WHERE} works on unknown group(s) while unknown have a backlog. Oldest visible message: unknown. Signals: {{n}}."),
+    ),
+    "NoisyGroup": state_signal(
+        "NoisyGroup",
+        "info",
+        _all(IN_FLIGHT, BACKLOG),
+        f"{{n}} group(s) of {WHERE} take an unfair share. In flight: 12. Groups with a backlog: 214.",
+        (f"{{n}} group(s) of {WHERE} take an unfair share. In flight: unknown. Groups with a backlog: unknown."),
+    ),
+    "SlowConsumer": (
+        *state_signal(
+            "SlowConsumer",
+            "warning",
+            _all(HELD, IN_FLIGHT, VISIBLE),
+            f"{{n}} consumer(s) of {WHERE} are slow. Longest hold: 32m 10s. In flight: 12, visible: 184.",
+            (f"{{n}} consumer(s) of {WHERE} are slow. Longest hold: unknown. In flight: unknown, visible: unknown."),
+        ),
+        Check(
+            "quiet",
+            "what the broker's own strategies would say is only shown",
+            {signal("SlowConsumer", "info"): "4x40"},
+            "5m",
+        ),
+    ),
+    "BatchRetryStorm": state_signal(
+        "BatchRetryStorm",
+        "warning",
+        _all(
+            (of("queuewatch_messages_received_total"), "990x40"),
+            (of("queuewatch_messages_deleted_total"), "200x40"),
+            RECEIVES,
+        ),
+        f"Deliveries of {WHERE} are mostly repeats. Received so far: 990, acknowledged: 200. Highest "
+        f"receive count: 5. "
+        "Signals: {n}.",
+        f"Deliveries of {WHERE} are mostly repeats. Received so far: unknown, acknowledged: unknown. "
+        f"Highest receive "
+        "count: unknown. Signals: {n}.",
+    ),
+    "QueueStalled": state_signal(
+        "QueueStalled",
+        "critical",
+        _all(VISIBLE, OLDEST_VISIBLE, IN_FLIGHT, RECEIVES),
+        f"{WHERE} has 184 visible message(s) and settles none. Oldest visible: 1m 36s. In flight: 12. "
+        f"Highest receive "
+        "count: 5. Signals: {n}.",
+        f"{WHERE} has unknown visible message(s) and settles none. Oldest visible: unknown. In flight: "
+        f"unknown. Highest "
+        "receive count: unknown. Signals: {n}.",
+    ),
+    "QueueMisconfigured": state_signal(
+        "QueueMisconfigured",
+        "info",
+        _all(
+            (of("queuewatch_messages_dead_lettered_total"), "7x40"),
+            (of("queuewatch_messages_expired_total"), "2x40"),
+            (of("queuewatch_messages_dropped_total"), "1x40"),
+        ),
+        f"{{n}} setting(s) of {WHERE} are wrong. Dead-lettered so far: 7, expired: 2, dropped: 1.",
+        (f"{{n}} setting(s) of {WHERE} are wrong. Dead-lettered so far: unknown, expired: unknown, dropped: unknown."),
+    ),
+    "TelemetryStale": (
+        Check(
+            "fires",
+            "with the silent collectors by name, the longest first",
+            {SILENT: "2x40", HEARD.format("sqs-1"): "60x40", HEARD.format("amq"): "0x40", HEARD.format("ok"): "599x40"},
+            "10m",
+            (_stale(2, "amq (10m 0s), sqs-1 (9m 0s)"),),
+        ),
+        Check("quiet", "a silent collector the judge does not mind", {HEARD.format("sqs-1"): "0x40"}, "10m"),
+        Check("boundary", "a count of zero is not one", {SILENT: "0x40"}, "5m"),
+        Check("boundary", "one is", {SILENT: "1x40"}, "5m", (_stale(1, "unknown"),)),
+        Check("boundary", ("a restart of five minutes does not end it"), {SILENT: "1x8 stale"}, "6m45s", (_stale(1, "unknown"),)),
+        Check("boundary", "a longer silence does", {SILENT: "1x8 stale"}, "7m30s"),
+    ),
+    "TelemetryPartial": state_signal(
+        "TelemetryPartial",
+        "info",
+        _all((of("queuewatch_telemetry_coverage_ratio"), "0.85x40"), (of("queuewatch_messages_reconciled_total"), "4x40")),
+        (
+            f"queuewatch tracks 85% of what the broker counts in {WHERE}. Given up because the broker said "
+            f"empty: 4. Signals: {{n}}."
+        ),
+        f"queuewatch tracks unknown of what the broker counts in {WHERE}. Given up because the broker said "
+        f"empty: unknown. "
+        "Signals: {n}.",
+        component="watcher",
+    ),
+}
