@@ -291,8 +291,7 @@ class Lifecycles:
             state["queue"] = np.arange(self.topology.total)
             state["attributes"] = len(self.attributes) + np.arange(self.topology.total)
             self.attributes += [
-                self.topology.attributes(q, int(self._waiting[q]), int(self._in_flight[q]))
-                for q in range(self.topology.total)
+                self.topology.attributes(q, int(self._waiting[q]), int(self._in_flight[q])) for q in range(self.topology.total)
             ]
             parts.append(state)
         return np.concatenate(parts)

@@ -63,9 +63,7 @@ class Machine:
 
 def _commit() -> str:
     def git(*arguments: str) -> str:
-        done = subprocess.run(
-            ["git", *arguments], capture_output=True, text=True, check=False, cwd=Path(__file__).parent
-        )
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
         return done.stdout.strip()
 
     commit = git("rev-parse", "--short", "HEAD") or "unknown"

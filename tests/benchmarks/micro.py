@@ -53,7 +53,7 @@ class Chain:
         """One batch: what two input tasks, two shards and the driver do one after another here."""
         now = int(table["at"][-1].as_py())
         values = list(records(table, self._form))
-        spent: Counter[str] = Counter()
+        spent: defaultdict[str, float] = defaultdict(float)
 
         @contextmanager
         def timed(name: str) -> Iterator[None]:

@@ -1,0 +1,193 @@
+"""The real job, `queuewatch run`, as a process of its own, and what it says of its batches."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.benchmarks.processes import Spent, spent_by
+from tests.services.process import free_port
+
+_START_WITHIN_S: Final = 120
+_STALLED_AFTER_S: Final = 120
+_SAMPLE: Final = re.compile(r"^([a-z_]+)(?:\{([^}]*)\})? ([^ ]+)$", re.MULTILINE)
+_ACCEPTED: Final = re.compile(r'^queuewatch_events_total\{result="accepted"\} (\S+)$', re.MULTILINE)
+_QUEUE_LABELS: Final = ("system=", "scope_id=", "queue=")
+
+
+class JobFailed(RuntimeError):
+    """The job ended, or does not go on; the message has its last words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One committed batch."""
+
+    batch_id: int
+    durations_ms: Mapping[str, int]
+    """By Spark's names; `triggerExecution` is the whole."""
+    spent: Spent
+    """Processor time of the job's processes from its start until this batch was done."""
+
+    @property
+    def duration_s(self) -> float:
+        """The whole batch."""
+        return self.durations_ms["triggerExecution"] / 1000
+
+
+class Job:
+    """A running job. Batches are noted as they are committed."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        """Holds `checkpoint` and everything else the job writes."""
+        self._process = process
+        self._batches: list[Batch] = []
+        self._last_words: list[str] = []
+        self._lock = threading.Lock()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def batches(self) -> list[Batch]:
+        """Those committed so far, in order."""
+        with self._lock:
+            return list(self._batches)
+
+    def wait(self, done: Callable[[], bool]) -> None:
+        """Block until `done`. Raises `JobFailed` when the job ended, or commits no batch for two minutes."""
+        seen, since = -1, time.monotonic()
+        while not done():
+            if self._process.poll() is not None:
+                self._reader.join(5)
+                raise JobFailed(f"the job ended with {self._process.returncode}: {self._words()}")
+            count = len(self.batches())
+            if count != seen:
+                seen, since = count, time.monotonic()
+            elif time.monotonic() - since > _STALLED_AFTER_S:
+                raise JobFailed(f"no batch for {_STALLED_AFTER_S} s: {self._words()}")
+            time.sleep(0.1)
+
+    def metrics(self) -> Mapping[str, float]:
+        """Every sample of `/metrics` by its name and labels, summed over `system`, `scope_id` and `queue`."""
+        text = self._page()
+        found: dict[str, float] = {}
+        for name, labels, value in _SAMPLE.findall(text):
+            own = [label for label in labels.split(",") if not label.startswith(_QUEUE_LABELS)]
+            key = name + (f"{{{','.join(own)}}}" if own and own[0] else "")
+            found[key] = found.get(key, 0.0) + float(value)
+        return found
+
+    def accepted(self) -> int:
+        """Events accepted as of the snapshot that is published; 0 while there is none."""
+        try:
+            page = self._page()
+        except OSError:
+            return 0
+        told = _ACCEPTED.search(page)
+        return int(float(told[1])) if told else 0
+
+    def _page(self) -> str:
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as answer:
+            page: str = answer.read().decode()
+            return page
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            said = _json(line)
+            if said.get("event") == "batch_done":
+                durations = {name: value for name, value in said.items() if isinstance(value, int)}
+                batch = Batch(durations.pop("batch_id"), durations, spent_by(self._process.pid))
+                with self._lock:
+                    self._batches.append(batch)
+            elif said.get("level") != "debug" and line.strip():
+                self._last_words = [*self._last_words[-7:], line.strip()]
+
+    def _words(self) -> str:
+        return " | ".join(self._last_words) or "it said nothing"
+
+
+@contextmanager
+def running(
+    bootstrap: str,
+    topic: str,
+    *,
+    records_per_trigger: int,
+    parallelism: int,
+    trigger_interval_s: float = 0.0,
+    memory: str = "3g",
+) -> Iterator[Job]:
+    """`queuewatch run` on `topic` from its beginning while the block lasts. Raises `JobFailed`."""
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="queuewatch-bench-", ignore_cleanup_errors=True) as scratch:
+        folder = Path(scratch)
+        config: dict[str, Any] = {
+            "spark": {
+                "master": f"local[{parallelism}]",
+                "shards": parallelism,
+                "trigger_interval_s": trigger_interval_s,
+                "checkpoint_dir": str(folder / "checkpoint"),
+                "driver_memory": memory,
+            },
+            "source": {
+                "kafka": {
+                    "bootstrap_servers": [bootstrap],
+                    "topics": [topic],
+                    "max_records_per_trigger": records_per_trigger,
+                }
+            },
+            "http": {"port": port},
+            "signal_log": {"path": str(folder / "signals.ndjson")},
+            "quarantine": {"path": str(folder / "quarantine.ndjson")},
+            "log": {"level": "debug", "format": "json"},
+        }
+        path = folder / "queuewatch.yaml"
+        path.write_text(yaml.safe_dump(config), encoding="utf-8")
+        command = [str(Path(sys.executable).with_name("queuewatch")), "run", "--config", str(path)]
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            cwd=folder,
+        )
+        job = Job(process, f"http://127.0.0.1:{port}", folder)
+        try:
+            begin = time.monotonic()
+            job.wait(lambda: bool(job.batches()) or time.monotonic() - begin > _START_WITHIN_S)
+            yield job
+        finally:
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=45)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _json(line: str) -> dict[str, Any]:
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,57 @@
+"""Topics filled with a load before a measurement begins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from tests.benchmarks.batches import batches, ending_at
+from tests.benchmarks.figures import Run
+from tests.benchmarks.jvm import Jvm
+from tests.benchmarks.records import EVENTS_PER_RECORD, FORM_NAMES, Form, records
+from tests.benchmarks.shape import Shape
+from tests.services.kafka import Kafka
+
+_PIECE: Final = 100_000
+"""Events encoded at a time: a multiple of every form's record."""
+_SPAN_S: Final = 300
+"""Of event time a load covers unless its shape says more: half the lateness, so that nothing is late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A filled topic."""
+
+    name: str
+    form: Form
+    events: int
+    records: int
+
+    @property
+    def events_per_record(self) -> int:
+        """The same in every record."""
+        return EVENTS_PER_RECORD[self.form]
+
+
+def fill(run: Run, kafka: Kafka, jvm: Jvm, form: Form, events: int, partitions: int, *, live: int = 0) -> Topic:
+    """A new topic with `events` events that end now, after a backlog of `live` messages.
+
+    `events` and `live` are rounded down to whole pieces of 100,000.
+    """
+    pieces = (events + live) // _PIECE
+    rate = _LIVE_EVENTS_PER_S if live else max(10_000.0, events / _SPAN_S)
+    shape = Shape(live=live // _PIECE * _PIECE, events_per_s=rate)
+    shape = ending_at(shape, int(time.time() * 1000), events)
+    name = kafka.create_topic(partitions=partitions)
+    began = time.monotonic()
+
+    def values() -> Iterator[bytes]:
+        for table in islice(batches(shape, _PIECE), pieces):
+            yield from records(table, form)
+
+    sent = jvm.fill(kafka.bootstrap, name, partitions, values())
+    run.say(f"  {pieces * _PIECE:,} events as {FORM_NAMES[form]} in {time.monotonic() - began:.0f} s")
+    return Topic(name, form, pieces * _PIECE, sent)
