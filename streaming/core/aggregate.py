@@ -9,7 +9,7 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.expire import Windows, expiry, windows
 from streaming.core.groups import ordered_facts, unordered_groups
-from streaming.core.listing import Viewer, held_by_consumers, held_since, list_messages, recent_arrivals
+from streaming.core.listing import Viewer, held_by_consumers, held_since, list_messages, recent_arrivals, recent_losses
 from streaming.core.packet import Quarantined
 from streaming.core.queues import NEVER, poison_receives, retention_ms, visibility_ms
 from streaming.core.report import (
@@ -38,6 +38,8 @@ def report(state: ShardState, now: int, quarantine: list[Quarantined], settings:
             queues[number].ordered_facts = facts
         for number, (groups, folded) in unordered_groups(state, w, settings).items():
             queues[number].groups, queues[number].folded_groups = groups, folded
+        for number, losses in recent_losses(state, settings).items():
+            queues[number].losses = losses
         for number, held in held_by_consumers(state, w, settings).items():
             queues[number].consumers = held
     return ShardReport(
@@ -62,7 +64,6 @@ def _facts(state: ShardState, number: int) -> QueueFacts:
         list(q.totals),
         dict(q.holds),
         list(q.depths),
-        list(q.losses),
         q.ordered,
         q.dead_letter,
         q.messages_seen,

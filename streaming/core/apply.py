@@ -44,6 +44,7 @@ from streaming.core.queues import (
 )
 from streaming.core.settings import Settings
 from streaming.core.state import (
+    ENDS,
     F_ARRIVED,
     F_ARRIVED_BY_RECEIVE,
     F_ARRIVED_INFERRED,
@@ -51,6 +52,8 @@ from streaming.core.state import (
     F_DELETED,
     F_DROPPED,
     F_EXPIRED,
+    F_MOVE_INFERRED,
+    F_MOVE_TOLD,
     F_REDRIVEN,
     F_SENT,
     F_SENT_KNOWN,
@@ -65,7 +68,6 @@ COUNTED_ENDS = (
     (EXPIRED, F_EXPIRED, T_EXPIRED),
     (DROPPED, F_DROPPED, T_DROPPED),
 )
-_LOSS_KINDS = {EXPIRED: "expired", DROPPED: "dropped"}
 _COUNTED_RECEIVES = 64
 """Receives up to this number are told apart by a bit each; later ones by what they say."""
 
@@ -138,11 +140,13 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> None:
         per_event_row = np.repeat(rows, np.diff(np.append(starts, len(key))))
         for epoch in range(int(epochs.max()) + 1):
             chosen = np.flatnonzero(epochs == epoch)
+            if not len(chosen):
+                continue
             part = {name: values[chosen] for name, values in columns.items()}
             part_starts = np.flatnonzero(np.append(True, part["key"][1:] != part["key"][:-1]))
             part_rows = per_event_row[chosen][part_starts]
             if epoch:
-                _reopen(state, part_rows)
+                _reopen(state, part_rows, anew=part["code"][part_starts] != RECEIVED)
             results[chosen] = _apply(state, events, Segments(part, part_starts, part_rows), results[chosen], settings)
     _count_results(state, results, columns["flags"])
 
@@ -230,8 +234,11 @@ def _may_reopen(segment: Array, at: Array, is_end: Array, ended: Array) -> Array
     return result
 
 
-def _reopen(state: ShardState, rows: Array) -> None:
-    """These ended messages were delivered again: they are live, and may end and be counted again."""
+def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
+    """These ended messages were delivered again: they are live, and may end and be counted again.
+
+    One that was moved back here (`anew`) starts over: its receives are counted from one.
+    """
     live = state.rows
     flags = live.at("flags", rows)
     # The end that was is remembered by its time, as its flag is about to go: it may come in again.
@@ -244,11 +251,11 @@ def _reopen(state: ShardState, rows: Array) -> None:
                 _fingerprint(live.key[rows[was]], ended[was], np.uint64(code), np.uint64(0)),
                 ended[was],
             )
-    sent = live.at("sent", rows)
-    keep = flags & (F_SENT_KNOWN | F_SENT)
-    live.reset(rows)
-    live.put("sent", rows, sent)
-    live.put("flags", rows, keep)
+    live.put("ended", rows, 0)
+    live.put("flags", rows, flags & ~np.uint32(ENDS | F_MOVE_TOLD | F_MOVE_INFERRED))
+    if anew.any():
+        live.reset(rows[anew])
+        attempts.forget(state, live.key[rows[anew]])
 
 
 def _apply(state: ShardState, events: Events, seg: Segments, results: Array, settings: Settings) -> Array:
@@ -385,15 +392,14 @@ def _registers(state: ShardState, seg: Segments) -> None:
         newer = at[event] >= live.at("last_received", row)
         event, row = event[newer], row[newer]
         live.put("last_received", row, at[event])
-        for name, nothing in (("consumer", -1), ("batch", 0)):
-            told = seg[name][event]
-            live.put(name, row, np.where(told != nothing, told, live.at(name, row)))
+        for name in ("consumer", "batch"):
+            live.put(name, row, seg[name][event])
     last = seg.last((code == RECEIVED) | (code == EXTENDED) | (code == RELEASED))
     here = np.flatnonzero(last >= 0)
     if not len(here):
         return
     event, row = last[here], rows[here]
-    end = np.where(code[event] == RELEASED, np.maximum(seg["end"][event], at[event]), seg["end"][event])
+    end = seg["end"][event]
     before_at, before_code = live.at("window_at", row), live.at("window_code", row)
     newer = (at[event] > before_at) | ((at[event] == before_at) & (code[event] >= before_code))
     same = (at[event] == before_at) & (code[event] == before_code)
@@ -419,6 +425,10 @@ def _names(state: ShardState, seg: Segments) -> None:
             here = np.flatnonzero(last >= 0)
             for name in names:
                 live.put(name, seg.rows[here], seg[name][last[here]])
+    # An end may have come before anything told the group it settled something in.
+    ended, group = live.at("ended", seg.rows), live.at("group", seg.rows)
+    known = (ended > 0) & (group >= 0)
+    np.maximum.at(state.groups.time, group[known], ended[known])
 
 
 def _ended(state: ShardState, events: Events, seg: Segments, duplicate: Array) -> None:
@@ -442,20 +452,22 @@ def _ended(state: ShardState, events: Events, seg: Segments, duplicate: Array) -
         mask = final & (code == kind)
         if not mask.any():
             continue
-        first = _firsts(seg, mask) & ((flags & flag) == 0)[seg.of_event]
-        duplicate |= mask & ~first
-        counted = np.flatnonzero(first)
+        new = ((flags & flag) == 0)[seg.of_event]
+        counted = np.flatnonzero(_firsts(seg, mask) & new)
         _count(state, seg["queue"][counted], total)
+        if kind == DEAD_LETTERED:
+            # A move that was concluded from something else and is then reported is no duplicate, nor another move.
+            mask &= (seg["flags"] & PRIMARY) != 0
+            new = ((flags & F_MOVE_TOLD) == 0)[seg.of_event]
+            told = seg.any(mask)
+            flags = np.where(told, (flags | F_MOVE_TOLD) & ~np.uint32(F_MOVE_INFERRED), flags).astype(np.uint32)
+        duplicate |= mask & ~(_firsts(seg, mask) & new)
         if kind == DELETED:
-            _count_holds(
-                state,
-                seg["queue"][counted],
-                at[counted] - last_received[seg.of_event[counted]],
-                last_received[seg.of_event[counted]] > 0,
-            )
-        if kind in _LOSS_KINDS:
-            _lost(state, events, seg, counted, _LOSS_KINDS[kind])
-        flags |= np.where(seg.any(mask), flag, 0).astype(np.uint32)
+            held = at[counted] - last_received[seg.of_event[counted]]
+            _count_holds(state, seg["queue"][counted], held, last_received[seg.of_event[counted]] > 0)
+        if kind in (EXPIRED, DROPPED):
+            _remember_reasons(state, events, seg, counted)
+        flags |= np.where(seg.any(final & (code == kind)), flag, 0).astype(np.uint32)
     live.put("flags", rows, flags)
     end_at = np.maximum.reduceat(np.where(final, at, 0), seg.starts)
     live.put("ended", rows, np.maximum(live.at("ended", rows), end_at))
@@ -465,12 +477,9 @@ def _ended(state: ShardState, events: Events, seg: Segments, duplicate: Array) -
     np.maximum.at(state.groups.time, group[grouped], settled_at[grouped])
 
 
-def _lost(state: ShardState, events: Events, seg: Segments, counted: Array, kind: str) -> None:
-    for i in counted.tolist():
-        row = int(seg.rows[seg.of_event[i]])
-        reason = int(seg["reason"][i])
-        word = events.reasons[reason] if reason >= 0 else ""
-        state.remember_loss(row, int(seg["at"][i]), kind, word)
+def _remember_reasons(state: ShardState, events: Events, seg: Segments, counted: Array) -> None:
+    for i in counted[seg["reason"][counted] >= 0].tolist():
+        state.loss_reasons[int(seg["key"][i])] = events.reasons[int(seg["reason"][i])]
 
 
 def _touch_queues(state: ShardState, seg: Segments) -> None:
@@ -501,7 +510,8 @@ def _firsts(seg: Segments, mask: Array) -> Array:
     where = np.flatnonzero(mask)
     out = np.zeros(len(mask), dtype=bool)
     segment = seg.of_event[where]
-    out[where[np.append(True, segment[1:] != segment[:-1])]] = True
+    if len(where):
+        out[where[np.append(True, segment[1:] != segment[:-1])]] = True
     return out
 
 

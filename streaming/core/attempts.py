@@ -60,7 +60,10 @@ def record(
         "batch": np.concatenate([live.at("batch", source), columns["batch"][events]]),
     }
     # The row's count already includes this step's receives; the spilled one is whatever came before them.
-    added["receive_count"][: len(spilled)] = _count_before(state, columns, starts, spilled, source)
+    added["receive_count"][: len(spilled)] = _count_before(state, columns, starts, moves, spilled, source)
+    # Who held it, and in which batch, belongs to the receive: a row does not know who extended or released.
+    for name, nothing in (("receive_count", 0), ("consumer", -1), ("batch", 0)):
+        added[name] = np.where(added["code"] == RECEIVED, added[name], nothing)
     merged = {name: np.concatenate([state.attempts[name], added[name].astype(dtype)]) for name, dtype in ATTEMPT_COLUMNS.items()}
     order = np.lexsort((merged["code"], merged["at"], merged["key"]))
     state.attempts = {name: values[order] for name, values in merged.items()}
@@ -70,10 +73,22 @@ def record(
     refold(state, live.key[rows[wanted]], settings, new=new[order])
 
 
-def _count_before(state: ShardState, columns: dict[str, Array], starts: Array, spilled: Array, source: Array) -> Array:
+def forget(state: ShardState, keys: Array) -> None:
+    """Let go of the timelines of some rows, by ascending key."""
+    table = state.attempts
+    if len(table["key"]) and len(keys):
+        at = np.minimum(np.searchsorted(keys, table["key"]), len(keys) - 1)
+        keep = keys[at] != table["key"]
+        if not keep.all():
+            state.attempts = {name: values[keep] for name, values in table.items()}
+
+
+def _count_before(
+    state: ShardState, columns: dict[str, Array], starts: Array, moves: Array, spilled: Array, source: Array
+) -> Array:
     seen = state.rows.at("seen", source)
     counts = columns["receive_count"]
-    numbered = (columns["code"] == RECEIVED) & (counts > 0) & (counts <= 64)
+    numbered = moves & (columns["code"] == RECEIVED) & (counts > 0) & (counts <= 64)
     bits = np.where(numbered, np.uint64(1) << np.maximum(counts - 1, 0).astype(np.uint64), np.uint64(0))
     now = np.bitwise_or.reduceat(bits, starts)[spilled]
     earlier = seen & ~now

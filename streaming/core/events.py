@@ -150,15 +150,17 @@ def prepare(table: pa.Table) -> Events:
     batch = _plain(table["batch_id"])
     invisible_until = _ints(table["invisible_until"])
     visible_at = _ints(table["visible_at"])
+    at = _ints(table["at"])
+    end = np.where((codes == RECEIVED) | (codes == EXTENDED), invisible_until, visible_at)
     columns: dict[str, Array] = {
         "code": codes,
-        "at": _ints(table["at"]),
+        "at": at,
         "queue": queue_index,
         "hi": hi,
         "lo": lo,
         "sent_at": _ints(table["sent_at"]),
         "receive_count": _ints(table["receive_count"]).astype(np.int32),
-        "end": np.where((codes == RECEIVED) | (codes == EXTENDED), invisible_until, visible_at),
+        "end": np.where(codes == RELEASED, np.maximum(end, at), end),
         "group": group,
         "seq_kind": seq_kind,
         "seq_hi": seq_hi,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from streaming.core.attempts import forget
 from streaming.core.columns import Array
 from streaming.core.events import EXTENDED, RECEIVED, RELEASED, queue_hash
 from streaming.core.facts import FAILED_BATCH_MEMORY_MS
@@ -38,8 +39,6 @@ from streaming.core.state import (
     F_WINDOW_DEFAULT,
     ShardState,
 )
-
-_LOSSES_KEPT = 1_000
 
 
 @dataclass(slots=True)
@@ -102,7 +101,9 @@ def sweep(state: ShardState, settings: Settings) -> None:
     ended = rows["ended"]
     gone = (ended > 0) & (ended < horizon)
     if gone.sum() * 8 > len(gone):
-        _drop_attempts(state, rows.key[gone])
+        forget(state, rows.key[gone])
+        for key in rows.key[gone].tolist() if state.loss_reasons else []:
+            state.loss_reasons.pop(key, None)
         rows.keep(~gone)
     memory = state.fingerprints
     old = memory["at"] < horizon
@@ -111,20 +112,7 @@ def sweep(state: ShardState, settings: Settings) -> None:
     oldest_batch = state.high_water - FAILED_BATCH_MEMORY_MS
     if state.failed_batches and min(state.failed_batches.values()) < oldest_batch:
         state.failed_batches = {k: at for k, at in state.failed_batches.items() if at >= oldest_batch}
-    for record in state.queues:
-        if record.losses:
-            thresholds = settings.thresholds(record.name)
-            since = state.high_water - max(settings.lateness_ms, int(thresholds.dropped_quiet_s * 1000))
-            record.losses = sorted(loss for loss in record.losses if loss[0] >= since)[-_LOSSES_KEPT:]
     _sweep_names(state, horizon)
-
-
-def _drop_attempts(state: ShardState, keys: Array) -> None:
-    if len(state.attempts["key"]) and len(keys):
-        at = np.minimum(np.searchsorted(keys, state.attempts["key"]), len(keys) - 1)
-        keep = keys[at] != state.attempts["key"]
-        if not keep.all():
-            state.attempts = {name: values[keep] for name, values in state.attempts.items()}
 
 
 def _sweep_names(state: ShardState, horizon: int) -> None:
@@ -189,7 +177,9 @@ def _end_originals(state: ShardState, hit: Array, arrived: Array) -> None:
         if target is None or not len(hit):
             continue
         mine = np.flatnonzero(rows.at("queue", hit) == target)
-        keys = row_key(rows.at("hi", hit[mine]), rows.at("lo", hit[mine]), np.full(len(mine), queue_hash(source.name), dtype=np.uint64))
+        keys = row_key(
+            rows.at("hi", hit[mine]), rows.at("lo", hit[mine]), np.full(len(mine), queue_hash(source.name), dtype=np.uint64)
+        )
         originals, found = rows.find(keys)
         mine, originals, keys = mine[found], originals[found], keys[found]
         rows.put("parent", hit[mine], keys)
@@ -235,11 +225,7 @@ def _run_out(state: ShardState, now: int, settings: Settings) -> None:
     kept = np.array([retention_ms(q, settings) for q in state.queues], dtype=np.int64)
     expires = expiry(state, kept, settings)
     hit = np.flatnonzero((rows["ended"] == 0) & (expires <= now))
-    if not len(hit):
-        return
     _end(state, hit, expires[hit], F_EXPIRED, T_EXPIRED)
-    for row, at in zip(hit.tolist(), expires[hit].tolist(), strict=True):
-        state.remember_loss(row, at, "expired", "retention ran out")
 
 
 def expiry(state: ShardState, kept: Array, settings: Settings) -> Array:

@@ -10,11 +10,13 @@ from streaming.core.columns import Array
 from streaming.core.events import EXTENDED, RECEIVED, sequence_text
 from streaming.core.expire import Windows, expiry
 from streaming.core.queues import NEVER, retention_ms, visibility_ms
-from streaming.core.report import Arrival, HeldBy, Listed
+from streaming.core.report import Arrival, HeldBy, Listed, Loss
 from streaming.core.settings import Settings
 from streaming.core.state import (
     F_ARRIVED_BY_RECEIVE,
     F_ARRIVED_INFERRED,
+    F_DROPPED,
+    F_EXPIRED,
     F_MOVE_INFERRED,
     F_TIMELINE,
     ShardState,
@@ -185,6 +187,22 @@ def recent_arrivals(state: ShardState, settings: Settings) -> list[Arrival]:
             count = int(rows["receive_count"][row])
             out.append(Arrival(name, state.message_id(row), int(rows["ended"][row]), "inferred", record.name[2], count))
     return out
+
+
+def recent_losses(state: ShardState, settings: Settings) -> dict[int, list[Loss]]:
+    """Per queue (by index) the latest messages that expired or were dropped within the lateness, oldest first."""
+    rows = state.rows
+    flags = rows["flags"]
+    horizon = state.high_water - settings.lateness_ms
+    lost = np.flatnonzero(((flags & (F_EXPIRED | F_DROPPED)) != 0) & (rows["ended"] > horizon))
+    out: dict[int, list[Loss]] = {}
+    for row in lost.tolist():
+        kind = "dropped" if flags[row] & F_DROPPED else "expired"
+        reason = state.loss_reasons.get(int(rows.key[row]), "" if kind == "dropped" else "retention ran out")
+        count, sent = int(rows["receive_count"][row]), int(rows["sent"][row])
+        loss = Loss(int(rows["ended"][row]), state.message_id(row), kind, reason, count, sent)
+        out.setdefault(int(rows["queue"][row]), []).append(loss)
+    return {number: sorted(losses)[-settings.messages_per_queue :] for number, losses in out.items()}
 
 
 def _arrival(state: ShardState, row: int, settings: Settings) -> Arrival:

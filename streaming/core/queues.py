@@ -67,8 +67,6 @@ class QueueRecord:
     """Recent [at, visible, in flight, delayed or -1] as the broker counted, oldest first."""
     empty_from: int = 0
     """The broker has said empty ever since then, as of the oldest of `depths` (0: it had not)."""
-    losses: list[list[Any]] = field(default_factory=list)
-    """Recent [at, message id, kind, reason, receive count, sent at] of messages lost."""
     ordered: bool = False
     dead_letter: bool = False
     messages_seen: bool = False

@@ -122,6 +122,17 @@ class Arrival(NamedTuple):
     receive_count: int
 
 
+class Loss(NamedTuple):
+    """A message that was lost. `kind`: expired or dropped."""
+
+    at: int
+    message_id: str
+    kind: str
+    reason: str
+    receive_count: int
+    sent_at: int
+
+
 @dataclass(slots=True)
 class QueueFacts:
     """One queue as the shards know it. Times are epoch milliseconds, 0 when it never happened."""
@@ -131,7 +142,6 @@ class QueueFacts:
     totals: list[int]
     holds: dict[int, int]
     depths: list[list[int]]
-    losses: list[list[Any]]
     ordered: bool
     dead_letter: bool
     messages_seen: bool
@@ -152,6 +162,8 @@ class QueueFacts:
     consumers: list[HeldBy] = field(default_factory=list)
     messages: dict[str, list[Listed]] = field(default_factory=dict)
     consumer_states: dict[str, list[Any]] = field(default_factory=dict)
+    losses: list[Loss] = field(default_factory=list)
+    """The latest, oldest first."""
 
     def attribute(self, name: str) -> Any:
         """The latest value of an attribute, or None when it was never told."""
@@ -237,7 +249,7 @@ def _merge_queue(a: QueueFacts, b: QueueFacts, settings: Settings) -> None:
     a.holds = dict(Counter(a.holds) + Counter(b.holds))
     if len(b.depths) > len(a.depths):
         a.depths = b.depths
-    a.losses = sorted(a.losses + b.losses)
+    a.losses = sorted(a.losses + b.losses)[-settings.messages_per_queue :]
     for flag in ("ordered", "dead_letter", "messages_seen"):
         setattr(a, flag, getattr(a, flag) or getattr(b, flag))
     for latest in ("last_event_at", "last_received_at", "last_settled_at", "last_state_at", "skew_ms"):

@@ -64,6 +64,7 @@ F_PURGED, F_RECONCILED = 512, 1024
 F_ARRIVED, F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED = 2048, 4096, 8192
 F_TRIMMED = 16384  # the oldest attempts were let go
 F_MOVE_INFERRED = 32768
+F_MOVE_TOLD = 65536
 ENDS = F_DELETED | F_DEAD_LETTERED | F_REDRIVEN | F_EXPIRED | F_DROPPED | F_PURGED | F_RECONCILED
 
 ATTEMPT_COLUMNS: dict[str, str] = {
@@ -230,6 +231,8 @@ class ShardState:
     consumer_states: dict[tuple[int, str], list[Any]]
     """(queue index, consumer) -> [at, attributes]."""
     failed_batches: dict[int, int]
+    loss_reasons: dict[int, str]
+    """Key of a lost message's row -> why, as reported."""
     high_water: int
     """Latest event time seen, and in a replay the latest `now`."""
     now: int
@@ -251,6 +254,7 @@ class ShardState:
             {},
             {},
             {},
+            {},
             0,
             0,
         )
@@ -266,13 +270,6 @@ class ShardState:
     def queue_hashes(self) -> Array:
         """A 64-bit hash of each queue's name."""
         return np.array([queue_hash(q.name) for q in self.queues], dtype=np.uint64)
-
-    def remember_loss(self, row: int, at_ms: int, kind: str, reason: str) -> None:
-        """A message was lost at `at_ms`: `kind` is expired or dropped."""
-        live, one = self.rows, np.array([row])
-        record = self.queues[int(live.at("queue", one)[0])]
-        count, sent = int(live.at("receive_count", one)[0]), int(live.at("sent", one)[0])
-        record.losses.append([at_ms, self.message_id(row), kind, reason, count, sent])
 
     def message_id(self, row: int) -> str:
         """The id of the message of a row as its system writes it."""
@@ -300,6 +297,7 @@ class ShardState:
             "collectors": self.collectors,
             "consumer_states": [[q, c, *v] for (q, c), v in self.consumer_states.items()],
             "failed_batches": list(self.failed_batches.items()),
+            "loss_reasons": list(self.loss_reasons.items()),
             "high_water": self.high_water,
             "now": self.now,
         }
@@ -334,6 +332,7 @@ class ShardState:
         state.collectors = header["collectors"]
         state.consumer_states = {(q, c): v for q, c, *v in header["consumer_states"]}
         state.failed_batches = {int(k): v for k, v in header["failed_batches"]}
+        state.loss_reasons = {int(k): v for k, v in header["loss_reasons"]}
         state.high_water = header["high_water"]
         state.now = header["now"]
         return state

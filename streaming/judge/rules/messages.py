@@ -141,8 +141,8 @@ def dead_letter_expiring(c: Context) -> Iterator[Finding]:
 def message_dropped(c: Context) -> Iterator[Finding]:
     """A message was dropped (retries used up, no dead-letter queue) or expired before anybody processed it."""
     quiet_ms = int(c.thresholds.dropped_quiet_s * 1000)
-    recent = [loss for loss in c.facts.losses if c.now - loss[0] < quiet_ms]
-    for at, message_id, kind, reason, receives, sent_at in recent[-c.settings.messages_per_queue :]:
+    recent = [loss for loss in c.facts.losses if c.now - loss.at < quiet_ms]
+    for at, message_id, kind, reason, receives, sent_at in recent:
         evidence: dict[str, Any] = {
             "kind": kind,
             "receive_count": receives,
