@@ -1,0 +1,175 @@
+"""A YAML document as plain data that remembers where each key stands, and overrides from the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from streaming.config.errors import ConfigError, place
+
+ENV_PREFIX: Final = "QUEUEWATCH_"
+ENV_SEPARATOR: Final = "__"
+_DEEPEST: Final = 32
+
+KeyPath = tuple[str | int, ...]
+"""Where a value stands: ("queues", 0, "pattern")."""
+
+
+@dataclass
+class Document:
+    """The values of a configuration, and for each key where it came from."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[KeyPath, str] = field(default_factory=dict)
+    """`file:line` or `environment variable NAME` of each key."""
+    from_file: frozenset[KeyPath] = frozenset()
+    """The keys that were written in the file."""
+
+    def where(self, key: KeyPath) -> str | None:
+        """The origin of `key`, or of the nearest key it lies in."""
+        for end in range(len(key), 0, -1):
+            if key[:end] in self.origins:
+                return self.origins[key[:end]]
+        return None
+
+
+def read_document(path: Path) -> Document:
+    """The file as it stands. Raises `ConfigError` for one that cannot be read, is no mapping, or repeats a key."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ConfigError("", f"{path} does not exist", "Name the configuration file with --config") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("", f"{path} cannot be read: {error}", "It must be a readable UTF-8 text file") from error
+    loader = yaml.SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return Document()
+        reader = _Reader(loader, path)
+        values = reader.read(root, ())
+    except yaml.YAMLError as error:
+        raise _not_yaml(error, path) from error
+    finally:
+        loader.dispose()
+    if not isinstance(values, dict):
+        raise ConfigError("", "the file is no mapping", "Begin with sections such as `source:`", place(path, 1))
+    return Document(values, reader.origins, frozenset(reader.origins))
+
+
+def override(document: Document, env: Mapping[str, str]) -> Document:
+    """The document with every `QUEUEWATCH_SECTION__KEY=value` of `env` in place of what the file says.
+
+    A value that begins with `[` or `{` is read as YAML, an empty one unsets the key, any other is text that its
+    field turns into a number or a truth value. Variables without a double underscore are not for the configuration.
+    """
+    values = _copy(document.values)
+    origins = dict(document.origins)
+    for name in sorted(env):
+        if not name.startswith(ENV_PREFIX) or ENV_SEPARATOR not in name:
+            continue
+        key = tuple(part.lower() for part in name.removeprefix(ENV_PREFIX).split(ENV_SEPARATOR))
+        where = f"environment variable {name}"
+        if not all(key):
+            raise ConfigError("", "the name has an empty part", "Write QUEUEWATCH_SECTION__KEY", where)
+        _put(values, key, _env_value(env[name], where), where)
+        origins = {k: v for k, v in origins.items() if k[: len(key)] != key}
+        origins[key] = where
+    from_file = frozenset(k for k in document.from_file if k in origins and not origins[k].startswith("environment"))
+    return Document(values, origins, from_file)
+
+
+class _Reader:
+    def __init__(self, loader: yaml.SafeLoader, path: Path) -> None:
+        self._loader = loader
+        self._path = path
+        self.origins: dict[KeyPath, str] = {}
+
+    def read(self, node: yaml.Node, key: KeyPath) -> Any:
+        if len(key) > _DEEPEST:
+            raise ConfigError("", "the file is nested too deeply", "An anchor may contain itself", self._place(node))
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, key)
+        if isinstance(node, yaml.SequenceNode):
+            return [self._item(child, (*key, index)) for index, child in enumerate(node.value)]
+        return self._loader.construct_object(node)
+
+    def _mapping(self, node: yaml.MappingNode, key: KeyPath) -> dict[str, Any]:
+        # Before `<<` brings in keys that may be overridden: only what is written twice is a mistake.
+        written: set[str] = set()
+        for name_node, _ in node.value:
+            if name_node.value in written and name_node.tag != "tag:yaml.org,2002:merge":
+                dotted = dotted_name((*key, name_node.value))
+                raise ConfigError(dotted, "is written twice", "Keep one of the two", self._place(name_node))
+            written.add(name_node.value)
+        self._loader.flatten_mapping(node)
+        values: dict[str, Any] = {}
+        for name_node, child in node.value:
+            name = str(self._loader.construct_object(name_node))
+            self.origins[(*key, name)] = self._place(name_node)
+            values[name] = self.read(child, (*key, name))
+        return values
+
+    def _item(self, node: yaml.Node, key: KeyPath) -> Any:
+        self.origins[key] = self._place(node)
+        return self.read(node, key)
+
+    def _place(self, node: yaml.Node) -> str:
+        return place(self._path, node.start_mark.line + 1)
+
+
+def dotted_name(key: KeyPath) -> str:
+    """`queues[0].pattern` of ("queues", 0, "pattern")."""
+    text = ""
+    for part in key:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".")
+
+
+def _put(values: dict[str, Any], key: tuple[str, ...], value: Any, where: str) -> None:
+    inner = values
+    for depth, part in enumerate(key[:-1], start=1):
+        below = inner.get(part)
+        if below is None:
+            below = inner[part] = {}
+        if not isinstance(below, dict):
+            name = dotted_name(key[:depth])
+            raise ConfigError(name, "is no section", f"Override the whole of {name} instead", where)
+        inner = below
+    if isinstance(value, dict) and isinstance(inner.get(key[-1]), dict):
+        inner[key[-1]] |= value
+    else:
+        inner[key[-1]] = value
+
+
+def _env_value(text: str, where: str) -> Any:
+    if text == "":
+        return None
+    if text.lstrip()[:1] not in ("[", "{"):
+        return text
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        problem = f"begins like a list or mapping but is no YAML ({_first_line(error)})"
+        raise ConfigError("", problem, "Correct its brackets and quotes", where) from error
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copy(inner) for name, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _not_yaml(error: yaml.YAMLError, path: Path) -> ConfigError:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or _first_line(error)
+    where = place(path, mark.line + 1 if mark is not None else None)
+    return ConfigError("", f"is no YAML: {problem}", "Check the indentation and quotes of this line", where)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,95 @@
+"""How to reach a Kafka cluster, in the words of the configuration, of Spark's connector and of kafka-python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from streaming.config.section import Secret, Section
+
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+class KafkaConnection(Section):
+    """Brokers and how to log in to them."""
+
+    bootstrap_servers: tuple[str, ...] = Field(min_length=1)
+    """`host:port` of some brokers of the cluster."""
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    sasl_username: str | None = None
+    sasl_password: Secret = None
+    sasl_password_file: Path | None = None
+    ssl_ca_file: Path | None = None
+    """PEM certificates to trust; without it, those Java and Python trust anyway."""
+    ssl_certificate_file: Path | None = None
+    """PEM file with this client's key and certificate chain, for brokers that ask for one."""
+
+    @model_validator(mode="after")
+    def _login_is_whole(self) -> Self:
+        if self.security_protocol.startswith("SASL"):
+            if self.sasl_mechanism is None or self.sasl_username is None:
+                raise ValueError("security_protocol asks for a login: set sasl_mechanism and sasl_username too")
+            if self.sasl_password is None and self.sasl_password_file is None:
+                raise ValueError("a login needs its password: set sasl_password_file, or sasl_password by environment")
+        return self
+
+    def password(self) -> str | None:
+        """The password, read now from where the configuration says. Raises `OSError` when its file cannot be read."""
+        if self.sasl_password is not None:
+            return self.sasl_password.get_secret_value()
+        if self.sasl_password_file is not None:
+            return self.sasl_password_file.read_text(encoding="utf-8").strip()
+        return None
+
+    def java_options(self) -> dict[str, str]:
+        """Client properties as Kafka's Java clients name them, password included."""
+        options = {
+            "bootstrap.servers": ",".join(self.bootstrap_servers),
+            "security.protocol": self.security_protocol,
+        }
+        if self.sasl_mechanism is not None:
+            options["sasl.mechanism"] = self.sasl_mechanism
+            login = _LOGIN_MODULES[self.sasl_mechanism]
+            user, password = _quoted(self.sasl_username or ""), _quoted(self.password() or "")
+            options["sasl.jaas.config"] = f"{login} required username={user} password={password};"
+        if self.ssl_ca_file is not None:
+            options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ssl_ca_file)}
+        if self.ssl_certificate_file is not None:
+            options |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.ssl_certificate_file)}
+        return options
+
+    def python_options(self) -> dict[str, Any]:
+        """Keyword arguments for the clients of kafka-python, password included."""
+        options: dict[str, Any] = {
+            "bootstrap_servers": list(self.bootstrap_servers),
+            "security_protocol": self.security_protocol,
+        }
+        if self.sasl_mechanism is not None:
+            options |= {
+                "sasl_mechanism": self.sasl_mechanism,
+                "sasl_plain_username": self.sasl_username,
+                "sasl_plain_password": self.password(),
+            }
+        if self.ssl_ca_file is not None:
+            options["ssl_cafile"] = str(self.ssl_ca_file)
+        if self.ssl_certificate_file is not None:
+            options |= {"ssl_certfile": str(self.ssl_certificate_file), "ssl_keyfile": str(self.ssl_certificate_file)}
+        return options
+
+
+class KafkaTopic(KafkaConnection):
+    """A topic to write to."""
+
+    topic: str = Field(min_length=1)
+
+
+def _quoted(text: str) -> str:
+    """A value of a JAAS line."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,130 @@
+"""From a file and the environment to a `Config`, or to errors that say where and what to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from streaming.config.document import ENV_PREFIX, Document, KeyPath, dotted_name, override, read_document
+from streaming.config.errors import ConfigError, ConfigErrors
+from streaming.config.model import Config
+from streaming.config.names import model_at, nearest, secret_keys
+from streaming.config.rooms import ROOMS
+
+_SHOWN = 80
+REFERENCE = "The reference, deploy/queuewatch.yaml, shows every key"
+
+
+def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Config:
+    """The configuration in `path` (None: defaults), with `QUEUEWATCH_…` variables of `env` (None: the process') on top.
+
+    Raises `ConfigErrors` with everything that is wrong, or `ConfigError` when the file cannot be read at all.
+    """
+    document = override(read_document(path) if path is not None else Document(), os.environ if env is None else env)
+    ours, theirs = _split(document.values)
+    errors = _secrets_in_file(Config, ours, document)
+    config: Config | None = None
+    try:
+        config = Config.model_validate(ours)
+    except ValidationError as error:
+        errors += _translate(error, Config, (), document)
+    rooms: dict[KeyPath, BaseModel] = {}
+    for key, values in theirs.items():
+        try:
+            rooms[key] = _validate_room(key, values, document, errors)
+        except ConfigError as error:
+            errors.append(error)
+        except ValidationError as error:
+            model = ROOMS[key].load()
+            errors += _translate(error, cast(type[BaseModel], model), key, document)
+    if errors or config is None:
+        raise ConfigErrors(errors)
+    collect = {str(key[1]): model for key, model in rooms.items() if key[0] == "collect"}
+    others = {str(key[0]): model for key, model in rooms.items() if key[0] != "collect"}
+    return config.model_copy(update={"collect": collect, **others})
+
+
+def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[KeyPath, Any]]:
+    """The sections of our own model, and those of other rooms by key."""
+    ours = dict(values)
+    theirs: dict[KeyPath, Any] = {}
+    collect = ours.pop("collect", None)
+    if isinstance(collect, dict):
+        theirs |= {("collect", kind): section for kind, section in collect.items() if section is not None}
+    elif collect is not None:
+        ours["collect"] = collect
+    for key in ROOMS:
+        if len(key) == 1 and ours.get(str(key[0])) is not None:
+            theirs[key] = ours.pop(str(key[0]))
+        elif len(key) == 1:
+            ours.pop(str(key[0]), None)
+    return ours, theirs
+
+
+def _validate_room(key: KeyPath, values: Any, document: Document, errors: list[ConfigError]) -> BaseModel:
+    name, where = dotted_name(key), document.where(key)
+    if key not in ROOMS:
+        kinds = ", ".join(str(known[1]) for known in ROOMS if known[0] == key[0])
+        raise ConfigError(name, "is no kind of collector", f"Known kinds: {kinds}", where)
+    model = ROOMS[key].load()
+    if model is None:
+        raise ConfigError(name, "is not part of this installation", "Install queuewatch whole or remove it", where)
+    errors += _secrets_in_file(model, values, document, key)
+    return model.model_validate(values)
+
+
+def _secrets_in_file(model: type[BaseModel], values: Any, document: Document, prefix: KeyPath = ()) -> list[ConfigError]:
+    found = []
+    for key in secret_keys(model, values, prefix):
+        if key in document.from_file:
+            name = dotted_name(key)
+            variable = ENV_PREFIX + "__".join(str(part).upper() for part in key)
+            fix = f"Write it to a file and set {name}_file, or set {variable}"
+            found.append(ConfigError(name, "is a secret and may not be in the file", fix, document.where(key)))
+    return found
+
+
+def _translate(error: ValidationError, model: type[BaseModel], prefix: KeyPath, document: Document) -> list[ConfigError]:
+    found = [_translate_one(detail, model, prefix, document) for detail in error.errors()]
+    order = {key: position for position, key in enumerate(document.origins)}
+    return [e for _, e in sorted(found, key=lambda pair: order.get(pair[0], len(order)))]
+
+
+def _translate_one(
+    detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath, document: Document
+) -> tuple[KeyPath, ConfigError]:
+    inner: KeyPath = tuple(detail["loc"])
+    key = (*prefix, *inner)
+    name, where = dotted_name(key), document.where(key)
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        guesses = nearest(model, inner[:-1], str(inner[-1]))
+        if guesses:
+            fix = f"Did you mean {' or '.join(f'`{guess}`' for guess in guesses)}?"
+        else:
+            section = model_at(model, inner[:-1])
+            fix = f"Known keys here: {', '.join(sorted(section.model_fields))}" if section else REFERENCE
+        return key, ConfigError(name, "unknown key", fix, where)
+    if kind == "missing":
+        return key, ConfigError(name, "is required", f"Add it. {REFERENCE}", where)
+    if kind == "value_error":
+        message = str(detail["msg"]).removeprefix("Value error, ")
+        return key, ConfigError(name, message, REFERENCE, where)
+    message = str(detail["msg"])
+    problem = f"{message[:1].lower()}{message[1:]}{_shown(detail, model, inner)}"
+    return key, ConfigError(name, problem, REFERENCE, where)
+
+
+def _shown(detail: ErrorDetails, model: type[BaseModel], key: KeyPath) -> str:
+    """The offending value, when it is short and no secret."""
+    section = model_at(model, key[:-1])
+    name = str(key[-1]) if key else ""
+    secret = "password" in name or "token" in name or "secret" in name
+    if section is None or secret or not isinstance(detail.get("input"), str | int | float | bool):
+        return ""
+    return f", not {str(detail['input'])[:_SHOWN]!r}"

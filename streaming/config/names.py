@@ -1,0 +1,75 @@
+"""The keys a model knows: for naming the nearest one, and for finding fields that must not be in a file."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from streaming.config.document import KeyPath
+from streaming.config.section import FromEnvironment
+
+
+def model_at(root: type[BaseModel], key: KeyPath) -> type[BaseModel] | None:
+    """The model of the section at `key`, or None when there is none."""
+    model: type[BaseModel] | None = root
+    for part in key:
+        if isinstance(part, int):
+            continue
+        if model is None or part not in model.model_fields:
+            return None
+        model = _model_in(model.model_fields[part].annotation)
+    return model
+
+
+def nearest(root: type[BaseModel], section: KeyPath, name: str) -> list[str]:
+    """Up to three known keys that `name` in `section` may have meant, best first, as a reader would write them there."""
+    model = model_at(root, section)
+    if model is None:
+        return []
+    here = list(model.model_fields)
+    close = difflib.get_close_matches(name, here, n=3, cutoff=0.6)
+    if close:
+        return close
+    below = {f"{field}.{inner}" for field, _, inner in _children(model) if inner == name}
+    beside = {f for f in root.model_fields if f == name and section}
+    return sorted(below | beside)[:3]
+
+
+def secret_keys(model: type[BaseModel], value: Any, key: KeyPath = ()) -> Iterator[KeyPath]:
+    """Where `value`, meant for `model`, sets fields that only the environment may set."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from secret_keys(model, item, (*key, index))
+    if not isinstance(value, dict):
+        return
+    for name, inner in value.items():
+        field = model.model_fields.get(name)
+        if field is None:
+            continue
+        if any(isinstance(mark, FromEnvironment) for mark in field.metadata) and inner is not None:
+            yield (*key, name)
+        below = _model_in(field.annotation)
+        if below is not None:
+            yield from secret_keys(below, inner, (*key, name))
+
+
+def _children(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel], str]]:
+    for name, field in model.model_fields.items():
+        below = _model_in(field.annotation)
+        for inner in below.model_fields if below is not None else ():
+            assert below is not None
+            yield name, below, inner
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model in `Model`, `Model | None`, `tuple[Model, ...]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in get_args(annotation):
+        found = _model_in(inner)
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,95 @@
+"""What the core and the judge are told: limits for all queues, and for those whose name matches a pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+from pydantic import Field, create_model, model_validator
+
+from streaming.config.section import Count, Seconds, Section
+from streaming.core.settings import QueueRule, Settings
+from streaming.core.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    ThresholdOverrides = Section
+else:
+    # One optional key per threshold, so that a threshold added to the core is a key of the configuration.
+    ThresholdOverrides = create_model(
+        "ThresholdOverrides",
+        __base__=Section,
+        __doc__="Thresholds to change; the others keep their defaults.",
+        **{name: (Annotated[kind, Field(ge=0)] | None, None) for name, kind in get_type_hints(Thresholds).items()},
+    )
+
+
+class QueueOverrides(Section):
+    """What differs for the queues whose name matches `pattern`. The first matching entry of the list wins."""
+
+    pattern: str = Field(min_length=1)
+    """Shell-style, on the queue's name or on `system/scope/queue`."""
+    ordered: bool | None = None
+    """The queue keeps order within groups though its name does not end in `.fifo`."""
+    visibility_timeout_s: Seconds | None = None
+    """The queue's visibility timeout, where no collector reports it."""
+    retention_s: Seconds | None = None
+    max_receive_count: Count | None = None
+    dead_letter_queue: str | None = None
+    thresholds: ThresholdOverrides = Field(default_factory=ThresholdOverrides)
+
+    def rule(self) -> QueueRule:
+        """As the core wants it."""
+        return QueueRule(
+            pattern=self.pattern,
+            thresholds=_given(self.thresholds),
+            ordered=self.ordered,
+            visibility_timeout_s=self.visibility_timeout_s,
+            retention_s=self.retention_s,
+            max_receive_count=self.max_receive_count,
+            dead_letter_queue=self.dead_letter_queue,
+        )
+
+
+class Judging(Section):
+    """How events are tracked and judged, for every queue."""
+
+    lateness_s: Seconds = 600
+    """Events that arrive up to so much out of order change nothing in the result."""
+    top_k: Count = 10
+    """Groups and consumers shown by name per queue; the rest is folded into `other`."""
+    messages_per_queue: Count = 100
+    """Suspects, dead letters and held messages listed per queue and kind."""
+    groups_per_report: Count = 5_000
+    consumers_per_report: Count = 1_000
+    attempts_per_message: Count = 32
+    """Deliveries remembered one by one for a message's timeline."""
+    forget_queue_after_s: Seconds = 3_600
+    """A queue with nothing unsettled and no event for so long vanishes from the metrics."""
+    slow_strategies: bool = True
+    """Also report, without alerting, what the broker's own slow-consumer strategies would say."""
+    thresholds: ThresholdOverrides = Field(default_factory=ThresholdOverrides)
+
+    @model_validator(mode="after")
+    def _coverage_band(self) -> Judging:
+        merged = replace(Thresholds(), **_given(self.thresholds))
+        if merged.coverage_low_ratio >= merged.coverage_high_ratio:
+            raise ValueError("thresholds: coverage_low_ratio must be below coverage_high_ratio")
+        return self
+
+
+def settings_of(judging: Judging, queues: tuple[QueueOverrides, ...], *, now_is_event_time: bool = False) -> Settings:
+    """The settings of the core and the judge."""
+    same = {f.name for f in fields(Settings)} & set(Judging.model_fields)
+    return Settings(
+        lateness_ms=round(judging.lateness_s * 1000),
+        forget_queue_after_ms=round(judging.forget_queue_after_s * 1000),
+        now_is_event_time=now_is_event_time,
+        defaults=replace(Thresholds(), **_given(judging.thresholds)),
+        rules=tuple(queue.rule() for queue in queues),
+        **{name: getattr(judging, name) for name in same},
+    )
+
+
+def _given(overrides: Section) -> Mapping[str, Any]:
+    return overrides.model_dump(exclude_none=True)
