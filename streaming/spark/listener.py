@@ -1,0 +1,101 @@
+"""Spark's progress events in the pipeline's own words. Only translates, and never calls Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A batch that is done and committed."""
+
+    batch_id: int
+    duration_s: float
+    waiting: int | None
+    """Records (Kafka) and files (spool) in the sources that no batch has taken; None when no source tells."""
+    lost: int
+    """Kafka records this batch should have read that were gone."""
+    durations_ms: Mapping[str, int]
+    """By Spark's names: addBatch, walCommit, commitOffsets, queryPlanning, latestOffset…"""
+
+
+class ProgressListener(StreamingQueryListener):
+    """Hands each batch's `Progress` to a callable, on Spark's listener thread."""
+
+    def __init__(self, on_progress: Callable[[Progress], None]) -> None:
+        self._on_progress = on_progress
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's names
+        """The query is up."""
+        _log.info("query_started", query_id=str(event.id), run_id=str(event.runId))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """A batch is done."""
+        try:
+            self._on_progress(progress_of(json.loads(event.progress.json)))
+        except Exception:
+            # Whatever is raised here ends in Spark's own log, where nobody looks.
+            _log.exception("progress_not_understood")
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Nothing to read, and no tick was due."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """The query stopped, by itself or because it was told to; the job says which."""
+
+
+def progress_of(report: Mapping[str, Any]) -> Progress:
+    """`Progress` from the JSON of a StreamingQueryProgress."""
+    sources: Sequence[Mapping[str, Any]] = report.get("sources", ())
+    waiting = [count for source in sources if (count := _waiting(source)) is not None]
+    return Progress(
+        batch_id=int(report["batchId"]),
+        duration_s=int(report.get("batchDuration") or report.get("durationMs", {}).get("triggerExecution", 0)) / 1000,
+        waiting=sum(waiting) if waiting else None,
+        lost=sum(_lost(source) for source in sources),
+        durations_ms={name: int(ms) for name, ms in report.get("durationMs", {}).items()},
+    )
+
+
+def _waiting(source: Mapping[str, Any]) -> int | None:
+    end, latest = _kafka_offsets(source.get("endOffset")), _kafka_offsets(source.get("latestOffset"))
+    if end is not None and latest is not None:
+        return sum(max(0, offset - end.get(partition, 0)) for partition, offset in latest.items())
+    outstanding = (source.get("metrics") or {}).get("numFilesOutstanding")
+    return int(outstanding) if outstanding is not None else None
+
+
+def _lost(source: Mapping[str, Any]) -> int:
+    """Offsets passed over without a record; compacted topics and transactions have such gaps too."""
+    start, end = _kafka_offsets(source.get("startOffset")), _kafka_offsets(source.get("endOffset"))
+    if start is None or end is None:
+        return 0
+    expected = sum(offset - start[partition] for partition, offset in end.items() if partition in start)
+    known = all(partition in start for partition in end)
+    return max(0, expected - int(source.get("numInputRows", 0))) if known else 0
+
+
+def _kafka_offsets(offset: Any) -> dict[tuple[str, str], int] | None:
+    """Offset by topic and partition; None for the offsets of other sources."""
+    if isinstance(offset, str):
+        try:
+            offset = json.loads(offset)
+        except ValueError:
+            return None
+    if not isinstance(offset, dict) or not all(isinstance(of_topic, dict) for of_topic in offset.values()):
+        return None
+    return {(topic, partition): int(at) for topic, of_topic in offset.items() for partition, at in of_topic.items()}

@@ -1,0 +1,89 @@
+"""What is shown of the pipeline itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+
+from streaming.core.report import Merged
+from streaming.judge.snapshot import PipelineView
+from streaming.spark.listener import Progress
+
+_log = structlog.get_logger(__name__)
+
+
+def wall_ms() -> int:
+    """The driver's clock in epoch milliseconds: for what is shown of the pipeline, never for judging."""
+    return time.time_ns() // 1_000_000
+
+
+class Monitor:
+    """Brings together what Spark says of a batch and what the batch itself says. Safe for threads."""
+
+    def __init__(self, clock_ms: Callable[[], int] = wall_ms) -> None:
+        self._clock_ms = clock_ms
+        self._lock = threading.Lock()
+        self._progress: Progress | None = None
+        self._committed = threading.Condition(self._lock)
+        self._lost = 0
+        self._events: int | None = None
+        self._events_at_ms = 0
+        self._lag_s: float | None = None
+
+    def progressed(self, progress: Progress) -> None:
+        """A batch was committed."""
+        with self._committed:
+            self._progress = progress
+            self._lost += progress.lost
+            self._committed.notify_all()
+        if progress.lost:
+            _log.error(
+                "kafka_records_lost",
+                batch_id=progress.batch_id,
+                lost=progress.lost,
+                lost_since_start=self._lost,
+                cause="they were deleted from the topic before they were read, or the topic is compacted",
+                fix="give the topic a longer retention, or the job more cores",
+            )
+        _log.debug("batch_done", batch_id=progress.batch_id, **progress.durations_ms)
+
+    def published(self, batch_id: int, merged: Merged, state_bytes: int, state_rows: int) -> PipelineView:
+        """The view that goes out with batch `batch_id`; what only its end will tell is that of the batch before."""
+        now_ms = self._clock_ms()
+        events = sum(merged.events_total.values())
+        with self._lock:
+            rate, new = None, 0
+            if self._events is not None:
+                new = events - self._events
+                elapsed_ms = now_ms - self._events_at_ms
+                rate = 1000 * new / elapsed_ms if elapsed_ms > 0 else None
+            if new > 0 or self._lag_s is None:
+                # Of the newest event: without one, the lag is that of the last batch that had some.
+                self._lag_s = max(0, now_ms - merged.high_water) / 1000 if merged.high_water > 0 else None
+            self._events, self._events_at_ms = events, now_ms
+            progress = self._progress
+            return PipelineView(
+                batch_id=batch_id,
+                batch_duration_s=progress.duration_s if progress else None,
+                last_batch_at_ms=now_ms,
+                lag_events=progress.waiting if progress else None,
+                lag_s=self._lag_s,
+                state_bytes=state_bytes,
+                state_rows=state_rows,
+                events_per_s=rate,
+            )
+
+    @property
+    def last_committed(self) -> int | None:
+        """The id of the last batch known to be committed."""
+        with self._lock:
+            return self._progress.batch_id if self._progress else None
+
+    def wait_commit(self, timeout_s: float) -> bool:
+        """Block until one more batch is committed, or the time is over (False)."""
+        with self._committed:
+            before = self._progress
+            return self._committed.wait_for(lambda: self._progress is not before, timeout_s)

@@ -1,0 +1,69 @@
+"""The way of the data: read → decode → route → track → merge → judge → publish."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+from streaming.config.source import Sources
+from streaming.core.settings import Settings
+from streaming.spark.decode import PACKET_SCHEMA, decode_and_route
+from streaming.spark.publish import Publisher
+from streaming.spark.readers.kafka import Topics, read_kafka
+from streaming.spark.readers.spool import read_spool
+from streaming.spark.readers.ticks import batch_time_ms, tick_packets
+from streaming.spark.shards import shard_keys
+from streaming.spark.state_files import StateKeeper
+from streaming.spark.stateful_shard import REPORT_SCHEMA, STATE_SCHEMA, track_shard
+
+
+def start(
+    spark: SparkSession,
+    sources: Sources,
+    topics: Topics | None,
+    settings: Settings,
+    publish: Publisher,
+    keeper: StateKeeper,
+    *,
+    shards: int,
+    trigger_interval_s: float,
+    checkpoint: str,
+) -> StreamingQuery:
+    """Start the streaming query. `topics` is the survey of the Kafka source, when there is one."""
+    keys = shard_keys(shards)
+    records = read(spark, sources, topics)
+    packets = tick_packets(spark, keys).union(decoded(records, keys, settings))
+    return (
+        tracked(packets, settings, keeper)
+        .writeStream.foreachBatch(publish)  # merge → judge → publish
+        .outputMode("update")
+        .trigger(processingTime=f"{round(trigger_interval_s * 1000)} milliseconds")
+        .option("checkpointLocation", checkpoint)
+        .start()
+    )
+
+
+def read(spark: SparkSession, sources: Sources, topics: Topics | None) -> DataFrame:
+    """Whole records of every configured source, each with the time its batch is judged at."""
+    streams = []
+    if sources.kafka is not None and topics is not None:
+        streams.append(read_kafka(spark, sources.kafka, topics))
+    if sources.spool is not None:
+        streams.append(read_spool(spark, sources.spool))
+    return reduce(DataFrame.union, streams).withColumn("step_ms", batch_time_ms())
+
+
+def decoded(records: DataFrame, keys: list[int], settings: Settings) -> DataFrame:
+    """One packed row per shard, step and task."""
+    return records.mapInArrow(decode_and_route(keys, settings), PACKET_SCHEMA)
+
+
+def tracked(packets: DataFrame, settings: Settings, keeper: StateKeeper) -> DataFrame:
+    """One report per shard and step; the state of each shard goes on from batch to batch."""
+    stage = track_shard(settings, keeper)
+    return packets.groupBy("shard").applyInPandasWithState(
+        stage, REPORT_SCHEMA, STATE_SCHEMA, "update", GroupStateTimeout.NoTimeout
+    )

@@ -1,0 +1,1 @@
+"""Streams of records: columns `value` (binary), `origin` (string) and `position` (long)."""

@@ -1,0 +1,137 @@
+"""Telemetry records from Kafka topics."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from streaming.config.source import KafkaSource
+from streaming.spark.errors import SourceUnavailable
+
+ANSWER_WITHIN_MS: Final = 10_000
+"""How long brokers are given to answer the first question."""
+
+_SAMPLED_PER_PARTITION: Final = 50
+_ASSUMED_RECORD_BYTES: Final = 8 * 1024
+_FEWEST_RECORDS, _MOST_RECORDS = 100, 2_000_000
+
+# Few large fetches instead of many small ones: records of many events are large, records of one event are many.
+_CONSUMER_OPTIONS: Final = {
+    "max.poll.records": "50000",
+    "fetch.max.bytes": str(64 * 1024 * 1024),
+    "max.partition.fetch.bytes": str(16 * 1024 * 1024),
+    "receive.buffer.bytes": str(1024 * 1024),
+}
+
+
+@dataclass(frozen=True)
+class Topics:
+    """What was found out about the topics before the job starts."""
+
+    partitions: int
+    record_bytes: float | None
+    """Mean size of the latest records; None when there are none."""
+
+
+def survey(source: KafkaSource) -> Topics:
+    """Ask the brokers whether all topics exist, and how large their records are.
+
+    Raises `SourceUnavailable` when no broker answers, the login is refused, or a topic does not exist.
+    """
+    servers = ", ".join(source.bootstrap_servers)
+    try:
+        consumer = KafkaConsumer(
+            **source.python_options(),
+            client_id="queuewatch-survey",
+            group_id=None,
+            enable_auto_commit=False,
+            bootstrap_timeout_ms=ANSWER_WITHIN_MS,
+            consumer_timeout_ms=3_000,
+        )
+    except (KafkaError, OSError, ValueError) as error:
+        raise SourceUnavailable(
+            f"no Kafka broker answers at {servers} ({_words(error)})",
+            "Check source.kafka.bootstrap_servers, security_protocol and the login, and that a broker runs there",
+        ) from error
+    try:
+        partitions = [_partitions(consumer, topic, servers) for topic in source.topics]
+        flat = [partition for of_topic in partitions for partition in of_topic]
+        return Topics(len(flat), _record_bytes(consumer, flat))
+    except (KafkaError, OSError) as error:
+        raise SourceUnavailable(
+            f"Kafka at {servers} does not say what is in {', '.join(source.topics)} ({_words(error)})",
+            "Check that the brokers are reachable under the names they advertise, and that this user may read",
+        ) from error
+    finally:
+        consumer.close()
+
+
+def read_kafka(spark: SparkSession, source: KafkaSource, topics: Topics) -> DataFrame:
+    """The stream of record values, with `topic/partition` and offset."""
+    reader = (
+        spark.readStream.format("kafka")
+        .option("subscribe", ",".join(source.topics))
+        .option("startingOffsets", source.starting_offsets)
+        # Records deleted before they were read cannot be had back by stopping; the listener counts them, loudly.
+        .option("failOnDataLoss", "false")
+        .option("maxOffsetsPerTrigger", records_per_trigger(source, topics))
+    )
+    cores = spark.sparkContext.defaultParallelism
+    if topics.partitions < cores:
+        reader = reader.option("minPartitions", cores)
+    for name, value in {**_CONSUMER_OPTIONS, **source.options, **source.java_options()}.items():
+        reader = reader.option(f"kafka.{name}", value)
+    return reader.load().select(
+        "value",
+        fn.concat("topic", fn.lit("/"), fn.col("partition").cast("string")).alias("origin"),
+        fn.col("offset").alias("position"),
+    )
+
+
+def records_per_trigger(source: KafkaSource, topics: Topics) -> int:
+    """How many records a batch takes at most, so that it stays within `max_bytes_per_trigger`."""
+    if source.max_records_per_trigger is not None:
+        return source.max_records_per_trigger
+    size = topics.record_bytes or _ASSUMED_RECORD_BYTES
+    return max(_FEWEST_RECORDS, min(_MOST_RECORDS, round(source.max_bytes_per_trigger / size)))
+
+
+def _partitions(consumer: Any, topic: str, servers: str) -> list[TopicPartition]:
+    found = consumer.partitions_for_topic(topic)
+    if found:
+        return [TopicPartition(topic, partition) for partition in sorted(found)]
+    existing = sorted(name for name in consumer.topics() if not name.startswith("__"))
+    close = difflib.get_close_matches(topic, existing, n=1)
+    hint = f"Did you mean {close[0]}? Otherwise create it" if close else "Create it"
+    raise SourceUnavailable(
+        f"the Kafka topic {topic} does not exist at {servers}, or this user may not see it",
+        f"{hint}: kafka-topics.sh --bootstrap-server {servers.split(',')[0]} --create --topic {topic}",
+    )
+
+
+def _record_bytes(consumer: Any, partitions: Sequence[TopicPartition]) -> float | None:
+    """The mean value size of the last few records of each partition."""
+    first, end = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+    filled = [p for p in partitions if end[p] > first[p]]
+    if not filled:
+        return None
+    consumer.assign(filled)
+    for partition in filled:
+        consumer.seek(partition, max(first[partition], end[partition] - _SAMPLED_PER_PARTITION))
+    sizes: list[int] = []
+    for batch in (consumer.poll(timeout_ms=1_000) for _ in range(2 * len(filled))):
+        sizes += [len(record.value or b"") for records in batch.values() for record in records]
+        if len(sizes) >= _SAMPLED_PER_PARTITION * len(filled) or (sizes and not batch):
+            break
+    return max(1.0, sum(sizes) / len(sizes)) if sizes else None
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,63 @@
+"""Telemetry from files that appear in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from streaming.config.source import SpoolSource
+from streaming.spark.errors import SourceUnavailable
+
+_CLEANING: Final = {"keep": "off", "archive": "archive", "delete": "delete"}
+
+
+def prepare_spool(source: SpoolSource) -> None:
+    """Make the folder when it is on this machine: senders and the job may start in any order.
+
+    Raises `SourceUnavailable` when it cannot be.
+    """
+    local = _local_path(source.folder)
+    if local is None:
+        return
+    try:
+        local.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SourceUnavailable(
+            f"the spool folder {local} cannot be made ({error.strerror})",
+            "Fix its permissions, or set another source.spool.folder",
+        ) from error
+
+
+def read_spool(spark: SparkSession, source: SpoolSource) -> DataFrame:
+    """The stream of whole files, with their path.
+
+    A file is taken once it has a final name (`pattern`; a name that begins with a dot or an underscore is not
+    final), so writers must write under another name and rename. A path is read once: names must not be reused.
+    """
+    reader = (
+        spark.readStream.format("binaryFile")
+        .schema("path string, modificationTime timestamp, length long, content binary")
+        .option("pathGlobFilter", source.pattern)
+        .option("maxBytesPerTrigger", source.max_bytes_per_trigger)
+        .option("cleanSource", _CLEANING[source.after_reading])
+        # Files may be moved in long after they were written; by default Spark passes over week-old ones in silence.
+        .option("maxFileAge", "3650d")
+    )
+    if source.archive_folder is not None:
+        reader = reader.option("sourceArchiveDir", source.archive_folder)
+    return reader.load(source.folder).select(
+        fn.col("content").alias("value"),
+        fn.col("path").alias("origin"),
+        fn.lit(None).cast("long").alias("position"),
+    )
+
+
+def _local_path(folder: str) -> Path | None:
+    parts = urlsplit(folder)
+    if parts.scheme == "":
+        return Path(folder)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None

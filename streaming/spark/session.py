@@ -1,0 +1,85 @@
+"""The Spark session: every setting the pipeline relies on, in one place."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from streaming.config.service import SparkSection
+from streaming.spark.runtime import connector_jars, ensure_java
+
+_LOG_SETUP = Path(__file__).with_name("log4j2.xml")
+_STATE = "spark.sql.streaming.stateStore"
+
+REQUIRED: Final[Mapping[str, str]] = {
+    # State: one blob per shard, changed in every batch, so only what changed is uploaded, and nothing is counted.
+    f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
+    # A shard's packets must reach Python in one piece: its state is shipped once per piece.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+    "spark.sql.session.timeZone": "UTC",
+}
+"""Without these the job would be wrong, or slow beyond use."""
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    # Each version kept is a rewrite of the whole state: enough to go back a few batches, not a hundred.
+    "spark.sql.streaming.minBatchesToRetain": "15",
+    "spark.sql.streaming.stopTimeout": "30000",
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
+    "spark.locality.wait": "0s",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
+}
+"""Good for this job; `spark.conf` may say otherwise."""
+
+
+def open_session(config: SparkSection, *, app_name: str, with_kafka: bool, log_level: str = "ERROR") -> SparkSession:
+    """A session as `config` describes it, the Kafka connector's jars on its class path when `with_kafka`.
+
+    Raises `RuntimeUnavailable` when this machine lacks a Java, or the jars.
+    """
+    ensure_java()
+    builder = SparkSession.builder.master(config.master).appName(app_name)
+    for name, value in conf_of(config, with_kafka=with_kafka, log_level=log_level).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    # For a JVM that was already up, whose own logging set-up stands.
+    spark.sparkContext.setLogLevel(log_level)
+    return spark
+
+
+def conf_of(config: SparkSection, *, with_kafka: bool, log_level: str) -> dict[str, str]:
+    """Every Spark setting of the session, the user's own included."""
+    conf = {
+        **DEFAULTS,
+        "spark.driver.memory": config.driver_memory,
+        **config.conf,
+        **REQUIRED,
+        "spark.sql.shuffle.partitions": str(config.shards),
+    }
+    if _is_local(config.master):
+        # On one machine workers are this very Python; a cluster's machines have their own.
+        conf.setdefault("spark.pyspark.python", sys.executable)
+        conf.setdefault("spark.driver.host", "127.0.0.1")
+        conf.setdefault("spark.driver.bindAddress", "127.0.0.1")
+    if with_kafka:
+        jars = [str(jar) for jar in connector_jars()]
+        conf["spark.jars"] = ",".join([*filter(None, [conf.get("spark.jars")]), *jars])
+    options = f"-Dlog4j2.configurationFile={_LOG_SETUP.as_uri()} -Dqueuewatch.log.level={log_level}"
+    given = conf.get("spark.driver.extraJavaOptions", "")
+    conf["spark.driver.extraJavaOptions"] = f"{options} {given}".strip()
+    return conf
+
+
+def _is_local(master: str) -> bool:
+    return master == "local" or master.startswith("local[")

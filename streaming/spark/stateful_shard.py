@@ -1,0 +1,68 @@
+"""Track: the state of one shard through one batch, inside a Python worker."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.streaming.state import GroupState
+
+from streaming.core.packet import unpack
+from streaming.core.settings import Settings
+from streaming.core.state import ShardState
+from streaming.core.track import track
+from streaming.spark.state_files import StateKeeper
+
+STATE_SCHEMA: Final = "state binary"
+"""What a `StateKeeper` says: Spark's own state columns can never change, what is in the blob can."""
+
+REPORT_SCHEMA: Final = "shard int, step_ms long, report binary, state_bytes long, state_rows long, state_file string"
+"""One row per shard and step. The size of the state (bytes packed, rows) and where it is, as of the end of the batch."""
+
+Frame = Any
+"""A pandas DataFrame. pandas itself is only reached through pyarrow here."""
+ShardStage = Callable[[tuple[Any, ...], Iterator[Frame], GroupState], Iterator[Frame]]
+
+
+def track_shard(settings: Settings, keeper: StateKeeper) -> ShardStage:
+    """The stage for `applyInPandasWithState`, keyed by shard: packets in, `REPORT_SCHEMA` out."""
+
+    def stage(key: tuple[Any, ...], packets: Iterator[Frame], state: GroupState) -> Iterator[Frame]:
+        shard_state = ShardState.unpack(keeper.fetch(state.get[0])) if state.exists else ShardState.empty()
+        reports = []
+        rows = 0
+        for step_ms, blobs in _by_step(packets):
+            shard_state, report = track(shard_state, unpack(blobs), step_ms, settings)
+            reports.append((step_ms, report.to_bytes()))
+            rows = report.rows
+        blob = shard_state.pack()
+        kept = keeper.keep(int(key[0]), blob)
+        state.update((kept,))
+        yield _frame(int(key[0]), reports, len(blob), rows, keeper.file_of(kept))
+
+    return stage
+
+
+def _by_step(frames: Iterable[Frame]) -> list[tuple[int, list[bytes]]]:
+    """The packets of each step in the order of time, and within it of input tasks, however the shuffle mixed them."""
+    steps: defaultdict[int, list[tuple[int, int, bytes]]] = defaultdict(list)
+    for frame in frames:
+        for step_ms, part, packet in zip(frame["step_ms"], frame["part"], frame["packet"], strict=True):
+            steps[int(step_ms)].append((int(part), len(steps[int(step_ms)]), packet))
+    return [(step_ms, [packet for _, _, packet in sorted(steps[step_ms])]) for step_ms in sorted(steps)]
+
+
+def _frame(shard: int, reports: list[tuple[int, bytes]], state_bytes: int, state_rows: int, file: str | None) -> Frame:
+    n = len(reports)
+    return pa.table(
+        {
+            "shard": pa.array([shard] * n, pa.int32()),
+            "step_ms": pa.array([step_ms for step_ms, _ in reports], pa.int64()),
+            "report": pa.array([report for _, report in reports], pa.binary()),
+            "state_bytes": pa.array([state_bytes] * n, pa.int64()),
+            "state_rows": pa.array([state_rows] * n, pa.int64()),
+            "state_file": pa.array([file] * n, pa.string()),
+        }
+    ).to_pandas()
