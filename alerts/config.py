@@ -18,7 +18,7 @@ _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
 
 def _label(name: str) -> str:
     if not _LABEL.match(name) or name.startswith("__"):
-        raise ValueError((f"{name!r} is no label name: letters, digits and _ only, not beginning with a digit or __"))
+        raise ValueError(f"{name!r} is no label name: letters, digits and _ only, not beginning with a digit or __")
     return name
 
 
@@ -111,7 +111,7 @@ class AlertRulesConfig(Section):
     def _free_labels(cls, labels: dict[str, str]) -> dict[str, str]:
         for taken in ("severity", "alertname", "component"):
             if taken in labels:
-                raise ValueError((f"labels: {taken} is set by the rules; use rules.<Alert>.severity for a severity"))
+                raise ValueError(f"labels: {taken} is set by the rules; use rules.<Alert>.severity for a severity")
         return labels
 
     def switch(self, entry: Entry) -> AlertSwitch:

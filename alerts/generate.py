@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     if parser.parse_args(arguments).check:
         stale = outdated()
         for path in stale:
-            sys.stderr.write((f"{path.relative_to(ROOT)} is not what the catalogue says: run python -m alerts.generate\n"))
+            sys.stderr.write(f"{path.relative_to(ROOT)} is not what the catalogue says: run python -m alerts.generate\n")
         return 1 if stale else 0
     wanted = files()
     for path in outdated():

@@ -12,6 +12,7 @@ export QUEUE='orders'                  # label "queue" of the alert
 export BROKER='localhost'              # label "scope_id": the broker's name
 export JOLOKIA='http://localhost:8161/api/jolokia'
 export NETRC="$HOME/.netrc"            # machine, login and password of the broker's web console
+export ACTIVEMQ_DATA='/opt/activemq/data'   # on the broker's host: where its log is
 export Q="org.apache.activemq:type=Broker,brokerName=$BROKER,destinationType=Queue,destinationName=$QUEUE"
 export B="org.apache.activemq:type=Broker,brokerName=$BROKER"
 amq() { curl -fsS --netrc-file "$NETRC" -H 'Origin: http://localhost' "$JOLOKIA/$1" | jq .value; }"""

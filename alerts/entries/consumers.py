@@ -55,9 +55,7 @@ SLOW_CONSUMER = Entry(
             sqs.metric("NumberOfMessagesDeleted", "Sum", "whether the other consumers carry on"),
         ),
         "activemq": (
-            activemq.consumers(
-                ("the consumer: DispatchedQueueSize, MessageCountAwaitingAcknowledge, PrefetchSize, SlowConsumer")
-            ),
+            activemq.consumers("the consumer: DispatchedQueueSize, MessageCountAwaitingAcknowledge, PrefetchSize, SlowConsumer"),
             activemq.connections("its host; an old open transaction; Blocked"),
             activemq.times("what is usual for this queue, in milliseconds"),
             activemq.options("a slow-consumer strategy that may abort it soon, and how often it checks"),
@@ -65,7 +63,7 @@ SLOW_CONSUMER = Entry(
         ),
         "cloudflare_queues": (
             cloudflare.tail("long invocations, CPU or wall-time limits"),
-            cloudflare.consumers(("max_concurrency and batch_size: a big batch holds all its messages until the last is done")),
+            cloudflare.consumers("max_concurrency and batch_size: a big batch holds all its messages until the last is done"),
             cloudflare.backlog("whether the backlog grows meanwhile"),
             cloudflare.deployments("a deployment that made it slow"),
             cloudflare.info("how many consumers there are"),
@@ -115,7 +113,7 @@ BATCH_RETRY_STORM = Entry(
     ),
     checks={
         "aws_sqs": (
-            sqs.consumers(("FunctionResponseTypes without ReportBatchItemFailures: one failure gives back the whole batch")),
+            sqs.consumers("FunctionResponseTypes without ReportBatchItemFailures: one failure gives back the whole batch"),
             sqs.error_logs("the one exception that fails the batches"),
             sqs.lambda_metric("Errors", "Sum", "invocations that fail as a whole"),
             sqs.metric("NumberOfMessagesReceived", "Sum", "many more receives than deletes"),
@@ -123,14 +121,14 @@ BATCH_RETRY_STORM = Entry(
         ),
         "activemq": (
             activemq.counts("DispatchCount growing much faster than DequeueCount"),
-            activemq.consumers(("transacted sessions with a large prefetch: one rollback gives back all of them")),
+            activemq.consumers("transacted sessions with a large prefetch: one rollback gives back all of them"),
             activemq.connections("ActiveTransactionCount and how old the transactions are"),
             activemq.browse("JMSRedelivered true on most"),
             activemq.log("rollbacks and the exception behind them"),
         ),
         "cloudflare_queues": (
             cloudflare.tail("the exception thrown out of queue(): it retries the whole batch"),
-            cloudflare.consumers(("batch_size: 100 with throw on error wastes up to 99 deliveries per failure")),
+            cloudflare.consumers("batch_size: 100 with throw on error wastes up to 99 deliveries per failure"),
             cloudflare.preview("attempts rising on every message of the sample"),
             cloudflare.deployments("a deployment just before it began"),
             cloudflare.dead_letter_backlog("good messages dead-lettered along with the bad one"),

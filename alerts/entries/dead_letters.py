@@ -52,7 +52,7 @@ DEAD_LETTER_ARRIVED = Entry(
     checks={
         "aws_sqs": (
             sqs.dead_letter_sources(
-                ("the source queue, if the alert names the dead-letter queue: set QUEUE to it for the next checks")
+                "the source queue, if the alert names the dead-letter queue: set QUEUE to it for the next checks"
             ),
             sqs.message_logs("why every delivery failed"),
             sqs.error_logs("one message or all of them"),
@@ -60,10 +60,10 @@ DEAD_LETTER_ARRIVED = Entry(
             sqs.move_tasks("a redrive that runs already, or one that failed"),
         ),
         "activemq": (
-            activemq.browse_dead_letters(("dlqDeliveryFailureCause and originalExpiration: failed, or expired")),
+            activemq.browse_dead_letters("dlqDeliveryFailureCause and originalExpiration: failed, or expired"),
             activemq.dead_letters("QueueSize and how fast EnqueueCount grows"),
             activemq.log("the exception at the last delivery"),
-            activemq.consumers(("a consumer that answers NACK: over STOMP that goes to the dead-letter queue at once")),
+            activemq.consumers("a consumer that answers NACK: over STOMP that goes to the dead-letter queue at once"),
             activemq.counts("whether the source queue goes on normally"),
         ),
         "cloudflare_queues": (
@@ -124,7 +124,7 @@ DEAD_LETTER_EXPIRING = Entry(
     ),
     checks={
         "aws_sqs": (
-            sqs.attributes(("QUEUE is the dead-letter queue here: MessageRetentionPeriod, and how many messages wait")),
+            sqs.attributes("QUEUE is the dead-letter queue here: MessageRetentionPeriod, and how many messages wait"),
             sqs.dead_letter_sources("which queue's failures these are"),
             sqs.tags("whom to ask whether the messages matter"),
             sqs.move_tasks("a redrive under way: then the number falls by itself"),

@@ -54,14 +54,14 @@ GROUP_STUCK = Entry(
     checks={
         "aws_sqs": (
             sqs.message_logs("MESSAGE_ID is the head's id: the failure of every delivery"),
-            sqs.attributes(("maxReceiveCount and VisibilityTimeout: the head blocks for their product before it moves away")),
+            sqs.attributes("maxReceiveCount and VisibilityTimeout: the head blocks for their product before it moves away"),
             sqs.metric("ApproximateNumberOfGroupsWithInflightMessages", "Average", ("how many groups still work")),
             sqs.error_logs("whether only this group's messages fail"),
-            sqs.consumers(("FunctionResponseTypes: ReportBatchItemFailures; without it one failure gives back the whole batch")),
+            sqs.consumers("FunctionResponseTypes: ReportBatchItemFailures; without it one failure gives back the whole batch"),
         ),
         "activemq": (
             activemq.groups("which consumer owns the group"),
-            activemq.consumers(("that consumer: messages awaiting acknowledgement, a DequeueCounter that stands still")),
+            activemq.consumers("that consumer: messages awaiting acknowledgement, a DequeueCounter that stands still"),
             activemq.browse("the head of the group (JMSXGroupID), its redelivery flag"),
             activemq.connections("the owner's host, and an old open transaction"),
             activemq.log("what the owner last failed at"),
@@ -125,7 +125,7 @@ LOOK_AHEAD_SATURATED = Entry(
             sqs.attributes("ApproximateNumberOfMessages in the tens of thousands while little is in flight"),
             sqs.metric("ApproximateNumberOfGroupsWithInflightMessages", "Average", "low and flat"),
             sqs.metric("NumberOfEmptyReceives", "Sum", ("above zero although the queue is full: the signature of this fault")),
-            sqs.message_logs(("MESSAGE_ID is the head of the group that fills the front: why it is not settled")),
+            sqs.message_logs("MESSAGE_ID is the head of the group that fills the front: why it is not settled"),
             sqs.metric("NumberOfMessagesSent", "Sum", ("a producer that poured one group in (a backfill, a loop)")),
         ),
     },

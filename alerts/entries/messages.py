@@ -46,12 +46,12 @@ POISON_MESSAGE = Entry(
     ),
     checks={
         "aws_sqs": (
-            sqs.message_logs(("the exception the consumer throws for this one message, the same at every delivery")),
-            sqs.error_logs(("whether other messages fail with the same error: then it is the consumer, not the message")),
+            sqs.message_logs("the exception the consumer throws for this one message, the same at every delivery"),
+            sqs.error_logs("whether other messages fail with the same error: then it is the consumer, not the message"),
             sqs.attributes(
-                ("RedrivePolicy.maxReceiveCount: how many deliveries are left; a missing policy means it retries for days")
+                "RedrivePolicy.maxReceiveCount: how many deliveries are left; a missing policy means it retries for days"
             ),
-            sqs.function(("LastModified shortly before the first failure: a deployment; Timeout longer than VisibilityTimeout")),
+            sqs.function("LastModified shortly before the first failure: a deployment; Timeout longer than VisibilityTimeout"),
             sqs.metric("NumberOfMessagesDeleted", "Sum", "deletes go on: the other messages are fine"),
         ),
         "activemq": (
@@ -64,7 +64,7 @@ POISON_MESSAGE = Entry(
         "cloudflare_queues": (
             cloudflare.tail("the exception for this message id; the same id at every delivery"),
             cloudflare.preview("attempts of the message against max_retries + 1"),
-            cloudflare.consumers(("max_retries and dead_letter_queue: without one the message is deleted after the last retry")),
+            cloudflare.consumers("max_retries and dead_letter_queue: without one the message is deleted after the last retry"),
             cloudflare.deployments("a deployment shortly before the first failure"),
             cloudflare.backlog("backlog_count falls: the other messages are fine"),
         ),
@@ -124,16 +124,14 @@ MESSAGE_HELD_TOO_LONG = Entry(
     checks={
         "aws_sqs": (
             sqs.message_logs("the last line about it: where the worker stopped"),
-            sqs.service(("runningCount equals desiredCount: the process lives, so it is stuck rather than dead")),
+            sqs.service("runningCount equals desiredCount: the process lives, so it is stuck rather than dead"),
             sqs.attributes("ApproximateNumberOfMessagesNotVisible: one message, or everything in flight"),
             sqs.lambda_metric("Duration", "Maximum", ("a maximum at the function's timeout: it hangs until it is killed")),
             sqs.changes("SetQueueAttributes", "a visibility timeout that somebody changed lately"),
         ),
         "activemq": (
-            activemq.consumers(("the consumer with MessageCountAwaitingAcknowledge > 0 and a DequeueCounter that stands still")),
-            activemq.connections(
-                ("its RemoteAddress: the host to look at; OldestActiveTransactionDuration: an open transaction")
-            ),
+            activemq.consumers("the consumer with MessageCountAwaitingAcknowledge > 0 and a DequeueCounter that stands still"),
+            activemq.connections("its RemoteAddress: the host to look at; OldestActiveTransactionDuration: an open transaction"),
             activemq.counts("InFlightCount > 0 while DequeueCount does not move"),
             activemq.browse("the message itself: size and properties"),
             activemq.log("timeouts or aborts of that connection"),

@@ -54,7 +54,7 @@ QUEUE_STALLED = Entry(
         ),
         "activemq": (
             activemq.counts("ConsumerCount 0: no_receives; Paused true; DequeueCount standing still"),
-            activemq.consumers(("full prefetch windows and no acknowledgement: no_progress; a Selector that matches nothing")),
+            activemq.consumers("full prefetch windows and no acknowledgement: no_progress; a Selector that matches nothing"),
             activemq.broker("memory, store or temporary space at 100 %"),
             activemq.connections("consumers missing that should be there"),
             activemq.log("what happened at the last moment something was finished"),
@@ -63,7 +63,7 @@ QUEUE_STALLED = Entry(
             cloudflare.settings("delivery_paused true; no consumers"),
             cloudflare.tail("every invocation failing: no_progress; none at all: no_receives"),
             cloudflare.deployments("a deployment just before it stopped"),
-            cloudflare.consumers(("max_concurrency, and retry_delay: messages that wait for their retry are not stalled")),
+            cloudflare.consumers("max_concurrency, and retry_delay: messages that wait for their retry are not stalled"),
             cloudflare.backlog("backlog_count growing"),
         ),
     },

@@ -140,7 +140,7 @@ COLLECTOR_SILENT = Entry(
     checks={},
     watcher_checks=(
         watcher.collectors("one silent collector, or all of them"),
-        watcher.pipeline(("queuewatch_pipeline_last_batch_timestamp_seconds recent: the job is fine, the collector is not")),
+        watcher.pipeline("queuewatch_pipeline_last_batch_timestamp_seconds recent: the job is fine, the collector is not"),
         watcher.collector_logs("the reason it stopped"),
         watcher.newest_events("whether it still writes"),
         watcher.pods("a collector that was killed or cannot be scheduled"),

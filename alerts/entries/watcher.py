@@ -231,7 +231,7 @@ FALLING_BEHIND = Entry(
     watcher_checks=(
         watcher.consumer_lag("how fast the topic grows"),
         watcher.pipeline("events per second that are managed"),
-        watcher.topic(("partitions: fewer than cores leave cores idle; retention: when unread telemetry is lost")),
+        watcher.topic("partitions: fewer than cores leave cores idle; retention: when unread telemetry is lost"),
         watcher.pods("CPU throttling"),
         watcher.events("one kind of event that surges"),
     ),

@@ -1,0 +1,163 @@
+"""The catalogue is complete: every signal, every threshold, five checks per system, words for a person."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import streaming.judge.rules
+from alerts.catalogue import BY_NAME, CATALOGUE, UNUSED_THRESHOLDS, did_you_mean, entry, rule_text
+from alerts.entry import QUEUE_SYSTEMS, RAW_ALERT_NAMES, Check, Entry
+from streaming.judge.metrics import METRIC_BY_NAME
+from streaming.judge.signals import SIGNAL_NAMES
+from streaming.judge.thresholds import Thresholds
+
+THRESHOLDS = {field.name for field in fields(Thresholds)}
+JUDGE = Path(streaming.judge.rules.__file__).parent
+each = pytest.mark.parametrize("entry_", CATALOGUE, ids=lambda e: e.name)
+
+
+def test_every_signal_and_every_raw_alert_has_one_entry() -> None:
+    """No signal without words, no words twice."""
+    names = [e.name for e in CATALOGUE]
+    assert sorted(names) == sorted({*SIGNAL_NAMES, *RAW_ALERT_NAMES})
+
+
+def test_every_threshold_is_used_or_explained() -> None:
+    """A threshold nobody can find the meaning of cannot be changed by anybody."""
+    used = {name for e in CATALOGUE for name in e.thresholds}
+    assert used | UNUSED_THRESHOLDS.keys() == THRESHOLDS
+    assert not used & UNUSED_THRESHOLDS.keys()
+
+
+@each
+def test_the_rule_says_every_threshold_it_uses(entry_: Entry) -> None:
+    """What the entry declares is what its numbered rule shows, and nothing else."""
+    text = " ".join(entry_.rule)
+    assert [name for name in entry_.thresholds if f"{{{name}}}" not in text] == []
+    rendered = " ".join(rule_text(entry_))
+    assert "{" not in rendered
+    if entry_.alert.limit is not None:
+        assert "{limit}" in text
+    if entry_.alert.for_s:
+        assert "{wait}" in text
+
+
+def test_a_rule_follows_the_thresholds_it_is_given() -> None:
+    """The runbook shows what is configured, with its unit."""
+    rule = rule_text(entry("GroupStuck"), Thresholds(group_stuck_min_s=150.0, group_stuck_visibility_factor=1.5))
+    assert "1.5 × the queue's visibility timeout and 150 seconds" in rule[1]
+    assert "older than 2 hours" in rule_text(entry("MessageTooOld"), limit=7200.0)[0]
+
+
+def _judged() -> dict[str, set[str]]:
+    """Signal -> severities, as the judge's rules give them."""
+    found: dict[str, set[str]] = {}
+    for file in JUDGE.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            words = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            inner = [a.args[0] for a in node.args if isinstance(a, ast.Call) and a.args]
+            words += [a.value for a in inner if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            signal = next((w for w in words if w in SIGNAL_NAMES), None)
+            severities = [w for w in words if w in ("critical", "warning", "info")]
+            if signal and severities:
+                found.setdefault(signal, set()).update(severities)
+    return found
+
+
+def test_severities_are_the_judges() -> None:
+    """The runbook must not promise a page the judge does not send."""
+    judged = _judged()
+    assert set(judged) == set(SIGNAL_NAMES)
+    assert {name: BY_NAME[name].severity for name in judged if BY_NAME[name].severity not in judged[name]} == {}
+
+
+@each
+def test_evidence_is_what_the_judge_or_a_series_gives(entry_: Entry) -> None:
+    """A field the reader is told to look at must exist."""
+    said = "\n".join(file.read_text(encoding="utf-8") for file in JUDGE.glob("*.py"))
+    about = {"message_id", "group", "consumer"}
+    for field in entry_.evidence:
+        name = field.name.partition("{")[0]
+        if not name.isidentifier() or name in about or name == "up":
+            continue
+        if name.startswith("queuewatch_"):
+            assert name in METRIC_BY_NAME
+        else:
+            assert f'"{name}"' in said, name
+
+
+@each
+def test_five_checks_for_every_system_it_concerns(entry_: Entry) -> None:
+    """Somebody who was woken up gets five things to do, whatever the queue system."""
+    if entry_.component == "watcher":
+        assert len(entry_.watcher_checks) == 5
+        assert not entry_.checks
+        return
+    assert set(entry_.checks) | set(entry_.not_applicable) == set(QUEUE_SYSTEMS)
+    assert not set(entry_.checks) & set(entry_.not_applicable)
+    assert entry_.checks
+    for system, checks in entry_.checks.items():
+        assert len(checks) == 5, system
+        assert len({check.command for check in checks}) == 5, system
+
+
+def _words(entry_: Entry) -> list[str]:
+    checks: list[Check] = [c for some in entry_.checks.values() for c in some] + list(entry_.watcher_checks)
+    return [
+        entry_.meaning,
+        entry_.alert.summary,
+        entry_.alert.why,
+        *entry_.rule,
+        *entry_.fix,
+        *entry_.ignore,
+        *(c.what for c in checks),
+        *(c.look_for for c in checks),
+    ]
+
+
+@each
+def test_the_words_are_there(entry_: Entry) -> None:
+    """Nothing is left blank, and the summary is one sentence without a template."""
+    assert all(text.strip() for text in _words(entry_))
+    assert entry_.fix
+    assert entry_.ignore
+    assert entry_.evidence
+    summary = entry_.alert.summary
+    assert summary.endswith(".")
+    assert "{{" not in summary
+    assert summary[0].isupper() or summary.startswith("queuewatch")
+
+
+def test_anchors_and_names_are_unique() -> None:
+    """Each alert has its own heading."""
+    assert len({e.anchor for e in CATALOGUE}) == len(CATALOGUE)
+    assert all(e.alert_name == f"Queuewatch{e.name}" for e in CATALOGUE)
+
+
+def test_what_pages_is_what_is_critical() -> None:
+    """Losing messages, standing still and being blind wake somebody; nothing else does."""
+    assert {e.name for e in CATALOGUE if e.pages} == {
+        "MessageDropped",
+        "DeadLetterExpiring",
+        "GroupStuck",
+        "LookAheadSaturated",
+        "QueueStalled",
+        "JobDown",
+        "JobAbsent",
+        "NotPublishing",
+        "NoRecentBatch",
+    }
+
+
+def test_a_wrong_name_is_answered_with_the_nearest() -> None:
+    """Errors name the thing and the fix."""
+    assert did_you_mean("PoisonMesage") == " (did you mean PoisonMessage?)"
+    assert did_you_mean("zzz") == ""
+    with pytest.raises(KeyError, match="did you mean GroupStuck"):
+        entry("GroupStock")
