@@ -57,9 +57,7 @@ def test_java_home_comes_before_the_path(bare: pytest.MonkeyPatch, tmp_path: Pat
 
 
 @pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "16.0.2", "26-ea"])
-def test_an_unsupported_java_home_does_not_hide_a_good_java(
-    bare: pytest.MonkeyPatch, tmp_path: Path, version: str
-) -> None:
+def test_an_unsupported_java_home_does_not_hide_a_good_java(bare: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
     _fake_java(tmp_path / "old", version)
     bare.setenv("JAVA_HOME", str(tmp_path / "old"))
     bare.setenv("PATH", str(_fake_java(tmp_path / "good", "17.0.2").parent))
@@ -67,9 +65,7 @@ def test_an_unsupported_java_home_does_not_hide_a_good_java(
 
 
 @pytest.mark.parametrize("version", ["17.0.0", "25.0.2"])
-def test_the_oldest_and_the_newest_supported_java_are_taken(
-    bare: pytest.MonkeyPatch, tmp_path: Path, version: str
-) -> None:
+def test_the_oldest_and_the_newest_supported_java_are_taken(bare: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
     bare.setenv("PATH", str(_fake_java(tmp_path / "java", version).parent))
     assert runtime.find_java().version == version
 
@@ -92,9 +88,7 @@ def test_no_java_at_all_says_how_to_get_one() -> None:
         runtime.find_java()
 
 
-def test_a_java_without_the_vector_module_gets_a_launcher_that_drops_it(
-    bare: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_java_without_the_vector_module_gets_a_launcher_that_drops_it(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     small = _fake_java(tmp_path / "it's small", "25.0.2", vector=False)
     bare.setattr(runtime, "_packaged_java", lambda: small)
     found = runtime.find_java()
