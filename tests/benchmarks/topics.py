@@ -17,6 +17,8 @@ from tests.services.kafka import Kafka
 
 _PIECE: Final = 100_000
 """Events encoded at a time: a multiple of every form's record."""
+_LIVE_EVENTS_PER_S: Final = 20_000.0
+"""Fast, so that a backlog of a million waits for minutes and not for longer than the lateness."""
 _SPAN_S: Final = 300
 """Of event time a load covers unless its shape says more: half the lateness, so that nothing is late."""
 
