@@ -1,0 +1,157 @@
+"""The shop: queues, producers and consumers as any application would write them, and a few things that go wrong.
+
+- `orders`: a healthy consumer, and one order that can never be processed. It comes back after every visibility timeout, is
+  moved to `orders-dlq`, and a job empties that queue: by its depth nothing was ever wrong.
+- `payments.fifo`: a payment of one customer hangs; all later payments of that customer wait behind it, the others flow.
+- `invoices`: one of two consumers sits on a message and does not finish.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.config import Config as BotoConfig
+from botocore.exceptions import BotoCoreError, ClientError
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+Watch = Callable[[Any, str], None]
+"""Instruments a client: `(client, consumer name)`."""
+
+ORDERS, ORDERS_DLQ, PAYMENTS, INVOICES = "orders", "orders-dlq", "payments.fifo", "invoices"
+CUSTOMERS = [f"customer-{n}" for n in range(1, 7)]
+STUCK_CUSTOMER = "customer-3"
+ORDERS_VISIBILITY_S, PAYMENTS_VISIBILITY_S, INVOICES_VISIBILITY_S = 4, 20, 120
+RECEIVES = 4
+POISON_AFTER = 5
+"""The order with this number cannot be processed; the payment and the invoice with it hang."""
+
+
+class Shop:
+    """Starts its threads with `start`, ends them with `stop`. `endpoint` is the stand-in's URL."""
+
+    def __init__(self, endpoint: str, watch: Watch) -> None:
+        self.endpoint, self.watch = endpoint, watch
+        self.stopping = threading.Event()
+        self.threads: list[threading.Thread] = []
+        self.random = random.Random(7)
+        self.urls = self._create_queues()
+
+    def start(self) -> None:
+        """Open for business."""
+        roles: list[tuple[str, Callable[[SQSClient], None]]] = [
+            ("shop", self._sell),
+            ("orders-worker-1", self._work_on_orders),
+            ("dlq-drainer", self._drain_dead_letters),
+            ("payments-worker-1", self._work_on_payments),
+            ("payments-worker-2", self._work_on_payments),
+            ("invoices-worker-1", self._work_on_invoices),
+            ("invoices-worker-2", self._work_on_invoices),
+        ]
+        for name, work in roles:
+            thread = threading.Thread(target=self._run, args=(name, work), name=f"demo-{name}", daemon=True)
+            self.threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        """Close, and wait for everybody to leave."""
+        self.stopping.set()
+        for thread in self.threads:
+            thread.join(timeout=5)
+
+    def client(self) -> SQSClient:
+        """A client of the stand-in. Its keys open nothing."""
+        return boto3.session.Session().client(
+            "sqs",
+            endpoint_url=self.endpoint,
+            region_name="us-east-1",
+            aws_access_key_id="demo",
+            aws_secret_access_key="demo",
+            config=BotoConfig(retries={"max_attempts": 2}, connect_timeout=2, read_timeout=30),
+        )
+
+    def _run(self, name: str, work: Callable[[SQSClient], None]) -> None:
+        client = self.client()
+        self.watch(client, name)
+        while not self.stopping.is_set():
+            try:
+                work(client)
+            except (ClientError, BotoCoreError):
+                # The stand-in goes away at the end of the demo, before everybody has left.
+                self.stopping.wait(1)
+
+    def _create_queues(self) -> dict[str, str]:
+        client = self.client()
+        urls = {ORDERS_DLQ: client.create_queue(QueueName=ORDERS_DLQ)["QueueUrl"]}
+        arn = client.get_queue_attributes(QueueUrl=urls[ORDERS_DLQ], AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        redrive = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": RECEIVES})
+        attributes: dict[str, dict[str, str]] = {
+            ORDERS: {"VisibilityTimeout": str(ORDERS_VISIBILITY_S), "RedrivePolicy": redrive},
+            PAYMENTS: {
+                "FifoQueue": "true",
+                "ContentBasedDeduplication": "true",
+                "VisibilityTimeout": str(PAYMENTS_VISIBILITY_S),
+            },
+            INVOICES: {"VisibilityTimeout": str(INVOICES_VISIBILITY_S)},
+        }
+        for name, values in attributes.items():
+            urls[name] = client.create_queue(QueueName=name, Attributes=values)["QueueUrl"]  # type: ignore[arg-type]
+        return urls
+
+    def _sell(self, client: SQSClient) -> None:
+        """A few orders a second, each with a payment and now and then an invoice."""
+        number = 0
+        while not self.stopping.wait(0.3):
+            number += 1
+            customer = STUCK_CUSTOMER if number == POISON_AFTER else CUSTOMERS[number % len(CUSTOMERS)]
+            amount = "twelve" if number == POISON_AFTER else round(self.random.uniform(5, 200), 2)
+            client.send_message(QueueUrl=self.urls[ORDERS], MessageBody=json.dumps({"order": number, "amount": amount}))
+            payment = {"order": number, "hangs": number == POISON_AFTER}
+            client.send_message(QueueUrl=self.urls[PAYMENTS], MessageBody=json.dumps(payment), MessageGroupId=customer)
+            if number % POISON_AFTER == 0:
+                invoice = {"order": number, "hangs": number == POISON_AFTER}
+                client.send_message(QueueUrl=self.urls[INVOICES], MessageBody=json.dumps(invoice))
+
+    def _work_on_orders(self, client: SQSClient) -> None:
+        url = self.urls[ORDERS]
+        answer = client.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=0)
+        for message in answer.get("Messages", []):
+            order = json.loads(message["Body"])
+            if isinstance(order["amount"], float):
+                client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+            # Anything else fails, is not deleted, and comes back.
+        self.stopping.wait(0.3)
+
+    def _drain_dead_letters(self, client: SQSClient) -> None:
+        url = self.urls[ORDERS_DLQ]
+        for message in client.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
+            client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        self.stopping.wait(2)
+
+    def _work_on_payments(self, client: SQSClient) -> None:
+        url = self.urls[PAYMENTS]
+        for message in client.receive_message(QueueUrl=url, MaxNumberOfMessages=1).get("Messages", []):
+            if json.loads(message["Body"])["hangs"]:
+                self._hang(client, url, message["ReceiptHandle"], PAYMENTS_VISIBILITY_S)
+            client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        self.stopping.wait(0.05)
+
+    def _work_on_invoices(self, client: SQSClient) -> None:
+        url = self.urls[INVOICES]
+        for message in client.receive_message(QueueUrl=url, MaxNumberOfMessages=1).get("Messages", []):
+            if json.loads(message["Body"])["hangs"]:
+                self.stopping.wait()
+            self.stopping.wait(0.2)
+            client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        self.stopping.wait(0.5)
+
+    def _hang(self, client: SQSClient, url: str, handle: str, window_s: int) -> None:
+        """Wait for an answer that never comes, keeping the message invisible as a well-behaved worker does."""
+        while not self.stopping.wait(window_s / 2):
+            client.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=window_s)
