@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from streaming.spark.runtime import RuntimeUnavailable
-from tests.benchmarks import latency, live, micro, throughput
+from tests.benchmarks import first_run, latency, live, micro, throughput
 from tests.benchmarks.figures import Run
 from tests.benchmarks.jvm import Jvm, NoCompiler
 from tests.benchmarks.machine import Machine
@@ -22,26 +22,29 @@ WITH_KAFKA: dict[str, Callable[..., None]] = {
     "live": live.measure,
     "latency": latency.measure,
 }
-SECTIONS = ("micro", *WITH_KAFKA)
+BY_DEFAULT = ("micro", *WITH_KAFKA)
+SECTIONS = (*BY_DEFAULT, "clone")
 OUT = Path("build/bench.json")
 
 
 def main(arguments: list[str]) -> int:
     """Measure, print the table, write the JSON. 1 when a promised bound is missed."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; default: all")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; default: all but clone")
     parser.add_argument("--quick", action="store_true", help="a tenth of the load: does it work, not how fast")
     parser.add_argument("--out", type=Path, default=OUT, help=f"where the JSON goes; default {OUT}")
     options = parser.parse_args(arguments)
     unknown = set(options.sections) - set(SECTIONS)
     if unknown:
         parser.error(f"no such section: {', '.join(sorted(unknown))}; choose from {', '.join(SECTIONS)}")
-    wanted = options.sections or SECTIONS
+    wanted = options.sections or BY_DEFAULT
     run = Run(Machine.here())
     run.say(f"{run.machine.commit} on {run.machine.words}")
     if "micro" in wanted:
         micro.measure(run, quick=options.quick)
     _with_kafka(run, [name for name in WITH_KAFKA if name in wanted], quick=options.quick)
+    if "clone" in wanted:
+        first_run.measure(run)
     run.print_table()
     run.write_json(options.out)
     run.say(f"written to {options.out}")

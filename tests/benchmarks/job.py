@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,14 +16,12 @@ from typing import Any, Final
 
 import yaml
 
+from tests.benchmarks import scrape
 from tests.benchmarks.processes import Spent, spent_by
 from tests.services.process import free_port
 
 _START_WITHIN_S: Final = 120
 _STALLED_AFTER_S: Final = 120
-_SAMPLE: Final = re.compile(r"^([a-z_]+)(?:\{([^}]*)\})? ([^ ]+)$", re.MULTILINE)
-_ACCEPTED: Final = re.compile(r'^queuewatch_events_total\{result="accepted"\} (\S+)$', re.MULTILINE)
-_QUEUE_LABELS: Final = ("system=", "scope_id=", "queue=")
 
 
 class JobFailed(RuntimeError):
@@ -82,28 +78,15 @@ class Job:
             time.sleep(0.1)
 
     def metrics(self) -> Mapping[str, float]:
-        """Every sample of `/metrics` by its name and labels, summed over `system`, `scope_id` and `queue`."""
-        text = self._page()
-        found: dict[str, float] = {}
-        for name, labels, value in _SAMPLE.findall(text):
-            own = [label for label in labels.split(",") if not label.startswith(_QUEUE_LABELS)]
-            key = name + (f"{{{','.join(own)}}}" if own and own[0] else "")
-            found[key] = found.get(key, 0.0) + float(value)
-        return found
+        """Every sample of `/metrics`, summed over queues."""
+        return scrape.totals(scrape.page(self.url))
 
     def accepted(self) -> int:
         """Events accepted as of the snapshot that is published; 0 while there is none."""
         try:
-            page = self._page()
+            return scrape.accepted(scrape.page(self.url))
         except OSError:
             return 0
-        told = _ACCEPTED.search(page)
-        return int(float(told[1])) if told else 0
-
-    def _page(self) -> str:
-        with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as answer:
-            page: str = answer.read().decode()
-            return page
 
     def _read(self) -> None:
         assert self._process.stderr is not None

@@ -1,0 +1,97 @@
+"""What is made of measurements: bounds, latencies, sums."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.benchmarks import scrape
+from tests.benchmarks.figures import Figure, Run, readable
+from tests.benchmarks.latency import latencies
+from tests.benchmarks.machine import Machine
+from tests.benchmarks.processes import spent_by
+
+
+@pytest.mark.parametrize(
+    ("figure", "holds"),
+    [
+        (Figure("k", "w", 250_000, "events/s", at_least=250_000), True),
+        (Figure("k", "w", 249_999, "events/s", at_least=250_000), False),
+        (Figure("k", "w", 1.2, "s", at_most=1.2), True),
+        (Figure("k", "w", 1.21, "s", at_most=1.2), False),
+        (Figure("k", "w", 7, "s"), None),
+    ],
+)
+def test_a_bound_holds_up_to_its_value(figure: Figure, holds: bool | None) -> None:
+    """At least and at most include the bound; without one there is no verdict."""
+    assert figure.holds is holds
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0123, "0.0123"), (1.204, "1.2"), (999.4, "999"), (1_234_567, "1,230,000"), (2500, "2,500")]
+)
+def test_numbers_have_three_digits(value: float, text: str) -> None:
+    """More digits than a measurement has would only look exact."""
+    assert readable(value) == text
+
+
+def test_the_json_has_what_the_table_has(tmp_path: Path) -> None:
+    """Machine, commit, every figure with its verdict, and what was left out with its reason."""
+    run = Run(Machine.here())
+    run.add(Figure("a.b", "something", 5, "s", at_most=4, detail={"n": 1}))
+    run.leave_out("live", "no javac")
+    path = tmp_path / "deep" / "bench.json"
+    run.write_json(path)
+    found = json.loads(path.read_text())
+    assert found["machine"]["cores"] >= 1
+    assert found["machine"]["commit"]
+    assert found["figures"][0] | {"detail": None} == {
+        "key": "a.b",
+        "what": "something",
+        "value": 5,
+        "unit": "s",
+        "at_least": None,
+        "at_most": 4,
+        "detail": None,
+        "holds": False,
+    }
+    assert found["left_out"] == {"live": "no javac"}
+
+
+def test_an_event_is_shown_when_the_count_reaches_it() -> None:
+    """Events 1 to 6 sent at 0.1 s steps; after a preload of 100 the page says 102 at 10 s, 103 at 11 s, 105 at 12 s."""
+    sent_at_s = np.array([9.1, 9.2, 9.3, 9.4, 9.5, 9.6])
+    ages_s = latencies(sent_at_s, [(10.0, 102), (11.0, 103), (12.0, 105)], before=100)
+    assert ages_s == pytest.approx([11.0 - 9.3, 12.0 - 9.4, 12.0 - 9.5])
+
+
+def test_samples_are_summed_over_queues() -> None:
+    """Labels of a queue go, the others stay; a comma or brace in a name does not confuse."""
+    text = (
+        "# TYPE queuewatch_queue_messages gauge\n"
+        'queuewatch_queue_messages{system="s",scope_id="a,b",queue="x}",state="visible"} 3\n'
+        'queuewatch_queue_messages{system="s",scope_id="",queue="y\\"",state="visible"} 4.0\n'
+        'queuewatch_events_total{result="accepted"} 1.5e+03\n'
+        "queuewatch_pipeline_state_bytes 7\n"
+    )
+    assert scrape.totals(text) == {
+        'queuewatch_queue_messages{state="visible"}': 7,
+        'queuewatch_events_total{result="accepted"}': 1500,
+        "queuewatch_pipeline_state_bytes": 7,
+    }
+    assert scrape.accepted(text) == 1500
+    assert scrape.accepted("") == 0
+
+
+def test_processor_time_counts_children() -> None:
+    """A child that burns half a second of processor time is found by its parent's id."""
+    before = spent_by(os.getpid())
+    burn = "import time\nwhile time.process_time() < 0.5: pass"
+    subprocess.run([sys.executable, "-c", burn], check=True)
+    assert (spent_by(os.getpid()) - before).python_s >= 0.45
