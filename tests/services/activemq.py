@@ -131,9 +131,7 @@ class ActiveMQ:
 
 
 @contextmanager
-def start(
-    *policies: Policy, broker_name: str = "test", statistics: bool = True, persistent: bool = True
-) -> Iterator[ActiveMQ]:
+def start(*policies: Policy, broker_name: str = "test", statistics: bool = True, persistent: bool = True) -> Iterator[ActiveMQ]:
     """A broker while the block lasts, with `policies` (none: one `Policy()` for every queue).
 
     Raises `ServiceUnavailable`.

@@ -28,9 +28,7 @@ def test_kafka_gives_back_what_was_sent(kafka: Kafka) -> None:
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
     producer.send(topic, b"hello", partition=1).get(timeout=10)
     producer.close()
-    consumer = KafkaConsumer(
-        topic, bootstrap_servers=kafka.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=10_000
-    )
+    consumer = KafkaConsumer(topic, bootstrap_servers=kafka.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=10_000)
     record = next(consumer)
     consumer.close()
     assert (record.value, record.partition) == (b"hello", 1)
@@ -112,9 +110,7 @@ def _first_alerts(url: str) -> list[dict[str, Any]]:
     return []
 
 
-def test_an_alert_goes_from_prometheus_to_alertmanager(
-    prometheus_binaries: prometheus.Binaries, tmp_path: Path
-) -> None:
+def test_an_alert_goes_from_prometheus_to_alertmanager(prometheus_binaries: prometheus.Binaries, tmp_path: Path) -> None:
     assert prometheus_binaries.promtool
     rules = tmp_path / "rules.yml"
     rules.write_text("groups: [{name: g, rules: [{alert: Always, expr: vector(1)}]}]")
