@@ -26,8 +26,10 @@ from streaming.core.state import ShardState
 _BOUNDS_MS = np.array([int(b * 1000) for b in AGE_BUCKETS_S], dtype=np.int64)
 
 
-def report(state: ShardState, now: int, quarantine: list[Quarantined], settings: Settings) -> ShardReport:
-    """What the shard says as of `now` (epoch milliseconds)."""
+def report(state: ShardState, now: int, before: int, quarantine: list[Quarantined], settings: Settings) -> ShardReport:
+    """What the shard says as of `now` (epoch milliseconds). Its last report was as of `before`, 0 when this is the first."""
+    # After a long silence, what happened in between has not been told yet however long ago it was.
+    since = min(state.high_water - settings.lateness_ms, before)
     w = windows(state, now, settings)
     queues = [_facts(state, number) for number in range(len(state.queues))]
     if len(state.rows):
@@ -38,7 +40,7 @@ def report(state: ShardState, now: int, quarantine: list[Quarantined], settings:
             queues[number].ordered_facts = facts
         for number, (groups, folded) in unordered_groups(state, w, settings).items():
             queues[number].groups, queues[number].folded_groups = groups, folded
-        for number, losses in recent_losses(state, settings).items():
+        for number, losses in recent_losses(state, since, settings).items():
             queues[number].losses = losses
         for number, held in held_by_consumers(state, w, settings).items():
             queues[number].consumers = held
@@ -46,7 +48,7 @@ def report(state: ShardState, now: int, quarantine: list[Quarantined], settings:
         now,
         len(state.rows),
         {facts.name: facts for facts in queues},
-        recent_arrivals(state, settings) if len(state.rows) else [],
+        recent_arrivals(state, since, settings) if len(state.rows) else [],
         Counter(state.events_total),
         Counter(state.invalid_total),
         dict(state.collectors),

@@ -170,16 +170,15 @@ def held_since(state: ShardState, rows: Array) -> Array:
     return np.where(received > 0, received, state.rows.at("window_at", rows))
 
 
-def recent_arrivals(state: ShardState, settings: Settings) -> list[Arrival]:
-    """Dead letters that came within the lateness, moves that were only concluded included."""
+def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[Arrival]:
+    """Dead letters that came after `since`, moves that were only concluded included."""
     rows = state.rows
-    horizon = state.high_water - settings.lateness_ms
     out: list[Arrival] = []
     if rows.has("arrived"):
-        for row in np.flatnonzero(rows["arrived"] > max(horizon, 0)).tolist():
+        for row in np.flatnonzero(rows["arrived"] > max(since, 0)).tolist():
             out.append(_arrival(state, row, settings))
     flags = rows["flags"]
-    for row in np.flatnonzero(((flags & F_MOVE_INFERRED) != 0) & (rows["ended"] > horizon)).tolist():
+    for row in np.flatnonzero(((flags & F_MOVE_INFERRED) != 0) & (rows["ended"] > since)).tolist():
         record = state.queues[int(rows["queue"][row])]
         there = record.attribute("dead_letter_queue")
         if isinstance(there, str):
@@ -189,12 +188,11 @@ def recent_arrivals(state: ShardState, settings: Settings) -> list[Arrival]:
     return out
 
 
-def recent_losses(state: ShardState, settings: Settings) -> dict[int, list[Loss]]:
-    """Per queue (by index) the latest messages that expired or were dropped within the lateness, oldest first."""
+def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int, list[Loss]]:
+    """Per queue (by index) the latest messages that expired or were dropped after `since`, oldest first."""
     rows = state.rows
     flags = rows["flags"]
-    horizon = state.high_water - settings.lateness_ms
-    lost = np.flatnonzero(((flags & (F_EXPIRED | F_DROPPED)) != 0) & (rows["ended"] > horizon))
+    lost = np.flatnonzero(((flags & (F_EXPIRED | F_DROPPED)) != 0) & (rows["ended"] > since))
     out: dict[int, list[Loss]] = {}
     for row in lost.tolist():
         kind = "dropped" if flags[row] & F_DROPPED else "expired"

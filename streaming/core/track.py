@@ -17,7 +17,7 @@ def track(state: ShardState, packet: Packet, now: int, settings: Settings) -> tu
 
     `state` is used up: go on with the one returned. `now` never goes back; an earlier one counts as the latest seen.
     """
-    now = max(now, state.now)
+    now, before = max(now, state.now), state.now
     apply_facts(state, packet.events, settings)
     apply_events(state, packet.events, settings)
     state.invalid_total.update(packet.invalid)
@@ -25,7 +25,7 @@ def track(state: ShardState, packet: Packet, now: int, settings: Settings) -> tu
     state.high_water = max(state.high_water, _newest(packet, now, settings))
     state.now = now
     settle_by_time(state, now, settings)
-    said = report(state, now, packet.quarantine, settings)
+    said = report(state, now, before, packet.quarantine, settings)
     sweep(state, settings)
     return state, said
 

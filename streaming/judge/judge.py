@@ -33,6 +33,8 @@ RULES: tuple[Callable[[Context], Iterator[Finding]], ...] = (
     telemetry.telemetry_partial,
 )
 
+NOTICED_MEMORY_MS = 24 * 3_600_000
+
 SILENT_DEPTH_MS = 600_000
 """A queue known only by its attributes vanishes when nobody has told them for this long."""
 
@@ -53,6 +55,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
         context = Context(facts, queue_memory, merged, now, settings, fired.get(name, {}), tuple(arrivals.get(name, ())))
         context.remember_holds()
         queue_memory.sample(_sample(context))
+        queue_memory.forget_noticed(now - NOTICED_MEMORY_MS)
         for rule in RULES:
             for finding in rule(context):
                 findings[finding.key] = finding
@@ -82,7 +85,7 @@ def _by_queue(firing: dict[SignalKey, Finding]) -> dict[QueueName, dict[SignalKe
 def _vanished(facts: QueueFacts, now: int, settings: Settings) -> bool:
     """Nothing in it, and nobody spoke of it for long; or only ever spoken of, and no more."""
     numbers = facts.numbers
-    if numbers["visible"] + numbers["in_flight"] + numbers["delayed"]:
+    if numbers["visible"] + numbers["in_flight"] + numbers["delayed"] or facts.losses:
         return False
     if not facts.messages_seen and facts.last_state_at:
         return now - facts.last_state_at > SILENT_DEPTH_MS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from streaming.core.report import Arrival
+from streaming.core.report import Arrival, Loss
 from streaming.core.views import MessageView
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.signals import Finding
@@ -76,9 +76,10 @@ def dead_letter_arrived(c: Context) -> Iterator[Finding]:
     quiet_ms = int(c.thresholds.dead_letter_quiet_s * 1000)
     arrivals = {a.message_id: a for a in c.arrivals}
     # Shards report arrivals for as long as events may be late; a longer burst is remembered by what fires.
+    noticed = {m: c.memory.noticed_at(f"arrived:{m}", a.at, c.now, quiet_ms) for m, a in arrivals.items()}
     fired = {f.key.message_id: f for f in c.firing_here("DeadLetterArrived") if f.key.message_id not in arrivals}
-    times = [(a.at, message_id) for message_id, a in arrivals.items()]
-    times += [(f.since_ms, message_id) for message_id, f in fired.items() if message_id]
+    times = [(at, message_id) for message_id, at in noticed.items()]
+    times += [(c.memory.noticed.get(f"arrived:{m}", f.since_ms), m) for m, f in fired.items() if m]
     newer = c.now
     for at, message_id in sorted(times, reverse=True)[: c.settings.messages_per_queue]:
         if newer - at >= quiet_ms:
@@ -86,7 +87,8 @@ def dead_letter_arrived(c: Context) -> Iterator[Finding]:
         newer = min(newer, at)
         if message_id in arrivals:
             evidence = _arrival(c, arrivals[message_id])
-            yield c.finding("DeadLetterArrived", "warning", at, evidence, message_id=message_id)
+            since = arrivals[message_id].at
+            yield c.finding("DeadLetterArrived", "warning", since, evidence, message_id=message_id)
         else:
             yield fired[message_id]
 
@@ -141,20 +143,28 @@ def dead_letter_expiring(c: Context) -> Iterator[Finding]:
 def message_dropped(c: Context) -> Iterator[Finding]:
     """A message was dropped (retries used up, no dead-letter queue) or expired before anybody processed it."""
     quiet_ms = int(c.thresholds.dropped_quiet_s * 1000)
-    recent = [loss for loss in c.facts.losses if c.now - loss.at < quiet_ms]
-    for at, message_id, kind, reason, receives, sent_at in recent:
-        evidence: dict[str, Any] = {
-            "kind": kind,
-            "receive_count": receives,
-            "age_s": seconds(at - sent_at),
-            "lost_at": at,
-        }
-        if reason:
-            evidence["reason"] = reason
-        how = "expired" if kind == "expired" else "was dropped"
-        why = f" ({reason})" if reason else ""
-        evidence["summary"] = (
-            f"Message {message_id} {how} unprocessed{why}, {duration(at - sent_at)} after it was sent "
-            f"and {plural(receives, 'receive')}."
-        )
-        yield c.finding("MessageDropped", "critical", at, evidence, message_id=message_id)
+    losses = {loss.message_id: (loss.at, _lost(loss)) for loss in c.facts.losses}
+    # A loss is reported for as long as events may be late, and once in any case; its quiet may last longer.
+    fired = {f.key.message_id: (f.since_ms, f.evidence) for f in c.firing_here("MessageDropped")}
+    for message_id, (at, evidence) in (fired | losses).items():
+        if message_id and c.now - c.memory.noticed_at(f"lost:{message_id}", at, c.now, quiet_ms) < quiet_ms:
+            yield c.finding("MessageDropped", "critical", at, dict(evidence), message_id=message_id)
+
+
+def _lost(loss: Loss) -> dict[str, Any]:
+    at, message_id, kind, reason, receives, sent_at = loss
+    evidence: dict[str, Any] = {
+        "kind": kind,
+        "receive_count": receives,
+        "age_s": seconds(at - sent_at),
+        "lost_at": at,
+    }
+    if reason:
+        evidence["reason"] = reason
+    how = "expired" if kind == "expired" else "was dropped"
+    why = f" ({reason})" if reason else ""
+    evidence["summary"] = (
+        f"Message {message_id} {how} unprocessed{why}, {duration(at - sent_at)} after it was sent "
+        f"and {plural(receives, 'receive')}."
+    )
+    return evidence
