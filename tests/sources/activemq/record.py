@@ -51,7 +51,7 @@ def main() -> None:
             frames = recorder.record(order.advisories_take_s)
             lab.close()
             frames += recorder.record(0.2)
-            save(order.name, [frame for frame in frames if order.queue in frame.headers["destination"]])
+            save(order.name, [frame for frame in frames if order.is_about(frame.headers["destination"])])
         recorder.close()
 
 

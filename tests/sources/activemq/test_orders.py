@@ -9,7 +9,7 @@ from sources.activemq.advisory import parse
 from sources.activemq.inbox import Incoming
 from sources.activemq.lifecycle import Lifecycle, Limits
 from sources.events import Event
-from tests.sources.activemq.orders import ORDERS, Order, describe
+from tests.sources.activemq.orders import ORDERS, Order
 from tests.sources.activemq.record import load
 
 BY_NAME = [pytest.param(order, id=order.name) for order in ORDERS]
@@ -30,7 +30,7 @@ def translate(frames: Sequence[Incoming], grace_ms: int = 2_000, flush_every_fra
 
 @pytest.mark.parametrize("order", BY_NAME)
 def test_recorded_advisories_give_the_expected_events(order: Order) -> None:
-    assert describe(translate(load(order.name)), order.queue) == list(order.expected), order.why
+    order.check(translate(load(order.name)))
 
 
 @pytest.mark.parametrize("order", BY_NAME)

@@ -1,0 +1,168 @@
+"""Applications that send, acknowledge, reject and vanish at random: the events agree with the broker's own
+counts."""
+
+import random
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from sources.activemq.collector import ActiveMQCollector
+from sources.activemq.config import ActiveMQCollectorConfig, parse_address
+from sources.activemq.connection import open_session
+from sources.activemq.inbox import Inbox
+from sources.activemq.poll import SUBSCRIPTION, Round, StatisticsPoll
+from sources.events import Event
+from tests.services.activemq import ActiveMQ
+from tests.sources.activemq import broker
+from tests.sources.activemq.fold import depths, outstanding
+from tests.sources.activemq.lab import Client, wait_until
+from tests.sources.activemq.needs import services
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+QUEUES = ("random.plain", "random.groups", "random.busy")
+ROUNDS = 8
+STEPS = 150
+MOST_CLIENTS = 6
+
+
+class Application:
+    """A client with one subscription, and the messages it has not acknowledged."""
+
+    def __init__(self, running: ActiveMQ, queue: str, dice: random.Random) -> None:
+        self.client = Client(running)
+        self.queue = queue
+        self.cumulative = dice.random() < 0.25
+        ack = "client" if self.cumulative else "client-individual"
+        self.client.subscribe(queue, prefetch=dice.choice((1, 2, 5, 20)), ack=ack)
+
+    def settle(self, dice: random.Random) -> None:
+        """Acknowledge or reject whatever has arrived, or some of it."""
+        while not self.client.inbox.empty() and dice.random() < 0.8:
+            frame = self.client.inbox.get()
+            if dice.random() < 0.1 and not self.cumulative:
+                self.client.nack(frame)
+            elif dice.random() < 0.8:
+                self.client.ack(frame)
+
+    def leave(self, dice: random.Random) -> None:
+        """Go, politely or not."""
+        if dice.random() < 0.5:
+            self.client.close()
+        else:
+            self.client.drop()
+
+
+def live_at_random(running: ActiveMQ, producer: Client, applications: list[Application], dice: random.Random) -> None:
+    """Some steps of random life."""
+    for _ in range(STEPS):
+        action = dice.random()
+        if action < 0.55:
+            queue = dice.choice(QUEUES)
+            headers = {"JMSXGroupID": f"g{dice.randrange(4)}"} if queue == "random.groups" else {}
+            producer.send(queue, persistent=dice.choice(("true", "false")), **headers)
+        elif action < 0.92 and applications:
+            dice.choice(applications).settle(dice)
+        elif action < 0.96 and len(applications) < MOST_CLIENTS:
+            applications.append(Application(running, dice.choice(QUEUES), dice))
+        elif applications:
+            applications.pop(dice.randrange(len(applications))).leave(dice)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[ActiveMQ]:
+    """A broker that tells of subscriptions too."""
+    with services(), broker.start(broker.Setup()) as started:
+        yield started
+
+
+class Counts:
+    """The broker's own counts, asked for on a connection of their own."""
+
+    def __init__(self, running: ActiveMQ) -> None:
+        address = f"stomp://{running.host}:{running.stomp_port}"
+        config = ActiveMQCollectorConfig(addresses=(address,))
+        self._inbox = Inbox(10_000)
+        self._session = open_session(config, parse_address(address), self._inbox)
+        self._poll = StatisticsPoll(self._session, (">",), 0.1, oldest_message=False)
+        self._poll.start()
+
+    def ask(self) -> Round:
+        """One whole round."""
+        until_s = time.monotonic() + 10
+        while time.monotonic() < until_s:
+            self._poll.tick(time.monotonic(), 0)
+            for incoming in self._inbox.take(0.05):
+                if incoming.subscription == SUBSCRIPTION and (done := self._poll.reply(incoming.headers, incoming.body)):
+                    return done
+        raise AssertionError("the broker did not answer")
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._inbox.close()
+        self._session.close()
+
+
+def by_connection(held: Counter[str]) -> Counter[tuple[str, int]]:
+    """Counts per (connection, session) of counts per consumer: the broker's statistics name no consumers."""
+    found: Counter[tuple[str, int]] = Counter()
+    for consumer, count in held.items():
+        connection, session, _ = consumer.rsplit(":", 2)
+        found[connection, int(session)] += count
+    return found
+
+
+def is_quiet(events: Sequence[Event]) -> bool:
+    """Whether nothing was told of any message for a while."""
+    before = sum("message_id" in event for event in events)
+    time.sleep(0.8)
+    return sum("message_id" in event for event in events) == before
+
+
+def test_what_is_told_agrees_with_the_broker_whenever_it_is_at_rest(running: ActiveMQ) -> None:
+    dice = random.Random(4711)
+    config = ActiveMQCollectorConfig(
+        addresses=(f"stomp://{running.host}:{running.stomp_port}",),
+        settle_grace_s=0.4,
+        statistics_interval_s=300,
+        probe_queue=None,
+    )
+    collector = ActiveMQCollector(config)
+    events: list[Event] = []
+    stop = threading.Event()
+    collecting = threading.Thread(target=collector.run, args=(events.extend, stop))
+    collecting.start()
+    producer, counts = Client(running), Counts(running)
+    applications: list[Application] = []
+    compared: defaultdict[str, int] = defaultdict(int)
+    try:
+        wait_until(lambda: any(event["type"] == "heartbeat" for event in events))
+        for _ in range(ROUNDS):
+            live_at_random(running, producer, applications, dice)
+            wait_until(lambda: is_quiet(events), within_s=30)
+            asked = counts.ask()
+            depth, held = depths(events), by_connection(outstanding(events))
+            for queue in asked.queues:
+                assert depth[queue.queue] == queue.size, queue
+                compared["queues"] += 1
+            for subscription in asked.subscriptions:
+                connection, session, destination = subscription.key
+                if destination in QUEUES:
+                    assert held[connection, session] == subscription.dispatched, subscription
+                    compared["consumers"] += 1
+    finally:
+        stop.set()
+        collecting.join(10)
+        for application in applications:
+            application.client.close()
+        producer.close()
+        counts.close()
+    types = Counter(event["type"] for event in events)
+    assert compared["consumers"] >= ROUNDS
+    assert min(types[kind] for kind in ("sent", "received", "deleted", "dead_lettered", "released")) > 0
+    assert max(event.get("receive_count", 0) for event in events) > 1
+    assert collector.lifecycle.unreadable == {}
+    assert collector.lifecycle.bodiless == 0

@@ -1,0 +1,52 @@
+"""What a tracker that knows nothing of ActiveMQ makes of the events: the contract's rules, in the plainest
+way."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from sources.events import Event
+
+_ENDS = ("deleted", "dead_lettered", "expired", "dropped", "redriven")
+# Of one message at one millisecond: it enters, is received, is given back, is settled.
+_RANK = {"sent": 1, "received": 2, "released": 3}
+
+MessageKey = tuple[str, str]
+
+
+def unsettled(events: Iterable[Event]) -> dict[MessageKey, str | None]:
+    """Messages that have not ended, and who holds each, None for nobody. Events may come in any order."""
+    found: dict[MessageKey, str | None] = {}
+    ended: set[MessageKey] = set()
+    for event in sorted(events, key=lambda event: (event["at"], _RANK.get(event["type"], 4))):
+        if "message_id" not in event:
+            continue
+        key = (event["queue"], event["message_id"])
+        kind = event["type"]
+        if kind in _ENDS:
+            found.pop(key, None)
+            ended.add(key)
+        elif kind == "received":
+            ended.discard(key)
+            found[key] = event["consumer"]
+        elif key not in ended:
+            if kind == "released":
+                found[key] = None
+            else:
+                found.setdefault(key, None)
+        if kind == "dead_lettered" and "to_queue" in event:
+            found.setdefault((event["to_queue"], event["message_id"]), None)
+        if kind == "redriven":
+            there = (event["to_queue"], event["new_message_id"])
+            ended.discard(there)
+            found.setdefault(there, None)
+    return found
+
+
+def depths(events: Iterable[Event]) -> Counter[str]:
+    """How many messages each queue has."""
+    return Counter(queue for queue, _ in unsettled(events))
+
+
+def outstanding(events: Iterable[Event]) -> Counter[str]:
+    """How many messages each consumer holds."""
+    return Counter(consumer for consumer in unsettled(events).values() if consumer is not None)
