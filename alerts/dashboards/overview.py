@@ -69,7 +69,7 @@ def _now(context: Context) -> tuple[Panel, ...]:
         ),
         Panel(
             "stat",
-            "Oldest visible message",
+            "Longest wait now",
             "The longest any message of any queue has waited while a consumer could have taken it.",
             "s",
             (Query(f"max({visible})", instant=True),),

@@ -1,0 +1,135 @@
+"""Every panel answers: its expressions are run against a live Prometheus that scrapes a realistic snapshot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from alerts.config import AlertRulesConfig
+from alerts.rules import PROMETHEUS_RULES, generate
+from sinks.prometheus import Exposition
+from streaming.judge.snapshot import QUEUE_STATUSES, Snapshot
+from tests.alerts.scrape import serve_metrics
+from tests.alerts.test_dashboards import BOARDS, targets
+from tests.services.prometheus import Binaries, Server, start_prometheus
+from tests.sinks.fakes import finding, shop_snapshot
+
+SUBSTITUTED = {
+    "$__rate_interval": "10s",
+    "$job": ".+",
+    "$instance": ".+",
+    "$system": ".+",
+    "$scope_id": ".*",
+    "$queue": ".+",
+}
+
+
+def busy_snapshot(now_ms: int) -> Snapshot:
+    """The shop's bad afternoon, with everything in it that a panel may ask for."""
+    shop = shop_snapshot(now_ms)
+    skewed = [replace(queue, clock_skew_s=75.0) if queue.queue == "orders" else queue for queue in shop.queues]
+    # Counters that stand still have a rate of nothing.
+    skewed = [replace(queue, totals={**queue.totals, "received": now_ms // 10, "deleted": now_ms // 20}) for queue in skewed]
+    statuses = [replace(queue, status=status) for queue, status in zip(skewed, QUEUE_STATUSES, strict=False)]
+    partial = finding("TelemetryPartial", "orders", "info", now_ms - 60_000, "85 % of the messages are tracked.")
+    return replace(
+        shop,
+        queues=(*statuses, *skewed[len(statuses) :]),
+        firing=(*shop.firing, partial),
+        folded={"groups": 204, "messages": 12},
+    )
+
+
+@pytest.fixture(scope="module")
+def prometheus(prometheus_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Prometheus with a few seconds of the snapshot, and the rules evaluated every second."""
+    del prometheus_binaries
+    folder = tmp_path_factory.mktemp("rules")
+    generate(folder, AlertRulesConfig(interval_s=1))
+    exposition = Exposition(process_metrics=False)
+
+    def text() -> bytes:
+        now_ms = int(time.time() * 1000)
+        return exposition.render(busy_snapshot(now_ms), now_ms)
+
+    with serve_metrics(text) as scraped, start_prometheus([scraped.address], rule_files=[folder / PROMETHEUS_RULES]) as server:
+        _wait_for_two_scrapes(server)
+        yield server
+
+
+def _wait_for_two_scrapes(server: Server) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if query(server, "count_over_time(queuewatch_events_total[20s]) >= 3"):
+            return
+        time.sleep(0.1)
+    pytest.fail("Prometheus has not scraped the snapshot three times within 30 s")
+
+
+def query(server: Server, expr: str) -> list[dict[str, object]]:
+    """The instant value of an expression. An error of Prometheus' is an error here."""
+    answer = httpx.get(f"{server.url}/api/v1/query", params={"query": expr}, timeout=10)
+    assert answer.status_code == 200, answer.text
+    result: list[dict[str, object]] = answer.json()["data"]["result"]
+    return result
+
+
+def substituted(expr: str) -> str:
+    """With Grafana's variables filled in."""
+    for variable, value in SUBSTITUTED.items():
+        expr = expr.replace(variable, value)
+    assert "$" not in expr
+    return expr
+
+
+EXPRESSIONS = sorted({(name, title, expr) for name in BOARDS for title, expr in targets(name)})
+
+
+@pytest.mark.parametrize(("name", "title", "expr"), EXPRESSIONS, ids=lambda v: str(v)[:40])
+def test_a_panel_answers(prometheus: Server, name: str, title: str, expr: str) -> None:
+    """No error, and not empty: a panel that shows nothing on a bad day shows nothing on any."""
+    assert query(prometheus, substituted(expr)), f"{name}: {title} is empty"
+
+
+def test_variables_have_values(prometheus: Server) -> None:
+    """What the variables' queries ask for is there."""
+    for board in BOARDS.values():
+        for variable in board["templating"]["list"]:
+            if variable["type"] != "query":
+                continue
+            series, label = variable["query"].removeprefix("label_values(").removesuffix(")").rsplit(", ", 1)
+            answer = httpx.get(
+                f"{prometheus.url}/api/v1/label/{label}/values", params={"match[]": substituted(series)}, timeout=10
+            )
+            assert answer.json()["data"], variable["name"]
+
+
+def test_one_queue_can_be_chosen(prometheus: Server) -> None:
+    """With one queue's name in the variable, a panel shows that queue only."""
+    expr = next(e for name, title, e in EXPRESSIONS if title == "Highest receive count")
+    chosen = substituted(expr.replace("$queue", r"payments\\.fifo"))
+    found = query(prometheus, chosen)
+    assert [(row["metric"], row["value"][1]) for row in found] == [  # type: ignore[index]
+        ({"system": "aws_sqs", "scope_id": "123456789012/eu-west-1", "queue": "payments.fifo"}, "11")
+    ]
+
+
+def test_the_rules_evaluate_without_an_error(prometheus: Server) -> None:
+    """Every rule ran, and its templates filled: an error would stand in the rule's state."""
+    wanted = {"QueuewatchPoisonMessage", "QueuewatchGroupStuck", "QueuewatchDeadLetterArrived"}
+    rules: list[dict[str, object]] = []
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        groups = httpx.get(f"{prometheus.url}/api/v1/rules", timeout=10).json()["data"]["groups"]
+        rules = [rule for group in groups for rule in group["rules"]]
+        firing = {rule["name"] for rule in rules if rule.get("state") == "firing"}
+        if wanted <= firing and all(rule["health"] != "unknown" for rule in rules):
+            break
+        time.sleep(0.2)
+    else:
+        pytest.fail(f"not firing: {wanted - firing}")
+    assert {rule["name"]: rule.get("lastError") for rule in rules if rule["health"] != "ok"} == {}

@@ -1,0 +1,260 @@
+"""The generated files: as committed, accepted by Prometheus, the same in all three forms, following the configuration."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from alerts import generate as command
+from alerts.catalogue import CATALOGUE
+from alerts.config import AlertRulesConfig, AlertSwitch
+from alerts.prometheus_rules import rule_groups
+from alerts.rules import PROMETHEUS_RULE, PROMETHEUS_RULES, generate, render
+from alerts.units import duration, number, shown, spoken_duration
+from streaming.config.load import load_config
+from tests.alerts.promql import TARGET_LABELS, selectors, template_labels, template_queries, unknown_names
+from tests.services.prometheus import Binaries
+
+RULES = [rule for group in rule_groups(AlertRulesConfig()) for rule in group["rules"]]
+RECORDED = frozenset(rule["record"] for rule in RULES if "record" in rule)
+ALERTS = [rule for rule in RULES if "alert" in rule]
+
+CHANGED = AlertRulesConfig(
+    job="watch",
+    runbook_base_url="https://wiki.example.org/queues/",
+    grafana_url="https://grafana.example.org",
+    keep_labels=("cluster",),
+    labels={"team": "messaging"},
+    interval_s=30,
+    rules={
+        "PoisonMessage": AlertSwitch(severity="critical", exclude_queues=r"dev-.*\.fifo"),
+        "NoisyGroup": AlertSwitch(enabled=False),
+        "MessageTooOld": AlertSwitch(limit=90.5, for_s=0, keep_firing_s=0, only_queues="orders.*"),
+        "ClockSkew": AlertSwitch(severity="info"),
+        "JobDown": AlertSwitch(for_s=45),
+    },
+)
+
+
+def test_the_repository_holds_what_the_catalogue_says() -> None:
+    """Drift is an error that names the remedy: `python -m alerts.generate`."""
+    assert command.outdated() == []
+    assert command.main(["--check"]) == 0
+
+
+def test_drift_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that was edited by hand, one that is missing and one too many are all named, and mended."""
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    (tmp_path / "docs").mkdir()
+    assert command.main([]) == 0
+    assert command.main(["--check"]) == 0
+    folder = tmp_path / "alerts" / "generated"
+    (folder / "runbook.md").write_text("edited")
+    (folder / "alerts.json").unlink()
+    (folder / "old.txt").write_text("left behind")
+    assert command.main(["--check"]) == 1
+    said = capsys.readouterr().err
+    assert all(name in said for name in ("runbook.md", "alerts.json", "old.txt", "python -m alerts.generate"))
+    assert command.main([]) == 0
+    assert command.outdated() == []
+
+
+def test_generating_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    """No time, no order of a set, nothing of the machine in the files."""
+    first, second = tmp_path / "a", tmp_path / "b"
+    written = generate(first)
+    generate(second)
+    assert written
+    for path in written:
+        assert path.read_bytes() == (second / path.relative_to(first)).read_bytes()
+        assert str(tmp_path) not in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("config", [AlertRulesConfig(), CHANGED], ids=["defaults", "changed"])
+def test_prometheus_accepts_the_rules(config: AlertRulesConfig, tmp_path: Path, prometheus_binaries: Binaries) -> None:
+    """Without --lint-fatal promtool would end with 0 on duplicates."""
+    generate(tmp_path, config)
+    check = [prometheus_binaries.promtool, "check", "rules", "--lint=all", "--lint-fatal", str(tmp_path / PROMETHEUS_RULES)]
+    done = subprocess.run(check, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{sum(len(g['rules']) for g in rule_groups(config))} rules found" in done.stdout
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: r.get("alert") or r["record"])
+def test_every_name_of_an_expression_is_in_the_catalogue_of_metrics(rule: dict[str, Any]) -> None:
+    """A renamed metric or label must not leave a rule that can never fire."""
+    assert unknown_names(rule["expr"], RECORDED) == []
+    assert list(selectors(rule["expr"]))
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda r: r["alert"])
+def test_every_name_of_an_annotation_is_in_the_catalogue_of_metrics(rule: dict[str, Any]) -> None:
+    """A template that names a missing label gives an empty string and no error, so it is looked at here."""
+    texts = [*rule["annotations"].values(), *map(str, rule["labels"].values())]
+    entry = next(e for e in CATALOGUE if e.alert_name == rule["alert"])
+    available = {*entry.alert.identity, *(("severity",) if entry.alert.judged_severity else ())}
+    for text in texts:
+        assert template_labels(text) <= available
+        for query in template_queries(text):
+            assert unknown_names(query, RECORDED) == [], query
+
+
+def test_the_check_of_names_can_fail() -> None:
+    """The parser finds what is wrong in a name, a matcher and a grouping."""
+    assert unknown_names('max by (queue) (queuewatch_signal{signal="x"}) > 0')[0] == "no series queuewatch_signal"
+    assert unknown_names('queuewatch_signals{sginal="x"}') == ["queuewatch_signals has no label sginal"]
+    assert unknown_names("max by (qeue) (queuewatch_poison_messages)") == ["none of the series has label qeue"]
+    assert unknown_names("rate(queuewatch_events_total[5m]) > 1e5") == []
+
+
+def test_the_three_forms_say_the_same() -> None:
+    """Plain rules and the PrometheusRule come from one list."""
+    for config in (AlertRulesConfig(), CHANGED):
+        files = render(config)
+        plain = yaml.safe_load(files[PROMETHEUS_RULES])["groups"]
+        resource = yaml.safe_load(files[PROMETHEUS_RULE])
+        assert plain == resource["spec"]["groups"] == rule_groups(config)
+        assert (resource["kind"], resource["apiVersion"]) == ("PrometheusRule", "monitoring.coreos.com/v1")
+        assert resource["metadata"]["namespace"] == config.kubernetes.namespace
+
+
+def _mixin(folder: Path, override: str = "{}") -> Any:
+    jsonnet = pytest.importorskip("_jsonnet", reason="the package jsonnet is not installed")
+    source = (
+        f"local mixin = (import 'mixin.libsonnet') + {override}; "
+        "{ rules: mixin.prometheusAlerts.groups + mixin.prometheusRules.groups, "
+        "dashboards: std.objectFields(mixin.grafanaDashboards), "
+        "uids: [mixin.grafanaDashboards[f].uid for f in std.objectFields(mixin.grafanaDashboards)] }"
+    )
+    return json.loads(jsonnet.evaluate_snippet(str(folder / "test.jsonnet"), source))
+
+
+@pytest.mark.parametrize("config", [AlertRulesConfig(), CHANGED], ids=["defaults", "changed"])
+def test_the_mixin_gives_the_same_rules(config: AlertRulesConfig, tmp_path: Path) -> None:
+    """The jsonnet library and the Python code agree, rule for rule."""
+    generate(tmp_path, config)
+    found = _mixin(tmp_path)
+    assert found["rules"] == rule_groups(config)
+    assert sorted(found["uids"]) == [name.removesuffix(".json") for name in found["dashboards"]]
+
+
+def test_the_mixin_is_configured_like_the_section(tmp_path: Path) -> None:
+    """What a jsonnet user sets in _config gives what the same settings give in the configuration file."""
+    generate(tmp_path)
+    override = """{ _config+:: {
+        job: 'watch',
+        runbookBaseUrl: 'https://wiki.example.org/queues',
+        grafanaUrl: 'https://grafana.example.org',
+        keepLabels: ['cluster'],
+        labels: { team: 'messaging' },
+        interval: '30s',
+        alerts+: {
+            PoisonMessage+: { severity: 'critical', match: ',queue!~"dev-.*\\\\\\\\.fifo"' },
+            NoisyGroup+: { enabled: false },
+            MessageTooOld+: { limit: '90.5', 'for': '0s', keepFiringFor: '0s', match: ',queue=~"orders.*"' },
+            ClockSkew+: { severity: 'info' },
+            JobDown+: { 'for': '45s' },
+        },
+    } }"""
+    assert _mixin(tmp_path, override)["rules"] == rule_groups(CHANGED)
+
+
+def _rule(config: AlertRulesConfig, name: str) -> dict[str, Any]:
+    return next(r for g in rule_groups(config) for r in g["rules"] if r.get("alert") == f"Queuewatch{name}")
+
+
+def test_switches_do_what_they_say() -> None:
+    """On and off, severity, limit, waits, queues, labels and addresses."""
+    names = {r.get("alert") for g in rule_groups(CHANGED) for r in g["rules"]}
+    assert "QueuewatchNoisyGroup" not in names
+    assert "QueuewatchGroupStuck" in names
+    poison = _rule(CHANGED, "PoisonMessage")
+    assert poison["labels"] == {"severity": "critical", "component": "queue", "team": "messaging"}
+    expected = (
+        r'max by (job, system, scope_id, queue, cluster) (queuewatch_signals{signal="PoisonMessage",queue!~"dev-.*\\.fifo"}) > 0'
+    )
+    assert poison["expr"] == expected
+    assert poison["annotations"]["runbook_url"] == "https://wiki.example.org/queues#alert-name-queuewatchpoisonmessage"
+    assert poison["annotations"]["dashboard_url"].startswith("https://grafana.example.org/d/queuewatch-queue?var-job=")
+    old = _rule(CHANGED, "MessageTooOld")
+    assert old["for"] == "0s"
+    assert "keep_firing_for" not in old
+    assert old["expr"].endswith('{scope="visible",queue=~"orders.*"}) > 90.5')
+    assert _rule(CHANGED, "ClockSkew")["labels"]["severity"] == "info"
+    assert _rule(CHANGED, "JobDown")["expr"] == 'up{job="watch"} == 0'
+    assert _rule(CHANGED, "JobDown")["for"] == "45s"
+
+
+@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
+def test_each_alert_can_be_switched_off_alone(entry: Any) -> None:
+    """Everything else stays as it was."""
+    off = AlertRulesConfig(rules={entry.name: AlertSwitch(enabled=False)})
+    left = [r["alert"] for g in rule_groups(off) for r in g["rules"] if "alert" in r]
+    assert left == [r["alert"] for r in ALERTS if r["alert"] != entry.alert_name]
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"rules": {"PoisonMesage": {}}}, "did you mean PoisonMessage?"),
+        ({"rules": {"PoisonMessage": {"limit": 5}}}, "judge.thresholds: poison_receives"),
+        ({"rules": {"JobDown": {"exclude_queues": "x"}}}, "JobDown is not about a queue"),
+        ({"rules": {"PoisonMessage": {"exclude_queues": "("}}}, "is no regular expression"),
+        ({"rules": {"PoisonMessage": {"enable": False}}}, "Extra inputs"),
+        ({"labels": {"severity": "critical"}}, "severity is set by the rules"),
+        ({"labels": {"a-b": "x"}}, "is no label name"),
+        ({"keep_labels": ["0x"]}, "is no label name"),
+        ({"grafana_url": "grafana:3000"}, "begin it with http://"),
+        ({"job": 'a"b'}, "should match pattern"),
+        ({"interval_s": 0}, "greater than 0"),
+    ],
+)
+def test_a_wrong_section_is_refused_with_the_reason(section: dict[str, Any], said: str) -> None:
+    """Errors name the key and the fix."""
+    with pytest.raises(ValidationError, match=said.replace("(", r"\(").replace("?", r"\?")):
+        AlertRulesConfig.model_validate(section)
+
+
+def test_the_section_is_read_from_the_configuration_file(tmp_path: Path) -> None:
+    """`alerts:` of the one file, through the same loader as everything else."""
+    file = tmp_path / "queuewatch.yaml"
+    file.write_text("alerts:\n  job: watch\n  rules:\n    NoisyGroup: {enabled: false}\n")
+    section = load_config(file, env={}).section("alerts")
+    assert isinstance(section, AlertRulesConfig)
+    assert section.job == "watch"
+    assert not section.rules["NoisyGroup"].enabled
+
+
+def test_recorded_ratios_keep_the_labels_alerts_are_told_apart_by() -> None:
+    """A ratio without `cluster` would mix clusters."""
+    recorded = [r for g in rule_groups(CHANGED) for r in g["rules"] if "record" in r]
+    assert len(recorded) == 2
+    assert all("sum by (job, cluster)" in r["expr"] for r in recorded)
+    assert {"job"} <= TARGET_LABELS
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(0, "0s"), (15, "15s"), (90, "90s"), (300, "5m"), (3600, "1h"), (5400, "90m"), (86_400, "1d"), (0.5, "500ms")],
+)
+def test_durations_are_written_as_prometheus_reads_them(value: float, written: str) -> None:
+    """The largest unit that divides it."""
+    assert duration(value) == written
+
+
+def test_numbers_are_written_for_people() -> None:
+    """With the unit that the threshold's name ends in."""
+    assert shown("stalled_s", 300.0) == "5 minutes"
+    assert shown("coverage_low_ratio", 0.9) == "90 %"
+    assert shown("look_ahead", 120_000) == "120,000"
+    assert shown("held_visibility_factor", 2.5) == "2.5"
+    assert spoken_duration(86_400) == "24 hours"
+    assert spoken_duration(345_600) == "4 days"
+    assert spoken_duration(1) == "1 second"
+    assert (number(3600.0), number(0.01)) == ("3600", "0.01")

@@ -1,0 +1,122 @@
+"""The runbook: a heading behind every link, everything an entry says, the same as Markdown and as HTML."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from alerts.blocks import Block, Heading, Items, Links, Paragraph, Shell, Table, to_html, to_markdown
+from alerts.catalogue import CATALOGUE, rule_text
+from alerts.config import AlertRulesConfig, AlertSwitch
+from alerts.entry import SYSTEM_TITLES
+from alerts.prometheus_rules import rule_groups
+from alerts.runbook import runbook_html, runbook_markdown
+from streaming.judge.thresholds import Thresholds
+
+MARKDOWN = runbook_markdown(AlertRulesConfig())
+HTML = runbook_html(AlertRulesConfig())
+
+
+def _section(name: str) -> str:
+    return MARKDOWN.split(f"\n## Alert name: Queuewatch{name}\n")[1].split("\n## ")[0]
+
+
+def _anchor(heading: str) -> str:
+    """What a Markdown host makes of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+
+
+class _Ids(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+        self.ids += [value for name, value in attrs if name == "id" and value]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_every_link_of_an_alert_has_its_heading_in_both_forms() -> None:
+    """The link in a page at 3 a.m. must not end at the top of a long document."""
+    urls = [r["annotations"]["runbook_url"] for g in rule_groups(AlertRulesConfig()) for r in g["rules"] if "alert" in r]
+    wanted = {url.split("#")[1] for url in urls}
+    assert len(wanted) == len(CATALOGUE)
+    headings = [_anchor(text) for text in re.findall(r"^#+ (.+)$", MARKDOWN, re.MULTILINE)]
+    assert wanted <= set(headings)
+    assert len(headings) == len(set(headings))
+    parser = _Ids()
+    parser.feed(HTML)
+    assert wanted <= set(parser.ids)
+    assert parser.open == []
+
+
+def test_links_inside_the_page_lead_somewhere() -> None:
+    """The table at the top goes to every alert."""
+    targets = set(re.findall(r"\]\(#([\w-]+)\)", MARKDOWN))
+    assert targets == {entry.anchor for entry in CATALOGUE}
+
+
+@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
+def test_a_section_holds_everything_the_entry_says(entry: Any) -> None:
+    """Meaning, rule, evidence, checks with their commands, remedies, when to ignore."""
+    section = _section(entry.name)
+    assert entry.meaning in section
+    for step in rule_text(entry):
+        assert step in section
+    for field in entry.evidence:
+        assert f"`{field.name}`" in section
+    for checks in (*entry.checks.values(), entry.watcher_checks):
+        for check in checks:
+            assert check.command in section
+    assert all(text in section for text in (*entry.fix, *entry.ignore))
+    for system, reason in entry.not_applicable.items():
+        assert f"**Not on {SYSTEM_TITLES[system]}.** {reason}" in section
+    for link in entry.links:
+        assert f"[{link.title}]({link.url})" in section
+
+
+def test_it_shows_what_is_configured() -> None:
+    """Thresholds, limits and waits of the configuration, not the defaults; nothing about what is switched off."""
+    config = AlertRulesConfig(
+        rules={"MessageTooOld": AlertSwitch(limit=600, for_s=120), "NoisyGroup": AlertSwitch(enabled=False)}
+    )
+    text = runbook_markdown(config, Thresholds(stalled_s=1200.0))
+    assert "older than 10 minutes, and has been for 2 minutes" in text
+    assert "Nothing was settled for 20 minutes" in text
+    assert "QueuewatchNoisyGroup" not in text
+
+
+def test_a_reader_is_told_not_to_receive() -> None:
+    """The first thing many would do is the one that dead-letters the message."""
+    opening = MARKDOWN.split("## Prepare your shell")[0]
+    assert "Do not look into a queue by receiving from it" in opening
+
+
+def test_blocks_become_markdown_and_escaped_html() -> None:
+    """Every kind of block in both forms; what looks like HTML in a text stays text."""
+    blocks: list[Block] = [
+        Heading(2, "A <b> title"),
+        Paragraph("Use `x < y`.", "Note."),
+        Items([("one", "echo 1"), ("two", "")], numbered=True),
+        Items([("dot", "")]),
+        Shell("a | b"),
+        Table(("k", "v"), [("a|b", "[x](#y)")]),
+        Links([("T & U", "https://example.org/?a=1&b=2")]),
+    ]
+    markdown = to_markdown(blocks)
+    assert "## A <b> title\n\n**Note.** Use `x < y`.\n\n1. one\n\n   ```sh\n   echo 1\n   ```\n\n2. two" in markdown
+    assert "| a\\|b | [x](#y) |" in markdown
+    page = to_html("T", blocks)
+    assert '<h2 id="a-b-title">A &lt;b&gt; title</h2>' in page
+    assert "<code>x &lt; y</code>" in page
+    assert '<a href="https://example.org/?a=1&amp;b=2">T &amp; U</a>' in page
+    assert '<a href="#y">x</a>' in page
+    assert "<li>one<pre" in page
