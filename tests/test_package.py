@@ -32,8 +32,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for room in _ROOMS:
         shutil.copytree(_ROOT / room, copy / room, ignore=_CACHES)
     for name in ("pyproject.toml", "LICENSE", "README.md"):
-        if (_ROOT / name).exists():
-            shutil.copy(_ROOT / name, copy)
+        shutil.copy(_ROOT / name, copy)
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*build, "--wheel-dir", str(copy), str(copy)], check=True)
     [built] = copy.glob("*.whl")

@@ -1,0 +1,126 @@
+"""What the README and the docs show is what the program does: examples load, commands exist, links lead somewhere.
+
+A fenced block says what it is by its language. YAML that begins with a section of the configuration is a configuration;
+Python must compile and find its imports; every `queuewatch …` and `make …`, in the text or in a shell block, must exist.
+"""
+
+import ast
+import importlib
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from streaming.cli.main import app
+from streaming.config.load import load_config
+from streaming.config.model import Config
+
+_ROOT = Path(__file__).parents[2]
+_FENCE = re.compile(r"^( *)```(\w+)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\((?!https?://|mailto:|#)([^)\s#]+)")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One fenced block."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def _pages() -> list[Path]:
+    """The README and everything under docs."""
+    return [_ROOT / "README.md", *sorted((_ROOT / "docs").rglob("*.md"))]
+
+
+def _examples() -> Iterator[Example]:
+    for page in _pages():
+        content = page.read_text()
+        for found in _FENCE.finditer(content):
+            margin, language, text = found.groups()
+            line = content.count("\n", 0, found.start()) + 1
+            lines = [row.removeprefix(margin) for row in text.splitlines()]
+            yield Example(str(page.relative_to(_ROOT)), line, language, "\n".join(lines))
+
+
+def _of(*languages: str) -> list[Example]:
+    return [example for example in _examples() if example.language in languages]
+
+
+def _commands(program: str) -> list[tuple[str, str]]:
+    """Where, and what follows `program`: in shell blocks, and in code between backticks in the text."""
+    found = []
+    for example in _of("sh", "bash", "shell", "console"):
+        for line in example.text.replace("\\\n", " ").splitlines():
+            started = re.match(rf"(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\S*/)?{program} (.+)", line.strip())
+            if started:
+                found.append((str(example), re.split(r"\s(?:[|>&;]|2>|#)", started[1])[0]))
+    for page in _pages():
+        spans = re.findall(rf"`{program} ([^`]+)`", re.sub(_FENCE, "", page.read_text()))
+        found += [(page.name, span.replace("\\|", "|")) for span in spans]
+    return found
+
+
+def test_the_readme_shows_something_to_check() -> None:
+    assert _of("python"), "no Python example"
+    assert {"demo", "test"} <= {arguments.split()[0] for _, arguments in _commands("make")}
+    assert len(_commands("queuewatch")) >= 5
+
+
+@pytest.mark.parametrize("example", _of("yaml", "yml"), ids=str)
+def test_a_configuration_loads(example: Example, tmp_path: Path) -> None:
+    document = yaml.safe_load(example.text)
+    if not isinstance(document, dict) or next(iter(document)) not in Config.model_fields:
+        return  # somebody else's YAML: it need only be YAML
+    file = tmp_path / "queuewatch.yaml"
+    file.write_text(example.text)
+    load_config(file, {})
+
+
+@pytest.mark.parametrize("example", _of("python", "py"), ids=str)
+def test_python_compiles_and_finds_its_imports(example: Example) -> None:
+    for node in ast.walk(ast.parse(example.text, filename=str(example))):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                importlib.import_module(name.name)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            module = importlib.import_module(node.module)
+            assert [name.name for name in node.names if not hasattr(module, name.name)] == []
+
+
+@pytest.mark.parametrize(("where", "arguments"), _commands("queuewatch"))
+def test_a_command_exists_with_the_options_shown(where: str, arguments: str) -> None:
+    command: Any = typer.main.get_command(app)
+    for name in arguments.split():
+        if not hasattr(command, "commands") or name.startswith(("-", "[")):
+            break
+        assert name in command.commands, f"{where}: there is no command {name}"
+        command = command.commands[name]
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    given = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", arguments))
+    assert given - known - {"--help"} == set(), f"{where}: {command.name} has no such option"
+
+
+@pytest.mark.parametrize(("where", "arguments"), _commands("make"))
+def test_a_make_target_exists(where: str, arguments: str) -> None:
+    target = next(word for word in arguments.split() if "=" not in word and not word.startswith("-"))
+    done = subprocess.run(["make", "--dry-run", target], cwd=_ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{where}: {done.stderr}"
+
+
+@pytest.mark.parametrize("page", _pages(), ids=lambda page: page.name)
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(_FENCE, "", page.read_text())
+    broken = [target for target in _LINK.findall(text) if not (page.parent / target).exists()]
+    assert broken == []
