@@ -190,8 +190,11 @@ export class Watcher {
     const attributes = {};
     if (maxRetries !== undefined)
       Object.assign(attributes, { max_retries: maxRetries, max_receive_count: maxRetries + 1 });
-    if (deadLetterQueue) attributes.dead_letter_queue = deadLetterQueue;
-    if (deadLetterQueue !== undefined) attributes.has_dead_letter_queue = deadLetterQueue !== null;
+    if (deadLetterQueue !== undefined) {
+      // An empty name: known not to be there.
+      attributes.dead_letter_queue = deadLetterQueue ?? "";
+      attributes.has_dead_letter_queue = deadLetterQueue !== null;
+    }
     if (retryDelaySeconds !== undefined) attributes.retry_delay_s = retryDelaySeconds;
     if (maxBatchSize !== undefined) attributes.max_batch_size = maxBatchSize;
     if (throwsOnError) attributes.throws_on_error = true;

@@ -164,6 +164,12 @@ export const STYLES = {
     { ...options, errorMessages: true },
   ),
   backoff: watch({ queue: backOff }, options),
-  longBackoff: watch({ queue: backOff }, { ...options, queues: { q: { maxRetries: 9 } } }),
+  longBackoff: watch(
+    { queue: backOff },
+    {
+      ...options,
+      queues: { q: { maxRetries: 9, deadLetterQueue: null } },
+    },
+  ),
 };
 export class Counter extends DurableObject {}

@@ -217,6 +217,8 @@ test("a handler's habits become facts about its queue", async () => {
     of("longBackoff", "queue_state").map((e) => e.attributes.backoff_cap_exceeded_at_attempt),
     [5, 4],
   );
+  const last = of("longBackoff", "queue_state").at(-1).attributes;
+  assert.deepEqual([last.dead_letter_queue, last.has_dead_letter_queue], ["", false]);
 });
 
 test("an error's text is told when it was asked for", async () => {
