@@ -1,0 +1,172 @@
+"""Cloudflare's Queues API over HTTP: each call one request, its answer read or an `ApiError`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+import httpx
+
+from sources.cloudflare import answers
+from sources.cloudflare.budget import Budget
+from sources.cloudflare.errors import BadAnswer, NotFound, RateLimited, Unauthorized, Unavailable
+from sources.cloudflare.settings import Consumer
+
+PER_PAGE: Final = 100
+MAX_ANSWER_BYTES: Final = 16_000_000
+_NOT_HERE: Final = frozenset({404, 405, 410})
+
+
+class CloudflareApi:
+    """One account as one token sees it. Calls raise `ApiError` and nothing else; they do not wait for the budget.
+
+    `token` is asked for at each request, so that a rotated one takes effect.
+    """
+
+    def __init__(
+        self, base_url: str, account_id: str, token: Callable[[], str], *, timeout_s: float, budget: Budget | None = None
+    ) -> None:
+        self._account = f"/accounts/{quote(account_id, safe='')}"
+        self._token = token
+        self._budget = budget
+        # A redirect would carry the token to wherever it points.
+        self._client = httpx.Client(base_url=base_url, timeout=timeout_s, follow_redirects=False)
+        self._sampling = "peek"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def page(self, number: int) -> answers.Page:
+        """One page of the account's queues, counted from 1."""
+        what = f"list of queues, page {number}"
+        return answers.page_of(what, self._get(what, "/queues", {"page": number, "per_page": PER_PAGE}))
+
+    def consumers(self, queue_id: str) -> tuple[Consumer, ...]:
+        """A queue's consumers and their settings."""
+        what = "consumers"
+        return answers.consumers_of(what, self._get(what, f"/queues/{quote(queue_id, safe='')}/consumers"))
+
+    def backlog(self, queue_id: str) -> answers.Backlog:
+        """How many messages wait, and since when."""
+        what = "metrics"
+        return answers.backlog_of(what, self._get(what, f"/queues/{quote(queue_id, safe='')}/metrics"))
+
+    def sample(self, queue_id: str, size: int) -> tuple[answers.SampledMessage, ...]:
+        """Some of a queue's messages, which stay where they are: nothing is leased, retried or acknowledged.
+
+        The call was first named `preview` and is now `peek`; the one that is there is used.
+        """
+        what = "sample of messages"
+        messages = f"/queues/{quote(queue_id, safe='')}/messages"
+        body = {"batch_size": size}
+        try:
+            answer = self._post(what, f"{messages}/{self._sampling}", body)
+        except NotFound:
+            # Also the answer for a queue that was just deleted: then the other one is not there either.
+            other = "preview" if self._sampling == "peek" else "peek"
+            answer = self._post(what, f"{messages}/{other}", body)
+            self._sampling = other
+        return answers.sample_of(what, answer)
+
+    def pull(self, queue_id: str, size: int, lease_s: float) -> tuple[answers.PulledMessage, ...]:
+        """Lease some messages; those not acknowledged within `lease_s` come again."""
+        what = "pull"
+        body = {"batch_size": size, "visibility_timeout_ms": round(lease_s * 1000)}
+        return answers.pulled_of(what, self._post(what, f"/queues/{quote(queue_id, safe='')}/messages/pull", body))
+
+    def acknowledge(self, queue_id: str, acks: Iterable[str], retries: Iterable[str] = (), delay_s: int = 0) -> int | None:
+        """Settle leases; how many were acknowledged, when the answer tells."""
+        what = "acknowledgement"
+        body = {
+            "acks": [{"lease_id": lease} for lease in acks],
+            "retries": [{"lease_id": lease, "delay_seconds": delay_s} for lease in retries],
+        }
+        return answers.acknowledged_of(what, self._post(what, f"/queues/{quote(queue_id, safe='')}/messages/ack", body))
+
+    def _get(self, what: str, path: str, query: dict[str, int] | None = None) -> Any:
+        return self._request(what, "GET", path, query=query)
+
+    def _post(self, what: str, path: str, body: dict[str, Any]) -> Any:
+        return self._request(what, "POST", path, body=body)
+
+    def _request(
+        self, what: str, method: str, path: str, *, query: dict[str, int] | None = None, body: dict[str, Any] | None = None
+    ) -> Any:
+        headers = {"authorization": f"Bearer {self._bearer(what)}", "accept": "application/json"}
+        request = self._client.build_request(method, self._account + path, params=query, json=body, headers=headers)
+        try:
+            response = self._client.send(request, stream=True)
+            try:
+                content = _read(what, response)
+            finally:
+                response.close()
+        except httpx.HTTPError as error:
+            raise Unavailable(what, f"no answer: {error or type(error).__name__}") from error
+        if self._budget is not None:
+            self._budget.learn(response.headers)
+        _check_status(what, response, content)
+        return _json(what, content)
+
+    def _bearer(self, what: str) -> str:
+        try:
+            token = self._token()
+        except ValueError as error:
+            raise Unauthorized(what, str(error)) from error
+        # httpx would name the header's value in its error.
+        if not token.isascii() or not token.isprintable() or " " in token:
+            raise Unauthorized(what, "the token has characters no token has; check for quotes and line ends")
+        return token
+
+
+def _read(what: str, response: httpx.Response) -> bytes:
+    content = bytearray()
+    for chunk in response.iter_bytes():
+        content += chunk
+        if len(content) > MAX_ANSWER_BYTES:
+            raise BadAnswer(what, f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
+    return bytes(content)
+
+
+def _check_status(what: str, response: httpx.Response, content: bytes) -> None:
+    status = response.status_code
+    if response.is_success:
+        return
+    told = _reason(content)
+    problem = f"{status} {response.reason_phrase}{told}"
+    if status in (401, 403):
+        raise Unauthorized(what, problem)
+    if status == 429:
+        raise RateLimited(what, _seconds(response.headers.get("retry-after")))
+    if status in _NOT_HERE:
+        raise NotFound(what, problem)
+    if status >= 500:
+        raise Unavailable(what, problem)
+    raise BadAnswer(what, problem)
+
+
+def _reason(content: bytes) -> str:
+    """What an error answer says of itself; many are HTML pages that say nothing to a program."""
+    try:
+        return f": {answers.error_text(json.loads(content))}"
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _json(what: str, content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        start = content[:40].decode("utf-8", "replace")
+        raise BadAnswer(what, f"the answer is no JSON ({error}); it begins {start!r}") from error
+
+
+def _seconds(header: str | None) -> float | None:
+    try:
+        return max(0.0, float(header or ""))
+    except ValueError:
+        return None

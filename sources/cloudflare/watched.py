@@ -1,0 +1,96 @@
+"""The queues being watched: what is known of each, and what is asked of the API next."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple
+
+from sources.cloudflare.answers import ListedQueue
+
+LONGEST_BACKOFF_S: Final = 600.0
+
+Question = Literal["consumers", "backlog", "sample"]
+
+
+@dataclass(slots=True)
+class Watched:
+    """One queue. Times are of the collector's monotonic clock, in seconds."""
+
+    listed: ListedQueue
+    attributes: dict[str, Any] = field(default_factory=dict)
+    """Its settings, as `queue_state` tells them."""
+    due_s: dict[Question, float] = field(default_factory=dict)
+    sampled: bool = False
+    """The last look at its messages showed some."""
+    failures: dict[Question, int] = field(default_factory=dict)
+    """How often a question failed one time after another."""
+
+    def answered(self, question: Question, next_due_s: float | None) -> None:
+        """The question is asked again then; None: not before something else calls for it."""
+        self.failures.pop(question, None)
+        if next_due_s is None:
+            self.due_s.pop(question, None)
+        else:
+            self.due_s[question] = next_due_s
+
+    def failed(self, question: Question, now_s: float, interval_s: float) -> float:
+        """The question is asked again later with each failure; returns in how many seconds."""
+        failures = self.failures.get(question, 0)
+        wait_s = backoff_s(interval_s, failures)
+        self.failures[question] = failures + 1
+        self.due_s[question] = now_s + wait_s
+        return wait_s
+
+
+class Job(NamedTuple):
+    """The next question about a queue, and when it is due."""
+
+    due_s: float
+    question: Question
+    queue: Watched
+
+
+class WatchList:
+    """All of them. A queue that fails keeps no other waiting."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, Watched] = {}
+
+    def replace(self, listed: Iterable[ListedQueue], now_s: float, spread_s: float) -> list[Watched]:
+        """Take in a fresh list and return what is watched now.
+
+        New queues are looked at over the next `spread_s`, vanished ones no more.
+        """
+        before = self._queues
+        self._queues = {queue.id: before.get(queue.id) or Watched(queue) for queue in listed}
+        new = [watched for id_, watched in self._queues.items() if id_ not in before]
+        for i, watched in enumerate(new):
+            watched.due_s["backlog"] = now_s + spread_s * i / len(new)
+        for queue in listed:
+            self._queues[queue.id].listed = queue
+        return list(self._queues.values())
+
+    def forget(self, watched: Watched) -> None:
+        """A queue that is gone; it comes back with the next list that has it."""
+        self._queues.pop(watched.listed.id, None)
+
+    def next_job(self) -> Job | None:
+        """The question that is due first, whether it is due already or not."""
+        return min(
+            (Job(due_s, question, queue) for queue in self for question, due_s in queue.due_s.items()),
+            key=lambda job: job.due_s,
+            default=None,
+        )
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def __iter__(self) -> Iterator[Watched]:
+        return iter(self._queues.values())
+
+
+def backoff_s(interval_s: float, failures: int) -> float:
+    """The wait after one failure more than `failures`: doubling, with jitter, up to a limit."""
+    return min(interval_s * 2.0 ** min(failures, 20), LONGEST_BACKOFF_S) * random.uniform(0.75, 1.0)
