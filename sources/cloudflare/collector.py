@@ -1,0 +1,237 @@
+"""The collector: asks Cloudflare's API what it knows of an account's queues, and says so as telemetry events."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import ClassVar, Final, Self
+
+from sources.cloudflare.api import CloudflareApi
+from sources.cloudflare.budget import Budget
+from sources.cloudflare.config import CloudflareCollectorConfig
+from sources.cloudflare.discovery import Discovery
+from sources.cloudflare.drain import TelemetryDrain
+from sources.cloudflare.errors import ApiError, NotFound, RateLimited, Unauthorized
+from sources.cloudflare.settings import Consumer
+from sources.cloudflare.telling import Telling, settings_attributes
+from sources.cloudflare.watched import Job, Watched, WatchList, backoff_s
+from sources.cloudflare.wrangler import read_wrangler
+from sources.events import Emit, Event
+
+log = logging.getLogger(__name__)
+
+_IDLE_S: Final = 0.5
+"""The longest the loop sleeps: how late a heartbeat can be."""
+_UNHEARD_AFTER_S: Final = 60.0
+_UNAUTHORIZED_PAUSE_S: Final = 30.0
+
+
+class CloudflareCollector:
+    """Watches the queues of one account until told to stop: one request at a time, each queue on its own.
+
+    Heartbeats are sent only while the API answers: an account that cannot be seen shows as a collector that fell silent.
+    """
+
+    kind: ClassVar[str] = "cloudflare"
+
+    def __init__(self, config: CloudflareCollectorConfig) -> None:
+        """Raises `WranglerError` for a Wrangler file that cannot be used."""
+        self._config = config
+        self._telling = Telling(config.account_id, config.collector_name)
+        self._budget = Budget(config.requests_per_5min)
+        self._declared: dict[str, Consumer] = {}
+        self._declared_delays_s: dict[str, float] = {}
+        for path in config.wrangler_files:
+            declared = read_wrangler(path, config.wrangler_env)
+            self._declared |= declared.consumers
+            self._declared_delays_s |= declared.delivery_delays_s
+        self._queues = WatchList()
+        self._ids: dict[str, str] = {}
+        self._discovery = Discovery()
+        self._discovery_due_s = 0.0
+        self._failed_lists = 0
+        self._heartbeat_due_s = 0.0
+        self._heard_at_s = float("-inf")
+        self._said: dict[str, str] = {}
+
+    @classmethod
+    def from_config(cls, config: CloudflareCollectorConfig) -> Self:
+        """A collector for what `config` describes. Raises `WranglerError`."""
+        return cls(config)
+
+    def run(self, emit: Emit, stop: threading.Event) -> None:
+        """Watch until `stop` is set. Never raises for what the API or the network does."""
+        # One line per request would drown everything else.
+        logging.getLogger("httpx").setLevel(logging.WARNING)
+        with ExitStack() as stack:
+            api = stack.enter_context(self._open(self._budget))
+            if self._config.drain is not None:
+                emit = _one_at_a_time(emit)
+                drain = TelemetryDrain(self._config.drain, stack.enter_context(self._open(None)), self._drained_queue_id)
+                thread = threading.Thread(target=drain.run, args=(emit, stop), name="cloudflare-drain", daemon=True)
+                thread.start()
+                stack.callback(thread.join, self._config.timeout_s)
+            while not stop.is_set():
+                stop.wait(min(self.step(api, emit), _IDLE_S))
+
+    def step(self, api: CloudflareApi, emit: Emit) -> float:
+        """Make at most one request; returns the seconds until there is another to make."""
+        now_s = time.monotonic()
+        if now_s >= self._heartbeat_due_s and now_s - self._heard_at_s <= self._patience_s():
+            self._heartbeat_due_s = now_s + self._config.heartbeat_interval_s
+            emit([self._telling.heartbeat(_now_ms())])
+        job = self._queues.next_job()
+        due_s = min(self._discovery_due_s, job.due_s if job else float("inf"))
+        if due_s > now_s or not self._budget.take():
+            return max(due_s - now_s, self._budget.wait_s())
+        if job is None or self._discovery_due_s <= job.due_s:
+            self._list(api)
+        else:
+            self._ask(api, job, emit)
+        return 0.0
+
+    def _list(self, api: CloudflareApi) -> None:
+        """Read one page of the list of queues."""
+        now_s = time.monotonic()
+        try:
+            page = api.page(self._discovery.next_page)
+        except ApiError as error:
+            wait_s = backoff_s(self._config.poll_interval_s, self._failed_lists)
+            self._failed_lists += 1
+            self._discovery_due_s = now_s + wait_s
+            # From the first page again: a list read in two halves may miss what moved between them.
+            self._discovery = Discovery()
+            self._mind(error)
+            self._say("list", f"{error}; what is known already is still watched")
+            return
+        self._heard("list")
+        self._failed_lists = 0
+        self._discovery.take(page)
+        if not self._discovery.done:
+            return
+        listed, self._discovery = self._discovery.queues, Discovery()
+        self._discovery_due_s = now_s + self._config.discovery_interval_s
+        self._ids = {queue.name: queue.id for queue in listed}
+        wanted = [queue for queue in listed if self._config.is_watched(queue.name)]
+        for queue in self._queues.replace(wanted, now_s, self._config.poll_interval_s):
+            self._learn(queue, queue.listed.consumers)
+            if queue.listed.consumers is None:
+                queue.due_s["consumers"] = now_s
+
+    def _ask(self, api: CloudflareApi, job: Job, emit: Emit) -> None:
+        """Ask one question about one queue and tell the answer."""
+        _, question, queue = job
+        now_s = time.monotonic()
+        subject = f"{question} of {queue.listed.name}"
+        try:
+            events = self._answer(api, job, now_s)
+        except RateLimited as error:
+            self._mind(error)
+            self._say("rate", str(error))
+            return
+        except NotFound as error:
+            self._say(subject, f"queue {queue.listed.name}: {error}; not watched until it is listed again")
+            self._queues.forget(queue)
+            return
+        except ApiError as error:
+            wait_s = queue.failed(question, now_s, self._config.poll_interval_s)
+            # A token may see queues and not their messages: that alone must not hold up the rest.
+            if question != "sample":
+                self._mind(error)
+            self._say(subject, f"queue {queue.listed.name}: {error}; asked again in {wait_s:.0f} s")
+            return
+        self._heard(subject, "rate")
+        if events:
+            emit(events)
+
+    def _answer(self, api: CloudflareApi, job: Job, now_s: float) -> list[Event]:
+        """Ask, plan the next time, and return what there is to tell. Raises `ApiError`."""
+        _, question, queue = job
+        name, id_ = queue.listed.name, queue.listed.id
+        if question == "consumers":
+            self._learn(queue, api.consumers(id_))
+            queue.answered(question, None)
+            return []
+        if question == "backlog":
+            backlog = api.backlog(id_)
+            queue.answered(question, now_s + self._config.poll_interval_s)
+            if self._config.sample.size:
+                # Only what has a backlog is worth a look, and what had one needs it withdrawn.
+                if backlog.count or queue.sampled:
+                    queue.due_s.setdefault("sample", now_s)
+                else:
+                    queue.due_s.pop("sample", None)
+            return [self._telling.state(name, queue.attributes, backlog, _now_ms())]
+        sampled = api.sample(id_, self._config.sample.size)
+        queue.answered(question, now_s + self._config.sample.interval_s if sampled else None)
+        queue.sampled = bool(sampled)
+        events = [self._telling.sample(name, sampled, _now_ms())]
+        if self._is_followed(queue):
+            events += self._telling.existence(name, sampled, _now_ms())
+        return events
+
+    def _is_followed(self, queue: Watched) -> bool:
+        """Whether the end of a message will be known: somebody reports it, or nobody can bring it about."""
+        if self._config.drain is not None and queue.listed.name == self._config.drain.queue:
+            return False
+        return self._config.is_instrumented(queue.listed.name) or queue.attributes.get("has_consumer") is False
+
+    def _learn(self, queue: Watched, consumers: Sequence[Consumer] | None) -> None:
+        name = queue.listed.name
+        if consumers is None and queue.attributes:
+            return
+        queue.attributes = settings_attributes(
+            queue.listed, consumers, self._declared.get(name), self._declared_delays_s.get(name), self._config.backoff_of(name)
+        )
+
+    def _mind(self, error: ApiError) -> None:
+        """What concerns every request: the API asks for a pause, or does not know the token."""
+        if isinstance(error, RateLimited):
+            self._budget.pause(error.retry_after_s)
+        elif isinstance(error, Unauthorized):
+            self._budget.pause(_UNAUTHORIZED_PAUSE_S)
+
+    def _heard(self, *subjects: str) -> None:
+        self._heard_at_s = time.monotonic()
+        for subject in subjects:
+            if self._said.pop(subject, None) is not None:
+                log.info("Cloudflare: %s: it answers again", subject)
+
+    def _say(self, subject: str, problem: str) -> None:
+        """Log a problem when it is a new one: the same one every half minute tells nobody anything."""
+        kind = problem.split(";")[0]
+        if self._said.get(subject) == kind:
+            return
+        self._said[subject] = kind
+        log.warning("Cloudflare: %s", problem)
+
+    def _patience_s(self) -> float:
+        """How long hearing nothing may be the plan and not a failure."""
+        planned_s = self._config.poll_interval_s if len(self._queues) else self._config.discovery_interval_s
+        return max(_UNHEARD_AFTER_S, 2 * planned_s)
+
+    def _drained_queue_id(self) -> str | None:
+        drain = self._config.drain
+        return self._ids.get(drain.queue) if drain else None
+
+    def _open(self, budget: Budget | None) -> CloudflareApi:
+        config = self._config
+        return CloudflareApi(config.api_url, config.account_id, config.token, timeout_s=config.timeout_s, budget=budget)
+
+
+def _one_at_a_time(emit: Emit) -> Emit:
+    """`emit` for two threads."""
+    lock = threading.Lock()
+
+    def locked(events: Sequence[Event]) -> None:
+        with lock:
+            emit(events)
+
+    return locked
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

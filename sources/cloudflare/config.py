@@ -1,0 +1,143 @@
+"""Which Cloudflare account to watch, with which token, how often, and what is known of its consumers."""
+
+from __future__ import annotations
+
+import os
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from sources.cloudflare.settings import Backoff
+
+Seconds = Annotated[float, Field(gt=0)]
+Patterns = tuple[Annotated[str, Field(min_length=1)], ...]
+"""Shell-style patterns of queue names, such as `orders-*`."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SampleConfig(_Section):
+    """Looking at some of a queue's messages, which stay where they are."""
+
+    size: int = Field(default=10, ge=0, le=100)
+    """Messages per look; 0: do not look."""
+    interval_s: Seconds = 60.0
+    """Between two looks at one queue. A queue without a backlog is not looked at."""
+    instrumented: Patterns = ()
+    """Queues whose consumers all report what becomes of their messages: there a sampled message is followed one by one.
+    Elsewhere it would be taken for unsettled long after it is gone."""
+
+
+class BackoffConfig(_Section):
+    """The retry delays the handlers of some queues ask for."""
+
+    queues: Patterns = Field(min_length=1)
+    first_s: float = Field(ge=0)
+    """The delay after the first attempt; `30 ** attempts` starts with 30…"""
+    factor: float = Field(default=2.0, ge=1)
+    """…and grows 30 times from one attempt to the next."""
+
+
+class DrainConfig(_Section):
+    """A queue that Workers send their telemetry to, read over HTTP pull. Its token needs Queues Edit."""
+
+    queue: str = Field(min_length=1)
+    """Its name; it needs an `http_pull` consumer."""
+    batch_size: int = Field(default=100, ge=1, le=100)
+    lease_s: float = Field(default=60.0, ge=1, le=43_200)
+    """How long a message is ours while its events are written."""
+    idle_s: Seconds = 2.0
+    """Between two pulls when the first brought nothing."""
+
+
+class CloudflareCollectorConfig(_Section):
+    """The collector for Cloudflare Queues. Its token needs Queues Read."""
+
+    account_id: str = Field(pattern=r"^[0-9A-Za-z]{1,32}$")
+    """The account; `scope` of the events."""
+    token_file: Path | None = None
+    """A file that holds the API token and nothing else but a line end."""
+    token_env: str = "QUEUEWATCH_CLOUDFLARE_TOKEN"
+    """The environment variable with the token, used when there is no `token_file`."""
+    api_url: str = "https://api.cloudflare.com/client/v4"
+    name: str | None = Field(default=None, min_length=1)
+    """Who sends the heartbeats; by default `cloudflare:` and the account."""
+
+    queues: Patterns = Field(default=("*",), min_length=1)
+    """Which queues to watch."""
+    exclude: Patterns = ()
+    """Which of them to leave out."""
+    poll_interval_s: Seconds = 30.0
+    """Between two looks at one queue's backlog; longer where the requests do not suffice."""
+    discovery_interval_s: Seconds = 300.0
+    """Between two looks at which queues there are and how they are set."""
+    heartbeat_interval_s: Seconds = 10.0
+    requests_per_5min: int = Field(default=900, ge=10, le=1_000_000)
+    """Cloudflare allows a token 1,200, whoever uses it."""
+    timeout_s: Seconds = 10.0
+
+    sample: SampleConfig = SampleConfig()
+    wrangler_files: tuple[Path, ...] = ()
+    """`wrangler.toml`, `.json` or `.jsonc` of Workers: their queues' settings, where the API does not tell."""
+    wrangler_env: str | None = None
+    """The environment of those files; the top level when None."""
+    backoff: tuple[BackoffConfig, ...] = ()
+    """First match wins."""
+    drain: DrainConfig | None = None
+
+    @field_validator("api_url")
+    @classmethod
+    def _url_is_http(cls, url: str) -> str:
+        scheme, _, rest = url.partition("://")
+        if scheme not in ("http", "https") or not rest or "@" in rest or "?" in rest:
+            raise ValueError("write a plain https:// address without user, password or query")
+        if scheme == "http" and rest.split("/")[0].rsplit(":", 1)[0] not in ("127.0.0.1", "localhost", "[::1]"):
+            raise ValueError("the token would travel unencrypted: write https://")
+        return url.rstrip("/")
+
+    @model_validator(mode="after")
+    def _drained_queue_is_not_watched_by_itself(self) -> Self:
+        # Reading the telemetry queue must not make telemetry about it that is read from it in turn.
+        if self.drain is not None and self.drain.queue in self.sample.instrumented:
+            raise ValueError(f"drain.queue {self.drain.queue!r} carries telemetry; take it out of sample.instrumented")
+        return self
+
+    @property
+    def collector_name(self) -> str:
+        """Who sends the heartbeats."""
+        return self.name or f"cloudflare:{self.account_id}"
+
+    def token(self) -> str:
+        """The token. Raises `ValueError` naming what has to be set."""
+        if self.token_file is not None:
+            try:
+                token = self.token_file.read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ValueError(f"token_file {self.token_file} cannot be read: {error}") from error
+        else:
+            token = os.environ.get(self.token_env, "").strip()
+        if not token:
+            where = f"token_file {self.token_file} is empty" if self.token_file else f"{self.token_env} is not set"
+            raise ValueError(f"there is no API token: {where}")
+        return token
+
+    def is_watched(self, queue: str) -> bool:
+        """Whether events of the queue are wanted."""
+        return _any(self.queues, queue) and not _any(self.exclude, queue)
+
+    def is_instrumented(self, queue: str) -> bool:
+        """Whether every consumer of the queue reports what becomes of its messages."""
+        return _any(self.sample.instrumented, queue)
+
+    def backoff_of(self, queue: str) -> Backoff | None:
+        """The delays its handler asks for, when configuration tells."""
+        rule = next((rule for rule in self.backoff if _any(rule.queues, queue)), None)
+        return None if rule is None else Backoff(rule.first_s, rule.factor)
+
+
+def _any(patterns: Patterns, queue: str) -> bool:
+    return any(fnmatchcase(queue, pattern) for pattern in patterns)

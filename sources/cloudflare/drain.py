@@ -1,0 +1,118 @@
+"""Telemetry that Workers send to a queue of their own: pulled, handed on, and only then acknowledged."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from sources.cloudflare.answers import PulledMessage
+from sources.cloudflare.api import CloudflareApi
+from sources.cloudflare.budget import Budget
+from sources.cloudflare.config import DrainConfig
+from sources.cloudflare.errors import ApiError, RateLimited
+from sources.cloudflare.watched import backoff_s
+from sources.events import Emit, Event
+
+log = logging.getLogger(__name__)
+
+_KEPT_CHARS: Final = 2_000
+"""How much of what cannot be read is handed on for inspection."""
+
+
+class TelemetryDrain:
+    """Reads one queue over HTTP pull until told to stop.
+
+    A message is acknowledged when `emit` has returned for all of its events, so nothing is lost between the two; what was
+    handed on and could not be acknowledged comes again, and its events are there twice.
+    """
+
+    def __init__(self, config: DrainConfig, api: CloudflareApi, queue_id: Callable[[], str | None]) -> None:
+        """`queue_id` gives the queue's id once it is known."""
+        self._config = config
+        self._api = api
+        self._queue_id = queue_id
+        # Pulls are not counted with the other requests; this only heeds what the API asks for.
+        self._budget = Budget(1_000_000)
+
+    def run(self, emit: Emit, stop: threading.Event) -> None:
+        """Drain until `stop` is set. Never raises for what the API, the network or `emit` does."""
+        failures = 0
+        while not stop.is_set():
+            queue_id = self._queue_id()
+            wait_s = self._config.idle_s if queue_id is None else self._budget.wait_s()
+            if queue_id is not None and wait_s == 0:
+                try:
+                    taken = self.drain_once(queue_id, emit)
+                    failures = 0
+                    # A full pull means that more is waiting.
+                    wait_s = 0.0 if taken >= self._config.batch_size else self._config.idle_s
+                except RateLimited as error:
+                    self._budget.pause(error.retry_after_s)
+                except ApiError as error:
+                    wait_s = backoff_s(self._config.idle_s, failures)
+                    failures += 1
+                    log.warning("Cloudflare: telemetry queue %s: %s; next in %.0f s", self._config.queue, error, wait_s)
+                except Exception:
+                    # Whatever is wrong with where the events go: nothing was acknowledged, so nothing is lost.
+                    wait_s = backoff_s(self._config.idle_s, failures)
+                    failures += 1
+                    log.exception("Cloudflare: events could not be handed on; next in %.0f s", wait_s)
+            stop.wait(wait_s)
+
+    def drain_once(self, queue_id: str, emit: Emit) -> int:
+        """Pull once, hand on, acknowledge; returns how many messages came. Raises `ApiError`, and what `emit` raises."""
+        pulled = self._api.pull(queue_id, self._config.batch_size, self._config.lease_s)
+        if not pulled:
+            return 0
+        events = [event for message in pulled for event in events_of(message)]
+        if events:
+            emit(events)
+        acknowledged = self._api.acknowledge(queue_id, [message.lease_id for message in pulled])
+        if acknowledged is not None and acknowledged < len(pulled):
+            log.info("Cloudflare: %d of %d leases had ended; they come again", len(pulled) - acknowledged, len(pulled))
+        return len(pulled)
+
+
+def events_of(message: PulledMessage) -> list[Event]:
+    """The events in a message: an array or a single object of JSON.
+
+    What is neither is handed on as an event that every reader refuses, so that it is counted and kept with the other
+    invalid ones instead of coming again for ever.
+    """
+    for text in _texts(message):
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(document, dict):
+            return [document]
+        if isinstance(document, list):
+            return [entry if isinstance(entry, dict) else _unreadable(entry) for entry in document]
+    return [_unreadable(message.body)]
+
+
+def _texts(message: PulledMessage) -> Iterator[str]:
+    """The body as text: as it is when it was sent as text, else out of base64; the other way where that fails."""
+    plain, decoded = message.body, _from_base64(message.body)
+    if message.content_type == "text" or decoded is None:
+        yield plain
+    if decoded is not None:
+        yield decoded
+    if message.content_type != "text" and decoded is not None:
+        yield plain
+
+
+def _from_base64(body: str) -> str | None:
+    try:
+        return base64.b64decode(body, validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _unreadable(content: Any) -> Event:
+    return {"unreadable": str(content)[:_KEPT_CHARS]}

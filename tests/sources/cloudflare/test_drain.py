@@ -1,0 +1,172 @@
+"""Nothing is acknowledged before it is handed on, and nothing unreadable comes for ever."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from sources.cloudflare.answers import PulledMessage
+from sources.cloudflare.api import CloudflareApi
+from sources.cloudflare.config import DrainConfig
+from sources.cloudflare.drain import TelemetryDrain, events_of
+from sources.cloudflare.errors import ApiError
+from sources.events import Event
+from sources.wire import decode_records
+from tests.sources.cloudflare.api_stub import ACCOUNT, TOKEN, Stub, StubQueue, answering, serving
+
+EVENT = {"v": 1, "type": "deleted", "at": 1_750_000_000_000, "system": "cloudflare_queues", "queue": "q", "message_id": "m"}
+
+
+@pytest.fixture
+def stub() -> Iterator[Stub]:
+    """An account with one queue."""
+    with serving() as stub:
+        stub.add("telemetry")
+        yield stub
+
+
+@pytest.fixture
+def queue(stub: Stub) -> StubQueue:
+    """The queue with telemetry."""
+    return stub.queues[0]
+
+
+@pytest.fixture
+def drain(stub: Stub, queue: StubQueue) -> Iterator[TelemetryDrain]:
+    """The drain under test."""
+    with CloudflareApi(stub.url, ACCOUNT, lambda: TOKEN, timeout_s=5) as api:
+        yield TelemetryDrain(DrainConfig(queue="telemetry", batch_size=10, idle_s=0.02), api, lambda: queue.id)
+
+
+def test_events_are_handed_on_before_they_are_acknowledged(stub: Stub, queue: StubQueue, drain: TelemetryDrain) -> None:
+    """When `emit` is called no acknowledgement has been sent."""
+    queue.send(json.dumps([EVENT, EVENT]))
+    queue.send(json.dumps(EVENT), "text")
+    handed: list[Event] = []
+
+    def emit(events: Sequence[Event]) -> None:
+        assert stub.calls("/ack") == []
+        handed.extend(events)
+
+    assert drain.drain_once(queue.id, emit) == 2
+    assert handed == [EVENT] * 3
+    assert queue.messages == []
+    assert len(stub.calls("/ack")) == 1
+    assert drain.drain_once(queue.id, emit) == 0
+    assert len(stub.calls("/ack")) == 1, "an empty pull acknowledges nothing"
+
+
+def test_what_cannot_be_handed_on_is_not_acknowledged(stub: Stub, queue: StubQueue, drain: TelemetryDrain) -> None:
+    """It comes again when its lease ends."""
+    queue.send(json.dumps(EVENT))
+
+    def full(_: Sequence[Event]) -> None:
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space"):
+        drain.drain_once(queue.id, full)
+    assert stub.calls("/ack") == []
+    queue.messages[0].lease = None
+    handed: list[Event] = []
+    assert drain.drain_once(queue.id, handed.extend) == 1
+    assert handed == [EVENT]
+
+
+def test_an_acknowledgement_that_fails_means_events_twice_not_never(stub: Stub, queue: StubQueue, drain: TelemetryDrain) -> None:
+    """The message stays leased and comes again."""
+    queue.send(json.dumps(EVENT))
+    stub.faults["/ack"].append(answering(500, ""))
+    handed: list[Event] = []
+    with pytest.raises(ApiError):
+        drain.drain_once(queue.id, handed.extend)
+    queue.messages[0].lease = None
+    drain.drain_once(queue.id, handed.extend)
+    assert handed == [EVENT, EVENT]
+    assert queue.messages == []
+
+
+@pytest.mark.parametrize("trouble", ["emit", "pull", "ack", "rate"])
+def test_it_goes_on_after_trouble(stub: Stub, queue: StubQueue, drain: TelemetryDrain, trouble: str) -> None:
+    """Whatever failed once; nothing is lost."""
+    for _ in range(25):
+        queue.send(json.dumps(EVENT))
+    handed: list[Event] = []
+    failures = ["no space left"] if trouble == "emit" else []
+    if trouble in ("pull", "ack"):
+        stub.faults[f"/{trouble}"].append(answering(502, "<html>"))
+    if trouble == "rate":
+        stub.faults["/pull"].append(answering(429, "{}", retry_after="1"))
+
+    def emit(events: Sequence[Event]) -> None:
+        if failures:
+            raise OSError(failures.pop())
+        handed.extend(events)
+
+    stop = threading.Event()
+    thread = threading.Thread(target=drain.run, args=(emit, stop))
+    thread.start()
+    try:
+        deadline = time.monotonic() + 8
+        while queue.messages and time.monotonic() < deadline:
+            time.sleep(0.05)
+            if trouble in ("emit", "ack") and len(queue.messages) <= 10:
+                for message in queue.messages:
+                    message.lease = None  # the lease ends
+    finally:
+        stop.set()
+        thread.join(10)
+    assert not thread.is_alive()
+    assert queue.messages == []
+    assert len(handed) >= 25
+
+
+def pulled(body: str, content_type: str = "text") -> PulledMessage:
+    """A message as a pull brings it."""
+    return PulledMessage("lease", body, content_type, 1)
+
+
+def encoded(document: Any) -> str:
+    """JSON as Cloudflare sends what was not sent as text."""
+    return base64.b64encode(json.dumps(document).encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("why", "message", "expected"),
+    [
+        ("an array", pulled(json.dumps([EVENT, EVENT])), [EVENT, EVENT]),
+        ("one object", pulled(json.dumps(EVENT)), [EVENT]),
+        ("sent as JSON", pulled(encoded([EVENT]), "json"), [EVENT]),
+        ("sent as bytes", pulled(encoded(EVENT), "bytes"), [EVENT]),
+        ("JSON that is not encoded", pulled(json.dumps([EVENT]), "json"), [EVENT]),
+        ("text that is encoded all the same", pulled(encoded([EVENT]), "text"), [EVENT]),
+        ("a type nobody named", pulled(encoded([EVENT]), ""), [EVENT]),
+        ("an empty array", pulled("[]"), []),
+        ("one bad entry among good ones", pulled(json.dumps([EVENT, 5])), [EVENT, {"unreadable": "5"}]),
+        ("no JSON", pulled("{broken"), [{"unreadable": "{broken"}]),
+        ("a number", pulled("5"), [{"unreadable": "5"}]),
+        ("nothing", pulled(""), [{"unreadable": ""}]),
+        ("far too much", pulled("x" * 9_000), [{"unreadable": "x" * 2_000}]),
+        ("nested without end", pulled("[" * 9_000), [{"unreadable": "[" * 2_000}]),
+    ],
+)
+def test_a_body_is_read_however_it_was_sent(why: str, message: PulledMessage, expected: list[Event]) -> None:
+    """And what cannot be read is handed on to be counted."""
+    assert events_of(message) == expected, why
+
+
+def test_what_cannot_be_read_is_refused_by_the_reader_and_kept(queue: StubQueue, drain: TelemetryDrain) -> None:
+    """Counted as invalid with its text, its neighbours read, and gone from the queue."""
+    queue.send("{broken", "text")
+    queue.send(json.dumps([EVENT]))
+    handed: list[Event] = []
+    drain.drain_once(queue.id, handed.extend)
+    decoded = decode_records([json.dumps(handed).encode()])
+    assert decoded.events.num_rows == 1
+    assert len(decoded.invalid) == 1
+    assert queue.messages == []
