@@ -1,0 +1,49 @@
+"""Events through the core the way every engine does it, with any number of shards, steps and restarts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from sources.wire import decode_records
+from streaming.core.packet import pack, unpack
+from streaming.core.report import Merged, merge
+from streaming.core.route import route
+from streaming.core.settings import Settings
+from streaming.core.state import ShardState
+from streaming.core.track import track
+
+T0 = 1_700_000_000_000
+"""Test times are milliseconds after this epoch time."""
+
+
+def event(type_: str, at_ms: int, queue: str = "orders", **fields: Any) -> dict[str, Any]:
+    """A wire event of `at_ms` after T0."""
+    return {"v": 1, "type": type_, "at": T0 + at_ms, "system": "aws_sqs", "queue": queue, **fields}
+
+
+def run_steps(
+    steps: Sequence[tuple[int, Sequence[dict[str, Any]]]],
+    settings: Settings | None = None,
+    *,
+    shards: int = 1,
+    restart: bool = False,
+) -> list[Merged]:
+    """The merged report of each step `(now in ms after T0, events)`. `restart`: every step starts from the packed state."""
+    settings = settings or Settings()
+    states = [ShardState.empty() for _ in range(shards)]
+    out = []
+    for now_ms, events in steps:
+        decoded = decode_records([json.dumps(e).encode() for e in events])
+        assert not decoded.invalid, decoded.invalid
+        packets = route(decoded.events, Counter(), [], shards, settings)
+        reports = []
+        for i, packet in enumerate(packets):
+            if restart:
+                states[i] = ShardState.unpack(states[i].pack())
+            states[i], report = track(states[i], unpack([pack(packet)]), T0 + now_ms, settings)
+            reports.append(type(report).from_bytes(report.to_bytes()))
+        out.append(merge(reports, settings))
+    return out

@@ -1,0 +1,215 @@
+"""A slow, obvious model of the same rules: plain objects, one message at a time, every answer worked out from all events.
+
+It keeps nothing but the events it was given, in no order, and sorts and counts them anew for each question. It is written from
+the contract's words, not from the core's code.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+Wire = dict[str, Any]
+ENDS = {"deleted", "dead_lettered", "redriven", "expired", "dropped"}
+POISON_RECEIVES = 3
+GROUP_STUCK_MIN_MS = 60_000
+
+
+@dataclass
+class Message:
+    """Everything that was told of one message in one queue. Times are epoch milliseconds."""
+
+    message_id: str
+    fifo: bool
+    visibility_ms: int
+    events: list[Wire] = field(default_factory=list)
+    arrivals: list[tuple[int, str]] = field(default_factory=list)
+    """When it came to this (dead-letter) queue, and how that is known."""
+    original: Message | None = None
+    """What it was in the queue it came from."""
+
+    def of(self, *types: str) -> list[Wire]:
+        """Its events of some types by time, repetitions left out."""
+        chosen = {repr(sorted(e.items())): e for e in self.events if e["type"] in types}
+        return sorted(
+            chosen.values(),
+            key=lambda e: (e["at"], ["received", "extended", "released"].index(e["type"]) if len(types) == 3 else 0),
+        )
+
+    @property
+    def receives(self) -> list[Wire]:
+        seen: dict[Any, Wire] = {}
+        for e in self.of("received"):
+            seen.setdefault(e.get("receive_count") or repr(sorted(e.items())), e)
+        return list(seen.values())
+
+    @property
+    def receive_count(self) -> int:
+        return max([e.get("receive_count", 0) for e in self.receives] + [len(self.receives)])
+
+    @property
+    def ended(self) -> bool:
+        ends = [e["at"] for e in self.events if e["type"] in ENDS]
+        last_received = max((e["at"] for e in self.receives), default=0)
+        return any(at >= last_received for at in ends)
+
+    @property
+    def sent_at(self) -> int:
+        known = [e["sent_at"] for e in self.events if "sent_at" in e] + [e["at"] for e in self.of("sent")]
+        if self.fifo and self.arrivals:
+            known.append(min(at for at, _ in self.arrivals))
+        elif self.original is not None and self.original.sent_known:
+            known.append(self.original.sent_at)
+        return min(known) if known else min([e["at"] for e in self.events] + [at for at, _ in self.arrivals])
+
+    @property
+    def sent_known(self) -> bool:
+        return any("sent_at" in e or e["type"] == "sent" for e in self.events)
+
+    @property
+    def arrived_at(self) -> int | None:
+        told = [at for at, how in self.arrivals if how == "event"]
+        return min(told or [at for at, _ in self.arrivals], default=None)
+
+    @property
+    def sequence(self) -> int | None:
+        return next((int(e["sequence"]) for e in self.events if "sequence" in e), None)
+
+    def moves(self) -> list[Wire]:
+        """Receives, extensions and releases in order."""
+        return self.of("received", "extended", "released")
+
+    def window_end(self, move: Wire) -> int:
+        if move["type"] == "released":
+            return int(max(move.get("visible_at", 0), move["at"]))
+        return int(move.get("invisible_until", move["at"] + self.visibility_ms))
+
+    def state(self, now: int) -> str:
+        moves = self.moves()
+        if moves and now < self.window_end(moves[-1]):
+            return "delayed" if moves[-1]["type"] == "released" else "in_flight"
+        delay = max((e.get("visible_at", 0) for e in self.of("sent")), default=0)
+        return "delayed" if not moves and now < delay else "visible"
+
+    def cloudwatch_from(self, now: int) -> int:
+        """The age restarts when the 3rd, 6th, 9th… receive ends without a deletion, on a standard queue."""
+        start = max(self.sent_at, self.arrived_at or 0)
+        if self.fifo:
+            return start
+        moves = self.moves()
+        receives = [(i, m) for i, m in enumerate(moves) if m["type"] == "received"]
+        before = 0
+        for nth, (i, move) in enumerate(receives):
+            count = move.get("receive_count") or nth + 1
+            if (count - 1) // 3 > before // 3 and move["at"] <= now:
+                start = max(start, move["at"])
+            before = count
+            following = receives[nth + 1][0] if nth + 1 < len(receives) else len(moves)
+            last = moves[following - 1]
+            over = last["at"] if last["type"] == "released" else self.window_end(last)
+            if nth + 1 < len(receives):
+                over = min(over, receives[nth + 1][1]["at"])
+            if count % 3 == 0 and over <= now:
+                start = max(start, over)
+        return start
+
+
+class Model:
+    """All queues. `tell` takes events in any order; everything else only asks."""
+
+    def __init__(self, visibility_ms: dict[str, int], max_receives: dict[str, int]) -> None:
+        self.visibility_ms, self.max_receives = visibility_ms, max_receives
+        self.messages: dict[str, dict[str, Message]] = defaultdict(dict)
+
+    def message(self, queue: str, message_id: str) -> Message:
+        return self.messages[queue].setdefault(
+            message_id, Message(message_id, queue.endswith(".fifo"), self.visibility_ms.get(queue, 30_000))
+        )
+
+    def tell(self, events: list[Wire]) -> None:
+        for e in sorted(events, key=lambda e: str(e["at"])):
+            if "message_id" not in e:
+                continue
+            here = self.message(e["queue"], e["message_id"])
+            here.events.append(e)
+            about = {"at": e["at"], "message_id": e["message_id"]} | ({"group": e["group"]} if "group" in e else {})
+            if e["type"] == "dead_lettered":
+                there = self.message(e["to_queue"], e["message_id"])
+                there.arrivals.append((e["at"], "event"))
+                there.original = here
+            elif e["type"] == "received" and "from_queue" in e:
+                here.arrivals.append((e["at"], "first_receive"))
+                here.original = self.message(e["from_queue"], e["message_id"])
+                here.original.events.append({"type": "dead_lettered", "to_queue": e["queue"], **about})
+            elif e["type"] == "redriven" and "new_message_id" in e:
+                again = self.message(e["to_queue"], e["new_message_id"])
+                again.events.append({"type": "moved_back", "sent_at": e["at"], **about})
+
+    def live(self, queue: str) -> list[Message]:
+        return [m for m in self.messages[queue].values() if not m.ended]
+
+    def depth(self, queue: str, now: int) -> dict[str, int]:
+        states = [m.state(now) for m in self.live(queue)]
+        return {state: states.count(state) for state in ("visible", "in_flight", "delayed")}
+
+    def poison(self, queue: str) -> set[str]:
+        limit = min(POISON_RECEIVES, max(2, self.max_receives.get(queue, 99)))
+        # A dead letter's count goes on from the queue it came from: only its receives here count.
+        counts = {
+            m.message_id: len(m.receives) if self.is_dead_letter_queue(queue) else m.receive_count for m in self.live(queue)
+        }
+        return {message_id for message_id, count in counts.items() if count >= limit}
+
+    def is_dead_letter_queue(self, queue: str) -> bool:
+        return queue.startswith("dead")
+
+    def oldest(self, queue: str, now: int) -> dict[str, int | None]:
+        live, poison = self.live(queue), self.poison(queue)
+        scopes = {
+            "all": [m.sent_at for m in live],
+            "visible": [m.sent_at for m in live if m.state(now) == "visible"],
+            "cloudwatch": [m.cloudwatch_from(now) for m in live],
+            "healthy": [m.sent_at for m in live if m.message_id not in poison],
+        }
+        return {scope: min(times, default=None) for scope, times in scopes.items()}
+
+    def totals(self, queue: str) -> dict[str, int]:
+        messages = self.messages[queue].values()
+        totals = {"sent": sum(bool(m.of("sent")) for m in messages), "received": sum(len(m.receives) for m in messages)}
+        return totals | {end: sum(any(e["type"] == end for e in m.events) for m in messages) for end in sorted(ENDS)}
+
+    def arrivals(self, queue: str) -> dict[str, int | None]:
+        return {m.message_id: m.arrived_at for m in self.messages[queue].values() if m.arrivals}
+
+    def stuck(self, queue: str, now: int) -> dict[str, tuple[str, int, str]]:
+        """Stuck group -> (head, messages behind, reason)."""
+        groups: dict[str, list[Message]] = defaultdict(list)
+        settled: dict[str, int] = defaultdict(int)
+        for m in self.messages[queue].values():
+            name = next((e["group"] for e in m.events if "group" in e), None)
+            for e in m.events:
+                if name is not None and e["type"] in ENDS:
+                    settled[name] = max(settled[name], e["at"])
+            if name is not None and not m.ended:
+                groups[name].append(m)
+        limit = max(2 * self.visibility_ms[queue], GROUP_STUCK_MIN_MS)
+        out = {}
+        for name, messages in groups.items():
+            # Where some message of the queue has no position, send times are all there is to go by.
+            everyone = [m for ms in groups.values() for m in ms]
+            by_position = all(m.sequence is not None for m in everyone)
+            head = min(messages, key=lambda m: (0 if by_position else m.sent_at, m.sequence is not None, m.sequence or 0))
+            delay = max((e.get("visible_at", 0) for e in head.of("sent")), default=0)
+            since = max(head.sent_at, delay, settled[name])
+            flows = max(settled.values(), default=0) > since
+            if len(messages) < 2 or now - since < limit or head.state(now) == "delayed" or not (head.receive_count or flows):
+                continue
+            if head.message_id in self.poison(queue):
+                reason = "poison_head"
+            elif head.state(now) == "in_flight":
+                reason = "held_head"
+            else:
+                reason = "poison_head" if head.receive_count > 1 else "not_received"
+            out[name] = (head.message_id, len(messages) - 1, reason)
+        return out

@@ -1,0 +1,152 @@
+"""The core and the reference model say the same, whatever lifecycles, whatever order, however often, over any shards."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from streaming.core.queues import NEVER, TOTALS
+from streaming.core.report import AGE_SCOPES, Merged
+from tests.core.driving import T0, event, run_steps
+from tests.core.reference import Model, Wire
+
+VISIBILITY_MS = {"orders": 30_000, "dead": 30_000, "payments.fifo": 20_000, "dead.fifo": 30_000}
+MAX_RECEIVES = {"orders": 4}
+END_MS = 500_000
+STATES = [
+    event(
+        "queue_state",
+        0,
+        "orders",
+        attributes={"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 4, "dead_letter_queue": "dead"},
+    ),
+    event(
+        "queue_state",
+        0,
+        "payments.fifo",
+        attributes={"kind": "fifo", "visibility_timeout_s": 20, "dead_letter_queue": "dead.fifo"},
+    ),
+]
+EXAMPLES = int(os.environ.get("QUEUEWATCH_EXAMPLES", "60"))
+
+
+@st.composite
+def lifecycles(draw: st.DrawFn) -> list[Wire]:
+    """A few messages' lives, each event once, in order."""
+    events: list[Wire] = list(STATES)
+    for n in range(draw(st.integers(1, 8))):
+        events += _life(draw, n)
+    return events
+
+
+def _life(draw: st.DrawFn, n: int) -> list[Wire]:
+    fifo = draw(st.booleans())
+    queue, dead = ("payments.fifo", "dead.fifo") if fifo else ("orders", "dead")
+    message_id = draw(st.sampled_from([f"00000000-0000-4000-8000-{n:012d}", f"zahlung-{n}-é\u2028", f"{n}" * 40]))
+    about: dict[str, Any] = {"message_id": message_id}
+    if fifo:
+        # Twenty digits do not fit 64 bits.
+        about |= {"group": draw(st.sampled_from(["a", "b"])), "sequence": str(18849496460467696128 + n)}
+    at = draw(st.integers(0, 150_000))
+    events = []
+    if fifo or draw(st.booleans()):
+        delayed = {"visible_at": T0 + at + 40_000} if draw(st.booleans()) else {}
+        events.append(event("sent", at, queue, **about, **delayed))
+    told = {"sent_at": T0 + at} if draw(st.booleans()) else {}
+    counted = draw(st.booleans())
+    for count in range(1, draw(st.integers(0, 7)) + 1):
+        at += draw(st.integers(1, 25_000))
+        if counted and draw(st.integers(0, 5)) == 0:
+            continue
+        window = {"invisible_until": T0 + at + draw(st.integers(1, 60_000))} if draw(st.booleans()) else {}
+        number = {"receive_count": count} if counted else {}
+        consumer = {"consumer": f"worker-{count % 2}"} if draw(st.booleans()) else {}
+        events.append(event("received", at, queue, **about, **told, **window, **number, **consumer))
+        if draw(st.integers(0, 3)) == 0:
+            at += draw(st.integers(1, 5_000))
+            events.append(event("extended", at, queue, **about, invisible_until=T0 + at + 30_000))
+        if draw(st.integers(0, 3)) == 0:
+            at += draw(st.integers(1, 5_000))
+            later = {"visible_at": T0 + at + 9_000} if draw(st.booleans()) else {}
+            events.append(event("released", at, queue, **about, **later))
+    at += draw(st.integers(1, 10_000))
+    return events + _end(draw, at, queue, dead, about)
+
+
+def _end(draw: st.DrawFn, at: int, queue: str, dead: str, about: dict[str, Any]) -> list[Wire]:
+    how = draw(st.sampled_from(["deleted", "dead_lettered", "dropped", "expired", "lives"]))
+    if how == "lives":
+        return []
+    if how != "dead_lettered":
+        return [event(how, at, queue, **about)]
+    events = []
+    if draw(st.booleans()):
+        events.append(event("dead_lettered", at, queue, to_queue=dead, **about))
+    if not events or draw(st.booleans()):
+        at += 1_000
+        events.append(event("received", at, dead, receive_count=8, from_queue=queue, **about))
+    if draw(st.booleans()):
+        at += 1_000
+        events.append(event("redriven", at, dead, to_queue=queue, new_message_id=about["message_id"] + "-again", **about))
+    return events
+
+
+def said(merged: Merged) -> dict[str, dict[str, Any]]:
+    """What the core says, in the model's words."""
+    out = {}
+    for (_, _, queue), facts in merged.queues.items():
+        scopes = zip(AGE_SCOPES, facts.oldest, strict=True)
+        ordered = facts.ordered_facts
+        out[queue] = {
+            "depth": {state: facts.numbers[state] for state in ("visible", "in_flight", "delayed")},
+            "oldest": {scope: None if at >= NEVER else at for scope, at in scopes},
+            "poison": {one.view.message_id for one in facts.messages.get("poison", [])},
+            "totals": {t: facts.total(t) for t in TOTALS if t not in ("reconciled", "arrived", "retried")},
+            "arrivals": {a.message_id: a.at for a in merged.arrivals if a.queue[2] == queue},
+            "stuck": {s.group.name: (s.group.head.message_id if s.group.head else "", s.waiting, s.reason) for s in ordered.stuck}
+            if ordered
+            else {},
+        }
+    return out
+
+
+def expected(model: Model, queue: str, now: int) -> dict[str, Any]:
+    return {
+        "depth": model.depth(queue, now),
+        "oldest": model.oldest(queue, now),
+        "poison": model.poison(queue),
+        "totals": model.totals(queue),
+        "arrivals": model.arrivals(queue),
+        "stuck": model.stuck(queue, now) if queue.endswith(".fifo") else {},
+    }
+
+
+@settings(
+    max_examples=EXAMPLES,
+    deadline=timedelta(seconds=20),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(data=st.data())
+def test_core_and_reference_agree(data: st.DataObject) -> None:
+    """Shuffled, repeated, cut into steps, restarted from the packed state, over one or more shards."""
+    events = data.draw(lifecycles())
+    told = data.draw(st.permutations(events + data.draw(st.lists(st.sampled_from(events), max_size=5))))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(told)), max_size=4)))
+    parts = [told[i:j] for i, j in zip([0, *cuts], [*cuts, len(told)], strict=True)]
+    ends = sorted(data.draw(st.lists(st.integers(200_000, END_MS), min_size=1, max_size=3)))
+    # All events are told at time 0 of the clock; then time passes and nothing else happens.
+    steps = [(0, part) for part in parts] + [(end, []) for end in ends]
+    reports = run_steps(steps, shards=data.draw(st.sampled_from([1, 2, 5])), restart=data.draw(st.booleans()))
+    model = Model(VISIBILITY_MS, MAX_RECEIVES)
+    model.tell(events)
+    for end, merged in zip(ends, reports[len(parts) :], strict=True):
+        for queue, words in said(merged).items():
+            if queue in VISIBILITY_MS:
+                assert words == expected(model, queue, T0 + end), queue
+    accepted = reports[-1].events_total
+    assert accepted["accepted"] == len(events)
+    assert accepted["duplicate"] == len(told) - len(events)
