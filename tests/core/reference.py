@@ -32,10 +32,7 @@ class Message:
     def of(self, *types: str) -> list[Wire]:
         """Its events of some types by time, repetitions left out."""
         chosen = {repr(sorted(e.items())): e for e in self.events if e["type"] in types}
-        return sorted(
-            chosen.values(),
-            key=lambda e: (e["at"], ["received", "extended", "released"].index(e["type"]) if len(types) == 3 else 0),
-        )
+        return sorted(chosen.values(), key=lambda e: (e["at"], types.index(e["type"])))
 
     @property
     def receives(self) -> list[Wire]:
@@ -100,7 +97,7 @@ class Message:
         moves = self.moves()
         receives = [(i, m) for i, m in enumerate(moves) if m["type"] == "received"]
         before = 0
-        for nth, (i, move) in enumerate(receives):
+        for nth, (_, move) in enumerate(receives):
             count = move.get("receive_count") or nth + 1
             if (count - 1) // 3 > before // 3 and move["at"] <= now:
                 start = max(start, move["at"])

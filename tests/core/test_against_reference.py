@@ -10,26 +10,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streaming.core.queues import NEVER, TOTALS
-from streaming.core.report import AGE_SCOPES, Merged
+from streaming.core.report import AGE_SCOPES, Merged, StuckGroup
 from tests.core.driving import T0, event, run_steps
 from tests.core.reference import Model, Wire
 
 VISIBILITY_MS = {"orders": 30_000, "dead": 30_000, "payments.fifo": 20_000, "dead.fifo": 30_000}
 MAX_RECEIVES = {"orders": 4}
 END_MS = 500_000
+_STANDARD = {"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 4, "dead_letter_queue": "dead"}
+_FIFO = {"kind": "fifo", "visibility_timeout_s": 20, "dead_letter_queue": "dead.fifo"}
 STATES = [
-    event(
-        "queue_state",
-        0,
-        "orders",
-        attributes={"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 4, "dead_letter_queue": "dead"},
-    ),
-    event(
-        "queue_state",
-        0,
-        "payments.fifo",
-        attributes={"kind": "fifo", "visibility_timeout_s": 20, "dead_letter_queue": "dead.fifo"},
-    ),
+    event("queue_state", 0, "orders", attributes=_STANDARD),
+    event("queue_state", 0, "payments.fifo", attributes=_FIFO),
 ]
 EXAMPLES = int(os.environ.get("QUEUEWATCH_EXAMPLES", "60"))
 
@@ -107,11 +99,14 @@ def said(merged: Merged) -> dict[str, dict[str, Any]]:
             "poison": {one.view.message_id for one in facts.messages.get("poison", [])},
             "totals": {t: facts.total(t) for t in TOTALS if t not in ("reconciled", "arrived", "retried")},
             "arrivals": {a.message_id: a.at for a in merged.arrivals if a.queue[2] == queue},
-            "stuck": {s.group.name: (s.group.head.message_id if s.group.head else "", s.waiting, s.reason) for s in ordered.stuck}
-            if ordered
-            else {},
+            "stuck": {_stuck(s)[0]: _stuck(s)[1:] for s in ordered.stuck} if ordered else {},
         }
     return out
+
+
+def _stuck(stuck: StuckGroup) -> tuple[str, str, int, str]:
+    head = stuck.group.head
+    return stuck.group.name, head.message_id if head else "", stuck.waiting, stuck.reason
 
 
 def expected(model: Model, queue: str, now: int) -> dict[str, Any]:
