@@ -12,13 +12,15 @@ from typing import ClassVar, Final, Self
 from sources.cloudflare.api import CloudflareApi
 from sources.cloudflare.budget import Budget
 from sources.cloudflare.config import CloudflareCollectorConfig
+from sources.cloudflare.declared import read_declared
 from sources.cloudflare.discovery import Discovery
 from sources.cloudflare.drain import TelemetryDrain
 from sources.cloudflare.errors import ApiError, NotFound, RateLimited, Unauthorized
 from sources.cloudflare.settings import Consumer
 from sources.cloudflare.telling import Telling, settings_attributes
 from sources.cloudflare.watched import Job, Watched, WatchList, backoff_s
-from sources.cloudflare.wrangler import read_wrangler
+from sources.cloudflare.wrangler import WranglerError
+from sources.collect.base import CollectorRefused
 from sources.events import Emit, Event
 
 log = logging.getLogger(__name__)
@@ -38,16 +40,14 @@ class CloudflareCollector:
     kind: ClassVar[str] = "cloudflare"
 
     def __init__(self, config: CloudflareCollectorConfig) -> None:
-        """Raises `WranglerError` for a Wrangler file that cannot be used."""
+        """Raises `CollectorRefused` for a Wrangler file that cannot be used."""
         self._config = config
         self._telling = Telling(config.account_id, config.collector_name)
         self._budget = Budget(config.requests_per_5min)
-        self._declared: dict[str, Consumer] = {}
-        self._declared_delays_s: dict[str, float] = {}
-        for path in config.wrangler_files:
-            declared = read_wrangler(path, config.wrangler_env)
-            self._declared |= declared.consumers
-            self._declared_delays_s |= declared.delivery_delays_s
+        try:
+            self._declared = read_declared(config.wrangler_files, config.wrangler_env)
+        except WranglerError as error:
+            raise CollectorRefused(str(error)) from error
         self._queues = WatchList()
         self._ids: dict[str, str] = {}
         self._discovery = Discovery()
@@ -59,7 +59,7 @@ class CloudflareCollector:
 
     @classmethod
     def from_config(cls, config: CloudflareCollectorConfig) -> Self:
-        """A collector for what `config` describes. Raises `WranglerError`."""
+        """A collector for what `config` describes. Raises `CollectorRefused`."""
         return cls(config)
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
@@ -184,7 +184,11 @@ class CloudflareCollector:
         if consumers is None and queue.attributes:
             return
         queue.attributes = settings_attributes(
-            queue.listed, consumers, self._declared.get(name), self._declared_delays_s.get(name), self._config.backoff_of(name)
+            queue.listed,
+            consumers,
+            self._declared.consumers.get(name),
+            self._declared.delivery_delays_s.get(name),
+            self._config.backoff_of(name),
         )
 
     def _mind(self, error: ApiError) -> None:

@@ -1,0 +1,114 @@
+"""`queuewatch doctor cloudflare`: which queue settings of an account will hurt, with the fix."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sources.cloudflare.answers import ListedQueue
+from sources.cloudflare.api import CloudflareApi
+from sources.cloudflare.budget import Budget
+from sources.cloudflare.config import CloudflareCollectorConfig
+from sources.cloudflare.declared import Declared, read_declared
+from sources.cloudflare.discovery import Discovery
+from sources.cloudflare.errors import ApiError, Unauthorized
+from sources.cloudflare.settings import Finding
+from sources.cloudflare.telling import settings_attributes
+from sources.cloudflare.wrangler import WranglerError
+
+
+def run_doctor(config: CloudflareCollectorConfig, write: Callable[[str], None]) -> int:
+    """Look once and print. Answers 0 when there is nothing to mend, else 1.
+
+    Without an answer from the API, what Wrangler files declare is examined alone.
+    """
+    try:
+        declared = read_declared(config.wrangler_files, config.wrangler_env)
+    except WranglerError as error:
+        write(f"ERROR  {error}")
+        return 1
+    failed = False
+    try:
+        attributes = _deployed(config, declared)
+    except ApiError as error:
+        write(f"ERROR  {error}")
+        if isinstance(error, Unauthorized):
+            write(
+                f"       Create an API token with Queues Read for this account and give it as token_file or {config.token_env}."
+            )
+        attributes = _declared_only(config, declared)
+        failed = True
+    for name in sorted(attributes):
+        found = [*_told(attributes[name]), *_dead_letters(name, attributes)]
+        failed = failed or bool(found)
+        write(f"{'warning' if found else 'ok     '}  {name}")
+        for finding in found:
+            write(textwrap.indent(f"{finding.rule}: {finding.summary}", "         "))
+    return 1 if failed else 0
+
+
+def _deployed(config: CloudflareCollectorConfig, declared: Declared) -> dict[str, dict[str, Any]]:
+    """Attributes by queue name, of what is deployed. Raises `ApiError`."""
+    budget = Budget(config.requests_per_5min)
+    with CloudflareApi(config.api_url, config.account_id, config.token, timeout_s=config.timeout_s, budget=budget) as api:
+        discovery = Discovery()
+        while not discovery.done:
+            _wait(budget)
+            discovery.take(api.page(discovery.next_page))
+        watched = [queue for queue in discovery.queues if config.is_watched(queue.name)]
+        return {queue.name: _attributes(api, budget, queue, declared, config) for queue in watched}
+
+
+def _attributes(
+    api: CloudflareApi, budget: Budget, queue: ListedQueue, declared: Declared, config: CloudflareCollectorConfig
+) -> dict[str, Any]:
+    consumers = queue.consumers
+    if consumers is None:
+        _wait(budget)
+        consumers = api.consumers(queue.id)
+    return settings_attributes(
+        queue,
+        consumers,
+        declared.consumers.get(queue.name),
+        declared.delivery_delays_s.get(queue.name),
+        config.backoff_of(queue.name),
+    )
+
+
+def _declared_only(config: CloudflareCollectorConfig, declared: Declared) -> dict[str, dict[str, Any]]:
+    return {
+        name: settings_attributes(ListedQueue("", name), None, consumer, None, config.backoff_of(name))
+        for name, consumer in declared.consumers.items()
+        if config.is_watched(name)
+    }
+
+
+def _told(attributes: Mapping[str, Any]) -> Iterator[Finding]:
+    for entry in attributes["findings"]:
+        yield Finding(entry["rule"], entry["summary"])
+    differing: Sequence[str] = attributes.get("wrangler_differs", ())
+    if differing:
+        words = (
+            f"What is deployed is not what the Wrangler file declares: {', '.join(differing)}. Deploy it, or correct the file."
+        )
+        yield Finding("wrangler_differs", words)
+
+
+def _dead_letters(name: str, attributes: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+    """What shows only beside the dead-letter queue itself."""
+    there = attributes.get(attributes[name].get("dead_letter_queue") or "")
+    own_s = attributes[name].get("retention_s")
+    theirs_s = there.get("retention_s") if there else None
+    if own_s and theirs_s and theirs_s <= own_s:
+        words = (
+            f"Its dead-letter queue keeps messages {theirs_s:.0f} s, no longer than the queue itself: a message keeps the "
+            "time it was sent, so one that waited long is lost soon after it arrives. Raise that retention, best to 14 days."
+        )
+        yield Finding("dead_letter_retention", words)
+
+
+def _wait(budget: Budget) -> None:
+    while not budget.take():
+        time.sleep(min(budget.wait_s(), 1.0))
