@@ -46,31 +46,27 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
         raise ConfigErrors(errors)
     collect = {str(key[1]): model for key, model in rooms.items() if key[0] == "collect"}
     others = {str(key[0]): model for key, model in rooms.items() if key[0] != "collect"}
-    return config.model_copy(update={"collect": collect, **others})
+    return config.model_copy(update={"collect": config.collect.model_copy(update=collect), **others})
 
 
 def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[KeyPath, Any]]:
     """The sections of our own model, and those of other rooms by key."""
     ours = dict(values)
     theirs: dict[KeyPath, Any] = {}
-    collect = ours.pop("collect", None)
-    if isinstance(collect, dict):
-        theirs |= {("collect", kind): section for kind, section in collect.items() if section is not None}
-    elif collect is not None:
-        ours["collect"] = collect
     for key in ROOMS:
-        if len(key) == 1 and ours.get(str(key[0])) is not None:
-            theirs[key] = ours.pop(str(key[0]))
-        elif len(key) == 1:
-            ours.pop(str(key[0]), None)
+        outer, name = ours, str(key[-1])
+        if len(key) == 2:
+            section = ours.get(str(key[0]))
+            if not isinstance(section, dict):
+                continue
+            outer = ours[str(key[0])] = dict(section)
+        if outer.get(name) is not None:
+            theirs[key] = outer.pop(name)
     return ours, theirs
 
 
 def _validate_room(key: KeyPath, values: Any, document: Document, errors: list[ConfigError]) -> BaseModel:
     name, where = dotted_name(key), document.where(key)
-    if key not in ROOMS:
-        kinds = ", ".join(str(known[1]) for known in ROOMS if known[0] == key[0])
-        raise ConfigError(name, "is no kind of collector", f"Known kinds: {kinds}", where)
     model = ROOMS[key].load()
     if model is None:
         raise ConfigError(name, "is not part of this installation", "Install queuewatch whole or remove it", where)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, SerializeAsAny
+from pydantic import BaseModel, Field, SerializeAsAny, model_validator
 
 from streaming.config.section import Section
 from streaming.config.service import (
@@ -22,6 +22,16 @@ from streaming.config.tracking import Judging, QueueOverrides, settings_of
 from streaming.core.settings import Settings
 
 
+class CollectSection(Section):
+    """Collectors, each with the model of its own folder, and where their events go."""
+
+    to: str | None = None
+    """`kafka://host:9092/topic`, `spool:/folder` or `http(s)://host:9400/api/v1/events`; without it, where `source` reads."""
+    sqs: SerializeAsAny[BaseModel] | None = None
+    activemq: SerializeAsAny[BaseModel] | None = None
+    cloudflare: SerializeAsAny[BaseModel] | None = None
+
+
 class Config(Section):
     """One file, every section optional."""
 
@@ -35,16 +45,23 @@ class Config(Section):
     queues: tuple[QueueOverrides, ...] = ()
     replay: ReplaySection = Field(default_factory=ReplaySection)
     log: LogSection = Field(default_factory=LogSection)
-    collect: Mapping[str, SerializeAsAny[BaseModel]] = Field(default_factory=dict)
-    """One section per kind of collector, each with the model of its own folder."""
+    collect: CollectSection = Field(default_factory=CollectSection)
     alerts: SerializeAsAny[BaseModel] | None = None
     alertmanager: SerializeAsAny[BaseModel] | None = None
+
+    @model_validator(mode="after")
+    def _ingest_is_read(self) -> Self:
+        if self.http.ingest.enabled:
+            spool = self.source.spool
+            if spool is None or urlsplit(spool.folder).scheme:
+                raise ValueError("http.ingest needs source.spool with a local folder, from which the job reads what was accepted")
+        return self
 
     def section(self, name: str) -> Any:
         """A section whose model belongs to another room: `alerts`, `alertmanager`, or `collect.KIND`; None when absent."""
         room, _, kind = name.partition(".")
         found = getattr(self, room)
-        return found.get(kind) if kind else found
+        return getattr(found, kind) if kind else found
 
 
 def to_settings(config: Config, *, now_is_event_time: bool = False) -> Settings:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from streaming.spark.errors import CheckpointMismatch
-from streaming.spark.folder import Folder
+from streaming.spark.errors import CheckpointInUse, CheckpointMismatch
+from streaming.spark.folder import Folder, LocalFolder
 
 NAME: Final = "queuewatch.json"
 LAYOUT: Final = 1
+_LOCK: Final = ".queuewatch.lock"
 
 _START_AFRESH = (
     "set spark.checkpoint_dir to a new folder: the job then builds its state again from the telemetry the source "
@@ -29,6 +32,27 @@ class Checkpoint:
     shards: int
     sources: tuple[str, ...]
     is_new: bool
+
+
+@contextmanager
+def locked(folder: Folder) -> Iterator[None]:
+    """Keep other jobs of this machine off the checkpoint while the block lasts, where it is on a local disk.
+
+    Raises `CheckpointInUse`.
+    """
+    if not isinstance(folder, LocalFolder):
+        yield
+        return
+    folder.path.mkdir(parents=True, exist_ok=True)
+    with (folder.path / _LOCK).open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise CheckpointInUse(
+                f"another queuewatch works on the checkpoint {folder.path}",
+                "Stop it, or give this one its own spark.checkpoint_dir",
+            ) from error
+        yield
 
 
 def claim(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Checkpoint:

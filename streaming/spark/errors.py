@@ -18,3 +18,15 @@ class SourceUnavailable(JobError):
 
 class CheckpointMismatch(JobError):
     """The configuration does not fit the checkpoint it names."""
+
+
+class CheckpointInUse(JobError):
+    """Another job works on the checkpoint."""
+
+
+class QueryFailed(JobError):
+    """The streaming query failed more often in a row than the configuration allows."""
+
+
+class SparkDied(JobError):
+    """Spark's Java process is gone."""

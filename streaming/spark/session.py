@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from streaming.config.service import SparkSection
-from streaming.spark.runtime import connector_jars, ensure_java
+from streaming.spark.runtime import RuntimeUnavailable, connector_jars, ensure_java
 
 _LOG_SETUP = Path(__file__).with_name("log4j2.xml")
 _STATE = "spark.sql.streaming.stateStore"
@@ -49,13 +52,31 @@ def open_session(config: SparkSection, *, app_name: str, with_kafka: bool, log_l
     Raises `RuntimeUnavailable` when this machine lacks a Java, or the jars.
     """
     ensure_java()
-    builder = SparkSession.builder.master(config.master).appName(app_name)
+    conf = SparkConf().setMaster(config.master).setAppName(app_name)
     for name, value in conf_of(config, with_kafka=with_kafka, log_level=log_level).items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+        conf.set(name, value)
+    if SparkContext._gateway is None:
+        SparkContext(conf=conf, gateway=_launch(conf))
+    spark = SparkSession.builder.config(conf=conf).getOrCreate()
     # For a JVM that was already up, whose own logging set-up stands.
     spark.sparkContext.setLogLevel(log_level)
     return spark
+
+
+def _launch(conf: SparkConf) -> Any:
+    """Start Spark's Java process, in a process group of its own.
+
+    A stop is meant for the whole group where a shell or `timeout` sends it; Java must live until the batch in work
+    is finished. It ends when this process does, whose end it sees at its standard input.
+    """
+    launch: Any = launch_gateway
+    try:
+        return launch(conf=conf, popen_kwargs={"process_group": 0})
+    except PySparkRuntimeError as error:
+        raise RuntimeUnavailable(
+            "Spark's Java process ended at its start",
+            "See its words above; spark.driver_memory may ask for more than there is, or spark.conf for something unknown",
+        ) from error
 
 
 def conf_of(config: SparkSection, *, with_kafka: bool, log_level: str) -> dict[str, str]:

@@ -1,0 +1,70 @@
+"""`collect`, put together: which collector, and where its events go."""
+
+from __future__ import annotations
+
+import threading
+from urllib.parse import urlsplit
+
+import structlog
+from pydantic import BaseModel
+
+from sources.client.transports import Transport
+from sources.client.transports.kafka import KafkaTransport
+from sources.collect import SECTIONS, CollectorRefused, collector_class, config_model, run_collector
+from streaming.cli.errors import CommandError
+from streaming.cli.signals import stopped_by_signals
+from streaming.config.errors import ConfigError
+from streaming.config.logging import set_up_logging
+from streaming.config.model import Config
+
+_log = structlog.get_logger(__name__)
+
+
+def collect_until_stopped(config: Config, kind: str, to: str | None) -> None:
+    """Run the collector of `kind`. `to` is a URL as for `collect.to`.
+
+    Raises `ConfigError` for an unknown kind or a destination that is none, `CommandError` when the collector refuses.
+    """
+    set_up_logging(config.log)
+    section = section_of(config, kind)
+    destination = destination_of(config, to)
+    stop = threading.Event()
+    with stopped_by_signals(stop):
+        _log.info("collecting", kind=kind, to=destination if isinstance(destination, str) else destination.name)
+        try:
+            delivered = run_collector(kind, section, destination, stop)
+        except CollectorRefused as error:
+            raise CommandError(str(error)) from error
+        except ValueError as error:
+            raise ConfigError("--to" if to else "collect.to", str(error), "See `queuewatch collect --help`") from error
+    _log.info("stopped", kind=kind, events_delivered=delivered)
+
+
+def section_of(config: Config, kind: str) -> BaseModel:
+    """The collector's section, or its defaults where it can do without one. Raises `ConfigError`."""
+    try:
+        collector_class(kind)
+    except ValueError as error:
+        raise ConfigError("", str(error), "See `queuewatch collect --help`") from error
+    section = SECTIONS[kind]
+    found = config.section(f"collect.{section}")
+    if isinstance(found, BaseModel):
+        return found
+    try:
+        return config_model(kind)()
+    except ValueError as error:
+        raise ConfigError(f"collect.{section}", "the section is missing", "Say there what to collect from") from error
+
+
+def destination_of(config: Config, to: str | None) -> str | Transport:
+    """Where the events go: `to`, else `collect.to`, else where the job reads. Raises `ConfigError`."""
+    url = to or config.collect.to
+    if url is not None:
+        return url
+    source = config.source
+    if source.kafka is not None:
+        options = source.kafka.python_options()
+        return KafkaTransport(options.pop("bootstrap_servers"), source.kafka.topics[0], **options)
+    if source.spool is not None and not urlsplit(source.spool.folder).scheme:
+        return f"spool:{source.spool.folder}"
+    raise ConfigError("collect.to", "there is nowhere to write events to", "Set it to kafka://host:9092/topic or spool:/folder")

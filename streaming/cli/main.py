@@ -1,0 +1,63 @@
+"""`queuewatch`: one small file per command; what a command needs is imported when it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from streaming.cli import check_config, collect, doctor, explain, replay, rules, run
+from streaming.cli.errors import reported
+
+app = typer.Typer(
+    name="queuewatch",
+    help="Per-message health of message queues: poison messages, stuck groups and dead letters, live.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command("run")(run.run)
+app.command("collect")(collect.collect)
+app.command("replay")(replay.replay)
+app.command("check-config")(check_config.check_config)
+app.command("rules")(rules.rules)
+app.command("doctor")(doctor.doctor)
+app.command("explain")(explain.explain)
+
+
+@app.command("version")
+def version() -> None:
+    """The version of queuewatch, and of what it runs on."""
+    from streaming.cli.versions import all_versions
+
+    for name, number in all_versions():
+        typer.echo(f"{name} {number}")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from streaming.cli.versions import own_version
+
+        typer.echo(f"queuewatch {own_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """The entry point: mistakes of the user and of the environment end in one line and an exit code."""
+    with reported():
+        app()
+
+
+if __name__ == "__main__":
+    main()

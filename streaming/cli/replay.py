@@ -1,0 +1,52 @@
+"""`queuewatch replay`: recorded events through the same code, on event time."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streaming.cli.options import OptionalConfigFile
+
+
+class EngineName(StrEnum):
+    """Where the tracking happens."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+def replay(
+    files: Annotated[list[Path], typer.Argument(help="Files of recorded events: NDJSON, JSON or Arrow IPC.")],
+    every: Annotated[str | None, typer.Option(help="Print metrics so often in event time, for example 60s or 5m.")] = None,
+    until: Annotated[str | None, typer.Option(help="Let time pass to this moment after the last event.")] = None,
+    config: OptionalConfigFile = None,
+    engine: Annotated[EngineName | None, typer.Option(help="Both give the same lines.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 when an event cannot be read.")] = False,
+) -> None:
+    """Replay recorded events: metrics at every step and each change of a signal, as NDJSON on standard output."""
+    from streaming.config import load_config, to_settings
+    from streaming.replay.command import run_replay
+    from streaming.replay.run import Engine, local_engine
+
+    loaded = load_config(config)
+    chosen = loaded.replay.engine if engine is None else engine.value
+    run_steps: Engine = local_engine
+    if chosen == "spark":
+        from streaming.spark.replay_engine import SparkEngine
+
+        run_steps = SparkEngine(loaded.spark, shards=loaded.replay.shards)
+    code = run_replay(
+        files,
+        every=every if every is not None else f"{loaded.replay.every_s:g}s",
+        until=until,
+        settings=to_settings(loaded, now_is_event_time=True),
+        engine=run_steps,
+        strict=strict,
+        out=sys.stdout,
+        err=sys.stderr,
+    )
+    raise typer.Exit(code)

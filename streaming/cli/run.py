@@ -1,0 +1,23 @@
+"""`queuewatch run`: the streaming job with its status page."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from streaming.cli.options import ConfigFile
+
+
+def run(
+    config: ConfigFile,
+    port: Annotated[int | None, typer.Option(help="Instead of http.port; 0 takes any free one.", min=0, max=65535)] = None,
+) -> None:
+    """Watch queues: read telemetry, judge it, publish metrics, signals and the status page."""
+    from streaming.cli.service import serve_until_stopped
+    from streaming.config import load_config
+
+    loaded = load_config(config)
+    if port is not None:
+        loaded = loaded.model_copy(update={"http": loaded.http.model_copy(update={"port": port})})
+    serve_until_stopped(loaded)

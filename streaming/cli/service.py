@@ -1,0 +1,92 @@
+"""`run`, put together: HTTP service, sinks and streaming job in one process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import structlog
+
+from alerts.config import AlertRulesConfig
+from alerts.runbook import runbook_html
+from sinks.http import HttpSettings, IngestSettings, Page, RunningServer, Spool, create_app, serve
+from sinks.store import SnapshotStore
+from streaming.cli.outlets import open_outlets
+from streaming.cli.signals import stopped_by_signals
+from streaming.config.errors import ConfigError
+from streaming.config.logging import set_up_logging
+from streaming.config.model import Config, to_settings
+from streaming.core.settings import Settings
+from streaming.spark.job import open_job, source_kinds
+from streaming.spark.monitor import Monitor
+
+_log = structlog.get_logger(__name__)
+
+
+def serve_until_stopped(config: Config) -> None:
+    """Run the service until SIGTERM or SIGINT; the batch in work is finished first, a second signal does not wait.
+
+    Raises errors that name the thing and the fix: a port in use, a broker that does not answer, a checkpoint that
+    does not fit.
+    """
+    set_up_logging(config.log)
+    stop = threading.Event()
+    with stopped_by_signals(stop) as listen_again:
+        run_service(config, stop, on_spark_up=listen_again)
+    _log.info("stopped")
+
+
+def run_service(
+    config: Config,
+    stop: threading.Event,
+    *,
+    store: SnapshotStore | None = None,
+    on_listening: Callable[[RunningServer], None] = lambda _: None,
+    on_spark_up: Callable[[], None] = lambda: None,
+) -> None:
+    """The service in this thread until `stop` is set. `on_listening` is told the address before Spark starts."""
+    source_kinds(config)
+    settings = to_settings(config)
+    store = store if store is not None else SnapshotStore()
+    monitor = Monitor()
+    with ExitStack() as stack:
+        # First what can be refused at once: Spark takes seconds to come up.
+        server = stack.enter_context(_http(config, settings, store))
+        _log.info("listening", url=server.url)
+        on_listening(server)
+        job = stack.enter_context(
+            open_job(config, lambda checkpoint: stack.enter_context(open_outlets(config, checkpoint, store)), monitor)
+        )
+        on_spark_up()
+        job.run(stop)
+
+
+def _http(config: Config, settings: Settings, store: SnapshotStore) -> RunningServer:
+    rules = config.section("alerts") or AlertRulesConfig()
+    app = create_app(
+        store,
+        HttpSettings(
+            ready_within_s=config.http.ready_within_s,
+            thresholds=settings.thresholds,
+            runbook_base_url=rules.runbook_base_url,
+            ingest=_ingest(config),
+            pages={"/runbook": Page(runbook_html(rules, settings.defaults).encode())},
+        ),
+    )
+    return serve(app, config.http.host, config.http.port)
+
+
+def _ingest(config: Config) -> IngestSettings | None:
+    section = config.http.ingest
+    if not section.enabled:
+        return None
+    spool = config.source.spool
+    assert spool is not None, "the model refuses ingest without a spool folder"
+    try:
+        token = section.bearer_token()
+        stage = Spool(Path(spool.folder), max_spooled_bytes=section.max_spooled_bytes)
+    except OSError as error:
+        raise ConfigError("http.ingest", f"{error.filename}: {error.strerror}", "Create it, or name another file") from error
+    return IngestSettings(stage, token=token, max_body_bytes=section.max_body_bytes)

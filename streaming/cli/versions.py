@@ -1,0 +1,24 @@
+"""Version numbers, read from what is installed."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+_SHOWN = ("pyspark", "pyarrow", "pandas", "kafka-python", "boto3", "stomp.py")
+
+
+def own_version() -> str:
+    """The version of this installation."""
+    return metadata.version("queuewatch")
+
+
+def all_versions() -> list[tuple[str, str]]:
+    """Name and version of queuewatch, Python and what matters below it; what is not installed is left out."""
+    found = [("queuewatch", own_version()), ("python", platform.python_version())]
+    for name in _SHOWN:
+        try:
+            found.append((name, metadata.version(name)))
+        except metadata.PackageNotFoundError:
+            continue
+    return found
