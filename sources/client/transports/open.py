@@ -15,12 +15,14 @@ from sources.client.transports.sqs import SqsTransport
 _FORMS = "kafka://host:9092[,host:9092]/topic, spool:/folder, http(s)://host:9400/api/v1/events or sqs:<queue name or URL>"
 
 
-def open_transport(to: str) -> Transport:
+def open_transport(to: str, *, durable: bool = False) -> Transport:
     """The transport a URL names; nothing is connected or created yet.
 
     Forms: `kafka://host:9092[,host…]/topic[?security_protocol=SASL_SSL&sasl_mechanism=…&compression_type=…]`,
     `spool:/folder[?max_file_bytes=…&max_age_s=…&max_folder_bytes=…]`, `http(s)://host:9400/api/v1/events`,
-    `sqs:<queue name or URL>[?region=…]`. Raises `ValueError` naming the part that is wrong.
+    `sqs:<queue name or URL>[?region=…]`. With `durable` what was
+    sent survives a crash of the machine, also where that costs time. Raises `ValueError` naming the part that is
+    wrong.
     """
     scheme, separator, rest = to.partition(":")
     if not separator or not rest:
@@ -32,7 +34,7 @@ def open_transport(to: str) -> Transport:
     path, options = _options(to, rest)
     if scheme == "spool":
         known = {"max_file_bytes": int, "max_age_s": float, "max_folder_bytes": int}
-        return SpoolTransport(path.removeprefix("//"), **_convert(to, options, known))
+        return SpoolTransport(path.removeprefix("//"), durable=durable, **_convert(to, options, known))
     if scheme == "sqs":
         return SqsTransport(path.removeprefix("//"), **_convert(to, options, {"region": str}))
     raise ValueError(f"{to!r}: {scheme!r} is no telemetry transport; use {_FORMS}")

@@ -31,9 +31,10 @@ _ADOPT_AFTER_S: Final = 5.0
 class SpoolTransport(Transport):
     """Appends to a hidden file and renames it into view when it is large or old enough.
 
-    A reader that lists `*.ndjson` sees only whole, synced files. `max_file_bytes` and `max_age_s` say when a file
-    is due; a folder that holds more than `max_folder_bytes` takes no more until its reader has removed some.
-    Files left open by a process that died are brought into view by the next one that opens the folder.
+    A reader that lists `*.ndjson` sees only whole, synced files. `max_file_bytes` and `max_age_s` say when a file is
+    due; a folder that holds more than `max_folder_bytes` takes no more until its reader has removed some. With
+    `durable` each payload is synced to disk before `send` returns. Files left open by a process that died are brought
+    into view by the next one that opens the folder.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class SpoolTransport(Transport):
         max_file_bytes: int = 8 << 20,
         max_age_s: float = 1.0,
         max_folder_bytes: int = 1 << 30,
+        durable: bool = False,
     ) -> None:
         self.name = f"spool:{folder}"
         self.max_bytes = max_file_bytes
@@ -50,6 +52,7 @@ class SpoolTransport(Transport):
         self._max_file_bytes = max_file_bytes
         self._max_age_s = max_age_s
         self._max_folder_bytes = max_folder_bytes
+        self._durable = durable
         self._host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:64]
         self._sequence = 0
         self._reset()
@@ -70,6 +73,8 @@ class SpoolTransport(Transport):
             position = self._size
             try:
                 _write(file, payload)
+                if self._durable:
+                    os.fsync(file.fileno())
             except OSError:
                 # A half-written line would spoil the next payload's first.
                 file.truncate(position)
@@ -120,6 +125,8 @@ class SpoolTransport(Transport):
         if _lock is not None:
             with contextlib.suppress(OSError):  # some network file systems have no locks
                 _lock(file, _EXCLUSIVE)
+        if self._durable:
+            self._sync_folder()
         self._file, self._size, self._opened_s = file, 0, time.monotonic()
         return file
 

@@ -1,0 +1,144 @@
+"""Where collectors put their events: delivered, or waited for, never dropped."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final, Self
+
+from sources.client.transports import SendError, Transport, open_transport
+from sources.events import Event
+
+_log = logging.getLogger(__name__)
+
+_MAX_BATCH: Final = 5_000
+_FIRST_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 30.0
+_TELL_EVERY_S: Final = 30.0
+
+
+class DestinationStopped(Exception):
+    """The collector was told to stop while its events could not be delivered: they are not safe."""
+
+
+class Destination:
+    """Delivers events through a transport; call it as a collector's `emit`.
+
+    A call returns when the other side has every event: with a spool folder, when they are synced to disk. While the
+    other side is down it waits and tries again, until `stop` is set and `patience_s` has passed since. Calls from
+    several threads take turns.
+    """
+
+    def __init__(self, to: str | Transport, stop: threading.Event, *, patience_s: float = 5.0) -> None:
+        """`to` is a URL as for `open_transport`. Raises `ValueError` for one that is none."""
+        self._transport = to if isinstance(to, Transport) else open_transport(to, durable=True)
+        self._stop = stop
+        self._patience_s = patience_s
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._told_s = float("-inf")
+        self._ticker = threading.Thread(target=self._tick, name="queuewatch-destination", daemon=True)
+        self.delivered = 0
+        """Events handed over so far."""
+        self.unsendable = 0
+        """Events dropped because no JSON can carry them or no record is large enough."""
+
+    def __enter__(self) -> Self:
+        self._ticker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self._ticker.join()
+        with self._lock:
+            self._transport.close()
+
+    def __call__(self, events: Sequence[Event]) -> None:
+        """Deliver events. Raises `DestinationStopped`."""
+        with self._lock:
+            for lines in self._batches(events):
+                self._deliver(lines)
+
+    def _batches(self, events: Sequence[Event]) -> Iterator[list[bytes]]:
+        lines: list[bytes] = []
+        size = 0
+        for event in events:
+            line = self._encode(event)
+            if line is None:
+                continue
+            if lines and (len(lines) >= _MAX_BATCH or size + len(line) > self._transport.max_bytes):
+                yield lines
+                lines, size = [], 0
+            lines.append(line)
+            size += len(line)
+        if lines:
+            yield lines
+
+    def _encode(self, event: Event) -> bytes | None:
+        try:
+            text = json.dumps(event, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+            return text.encode("utf-8") + b"\n"
+        except (TypeError, ValueError, RecursionError) as error:
+            self.unsendable += 1
+            _log.error("an event of type %r cannot be sent: %s", event.get("type"), error)
+            return None
+
+    def _deliver(self, lines: list[bytes]) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                self._transport.send(b"".join(lines))
+            except SendError as error:
+                if error.too_large:
+                    self._split(lines, error)
+                    return
+                # What the other side refuses today (a token, a path) it may take when somebody has mended it.
+                self._tell(error)
+                self._pause(error.retry_after_s or pause_s * random.uniform(0.5, 1.0), error)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            else:
+                self.delivered += len(lines)
+                return
+
+    def _split(self, lines: list[bytes], error: SendError) -> None:
+        if len(lines) == 1:
+            self.unsendable += 1
+            _log.error("an event of %d bytes is dropped: %s", len(lines[0]), error)
+            return
+        middle = len(lines) // 2
+        self._deliver(lines[:middle])
+        self._deliver(lines[middle:])
+
+    def _pause(self, wait_s: float, error: SendError) -> None:
+        if not self._stop.wait(wait_s):
+            return
+        # Told to stop: a few more attempts, at a pace that lets a restarting broker come back.
+        if not hasattr(self, "_give_up_s"):
+            self._give_up_s = time.monotonic() + self._patience_s
+        if time.monotonic() >= self._give_up_s:
+            raise DestinationStopped(str(error)) from error
+        time.sleep(min(wait_s, 0.2))
+
+    def _tell(self, error: SendError) -> None:
+        now_s = time.monotonic()
+        if now_s - self._told_s >= _TELL_EVERY_S:
+            self._told_s = now_s
+            _log.warning("events wait: %s", error)
+
+    def _tick(self) -> None:
+        """Let a transport that gathers payloads show them in time."""
+        while True:
+            with self._lock:
+                due_s = self._transport.due_s()
+                if due_s == 0:
+                    try:
+                        self._transport.flush()
+                    except SendError as error:
+                        self._tell(error)
+                    due_s = None
+            if self._closed.wait(0.25 if due_s is None else max(0.01, min(due_s, 0.25))):
+                return

@@ -1,0 +1,58 @@
+"""Runs one collector until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from sources.client.transports import Transport
+from sources.collect.base import Collector, CollectorRefused
+from sources.collect.destination import Destination, DestinationStopped
+from sources.collect.registry import collector_class, config_model
+
+_log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 60.0
+_STABLE_AFTER_S: Final = 120.0
+
+
+def run_collector(
+    kind: str,
+    config: BaseModel | Mapping[str, Any],
+    destination: str | Transport,
+    stop: threading.Event,
+) -> int:
+    """Run the collector of `kind` until `stop` is set; returns how many events were delivered.
+
+    `config` is its section, as the model or as plain values; `destination` a URL or a transport. A collector that
+    fails is made anew after a pause. Raises `ValueError` for an unknown kind, a wrong configuration or a
+    destination that is none, and `CollectorRefused`.
+    """
+    model = config if isinstance(config, BaseModel) else config_model(kind).model_validate(config)
+    made = collector_class(kind)
+    with Destination(destination, stop) as emit:
+        pause_s = _FIRST_PAUSE_S
+        while not stop.is_set():
+            began_s = time.monotonic()
+            try:
+                collector: Collector = made.from_config(model)
+                collector.run(emit, stop)
+            except CollectorRefused:
+                raise
+            except DestinationStopped as error:
+                _log.error("%s: stopped with events undelivered: %s", kind, error)
+                break
+            except Exception:
+                if time.monotonic() - began_s > _STABLE_AFTER_S:
+                    pause_s = _FIRST_PAUSE_S
+                _log.exception("the %s collector failed and is started again in %.0f s", kind, pause_s)
+                stop.wait(pause_s * random.uniform(0.5, 1.0))
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return emit.delivered

@@ -1,0 +1,183 @@
+"""Collectors' events are delivered or waited for, and a collector that fails is made anew."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import pytest
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sources.client import SendError
+from sources.collect import (
+    KINDS,
+    SECTIONS,
+    CollectorRefused,
+    Destination,
+    DestinationStopped,
+    collector_class,
+    config_model,
+    registry,
+    run_collector,
+)
+from sources.events import Emit
+from tests.sources.client.transports import Broken, Kept, later
+
+
+def events(count: int, **fields: Any) -> list[dict[str, Any]]:
+    """Numbered events."""
+    return [{"n": n, **fields} for n in range(count)]
+
+
+def test_a_call_returns_when_everything_is_delivered() -> None:
+    """In few records, whatever the number of events."""
+    kept = Kept(max_bytes=10_000)
+    with Destination(kept, threading.Event()) as emit:
+        emit(events(3000))
+        assert kept.events() == events(3000)
+        assert max(map(len, kept.payloads)) <= 10_000
+        assert emit.delivered == 3000
+    assert kept.closed == 1
+
+
+def test_while_the_other_side_is_down_the_collector_waits(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is dropped, and the log says what it waits for."""
+    broken = Broken(later())
+    with Destination(broken, threading.Event()) as emit:
+        timer = threading.Timer(0.5, lambda: setattr(broken, "error", None))
+        timer.start()
+        emit(events(5))
+    assert broken.events() == events(5)
+    assert "events wait: the other side is down" in caplog.text
+
+
+def test_what_is_refused_today_may_be_taken_tomorrow() -> None:
+    """A wrong token is mended by somebody while the collector waits."""
+    broken = Broken(SendError("401", retry=False))
+    with Destination(broken, threading.Event()) as emit:
+        threading.Timer(0.3, lambda: setattr(broken, "error", None)).start()
+        emit(events(1))
+    assert broken.events() == events(1)
+
+
+def test_told_to_stop_it_tries_a_little_longer_and_then_says_so() -> None:
+    """So that what was taken from somewhere is not removed there."""
+    stop = threading.Event()
+    with Destination(Broken(later()), stop, patience_s=0.3) as emit:
+        stop.set()
+        start = time.monotonic()
+        with pytest.raises(DestinationStopped, match="down"):
+            emit(events(1))
+        assert time.monotonic() - start < 3
+
+
+def test_an_event_nobody_can_take_does_not_hold_up_the_others() -> None:
+    """Too large for the other side even alone, or no JSON at all."""
+
+    class Picky(Kept):
+        def send(self, payload: bytes) -> None:
+            if b"huge" in payload:
+                raise SendError("413", retry=False, too_large=True)
+            super().send(payload)
+
+    picky = Picky()
+    with Destination(picky, threading.Event()) as emit:
+        emit([*events(2), {"n": "huge"}, {"n": object()}, *events(2)])
+        assert emit.unsendable == 2
+    assert picky.events() == [*events(2), *events(2)]
+
+
+def test_spooled_events_are_on_disk_at_once_and_visible_soon(tmp_path: Path) -> None:
+    """Synced when the call returns, shown to readers by age without another call."""
+    with Destination(f"spool:{tmp_path}?max_age_s=0.3", threading.Event()) as emit:
+        emit(events(2))
+        [hidden] = tmp_path.glob(".*.open")
+        assert [json.loads(line) for line in hidden.read_text().splitlines()] == events(2)
+        end = time.monotonic() + 5
+        while not list(tmp_path.glob("*.ndjson")):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+
+def test_every_kind_has_a_class_a_model_and_a_section() -> None:
+    """And all of them can be imported."""
+    assert set(KINDS) == set(registry.CONFIG_MODELS) == set(SECTIONS)
+    for kind in KINDS:
+        assert collector_class(kind).kind == kind
+        assert config_model(kind).model_config.get("extra") == "forbid"
+
+
+def test_an_unknown_kind_is_told_with_the_nearest() -> None:
+    """As a user mistypes it."""
+    with pytest.raises(ValueError, match="did you mean 'cloudflare'"):
+        collector_class("cloudfare")
+    with pytest.raises(ValueError, match="known kinds are sqs"):
+        config_model("zzz")
+
+
+class FlakyConfig(BaseModel):
+    """How often to fail."""
+
+    model_config = ConfigDict(extra="forbid")
+    failures: int = 0
+    refuse: bool = False
+
+
+class Flaky:
+    """Fails some times, then tells one event and ends."""
+
+    kind: ClassVar[str] = "flaky"
+    made: ClassVar[int] = 0
+
+    def __init__(self, config: FlakyConfig) -> None:
+        self._config = config
+        type(self).made += 1
+
+    @classmethod
+    def from_config(cls, config: FlakyConfig) -> Self:
+        """As collectors do."""
+        return cls(config)
+
+    def run(self, emit: Emit, stop: threading.Event) -> None:
+        """Fail, or tell and stop."""
+        if self._config.refuse:
+            raise CollectorRefused("that queue is somebody's")
+        if type(self).made <= self._config.failures:
+            raise RuntimeError("a fault")
+        emit(events(1))
+        stop.set()
+
+
+@pytest.fixture
+def flaky(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kind `flaky`, failing quickly."""
+    monkeypatch.setitem(registry.KINDS, "flaky", f"{__name__}:Flaky")
+    monkeypatch.setitem(registry.CONFIG_MODELS, "flaky", f"{__name__}:FlakyConfig")
+    monkeypatch.setattr("sources.collect.runner._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(Flaky, "made", 0)
+
+
+@pytest.mark.usefixtures("flaky")
+def test_a_collector_that_fails_is_made_anew(caplog: pytest.LogCaptureFixture) -> None:
+    """Each time from its configuration, until it succeeds."""
+    kept = Kept()
+    assert run_collector("flaky", {"failures": 2}, kept, threading.Event()) == 1
+    assert Flaky.made == 3
+    assert kept.events() == events(1)
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
+
+
+@pytest.mark.usefixtures("flaky")
+def test_a_refusal_and_a_wrong_configuration_are_not_tried_again() -> None:
+    """They are for a person."""
+    with pytest.raises(CollectorRefused, match="somebody's"):
+        run_collector("flaky", FlakyConfig(refuse=True), Kept(), threading.Event())
+    with pytest.raises(ValidationError, match="failure_s"):
+        run_collector("flaky", {"failure_s": 1}, Kept(), threading.Event())
+    with pytest.raises(ValueError, match="no telemetry transport"):
+        run_collector("flaky", {}, "gopher:x", threading.Event())
+    assert Flaky.made == 1
