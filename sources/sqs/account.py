@@ -1,0 +1,229 @@
+"""Reads the queues of one account and region, and only ever reads them.
+
+The five calls made here are all that the collector makes: GetQueueAttributes, ListQueues, ListQueueTags,
+ListDeadLetterSourceQueues, ListMessageMoveTasks. None of them touches a message.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sources.client.hooks import now_ms
+from sources.client.places import Place, place_of_arn, place_of_url
+from sources.events import Event
+from sources.sqs.attributes import dead_letter_arn, queue_attributes, queue_state
+from sources.sqs.config import DiscoveryConfig
+from sources.sqs.discovery import dead_letter_sources, listed_urls, queue_name
+from sources.sqs.move_tasks import Progress, latest, redrive_task
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+_log = logging.getLogger(__name__)
+
+_GONE: Final = frozenset(("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"))
+_THROTTLED: Final = frozenset(
+    ("RequestThrottled", "ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded")
+)
+_DENIED: Final = frozenset(("AccessDenied", "AccessDeniedException"))
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A call that failed; the other queues are not concerned."""
+
+    queue: str
+    call: str
+    code: str
+    message: str
+
+    @property
+    def throttled(self) -> bool:
+        """Whether fewer calls would help."""
+        return self.code in _THROTTLED
+
+    @property
+    def gone(self) -> bool:
+        """Whether the queue does not exist any more."""
+        return self.code in _GONE
+
+    def __str__(self) -> str:
+        fix = f"; allow sqs:{self.call} on it, see iam-policy.json" if self.code in _DENIED else ""
+        return f"{self.queue}: {self.call}: {self.code}: {self.message}{fix}"
+
+
+@dataclass
+class _Queue:
+    """A watched queue and what is known of it."""
+
+    url: str
+    place: Place
+    arn: str | None = None
+    tags: dict[str, str] = field(default_factory=dict)
+    sources: list[str] = field(default_factory=list)
+    task: dict[str, Any] | None = None
+    progress: Progress | None = None
+    task_read_at: int = 0
+
+
+class AccountReader:
+    """Looks for queues and reads their attributes, some at a time.
+
+    `discover` before `read`. Errors of single queues are kept in `problems` until `take_problems`; only a list of
+    queues that cannot be had raises.
+    """
+
+    def __init__(
+        self,
+        client: SQSClient,
+        discovery: DiscoveryConfig,
+        *,
+        concurrency: int = 8,
+        move_task_interval_s: float = 60.0,
+        clock_ms: Callable[[], int] = now_ms,
+    ) -> None:
+        self._client = client
+        self._discovery = discovery
+        self._concurrency = concurrency
+        self._move_task_interval_ms = move_task_interval_s * 1000
+        self._clock_ms = clock_ms
+        self._queues: dict[str, _Queue] = {}
+        self._problems: list[Problem] = []
+        self._lock = threading.Lock()
+
+    @property
+    def places(self) -> list[Place]:
+        """The queues watched now."""
+        return [queue.place for queue in self._queues.values()]
+
+    @property
+    def region(self) -> str:
+        """The client's region."""
+        return self._client.meta.region_name
+
+    def discover(self) -> None:
+        """Look for queues, their tags and who sends dead letters to them. Raises botocore's errors."""
+        listed = listed_urls(self._client, self._discovery)
+        urls = dict.fromkeys((*self._discovery.urls, *listed))
+        found = self._each(urls, self._look_at)
+        kept = {queue.url: queue for queue in found if self._is_wanted(queue)}
+        if self._discovery.with_dead_letter_queues:
+            self._add_dead_letter_queues(kept)
+        self._queues = kept
+
+    def read(self) -> list[Event]:
+        """One `queue_state` per queue that could be read; a queue that is gone is watched no more."""
+        events = self._each(list(self._queues.values()), self._read_one)
+        for problem in self._problems:
+            if problem.gone:
+                self._queues = {u: q for u, q in self._queues.items() if q.place.queue != problem.queue}
+        return events
+
+    def take_problems(self) -> list[Problem]:
+        """What went wrong since the last time."""
+        with self._lock:
+            taken, self._problems = self._problems, []
+        return taken
+
+    def _look_at(self, url: str) -> _Queue:
+        known = self._queues.get(url)
+        queue = known or _Queue(url, place_of_url(url, self.region))
+        queue.tags = self._try(queue, "ListQueueTags", self._tags, queue.tags)
+        queue.sources = self._try(queue, "ListDeadLetterSourceQueues", self._sources, queue.sources)
+        return queue
+
+    def _tags(self, queue: _Queue) -> dict[str, str]:
+        return dict(self._client.list_queue_tags(QueueUrl=queue.url).get("Tags", {}))
+
+    def _sources(self, queue: _Queue) -> list[str]:
+        return dead_letter_sources(self._client, queue.url)
+
+    def _is_wanted(self, queue: _Queue) -> bool:
+        return queue.url in self._discovery.urls or self._discovery.fits_tags(queue.tags)
+
+    def _add_dead_letter_queues(self, kept: dict[str, _Queue]) -> None:
+        """A watched queue's dead letters are of interest even if nobody thought of naming their queue."""
+        watched = {queue.place for queue in kept.values()}
+        missing: dict[str, None] = {}
+        for queue, target in zip(kept.values(), self._each(kept.values(), self._target), strict=True):
+            place = place_of_arn(target) if target else None
+            # Elsewhere than in this account and region the client cannot look.
+            if place is not None and place not in watched and place.scope == queue.place.scope:
+                missing[f"{queue.url.rstrip('/').rsplit('/', 1)[0]}/{place.queue}"] = None
+        for queue in self._each(missing, self._look_at):
+            kept[queue.url] = queue
+
+    def _target(self, queue: _Queue) -> str:
+        """The ARN its dead letters go to, empty without one."""
+
+        def read(queue: _Queue) -> str:
+            return dead_letter_arn(self._attributes(queue)) or ""
+
+        return self._try(queue, "GetQueueAttributes", read, "")
+
+    def _attributes(self, queue: _Queue) -> dict[str, str]:
+        answer = self._client.get_queue_attributes(QueueUrl=queue.url, AttributeNames=["All"])
+        attributes = {str(name): value for name, value in answer.get("Attributes", {}).items()}
+        queue.arn = attributes.get("QueueArn") or queue.arn
+        if queue.arn:
+            queue.place = place_of_arn(queue.arn)
+        return attributes
+
+    def _read_one(self, queue: _Queue) -> Event | None:
+        answer = self._try(queue, "GetQueueAttributes", self._attributes, None)
+        if answer is None:
+            return None
+        at = self._clock_ms()
+        attributes = queue_attributes(answer)
+        if queue.tags:
+            attributes["tags"] = queue.tags
+        if queue.sources:
+            attributes["dead_letter_sources"] = queue.sources
+        self._follow_task(queue, at)
+        if queue.task is not None:
+            attributes["redrive_task"] = queue.task
+        return queue_state(queue.place, at, attributes)
+
+    def _follow_task(self, queue: _Queue, at: int) -> None:
+        """Only a dead-letter queue has redrive tasks; one that runs is looked at each time."""
+        due = queue.progress is not None or at - queue.task_read_at >= self._move_task_interval_ms
+        if not queue.sources or queue.arn is None or not due:
+            return
+        queue.task_read_at = at
+
+        def read(queue: _Queue) -> list[Any]:
+            return list(self._client.list_message_move_tasks(SourceArn=queue.arn or "").get("Results", ()))
+
+        task = latest(self._try(queue, "ListMessageMoveTasks", read, []))
+        if task is not None:
+            queue.task, queue.progress = redrive_task(task, at, queue.progress)
+
+    def _try(self, queue: _Queue, call: str, action: Callable[[_Queue], Found], otherwise: Found) -> Found:
+        try:
+            return action(queue)
+        except ClientError as error:
+            told = error.response.get("Error", {})
+            problem = Problem(queue_name(queue.url), call, str(told.get("Code")), str(told.get("Message")))
+        except BotoCoreError as error:
+            problem = Problem(queue_name(queue.url), call, type(error).__name__, str(error))
+        with self._lock:
+            self._problems.append(problem)
+        return otherwise
+
+    def _each(self, items: Iterable[Item], action: Callable[[Item], Found | None]) -> list[Found]:
+        """Do something for each, some at a time, in order; None is left out."""
+        todo: Sequence[Item] = list(items)
+        if not todo:
+            return []
+        with ThreadPoolExecutor(min(self._concurrency, len(todo)), "queuewatch-sqs") as pool:
+            return [found for found in pool.map(action, todo) if found is not None]

@@ -1,0 +1,89 @@
+"""From what SQS answers to the attributes of a `queue_state`. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sources.client.places import Place, place_of_arn
+from sources.events import Event
+
+
+def queue_attributes(answer: Mapping[str, str]) -> dict[str, Any]:
+    """The contract's attributes from GetQueueAttributes' `Attributes`.
+
+    What SQS did not say is left out; `dead_letter_queue` and `max_receive_count` are null when it said that there
+    is no redrive policy, so that a removed one is noticed. Times are epoch milliseconds, durations seconds.
+    """
+    found: dict[str, Any] = {"kind": "fifo" if answer.get("FifoQueue") == "true" else "standard"}
+    for name, source in _COUNTS.items():
+        value = _number(answer.get(source))
+        if value is not None:
+            found[name] = value
+    for name, source in _TIMES.items():
+        value = _number(answer.get(source))
+        if value is not None:
+            found[name] = value * 1000
+    redrive = _policy(answer.get("RedrivePolicy"))
+    target = str(redrive.get("deadLetterTargetArn") or "")
+    found["dead_letter_queue"] = place_of_arn(target).queue if target else None
+    found["max_receive_count"] = _number(redrive.get("maxReceiveCount")) if target else None
+    allow = _policy(answer.get("RedriveAllowPolicy"))
+    if allow:
+        found["redrive_allow_policy"] = {
+            "permission": str(allow.get("redrivePermission", "allowAll")),
+            "sources": [str(arn) for arn in allow.get("sourceQueueArns") or ()],
+        }
+    if found["kind"] == "fifo":
+        found["content_based_deduplication"] = answer.get("ContentBasedDeduplication") == "true"
+        for name, source in _FIFO_WORDS.items():
+            if source in answer:
+                found[name] = answer[source]
+    return found
+
+
+def dead_letter_arn(answer: Mapping[str, str]) -> str | None:
+    """The ARN dead letters go to, None without a redrive policy."""
+    return str(_policy(answer.get("RedrivePolicy")).get("deadLetterTargetArn") or "") or None
+
+
+def queue_state(place: Place, at: int, attributes: dict[str, Any]) -> Event:
+    """A `queue_state` event; `at` is when SQS answered, epoch milliseconds."""
+    event: Event = {"v": 1, "type": "queue_state", "at": at, "system": "aws_sqs", "queue": place.queue}
+    if place.scope:
+        event["scope"] = place.scope
+    event["attributes"] = attributes
+    return event
+
+
+def _number(text: object) -> int | None:
+    """Some stand-ins write a fraction, or a number instead of text."""
+    try:
+        return int(float(str(text)))
+    except ValueError:
+        return None
+
+
+def _policy(text: str | None) -> dict[str, Any]:
+    if not text:
+        return {}
+    try:
+        policy = json.loads(text)
+    except ValueError:
+        return {}
+    return policy if isinstance(policy, dict) else {}
+
+
+_COUNTS = {
+    "visible": "ApproximateNumberOfMessages",
+    "in_flight": "ApproximateNumberOfMessagesNotVisible",
+    "delayed": "ApproximateNumberOfMessagesDelayed",
+    "visibility_timeout_s": "VisibilityTimeout",
+    "retention_s": "MessageRetentionPeriod",
+    "delay_s": "DelaySeconds",
+    "receive_wait_s": "ReceiveMessageWaitTimeSeconds",
+    "max_message_bytes": "MaximumMessageSize",
+}
+_TIMES = {"created_at": "CreatedTimestamp", "modified_at": "LastModifiedTimestamp"}
+_FIFO_WORDS = {"deduplication_scope": "DeduplicationScope", "throughput_limit": "FifoThroughputLimit"}

@@ -1,0 +1,144 @@
+"""`queuewatch collect sqs`: tells the state of queues, from their attributes alone."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final, Self
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sources.client.hooks import now_ms
+from sources.client.places import Place
+from sources.collect.base import CollectorRefused
+from sources.events import Emit, Event
+from sources.sqs.account import AccountReader, Problem
+from sources.sqs.clients import make_clients
+from sources.sqs.config import SqsCollectorConfig
+from sources.sqs.telemetry import SqsTelemetryCollector
+from sources.sqs.together import run_together
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+_log = logging.getLogger(__name__)
+
+_MOST_STRETCH: Final = 8.0
+_TELL_EVERY_S: Final = 300.0
+
+
+class SqsCollector:
+    """Watches the queues of one account, in one or more regions, until told to stop.
+
+    It never receives from a queue it watches: a receive counts against a message and hides it from its consumers.
+    A heartbeat is sent for each region after each look that brought something.
+    """
+
+    kind: ClassVar[str] = "sqs"
+
+    def __init__(self, config: SqsCollectorConfig, clients: Sequence[SQSClient] | None = None) -> None:
+        self._config = config
+        self._clients = list(clients) if clients is not None else make_clients(config)
+
+    @classmethod
+    def from_config(cls, config: SqsCollectorConfig) -> Self:
+        """A collector for what `config` describes. Raises `CollectorRefused`."""
+        return cls(config)
+
+    def run(self, emit: Emit, stop: threading.Event) -> None:
+        """Watch until `stop` is set. Raises `CollectorRefused` when the telemetry queue is among the watched."""
+        regions = [_Region(self._config, client) for client in self._clients]
+        parts: list[Callable[[threading.Event], None]] = [partial(region.run, emit) for region in regions]
+        if self._config.telemetry is not None:
+            drain = SqsTelemetryCollector(self._config, self._clients[0])
+
+            def drain_once_checked(stop: threading.Event) -> None:
+                # Not before it is known that the queue is not among the watched.
+                while not all(region.checked for region in regions):
+                    if stop.wait(0.1):
+                        return
+                drain.run(emit, stop)
+
+            parts.append(drain_once_checked)
+        run_together(parts, stop)
+
+
+class _Region:
+    """The look-and-tell loop of one region."""
+
+    def __init__(self, config: SqsCollectorConfig, client: SQSClient) -> None:
+        self._config = config
+        self._name = f"{config.name}/{client.meta.region_name}"
+        self._reader = AccountReader(
+            client,
+            config.discovery,
+            concurrency=config.concurrency,
+            move_task_interval_s=config.move_task_interval_s,
+        )
+        self.checked = False
+        """Whether the queues are known and the telemetry queue is none of them."""
+        self._stretch = 1.0
+        self._told_s: dict[tuple[str, str, str], float] = {}
+
+    def run(self, emit: Emit, stop: threading.Event) -> None:
+        discovered_s = float("-inf")
+        while not stop.is_set():
+            began_s = time.monotonic()
+            listed = True
+            if began_s - discovered_s >= self._config.discovery_interval_s:
+                listed = self._discover()
+                if listed:
+                    discovered_s = began_s
+            events = self._reader.read()
+            problems = self._reader.take_problems()
+            self._tell(problems)
+            self._pace(any(problem.throttled for problem in problems) or not listed)
+            if events or (listed and not problems):
+                events.append(self._heartbeat())
+            if events:
+                emit(events)
+            stop.wait(max(0.0, self._config.interval_s * self._stretch - (time.monotonic() - began_s)))
+
+    def _discover(self) -> bool:
+        try:
+            self._reader.discover()
+        except (ClientError, BotoCoreError) as error:
+            # The queues known so far are still watched.
+            self._tell([Problem(self._name, "ListQueues", type(error).__name__, str(error))])
+            return False
+        self._refuse_telemetry_queue(self._reader.places)
+        self.checked = True
+        return True
+
+    def _refuse_telemetry_queue(self, watched: Sequence[Place]) -> None:
+        own = self._config.telemetry
+        if own is not None and any(place.queue == own.name for place in watched):
+            raise CollectorRefused(
+                f"the telemetry queue {own.name!r} is among the watched queues: receiving from a watched queue would "
+                f"take messages from its consumers. Add {own.name!r} to collect.sqs.discovery.exclude, "
+                "or name another queue in collect.sqs.telemetry.queue"
+            )
+
+    def _heartbeat(self) -> Event:
+        return {
+            "v": 1,
+            "type": "heartbeat",
+            "at": now_ms(),
+            "system": "aws_sqs",
+            "consumer": self._name,
+        }
+
+    def _pace(self, pressed: bool) -> None:
+        """Look less often while SQS throttles or does not answer, and come back slowly."""
+        self._stretch = min(self._stretch * 2, _MOST_STRETCH) if pressed else max(1.0, self._stretch / 2)
+
+    def _tell(self, problems: Sequence[Problem]) -> None:
+        now_s = time.monotonic()
+        for problem in problems:
+            key = (problem.queue, problem.call, problem.code)
+            if now_s - self._told_s.get(key, float("-inf")) >= _TELL_EVERY_S:
+                self._told_s[key] = now_s
+                _log.warning("SQS: %s", problem)

@@ -1,0 +1,60 @@
+"""Finds the queues to watch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from sources.sqs.config import DiscoveryConfig
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+_PAGE: Final = 1000
+
+
+def queue_name(url: str) -> str:
+    """The last part of a queue URL."""
+    return url.rstrip("/").rsplit("/", 1)[-1]
+
+
+def listed_urls(client: SQSClient, discovery: DiscoveryConfig) -> list[str]:
+    """URLs of the queues SQS lists that pass the name filters, without duplicates; tags are not looked at.
+
+    Raises botocore's errors: a list that breaks off would look like queues that vanished.
+    """
+    if not discovery.lists:
+        return []
+    found: dict[str, None] = {}
+    for prefix in discovery.prefixes or ("",):
+        for url in _pages(client, prefix):
+            if discovery.fits_name(queue_name(url)):
+                found[url] = None
+    return list(found)
+
+
+def _pages(client: SQSClient, prefix: str) -> Iterator[str]:
+    """SQS pages only when asked for a page size, and cuts off at 1,000 otherwise."""
+    token = ""
+    while True:
+        page = client.list_queues(
+            MaxResults=_PAGE,
+            **({"QueueNamePrefix": prefix} if prefix else {}),
+            **({"NextToken": token} if token else {}),
+        )
+        yield from page.get("QueueUrls", ())
+        token = page.get("NextToken", "")
+        if not token:
+            return
+
+
+def dead_letter_sources(client: SQSClient, url: str) -> list[str]:
+    """Names of the queues whose dead letters come to this one."""
+    names: list[str] = []
+    token = ""
+    while True:
+        page = client.list_dead_letter_source_queues(QueueUrl=url, MaxResults=_PAGE, **({"NextToken": token} if token else {}))
+        names.extend(queue_name(source) for source in page.get("queueUrls", ()))
+        token = page.get("NextToken", "")
+        if not token:
+            return sorted(names)

@@ -1,0 +1,61 @@
+"""Following the redrive task of a dead-letter queue: how far it is, how fast, and how long it still takes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sources.client.places import place_of_arn
+
+
+class Progress(NamedTuple):
+    """How far a task was at a time."""
+
+    started_at: int
+    at: int
+    moved: int
+
+
+def latest(results: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The task started last, of what ListMessageMoveTasks answered."""
+    return max(results, key=lambda task: int(task.get("StartedTimestamp") or 0), default=None)
+
+
+def redrive_task(task: Mapping[str, Any], at: int, before: Progress | None) -> tuple[dict[str, Any], Progress | None]:
+    """The attribute `redrive_task` at `at` (epoch milliseconds), and the progress to hand in the next time.
+
+    `rate_per_s` is what the task did since `before`, or since its start the first time; `time_left_s` follows from
+    it, or from the task's own limit while it has moved nothing; both are left out when they cannot be known. SQS
+    counts approximately: `moved` may pass `to_move`.
+    """
+    status = str(task.get("Status") or "UNKNOWN")
+    moved = int(task.get("ApproximateNumberOfMessagesMoved") or 0)
+    started_at = int(task.get("StartedTimestamp") or 0)
+    found: dict[str, Any] = {"status": status, "moved": moved, "started_at": started_at}
+    to_move = task.get("ApproximateNumberOfMessagesToMove")
+    if to_move is not None:
+        found["to_move"] = int(to_move)
+    limit = task.get("MaxNumberOfMessagesPerSecond")
+    if limit is not None:
+        found["limit_per_s"] = int(limit)
+    if task.get("DestinationArn"):
+        found["to_queue"] = place_of_arn(str(task["DestinationArn"])).queue
+    if task.get("FailureReason"):
+        found["failure_reason"] = str(task["FailureReason"])
+    if status not in ("RUNNING", "CANCELLING"):
+        return found, None
+    rate = _rate_per_s(moved, at, started_at, before)
+    if rate is not None:
+        found["rate_per_s"] = round(rate, 1)
+    if to_move is not None:
+        left = max(0, int(to_move) - moved)
+        speed = rate or (float(limit) if limit else None)
+        if left == 0 or speed:
+            found["time_left_s"] = round(left / speed) if speed else 0
+    return found, Progress(started_at, at, moved)
+
+
+def _rate_per_s(moved: int, at: int, started_at: int, before: Progress | None) -> float | None:
+    if before is not None and before.started_at == started_at and at > before.at:
+        return max(0, moved - before.moved) * 1000 / (at - before.at)
+    return moved * 1000 / (at - started_at) if at > started_at else None

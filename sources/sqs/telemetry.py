@@ -1,0 +1,154 @@
+"""Drains a telemetry queue of the service's own: received, made safe elsewhere, and only then deleted."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sources.client.hooks import now_ms
+from sources.client.places import Place, place_of_url
+from sources.collect.base import CollectorRefused
+from sources.events import EVENT_TYPES, Emit, Event
+from sources.sqs.clients import make_clients
+from sources.sqs.config import SqsCollectorConfig, TelemetryQueueConfig
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.type_defs import MessageTypeDef
+
+_log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 60.0
+_HEARTBEAT_EVERY_MS: Final = 30_000
+_KEPT_CHARS: Final = 2_000
+
+
+class SqsTelemetryCollector:
+    """Receives from one queue until told to stop.
+
+    Telemetry that was handed on and could not be deleted comes again: its events are there twice, which does no
+    harm. A queue whose messages are no telemetry, or whose telemetry is about the queue itself, is refused before
+    anything is deleted: it belongs to somebody.
+    """
+
+    kind: ClassVar[str] = "sqs-telemetry"
+
+    def __init__(self, config: SqsCollectorConfig, client: SQSClient | None = None) -> None:
+        """Raises `CollectorRefused` when `config` names no telemetry queue."""
+        if config.telemetry is None:
+            raise CollectorRefused("collect.sqs.telemetry.queue is not set: there is nothing to drain")
+        self._queue: TelemetryQueueConfig = config.telemetry
+        self._name = f"sqs-telemetry/{self._queue.name}"
+        self._client = client or make_clients(config, read_timeout_s=self._queue.wait_s + 15.0)[0]
+        self._url: str | None = None
+        self._trusted = False
+        self._heartbeat_at = 0
+
+    @classmethod
+    def from_config(cls, config: SqsCollectorConfig) -> Self:
+        """A collector for the `telemetry` section of what configures the SQS collector."""
+        return cls(config)
+
+    def run(self, emit: Emit, stop: threading.Event) -> None:
+        """Drain until `stop` is set, with a back-off when SQS fails. Raises `CollectorRefused`, and what `emit` does."""
+        pause_s = _FIRST_PAUSE_S
+        while not stop.is_set():
+            try:
+                self.drain_once(emit)
+                pause_s = _FIRST_PAUSE_S
+            except (ClientError, BotoCoreError) as error:
+                _log.warning("telemetry queue %s: %s; next attempt in %.0f s", self._queue.name, error, pause_s)
+                stop.wait(pause_s * random.uniform(0.5, 1.0))
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def drain_once(self, emit: Emit) -> int:
+        """Receive once, hand on, delete; returns how many messages came."""
+        url = self._resolve()
+        answer = self._client.receive_message(
+            QueueUrl=url,
+            MaxNumberOfMessages=10,
+            WaitTimeSeconds=self._queue.wait_s,
+            VisibilityTimeout=self._queue.lease_s,
+        )
+        messages = answer.get("Messages", [])
+        events = [event for message in messages for event in events_of(message.get("Body", ""))]
+        if messages:
+            self._refuse_foreign(url, events)
+        at = now_ms()
+        if at - self._heartbeat_at >= _HEARTBEAT_EVERY_MS:
+            self._heartbeat_at = at
+            beat = {"v": 1, "type": "heartbeat", "at": at, "system": "aws_sqs", "consumer": self._name}
+            events.append(beat)
+        if events:
+            emit(events)
+        if messages:
+            self._delete(url, messages)
+        return len(messages)
+
+    def _resolve(self) -> str:
+        if self._url is None:
+            if "/" in self._queue.queue:
+                self._url = self._queue.queue
+            else:
+                self._url = self._client.get_queue_url(QueueName=self._queue.queue)["QueueUrl"]
+        return self._url
+
+    def _refuse_foreign(self, url: str, events: Sequence[Event]) -> None:
+        place = place_of_url(url, self._client.meta.region_name)
+        if any(_is_about(event, place) for event in events):
+            raise CollectorRefused(
+                f"the telemetry queue {place.queue!r} is itself watched by an instrumented application or a collector: "
+                "draining it would take that application's messages. Nothing was deleted. Send telemetry to a queue "
+                "that is used for nothing else, and name that one in collect.sqs.telemetry.queue"
+            )
+        if not self._trusted and not any(_is_telemetry(event) for event in events):
+            raise CollectorRefused(
+                f"the messages of {place.queue!r} are no telemetry. Nothing was deleted. "
+                "Name the queue that applications send telemetry to in collect.sqs.telemetry.queue"
+            )
+        self._trusted = True
+
+    def _delete(self, url: str, messages: Sequence[MessageTypeDef]) -> None:
+        answer = self._client.delete_message_batch(
+            QueueUrl=url,
+            Entries=[{"Id": str(n), "ReceiptHandle": m["ReceiptHandle"]} for n, m in enumerate(messages)],
+        )
+        failed = answer.get("Failed", [])
+        if failed:
+            _log.info("telemetry queue %s: %d messages come again", self._queue.name, len(failed))
+
+
+def events_of(body: str) -> list[Event]:
+    """The events of a message: NDJSON, an array, or one object.
+
+    What is none of them is handed on as an event every reader refuses, so that it is counted and kept with the
+    other invalid ones instead of coming again for ever.
+    """
+    try:
+        whole = [json.loads(body)]
+    except (ValueError, RecursionError):
+        whole = [_load(line) for line in body.splitlines() if line.strip()]
+    found = whole[0] if len(whole) == 1 and isinstance(whole[0], list) else whole
+    return [event if isinstance(event, dict) else {"unreadable": str(event)[:_KEPT_CHARS]} for event in found]
+
+
+def _load(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+
+
+def _is_telemetry(event: Event) -> bool:
+    return event.get("type") in EVENT_TYPES and "at" in event
+
+
+def _is_about(event: Event, place: Place) -> bool:
+    return event.get("system") == "aws_sqs" and event.get("queue") == place.queue and event.get("scope") in (None, place.scope)

@@ -1,0 +1,52 @@
+"""Several loops of one collector side by side: when one fails, all end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+
+def run_together(parts: Sequence[Callable[[threading.Event], None]], stop: threading.Event) -> None:
+    """Run each part in a thread with a stop event of its own kind until all have returned.
+
+    Their event is set when `stop` is, and when one of them raised; what the first one raised is raised here.
+    """
+    ended = EitherEvent(stop, threading.Event())
+    failed: list[Exception] = []
+
+    def guarded(part: Callable[[threading.Event], None]) -> None:
+        try:
+            part(ended)
+        except Exception as error:
+            failed.append(error)
+            ended.second.set()
+
+    threads = [threading.Thread(target=guarded, args=(part,), name="queuewatch-sqs", daemon=True) for part in parts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+class EitherEvent(threading.Event):
+    """Set when one of two events is."""
+
+    def __init__(self, first: threading.Event, second: threading.Event) -> None:
+        super().__init__()
+        self.first = first
+        self.second = second
+
+    def is_set(self) -> bool:
+        return self.first.is_set() or self.second.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        end_s = None if timeout is None else time.monotonic() + timeout
+        while not self.is_set():
+            left_s = 0.25 if end_s is None else min(0.25, end_s - time.monotonic())
+            if left_s <= 0:
+                return False
+            self.first.wait(left_s)
+        return True

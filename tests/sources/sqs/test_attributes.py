@@ -1,0 +1,133 @@
+"""What SQS answers, in the words of the contract."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sources.sqs.attributes import queue_attributes
+from sources.sqs.move_tasks import Progress, latest, redrive_task
+
+T = 1_760_000_000_000
+
+
+def test_a_standard_queue_with_everything() -> None:
+    """Counts, windows, retention, where dead letters go, when it was made."""
+    answer = {
+        "QueueArn": "arn:aws:sqs:eu-west-1:1:orders",
+        "ApproximateNumberOfMessages": "7",
+        "ApproximateNumberOfMessagesNotVisible": "2",
+        "ApproximateNumberOfMessagesDelayed": "1",
+        "VisibilityTimeout": "120",
+        "MessageRetentionPeriod": "345600",
+        "DelaySeconds": "0",
+        "ReceiveMessageWaitTimeSeconds": "20",
+        "MaximumMessageSize": "262144",
+        "CreatedTimestamp": "1760000000",
+        "LastModifiedTimestamp": "1760000001.5",
+        "RedrivePolicy": '{"deadLetterTargetArn":"arn:aws:sqs:eu-west-1:1:orders-dlq","maxReceiveCount":"6"}',
+    }
+    assert queue_attributes(answer) == {
+        "kind": "standard",
+        "visible": 7,
+        "in_flight": 2,
+        "delayed": 1,
+        "visibility_timeout_s": 120,
+        "retention_s": 345600,
+        "delay_s": 0,
+        "receive_wait_s": 20,
+        "max_message_bytes": 262144,
+        "created_at": T,
+        "modified_at": T + 1000,
+        "dead_letter_queue": "orders-dlq",
+        "max_receive_count": 6,
+    }
+
+
+def test_a_fifo_dead_letter_queue() -> None:
+    """Who may use it, and how it deduplicates."""
+    answer = {
+        "FifoQueue": "true",
+        "ContentBasedDeduplication": "false",
+        "DeduplicationScope": "messageGroup",
+        "FifoThroughputLimit": "perMessageGroupId",
+        "RedriveAllowPolicy": '{"redrivePermission":"byQueue","sourceQueueArns":["arn:aws:sqs:eu-west-1:1:a.fifo"]}',
+    }
+    assert queue_attributes(answer) == {
+        "kind": "fifo",
+        "dead_letter_queue": None,
+        "max_receive_count": None,
+        "redrive_allow_policy": {"permission": "byQueue", "sources": ["arn:aws:sqs:eu-west-1:1:a.fifo"]},
+        "content_based_deduplication": False,
+        "deduplication_scope": "messageGroup",
+        "throughput_limit": "perMessageGroupId",
+    }
+
+
+@pytest.mark.parametrize("policy", ["", "{", "[]", '{"deadLetterTargetArn":""}'])
+def test_an_unreadable_policy_is_none(policy: str) -> None:
+    """Stand-ins answer all kinds of things for a removed one."""
+    assert queue_attributes({"RedrivePolicy": policy})["dead_letter_queue"] is None
+
+
+def task(**fields: Any) -> dict[str, Any]:
+    """A running task as SQS tells it."""
+    base = {
+        "Status": "RUNNING",
+        "SourceArn": "arn:aws:sqs:eu-west-1:1:orders-dlq",
+        "DestinationArn": "arn:aws:sqs:eu-west-1:1:orders",
+        "ApproximateNumberOfMessagesMoved": 100,
+        "ApproximateNumberOfMessagesToMove": 400,
+        "MaxNumberOfMessagesPerSecond": 20,
+        "StartedTimestamp": T,
+    }
+    return base | fields
+
+
+TASKS = [
+    # task, seconds since its start, progress before, rate, time left
+    (task(), 10, None, 10.0, 30),
+    (task(), 10, Progress(T, T + 5_000, 50), 10.0, 30),
+    (task(), 10, Progress(T, T + 8_000, 60), 20.0, 15),
+    (task(), 10, Progress(T - 1, T + 8_000, 60), 10.0, 30),  # of another task
+    (task(ApproximateNumberOfMessagesMoved=0), 10, None, 0.0, 20),  # nothing moved: by its own limit
+    (task(ApproximateNumberOfMessagesMoved=0, MaxNumberOfMessagesPerSecond=None), 10, None, 0.0, None),
+    (task(ApproximateNumberOfMessagesMoved=410), 10, None, 41.0, 0),  # approximate counts pass each other
+    (task(ApproximateNumberOfMessagesToMove=None), 10, None, 10.0, None),
+    (task(), 0, None, None, 15),
+]
+
+
+@pytest.mark.parametrize(("told", "after_s", "before", "rate", "left"), TASKS)
+def test_a_running_task_tells_rate_and_time_left(
+    told: dict[str, Any], after_s: int, before: Progress | None, rate: float | None, left: int | None
+) -> None:
+    """What it did lately counts more than what it was allowed."""
+    found, progress = redrive_task(told, T + after_s * 1000, before)
+    assert (found.get("rate_per_s"), found.get("time_left_s")) == (rate, left)
+    assert found["status"] == "RUNNING"
+    assert found["to_queue"] == "orders"
+    assert progress == Progress(T, T + after_s * 1000, told["ApproximateNumberOfMessagesMoved"])
+
+
+def test_a_finished_task_tells_how_it_ended() -> None:
+    """And is followed no more."""
+    told = task(Status="FAILED", FailureReason="AccessDenied", ApproximateNumberOfMessagesMoved=7)
+    found, progress = redrive_task(told, T + 1000, Progress(T, T, 0))
+    assert found == {
+        "status": "FAILED",
+        "moved": 7,
+        "to_move": 400,
+        "limit_per_s": 20,
+        "started_at": T,
+        "to_queue": "orders",
+        "failure_reason": "AccessDenied",
+    }
+    assert progress is None
+
+
+def test_the_latest_task_counts() -> None:
+    """Whatever the order of the answer."""
+    assert latest([task(StartedTimestamp=1), task(StartedTimestamp=3), task(StartedTimestamp=2)]) == task(StartedTimestamp=3)
+    assert latest([]) is None

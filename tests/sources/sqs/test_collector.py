@@ -1,0 +1,316 @@
+"""`collect sqs`: what it finds, what it tells, what it never does."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+import sources.sqs
+from sources.collect import CollectorRefused, run_collector
+from sources.sqs.account import AccountReader, Problem
+from sources.sqs.collector import SqsCollector
+from sources.sqs.config import DiscoveryConfig, SqsCollectorConfig
+from sources.sqs.snapshot import read_account
+from sources.wire import decode_records, encode_ndjson
+from tests.sources.client.transports import Kept
+from tests.sources.sqs.accounts import READ_ONLY, Account, Fake, Recorded
+
+PLAIN = {"ApproximateNumberOfMessages": "1", "VisibilityTimeout": "30"}
+TO_DLQ = PLAIN | {"RedrivePolicy": '{"deadLetterTargetArn":"arn:aws:sqs:eu-west-1:1:orders-dlq","maxReceiveCount":3}'}
+
+
+def names(events: list[dict[str, Any]]) -> list[str]:
+    """The queues told of."""
+    return sorted(event["queue"] for event in events)
+
+
+def collect(
+    client: Any, until: Callable[[list[dict[str, Any]]], bool], timeout_s: float = 20.0, **config: Any
+) -> list[dict[str, Any]]:
+    """Run a collector until its events so far are enough."""
+    stop = threading.Event()
+    found: list[dict[str, Any]] = []
+
+    def emit(events: Any) -> None:
+        found.extend(events)
+        if until(found):
+            stop.set()
+
+    timer = threading.Timer(timeout_s, stop.set)
+    timer.start()
+    try:
+        SqsCollector(SqsCollectorConfig(**{"interval_s": 0.05, **config}), [client]).run(emit, stop)
+    finally:
+        timer.cancel()
+    assert until(found), "it did not happen in time"
+    return found
+
+
+@pytest.mark.parametrize("service", ["moto_sqs", "elasticmq"])
+def test_a_real_account_is_told_by_reading_alone(service: str, request: pytest.FixtureRequest) -> None:
+    """States, tags, dead-letter sources and heartbeats; five read-only calls and never a receive."""
+    account = Account(request.getfixturevalue(service).endpoint)
+    dlq = account.queue("orders-dlq")
+    url = account.queue("orders", tags={"team": "shop"}, RedrivePolicy=account.redrive_to(dlq), VisibilityTimeout="45")
+    account.client.send_message(QueueUrl=url, MessageBody="x")
+    recorded = Recorded(account.endpoint)
+    events = collect(
+        recorded.client,
+        lambda found: sum(event["type"] == "heartbeat" for event in found) >= 2,
+        discovery={"prefixes": [account.prefix]},
+        move_task_interval_s=0.01,
+    )
+    assert set(recorded.operations) <= READ_ONLY
+    assert "GetQueueAttributes" in recorded.operations
+    states = {event["queue"]: event for event in events if event["type"] == "queue_state"}
+    orders, dead = states[account.prefix + "orders"], states[account.prefix + "orders-dlq"]
+    told = orders["attributes"]
+    assert (told["visible"], told["in_flight"], told["visibility_timeout_s"], told["max_receive_count"]) == (1, 0, 45, 3)
+    assert (told["dead_letter_queue"], told["tags"]) == (account.prefix + "orders-dlq", {"team": "shop"})
+    assert dead["attributes"]["dead_letter_sources"] == [account.prefix + "orders"]
+    assert orders["scope"].endswith("/us-east-1")
+    [heartbeat] = {event["consumer"] for event in events if event["type"] == "heartbeat"}
+    assert heartbeat == "sqs-collector/us-east-1"
+    assert decode_records([encode_ndjson(events)]).invalid == []
+
+
+def test_the_shipped_policy_allows_the_five_calls_and_nothing_else() -> None:
+    """What the collector cannot do it cannot do by mistake."""
+    folder = Path(sources.sqs.__file__).parent
+    policy = json.loads((folder / "iam-policy.json").read_text())
+    allowed: set[str] = set()
+    for statement in policy["Statement"]:
+        action = statement["Action"]
+        allowed.update([action] if isinstance(action, str) else action)
+        assert statement["Effect"] == "Allow"
+    assert allowed == {f"sqs:{name}" for name in READ_ONLY}
+    text = "".join(path.read_text() for path in folder.glob("*.py") if path.name != "telemetry.py")
+    assert "receive_message(" not in text
+    own = json.loads((folder / "iam-policy-telemetry-queue.json").read_text())
+    assert all(":queuewatch-telemetry" in statement["Resource"] for statement in own["Statement"])
+
+
+QUEUES: dict[str, dict[str, str]] = {
+    "orders": TO_DLQ,
+    "orders-dlq": PLAIN,
+    "orders-test": PLAIN,
+    "mail.fifo": PLAIN | {"FifoQueue": "true"},
+    "telemetry": PLAIN,
+}
+TAGS = {"orders": {"env": "prod", "team": "shop"}, "mail.fifo": {"env": "prod-eu"}, "orders-test": {"env": "dev"}}
+
+FOUND: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["mail.fifo", "orders", "orders-dlq", "orders-test", "telemetry"]),
+    ({"prefixes": ["orders"]}, ["orders", "orders-dlq", "orders-test"]),
+    ({"prefixes": ["orders", "orders-"], "exclude": ["*-test"]}, ["orders", "orders-dlq"]),
+    ({"include": ["*.fifo"]}, ["mail.fifo"]),
+    ({"tags": {"env": "prod*"}}, ["mail.fifo", "orders", "orders-dlq"]),
+    ({"tags": {"env": "prod*", "team": "*"}}, ["orders", "orders-dlq"]),
+    ({"tags": {"team": "shop"}, "with_dead_letter_queues": False}, ["orders"]),
+    ({"urls": ["https://sqs.eu-west-1.amazonaws.com/1/telemetry"]}, ["telemetry"]),
+    (
+        {"urls": ["https://sqs.eu-west-1.amazonaws.com/1/telemetry"], "prefixes": ["mail"], "tags": {"env": "*"}},
+        ["mail.fifo", "telemetry"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("discovery", "expected"), FOUND, ids=str)
+@pytest.mark.parametrize("page", [1000, 2])
+def test_queues_are_found_by_prefix_pattern_tag_and_url(discovery: dict[str, Any], expected: list[str], page: int) -> None:
+    """Over any number of pages, each queue once, with the dead-letter queues of those found."""
+    fake = Fake(QUEUES, page)
+    fake.tags = TAGS
+    found: Any = read_account(fake, DiscoveryConfig(**discovery))  # type: ignore[arg-type]
+    assert names(found) == expected
+    assert set(fake.calls) <= READ_ONLY
+    if not DiscoveryConfig(**discovery).lists:
+        assert "ListQueues" not in fake.calls
+
+
+def test_one_queue_s_errors_are_its_own() -> None:
+    """The others are read, the problem is named with the fix, and a queue that is gone is watched no more."""
+    fake: Any = Fake(QUEUES)
+    fake.fail = {
+        ("GetQueueAttributes", "orders-test"): "AccessDenied",
+        ("ListQueueTags", "orders"): "AccessDenied",
+    }
+    problems: list[Problem] = []
+    events = read_account(fake, DiscoveryConfig(), problems=problems)
+    assert names(events) == ["mail.fifo", "orders", "orders-dlq", "telemetry"]
+    assert "orders-test: GetQueueAttributes: AccessDenied" in "".join(map(str, problems))
+    assert all("allow sqs:" in str(problem) for problem in problems)
+    reader = AccountReader(fake, DiscoveryConfig())
+    reader.discover()
+    del fake.queues["telemetry"]
+    reader.read()
+    assert "telemetry" not in [place.queue for place in reader.places]
+
+
+def test_a_redrive_task_is_followed_to_its_end() -> None:
+    """Asked of dead-letter queues only; at each look while it runs, seldom otherwise."""
+    fake: Any = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN})
+    now = [1_760_000_000_000]
+    reader = AccountReader(fake, DiscoveryConfig(), move_task_interval_s=60, clock_ms=lambda: now[0])
+    reader.discover()
+
+    def look(after_s: int, moved: int | None, status: str = "RUNNING") -> Any:
+        now[0] += after_s * 1000
+        if moved is not None:
+            fake.tasks["orders-dlq"] = [
+                {
+                    "Status": status,
+                    "StartedTimestamp": 1_760_000_000_000,
+                    "ApproximateNumberOfMessagesMoved": moved,
+                    "ApproximateNumberOfMessagesToMove": 100,
+                }
+            ]
+        states = {event["queue"]: event["attributes"] for event in reader.read()}
+        assert "redrive_task" not in states["orders"]
+        return states["orders-dlq"].get("redrive_task")
+
+    assert look(0, None) is None
+    assert look(10, 20) is None  # not due yet
+    assert look(60, 40)["status"] == "RUNNING"
+    assert look(10, 60)["time_left_s"] == 20  # 20 in 10 s, 40 left
+    done = look(10, 100, "COMPLETED")
+    assert (done["status"], done["moved"]) == ("COMPLETED", 100)
+    assert fake.calls.count("ListMessageMoveTasks") == 4
+    assert look(10, None) == done
+    assert fake.calls.count("ListMessageMoveTasks") == 4
+
+
+def test_while_sqs_throttles_it_looks_less_often(caplog: pytest.LogCaptureFixture) -> None:
+    """And says so once, not at each look; no heartbeat claims that all is well."""
+    fake: Any = Fake({"orders": PLAIN})
+    fake.fail = {"GetQueueAttributes": "RequestThrottled"}
+    stop = threading.Event()
+    beats: list[Any] = []
+    threading.Timer(1.0, stop.set).start()
+    config = SqsCollectorConfig(interval_s=0.05)
+    with caplog.at_level(logging.WARNING):
+        SqsCollector(config, [fake]).run(beats.extend, stop)
+    # 0.05 s apart it would be twenty looks; doubled up to eightfold it is a handful.
+    assert 3 <= fake.calls.count("GetQueueAttributes") <= 8
+    assert beats == []
+    assert caplog.text.count("RequestThrottled") == 2  # the message names the code twice
+
+
+def test_queues_known_are_watched_while_the_list_cannot_be_had() -> None:
+    """A list that fails is no list of nothing."""
+    fake: Any = Fake({"orders": PLAIN})
+
+    def until(found: list[dict[str, Any]]) -> bool:
+        fake.fail = {"ListQueues": "InternalError"}
+        return [event["type"] for event in found].count("queue_state") >= 3
+
+    events = collect(fake, until, discovery_interval_s=0.01)
+    assert {event["queue"] for event in events if event["type"] == "queue_state"} == {"orders"}
+
+
+def test_an_account_without_queues_still_shows_that_the_collector_lives() -> None:
+    """Silence would look like a dead collector."""
+    fake: Any = Fake({})
+    events = collect(fake, lambda found: len(found) >= 2)
+    assert {event["type"] for event in events} == {"heartbeat"}
+
+
+def test_calls_are_made_some_at_a_time() -> None:
+    """Never more than the configured number."""
+    at_once = [0, 0]
+    lock = threading.Lock()
+
+    class Slow(Fake):
+        def get_queue_attributes(self, **params: Any) -> dict[str, Any]:
+            with lock:
+                at_once[0] += 1
+                at_once[1] = max(at_once)
+            time.sleep(0.01)
+            with lock:
+                at_once[0] -= 1
+            return super().get_queue_attributes(**params)
+
+    slow: Any = Slow({f"q{n}": PLAIN for n in range(30)})
+    reader = AccountReader(slow, DiscoveryConfig(with_dead_letter_queues=False), concurrency=4)
+    reader.discover()
+    assert len(reader.read()) == 30
+    assert at_once[1] == 4
+
+
+def test_the_runner_takes_it_from_configuration_to_events(moto_sqs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `queuewatch collect sqs` does."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    account = Account(moto_sqs.endpoint)
+    account.queue("a")
+    stop = threading.Event()
+    kept = Kept()
+    send = kept.send
+
+    def send_and_stop(payload: bytes) -> None:
+        send(payload)
+        stop.set()
+
+    kept.send = send_and_stop  # type: ignore[method-assign]
+    config = {
+        "regions": ["us-east-1"],
+        "endpoint_url": moto_sqs.endpoint,
+        "discovery": {"prefixes": [account.prefix]},
+    }
+    assert run_collector("sqs", config, kept, stop) == 2
+    assert [event["type"] for event in kept.events()] == ["queue_state", "heartbeat"]
+
+
+def test_a_missing_region_or_profile_is_told_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not retried: only a person can mend it."""
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "nowhere")
+    with pytest.raises(CollectorRefused, match=r"collect\.sqs\.regions"):
+        SqsCollector.from_config(SqsCollectorConfig())
+    with pytest.raises(CollectorRefused, match="nobody"):
+        SqsCollector.from_config(SqsCollectorConfig(profile="nobody"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"interval": 5}, "interval"),
+        ({"discovery": {"urls": ["orders"]}}, "is not a queue URL"),
+        ({"telemetry": {"queue": "no such name!"}}, "neither a queue's name nor its URL"),
+        (
+            {
+                "telemetry": {"queue": "telemetry"},
+                "discovery": {"urls": ["https://sqs.eu-west-1.amazonaws.com/1/telemetry"]},
+            },
+            "is also watched",
+        ),
+    ],
+)
+def test_a_wrong_configuration_is_refused_by_name(wrong: dict[str, Any], says: str) -> None:
+    """Before anything is called."""
+    with pytest.raises(ValidationError, match=says):
+        SqsCollectorConfig(**wrong)
+
+
+def test_a_telemetry_queue_that_discovery_finds_is_refused() -> None:
+    """Receiving from a watched queue would take its consumers' messages."""
+    fake: Any = Fake(QUEUES)
+    config = SqsCollectorConfig(telemetry={"queue": "telemetry"})  # type: ignore[arg-type]
+
+    def receive(**_: Any) -> dict[str, Any]:
+        time.sleep(0.05)
+        return {}
+
+    fake.receive_message = receive
+    fake.get_queue_url = lambda **_: {"QueueUrl": fake.url("telemetry")}
+    with pytest.raises(CollectorRefused, match=r"collect\.sqs\.discovery\.exclude"):
+        SqsCollector(config, [fake]).run(lambda _: None, threading.Event())

@@ -1,0 +1,124 @@
+"""The service's own telemetry queue: nothing is lost, nothing of anybody else's is taken."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from sources.client.transports.sqs import SqsTransport
+from sources.collect import CollectorRefused, DestinationStopped
+from sources.sqs.config import SqsCollectorConfig
+from sources.sqs.telemetry import SqsTelemetryCollector, events_of
+from sources.wire import encode_ndjson
+from tests.sources.sqs.accounts import Account
+
+T = 1_760_000_000_000
+SENT = {"v": 1, "type": "sent", "at": T, "system": "aws_sqs", "queue": "orders", "message_id": "m1"}
+
+
+@pytest.fixture
+def account(elasticmq: Any) -> Account:
+    """A stand-in."""
+    return Account(elasticmq.endpoint)
+
+
+def drain_of(account: Account, url: str) -> SqsTelemetryCollector:
+    """A drain that does not wait long."""
+    config = SqsCollectorConfig(telemetry={"queue": url, "wait_s": 1, "lease_s": 30})  # type: ignore[arg-type]
+    return SqsTelemetryCollector(config, account.client)
+
+
+def left(account: Account, url: str) -> tuple[int, int]:
+    """Messages visible and in flight."""
+    names: Any = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    told = account.client.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+    return int(told[names[0]]), int(told[names[1]])
+
+
+def test_what_the_sqs_transport_sends_arrives_and_is_deleted(account: Account) -> None:
+    """Many events per message, by queue name as well as by URL."""
+    url = account.queue("telemetry")
+    transport = SqsTransport(url, client=account.client)
+    sent: list[dict[str, Any]] = [SENT | {"message_id": f"m{n}"} for n in range(1000)]
+    for start in range(0, 1000, 500):
+        transport.send(encode_ndjson(sent[start : start + 500]))
+    found: list[dict[str, Any]] = []
+    drain = drain_of(account, account.prefix + "telemetry")
+    while len([event for event in found if event["type"] == "sent"]) < 1000:
+        drain.drain_once(found.extend)
+    assert sorted(event["message_id"] for event in found if event["type"] == "sent") == sorted(
+        event["message_id"] for event in sent
+    )
+    assert [event["consumer"] for event in found if event["type"] == "heartbeat"] == [f"sqs-telemetry/{account.prefix}telemetry"]
+    assert left(account, url) == (0, 0)
+
+
+def test_nothing_is_deleted_before_it_is_safe(account: Account) -> None:
+    """Undelivered telemetry stays in the queue and comes again."""
+    url = account.queue("telemetry")
+    SqsTransport(url, client=account.client).send(encode_ndjson([SENT]))
+
+    def undelivered(_: Any) -> None:
+        assert left(account, url) == (0, 1)
+        raise DestinationStopped("the spool is full")
+
+    with pytest.raises(DestinationStopped):
+        drain_of(account, url).run(undelivered, threading.Event())
+    assert left(account, url) == (0, 1)
+
+
+def test_a_queue_of_somebody_s_is_refused_with_its_messages_left_in_place(account: Account) -> None:
+    """An application's orders are no telemetry."""
+    url = account.queue("orders")
+    account.client.send_message(QueueUrl=url, MessageBody='{"order": 7}')
+    with pytest.raises(CollectorRefused, match=r"are no telemetry\. Nothing was deleted"):
+        drain_of(account, url).run(lambda _: None, threading.Event())
+    assert sum(left(account, url)) == 1
+
+
+def test_a_telemetry_queue_that_is_itself_watched_is_refused(account: Account) -> None:
+    """Its telemetry tells of itself: somebody instruments or watches it."""
+    url = account.queue("telemetry")
+    about_itself = SENT | {"queue": account.prefix + "telemetry", "scope": "000000000000/us-east-1"}
+    SqsTransport(url, client=account.client).send(encode_ndjson([SENT, about_itself]))
+    with pytest.raises(CollectorRefused, match="is itself watched"):
+        drain_of(account, url).run(lambda _: None, threading.Event())
+    assert sum(left(account, url)) == 1
+
+
+def test_without_a_telemetry_queue_there_is_nothing_to_drain() -> None:
+    """The kind exists, the section does not."""
+    with pytest.raises(CollectorRefused, match=r"collect\.sqs\.telemetry\.queue is not set"):
+        SqsTelemetryCollector.from_config(SqsCollectorConfig())
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (json.dumps(SENT), [SENT]),
+        (json.dumps(SENT, indent=1), [SENT]),
+        (json.dumps([SENT, SENT]), [SENT, SENT]),
+        (encode_ndjson([SENT, SENT]).decode(), [SENT, SENT]),
+        (json.dumps(SENT) + "\nhalf a li", [SENT, {"unreadable": "half a li"}]),
+        ("[1]", [{"unreadable": "1"}]),
+        ("x" * 5000, [{"unreadable": "x" * 2000}]),
+    ],
+)
+def test_every_form_of_message_is_read(body: str, expected: list[dict[str, Any]]) -> None:
+    """And what cannot be read is handed on to be counted."""
+    assert events_of(body) == expected
+
+
+def test_one_unreadable_message_does_not_stop_a_drain_that_works(account: Account) -> None:
+    """It is handed on as such and deleted, or it would come again for ever."""
+    url = account.queue("telemetry")
+    drain = drain_of(account, url)
+    found: list[dict[str, Any]] = []
+    for body in (json.dumps(SENT), "garbage"):
+        account.client.send_message(QueueUrl=url, MessageBody=body)
+        drain.drain_once(found.extend)
+    assert {"unreadable": "garbage"} in found
+    assert left(account, url) == (0, 0)
