@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from streaming.config.section import Secret, Section
+from streaming.config.section import Names, Secret, Section
 
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -19,7 +19,7 @@ _LOGIN_MODULES = {
 class KafkaConnection(Section):
     """Brokers and how to log in to them."""
 
-    bootstrap_servers: tuple[str, ...] = Field(min_length=1)
+    bootstrap_servers: Names
     """`host:port` of some brokers of the cluster."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None

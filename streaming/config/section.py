@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 Seconds = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 Bytes = Annotated[int, Field(ge=1)]
+
+
+def _split(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split), Field(min_length=1)]
+"""A list of at least one; also as text with commas, which is how one writes it in an environment variable."""
 
 
 class FromEnvironment:

@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from streaming.config.kafka import KafkaConnection
-from streaming.config.section import Bytes, Count, Section
+from streaming.config.section import Bytes, Count, Names, Section
 
 REFUSED_OPTIONS = frozenset(
     {"group.id", "auto.offset.reset", "key.deserializer", "value.deserializer", "enable.auto.commit", "interceptor.classes"}
@@ -19,7 +19,7 @@ REFUSED_OPTIONS = frozenset(
 class KafkaSource(KafkaConnection):
     """Telemetry from Kafka topics."""
 
-    topics: tuple[str, ...] = Field(min_length=1)
+    topics: Names
     starting_offsets: Literal["earliest", "latest"] = "earliest"
     """Where a new checkpoint begins; an existing one goes on where it stopped."""
     max_bytes_per_trigger: Bytes = 128 * 1024 * 1024

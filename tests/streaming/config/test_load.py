@@ -1,0 +1,258 @@
+"""The configuration file: what it accepts, and what is said of every mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streaming.config import Config, ConfigError, ConfigErrors, load_config, to_settings
+from streaming.core.settings import Settings
+from streaming.core.thresholds import Thresholds
+
+ConfigFile = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> ConfigFile:
+    """Writes a configuration file."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "queuewatch.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def mistakes(path: Path, **env: str) -> list[ConfigError]:
+    """Everything `load_config` finds wrong."""
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, env)
+    return caught.value.errors if isinstance(caught.value, ConfigErrors) else [caught.value]
+
+
+def test_without_a_file_and_variables_every_default_is_the_cores_own() -> None:
+    """The configuration adds no second set of defaults."""
+    assert to_settings(load_config(None, {})) == Settings()
+
+
+def test_an_empty_file_is_the_defaults(write: ConfigFile) -> None:
+    """Comments alone are no mistake."""
+    assert load_config(write("# nothing yet\n"), {}) == Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "line", "guess"),
+    [
+        pytest.param("spark:\n  shard: 3\n", "spark.shard", 2, "`shards`", id="a letter is missing"),
+        pytest.param("sprak: {}\n", "sprak", 1, "`spark`", id="a section is misspelt"),
+        pytest.param("judge:\n  latenes_s: 3\n", "judge.latenes_s", 2, "`lateness_s`", id="inside a section"),
+        pytest.param(
+            "queues:\n  - pattern: a\n    poison_receives: 5\n",
+            "queues[0].poison_receives",
+            3,
+            "`thresholds.poison_receives`",
+            id="one level too high",
+        ),
+        pytest.param("collect:\n  sqz: {}\n", "collect.sqz", 2, "`sqs`", id="a kind of collector"),
+        pytest.param(
+            "collect:\n  sqs:\n    interval: 3\n", "collect.sqs.interval", 3, "`interval_s`", id="in a section of another room"
+        ),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_nearest_one(write: ConfigFile, text: str, key: str, line: int, guess: str) -> None:
+    """The place, the key and what was probably meant."""
+    path = write(text)
+    (mistake,) = mistakes(path)
+    assert mistake.key == key
+    assert mistake.where == f"{path}:{line}"
+    assert guess in mistake.fix
+
+
+def test_a_key_like_no_other_lists_the_known_ones(write: ConfigFile) -> None:
+    """Where nothing is near, all that could be there."""
+    (mistake,) = mistakes(write("http:\n  zzz: 1\n"))
+    assert "host" in mistake.fix
+    assert "port" in mistake.fix
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "says"),
+    [
+        ("spark:\n  trigger_interval_s: soon\n", "spark.trigger_interval_s", "'soon'"),
+        ("spark:\n  shards: 0\n", "spark.shards", "greater than or equal to 1"),
+        ("http:\n  port: 70000\n", "http.port", "65535"),
+        ("source:\n  kafka:\n    topics: [a]\n", "source.kafka.bootstrap_servers", "is required"),
+        ("source:\n  kafka: {bootstrap_servers: [], topics: [a]}\n", "source.kafka.bootstrap_servers", "at least 1"),
+        ("spark:\n  conf: {spark.sql.shuffle.partitions: '7'}\n", "spark", "spark.sql.shuffle.partitions is set by the pipeline"),
+        ("spark:\n  conf: {executor.memory: 1g}\n", "spark", "executor.memory is no Spark setting"),
+        ("source:\n  spool: {folder: a, after_reading: archive}\n", "source.spool", "archive_folder go together"),
+        (
+            "source:\n  spool: {folder: a, after_reading: archive, archive_folder: a/b}\n",
+            "source.spool",
+            "lies inside folder",
+        ),
+        ("http:\n  ingest: {enabled: true}\n", "", "http.ingest needs source.spool"),
+        ("judge:\n  thresholds: {coverage_low_ratio: 2}\n", "judge", "coverage_low_ratio must be below"),
+        ("queues: [{pattern: a, thresholds: {poison_receives: -1}}]\n", "queues[0].thresholds.poison_receives", "0"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused(write: ConfigFile, text: str, key: str, says: str) -> None:
+    """What is wrong with it, in words."""
+    found = mistakes(write(text))
+    assert [(m.key, says in str(m)) for m in found] == [(key, True)], found
+
+
+def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(write: ConfigFile) -> None:
+    """Nobody likes to correct one by one."""
+    path = write("http:\n  prt: 1\nspark:\n  shards: no\nreplay:\n  evry_s: 1\n")
+    assert [m.where for m in mistakes(path)] == [f"{path}:2", f"{path}:4", f"{path}:6"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "line"),
+    [
+        ("spark: {\n", "is no YAML", None),
+        ("spark:\n\tshards: 1\n", "is no YAML", 2),
+        ("- a\n- b\n", "no mapping", 1),
+        ("spark:\n  shards: 1\n  shards: 2\n", "is written twice", 3),
+        ("a: &a\n  b: *a\n", "nested too deeply", None),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_refused(write: ConfigFile, text: str, says: str, line: int | None) -> None:
+    """With the line where a parser knows it."""
+    (mistake,) = mistakes(write(text))
+    assert says in str(mistake)
+    if line is not None:
+        assert str(mistake.where).endswith(f":{line}")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """And so is one that cannot be read."""
+    assert "gone.yaml does not exist" in str(mistakes(tmp_path / "gone.yaml")[0])
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    assert "cannot be read" in str(mistakes(tmp_path / "binary.yaml")[0])
+
+
+def test_variables_override_the_file(write: ConfigFile) -> None:
+    """Numbers, lists, whole mappings, and new sections; an empty variable unsets."""
+    path = write("spark: {shards: 3, conf: {spark.a: x}}\nquarantine: {path: q.ndjson}\n")
+    config = load_config(
+        path,
+        {
+            "QUEUEWATCH_SPARK__SHARDS": "4",
+            "QUEUEWATCH_SPARK__CONF": "{spark.b: y}",
+            "QUEUEWATCH_SOURCE__KAFKA__BOOTSTRAP_SERVERS": "[a:1, b:2]",
+            "QUEUEWATCH_SOURCE__KAFKA__TOPICS": "one,two",
+            "QUEUEWATCH_QUARANTINE__PATH": "",
+            "QUEUEWATCH_JUDGE__SLOW_STRATEGIES": "false",
+        },
+    )
+    assert config.spark.shards == 4
+    assert config.spark.conf == {"spark.a": "x", "spark.b": "y"}
+    assert config.source.kafka is not None
+    assert config.source.kafka.bootstrap_servers == ("a:1", "b:2")
+    assert config.source.kafka.topics == ("one", "two")
+    assert config.quarantine.path is None
+    assert config.judge.slow_strategies is False
+
+
+def test_a_mistake_in_a_variable_names_the_variable(write: ConfigFile) -> None:
+    """Not the file it overrides."""
+    (mistake,) = mistakes(write("http: {port: 1}\n"), QUEUEWATCH_HTTP__PORT="many")
+    assert mistake.where == "environment variable QUEUEWATCH_HTTP__PORT"
+    (mistake,) = mistakes(write(""), QUEUEWATCH_HTP__PORT="1")
+    assert "`http`" in mistake.fix
+
+
+def test_variables_of_other_parts_are_left_alone(write: ConfigFile) -> None:
+    """`QUEUEWATCH_CACHE` and the like are not for the configuration: they have no double underscore."""
+    assert load_config(write(""), {"QUEUEWATCH_CACHE": "x", "QUEUEWATCH_OFF": "1"}) == Config()
+
+
+SASL = "security_protocol: SASL_SSL, sasl_mechanism: PLAIN, sasl_username: me"
+
+
+def test_a_secret_in_the_file_is_refused(write: ConfigFile) -> None:
+    """With the two ways to give it, and without repeating it."""
+    path = write(f"source:\n  kafka: {{bootstrap_servers: [a:1], topics: [t], {SASL}, sasl_password: hunter2}}\n")
+    (mistake,) = mistakes(path)
+    assert "sasl_password_file" in mistake.fix
+    assert "QUEUEWATCH_SOURCE__KAFKA__SASL_PASSWORD" in mistake.fix
+    assert "hunter2" not in str(mistake)
+
+
+def test_a_secret_comes_from_the_environment_or_from_a_file(write: ConfigFile, tmp_path: Path) -> None:
+    """Both ways give the password to both clients."""
+    kafka = f"bootstrap_servers: [a:1], topics: [t], {SASL}"
+    by_env = load_config(
+        write(f"source: {{kafka: {{{kafka}}}}}\n"), {"QUEUEWATCH_SOURCE__KAFKA__SASL_PASSWORD": 'hun"ter\\2'}
+    ).source.kafka
+    (tmp_path / "password").write_text('hun"ter\\2\n')
+    by_file = load_config(write(f"source: {{kafka: {{{kafka}, sasl_password_file: {tmp_path}/password}}}}\n"), {}).source.kafka
+    for source in (by_env, by_file):
+        assert source is not None
+        assert source.python_options()["sasl_plain_password"] == 'hun"ter\\2'
+        assert 'username="me" password="hun\\"ter\\\\2";' in source.java_options()["sasl.jaas.config"]
+        assert "hun" not in repr(source)
+
+
+def test_a_login_must_be_whole(write: ConfigFile) -> None:
+    """Found when the file is read, not when the broker refuses."""
+    path = write("source:\n  kafka: {bootstrap_servers: [a:1], topics: [t], security_protocol: SASL_SSL}\n")
+    assert "sasl_mechanism and sasl_username" in str(mistakes(path)[0])
+
+
+def test_a_secret_among_further_options_is_refused(write: ConfigFile) -> None:
+    """The way round the rule is closed."""
+    path = write("source:\n  kafka: {bootstrap_servers: [a:1], topics: [t], options: {ssl.key.password: x}}\n")
+    assert "is a secret" in str(mistakes(path)[0])
+
+
+def test_thresholds_reach_the_core_by_pattern(write: ConfigFile) -> None:
+    """First the defaults of all queues, then the first pattern that matches."""
+    settings = to_settings(
+        load_config(
+            write(
+                "judge: {lateness_s: 60, thresholds: {poison_receives: 5}}\n"
+                "queues:\n"
+                "  - {pattern: 'pay*', thresholds: {held_min_s: 1.5}, ordered: true, visibility_timeout_s: 7}\n"
+                "  - {pattern: '*', thresholds: {held_min_s: 2}}\n"
+            ),
+            {},
+        )
+    )
+    pay, other = ("aws_sqs", "", "payments"), ("aws_sqs", "", "orders")
+    assert settings.lateness_ms == 60_000
+    assert settings.thresholds(pay) == Thresholds(poison_receives=5, held_min_s=1.5)
+    assert settings.thresholds(other) == Thresholds(poison_receives=5, held_min_s=2)
+    assert settings.is_ordered(pay)
+    assert not settings.is_ordered(other)
+    rule = settings.rule(pay)
+    assert rule is not None
+    assert rule.visibility_timeout_s == 7
+
+
+def test_a_replay_takes_now_from_the_events() -> None:
+    """The one setting that is not the user's."""
+    assert to_settings(Config(), now_is_event_time=True).now_is_event_time
+
+
+def test_sections_of_other_rooms_get_their_own_models(write: ConfigFile) -> None:
+    """They are found by name."""
+    config = load_config(write("collect: {to: 'spool:/x', sqs: {interval_s: 7}}\nalerts: {job: watch}\n"), {})
+    assert config.section("collect.sqs").interval_s == 7
+    assert config.section("collect.activemq") is None
+    assert config.section("alerts").job == "watch"
+    assert config.collect.to == "spool:/x"
+
+
+def test_a_section_this_installation_lacks_is_said_to_be_absent(write: ConfigFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instead of a traceback about a module."""
+    from streaming.config import rooms
+
+    monkeypatch.setitem(rooms.ROOMS, ("collect", "sqs"), rooms.Room("sources.no_such_kind.config", "Config"))
+    (mistake,) = mistakes(write("collect: {sqs: {}}\n"))
+    assert "is not part of this installation" in str(mistake)

@@ -1,0 +1,72 @@
+"""The service's log: JSON for machines, lines for people, nothing of chatty libraries."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from streaming.config.logging import set_up_logging
+from streaming.config.service import LogSection
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    """Other tests log as they did."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    quiet = {name: logging.getLogger(name).level for name in ("kafka", "py4j", "httpx", "uvicorn")}
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name, was in quiet.items():
+        logging.getLogger(name).setLevel(was)
+    structlog.reset_defaults()
+
+
+def test_json_has_one_object_a_line_from_both_kinds_of_logger() -> None:
+    """Values keep their types; an exception stays in its line."""
+    stream = io.StringIO()
+    set_up_logging(LogSection(format="json"), stream)
+    structlog.get_logger("ours").info("batch_done", batch_id=7)
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        logging.getLogger("theirs").exception("it %s", "failed")
+    ours, theirs = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert (ours["event"], ours["batch_id"], ours["level"], ours["logger"]) == ("batch_done", 7, "info", "ours")
+    assert theirs["event"] == "it failed"
+    assert "ValueError: two\nlines" in theirs["exception"]
+
+
+def test_auto_is_json_where_nobody_looks_on() -> None:
+    """A stream that is no terminal."""
+    stream = io.StringIO()
+    set_up_logging(LogSection(), stream)
+    structlog.get_logger().warning("x")
+    assert json.loads(stream.getvalue())["event"] == "x"
+
+
+def test_the_level_holds_and_chatty_libraries_are_quiet() -> None:
+    """kafka-python tells of each attempt to connect as a warning."""
+    stream = io.StringIO()
+    set_up_logging(LogSection(level="info", format="console"), stream)
+    structlog.get_logger("ours").debug("hidden")
+    logging.getLogger("kafka.net").warning("hidden too")
+    structlog.get_logger("ours").info("shown")
+    assert "hidden" not in stream.getvalue()
+    assert "shown" in stream.getvalue()
+
+
+def test_setting_up_twice_writes_each_line_once() -> None:
+    """The last call counts."""
+    first, second = io.StringIO(), io.StringIO()
+    set_up_logging(LogSection(format="json"), first)
+    set_up_logging(LogSection(format="json"), second)
+    structlog.get_logger().info("x")
+    assert first.getvalue() == ""
+    assert len(second.getvalue().splitlines()) == 1

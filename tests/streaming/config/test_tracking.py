@@ -1,0 +1,34 @@
+"""Every setting of the core can be configured, or is on the list of those that must not be."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from streaming.config.tracking import Judging, ThresholdOverrides
+from streaming.core.settings import QueueRule, Settings
+from streaming.core.thresholds import Thresholds
+
+OTHERWISE_NAMED = {"lateness_ms": "lateness_s", "forget_queue_after_ms": "forget_queue_after_s", "defaults": "thresholds"}
+NOT_THE_USERS = {
+    "now_is_event_time": "whether it is a replay says it",
+    "ordered_queues": "a replay finds out; the user has queues[].ordered",
+    "rules": "the section `queues`",
+}
+
+
+def test_every_setting_of_the_core_is_a_key_of_judge() -> None:
+    """A setting added to the core must be thought of here."""
+    names = {f.name for f in fields(Settings)} - set(NOT_THE_USERS)
+    assert {OTHERWISE_NAMED.get(name, name) for name in names} == set(Judging.model_fields)
+
+
+def test_every_threshold_can_be_overridden() -> None:
+    """The keys are made from the core's own fields."""
+    assert set(ThresholdOverrides.model_fields) == {f.name for f in fields(Thresholds)}
+
+
+def test_every_part_of_a_rule_is_a_key_of_queues() -> None:
+    """What the core knows of a queue by pattern can be told."""
+    from streaming.config.tracking import QueueOverrides
+
+    assert set(QueueOverrides.model_fields) == {f.name for f in fields(QueueRule)}
