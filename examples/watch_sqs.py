@@ -1,0 +1,12 @@
+"""An SQS consumer whose calls become telemetry. QUEUE_URL: its queue; TELEMETRY: for example kafka://broker:9092/queuewatch."""
+
+import os
+
+import boto3
+
+from sources.client import watch
+
+sqs, url = boto3.client("sqs"), os.environ["QUEUE_URL"]
+watch(sqs, to=os.environ["TELEMETRY"], consumer="orders-worker")
+for message in sqs.receive_message(QueueUrl=url, WaitTimeSeconds=1).get("Messages", []):
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])

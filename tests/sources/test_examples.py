@@ -1,0 +1,44 @@
+"""The examples run as they stand."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+from tests.services import sqs
+
+_EXAMPLE = Path(__file__).parents[2] / "examples" / "watch_sqs.py"
+
+
+def test_the_instrumenting_example_runs_and_is_short(moto_sqs: Any, tmp_path: Path) -> None:
+    """Ten lines at most, and its telemetry is there when it has ended."""
+    client = sqs.client(moto_sqs.endpoint)
+    url = client.create_queue(QueueName=f"example-{uuid.uuid4().hex[:8]}")["QueueUrl"]
+    message_id = client.send_message(QueueUrl=url, MessageBody="x")["MessageId"]
+    environment = os.environ | {
+        "AWS_ENDPOINT_URL_SQS": moto_sqs.endpoint,
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": sqs.REGION,
+        "QUEUE_URL": url,
+        "TELEMETRY": f"spool:{tmp_path}",
+        "PYTHONPATH": str(_EXAMPLE.parents[1]),
+    }
+    done = subprocess.run(
+        [sys.executable, str(_EXAMPLE)], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line for path in sorted(tmp_path.glob("*.ndjson")) for line in path.read_text().splitlines()]
+    events = [json.loads(line) for line in lines]
+    assert [(e["type"], e["message_id"], e["consumer"]) for e in events] == [
+        ("received", message_id, "orders-worker"),
+        ("deleted", message_id, "orders-worker"),
+    ]
+    statements = ast.parse(_EXAMPLE.read_text()).body[1:]
+    assert sum((node.end_lineno or 0) - node.lineno + 1 for node in statements) <= 10
