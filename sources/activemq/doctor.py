@@ -25,6 +25,7 @@ def examine(config: ActiveMQCollectorConfig) -> list[Finding]:
     One message goes through `probe_queue` unless that is None. An unreachable broker is a finding too.
     """
     unreachable: list[Finding] = []
+    config = config.model_copy(update={"statistics_interval_s": 0.5})
     for address in config.parsed_addresses():
         inbox = Inbox(config.max_waiting_advisories)
         try:

@@ -20,6 +20,9 @@ from sources.activemq.statistics import (
 REPLY_TO = "/temp-queue/queuewatch"
 SUBSCRIPTION = "statistics"
 _ANSWER_WITHIN_S = 5.0
+_ROUNDS_WITHOUT_SUBSCRIPTIONS = 3
+"""The plugin breaks off when a subscription ends while it is asked: one round without any says nothing
+yet."""
 _ASK_AGAIN_S = 60.0
 """How long to leave a broker alone that has no plugin."""
 
@@ -61,6 +64,7 @@ class StatisticsPoll:
         """Whether the plugin tells of subscriptions: it reads them over JMX, which a broker may have
         switched off."""
         self.broker_name: str | None = None
+        self._rounds_without = 0
 
     def start(self) -> None:
         """Subscribe to the replies. Raises `BrokerUnavailable`."""
@@ -109,7 +113,11 @@ class StatisticsPoll:
         if done is None or headers.get("correlation-id") != self._mark():
             return None
         # Our own subscriptions are always among them.
-        self.subscriptions = "present" if done.subscriptions else "missing"
+        self._rounds_without = 0 if done.subscriptions else self._rounds_without + 1
+        if done.subscriptions:
+            self.subscriptions = "present"
+        elif self._rounds_without >= _ROUNDS_WITHOUT_SUBSCRIPTIONS:
+            self.subscriptions = "missing"
         self._round = None
         return done
 
