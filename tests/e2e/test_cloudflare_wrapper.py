@@ -1,0 +1,172 @@
+"""Workers in workerd → the wrapper → HTTP ingest → the Spark job → `/metrics` and signals that name the message."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.services.node import Node
+from tests.services.process import ServiceUnavailable, java, running
+from tests.sources.cloudflare.worker_script import SCRIPTS
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+TOKEN = "ingest-token"
+SHOP_S = 11
+"""Seven deliveries a second apart, and time for the last of them to be told."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the service showed when the shop had closed."""
+
+    changes: list[dict[str, Any]]
+    """The signal log."""
+    metrics: str
+    messages: list[dict[str, Any]]
+    """The suspects of `later`."""
+
+    def fired(self, signal: str, queue: str) -> list[dict[str, Any]]:
+        """Each time a signal began to fire about a queue."""
+        wanted = ("firing", signal, queue)
+        return [c for c in self.changes if (c["status"], c["signal"], c["queue"]) == wanted]
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        """The value of one series."""
+        for line in self.metrics.splitlines():
+            found = re.fullmatch(rf"{name}\{{(.*)\}} (\S+)", line)
+            if found and labels.items() <= dict(re.findall(r'(\w+)="([^"]*)"', found[1])).items():
+                return float(found[2])
+        return None
+
+
+@pytest.fixture(scope="module")
+def outcome(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+    """One run of all parts: about 40 s, most of it Spark's start."""
+    try:
+        java()
+    except ServiceUnavailable as missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(missing), pytrace=False)
+        pytest.skip(str(missing))
+    folder = tmp_path_factory.mktemp("cloudflare")
+    signal_log = folder / "signals.ndjson"
+    config = folder / "queuewatch.yaml"
+    config.write_text(
+        json.dumps(
+            {
+                "source": {"spool": {"folder": str(folder / "spool")}},
+                "spark": {"checkpoint_dir": str(folder / "checkpoint"), "master": "local[2]"},
+                "http": {"port": 0, "ingest": {"enabled": True}},
+                "signal_log": {"path": str(signal_log)},
+                "log": {"format": "json"},
+            }
+        )
+    )
+    command = [sys.executable, "-m", "streaming.cli.main", "run", "--config", str(config)]
+    env = os.environ | {"QUEUEWATCH_HTTP__INGEST__TOKEN": TOKEN}
+    with running(command, folder / "service.log", _url, env=env) as url, httpx.Client(base_url=url, timeout=10) as client:
+        _until_ready(client)
+        shop = [node.executable, str(SCRIPTS / "shop_run.mjs"), url, TOKEN, str(SHOP_S)]
+        done = subprocess.run(shop, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        _until_judged(client, signal_log)
+        yield Outcome(
+            [json.loads(line) for line in signal_log.read_text().splitlines()],
+            client.get("/metrics").text,
+            client.get("/api/v1/queues/later/messages").json()["messages"],
+        )
+
+
+def _url(log: str) -> str | None:
+    found = re.search(r'"url": ?"(http://[^"]+)"', log)
+    return found[1] if found else None
+
+
+def _until_ready(client: httpx.Client, within_s: float = 120) -> None:
+    """Until Spark is up: an event went through. A poison message that came and went before would be history."""
+    heartbeat = {"v": 1, "type": "heartbeat", "at": time.time_ns() // 1_000_000, "consumer": "test"}
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    assert client.post("/api/v1/events", json=heartbeat, headers=headers).is_success
+    deadline = time.monotonic() + within_s
+    while not client.get("/-/ready").is_success:
+        assert time.monotonic() < deadline, client.get("/-/ready").text
+        time.sleep(0.2)
+
+
+def _until_judged(client: httpx.Client, signal_log: Path, within_s: float = 60) -> None:
+    """Until the last thing the shop does has been judged: ten orders are dropped."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        text = signal_log.read_text() if signal_log.exists() else ""
+        if text.count('"MessageDropped"') >= 10 and '"DeadLetterArrived"' in text:
+            return
+        time.sleep(0.5)
+    raise AssertionError(f"not judged within {within_s} s: {text[-2000:]}\n{client.get('/metrics').text[:2000]}")
+
+
+def test_the_poison_message_is_named(outcome: Outcome) -> None:
+    """By its id, with the receives it has left."""
+    fired = outcome.fired("PoisonMessage", "mail")
+    assert len({c["message_id"] for c in fired}) == 1
+    assert fired[0]["system"] == "cloudflare_queues"
+    assert fired[0]["evidence"]["receive_count"] >= 3
+
+
+def test_its_dead_letter_is_the_same_message(outcome: Outcome) -> None:
+    """Moved after the seventh delivery, with its id."""
+    arrived = outcome.fired("DeadLetterArrived", "mail-dlq")
+    assert [c["message_id"] for c in arrived] == [outcome.fired("PoisonMessage", "mail")[0]["message_id"]]
+    assert outcome.metric("queuewatch_messages_dead_lettered_total", queue="mail") == 1
+    assert outcome.metric("queuewatch_messages_deleted_total", queue="mail") == 4
+
+
+def test_retries_that_run_out_without_a_dead_letter_queue_are_a_loss(outcome: Outcome) -> None:
+    """Nine good orders were lost beside the bad one, each named."""
+    dropped = outcome.fired("MessageDropped", "orders")
+    assert len({c["message_id"] for c in dropped}) == 10
+    assert "exception: TypeError; delivery 3 of 3" in dropped[0]["evidence"]["summary"]
+    assert outcome.metric("queuewatch_messages_dropped_total", queue="orders") == 10
+
+
+def test_the_waste_of_failing_batches_is_counted(outcome: Outcome) -> None:
+    """Twenty of thirty deliveries."""
+    evidence = outcome.fired("BatchRetryStorm", "orders")[-1]["evidence"]
+    assert evidence["redeliveries_from_failed_batches"] >= 10
+    assert outcome.metric("queuewatch_messages_received_total", queue="orders") == 30
+    assert outcome.fired("BatchRetryStorm", "mail") == []
+
+
+def test_a_consumer_without_a_dead_letter_queue_is_misconfigured(outcome: Outcome) -> None:
+    """The Worker's own options told."""
+    rules = {c["evidence"]["rule"] for c in outcome.fired("QueueMisconfigured", "orders")}
+    assert "no_dead_letter_queue" in rules
+    assert outcome.fired("QueueMisconfigured", "mail") == []
+
+
+def test_messages_held_back_are_delayed_and_nothing_is_wrong_with_them(outcome: Outcome) -> None:
+    """One retried with a delay, one sent with a delay: neither visible nor stuck nor suspect."""
+    state = {s: outcome.metric("queuewatch_queue_messages", queue="later", state=s) for s in ("visible", "in_flight", "delayed")}
+    assert state == {"visible": 0, "in_flight": 0, "delayed": 2}
+    assert outcome.metric("queuewatch_messages_sent_total", queue="later") == 2
+    alarming = {c["signal"] for c in outcome.changes if c["queue"] == "later"}
+    assert alarming == set()
+
+
+def test_everything_the_wrapper_sent_was_taken(outcome: Outcome) -> None:
+    """Let in by its token, and every event valid."""
+    assert outcome.metric("queuewatch_events_total", result="invalid") == 0
+    answers = dict(re.findall(r'queuewatch_ingest_requests_total\{code="(\d+)"\} (\d+)', outcome.metrics))
+    assert answers
+    assert set(answers) <= {"200", "202"}
