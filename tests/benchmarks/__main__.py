@@ -25,6 +25,7 @@ WITH_KAFKA: dict[str, Callable[..., None]] = {
 BY_DEFAULT = ("micro", *WITH_KAFKA)
 SECTIONS = (*BY_DEFAULT, "clone")
 OUT = Path("build/bench.json")
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
 
 def main(arguments: list[str]) -> int:
@@ -33,6 +34,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; default: all but clone")
     parser.add_argument("--quick", action="store_true", help="a tenth of the load: does it work, not how fast")
     parser.add_argument("--out", type=Path, default=OUT, help=f"where the JSON goes; default {OUT}")
+    parser.add_argument("--publish", action="store_true", help=f"also put the table into {PAGE.name}")
     options = parser.parse_args(arguments)
     unknown = set(options.sections) - set(SECTIONS)
     if unknown:
@@ -48,6 +50,8 @@ def main(arguments: list[str]) -> int:
     run.print_table()
     run.write_json(options.out)
     run.say(f"written to {options.out}")
+    if options.publish:
+        run.publish(PAGE)
     return 1 if any(figure.holds is False for figure in run.figures) else 0
 
 

@@ -15,6 +15,8 @@ from rich.table import Table
 
 from tests.benchmarks.machine import Machine
 
+_BEGIN, _END = "<!-- figures -->", "<!-- end of figures -->"
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -84,6 +86,23 @@ class Run:
         for section, reason in self.left_out.items():
             table.add_row(section, "–", "", "", f"left out: {reason}")
         Console(width=None if sys.stdout.isatty() else 140).print(table)
+
+    def publish(self, page: Path) -> None:
+        """Put the table between the marks of a Markdown page, in place of the last one."""
+        before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
+        _, mark, after = rest.partition(_END)
+        if not mark:
+            raise ValueError(f"{page} has no {_BEGIN} … {_END} to put the figures between")
+        page.write_text(f"{before}{_BEGIN}\n{self._markdown()}{_END}{after}", encoding="utf-8")
+
+    def _markdown(self) -> str:
+        lines = [f"{self.machine.date}, commit {self.machine.commit}: {self.machine.words}.", ""]
+        lines += ["| what | value | unit | promised |", "|---|---:|---|---:|"]
+        for figure in self.figures:
+            verdict = figure.bound if figure.holds is not False else f"{figure.bound} (missed)"
+            lines.append(f"| {figure.what.strip()} | {readable(figure.value)} | {figure.unit} | {verdict} |")
+        lines += [f"| {section} | – | | left out: {reason} |" for section, reason in self.left_out.items()]
+        return "\n".join(lines) + "\n"
 
     def write_json(self, path: Path) -> None:
         """Everything, for a program or for a comparison with another run."""

@@ -20,6 +20,7 @@ from tests.benchmarks import scrape
 from tests.benchmarks.processes import Spent, spent_by
 from tests.services.process import free_port
 
+COMMAND: Final = [str(Path(sys.executable).with_name("queuewatch"))]
 _START_WITHIN_S: Final = 120
 _STALLED_AFTER_S: Final = 120
 
@@ -140,9 +141,8 @@ def running(
         }
         path = folder / "queuewatch.yaml"
         path.write_text(yaml.safe_dump(config), encoding="utf-8")
-        command = [str(Path(sys.executable).with_name("queuewatch")), "run", "--config", str(path)]
         process = subprocess.Popen(
-            command,
+            [*COMMAND, "run", "--config", str(path)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -95,3 +95,21 @@ def test_processor_time_counts_children() -> None:
     burn = "import time\nwhile time.process_time() < 0.5: pass"
     subprocess.run([sys.executable, "-c", burn], check=True)
     assert (spent_by(os.getpid()) - before).python_s >= 0.45
+
+
+def test_a_published_table_replaces_the_one_before(tmp_path: Path) -> None:
+    """Only what is between the marks changes; a page without marks is refused."""
+    page = tmp_path / "page.md"
+    page.write_text("above\n<!-- figures -->\nold\n<!-- end of figures -->\nbelow\n")
+    run = Run(Machine.here())
+    run.add(Figure("k", "  something", 5, "s", at_most=4))
+    run.publish(page)
+    run.publish(page)
+    text = page.read_text()
+    assert text.startswith("above\n<!-- figures -->\n")
+    assert text.endswith("<!-- end of figures -->\nbelow\n")
+    assert text.count("| something | 5 | s | ≤ 4 (missed) |") == 1
+    assert "old" not in text
+    page.write_text("no marks")
+    with pytest.raises(ValueError, match="no <!-- figures -->"):
+        run.publish(page)
