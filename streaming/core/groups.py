@@ -122,6 +122,9 @@ def _stuck(facts: _Groups, w: Windows, queue_settled: int, number: int, now: int
     head was there, for long enough. 4. The head was received, or others flow while it is not."""
     state = facts.state
     live, record = state.rows, state.queues[number]
+    if record.dead_letter:
+        # Nobody is expected to work on dead letters, let alone in order.
+        return []
     thresholds = settings.thresholds(record.name)
     window = visibility_ms(record, settings)
     factor_ms = 0 if window >= NEVER else thresholds.group_stuck_visibility_factor * window

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 Watch = Callable[[Any, str], None]
 """Instruments a client: `(client, consumer name)`."""
 
-ORDERS, ORDERS_DLQ, PAYMENTS, INVOICES = "orders", "orders-dlq", "payments.fifo", "invoices"
+ORDERS, ORDERS_DLQ, INVOICES = "orders", "orders-dlq", "invoices"
+PAYMENTS, PAYMENTS_DLQ = "payments.fifo", "payments-dlq.fifo"
+DLQ_RETENTION_S = 14 * 86_400
 CUSTOMERS = [f"customer-{n}" for n in range(1, 7)]
 STUCK_CUSTOMER = "customer-3"
 ORDERS_VISIBILITY_S, PAYMENTS_VISIBILITY_S, INVOICES_VISIBILITY_S = 4, 20, 120
@@ -88,20 +90,22 @@ class Shop:
 
     def _create_queues(self) -> dict[str, str]:
         client = self.client()
-        urls = {ORDERS_DLQ: client.create_queue(QueueName=ORDERS_DLQ)["QueueUrl"]}
-        arn = client.get_queue_attributes(QueueUrl=urls[ORDERS_DLQ], AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        redrive = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": RECEIVES})
-        attributes: dict[str, dict[str, str]] = {
-            ORDERS: {"VisibilityTimeout": str(ORDERS_VISIBILITY_S), "RedrivePolicy": redrive},
-            PAYMENTS: {
-                "FifoQueue": "true",
-                "ContentBasedDeduplication": "true",
-                "VisibilityTimeout": str(PAYMENTS_VISIBILITY_S),
-            },
-            INVOICES: {"VisibilityTimeout": str(INVOICES_VISIBILITY_S)},
-        }
-        for name, values in attributes.items():
-            urls[name] = client.create_queue(QueueName=name, Attributes=values)["QueueUrl"]  # type: ignore[arg-type]
+        fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+        kept = {"MessageRetentionPeriod": str(DLQ_RETENTION_S)}
+        urls: dict[str, str] = {}
+
+        def create(name: str, attributes: dict[str, str], dead_letters: str | None = None) -> None:
+            if dead_letters is not None:
+                answer = client.get_queue_attributes(QueueUrl=urls[dead_letters], AttributeNames=["QueueArn"])
+                policy = {"deadLetterTargetArn": answer["Attributes"]["QueueArn"], "maxReceiveCount": RECEIVES}
+                attributes = attributes | {"RedrivePolicy": json.dumps(policy)}
+            urls[name] = client.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]  # type: ignore[arg-type]
+
+        create(ORDERS_DLQ, kept)
+        create(ORDERS, {"VisibilityTimeout": str(ORDERS_VISIBILITY_S)}, ORDERS_DLQ)
+        create(PAYMENTS_DLQ, fifo | kept)
+        create(PAYMENTS, fifo | {"VisibilityTimeout": str(PAYMENTS_VISIBILITY_S)}, PAYMENTS_DLQ)
+        create(INVOICES, {"VisibilityTimeout": str(INVOICES_VISIBILITY_S)})
         return urls
 
     def _sell(self, client: SQSClient) -> None:

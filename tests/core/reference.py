@@ -181,6 +181,8 @@ class Model:
 
     def stuck(self, queue: str, now: int) -> dict[str, tuple[str, int, str]]:
         """Stuck group -> (head, messages behind, reason)."""
+        if self.is_dead_letter_queue(queue):
+            return {}
         groups: dict[str, list[Message]] = defaultdict(list)
         settled: dict[str, int] = defaultdict(int)
         for m in self.messages[queue].values():

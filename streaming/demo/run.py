@@ -1,0 +1,123 @@
+"""The demo, put together: the shop and its stand-in, its telemetry, and the very job that runs in production."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sinks.store import SnapshotStore
+from sources.client import flush, watch
+from sources.collect.runner import run_collector
+from sources.sqs.config import SqsCollectorConfig
+from streaming.config.model import Config
+from streaming.demo.shop import Shop
+
+# Shorter than anybody would want in production, so that everything shows within a minute.
+THRESHOLDS = {"group_stuck_min_s": 15, "group_stuck_visibility_factor": 0, "slow_hold_min_s": 15}
+
+
+def demo_config(folder: Path, port: int) -> Config:
+    """The configuration of the job: files in `folder`, results on `port`."""
+    return Config.model_validate(
+        {
+            "spark": {"checkpoint_dir": str(folder / "checkpoint"), "master": "local[2]", "trigger_interval_s": 1},
+            "source": {"spool": {"folder": str(folder / "spool"), "after_reading": "delete"}},
+            "http": {"port": port},
+            "signal_log": {"path": str(folder / "signals.ndjson")},
+            "queues": [{"pattern": "*", "thresholds": THRESHOLDS}],
+            "log": {"level": "error"},
+        }
+    )
+
+
+@contextmanager
+def open_shop(folder: Path) -> Iterator[Shop]:
+    """The shop on its stand-in, instrumented and polled, telemetry into the spool folder; closed at the end of the block.
+    Business begins when its `start` is called."""
+    from moto.server import ThreadedMotoServer
+
+    # The stand-in lacks a call or two, and goes away before its last visitors: nothing to trouble a newcomer with.
+    for noisy in ("werkzeug", "botocore", "queuewatch.client", "sources"):
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
+    spool = f"spool:{folder / 'spool'}"
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    # The collector finds its login where every AWS program looks; the demo's opens nothing but the stand-in.
+    login = {"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo", "AWS_DEFAULT_REGION": "us-east-1"}
+    before = {name: os.environ.get(name) for name in login}
+    os.environ.update(login)
+    stop = threading.Event()
+
+    def instrument(client: Any, consumer: str) -> None:
+        watch(client, to=spool, consumer=consumer)
+
+    try:
+        shop = Shop(endpoint, instrument)
+        config = SqsCollectorConfig(endpoint_url=endpoint, interval_s=2, discovery_interval_s=30)
+        poll = threading.Thread(target=run_collector, args=("sqs", config, spool, stop), name="demo-collector", daemon=True)
+        poll.start()
+        yield shop
+        shop.stop()
+    finally:
+        stop.set()
+        flush(2)
+        server.stop()
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+
+
+def run_demo(
+    *, port: int, for_s: float | None, stop: threading.Event, on_address: Callable[[str], None], show: Callable[[SnapshotStore], None]
+) -> SnapshotStore:
+    """Run the demo until `stop` is set or `for_s` seconds have passed since the first results; returns the last results.
+
+    `on_address` is told where the page is, `show` is called in a thread of its own with the store to watch.
+    """
+    from streaming.cli.service import run_service
+
+    store = SnapshotStore()
+    with tempfile.TemporaryDirectory(prefix="queuewatch-demo-") as name:
+        folder = Path(name)
+        (folder / "spool").mkdir()
+        with open_shop(folder) as shop:
+            threads = [
+                threading.Thread(target=show, args=(store,), name="demo-view", daemon=True),
+                threading.Thread(target=_open_when_watched, args=(shop, store, stop), name="demo-open", daemon=True),
+            ]
+            if for_s is not None:
+                threads.append(threading.Thread(target=_end_after, args=(for_s, store, stop), name="demo-end", daemon=True))
+            for thread in threads:
+                thread.start()
+            config = demo_config(folder, port)
+            run_service(config, stop, store=store, on_listening=lambda server: on_address(server.url))
+            threads[0].join(timeout=2)
+    return store
+
+
+def _open_when_watched(shop: Shop, store: SnapshotStore, stop: threading.Event) -> None:
+    """Trouble should be seen as it builds up, not found when Spark has come up."""
+    _wait_for_results(store, stop)
+    if not stop.is_set():
+        shop.start()
+
+
+def _wait_for_results(store: SnapshotStore, stop: threading.Event) -> None:
+    while store.latest is None and not stop.wait(0.2):
+        pass
+
+
+def _end_after(seconds: float, store: SnapshotStore, stop: threading.Event) -> None:
+    _wait_for_results(store, stop)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not stop.wait(0.2):
+        pass
+    stop.set()
