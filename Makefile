@@ -43,9 +43,9 @@ generate: venv-dev  ## Write rules, dashboards and runbook from the catalogue of
 bench: venv-dev jars  ## Throughput, latency and state size, as a table and JSON; minutes.
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
-lock: venv-dev  ## Pin the newest allowed versions, with hashes.
+lock: venv-dev  ## Pin what pyproject.toml asks for, with hashes. ARGS=--upgrade takes the newest versions.
 	$(BIN)/pip install -q --disable-pip-version-check uv
-	$(BIN)/python .ci/lock.py
+	$(BIN)/python .ci/lock.py $(ARGS)
 
 clean:  ## Remove what builds and runs left behind; the virtual environment and the caches of downloads stay.
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis \

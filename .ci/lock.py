@@ -18,14 +18,14 @@ COMPILE = [
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.endswith("_FIND_LINKS")}
 
 
-def main() -> None:
-    """Both files; the second contains the first, version for version."""
+def main(more: list[str]) -> None:
+    """Both files, the second containing the first, version for version; `more` are options for uv."""
     for options in (
         ["--extra", "service", "-o", "requirements.txt"],
         ["--extra", "service", "--extra", "dev", "-c", "requirements.txt", "-o", "requirements-dev.txt"],
     ):
-        subprocess.run([*COMPILE, *options], cwd=ROOT, env=ENVIRONMENT, check=True)
+        subprocess.run([*COMPILE, *options, *more], cwd=ROOT, env=ENVIRONMENT, check=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
