@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import statistics
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from sources.client import watch
+from sources.wire import decode_records
 from tests.services import sqs
 from tests.services.process import free_port
 
@@ -22,6 +24,7 @@ _PRELUDE = """
 import os, sys, time, multiprocessing
 import boto3
 from sources.client import watch
+from sources.wire import decode_records
 endpoint, to, queue = sys.argv[1:]
 session = boto3.Session("testing", "testing", region_name="us-east-1")
 client = session.client("sqs", endpoint_url=endpoint)
@@ -49,6 +52,24 @@ def test_what_was_seen_is_sent_at_exit(moto_sqs: Any, tmp_path: Path) -> None:
     done = run("print(send('x'))", moto_sqs.endpoint, f"spool:{tmp_path}")
     assert done.stderr == ""
     assert [event["message_id"] for event in spooled(tmp_path)] == done.stdout.split()
+
+
+def test_a_kafka_producer_is_still_there_for_what_is_sent_at_exit(moto_sqs: Any, kafka: Any) -> None:
+    """kafka-python closes its producers at exit too: the sender comes first, connected before or not."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    topic = kafka.create_topic()
+    program = "first = send('x'); watching.flush(); print(first, send('y'))"
+    ids = run(program, moto_sqs.endpoint, f"kafka://{kafka.bootstrap}/{topic}").stdout.split()
+    ids += run("print(send('z'))", moto_sqs.endpoint, f"kafka://{kafka.bootstrap}/{topic}").stdout.split()
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap, consumer_timeout_ms=5000)
+    with contextlib.closing(consumer):
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek_to_beginning()
+        decoded = decode_records([next(consumer).value for _ in range(3)])
+    assert decoded.invalid == []
+    assert len(ids) == 3
+    assert sorted(decoded.events["message_id"].to_pylist()) == sorted(ids)
 
 
 def test_exit_is_not_held_up_by_a_dead_broker(moto_sqs: Any) -> None:

@@ -12,9 +12,7 @@ from sources.wire import decode_records
 from tests.sources.wire.reference import INTS, TEXT, TYPES, decode_slowly
 
 T = 1_760_000_000_000
-names = st.sampled_from(
-    ["orders", "orders-dlq", "a.fifo", "ü-queue", 'q"uote', "b\\s", "x},{y", "}null", "", "é" * 513]
-)
+names = st.sampled_from(["orders", "orders-dlq", "a.fifo", "ü-queue", 'q"uote', "b\\s", "x},{y", "}null", "", "é" * 513])
 odd = st.one_of(
     st.none(),
     st.booleans(),
@@ -73,9 +71,7 @@ def _dumped(event: Any, style: str) -> bytes:
 garbage = st.one_of(
     st.binary(max_size=12),
     st.text(alphabet='{}[]",:\n\r\t 0x\x00\\anul', max_size=14).map(str.encode),
-    st.sampled_from(
-        [b"null", b"5", b"{}", b"[]", b"{", b"}", b"[null]", b'{"type":"sent"}{"type":"sent"}', b"{}null{}"]
-    ),
+    st.sampled_from([b"null", b"5", b"{}", b"[]", b"{", b"}", b"[null]", b'{"type":"sent"}{"type":"sent"}', b"{}null{}"]),
 )
 styles = st.sampled_from(["compact", "spaced"])
 
