@@ -9,7 +9,7 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.expire import Windows, expiry, windows
 from streaming.core.groups import ordered_facts, unordered_groups
-from streaming.core.listing import Viewer, held_by_consumers, held_since, list_messages, recent_arrivals, recent_losses
+from streaming.core.listing import Viewer, held_by_consumers, held_since, last_acks, list_messages, recent_arrivals, recent_losses
 from streaming.core.packet import Quarantined
 from streaming.core.queues import NEVER, poison_receives, retention_ms, visibility_ms
 from streaming.core.report import (
@@ -42,6 +42,8 @@ def report(state: ShardState, now: int, before: int, quarantine: list[Quarantine
             queues[number].groups, queues[number].folded_groups = groups, folded
         for number, losses in recent_losses(state, since, settings).items():
             queues[number].losses = losses
+        for number, acks in last_acks(state, settings).items():
+            queues[number].consumer_acks = acks
         for number, held in held_by_consumers(state, w, settings).items():
             queues[number].consumers = held
     return ShardReport(

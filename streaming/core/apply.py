@@ -465,6 +465,8 @@ def _ended(state: ShardState, events: Events, seg: Segments, duplicate: Array) -
         if kind == DELETED:
             held = at[counted] - last_received[seg.of_event[counted]]
             _count_holds(state, seg["queue"][counted], held, last_received[seg.of_event[counted]] > 0)
+            holder = live.at("consumer", rows)[seg.of_event[counted]]
+            np.maximum.at(state.consumers.time, holder[holder >= 0], at[counted][holder >= 0])
         if kind in (EXPIRED, DROPPED):
             _remember_reasons(state, events, seg, counted)
         flags |= np.where(seg.any(final & (code == kind)), flag, 0).astype(np.uint32)

@@ -164,6 +164,20 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
     return out
 
 
+def last_acks(state: ShardState, settings: Settings) -> dict[int, dict[str, int]]:
+    """Per queue (by index) when its consumers last acknowledged a message, the latest ones."""
+    names = state.consumers
+    out: dict[int, dict[str, int]] = {}
+    for number in np.argsort(-names.time, kind="stable").tolist():
+        at = int(names.time[number])
+        if not at:
+            break
+        acks = out.setdefault(names.queue[number], {})
+        if len(acks) < settings.consumers_per_report:
+            acks[names.name[number]] = at
+    return out
+
+
 def held_since(state: ShardState, rows: Array) -> Array:
     """Since when these in-flight messages have been held without a break: their latest receive, extended or not."""
     received = state.rows.at("last_received", rows)

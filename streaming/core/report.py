@@ -162,6 +162,8 @@ class QueueFacts:
     consumers: list[HeldBy] = field(default_factory=list)
     messages: dict[str, list[Listed]] = field(default_factory=dict)
     consumer_states: dict[str, list[Any]] = field(default_factory=dict)
+    consumer_acks: dict[str, int] = field(default_factory=dict)
+    """When each consumer last had a message acknowledged, as far as its receives are known."""
     losses: list[Loss] = field(default_factory=list)
     """The latest, oldest first."""
 
@@ -268,6 +270,8 @@ def _merge_queue(a: QueueFacts, b: QueueFacts, settings: Settings) -> None:
         a.messages[kind] = nsmallest(cap, a.messages.get(kind, []) + listed, key=lambda one: one.rank)
     a.messages["oldest"] = [m for m in a.messages.get("oldest", []) if m.view.sent_at_ms == a.oldest[0]][:OLDEST_LISTED]
     a.consumer_states.update(b.consumer_states)
+    for consumer, at in b.consumer_acks.items():
+        a.consumer_acks[consumer] = max(at, a.consumer_acks.get(consumer, 0))
 
 
 def _merge_groups(a: list[GroupFacts], b: list[GroupFacts]) -> list[GroupFacts]:

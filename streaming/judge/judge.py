@@ -29,6 +29,8 @@ RULES: tuple[Callable[[Context], Iterator[Finding]], ...] = (
     queues.queue_stalled,
     queues.batch_retry_storm,
     consumers.slow_consumer,
+    consumers.broker_strategies,
+    consumers.zombie_consumer,
     config.queue_misconfigured,
     telemetry.telemetry_partial,
 )

@@ -5,24 +5,41 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from streaming.core.report import HeldBy
 from streaming.judge.context import Context, duration, seconds
 from streaming.judge.signals import Finding
+from streaming.judge.slow_consumer import (
+    ConsumerFacts,
+    StrategyParams,
+    departed_of,
+    facts_of,
+    is_zombie,
+    judge_ack,
+    judge_hold,
+    judge_prefetch,
+)
+
+ZOMBIE_GRACE_MS = 60_000
+"""A client whose consumer was removed may leave, or subscribe again, for so long before it is called a zombie."""
+
+_STRATEGIES = {"prefetch": judge_prefetch, "ack": judge_ack}
+_STRATEGY_NAMES = {"prefetch": "AbortSlowConsumerStrategy", "ack": "AbortSlowAckConsumerStrategy"}
 
 
 def slow_consumer(c: Context) -> Iterator[Finding]:
-    """It has held its oldest message longer than max(30 s, 10 x what this queue's messages usually take)."""
+    """`hold`: it has held its oldest message longer than max(30 s, 10 x what this queue's messages usually take)."""
+    min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
     usual = c.median_hold_ms
-    limit_ms = int(max(c.thresholds.slow_hold_min_s * 1000, c.thresholds.slow_hold_factor * (usual or 0)))
     for held in c.facts.consumers[: c.settings.messages_per_queue]:
+        verdict = judge_hold(_facts(c, held.consumer, held), min_hold_ms, c.thresholds.slow_hold_factor, c.now)
+        if not verdict.slow:
+            continue
         held_ms = c.now - held.since
-        if held_ms <= limit_ms:
-            # They are listed longest first.
-            return
         evidence: dict[str, Any] = {
             "strategy": "hold",
             "message_id": held.message_id,
             "held_s": seconds(held_ms),
-            "limit_s": seconds(limit_ms),
+            "limit_s": seconds(max(min_hold_ms, c.thresholds.slow_hold_factor * (usual or 0))),
             "held_messages": held.held,
         }
         if usual is not None:
@@ -32,3 +49,62 @@ def slow_consumer(c: Context) -> Iterator[Finding]:
             f"Consumer {held.consumer} of {c.name[2]} has held message {held.message_id} for {duration(held_ms)}{compared}."
         )
         yield c.finding("SlowConsumer", "warning", held.since, evidence, consumer=held.consumer)
+
+
+def broker_strategies(c: Context) -> Iterator[Finding]:
+    """What AbortSlowConsumer (`prefetch`) and AbortSlowAckConsumer (`ack`) would say. Shown beside `hold`, never alerting."""
+    memory = c.memory.strategies
+    if not c.settings.slow_strategies or not c.facts.consumer_states:
+        memory.clear()
+        return
+    params = StrategyParams(**c.settings.strategy_params)
+    held_by = {held.consumer: held for held in c.facts.consumers}
+    before = dict(memory)
+    memory.clear()
+    for consumer in sorted(c.facts.consumer_states):
+        facts = _facts(c, consumer, held_by.get(consumer))
+        for strategy, rule in _STRATEGIES.items():
+            name = f"{strategy}:{consumer}"
+            verdict, memory[name] = rule(facts, params, before.get(name), c.now)
+            if not verdict.slow:
+                continue
+            evidence = {
+                "strategy": strategy,
+                "would_abort": verdict.would_abort,
+                "prefetch": facts.prefetch or 0,
+                "dispatched": facts.dispatched,
+                "summary": f"{_STRATEGY_NAMES[strategy]} calls consumer {consumer} of {c.name[2]} slow: {verdict.why}.",
+            }
+            since = verdict.since_ms if verdict.since_ms is not None else c.now
+            finding = c.finding("SlowConsumer", "info", since, evidence, consumer=consumer, part=strategy)
+            yield Finding(finding.key, finding.severity, finding.since_ms, evidence, alerting=False)
+
+
+def zombie_consumer(c: Context) -> Iterator[Finding]:
+    """The broker gave a consumer up, and its client does not know: it gets nothing, and what it finishes is dropped."""
+    if not c.facts.consumer_states:
+        return
+    min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
+    states = {name: state[1] for name, state in c.facts.consumer_states.items()}
+    for departed in departed_of(states):
+        verdict = is_zombie(departed, min_hold_ms, ZOMBIE_GRACE_MS, c.now)
+        if verdict.slow:
+            words = f"Consumer {departed.consumer} of {c.name[2]} is a zombie: it {verdict.why}. Restart it."
+            evidence = {"strategy": "zombie", "returned_messages": departed.returned, "summary": words}
+            since = verdict.since_ms or departed.removed_at_ms
+            yield c.finding("SlowConsumer", "warning", since, evidence, consumer=departed.consumer, part="zombie")
+
+
+def _facts(c: Context, consumer: str, held: HeldBy | None) -> ConsumerFacts:
+    state = c.facts.consumer_states.get(consumer)
+    attributes: dict[str, Any] = dict(state[1]) if state else {}
+    attributes.setdefault("last_ack_at", c.facts.consumer_acks.get(consumer))
+    if held is not None:
+        attributes.setdefault("dispatched", held.held)
+    return facts_of(
+        consumer,
+        attributes,
+        oldest_held_since_ms=held.since if held else None,
+        queue_waiting=c.facts.numbers["visible"],
+        median_hold_ms=c.median_hold_ms,
+    )
