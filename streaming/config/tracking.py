@@ -11,10 +11,18 @@ from pydantic import Field, create_model, model_validator
 from streaming.config.section import Count, Seconds, Section
 from streaming.core.settings import QueueRule, Settings
 from streaming.core.thresholds import Thresholds
+from streaming.judge.slow_consumer import StrategyParams
 
 if TYPE_CHECKING:
     ThresholdOverrides = Section
+    StrategyOverrides = Section
 else:
+    StrategyOverrides = create_model(
+        "StrategyOverrides",
+        __base__=Section,
+        __doc__="Parameters of the broker's slow-consumer strategies; the others keep the broker's defaults.",
+        **{name: (kind | None, None) for name, kind in get_type_hints(StrategyParams).items()},
+    )
     # One optional key per threshold, so that a threshold added to the core is a key of the configuration.
     ThresholdOverrides = create_model(
         "ThresholdOverrides",
@@ -68,6 +76,7 @@ class Judging(Section):
     """A queue with nothing unsettled and no event for so long vanishes from the metrics."""
     slow_strategies: bool = True
     """Also report, without alerting, what the broker's own slow-consumer strategies would say."""
+    slow_strategy_params: StrategyOverrides = Field(default_factory=StrategyOverrides)
     thresholds: ThresholdOverrides = Field(default_factory=ThresholdOverrides)
 
     @model_validator(mode="after")
@@ -80,12 +89,13 @@ class Judging(Section):
 
 def settings_of(judging: Judging, queues: tuple[QueueOverrides, ...], *, now_is_event_time: bool = False) -> Settings:
     """The settings of the core and the judge."""
-    same = {f.name for f in fields(Settings)} & set(Judging.model_fields)
+    same = {f.name for f in fields(Settings)} & set(Judging.model_fields) - {"slow_strategy_params"}
     return Settings(
         lateness_ms=round(judging.lateness_s * 1000),
         forget_queue_after_ms=round(judging.forget_queue_after_s * 1000),
         now_is_event_time=now_is_event_time,
         defaults=replace(Thresholds(), **_given(judging.thresholds)),
+        slow_strategy_params=_given(judging.slow_strategy_params),
         rules=tuple(queue.rule() for queue in queues),
         **{name: getattr(judging, name) for name in same},
     )

@@ -62,7 +62,7 @@ class Settings:
     slow_strategies: bool = True
     """Also report what the broker's own slow-consumer strategies would say."""
 
-    strategy_params: Mapping[str, Any] = field(default_factory=dict)
+    slow_strategy_params: Mapping[str, Any] = field(default_factory=dict)
     """Their parameters where they differ from the broker's defaults (names of judge.slow_consumer.StrategyParams)."""
 
     defaults: Thresholds = field(default_factory=Thresholds)

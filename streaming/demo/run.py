@@ -76,7 +76,12 @@ def open_shop(folder: Path) -> Iterator[Shop]:
 
 
 def run_demo(
-    *, port: int, for_s: float | None, stop: threading.Event, on_address: Callable[[str], None], show: Callable[[SnapshotStore], None]
+    *,
+    port: int,
+    for_s: float | None,
+    stop: threading.Event,
+    on_address: Callable[[str], None],
+    show: Callable[[SnapshotStore], None],
 ) -> SnapshotStore:
     """Run the demo until `stop` is set or `for_s` seconds have passed since the first results; returns the last results.
 

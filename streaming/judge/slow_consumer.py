@@ -208,9 +208,11 @@ class DepartedConsumer:
 def is_zombie(departed: DepartedConsumer, min_hold_ms: int, grace_ms: int, now_ms: int) -> Verdict:
     """Whether the broker gave the consumer up while its client lives on and does not know.
 
-    Such a client works on messages others were given too, its acknowledgements are dropped, and it gets
-    nothing new. A consumer that closes on its own after having worked is none: it acknowledged something, or
-    held nothing for long."""
+    Such a client works on messages that others were given too, its acknowledgements are dropped, and it gets
+    nothing new. The broker does not say who ended a consumer. One that held messages for `min_hold_ms`
+    without a word was given up: that is said `grace_ms` after its end. One that was busy may have closed on
+    its own, with more in its window: only if its client then stays for `min_hold_ms` without coming back is
+    it said too."""
     since_ms = departed.removed_at_ms
     if not departed.connection_open:
         return Verdict(False, False, None, "its client is gone too")
@@ -218,14 +220,13 @@ def is_zombie(departed: DepartedConsumer, min_hold_ms: int, grace_ms: int, now_m
         return Verdict(False, False, None, "its client has subscribed again")
     if not departed.returned or departed.returned_since_ms is None:
         return Verdict(False, False, None, "it held nothing when it left")
-    quiet_since_ms = max(departed.returned_since_ms, departed.last_ack_at_ms or 0)
-    if since_ms - quiet_since_ms < min_hold_ms:
-        return Verdict(False, False, None, "it had been working until it left")
-    if now_ms - since_ms < grace_ms:
+    quiet_ms = since_ms - max(departed.returned_since_ms, departed.last_ack_at_ms or 0)
+    alone_ms = now_ms - since_ms
+    if alone_ms < (grace_ms if quiet_ms >= min_hold_ms else max(grace_ms, min_hold_ms)):
         return Verdict(False, False, None, "its client may yet leave or subscribe again")
     why = (
-        f"was removed after holding {departed.returned} messages for {_seconds(since_ms - quiet_since_ms)} without an "
-        f"acknowledgement; its client is still connected {_seconds(now_ms - since_ms)} later and gets nothing"
+        f"was removed holding {departed.returned} messages, {_seconds(quiet_ms)} after its last sign of life; its client "
+        f"is still connected {_seconds(alone_ms)} later and gets nothing"
     )
     return Verdict(True, True, since_ms, why)
 

@@ -57,7 +57,7 @@ def broker_strategies(c: Context) -> Iterator[Finding]:
     if not c.settings.slow_strategies or not c.facts.consumer_states:
         memory.clear()
         return
-    params = StrategyParams(**c.settings.strategy_params)
+    params = StrategyParams(**c.settings.slow_strategy_params)
     held_by = {held.consumer: held for held in c.facts.consumers}
     before = dict(memory)
     memory.clear()
