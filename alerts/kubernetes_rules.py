@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from alerts.config import AlertRulesConfig
-from alerts.prometheus_rules import rule_groups
+from alerts.entry import DASHBOARD_NAMES
+from alerts.prometheus_rules import dashboard_uid, rule_groups
 
 
 def prometheus_rule(config: AlertRulesConfig) -> dict[str, Any]:
@@ -16,4 +17,26 @@ def prometheus_rule(config: AlertRulesConfig) -> dict[str, Any]:
         "kind": "PrometheusRule",
         "metadata": {"name": meta.name, "namespace": meta.namespace, "labels": dict(meta.labels)},
         "spec": {"groups": rule_groups(config)},
+    }
+
+
+def kustomization(config: AlertRulesConfig) -> dict[str, Any]:
+    """What makes the folder a kustomize base: the PrometheusRule, and the dashboards as Grafana's sidecar finds them."""
+    meta = config.kubernetes
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": ["kubernetes/prometheusrule.yaml"],
+        "configMapGenerator": [
+            {
+                "name": f"{meta.name}-dashboards",
+                "namespace": meta.namespace,
+                "files": [f"dashboards/{dashboard_uid(name)}.json" for name in DASHBOARD_NAMES],
+                "options": {
+                    "labels": {**meta.labels, "grafana_dashboard": "1"},
+                    # The sidecar watches one name; a new suffix for each change would leave the old one behind.
+                    "disableNameSuffixHash": True,
+                },
+            }
+        ],
     }

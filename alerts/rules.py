@@ -10,7 +10,7 @@ import yaml
 
 from alerts.config import AlertRulesConfig
 from alerts.dashboards.boards import dashboards
-from alerts.kubernetes_rules import prometheus_rule
+from alerts.kubernetes_rules import kustomization, prometheus_rule
 from alerts.mixin import mixin_data, mixin_library
 from alerts.prometheus_rules import rule_groups
 from alerts.runbook import runbook_html, runbook_markdown
@@ -32,6 +32,7 @@ def render(settings: AlertRulesConfig | None = None, thresholds: Thresholds | No
     files = {
         PROMETHEUS_RULES: HEADER + _yaml({"groups": rule_groups(config)}),
         PROMETHEUS_RULE: HEADER + _yaml(prometheus_rule(config)),
+        "kustomization.yaml": HEADER + _yaml(kustomization(config)),
         "mixin.libsonnet": mixin_library(),
         "alerts.json": mixin_data(config),
         RUNBOOK: runbook_markdown(config, thresholds),

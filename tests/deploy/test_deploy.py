@@ -1,0 +1,266 @@
+"""What is deployed: configurations the service accepts, manifests Kubernetes accepts, an image that runs as nobody."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from alerts.config import AlertRulesConfig
+from streaming.config.check import summary
+from streaming.config.load import load_config
+from streaming.spark.runtime import CONNECTOR_POM
+from tests.services.prometheus import Binaries
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+CONFIGS = sorted(
+    path for path in DEPLOY.rglob("queuewatch.yaml") if "grafana" not in path.parts and path != DEPLOY / "queuewatch.yaml"
+)
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+SERVICES: dict[str, Any] = COMPOSE["services"]
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
+
+
+@pytest.mark.parametrize("file", CONFIGS, ids=lambda f: str(f.relative_to(DEPLOY)))
+def test_the_service_accepts_every_configuration(file: Path) -> None:
+    """As `queuewatch check-config` would; each says what it reads."""
+    said = list(summary(load_config(file, env={})))
+    assert any(line.startswith("reads Kafka topics") for line in said)
+
+
+def test_there_are_configurations_to_check() -> None:
+    """Compose, the Kubernetes base and the example."""
+    assert len(CONFIGS) == 3
+
+
+def test_prometheus_accepts_the_sample(prometheus_binaries: Binaries) -> None:
+    """Its job is the one the rules ask for."""
+    done = subprocess.run(
+        [prometheus_binaries.promtool, "check", "config", str(DEPLOY / "prometheus.yml")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    jobs = [job["job_name"] for job in yaml.safe_load((DEPLOY / "prometheus.yml").read_text())["scrape_configs"]]
+    assert jobs == [AlertRulesConfig().job]
+
+
+# --- the image
+
+
+def test_the_image_runs_as_nobody() -> None:
+    """The last user is a number that is not root, so a cluster can tell."""
+    users = re.findall(r"^USER (.+)$", DOCKERFILE, re.MULTILINE)
+    assert users
+    assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", users[-1])
+    assert DOCKERFILE.rindex("USER ") > DOCKERFILE.rindex("FROM ")
+
+
+def test_the_image_is_made_from_files_there_are() -> None:
+    """Every COPY from the build context exists and is not kept from the builder."""
+    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    allowed = {line[1:] for line in ignored if line.startswith("!")}
+    copied = [word for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE) for word in line.split()[:-1]]
+    assert copied
+    for path in copied:
+        assert (ROOT / path).exists(), path
+        assert path.split("/")[0] in allowed, path
+
+
+def test_the_image_installs_by_hash_and_brings_the_connector() -> None:
+    """The pom is the one the package looks for, and nothing is installed without a hash."""
+    assert str(CONNECTOR_POM.relative_to(ROOT)) in DOCKERFILE
+    assert "--require-hashes" in DOCKERFILE
+    assert "--hash=sha256:" in (ROOT / "requirements.txt").read_text()
+    assert not re.search(r"^ADD |curl |wget ", DOCKERFILE, re.MULTILINE)
+
+
+def test_base_images_are_pinned() -> None:
+    """No `latest` anywhere but for the image that is built here."""
+    images = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+    images += [service["image"] for service in SERVICES.values() if "image" in service]
+    for image in images:
+        name, _, tag = image.partition(":")
+        assert name == "queuewatch" or re.search(r"\d", tag), image
+
+
+# --- compose
+
+
+def test_compose_mounts_files_there_are() -> None:
+    """A bind mount of a missing file would become an empty folder."""
+    for name, service in SERVICES.items():
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            if source.startswith("."):
+                assert (DEPLOY / source).exists(), f"{name}: {source}"
+            else:
+                assert source in COMPOSE["volumes"], f"{name}: {source}"
+    for config in COMPOSE["configs"].values():
+        assert (DEPLOY / config["file"]).exists()
+
+
+def test_compose_publishes_to_this_machine_only() -> None:
+    """None of these services asks who is there."""
+    for name, service in SERVICES.items():
+        for port in service.get("ports", ()):
+            assert port.startswith("127.0.0.1:"), f"{name}: {port}"
+
+
+def test_compose_has_everything_from_broker_to_dashboard() -> None:
+    """And runs our own image without rights."""
+    assert {"kafka", "queuewatch", "prometheus", "alertmanager", "grafana"} <= SERVICES.keys()
+    for name in ("queuewatch", "collect-sqs", "collect-activemq", "collect-cloudflare"):
+        service = SERVICES[name]
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["init"] is True
+    topic = next(arg for arg in SERVICES["topics"]["command"] if arg.startswith("--topic="))
+    config = load_config(DEPLOY / "compose" / "queuewatch.yaml", env={})
+    assert config.source.kafka is not None
+    assert config.source.kafka.topics == (topic.removeprefix("--topic="),)
+
+
+def test_grafana_is_provisioned_with_the_dashboards() -> None:
+    """The data source is there, and the folder of the provider is the one that is mounted."""
+    folder = DEPLOY / "compose" / "grafana"
+    source = yaml.safe_load((folder / "datasources" / "prometheus.yaml").read_text())["datasources"][0]
+    assert source["url"] == "http://prometheus:9090"
+    provider = yaml.safe_load((folder / "dashboards" / "queuewatch.yaml").read_text())["providers"][0]
+    mounted = [v for v in SERVICES["grafana"]["volumes"] if v.startswith("../alerts/generated/dashboards:")]
+    assert mounted == [f"../alerts/generated/dashboards:{provider['options']['path']}:ro"]
+    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert (ROOT / "alerts" / "generated" / "dashboards" / Path(home).name).exists()
+
+
+@pytest.mark.skipif(
+    subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode != 0
+    if shutil.which("docker")
+    else True,
+    reason="docker compose is not installed",
+)
+def test_compose_accepts_the_file() -> None:
+    """By its own word."""
+    done = subprocess.run(
+        ["docker", "compose", "-f", str(DEPLOY / "compose.yaml"), "--profile", "*", "config", "--quiet"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# --- Kubernetes
+
+
+def _kustomize(folder: str) -> list[dict[str, Any]]:
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed")
+    done = subprocess.run(
+        ["kubectl", "kustomize", str(DEPLOY / "kubernetes" / folder)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+@pytest.fixture(scope="module")
+def example() -> list[dict[str, Any]]:
+    """Everything the example installs."""
+    return _kustomize("overlays/example")
+
+
+def _one(documents: list[dict[str, Any]], kind: str, name: str = "queuewatch") -> dict[str, Any]:
+    found = [d for d in documents if d["kind"] == kind and d["metadata"]["name"].startswith(name)]
+    assert found, f"no {kind} {name}"
+    return found[0]
+
+
+@pytest.mark.parametrize("folder", ["base", "overlays/example"])
+def test_kubernetes_accepts_the_manifests(folder: str) -> None:
+    """Against the schemas of a Kubernetes release; unknown fields are errors."""
+    validate = pytest.importorskip("kubernetes_validate", reason="the package kubernetes-validate is not installed")
+    documents = _kustomize(folder)
+    for document in documents:
+        if not document["apiVersion"].startswith("monitoring.coreos.com"):
+            validate.validate(document, "1.32", strict=True)
+    assert len(documents) >= 5
+
+
+def test_pods_run_as_nobody_without_rights(example: list[dict[str, Any]]) -> None:
+    """As the `restricted` pod security standard asks, and with nothing to write to but their volumes."""
+    pods = [d["spec"]["template"]["spec"] for d in example if d["kind"] in ("StatefulSet", "Deployment")]
+    assert len(pods) == 4
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["enableServiceLinks"] is False
+        for container in pod["containers"]:
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert container["resources"]["requests"]
+            assert container["resources"]["limits"]["memory"]
+            assert container["image"] == "your-registry/queuewatch:0.1.0"
+
+
+def test_the_parts_find_each_other(example: list[dict[str, Any]]) -> None:
+    """Selectors of service, budget, policies and monitor match the labels of the pods they mean."""
+    job = _one(example, "StatefulSet")["spec"]["template"]
+    labels = job["metadata"]["labels"]
+
+    def matches(selector: dict[str, str]) -> bool:
+        return all(labels.get(name) == value for name, value in selector.items())
+
+    service = _one(example, "Service")
+    assert matches(service["spec"]["selector"])
+    assert matches(_one(example, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"])
+    assert matches(_one(example, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"])
+    monitor = _one(example, "ServiceMonitor")["spec"]
+    assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+    # The rules ask for this job.
+    assert service["metadata"]["labels"][monitor["jobLabel"]] == AlertRulesConfig().job
+    for kind in ("sqs", "activemq", "cloudflare"):
+        pod = _one(example, "Deployment", f"queuewatch-collector-{kind}")["spec"]["template"]
+        policy = _one(example, "NetworkPolicy", f"queuewatch-collector-{kind}")
+        assert policy["spec"]["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+        assert pod["spec"]["containers"][0]["args"][:2] == ["collect", kind]
+
+
+def test_probes_ask_what_they_mean(example: list[dict[str, Any]]) -> None:
+    """Alive is the process; ready is data that flows. A slow start is not killed."""
+    container = _one(example, "StatefulSet")["spec"]["template"]["spec"]["containers"][0]
+    assert container["livenessProbe"]["httpGet"]["path"] == "/-/healthy"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/-/ready"
+    startup = container["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] >= 120
+
+
+def test_rules_and_dashboards_are_installed(example: list[dict[str, Any]]) -> None:
+    """The generated PrometheusRule, with the label the example's Prometheus selects, and a config map of dashboards."""
+    rule = _one(example, "PrometheusRule")
+    assert rule["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+    assert sum(len(group["rules"]) for group in rule["spec"]["groups"]) > 25
+    boards = next(d for d in example if d["kind"] == "ConfigMap" and "grafana_dashboard" in d["metadata"].get("labels", {}))
+    assert len(boards["data"]) == 6
+    assert sum(map(len, boards["data"].values())) < 1_000_000, "a config map holds at most a mebibyte"
+
+
+def test_data_outlives_the_pod(example: list[dict[str, Any]]) -> None:
+    """Checkpoint, signal log and quarantine lie on the claimed volume."""
+    state = _one(example, "StatefulSet")["spec"]
+    mounts = {m["name"]: m["mountPath"] for m in state["template"]["spec"]["containers"][0]["volumeMounts"]}
+    claimed = mounts[state["volumeClaimTemplates"][0]["metadata"]["name"]]
+    for file in CONFIGS:
+        config = load_config(file, env={})
+        kept = [config.spark.checkpoint_dir, str(config.signal_log.path), str(config.quarantine.path)]
+        assert all(path.startswith(f"{claimed}/") for path in kept)

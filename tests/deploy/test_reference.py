@@ -1,0 +1,95 @@
+"""The configuration reference: every key, as the models have it, changing nothing as it stands."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from streaming.config.load import load_config
+from streaming.config.model import Config
+from streaming.config.rooms import ROOMS
+from streaming.config.section import FromEnvironment
+from streaming.core.settings import Settings
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+FILE = DEPLOY / "queuewatch.yaml"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    """deploy/reference.py as a module."""
+    spec = importlib.util.spec_from_file_location("queuewatch_reference", DEPLOY / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_file_is_what_the_models_say(script: ModuleType) -> None:
+    """A key that was added, renamed or given another default: run python deploy/reference.py."""
+    assert FILE.read_text(encoding="utf-8") == script.reference()
+
+
+def test_as_it_stands_it_changes_nothing() -> None:
+    """Whoever copies the whole file gets the defaults."""
+    from streaming.config.model import to_settings
+
+    loaded = load_config(FILE, env={})
+    assert to_settings(loaded) == to_settings(Config())
+    own = {name for name in Config.model_fields if (name,) not in ROOMS and name not in ("judge", "collect")}
+    assert {name: getattr(loaded, name) for name in own} == {name: getattr(Config(), name) for name in own}
+    assert isinstance(to_settings(loaded), Settings)
+
+
+def _uncommented() -> Any:
+    """The file with every key switched on."""
+    text = re.sub(r"^(\s*)#(?! )(?=[\w-])", r"\1", FILE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    text = re.sub(r"^(\s*)#(  - |    )(?=\w)", r"\1\2", text, flags=re.MULTILINE)
+    return yaml.safe_load(text)
+
+
+def _keys(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of every key that may stand in a file."""
+    from streaming.config.names import _model_in
+
+    for name, info in model.model_fields.items():
+        path = (*above, name)
+        if any(isinstance(mark, FromEnvironment) for mark in info.metadata):
+            continue
+        yield path
+        below = ROOMS[path].load() if path in ROOMS else _model_in(info.annotation)
+        if below is not None and below is not BaseModel and path != ("alerts", "rules") and path[-1] != "thresholds":
+            yield from _keys(below, path)
+
+
+def test_every_key_of_every_model_is_there() -> None:
+    """Uncommented, the file is YAML with a value, or a section, for each key."""
+    document = _uncommented()
+    missing = []
+    for path in _keys(Config):
+        if path[:1] in ROOMS and ROOMS[path[:1]].load() is None:
+            continue
+        found = document
+        for part in path:
+            found = found[0] if isinstance(found, list) else found
+            if not isinstance(found, dict) or part not in found:
+                missing.append(".".join(path))
+                break
+            found = found[part]
+    assert missing == []
+
+
+def test_no_secret_can_be_written_there() -> None:
+    """Passwords and tokens are named by the environment variable that holds them."""
+    text = FILE.read_text(encoding="utf-8")
+    assert re.findall(r"^\s*#?(?:\w*password|token): .*$", text, re.MULTILINE) == []
+    assert "QUEUEWATCH_SOURCE__KAFKA__SASL_PASSWORD" in text
