@@ -124,10 +124,7 @@ def _is_complete(table: pa.Table, block: bytes) -> bool:
 def _widen(table: pa.Table) -> pa.Table:
     present = set(table.column_names)
     return pa.Table.from_arrays(
-        [
-            table.column(f.name).combine_chunks() if f.name in present else pa.nulls(len(table), f.type)
-            for f in PLAIN_SCHEMA
-        ],
+        [table.column(f.name).combine_chunks() if f.name in present else pa.nulls(len(table), f.type) for f in PLAIN_SCHEMA],
         schema=PLAIN_SCHEMA,
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,7 +18,8 @@ from sources.wire.arrow import STREAM_MARK, read_streams
 from sources.wire.blocks import BlockParser
 from sources.wire.careful import Row, load_json, read_event, rows_to_table
 from sources.wire.invalid import RAW_LIMIT, InvalidEvent, RefusalError
-from sources.wire.lines import Ints, Lines, Mask, all_open, gather, parsable, split_lines, starts_of
+from sources.wire.lines import Ints, Lines, Mask, all_open, gather, parsable, split_lines
+from sources.wire.records import Group, Values, groups, lengths_of, starts_of
 from sources.wire.schema import WIRE_SCHEMA
 from sources.wire.validate import validate
 
@@ -32,8 +33,6 @@ _BETWEEN_ELEMENTS: Final = re.compile(rb"\}\s*,\s*\{")
 
 
 _EMPTY: Final = RefusalError("empty", "the record is empty; send one event, a JSON array, NDJSON or an Arrow stream")
-_GROUP_BYTES: Final = 4 << 20
-"""Records are decoded in groups of about this size: what one step writes is still cached for the next."""
 
 
 @dataclass(frozen=True)
@@ -52,46 +51,25 @@ class Decoded:
     line: Int32s
 
 
-def decode_records(values: Sequence[bytes | None] | pa.Array | pa.ChunkedArray) -> Decoded:
+def decode_records(values: Values) -> Decoded:
     """Decode record values, each one event, a JSON array, NDJSON or an Arrow IPC stream, told by content.
 
     `values` may also be a pyarrow binary array. Never raises for what a value holds: an event that cannot be
     read or breaks the contract goes to `invalid`, and spoils no other event of its value. A null or empty
     value (a Kafka tombstone) is one invalid event.
     """
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        values = values.to_pylist()
     found = _Found()
     texts = _TextDecoder(found)
-    streams: list[int] = []
-    for first, group, lengths in _groups(values):
-        streams.extend(texts.decode(first, group, lengths))
+    streams: list[tuple[int, bytes]] = []
+    for group in groups(values):
+        streams.extend(texts.decode(group))
     texts.finish()
     if streams:
-        tables, invalid = read_streams([bytes(values[i] or b"") for i in streams], streams)
+        tables, invalid = read_streams([stream for _, stream in streams], [index for index, _ in streams])
         found.invalid.extend(invalid)
         for part in tables:
             found.add(part.table, part.record, part.row, _raw_of_row(part.table))
     return found.result()
-
-
-def _groups(values: Sequence[bytes | None]) -> Iterator[tuple[int, Sequence[bytes | None], Ints]]:
-    """Cut values into groups of about `_GROUP_BYTES`: index of the first, values, their lengths."""
-    lengths = _lengths(values)
-    ends = np.cumsum(lengths)
-    first = 0
-    while first < len(values):
-        limit = int(ends[first] - lengths[first]) + _GROUP_BYTES
-        last = max(first + 1, int(np.searchsorted(ends, limit, side="right")))
-        yield first, values[first:last], lengths[first:last]
-        first = last
-
-
-def _lengths(values: Sequence[bytes | None]) -> Ints:
-    try:
-        return np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
-    except TypeError:  # a null among them
-        return np.fromiter((len(v or b"") for v in values), np.int64, len(values))
 
 
 class _Found:
@@ -169,18 +147,12 @@ class _TextDecoder:
         self._slow = _SlowReader(found)
         self._parts: list[_Part] = []
 
-    def decode(self, first: int, group: Sequence[bytes | None], lengths: Ints) -> list[int]:
-        """Decode the records from index `first` on; returns the indices of those that are Arrow streams."""
-        record_start = starts_of(lengths)
-        try:
-            buffer = b"\n".join(group)  # type: ignore[arg-type]
-        except TypeError:  # a null among them
-            buffer = b""
-        if all_open(buffer, record_start):
-            texts = _Texts(buffer, record_start, np.arange(first, first + len(group)))
-            self._parse(texts)
+    def decode(self, group: Group) -> list[tuple[int, bytes]]:
+        """Decode records of text; returns those that are Arrow streams, with their indices."""
+        if all_open(group.joined, group.start):
+            self._parse(_Texts(group.joined, group.start, np.arange(group.first, group.first + len(group.start))))
             return []
-        texts, streams = _by_content(first, group, self._found)
+        texts, streams = _by_content(group.first, group.values(), self._found)
         if len(texts.record):
             self._parse(texts)
         return streams
@@ -240,16 +212,16 @@ class _TextDecoder:
             self._slow.read_line(int(texts.record[lines.record[i]]), int(lines.number[i]), lines.raw(i))
 
 
-def _by_content(first: int, group: Sequence[bytes | None], found: _Found) -> tuple[_Texts, list[int]]:
-    """Sort records into JSON text and (indices of) Arrow streams."""
+def _by_content(first: int, group: Sequence[bytes | None], found: _Found) -> tuple[_Texts, list[tuple[int, bytes]]]:
+    """Sort records into JSON text, and Arrow streams with their indices."""
     texts: list[bytes] = []
     record: list[int] = []
-    streams: list[int] = []
+    streams: list[tuple[int, bytes]] = []
     arrays: dict[int, bytes] = {}
     for index, item in enumerate(group, start=first):
         value = bytes(item or b"")
         if value[:4] == STREAM_MARK:
-            streams.append(index)
+            streams.append((index, value))
             continue
         if value[:1] != b"{":
             text = value.strip(_BLANK).removeprefix(_BOM).strip(_BLANK)
@@ -263,7 +235,7 @@ def _by_content(first: int, group: Sequence[bytes | None], found: _Found) -> tup
                 arrays[len(texts)] = text
         texts.append(value)
         record.append(index)
-    joined = _Texts(b"\n".join(texts), starts_of(_lengths(texts)), np.array(record, np.int64), arrays)
+    joined = _Texts(b"\n".join(texts), starts_of(lengths_of(texts)), np.array(record, np.int64), arrays)
     return joined, streams
 
 

@@ -71,11 +71,6 @@ def _places(record_start: Ints, line_start: Ints) -> tuple[Ints, Ints]:
     return np.repeat(np.arange(count), per_record), number
 
 
-def starts_of(lengths: Ints) -> Ints:
-    """Where records of these lengths begin once joined by one byte each."""
-    return np.cumsum(lengths + 1) - (lengths + 1)
-
-
 def all_open(buffer: bytes, record_start: Ints) -> bool:
     """Whether every record begins with an opening brace, as NDJSON and single objects do."""
     data: Bytes = np.frombuffer(buffer, dtype=np.uint8)

@@ -199,10 +199,14 @@ def test_a_bare_null_behind_an_object_is_not_handed_to_the_block_parser() -> Non
 
 def test_values_may_come_as_a_pyarrow_array_with_nulls() -> None:
     """Spark hands over binary columns; a null value is a Kafka tombstone."""
-    values = pa.array([json.dumps(event()).encode(), None], pa.binary())
-    decoded = decode_records(values)
-    assert len(decoded.events) == 1
-    assert [(i.record, i.reason) for i in decoded.invalid] == [(1, "empty")]
+    one = json.dumps(event()).encode()
+    array = pa.array([b"x", one, None], pa.binary())[1:]
+    for values in (array, array.cast(pa.large_binary()), pa.chunked_array([array[:1], array[1:]])):
+        decoded = decode_records(values)
+        assert len(decoded.events) == 1
+        assert [(i.record, i.reason) for i in decoded.invalid] == [(1, "empty")]
+    sliced = pa.array([b"x", one, one, b"y"], pa.binary())[1:3]
+    assert decode_records(sliced).record_index.tolist() == [0, 1]
 
 
 def test_no_records_give_no_events() -> None:
