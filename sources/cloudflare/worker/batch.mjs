@@ -89,6 +89,8 @@ class BatchWatch {
   #waitUntils = [];
   /** @type {ReturnType<typeof setTimeout>} */
   #early;
+  /** @type {Promise<void> | undefined} */
+  #earlyPost;
   /** @type {() => void} */
   #done = () => {};
 
@@ -135,15 +137,16 @@ class BatchWatch {
     for (let step = 0; step < LAST_STEPS; step += 1) await undefined;
     this.#open = false;
     clearTimeout(this.#early);
+    const endedAtMs = Date.now();
     // With time of its own, the work below starts when the runtime has its answer.
     if (noWait) await new Promise((resolve) => setTimeout(resolve, 0));
     const events = this.#reported ? [] : receivedEvents(this.#facts);
     const { outbox } = this.#watcher;
-    events.push(...outcomeEvents(this.#facts, this.#verdict, outcome, Date.now(), outbox.takeDropped()));
+    events.push(...outcomeEvents(this.#facts, this.#verdict, outcome, endedAtMs, outbox.takeDropped()));
     this.#watcher.noteOutcome(this.#facts, this.#verdict, outcome);
     events.push(...this.#watcher.stateEvents(this.#facts.queue));
     outbox.add(events);
-    const flushed = outbox.flush(this.#target);
+    const flushed = Promise.all([this.#earlyPost, outbox.flush(this.#target)]);
     await (noWait ? flushed : Promise.race([flushed, new Promise((resolve) => setTimeout(resolve, waitMs))]));
   }
 
@@ -151,7 +154,7 @@ class BatchWatch {
     if (this.#reported || !this.#open) return;
     this.#reported = true;
     this.#watcher.outbox.add(receivedEvents(this.#facts));
-    void this.#watcher.outbox.flush(this.#target);
+    this.#earlyPost = this.#watcher.outbox.flush(this.#target);
   }
 
   /**

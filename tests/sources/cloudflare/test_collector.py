@@ -15,6 +15,7 @@ import pytest
 
 from sources.cloudflare.collector import CloudflareCollector
 from sources.cloudflare.config import CloudflareCollectorConfig
+from sources.collect import run_collector
 from sources.events import Event, encode_ndjson
 from sources.wire import decode_records
 from tests.sources.cloudflare.api_stub import ACCOUNT, TOKEN, Stub, StubMessage, answering, serving
@@ -398,3 +399,22 @@ def test_telemetry_in_a_queue_is_drained_beside(stub: Stub) -> None:
         run.until(lambda: telemetry.messages == [])
     assert {e["message_id"] for e in run.of("deleted")} == {f"m{i}" for i in range(250)}
     assert run.of("sent", "telemetry") == []
+
+
+def test_the_runner_writes_what_it_tells_to_a_spool(stub: Stub, tmp_path: Path) -> None:
+    """By kind and plain values, as the command line starts it."""
+    stub.add("orders", consumer=WORKER, messages=[StubMessage("m0", SENT_MS, 2)])
+    stop = threading.Event()
+    section = {"account_id": ACCOUNT, "api_url": stub.url, "poll_interval_s": 0.1}
+    delivered: list[int] = []
+    runner = threading.Thread(target=lambda: delivered.append(run_collector("cloudflare", section, f"spool:{tmp_path}", stop)))
+    runner.start()
+    deadline = time.monotonic() + 10
+    while not stub.calls("/peek") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    stop.set()
+    runner.join(10)
+    decoded = decode_records([file.read_bytes() for file in tmp_path.glob("*.ndjson")])
+    assert list(decoded.invalid) == []
+    assert decoded.events.num_rows == delivered[0]
+    assert {"heartbeat", "queue_state"} <= set(decoded.events["type"].to_pylist())

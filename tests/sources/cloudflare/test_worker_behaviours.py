@@ -221,7 +221,7 @@ def _contradiction(
                 return f"{message['label']}: released, and never delivered again"
             due_ms = recorded.get("visible_at", recorded["at"])
             late_ms = again[0]["atMs"] - due_ms
-            if not -20 <= late_ms <= BATCH_TIMEOUT_MS + SLACK_MS:
+            if not -50 <= late_ms <= BATCH_TIMEOUT_MS + SLACK_MS:
                 return f"{message['label']}: delivered {late_ms} ms after it was due"
             return None
 

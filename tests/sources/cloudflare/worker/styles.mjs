@@ -129,7 +129,7 @@ export const STYLES = {
     },
     sending,
   ),
-  slow: watch({ queue: () => sleep(400) }, { ...options, earlyMs: 50 }),
+  slow: watch({ queue: () => sleep(1_500) }, { ...options, earlyMs: 50 }),
   hanging: watch({ queue: () => new Promise(() => {}) }, { ...options, earlyMs: 0 }),
   bareHanging: { queue: () => new Promise(() => {}) },
   unseen: watch(

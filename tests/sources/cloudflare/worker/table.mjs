@@ -101,7 +101,7 @@ async function throughBroker(mf) {
     const before = seen;
     seen = (await deliveries(mf)).length;
     if (before === seen) return true;
-    await sleep(1_800);
+    await sleep(2_500);
     return false;
   }, 30_000);
   return deliveries(mf);
