@@ -115,7 +115,7 @@ class _Context:
             "queue",
             queue.queue,
             queue,
-            queue_sentence(queue, self.now_ms),
+            queue_sentence(queue, self.now_ms, firing=bool(reasons)),
             reasons,
             tuple(n for n in near if n.signal not in firing),
         )

@@ -16,8 +16,11 @@ _STATUS_WORDS: Mapping[str, str] = {
 }
 
 
-def queue_sentence(queue: QueueView, now_ms: int) -> str:
-    """How a queue is, with its numbers; what is not known is not mentioned."""
+def queue_sentence(queue: QueueView, now_ms: int, *, firing: bool) -> str:
+    """How a queue is, with its numbers; what is not known is not mentioned.
+
+    `firing`: a signal fires about something in it, so it is not said to be fine.
+    """
     parts = []
     if queue.visible is not None:
         parts.append(f"{count(queue.visible, 'message')} visible")
@@ -33,9 +36,13 @@ def queue_sentence(queue: QueueView, now_ms: int) -> str:
         parts.append(f"the last was finished {_ago(now_ms, queue.last_settled_at_ms)} ago")
     if queue.time_to_drain_s is not None:
         parts.append(f"at this rate it is empty in {duration(queue.time_to_drain_s)}")
-    kind = "Dead-letter queue" if queue.is_dead_letter_queue else "Queue"
+    how, kind = _STATUS_WORDS[queue.status], "Queue"
+    if queue.is_dead_letter_queue:
+        how, kind = "holds dead letters" if queue.visible or queue.in_flight else how, "Dead-letter queue"
+    elif firing and queue.status == "ok":
+        how = "flows as a whole"
     numbers = "; ".join(parts)
-    return f"{kind} {queue.queue} {_STATUS_WORDS[queue.status]}" + (f": {numbers}." if numbers else ".")
+    return f"{kind} {queue.queue} {how}" + (f": {numbers}." if numbers else ".")
 
 
 def message_sentence(queue: QueueView, message: MessageView, now_ms: int) -> str:

@@ -72,7 +72,7 @@ class ReadApi:
             findings,
             self._store.trend(name),
             now_ms,
-            sentence=queue_sentence(queue, now_ms),
+            sentence=queue_sentence(queue, now_ms, firing=bool(findings)),
             near_misses=[n for n in queue_near_misses(queue, limits, now_ms) if n.signal not in firing],
             runbook_base_url=self._settings.runbook_base_url,
         )

@@ -11,7 +11,7 @@ from typing import Any
 from sinks.advice import advice
 from sinks.history import Trend, queue_id
 from sinks.near_misses import NearMiss
-from sinks.store import SEVERITY_RANK, Published, Resolved
+from sinks.store import Published, Resolved
 from streaming.judge.signals import Finding
 from streaming.judge.snapshot import MessageView, QueueView
 
@@ -128,7 +128,7 @@ def summary_view(published: Published, now_ms: int) -> Json:
     """The whole at a glance."""
     snapshot = published.snapshot
     statuses = Counter(queue.status for queue in snapshot.queues)
-    oldest = [queue.oldest_ms["all"] for queue in snapshot.queues if "all" in queue.oldest_ms]
+    oldest = [q.oldest_ms["all"] for q in snapshot.queues if "all" in q.oldest_ms and not q.is_dead_letter_queue]
     return {
         "queues": len(snapshot.queues),
         "statuses": dict(statuses),
@@ -163,6 +163,9 @@ def age_s(now_ms: int, since_ms: int) -> float:
 
 
 def _signal_counts(findings: Sequence[Finding]) -> list[Json]:
-    counts = Counter((finding.key.signal, finding.severity) for finding in findings)
-    ordered = sorted(counts.items(), key=lambda item: (-SEVERITY_RANK[item[0][1]], item[0][0]))
-    return [{"signal": signal, "severity": severity, "count": n} for (signal, severity), n in ordered]
+    """How often each signal fires, with the worst severity it has; `findings` come worst first."""
+    counts: Counter[str] = Counter(finding.key.signal for finding in findings)
+    worst: dict[str, str] = {}
+    for finding in findings:
+        worst.setdefault(finding.key.signal, finding.severity)
+    return [{"signal": name, "severity": severity, "count": counts[name]} for name, severity in worst.items()]

@@ -43,8 +43,7 @@ def test_one_row_per_queue_what_needs_somebody_first(shop: Service) -> None:
     assert (orders["visible"], orders["in_flight"], orders["receive_count_max"]) == (184, 12, 5)
     assert orders["oldest_age_s"] == {"all": 161.0, "visible": 96.0, "cloudwatch": 54.0, "healthy": 22.0}
     assert orders["signals"] == [
-        {"signal": "PoisonMessage", "severity": "critical", "count": 1},
-        {"signal": "PoisonMessage", "severity": "warning", "count": 1},
+        {"signal": "PoisonMessage", "severity": "critical", "count": 2},
     ]
     assert orders["trend"]["backlog"][-1] == 184
     assert found["summary"]["firing"] == {"critical": 3, "warning": 6}
@@ -164,7 +163,7 @@ def test_a_queue_in_full(start: StartService) -> None:
         runbook_base_url="https://run.book",
     )
     queue = start(shop_snapshot(), settings).client.get("/api/v1/queue?queue=payments.fifo").json()["queue"]
-    assert queue["sentence"].startswith("Queue payments.fifo is fine: 2,310 messages visible")
+    assert queue["sentence"].startswith("Queue payments.fifo flows as a whole: 2,310 messages visible")
     assert queue["firing"][0]["runbook_url"] == "https://run.book#alert-name-queuewatchgroupstuck"
     assert queue["firing"][0]["to_do"]
     assert queue["top_groups"][0]["group"] == "customer-4711"

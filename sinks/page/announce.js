@@ -1,0 +1,22 @@
+// What a screen reader is told of its own accord: signals that began or ended. The page itself changes in silence.
+
+import { setText } from "./dom.js";
+import { count, signalWords } from "./format.js";
+
+let before = null;
+
+/** Compares the firing signals with those of the last call and says what is new. */
+export function announceSignals(firing) {
+  const now = new Map(firing.map((signal) => [signal.id, signal]));
+  if (before !== null) {
+    const began = [...now.values()].filter((signal) => !before.has(signal.id));
+    const ended = [...before.values()].filter((signal) => !now.has(signal.id));
+    const words = [
+      ...began.slice(0, 3).map((signal) => `${signal.severity}: ${signalWords(signal.signal)} on ${signal.queue}.`),
+      began.length > 3 ? `${began.length - 3} more signals.` : "",
+      ended.length ? `${count(ended.length, "signal")} resolved.` : "",
+    ].filter(Boolean);
+    if (words.length) setText(document.getElementById("announce"), words.join(" "));
+  }
+  before = now;
+}

@@ -1,0 +1,24 @@
+// Asking the service. Addresses are relative, so that the page works behind a proxy under any path.
+
+/** An answer other than success, in the service's own words. */
+export class ApiError extends Error {
+  constructor(status, error) {
+    super(error.message ?? `the service answered ${status}`);
+    this.status = status;
+    this.code = error.code ?? "unknown";
+    this.fix = error.fix ?? "";
+  }
+}
+
+/** The JSON at `path` with the given parameters; null ones are left out, an empty scope is one. */
+export async function get(path, parameters = {}, signal = undefined) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== null && value !== undefined) query.set(name, value);
+  }
+  const text = query.toString();
+  const answer = await fetch(`api/v1/${path}${text ? `?${text}` : ""}`, { signal, cache: "no-store" });
+  const body = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new ApiError(answer.status, body.error ?? {});
+  return body;
+}

@@ -1,0 +1,175 @@
+// The frame around the views: address, header, footer, announcements, and what to say when the service is silent.
+
+import { el, name, setAttribute, setChildren, setText } from "./dom.js";
+import { bytes, count, duration, number, time } from "./format.js";
+import * as live from "./live.js";
+import { Overview } from "./overview.js";
+import { QueuePage } from "./queue.js";
+
+const OLD_AFTER_MS = 30_000;
+
+const main = document.getElementById("main");
+let view = null;
+let lastOverview = "#/";
+let lastQueueLink = null;
+
+function address() {
+  const [path, query] = location.hash.replace(/^#/, "").split("?");
+  return { path: path || "/", parameters: new URLSearchParams(query ?? "") };
+}
+
+function route() {
+  const { path, parameters } = address();
+  const first = view === null;
+  if (path === "/queue" && parameters.get("queue")) {
+    lastQueueLink = location.hash;
+    view = new QueuePage(parameters, () => lastOverview);
+  } else {
+    lastOverview = location.hash || "#/";
+    view = new Overview(parameters, (hash) => {
+      lastOverview = hash;
+      history.replaceState(null, "", hash);
+    });
+  }
+  main.replaceChildren(view.node);
+  if (!first) {
+    scrollTo(0, 0);
+    live.refresh(true).then(() => view.takeFocus(lastQueueLink));
+  }
+}
+
+async function show() {
+  const asked = view;
+  try {
+    const summary = await asked.load();
+    if (asked !== view) return;
+    live.setServerTime(summary.now_ms);
+    live.tick();
+    showSummary(summary);
+  } catch (error) {
+    if (asked !== view || error.name === "AbortError") return;
+    showTrouble(error);
+  }
+}
+
+function showSummary(summary) {
+  const ageMs = live.now() - summary.at_ms;
+  const old = ageMs > OLD_AFTER_MS;
+  banner(
+    old
+      ? `No new batch for ${duration(ageMs / 1000)}: ages still count on, but nobody knows what was finished since.`
+      : null,
+  );
+  setLive(old ? "old" : "live", old ? "No new batches" : "Live");
+  const { critical = 0, warning = 0 } = summary.firing;
+  const worst = critical ? "critical" : warning ? "warning" : "";
+  document.title = worst ? `${critical || warning} ${worst} · queuewatch` : "queuewatch";
+  setAttribute(document.getElementById("favicon"), "href", `assets/favicon${worst ? `-${worst}` : ""}.svg`);
+  showFoot(summary);
+}
+
+function showTrouble(error) {
+  if (error.code === "starting") {
+    setLive("old", "Starting");
+    banner("Waiting for the first batch. This page shows it as soon as it is there.");
+  } else if (error.status) {
+    setLive("old", "Trouble");
+    banner(`${capital(error.message)}. ${capital(error.fix)}.`);
+  } else {
+    setLive("lost", "Not connected");
+    banner("The service does not answer. What you see is the last it said; this page tries again every few seconds.");
+  }
+}
+
+function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function banner(text) {
+  const node = document.getElementById("banner");
+  node.hidden = text === null;
+  if (text !== null) setText(node, text);
+}
+
+function setLive(state, text) {
+  if (live.isPaused()) return;
+  setAttribute(document.getElementById("live"), "data-state", state);
+  setText(document.getElementById("live-text"), text);
+}
+
+function showFoot(summary) {
+  const { pipeline, collectors, events_total: events, folded } = summary;
+  const facts = [
+    `${number(Object.values(events).reduce((sum, value) => sum + value, 0))} events`,
+    events.invalid ? `${number(events.invalid)} invalid` : null,
+    events.late ? `${number(events.late)} late` : null,
+    pipeline.events_per_s === null ? null : `${number(Math.round(pipeline.events_per_s))} events/s`,
+    pipeline.batch_id === null ? null : `batch ${number(pipeline.batch_id)}`,
+    pipeline.batch_duration_s === null ? null : `took ${duration(pipeline.batch_duration_s)}`,
+    pipeline.lag_s === null ? null : `lag ${duration(pipeline.lag_s)}`,
+    pipeline.state_bytes === null ? null : `state ${bytes(pipeline.state_bytes)}`,
+    ...Object.entries(folded).map(([what, value]) => `${count(value, what.replace(/s$/, ""))} folded`),
+  ].filter(Boolean);
+  const foot = document.getElementById("foot");
+  const signature = JSON.stringify([facts, Object.keys(collectors)]);
+  setChildren(foot, signature, () => [
+    el("p", {}, facts.join(" · ")),
+    Object.keys(collectors).length
+      ? el(
+          "p",
+          {},
+          "Collectors: ",
+          Object.keys(collectors).flatMap((collector, index) => [
+            index ? ", " : "",
+            name(collector),
+            " ",
+            el("span", { "data-collector": collector }),
+            " ago",
+          ]),
+        )
+      : null,
+    el("p", {}, el("a", { href: "metrics" }, "Metrics"), " · ", el("a", { href: "api/v1/queues" }, "API")),
+  ]);
+  for (const node of foot.querySelectorAll("[data-collector]")) {
+    live.since(node, collectors[node.dataset.collector]);
+  }
+}
+
+function wirePause() {
+  const button = document.getElementById("pause");
+  button.addEventListener("click", () => {
+    const paused = live.togglePause();
+    setAttribute(button, "aria-pressed", paused);
+    setText(document.getElementById("pause-text"), paused ? "Resume" : "Pause");
+    setAttribute(document.getElementById("live"), "data-state", paused ? "paused" : "live");
+    setText(
+      document.getElementById("live-text"),
+      paused ? `Paused at ${time(live.now(), live.now())}` : "Live",
+    );
+  });
+}
+
+function wireTheme() {
+  const button = document.getElementById("theme");
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (document.documentElement.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark";
+  const label = () => setText(document.getElementById("theme-text"), isDark() ? "Light" : "Dark");
+  button.addEventListener("click", () => {
+    const theme = isDark() ? "light" : "dark";
+    document.documentElement.dataset.theme = theme;
+    try {
+      localStorage.setItem("queuewatch-theme", theme);
+    } catch {
+      // Without storage the choice lasts until the page is closed.
+    }
+    label();
+  });
+  dark.addEventListener("change", label);
+  label();
+}
+
+window.addEventListener("hashchange", route);
+wirePause();
+wireTheme();
+route();
+live.start(show);

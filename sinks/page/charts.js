@@ -1,0 +1,132 @@
+// Small drawings: sparklines, trends, and the timeline of a message's receives.
+
+import { svg } from "./dom.js";
+import { count, duration, number, time } from "./format.js";
+
+/** Paths of the known points over a `width` × `height` box, zero at the bottom; gaps stay gaps. */
+function paths(points, width, height, most) {
+  const step = width / Math.max(1, points.length - 1);
+  const y = (value) => height - (value / most) * height;
+  let line = "";
+  let area = "";
+  let from = null;
+  const close = (index) => {
+    if (from === null) return;
+    area += `L${(index * step).toFixed(1)} ${height}L${(from * step).toFixed(1)} ${height}Z`;
+    from = null;
+  };
+  points.forEach((value, index) => {
+    if (value === null) {
+      close(index - 1);
+      return;
+    }
+    const at = `${(index * step).toFixed(1)} ${y(value).toFixed(1)}`;
+    line += from === null ? `M${at}` : `L${at}`;
+    area += from === null ? `M${at}` : `L${at}`;
+    from ??= index;
+    // A single point between two gaps would draw nothing.
+    if (points[index + 1] === null && points[index - 1] === null) line += "h0.1";
+  });
+  close(points.length - 1);
+  return { line, area };
+}
+
+function known(points) {
+  return points.filter((value) => value !== null);
+}
+
+/** Backlog over the last minutes, in a table cell. */
+export function sparkline(trend) {
+  const points = trend?.backlog ?? [];
+  const values = known(points);
+  const width = 120;
+  const height = 26;
+  const drawing = svg("svg", {
+    class: "spark",
+    viewBox: `0 -2 ${width + 4} ${height + 4}`,
+    preserveAspectRatio: "none",
+    role: "img",
+    "aria-label": values.length ? describe("Waiting", trend, values, number) : "No trend yet",
+  });
+  if (values.length === 0) return drawing;
+  const most = Math.max(1, ...values);
+  const { line, area } = paths(points, width, height, most);
+  drawing.append(svg("path", { class: "spark-area", d: area }), svg("path", { class: "spark-line", d: line }));
+  const last = points[points.length - 1];
+  if (last !== null) {
+    drawing.append(
+      svg("circle", { class: "spark-dot", cx: width, cy: (height - (last / most) * height).toFixed(1), r: 2.2 }),
+    );
+  }
+  return drawing;
+}
+
+/** A wide chart of one series; `write` puts a value into words. */
+export function trendChart(title, trend, points, write) {
+  const width = 600;
+  const height = 110;
+  const values = known(points);
+  const drawing = svg("svg", {
+    class: "chart",
+    viewBox: `0 -4 ${width} ${height + 5}`,
+    preserveAspectRatio: "none",
+    role: "img",
+    "aria-label": values.length ? describe(title, trend, values, write) : `${title}: no points yet`,
+  });
+  const most = Math.max(1, ...values);
+  for (const share of [0, 0.5, 1]) {
+    const y = height - share * height;
+    drawing.append(svg("path", { class: "chart-grid", d: `M0 ${y}H${width}` }));
+  }
+  const { line, area } = paths(points, width, height, most);
+  drawing.append(svg("path", { class: "chart-area", d: area }), svg("path", { class: "chart-line", d: line }));
+  return drawing;
+}
+
+function describe(title, trend, values, write) {
+  const spanS = trend.step_s * trend.backlog.length;
+  const [first, last] = [values[0], values[values.length - 1]];
+  return `${title} over ${duration(spanS)}: from ${write(first)} to ${write(last)}, at most ${write(Math.max(...values))}`;
+}
+
+/** When a message was received, for how long it was invisible, and where it was given back. */
+export function timeline(message, nowMs) {
+  const attempts = message.attempts;
+  const width = 1000;
+  const height = 22;
+  const start = Math.min(message.sent_at_ms, attempts[0]?.at_ms ?? nowMs);
+  const shown = attempts.length > 0 && attempts[0].at_ms - start > 4 * (nowMs - attempts[0].at_ms + 1) ? attempts[0].at_ms : start;
+  const end = Math.max(nowMs, ...attempts.map((attempt) => attempt.end_ms ?? 0));
+  const x = (ms) => ((Math.min(Math.max(ms, shown), end) - shown) / Math.max(1, end - shown)) * width;
+  const receives = attempts.filter((attempt) => attempt.what === "received").length;
+  const drawing = svg("svg", {
+    class: "timeline",
+    viewBox: `0 0 ${width} ${height}`,
+    preserveAspectRatio: "none",
+    role: "img",
+    "aria-label": `${count(receives, "receive")} shown, from ${time(shown, nowMs)} to now`,
+  });
+  drawing.append(svg("path", { class: "timeline-base", d: `M0 ${height / 2}H${width}` }));
+  attempts.forEach((attempt, index) => {
+    const next = attempts[index + 1]?.at_ms ?? Infinity;
+    const from = x(attempt.at_ms);
+    if (attempt.what === "released") {
+      drawing.append(svg("path", { class: "timeline-released", d: `M${from} 2V${height - 2}` }));
+      return;
+    }
+    const to = x(Math.min(attempt.end_ms ?? Infinity, next, end));
+    const over = (attempt.end_ms ?? Infinity) > nowMs && next === Infinity;
+    drawing.append(
+      svg("rect", {
+        class: `timeline-${attempt.what}${over ? " timeline-now" : ""}`,
+        x: from,
+        y: 3,
+        width: Math.max(4, to - from - 2),
+        height: height - 6,
+      }),
+    );
+  });
+  const nowX = x(nowMs);
+  drawing.append(svg("path", { class: "timeline-clock", d: `M${nowX} 0V${height}` }));
+  return drawing;
+}

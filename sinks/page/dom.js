@@ -1,0 +1,76 @@
+// Making and updating elements. Text from outside only ever becomes text: nothing here parses HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element with attributes, children (nodes or text) and `on…` listeners. Null children are left out. */
+export function el(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/** The same for SVG. */
+export function svg(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+/** Sets text only when it differs: a screen reader need not hear, and a selection survives, what did not change. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Sets or removes (null) an attribute, only when it differs. */
+export function setAttribute(node, name, value) {
+  if (value === null || value === undefined || value === false) node.removeAttribute(name);
+  else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
+}
+
+/** Replaces the children of a node, only when `signature` (any text that stands for them) changed. */
+export function setChildren(node, signature, make) {
+  if (node.dataset.signature === signature) return;
+  node.dataset.signature = signature;
+  node.replaceChildren(...[make()].flat().filter((child) => child !== null && child !== undefined));
+}
+
+/**
+ * Makes the children of `parent` one for each item, in order, keeping the node of an item that was there before:
+ * focus, selection and opened details survive. `make(item)` gives a node, `update(node, item)` fills it.
+ */
+export function sync(parent, items, keyOf, make, update) {
+  const focused = document.activeElement;
+  const before = new Map([...parent.children].map((node) => [node.dataset.key, node]));
+  let next = parent.firstElementChild;
+  for (const item of items) {
+    const key = keyOf(item);
+    let node = before.get(key);
+    if (node === undefined) {
+      node = make(item);
+      node.dataset.key = key;
+    }
+    before.delete(key);
+    update(node, item);
+    if (node === next) next = next.nextElementSibling;
+    else parent.insertBefore(node, next);
+  }
+  for (const node of before.values()) {
+    if (next === node) next = next.nextElementSibling;
+    node.remove();
+  }
+  // Moving a node takes its focus away.
+  if (focused !== document.activeElement && focused?.isConnected && parent.contains(focused)) {
+    focused.focus({ preventScroll: true });
+  }
+}
+
+/** A name from outside: kept apart from the direction of the text around it, and broken anywhere when long. */
+export function name(text, extra = "") {
+  return el("bdi", { class: `name ${extra}`.trim() }, text);
+}

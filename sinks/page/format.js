@@ -1,0 +1,103 @@
+// Numbers and names in words, as the service itself writes them.
+
+const UNITS = [
+  ["d", 86_400],
+  ["h", 3_600],
+  ["min", 60],
+  ["s", 1],
+];
+
+/** The two largest units of a number of seconds: `0.4 s`, `12 min 38 s`, `3 d 4 h`. */
+export function duration(seconds) {
+  if (seconds < 0) return `−${duration(-seconds)}`;
+  if (seconds < 9.95) return `${seconds.toFixed(1).replace(".0", "")} s`;
+  let left = Math.round(seconds);
+  const parts = [];
+  for (const [unit, size] of UNITS) {
+    const count = Math.floor(left / size);
+    left -= count * size;
+    if (count > 0) parts.push(`${count} ${unit}`);
+    else if (parts.length > 0) break;
+    if (parts.length === 2) break;
+  }
+  return parts.join(" ");
+}
+
+/** The same in whole seconds, for what ticks: tenths that jump are noise. */
+export function ticking(seconds) {
+  return duration(seconds < 9.95 ? Math.floor(Math.max(0, seconds)) : seconds);
+}
+
+const NUMBER = new Intl.NumberFormat("en");
+
+/** `1,204`, or a dash for what is not known. */
+export function number(value) {
+  return value === null || value === undefined ? "–" : NUMBER.format(value);
+}
+
+/** `1 message`, `1,204 messages`. */
+export function count(value, thing) {
+  return `${number(value)} ${thing}${value === 1 ? "" : "s"}`;
+}
+
+/** `97.4 %`. */
+export function percent(ratio) {
+  return `${(ratio * 100).toFixed(1).replace(".0", "")} %`;
+}
+
+/** `31 MB`. */
+export function bytes(value) {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let power = 0;
+  let left = value;
+  while (left >= 1000 && power < units.length - 1) {
+    left /= 1000;
+    power += 1;
+  }
+  return `${left.toFixed(left < 10 && power > 0 ? 1 : 0)} ${units[power]}`;
+}
+
+const CLOCK = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const DAY = new Intl.DateTimeFormat([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+
+/** The time of day, with the date when it is not within twelve hours of `nowMs`. */
+export function time(ms, nowMs) {
+  return (Math.abs(nowMs - ms) < 43_200_000 ? CLOCK : DAY).format(ms);
+}
+
+/** `DeadLetterArrived` as `Dead letter arrived`. */
+export function signalWords(signal) {
+  const words = signal.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+const STATUS = {
+  ok: "OK",
+  lagging: "Lagging",
+  stalled: "Stalled",
+  stopped: "Stopped",
+  stale: "Stale",
+};
+
+/** A queue's status in a word. */
+export function statusWord(status) {
+  return STATUS[status] ?? status;
+}
+
+const SYSTEM = {
+  aws_sqs: "Amazon SQS",
+  activemq: "ActiveMQ",
+  cloudflare_queues: "Cloudflare Queues",
+  kafka: "Kafka",
+  rabbitmq: "RabbitMQ",
+};
+
+/** A system by the name people use. */
+export function systemName(system) {
+  return SYSTEM[system] ?? system;
+}
+
+/** The first and last characters of a long id. */
+export function shortId(id) {
+  return id.length > 24 ? `${id.slice(0, 13)}…${id.slice(-6)}` : id;
+}

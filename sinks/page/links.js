@@ -1,0 +1,13 @@
+// Addresses of the views.
+
+/** The address of a queue's page; `more` may name a message, group or consumer to look at. */
+export function queueHash({ system, scope, queue }, more = {}) {
+  const query = new URLSearchParams({ system, scope, queue });
+  for (const [key, value] of Object.entries(more)) if (value) query.set(key, value);
+  return `#/queue?${query}`;
+}
+
+/** What tells one queue from all others, as text. */
+export function queueKey({ system, scope, queue }) {
+  return JSON.stringify([system, scope, queue]);
+}

@@ -1,0 +1,121 @@
+// The service's clock, the ticking of ages, and being told of new snapshots. Pausing stops all three.
+
+import { duration, ticking } from "./format.js";
+
+const POLL_MS = 5_000;
+const AT_MOST_EVERY_MS = 1_500;
+
+let offsetMs = 0;
+let pausedAtMs = null;
+let wanted = null;
+let stream = null;
+let lastRefresh = 0;
+let timer = 0;
+
+/** Now by the service's clock, in epoch milliseconds; it stands still while paused. */
+export function now() {
+  return pausedAtMs ?? Date.now() + offsetMs;
+}
+
+/** Notes what time the service said it was. */
+export function setServerTime(ms) {
+  if (pausedAtMs === null) offsetMs = ms - Date.now();
+}
+
+export function isPaused() {
+  return pausedAtMs !== null;
+}
+
+/** Stops or resumes; answers whether it is paused now. */
+export function togglePause() {
+  pausedAtMs = pausedAtMs === null ? now() : null;
+  if (pausedAtMs === null) refresh();
+  return isPaused();
+}
+
+/** Marks a node whose text is the time passed since `sinceMs`. */
+export function since(node, sinceMs) {
+  mark(node, "since", sinceMs);
+}
+
+/** Marks a node whose text is the time left until `untilMs`. */
+export function until(node, untilMs) {
+  mark(node, "until", untilMs);
+}
+
+function mark(node, kind, ms) {
+  if (ms === null || ms === undefined) {
+    delete node.dataset[kind];
+    node.textContent = "–";
+    return;
+  }
+  node.dataset[kind] = ms;
+  tickOne(node);
+}
+
+function tickOne(node) {
+  const { since: sinceMs, until: untilMs } = node.dataset;
+  const text =
+    sinceMs !== undefined
+      ? ticking(Math.max(0, now() - Number(sinceMs)) / 1000)
+      : duration(Math.round(Math.max(0, Number(untilMs) - now()) / 1000));
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Brings every marked node up to date. */
+export function tick() {
+  for (const node of document.querySelectorAll("[data-since], [data-until]")) tickOne(node);
+}
+
+/**
+ * Calls `fetchAndShow` (a promise) at once, for every new snapshot, and every few seconds should nobody tell.
+ * A hidden page is not refreshed and holds no connection: a browser has only six for all its tabs.
+ */
+export function start(fetchAndShow) {
+  wanted = fetchAndShow;
+  setInterval(() => {
+    if (!isPaused() && !document.hidden) tick();
+  }, 1_000);
+  setInterval(() => {
+    if (Date.now() - lastRefresh >= POLL_MS) refresh();
+  }, 1_000);
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) disconnect();
+    else {
+      connect();
+      refresh();
+    }
+  });
+  connect();
+  return refresh();
+}
+
+/** Fetches and shows now, unless paused, hidden or just done; then a little later. */
+export async function refresh(force = false) {
+  if (!force && (isPaused() || document.hidden)) return;
+  const waitMs = lastRefresh + AT_MOST_EVERY_MS - Date.now();
+  if (!force && waitMs > 0) {
+    timer ||= setTimeout(() => {
+      timer = 0;
+      refresh();
+    }, waitMs);
+    return;
+  }
+  lastRefresh = Date.now();
+  await wanted();
+}
+
+function connect() {
+  if (stream !== null || document.hidden) return;
+  stream = new EventSource("api/v1/stream");
+  stream.addEventListener("snapshot", () => refresh());
+  stream.addEventListener("error", () => {
+    // A refusal (too many streams) is final for the browser; polling goes on, and a later return tries again.
+    if (stream?.readyState === EventSource.CLOSED) disconnect();
+  });
+}
+
+function disconnect() {
+  stream?.close();
+  stream = null;
+}

@@ -1,0 +1,269 @@
+// All queues: one sentence, a few numbers, what fires, and the table.
+
+import { announceSignals } from "./announce.js";
+import { get } from "./api.js";
+import { el, setAttribute, setChildren, setText } from "./dom.js";
+import { count, number, statusWord, ticking } from "./format.js";
+import { now, refresh, since } from "./live.js";
+import { Matches } from "./matches.js";
+import { QueueTable, SORTS } from "./queue_table.js";
+import { SignalList } from "./signal_list.js";
+
+const PAGE = 50;
+const PHONE = matchMedia("(max-width: 40rem)");
+const MANY_SIGNALS = 200;
+const CHIPS = ["all", "firing", "stalled", "stopped", "lagging", "stale", "ok"];
+
+export class Overview {
+  /** `parameters` is the query of the address; `onAddress(hash)` is told when it changes. */
+  constructor(parameters, onAddress) {
+    this.onAddress = onAddress;
+    this.filter = parameters.get("filter") ?? "";
+    this.status = CHIPS.includes(parameters.get("status")) ? parameters.get("status") : "all";
+    this.sort = parameters.get("sort") in SORTS ? parameters.get("sort") : "attention";
+    this.order = parameters.get("order") === "asc" ? "asc" : "desc";
+    this.page = Math.max(1, Number.parseInt(parameters.get("page") ?? "1", 10) || 1);
+    this.allSignals = false;
+    this.asking = null;
+    this.build();
+  }
+
+  build() {
+    this.headline = el("h1", { class: "headline" }, "Loading…");
+    this.stats = el("dl", { class: "stats" });
+    this.signals = new SignalList("Firing now");
+    this.moreSignals = el("button", { type: "button", class: "quiet", hidden: true, onclick: () => this.toggleSignals() });
+    this.resolved = el("ul", { class: "resolved-list" });
+    this.resolvedBox = el("details", { class: "resolved", hidden: true }, el("summary", {}, "Resolved lately"), this.resolved);
+    this.search = el("input", {
+      type: "search",
+      id: "filter",
+      placeholder: "Queue, group, consumer or message id",
+      autocomplete: "off",
+      spellcheck: "false",
+      value: this.filter,
+      oninput: () => this.typed(),
+    });
+    this.search.value = this.filter;
+    this.chips = el("div", { class: "chips", role: "group", "aria-label": "Show queues that are" });
+    this.sorting = el(
+      "select",
+      { id: "sorting", onchange: () => this.setSort(this.sorting.value) },
+      Object.entries(SORTS).map(([key, words]) => el("option", { value: key }, words)),
+    );
+    this.matches = new Matches();
+    this.table = new QueueTable((key) => this.setSort(key));
+    this.found = el("p", { class: "found", "aria-live": "polite" });
+    this.previous = el("button", { type: "button", class: "quiet", onclick: () => this.turn(-1) }, "← Previous");
+    this.next = el("button", { type: "button", class: "quiet", onclick: () => this.turn(1) }, "Next →");
+    this.pager = el("nav", { class: "pager", "aria-label": "Pages of queues" }, this.previous, this.found, this.next);
+    this.node = el(
+      "div",
+      { class: "overview" },
+      el("section", { class: "hero" }, this.headline, this.stats),
+      el(
+        "section",
+        { class: "firing", "aria-labelledby": "firing-title" },
+        el("h2", { id: "firing-title", class: "unseen" }, "Firing now"),
+        this.signals.node,
+        this.moreSignals,
+        this.resolvedBox,
+      ),
+      el(
+        "section",
+        { class: "queues", "aria-labelledby": "queues-title" },
+        el("h2", { id: "queues-title", class: "unseen" }, "Queues"),
+        el(
+          "div",
+          { class: "toolbar" },
+          el("div", { class: "search" }, el("label", { class: "unseen", for: "filter" }, "Filter and find"), this.search),
+          this.chips,
+          el("div", { class: "sorting" }, el("label", { for: "sorting" }, "Sort by"), this.sorting),
+        ),
+        this.matches.node,
+        this.table.node,
+        this.pager,
+      ),
+    );
+  }
+
+  /** Fetches and shows; answers the summary. */
+  async load() {
+    this.asking?.abort();
+    this.asking = new AbortController();
+    const { signal } = this.asking;
+    const text = this.filter.trim();
+    const [queues, signals, matches] = await Promise.all([
+      get(
+        "queues",
+        {
+          filter: text,
+          status: this.status === "all" || this.status === "firing" ? null : this.status,
+          firing: this.status === "firing" ? 1 : null,
+          sort: this.sort,
+          order: this.order,
+          offset: (this.page - 1) * PAGE,
+          limit: PAGE,
+        },
+        signal,
+      ),
+      get("signals", { limit: MANY_SIGNALS }, signal),
+      text.length > 1 ? get("search", { q: text }, signal) : null,
+    ]);
+    if (queues.total > 0 && queues.queues.length === 0) {
+      // The page asked for is gone: queues vanished, or the filter grew narrower.
+      this.page = Math.ceil(queues.total / PAGE);
+      return this.load();
+    }
+    this.show(queues, signals, matches);
+    return queues.summary;
+  }
+
+  show(queues, signals, matches) {
+    this.showHero(queues.summary, signals);
+    this.showSignals(signals);
+    this.showChips(queues.summary);
+    this.matches.show(matches);
+    this.table.show(queues.queues, this.sort, this.order);
+    this.table.node.hidden = queues.total === 0;
+    this.sorting.value = this.sort;
+    this.showPager(queues);
+    announceSignals(signals.firing);
+  }
+
+  showHero(summary, signals) {
+    setText(this.headline, headline(summary, signals));
+    const stats = [
+      ["Queues", number(summary.queues)],
+      ["Waiting", number(summary.visible)],
+      ["In flight", number(summary.in_flight)],
+      ["Oldest", summary.oldest_ms === null ? "–" : ticking(Math.max(0, now() - summary.oldest_ms) / 1000)],
+      ["Dead letters", number(summary.dead_letters)],
+    ];
+    setChildren(this.stats, stats.map(([label]) => label).join(), () =>
+      stats.map(([label]) => el("div", {}, el("dt", {}, label), el("dd", { "data-stat": label }))),
+    );
+    for (const [label, value] of stats) setText(this.stats.querySelector(`[data-stat="${label}"]`), value);
+    const oldest = this.stats.querySelector('[data-stat="Oldest"]');
+    if (summary.oldest_ms !== null) since(oldest, summary.oldest_ms);
+  }
+
+  showSignals(signals) {
+    const few = PHONE.matches ? 3 : 6;
+    const shown = this.allSignals ? signals.firing : signals.firing.slice(0, few);
+    this.signals.show(shown);
+    const hidden = signals.total - shown.length;
+    this.moreSignals.hidden = signals.total <= few;
+    setText(
+      this.moreSignals,
+      this.allSignals
+        ? hidden > 0
+          ? `Show fewer (${count(hidden, "signal")} are not shown: use the filter)`
+          : "Show fewer"
+        : `Show all ${count(signals.total, "signal")}`,
+    );
+    setAttribute(this.moreSignals, "aria-expanded", this.allSignals);
+    this.resolvedBox.hidden = signals.resolved.length === 0;
+    setChildren(this.resolved, signals.resolved.map((item) => item.id + item.resolved_at_ms).join(), () =>
+      signals.resolved.slice(0, 8).map((item) => SignalList.resolvedItem(item)),
+    );
+    for (const node of this.resolved.querySelectorAll("[data-resolved]")) since(node, node.dataset.resolved);
+  }
+
+  showChips(summary) {
+    const counts = { all: summary.queues, firing: summary.queues_firing, ...summary.statuses };
+    const shown = CHIPS.filter((chip) => counts[chip] || chip === "all" || chip === this.status);
+    setChildren(this.chips, shown.join(), () =>
+      shown.map((chip) =>
+        el(
+          "button",
+          { type: "button", class: `chip chip-${chip}`, "data-chip": chip, onclick: () => this.setStatus(chip) },
+          el("span", {}, { all: "All", firing: "Firing" }[chip] ?? statusWord(chip)),
+          el("span", { class: "chip-count" }),
+        ),
+      ),
+    );
+    for (const node of this.chips.children) {
+      const { chip } = node.dataset;
+      setAttribute(node, "aria-pressed", String(chip === this.status));
+      setText(node.lastElementChild, number(counts[chip] ?? 0));
+    }
+  }
+
+  showPager({ total, offset, queues }) {
+    const many = total > PAGE;
+    setText(
+      this.found,
+      total === 0
+        ? "No queue fits."
+        : many
+          ? `${number(offset + 1)}–${number(offset + queues.length)} of ${count(total, "queue")}`
+          : count(total, "queue"),
+    );
+    this.previous.hidden = this.next.hidden = !many;
+    this.previous.disabled = offset === 0;
+    this.next.disabled = offset + queues.length >= total;
+  }
+
+  typed() {
+    this.filter = this.search.value;
+    this.page = 1;
+    clearTimeout(this.typing);
+    this.typing = setTimeout(() => this.changed(), 200);
+  }
+
+  setStatus(status) {
+    this.status = status;
+    this.page = 1;
+    this.changed();
+  }
+
+  setSort(key) {
+    if (key === this.sort && key !== "attention") this.order = this.order === "desc" ? "asc" : "desc";
+    else this.order = key === "queue" ? "asc" : "desc";
+    this.sort = key;
+    this.page = 1;
+    this.changed();
+  }
+
+  turn(pages) {
+    this.page += pages;
+    this.changed().then(() => {
+      this.table.node.scrollIntoView({ block: "start" });
+    });
+  }
+
+  toggleSignals() {
+    this.allSignals = !this.allSignals;
+    refresh(true);
+  }
+
+  changed() {
+    const query = new URLSearchParams();
+    if (this.filter.trim()) query.set("filter", this.filter.trim());
+    if (this.status !== "all") query.set("status", this.status);
+    if (this.sort !== "attention") query.set("sort", this.sort);
+    if (this.order !== (this.sort === "queue" ? "asc" : "desc")) query.set("order", this.order);
+    if (this.page > 1) query.set("page", this.page);
+    const text = query.toString();
+    this.onAddress(text ? `#/?${text}` : "#/");
+    return refresh(true);
+  }
+
+  /** Coming back from a queue, the focus is on its row again. */
+  takeFocus(queueHash) {
+    const link = [...this.node.querySelectorAll("a[href]")].find((node) => node.getAttribute("href") === queueHash);
+    link?.focus();
+  }
+}
+
+function headline(summary, signals) {
+  const { critical = 0, warning = 0 } = signals.severities;
+  if (summary.queues === 0) return "No queue has been seen yet";
+  if (critical + warning === 0) {
+    return summary.queues === 1 ? "The queue is fine" : `All ${number(summary.queues)} queues are fine`;
+  }
+  const parts = [critical ? `${number(critical)} critical` : "", warning ? count(warning, "warning") : ""];
+  const what = parts.filter(Boolean).join(" and ");
+  return `${what} on ${number(summary.queues_firing)} of ${count(summary.queues, "queue")}`;
+}

@@ -1,0 +1,285 @@
+// One queue in full: what fires and what to do, its numbers, messages, groups, consumers and settings.
+
+import { announceSignals } from "./announce.js";
+import { get } from "./api.js";
+import { trendChart } from "./charts.js";
+import { el, name, setAttribute, setChildren, setText, sync } from "./dom.js";
+import { duration, number, percent, signalWords, statusWord, systemName, time } from "./format.js";
+import { now, since, until } from "./live.js";
+import { MessageTable } from "./message_table.js";
+import { consumerTable, groupTable } from "./part_tables.js";
+
+const SCOPES = {
+  all: ["Oldest", "Since it was sent, whether visible or not"],
+  visible: ["Oldest visible", "Of those a consumer could receive now"],
+  healthy: ["Oldest healthy", "Without poison suspects"],
+  cloudwatch: ["As CloudWatch", "What ApproximateAgeOfOldestMessage would show"],
+};
+
+export class QueuePage {
+  /** `parameters` of the address; `back()` answers the address of the overview last seen. */
+  constructor(parameters, back) {
+    this.who = Object.fromEntries(["system", "scope", "queue"].map((key) => [key, parameters.get(key)]));
+    this.wanted = {
+      message: parameters.get("message"),
+      group: parameters.get("group"),
+      consumer: parameters.get("consumer"),
+    };
+    this.asking = null;
+    this.build(back);
+  }
+
+  build(back) {
+    const section = (id, title, ...children) =>
+      el("section", { class: "part", id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), ...children);
+    this.title = el("h1", { tabindex: "-1" }, name(this.who.queue));
+    this.where = el("p", { class: "where" });
+    this.sentence = el("p", { class: "sentence" });
+    this.firing = el("ul", { class: "reason-list" });
+    this.firingPart = section("firing", "Firing", this.firing);
+    this.numbers = el("dl", { class: "numbers" });
+    this.charts = el("div", { class: "charts" });
+    this.messages = new MessageTable(this.wanted.message);
+    this.messagesPart = section("messages", "Messages to look at", this.messages.node);
+    this.groups = groupTable(this.wanted.group);
+    this.groupsPart = section("groups", "Groups", this.groups.node);
+    this.consumers = consumerTable(this.wanted.consumer);
+    this.consumersPart = section("consumers", "Consumers", this.consumers.node);
+    this.near = el("ul", { class: "near-list" });
+    this.nearPart = section("quiet", "Not firing", this.near);
+    this.totals = el("dl", { class: "numbers small" });
+    this.broker = el("dl", { class: "settings" });
+    this.brokerPart = section("settings", "Settings at the broker", this.broker);
+    this.node = el(
+      "div",
+      { class: "queue-page" },
+      el("p", { class: "back" }, el("a", { href: back() }, "← All queues")),
+      el("div", { class: "queue-head" }, this.title, this.where, this.sentence),
+      this.firingPart,
+      section("numbers", "Now", this.numbers, this.charts),
+      this.messagesPart,
+      this.groupsPart,
+      this.consumersPart,
+      el(
+        "div",
+        { class: "columns" },
+        this.nearPart,
+        section("totals", "Since counting began", this.totals),
+        this.brokerPart,
+      ),
+    );
+  }
+
+  /** Fetches and shows; answers the summary. */
+  async load() {
+    this.asking?.abort();
+    this.asking = new AbortController();
+    const [answer, signals] = await Promise.all([
+      get("queue", this.who, this.asking.signal),
+      get("signals", { limit: 200 }, this.asking.signal),
+    ]);
+    this.show(answer.queue);
+    announceSignals(signals.firing);
+    return answer.summary;
+  }
+
+  show(queue) {
+    setAttribute(this.node, "data-severity", queue.severity);
+    setChildren(this.where, JSON.stringify([queue.system, queue.scope, queue.status, queue.kind]), () => [
+      el("span", { class: "status", "data-status": queue.status }, statusWord(queue.status)),
+      el("span", {}, systemName(queue.system)),
+      queue.scope ? name(queue.scope) : null,
+      queue.kind ? el("span", {}, name(queue.kind)) : null,
+      queue.is_dead_letter_queue ? el("span", {}, "dead-letter queue") : null,
+    ]);
+    setText(this.sentence, queue.sentence);
+    this.showFiring(queue.firing);
+    this.showNumbers(queue);
+    this.showCharts(queue.trend);
+    this.messagesPart.hidden = queue.messages.length === 0;
+    this.messages.show(queue.messages);
+    this.groupsPart.hidden = queue.top_groups.length === 0;
+    this.groups.show(queue.top_groups, groupsNote(queue));
+    this.consumersPart.hidden = queue.consumers.length === 0;
+    this.consumers.show(queue.consumers, queue.other_consumers ? `and ${number(queue.other_consumers)} more` : "");
+    this.showNear(queue.not_firing);
+    this.showTotals(queue);
+  }
+
+  showFiring(firing) {
+    this.firingPart.hidden = firing.length === 0;
+    sync(this.firing, firing, (signal) => signal.id, makeReason, updateReason);
+  }
+
+  showNumbers(queue) {
+    const items = [
+      ...Object.entries(SCOPES)
+        .filter(([scope]) => queue.oldest_ms[scope] !== undefined)
+        .map(([scope, [label, title]]) => ({ label, title, sinceMs: queue.oldest_ms[scope] })),
+      { label: "Waiting", value: number(queue.visible) },
+      { label: "In flight", value: number(queue.in_flight) },
+      ...(queue.delayed ? [{ label: "Delayed", value: number(queue.delayed) }] : []),
+      ...(queue.receive_count_max ? [{ label: "Most receives", value: number(queue.receive_count_max) }] : []),
+      ...(queue.dead_letter_expires_at_ms === null
+        ? []
+        : [{ label: "First lost in", untilMs: queue.dead_letter_expires_at_ms }]),
+      ...(queue.time_to_drain_s === null ? [] : [{ label: "Empty in", value: duration(queue.time_to_drain_s) }]),
+      { label: "Last received", sinceMs: queue.last_received_at_ms, ago: true },
+      { label: "Last finished", sinceMs: queue.last_settled_at_ms, ago: true },
+      ...(queue.coverage_ratio === null
+        ? []
+        : [{ label: "Tracked", value: percent(queue.coverage_ratio), title: "Share of the broker's own count" }]),
+    ];
+    showFacts(this.numbers, items);
+  }
+
+  showCharts(trend) {
+    setChildren(this.charts, JSON.stringify([trend?.backlog, trend?.oldest_age_s]), () =>
+      trend === null
+        ? []
+        : [
+            figure("Waiting", trend, trend.backlog, number),
+            figure("Oldest", trend, trend.oldest_age_s, duration),
+          ],
+    );
+  }
+
+  showNear(near) {
+    this.nearPart.hidden = near.length === 0;
+    sync(
+      this.near,
+      near,
+      (item) => item.signal,
+      (item) => el("li", {}, el("strong", {}, signalWords(item.signal)), " ", el("span", {})),
+      (node, item) => setText(node.lastElementChild, item.sentence),
+    );
+  }
+
+  showTotals(queue) {
+    showFacts(
+      this.totals,
+      Object.entries(queue.totals)
+        .filter(([, total]) => total > 0)
+        .map(([label, total]) => ({ label: keyWords(label), value: number(total) })),
+    );
+    document.getElementById("totals").hidden = this.totals.children.length === 0;
+    const settings = Object.entries(queue.broker).filter(([, value]) => value !== null);
+    this.brokerPart.hidden = settings.length === 0;
+    setChildren(this.broker, JSON.stringify(settings), () =>
+      settings.map(([key, value]) => el("div", {}, el("dt", {}, name(keyWords(key))), el("dd", {}, name(settingWords(key, value))))),
+    );
+  }
+
+  /** Coming from elsewhere, reading begins at the queue's name. */
+  takeFocus() {
+    this.title.focus({ preventScroll: true });
+    document.getElementById("wanted")?.scrollIntoView({ block: "center" });
+  }
+}
+
+function groupsNote(queue) {
+  const states = Object.entries(queue.groups)
+    .filter(([, groups]) => groups > 0)
+    .map(([state, groups]) => `${number(groups)} ${state.replace("_", " ")}`);
+  const rest = queue.other_groups ? `and ${number(queue.other_groups)} more groups` : "";
+  return [states.join(", "), rest].filter(Boolean).join(" · ");
+}
+
+/** `visibility_timeout_s` as `Visibility timeout`: the unit stands with the value. */
+function keyWords(key) {
+  const words = key.replace(/_(s|ms)$/, "").replaceAll("_", " ");
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+function settingWords(key, value) {
+  if (key.endsWith("_s") && typeof value === "number") return duration(value);
+  if (key.endsWith("_ms") && typeof value === "number") return time(value, now());
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "number") return number(value);
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+function showFacts(list, items) {
+  sync(
+    list,
+    items,
+    (item) => item.label,
+    (item) => el("div", { title: item.title ?? null }, el("dt", {}, item.label), el("dd", {}, el("span", {}), item.ago ? " ago" : "")),
+    (node, item) => {
+      const value = node.querySelector("dd > span");
+      if ("sinceMs" in item) since(value, item.sinceMs);
+      else if ("untilMs" in item) until(value, item.untilMs);
+      else setText(value, item.value);
+      if (item.ago) node.hidden = item.sinceMs === null;
+    },
+  );
+}
+
+function figure(title, trend, points, write) {
+  const values = points.filter((value) => value !== null);
+  const spanS = trend.step_s * points.length;
+  return el(
+    "figure",
+    {},
+    el(
+      "figcaption",
+      {},
+      el("span", {}, title),
+      el("span", { class: "muted" }, values.length ? `at most ${write(Math.max(...values))}` : "nothing known yet"),
+    ),
+    trendChart(title, trend, points, write),
+    el(
+      "div",
+      { class: "chart-axis", "aria-hidden": "true" },
+      el("span", {}, `${duration(spanS)} ago`),
+      el("span", {}, time(trend.end_ms, trend.end_ms)),
+    ),
+  );
+}
+
+function makeReason(signal) {
+  return el(
+    "li",
+    { class: "reason" },
+    el(
+      "p",
+      { class: "signal-head" },
+      el("span", { class: "severity" }),
+      el("strong", { class: "signal-name" }, signalWords(signal.signal)),
+      el("span", { class: "signal-since" }, "for ", el("span", { "data-role": "since" })),
+    ),
+    el("p", { class: "signal-summary" }),
+    el("dl", { class: "evidence" }),
+    el(
+      "details",
+      {},
+      el("summary", {}, "What it means and what to do"),
+      el("p", {}, signal.meaning),
+      el(
+        "ul",
+        { class: "to-do" },
+        signal.to_do.map((step) => el("li", {}, ...codeWords(step))),
+      ),
+      signal.runbook_url ? el("p", {}, el("a", { href: signal.runbook_url, rel: "noopener" }, "Runbook")) : null,
+    ),
+  );
+}
+
+/** Text with what stands between backticks as code. */
+function codeWords(text) {
+  return text.split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part));
+}
+
+function updateReason(node, signal) {
+  setAttribute(node, "data-severity", signal.severity);
+  setText(node.querySelector(".severity"), signal.severity);
+  setText(node.querySelector(".signal-summary"), signal.summary);
+  since(node.querySelector('[data-role="since"]'), signal.since_ms);
+  const about = { message: signal.message_id, group: signal.group, consumer: signal.consumer, ...signal.evidence };
+  const facts = Object.entries(about).filter(([, value]) => value !== null && value !== undefined);
+  setChildren(node.querySelector(".evidence"), JSON.stringify(facts), () =>
+    facts.map(([key, value]) =>
+      el("div", {}, el("dt", {}, name(keyWords(key))), el("dd", {}, name(settingWords(key, value)))),
+    ),
+  );
+}

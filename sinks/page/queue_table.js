@@ -1,0 +1,132 @@
+// The table of queues: one row each, sorted by the service, updated in place.
+
+import { el, name, setAttribute, setChildren, setText, sync } from "./dom.js";
+import { number, signalWords, statusWord, systemName } from "./format.js";
+import { queueHash, queueKey } from "./links.js";
+import { since } from "./live.js";
+import { sparkline } from "./charts.js";
+
+/** Sort keys of the API, in the words of the page. */
+export const SORTS = {
+  attention: "What needs somebody",
+  queue: "Name",
+  status: "Status",
+  signals: "Signals",
+  age: "Oldest",
+  age_visible: "Oldest visible",
+  visible: "Waiting",
+  in_flight: "In flight",
+  receives: "Most receives",
+};
+
+const COLUMNS = [
+  ["queue", "Queue", "", ""],
+  ["status", "Status", "", ""],
+  ["signals", "Signals", "", ""],
+  ["age", "Oldest", "number", "Age of the oldest unsettled message, those in flight and delayed included"],
+  ["age_visible", "Oldest visible", "number", "Age of the oldest message a consumer could receive now"],
+  ["visible", "Waiting", "number", "Messages a consumer could receive now"],
+  ["in_flight", "In flight", "number", "Messages delivered and not yet finished"],
+  ["receives", "Most receives", "number", "How often the most received of the unsettled messages was delivered"],
+  [null, "Waiting, last 15 min", "trend", ""],
+];
+
+export class QueueTable {
+  /** `onSort(key)` is called with a sort key of the API. */
+  constructor(onSort) {
+    this.heads = new Map();
+    const heads = COLUMNS.map(([key, words, kind, title]) => {
+      const head = el("th", { scope: "col", class: kind, role: "columnheader" });
+      if (key === null) head.append(words);
+      else {
+        head.append(el("button", { type: "button", title: title || null, onclick: () => onSort(key) }, words));
+        this.heads.set(key, head);
+      }
+      return head;
+    });
+    this.body = el("tbody", { role: "rowgroup" });
+    // As cards the heads are not seen; a list of the sort orders then stands above, and Tab passes the heads by.
+    const cards = matchMedia("(max-width: 60rem)");
+    const reach = () => {
+      for (const head of this.heads.values()) setAttribute(head.firstElementChild, "tabindex", cards.matches ? "-1" : null);
+    };
+    cards.addEventListener("change", reach);
+    reach();
+    // On a phone the rows become cards; the roles keep it a table for those who listen to it.
+    this.node = el(
+      "table",
+      { class: "queue-table", role: "table" },
+      el("caption", { class: "unseen" }, "Queues, what needs somebody first unless sorted otherwise"),
+      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads)),
+      this.body,
+    );
+  }
+
+  /** `rows` as the API gives them. */
+  show(rows, sort, order) {
+    for (const [key, head] of this.heads) {
+      setAttribute(head, "aria-sort", key === sort ? (order === "asc" ? "ascending" : "descending") : null);
+    }
+    sync(this.body, this.steady(rows), queueKey, makeRow, updateRow);
+  }
+
+  /** Rows stay where they are under a pointer or focus, as long as they are the same queues. */
+  steady(rows) {
+    const shown = [...this.body.children].map((node) => node.dataset.key);
+    const held = this.body.matches(":hover") || this.body.contains(document.activeElement);
+    if (!held || shown.length !== rows.length) return rows;
+    const byKey = new Map(rows.map((row) => [queueKey(row), row]));
+    return shown.every((key) => byKey.has(key)) ? shown.map((key) => byKey.get(key)) : rows;
+  }
+}
+
+function makeRow(row) {
+  const cell = (kind, label, ...children) => el("td", { class: kind, role: "cell", "data-label": label }, ...children);
+  return el(
+    "tr",
+    { role: "row" },
+    el(
+      "th",
+      { scope: "row", role: "rowheader", class: "cell-queue" },
+      el("a", { class: "stretched", href: queueHash(row) }, name(row.queue)),
+      el("span", { class: "cell-where" }),
+    ),
+    cell("cell-status", "Status", el("span", { class: "status" })),
+    cell("cell-signals", "Signals"),
+    cell("number", "Oldest", el("span", { "data-role": "age" })),
+    cell("number", "Oldest visible", el("span", { "data-role": "age-visible" })),
+    cell("number", "Waiting", el("span", { "data-role": "visible" })),
+    cell("number", "In flight", el("span", { "data-role": "in-flight" })),
+    cell("number", "Most receives", el("span", { "data-role": "receives" })),
+    cell("trend", "Last 15 min"),
+  );
+}
+
+function updateRow(node, row) {
+  const find = (role) => node.querySelector(`[data-role="${role}"]`);
+  setAttribute(node, "data-severity", row.severity);
+  setAttribute(node, "data-status", row.status);
+  setText(node.querySelector(".status"), statusWord(row.status));
+  setChildren(node.querySelector(".cell-where"), [row.system, row.scope, row.kind, row.is_dead_letter_queue].join("|"), () => [
+    systemName(row.system),
+    ...(row.scope ? [" · ", name(row.scope)] : []),
+    ...(row.is_dead_letter_queue ? [" · dead letters"] : []),
+    ...(row.ordered ? [" · ordered"] : []),
+  ]);
+  setChildren(node.querySelector(".cell-signals"), JSON.stringify(row.signals), () =>
+    row.signals.map((signal) =>
+      el(
+        "span",
+        { class: "tag", "data-severity": signal.severity },
+        signalWords(signal.signal),
+        signal.count > 1 ? el("span", { class: "tag-count" }, ` ×${number(signal.count)}`) : null,
+      ),
+    ),
+  );
+  since(find("age"), row.oldest_ms.all);
+  since(find("age-visible"), row.oldest_ms.visible);
+  setText(find("visible"), number(row.visible));
+  setText(find("in-flight"), number(row.in_flight));
+  setText(find("receives"), row.receive_count_max > 0 ? number(row.receive_count_max) : "–");
+  setChildren(node.querySelector("td.trend"), JSON.stringify(row.trend?.backlog), () => sparkline(row.trend));
+}

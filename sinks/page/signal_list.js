@@ -1,0 +1,65 @@
+// Firing signals as a list: what, where, since when, and the evidence in a sentence.
+
+import { el, name, setAttribute, setChildren, setText, sync } from "./dom.js";
+import { signalWords } from "./format.js";
+import { queueHash } from "./links.js";
+import { since } from "./live.js";
+
+export class SignalList {
+  constructor(label) {
+    this.node = el("ul", { class: "signal-list", "aria-label": label });
+  }
+
+  /** `firing` as the API gives it, the worst first. */
+  show(firing) {
+    sync(this.node, firing, (signal) => signal.id, make, update);
+    this.node.hidden = firing.length === 0;
+  }
+
+  /** One line for a signal that fires no more. */
+  static resolvedItem(signal) {
+    return el(
+      "li",
+      {},
+      el("a", { href: address(signal) }, signalWords(signal.signal)),
+      " ",
+      name(signal.queue),
+      " ",
+      el("span", { class: "muted", "data-resolved": signal.resolved_at_ms }),
+      el("span", { class: "muted" }, " ago"),
+    );
+  }
+}
+
+function address(signal) {
+  return queueHash(signal, { message: signal.message_id, group: signal.group, consumer: signal.consumer });
+}
+
+function make(signal) {
+  return el(
+    "li",
+    { class: "signal" },
+    el(
+      "p",
+      { class: "signal-head" },
+      el("span", { class: "severity" }),
+      el("a", { class: "signal-name stretched", href: address(signal) }, signalWords(signal.signal)),
+      el("span", { class: "signal-since" }, "for ", el("span", { "data-role": "since" })),
+    ),
+    el("p", { class: "signal-summary", "data-role": "summary" }),
+    el("p", { class: "signal-where" }, name(signal.queue), el("span", { class: "muted", "data-role": "about" })),
+  );
+}
+
+function update(node, signal) {
+  setAttribute(node, "data-severity", signal.severity);
+  setText(node.querySelector(".severity"), signal.severity);
+  setText(node.querySelector('[data-role="summary"]'), signal.summary);
+  since(node.querySelector('[data-role="since"]'), signal.since_ms);
+  const about = node.querySelector('[data-role="about"]');
+  setChildren(about, `${signal.group}|${signal.consumer}|${signal.alerting}`, () => [
+    ...(signal.group ? [" · group ", name(signal.group)] : []),
+    ...(signal.consumer ? [" · consumer ", name(signal.consumer)] : []),
+    ...(signal.alerting ? [] : [" · never paged"]),
+  ]);
+}

@@ -1,0 +1,109 @@
+"""A browser for the whole run, and a page of a running service for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Page,
+    Request,
+    sync_playwright,
+)
+
+from sinks.http import HttpSettings, RunningServer, create_app, serve
+from sinks.http.settings import wall_ms
+from sinks.store import SnapshotStore
+from streaming.judge.snapshot import Snapshot
+
+Q = "#/queue?system=aws_sqs&scope=123456789012%2Feu-west-1&queue="
+"""Address of a queue of the shop, its name to follow."""
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str) -> Iterator[Browser]:
+    """The machine's Chromium, once."""
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=chromium,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"],
+        )
+        yield started
+        started.close()
+
+
+@dataclass
+class Visit:
+    """A service, a page that looks at it, and all that went wrong in the page."""
+
+    store: SnapshotStore
+    server: RunningServer
+    page: Page
+    context: BrowserContext
+    troubles: list[str] = field(default_factory=list)
+    """Errors of scripts, refused resources, dialogs."""
+    outside: list[str] = field(default_factory=list)
+    """Requests to anywhere else."""
+
+    def open(self, address: str = "#/") -> Page:
+        """Load it anew and wait until it is live."""
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.server.url}/{address}")
+        self.page.wait_for_selector("#live[data-state=live]", timeout=15_000)
+        return self.page
+
+
+def _watch(visit: Visit) -> None:
+    """Notes what goes wrong in the page and what it asks of others."""
+
+    def note_console(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            visit.troubles.append(message.text)
+
+    def note_dialog(dialog: Dialog) -> None:
+        visit.troubles.append(dialog.message)
+        dialog.dismiss()
+
+    def note_request(request: Request) -> None:
+        if not request.url.startswith(visit.server.url):
+            visit.outside.append(request.url)
+
+    visit.page.on("pageerror", lambda error: visit.troubles.append(str(error)))
+    visit.page.on("console", note_console)
+    visit.page.on("dialog", note_dialog)
+    visit.page.on("request", note_request)
+
+
+StartVisit = Callable[..., Visit]
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[StartVisit]:
+    """`visit(snapshot, **context)`: a service that has published `snapshot`, and a page not yet gone there."""
+    with ExitStack() as stack:
+        visits: list[Visit] = []
+
+        def start(snapshot: Snapshot | None = None, **context_options: Any) -> Visit:
+            store = SnapshotStore()
+            if snapshot is not None:
+                store.publish(snapshot)
+            server = stack.enter_context(serve(create_app(store, HttpSettings(clock_ms=wall_ms)), port=0))
+            context = browser.new_context(**({"viewport": {"width": 1360, "height": 900}} | context_options))
+            stack.callback(context.close)
+            page = context.new_page()
+            page.set_default_timeout(10_000)
+            started = Visit(store, server, page, context)
+            _watch(started)
+            visits.append(started)
+            return started
+
+        yield start
+        for visited in visits:
+            assert visited.outside == []

@@ -1,0 +1,118 @@
+"""Light and dark, wide and narrow, and names that try to be more than names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import sinks
+from sinks.http.settings import wall_ms
+from tests.sinks.fakes import HOSTILE_NAMES, hostile_snapshot, shop_snapshot
+from tests.sinks.page.conftest import Q, StartVisit
+
+FILES = sorted((Path(sinks.__file__).parent / "page").iterdir())
+PHONE = {"width": 360, "height": 740}
+
+CONTRASTS = """() => {
+  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const ground = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const [r, g, b, a = 1] = parse(getComputedStyle(at).backgroundColor);
+      if (a === 1) return [r, g, b];
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+    if (!own || node.closest(".unseen, noscript, [hidden], :disabled") || !node.checkVisibility()) continue;
+    const [a, b] = [light(parse(getComputedStyle(node).color)), light(ground(node))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) found.push(`${node.className || node.tagName} ${ratio.toFixed(2)}: ${node.textContent.slice(0, 40)}`);
+  }
+  return [...new Set(found)];
+}"""
+
+
+def wider_than_the_window(page: Page) -> int:
+    width: int = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
+    return max(0, width)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_can_be_read(visit: StartVisit, scheme: str) -> None:
+    """At least 4.5 to 1 against what is behind it, in both themes."""
+    visited = visit(shop_snapshot(wall_ms()), color_scheme=scheme)
+    for address in ("#/", Q + "orders", Q + "payments.fifo"):
+        page = visited.open(address)
+        expect(page.locator("td, h2").first).to_be_attached()
+        assert page.evaluate(CONTRASTS) == [], address
+
+
+def test_the_theme_follows_the_system_until_somebody_chooses(visit: StartVisit) -> None:
+    """The choice is kept over a reload."""
+    visited = visit(shop_snapshot(wall_ms()), color_scheme="dark")
+    page = visited.open()
+    ground = "() => getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(ground) == "rgb(15, 20, 22)"
+    page.get_by_role("button", name="Light", exact=True).click()
+    assert page.evaluate(ground) == "rgb(245, 246, 244)"
+    page.reload()
+    assert page.evaluate(ground) == "rgb(245, 246, 244)"
+    expect(page.get_by_role("button", name="Dark")).to_be_visible()
+
+
+def test_a_phone_never_scrolls_sideways(visit: StartVisit) -> None:
+    """Numbers, ids and tables fit 360 pixels."""
+    visited = visit(shop_snapshot(wall_ms()), viewport=PHONE)
+    for address in ("#/", Q + "orders", Q + "payments.fifo", Q + "orders-dlq"):
+        page = visited.open(address)
+        expect(page.locator("td, h2").first).to_be_attached()
+        assert wider_than_the_window(page) == 0, address
+
+
+def test_on_a_phone_rows_are_sorted_by_a_list(visit: StartVisit) -> None:
+    """The column heads are not there to be pressed."""
+    page = visit(shop_snapshot(wall_ms()), viewport=PHONE).open()
+    page.get_by_label("Sort by").select_option("Most receives")
+    expect(page.locator("tbody tr").first).to_contain_text("payments.fifo")
+
+
+@pytest.mark.parametrize("viewport", [{"width": 1360, "height": 900}, PHONE], ids=["wide", "phone"])
+def test_hostile_names_stay_text(visit: StartVisit, viewport: dict[str, int]) -> None:
+    """Markup is shown as written, nothing runs, nothing is fetched, nothing breaks the layout."""
+    visited = visit(hostile_snapshot(wall_ms()), viewport=viewport)
+    page = visited.open()
+    expect(page.locator("tbody tr")).to_have_count(len(HOSTILE_NAMES))
+    shown = page.locator("tbody th a").all_text_contents()
+    assert set(shown) == set(HOSTILE_NAMES)
+    for index, name in enumerate(shown):
+        if "\ud800" in name:
+            continue  # An address cannot carry half a character.
+        page.locator("tbody th a").nth(index).click()
+        expect(page.get_by_role("region", name="Messages to look at")).to_be_visible()
+        assert page.locator("h1").text_content() == name
+        assert wider_than_the_window(page) == 0
+        page.go_back()
+        expect(page.locator("tbody tr")).to_have_count(len(HOSTILE_NAMES))
+    assert page.locator("img, iframe, object, form").count() == 0
+    assert page.evaluate("() => window.hacked") is None
+    assert wider_than_the_window(page) == 0
+    assert visited.troubles == []
+
+
+def test_nothing_comes_from_outside_and_no_text_becomes_markup() -> None:
+    """No address of another host, nothing that parses HTML or runs text, in any file of the page."""
+    for file in FILES:
+        text = file.read_text()
+        addresses = re.findall(r"https?://[^\s\"']+", text)
+        assert set(addresses) <= {"http://www.w3.org/2000/svg"}, file.name
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text), file.name
+        assert "@import" not in text

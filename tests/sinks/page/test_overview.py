@@ -1,0 +1,253 @@
+"""The overview in a real browser: what is shown, how it stays live, and how one gets about in it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from playwright.sync_api import Page, expect
+
+from sinks.http.settings import wall_ms
+from streaming.judge.snapshot import Snapshot
+from tests.sinks.fakes import finding, many_queues, queue_view, shop_snapshot
+from tests.sinks.page.conftest import Q, StartVisit, Visit
+
+
+def names(page: Page) -> list[str]:
+    return page.locator(".queue-table tbody th a").all_text_contents()
+
+
+def row(page: Page, queue: str) -> str:
+    found = page.get_by_role("row").filter(has=page.get_by_role("link", name=queue, exact=True))
+    return " ".join(found.inner_text().split())
+
+
+def publish_change(visited: Visit, **changes: object) -> Snapshot:
+    """The shop again, its first queue changed."""
+    snapshot = shop_snapshot(wall_ms())
+    changed = replace(snapshot, queues=(replace(snapshot.queues[0], **changes), *snapshot.queues[1:]))  # type: ignore[arg-type]
+    visited.store.publish(changed)
+    return changed
+
+
+def test_one_row_per_queue_and_firing_signals_first(visit: StartVisit) -> None:
+    """The sentence at the top, the worst signals with their evidence, then the table in the same order."""
+    visited = visit(shop_snapshot(wall_ms()))
+    page = visited.open()
+    expect(page.get_by_role("heading", level=1)).to_have_text("3 critical and 6 warnings on 7 of 12 queues")
+    signals = page.get_by_role("list", name="Firing now").get_by_role("listitem")
+    expect(signals).to_have_count(6)
+    expect(signals.nth(1)).to_contain_text("nothing settled for 7 min, 247 wait.")
+    expect(signals.nth(1)).to_contain_text("critical")
+    assert names(page)[:4] == ["invoice-mail", "orders", "payments.fifo", "warehouse-sync"]
+    assert "Lagging Poison message ×2 2 min 4" in row(page, "orders")
+    assert row(page, "orders").endswith("184 12 5")
+    assert row(page, "warehouse-sync").endswith("Stale Telemetry stale – – – – –"), "not known is not zero"
+    page.get_by_role("button", name="Show all 9 signals").click()
+    expect(signals).to_have_count(9)
+    assert visited.troubles == []
+
+
+def test_it_stays_live_without_reload(visit: StartVisit) -> None:
+    """A new snapshot appears by itself, ages tick between two, and the window's title tells the worst."""
+    visited = visit(shop_snapshot(wall_ms()))
+    page = visited.open()
+    expect(page).to_have_title("3 critical · queuewatch")
+    age = page.locator("tbody tr").nth(1).locator('[data-role="age"]')
+    before = age.inner_text()
+    expect(age).not_to_have_text(before)
+    publish_change(visited, visible=4_321)
+    expect(page.locator("tbody tr").nth(1)).to_contain_text("4,321")
+    visited.store.publish(Snapshot(wall_ms(), (queue_view("calm", wall_ms()),), (), {"accepted": 1}))
+    expect(page.get_by_role("heading", level=1)).to_have_text("The queue is fine")
+    expect(page).to_have_title("queuewatch")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_text("Resolved lately").click()
+    expect(page.locator(".resolved-list li").first).to_be_visible()
+
+
+def test_pausing_stops_everything_and_resuming_catches_up(visit: StartVisit) -> None:
+    """To read in peace what was there a moment ago."""
+    visited = visit(shop_snapshot(wall_ms()))
+    page = visited.open()
+    pause = page.get_by_role("button", name="Pause")
+    pause.click()
+    expect(page.get_by_role("button", name="Resume")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#live")).to_contain_text("Paused at")
+    before = page.locator(".queue-table").inner_text()
+    publish_change(visited, visible=4_321)
+    time.sleep(2.5)
+    assert page.locator(".queue-table").inner_text() == before
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("tbody tr").nth(1)).to_contain_text("4,321")
+
+
+def test_filter_status_and_sort(visit: StartVisit) -> None:
+    """Each by itself and together; the address keeps them for a reload or a colleague."""
+    visited = visit(shop_snapshot(wall_ms()))
+    page = visited.open()
+    page.get_by_label("Filter and find").fill("orders")
+    expect(page.locator("tbody tr")).to_have_count(3)
+    page.get_by_role("button", name="Firing").click()
+    page.get_by_role("columnheader", name="In flight").get_by_role("button").click()
+    expect(page.get_by_role("columnheader", name="In flight")).to_have_attribute("aria-sort", "descending")
+    assert names(page) == ["ORDERS.EU", "orders", "orders-dlq"]
+    page.get_by_role("columnheader", name="In flight").get_by_role("button").click()
+    expect(page.locator("tbody tr").first).to_contain_text("orders-dlq")
+    assert names(page) == ["orders-dlq", "orders", "ORDERS.EU"]
+    page.reload()
+    expect(page.locator("tbody tr")).to_have_count(3)
+    assert names(page) == ["orders-dlq", "orders", "ORDERS.EU"]
+    expect(page.get_by_role("button", name="Firing")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_label("Filter and find")).to_have_value("orders")
+    page.get_by_label("Filter and find").fill("no such queue")
+    expect(page.get_by_text("No queue fits.")).to_be_visible()
+
+
+def test_a_message_id_leads_to_its_queue(visit: StartVisit) -> None:
+    """So do groups and consumers: the search looks beyond the names of queues."""
+    page = visit(shop_snapshot(wall_ms())).open()
+    page.get_by_label("Filter and find").fill("7f3a1c52-90de")
+    page.locator(".matches").get_by_role("link", name="7f3a1c52-90de-4b7b-8a11-3f2f4f0a9c01").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("orders")
+    expect(page.locator("#wanted")).to_contain_text("7f3a1c52-90de-4b7b-8a11-3f2f4f0a9c01")
+    expect(page.locator("#wanted .attempts li").first).to_be_visible()
+
+
+def test_ten_thousand_queues_are_paged(visit: StartVisit) -> None:
+    """Fifty rows at a time, whatever the number; every page and every queue can be reached quickly."""
+    visited = visit(many_queues(10_000, wall_ms()))
+    started = time.monotonic()
+    page = visited.open()
+    expect(page.locator("tbody tr")).to_have_count(50)
+    assert time.monotonic() - started < 8
+    expect(page.get_by_text("1–50 of 10,000 queues")).to_be_visible()
+    first = names(page)
+    page.get_by_role("button", name="Next").click()
+    expect(page.get_by_text("51–100 of 10,000 queues")).to_be_visible()
+    assert not set(first) & set(names(page))
+    page.get_by_role("button", name="Previous").click()
+    expect(page.get_by_role("button", name="Previous")).to_be_disabled()
+    page.get_by_label("Filter and find").fill("tenant-09876")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert page.locator("body *").count() < 2_500
+
+
+def test_a_page_beyond_the_end_shows_the_last_one(visit: StartVisit) -> None:
+    """Queues vanished, or somebody shortened the filter."""
+    page = visit(many_queues(120, wall_ms())).open("#/?page=40")
+    expect(page.get_by_text("101–120 of 120 queues")).to_be_visible()
+
+
+def test_the_keyboard_is_enough(visit: StartVisit) -> None:
+    """Skip link, row link, the queue's heading, and back to the same row."""
+    page = visit(shop_snapshot(wall_ms())).open()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    link = page.locator(".queue-table").get_by_role("link", name="orders", exact=True)
+    link.focus()
+    page.keyboard.press("Enter")
+    heading = page.get_by_role("heading", level=1)
+    expect(heading).to_have_text("orders")
+    expect(heading).to_be_focused()
+    page.go_back()
+    expect(link).to_be_focused()
+
+
+def test_focus_survives_a_refresh_that_moves_the_row(visit: StartVisit) -> None:
+    """Queues come and go above it; whoever stands on a row stays on it."""
+    visited = visit(shop_snapshot(wall_ms()))
+    page = visited.open()
+    link = page.locator(".queue-table").get_by_role("link", name="search-index")
+    link.focus()
+    snapshot = shop_snapshot(wall_ms())
+    worse = finding("PoisonMessage", "search-index", "critical", wall_ms() - 900_000, "Poison.")
+    new = tuple(queue_view(f"new-{i}", wall_ms(), visible=1) for i in range(3))
+    visited.store.publish(replace(snapshot, queues=(*snapshot.queues, *new), firing=(worse, *snapshot.firing)))
+    expect(page.locator("tbody tr")).to_have_count(15)
+    assert names(page).index("search-index") == 3
+    expect(link).to_be_focused()
+
+
+def test_rows_stay_in_place_under_the_pointer(visit: StartVisit) -> None:
+    """Nothing is more annoying than a row that jumps away under the click; the numbers change all the same."""
+    visited = visit(shop_snapshot(wall_ms()))
+    page = visited.open()
+    order = names(page)
+    page.locator("tbody tr").nth(7).hover()
+    snapshot = shop_snapshot(wall_ms())
+    calm = tuple(replace(queue, visible=777, status="ok") for queue in snapshot.queues)
+    visited.store.publish(replace(snapshot, queues=calm, firing=()))
+    expect(page.locator("tbody tr").first).to_contain_text("777")
+    assert names(page) == order
+    page.mouse.move(5, 5)
+    visited.store.publish(replace(snapshot, at_ms=wall_ms(), queues=calm, firing=()))
+    expect(page.locator("tbody tr").first).not_to_contain_text(order[0])
+
+
+def test_a_screen_reader_hears_what_began_and_ended_and_nothing_else(visit: StartVisit) -> None:
+    """Numbers change every second; only signals are worth a word."""
+    visited = visit(shop_snapshot(wall_ms()))
+    page = visited.open()
+    announce = page.locator("#announce[aria-live=polite]")
+    publish_change(visited, visible=4_321)
+    expect(page.locator("tbody tr").nth(1)).to_contain_text("4,321")
+    expect(announce).to_be_empty()
+    snapshot = shop_snapshot(wall_ms())
+    new = finding("GroupStuck", "audit.fifo", "critical", wall_ms(), "Stuck.", group="eu")
+    visited.store.publish(replace(snapshot, firing=(new, *snapshot.firing[1:])))
+    expect(announce).to_have_text("critical: Group stuck on audit.fifo. 1 signal resolved.")
+
+
+def test_the_table_is_a_table_to_assistive_technology(visit: StartVisit) -> None:
+    """Also on a phone, where its rows are drawn as cards."""
+    for width in (1360, 390):
+        page = visit(shop_snapshot(wall_ms()), viewport={"width": width, "height": 844}).open()
+        expect(page.get_by_role("table")).to_have_count(1)
+        expect(page.get_by_role("columnheader")).to_have_count(9)
+        expect(page.get_by_role("rowheader")).to_have_count(12)
+        expect(page.get_by_role("row")).to_have_count(13)
+        expect(page.get_by_role("img", name="Waiting over 15 min").first).to_be_attached()
+        for button in page.get_by_role("button").all():
+            assert button.inner_text().strip() or button.get_attribute("aria-label")
+
+
+def test_a_service_that_does_not_answer_is_said_and_its_return_noticed(visit: StartVisit) -> None:
+    """What was seen last stays on the page, with a word about its age."""
+    visited = visit(shop_snapshot(wall_ms()))
+    page = visited.open()
+    page.route("**/api/v1/**", lambda route: route.abort())
+    expect(page.locator("#live")).to_contain_text("Not connected", timeout=15_000)
+    expect(page.get_by_role("status")).to_contain_text("The service does not answer")
+    expect(page.locator("tbody tr")).to_have_count(12)
+    page.unroute("**/api/v1/**")
+    expect(page.locator("#live")).to_contain_text("Live", timeout=15_000)
+    expect(page.locator("#banner")).to_be_hidden()
+
+
+def test_before_the_first_batch_it_waits(visit: StartVisit) -> None:
+    """And shows the first one without a reload."""
+    visited = visit(None)
+    page = visited.page
+    page.goto(visited.server.url)
+    expect(page.get_by_role("status")).to_contain_text("Waiting for the first batch")
+    visited.store.publish(shop_snapshot(wall_ms()))
+    expect(page.locator("tbody tr")).to_have_count(12)
+    expect(page.locator("#banner")).to_be_hidden()
+
+
+def test_old_numbers_are_called_old(visit: StartVisit) -> None:
+    """The job stopped two minutes ago: ages go on, knowledge does not."""
+    visited = visit(shop_snapshot(wall_ms() - 120_000))
+    visited.page.goto(visited.server.url)
+    expect(visited.page.get_by_role("status")).to_contain_text("No new batch for 2 min")
+    expect(visited.page.locator("#live")).to_contain_text("No new batches")
+
+
+def test_a_link_to_a_queue_opens_it(visit: StartVisit) -> None:
+    """An alert's link; and one to a queue that vanished says so."""
+    visited = visit(shop_snapshot(wall_ms()))
+    page = visited.open(Q + "orders-dlq")
+    expect(page.get_by_role("heading", level=1)).to_have_text("orders-dlq")
+    page.goto(f"{visited.server.url}/{Q}gone")
+    expect(page.get_by_role("status")).to_contain_text("No queue 'gone' is watched")

@@ -1,0 +1,98 @@
+"""The drill-down to one queue in a real browser."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from playwright.sync_api import Page, expect
+
+from sinks.http.settings import wall_ms
+from tests.sinks.fakes import shop_snapshot
+from tests.sinks.page.conftest import Q, StartVisit
+
+POISON = "7f3a1c52-90de-4b7b-8a11-3f2f4f0a9c01"
+HEAD = "18849561234907385856"
+
+
+def part(page: Page, title: str) -> str:
+    return " ".join(page.get_by_role("region", name=title, exact=True).inner_text().split())
+
+
+def test_why_it_fires_and_what_to_do(visit: StartVisit) -> None:
+    """Evidence sentence and numbers at once, meaning and remedy a click away."""
+    page = visit(shop_snapshot(wall_ms())).open(Q + "orders")
+    firing = page.get_by_role("region", name="Firing", exact=True)
+    expect(firing.get_by_role("listitem").first).to_contain_text("1 receive is left before it goes to orders-dlq")
+    assert "Receive count 5 Receives left 1 Final attempt no Max receive count 6" in part(page, "Firing")
+    firing.get_by_text("What it means and what to do").first.click()
+    expect(firing).to_contain_text("delivered again and again and never finished")
+    expect(page.get_by_role("region", name="Not firing")).to_contain_text("the longest hold is")
+
+
+def test_suspects_with_ids_receive_counts_and_timeline(visit: StartVisit) -> None:
+    """Five receives are five bars, and five lines for those who cannot see them."""
+    page = visit(shop_snapshot(wall_ms())).open(Q + "orders")
+    message = page.locator(".message").filter(has_text=POISON)
+    expect(message).to_contain_text("orders-worker-2")
+    expect(message.locator(".timeline rect")).to_have_count(5)
+    expect(message.get_by_role("img", name="5 receives shown")).to_be_visible()
+    message.get_by_text("5 receives, one by one").click()
+    expect(message.locator(".attempts li")).to_have_count(5)
+    expect(message.locator(".attempts li").last).to_contain_text("Receive 5 by orders-worker-2, invisible for 30 s")
+
+
+def test_opened_details_stay_open_over_a_refresh(visit: StartVisit) -> None:
+    """Reading is not interrupted by the next snapshot."""
+    visited = visit(shop_snapshot(wall_ms()))
+    page = visited.open(Q + "orders")
+    message = page.locator(".message").filter(has_text=POISON)
+    message.get_by_text("5 receives, one by one").click()
+    snapshot = shop_snapshot(wall_ms())
+    visited.store.publish(replace(snapshot, queues=(replace(snapshot.queues[0], visible=4_321), *snapshot.queues[1:])))
+    expect(page.get_by_role("region", name="Now")).to_contain_text("4,321")
+    expect(message.locator(".attempts li").first).to_be_visible()
+
+
+def test_groups_with_head_and_depth(visit: StartVisit) -> None:
+    """The stuck one first, its head by id, how deep it is, and how many are folded away."""
+    page = visit(shop_snapshot(wall_ms())).open(Q + "payments.fifo")
+    groups = part(page, "Groups")
+    assert "customer-4711 Stuck 248 0 6 min 5" in groups
+    assert f"{HEAD} 11" in groups
+    assert groups.endswith("214 backlog, 38 in flight, 1 blocked · and 204 more groups")
+
+
+def test_consumers_with_what_they_hold(visit: StartVisit) -> None:
+    """An ActiveMQ consumer that sits on 230 messages with a prefetch of 1,000."""
+    page = visit(shop_snapshot(wall_ms())).open("#/queue?system=activemq&scope=amq-prod-1&queue=ORDERS.EU")
+    consumers = part(page, "Consumers")
+    assert "ID:app-3-4711:1:1 230 4" in consumers
+    assert "1,000 yes" in consumers
+
+
+def test_dead_letters_with_time_left(visit: StartVisit) -> None:
+    """Each with when it arrived, how that is known, and when it is lost."""
+    page = visit(shop_snapshot(wall_ms())).open(Q + "orders-dlq")
+    first = page.locator(".message").first
+    expect(first).to_contain_text("Lost in2 h 29 min")
+    expect(page.locator(".message").nth(2)).to_contain_text("inferred")
+    expect(page.get_by_role("region", name="Now")).to_contain_text("First lost in2 h 29 min")
+
+
+def test_the_four_ages_stand_side_by_side(visit: StartVisit) -> None:
+    """What CloudWatch would show beside what is true."""
+    page = visit(shop_snapshot(wall_ms())).open(Q + "orders")
+    now = part(page, "Now")
+    positions = [now.index(label) for label in ("Oldest 2 min", "Oldest visible 1 min", "Oldest healthy", "As CloudWatch")]
+    assert positions == sorted(positions)
+
+
+def test_an_id_can_be_copied(visit: StartVisit) -> None:
+    """The button says that it did."""
+    visited = visit(shop_snapshot(wall_ms()))
+    visited.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = visited.open(Q + "orders")
+    message = page.locator(".message").filter(has_text=POISON)
+    message.get_by_role("button", name="Copy id").click()
+    expect(message.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("() => navigator.clipboard.readText()") == POISON
