@@ -55,9 +55,9 @@ class ActiveMQCollector:
         # Every failed attempt is told below, once and with what to do.
         logging.getLogger("stomp.py").setLevel(logging.CRITICAL)
         waits = self._waits()
-        for address in itertools.cycle(self._config.parsed_addresses()):
-            if stop.is_set():
-                return
+        addresses = itertools.cycle(self._config.parsed_addresses())
+        while not stop.is_set():
+            address = next(addresses)
             started_s = time.monotonic()
             try:
                 self._watch(address, emit, stop)
@@ -67,6 +67,9 @@ class ActiveMQCollector:
                 wait_s = next(waits)
                 log.warning("ActiveMQ: %s; next attempt in %.1f s", error, wait_s)
                 stop.wait(wait_s)
+        # Ends whose grace still runs would be told by nobody later.
+        if last := self.lifecycle.flush(now_ms() + round(self._config.settle_grace_s * 1000)):
+            emit(last)
 
     def _watch(self, address: Address, emit: Emit, stop: threading.Event) -> None:
         """One connection's life. Raises `BrokerUnavailable` when it ends otherwise than by `stop`."""
@@ -85,7 +88,6 @@ class ActiveMQCollector:
                 silent_s = session.silent_s()
                 if silent_s > self._config.silence_timeout_s:
                     raise BrokerUnavailable(str(address), f"nothing heard for {silent_s:.0f} s")
-            watch.stop(now_ms())
         finally:
             inbox.close()
             if session is not None:

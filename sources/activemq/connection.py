@@ -39,6 +39,8 @@ class _Listener(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has
         self.server: str | None = None
         self.refusal: str | None = None
         self.last_heard_s = time.monotonic()
+        self.is_handing_over = False
+        """Set while a full inbox keeps this thread from reading on: the broker is not silent then."""
 
     def on_connected(self, frame: stomp.utils.Frame) -> None:
         self.last_heard_s = time.monotonic()
@@ -46,10 +48,11 @@ class _Listener(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has
         self.settled.set()
 
     def on_message(self, frame: stomp.utils.Frame) -> None:
-        self.last_heard_s = time.monotonic()
         headers = frame.headers
+        self.is_handing_over = True
         self._inbox.put(Incoming("message", now_ms(), headers.get("subscription", ""), headers, frame.body))
         self.last_heard_s = time.monotonic()
+        self.is_handing_over = False
 
     def on_heartbeat(self) -> None:
         self.last_heard_s = time.monotonic()
@@ -92,7 +95,7 @@ class Session:
 
     def silent_s(self) -> float:
         """Seconds since anything was heard from the broker."""
-        return time.monotonic() - self._listener.last_heard_s
+        return 0.0 if self._listener.is_handing_over else time.monotonic() - self._listener.last_heard_s
 
     def subscribe(self, destination: str, subscription: str, headers: Mapping[str, str], ack: str = "auto") -> None:
         """Subscribe; frames arrive in the inbox under the name `subscription`. Raises `BrokerUnavailable`."""

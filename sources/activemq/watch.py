@@ -100,11 +100,6 @@ class Watch:
             self._add([self._heartbeat(now_ms)])
         self._send()
 
-    def stop(self, now_ms: int) -> None:
-        """Emit everything, also ends whose grace still runs: nobody would tell them later."""
-        self._add(self._lifecycle.flush(now_ms + round(self._config.settle_grace_s * 1000)))
-        self._send()
-
     def findings(self) -> list[Finding] | None:
         """What is known of the broker's preparation, when it has changed since the last call; else None."""
         probed = self._probe if self._probe is not None and self._probe.done else None

@@ -360,8 +360,10 @@ ABORTED = DepartedConsumer(
         ("its client is gone", {"connection_open": False}, 50, False),
         ("its client subscribed again", {"is_back": True}, 50, False),
         ("it held nothing", {"returned": 0, "returned_since_ms": None}, 50, False),
-        ("it had just been given its messages", {"returned_since_ms": at(39)}, 50, False),
-        ("it worked until it left, with more in its window", {"last_ack_at_ms": at(39)}, 50, False),
+        ("it may have closed just after it got them", {"returned_since_ms": at(39)}, 50, False),
+        ("but then its client would do something", {"returned_since_ms": at(39)}, 70, True),
+        ("it may have closed with more in its window", {"last_ack_at_ms": at(39)}, 50, False),
+        ("but then its client would do something", {"last_ack_at_ms": at(39)}, 70, True),
     ],
 )
 def test_zombies(why: str, changes: dict[str, Any], now_s: int, zombie: bool) -> None:

@@ -45,6 +45,8 @@ public class JmsClient {
             case "close_uncommitted" -> transact(queue, false);
             case "read_one_of_two" -> readOneOfTwo(queue);
             case "exclusive" -> exclusive(queue);
+            case "rollback_loop" -> new Thread(() -> loop(queue, true)).start();
+            case "recover_loop" -> new Thread(() -> loop(queue, false)).start();
             case "purge" -> manage(queue, "purge");
             case "move" -> manage(queue, "moveMatchingMessagesTo", "1=1", queue + ".moved");
             case "copy" -> manage(queue, "copyMatchingMessagesTo", "1=1", queue + ".copied");
@@ -88,6 +90,32 @@ public class JmsClient {
             }
         }
         connection.close();
+    }
+
+    /** Fails a message for ever, ten times a second. */
+    private static void loop(String queue, boolean transacted) {
+        try {
+            ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory(url);
+            RedeliveryPolicy policy = new RedeliveryPolicy();
+            policy.setMaximumRedeliveries(RedeliveryPolicy.NO_MAXIMUM_REDELIVERIES);
+            policy.setInitialRedeliveryDelay(100);
+            policy.setRedeliveryDelay(100);
+            factory.setRedeliveryPolicy(policy);
+            Connection connection = factory.createConnection();
+            connection.start();
+            int mode = transacted ? Session.SESSION_TRANSACTED : Session.CLIENT_ACKNOWLEDGE;
+            Session session = connection.createSession(transacted, mode);
+            MessageConsumer consumer = session.createConsumer(session.createQueue(queue));
+            while (consumer.receive() != null) {
+                if (transacted) {
+                    session.rollback();
+                } else {
+                    session.recover();
+                }
+            }
+        } catch (Exception ended) {
+            // The broker closed the consumer: that is what is being looked for.
+        }
     }
 
     private static void transact(String queue, boolean commit) throws Exception {
