@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,7 +12,6 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from streaming.config.source import Sources
 from streaming.core.settings import Settings
 from streaming.spark.decode import PACKET_SCHEMA, decode_and_route
-from streaming.spark.publish import Publisher
 from streaming.spark.readers.kafka import Topics, read_kafka
 from streaming.spark.readers.spool import read_spool
 from streaming.spark.readers.ticks import batch_time_ms, tick_packets
@@ -25,14 +25,17 @@ def start(
     sources: Sources,
     topics: Topics | None,
     settings: Settings,
-    publish: Publisher,
+    publish: Callable[[DataFrame, int], None],
     keeper: StateKeeper,
     *,
     shards: int,
     trigger_interval_s: float,
     checkpoint: str,
 ) -> StreamingQuery:
-    """Start the streaming query. `topics` is the survey of the Kafka source, when there is one."""
+    """Start the streaming query; `publish` is a `Publisher`.
+
+    `topics` is the survey of the Kafka source, when there is one.
+    """
     keys = shard_keys(shards)
     records = read(spark, sources, topics)
     packets = tick_packets(spark, keys).union(decoded(records, keys, settings))

@@ -57,18 +57,28 @@ class QuarantineFile:
         if not invalid:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        lines = "".join(json.dumps(_line(event, batch_id, self._stream)) + "\n" for event in invalid).encode()
+        lines = self._lines(invalid, batch_id)
         if self._size() and self._size() + len(lines) > self._half:
             self._path.replace(self._path.with_name(self._path.name + ".1"))
         begins = self._size()
         with self._path.open("ab") as file:
-            file.write(lines[: self._half])
+            file.write(lines)
             file.flush()
             os.fsync(file.fileno())
         self._batch_id, self._batch_begins = batch_id, begins
 
     def close(self) -> None:
         """Nothing stays open between batches."""
+
+    def _lines(self, invalid: Sequence[Quarantined], batch_id: int) -> bytes:
+        """As many whole lines as fit one file."""
+        lines = bytearray()
+        for event in invalid:
+            line = json.dumps(_line(event, batch_id, self._stream)).encode() + b"\n"
+            if len(lines) + len(line) > self._half:
+                break
+            lines += line
+        return bytes(lines)
 
     def _find_last_batch(self) -> None:
         """Where the lines of the latest batch of this checkpoint begin, and the end of what is whole."""

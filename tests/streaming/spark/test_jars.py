@@ -63,9 +63,7 @@ def test_a_failure_leaves_nothing_behind_and_is_tried_again(pom: Path, monkeypat
     assert [jar.name for jar in jars.resolve(pom)] == ["one.jar", "two.jar"]
 
 
-def test_without_maven_the_error_says_where_the_jars_belong(
-    pom: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_maven_the_error_says_where_the_jars_belong(pom: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("QUEUEWATCH_CACHE", str(tmp_path / "cache"))
     with pytest.raises(jars.JarsUnavailable, match="no Maven") as caught:

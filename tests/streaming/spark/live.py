@@ -1,0 +1,155 @@
+"""A real query on a test's own folder, started and stopped at will."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.config.source import Sources, SpoolSource
+from streaming.core.packet import Quarantined
+from streaming.core.settings import Settings
+from streaming.judge.signals import SignalChange
+from streaming.judge.snapshot import Snapshot
+from streaming.spark import pipeline
+from streaming.spark.folder import LocalFolder
+from streaming.spark.memory_store import MemoryStore
+from streaming.spark.monitor import Monitor
+from streaming.spark.publish import Outlets, Publisher
+from streaming.spark.readers.kafka import Topics
+from streaming.spark.state_files import Pruner, state_keeper
+from tests.streaming.spark.packets import ndjson
+
+SHARDS = 2
+WITHIN_S = 60.0
+
+
+def wall_ms() -> int:
+    """Now, epoch milliseconds: a live run judges by the clock."""
+    return time.time_ns() // 1_000_000
+
+
+class Live:
+    """A pipeline's folder and everything it has published, over any number of runs."""
+
+    def __init__(self, spark: SparkSession, folder: Path, settings: Settings | None = None) -> None:
+        self.spark = spark
+        self.spool = folder / "spool"
+        self.spool.mkdir()
+        self.checkpoint = folder / "checkpoint"
+        self.sources = Sources(spool=SpoolSource(folder=str(self.spool)))
+        self.topics: Topics | None = None
+        self.settings = settings or Settings()
+        self.snapshots: list[Snapshot] = []
+        self.changes: list[tuple[int, SignalChange]] = []
+        self.quarantined: list[Quarantined] = []
+        self.batches: list[tuple[int, list[tuple[int, int, bytes]]]] = []
+        """Batch id and (shard, step, report) of each batch's rows, a batch that ran again twice."""
+        self.breaks: Callable[[], bool] = lambda: False
+        """Whether to crash now: a batch was published and Spark has not committed it."""
+        self._news = threading.Condition()
+
+    def send(self, *events: dict[str, Any], suffix: str = "ndjson") -> Path:
+        """Let events appear as one file."""
+        return self.put(ndjson(*events), suffix)
+
+    def put(self, content: bytes, suffix: str = "ndjson") -> Path:
+        """Let a file appear."""
+        path = self.spool / f"{uuid.uuid4().hex}.{suffix}"
+        part = path.with_name(f".{path.name}.part")
+        part.write_bytes(content)
+        return part.rename(path)
+
+    @contextmanager
+    def running(self) -> Iterator[StreamingQuery]:
+        """The query, until the end of the block."""
+        query = self._start()
+        try:
+            yield query
+        finally:
+            if query.isActive:
+                # Between batches: an interrupted one is logged as a failure.
+                self.wait_batch()
+            query.stop()
+
+    def wait(self, done: Callable[[Snapshot], bool], query: StreamingQuery | None = None) -> Snapshot:
+        """The first snapshot, of those published already and those to come, that is as wanted."""
+        deadline = time.monotonic() + WITHIN_S
+        looked = 0
+        with self._news:
+            while time.monotonic() < deadline:
+                for snapshot in self.snapshots[looked:]:
+                    if done(snapshot):
+                        return snapshot
+                looked = len(self.snapshots)
+                self._news.wait(0.5)
+                if query is not None and not query.isActive:
+                    raise AssertionError(f"the query ended: {query.exception()}")
+        last = self.snapshots[-1] if self.snapshots else None
+        raise AssertionError(f"no such snapshot within {WITHIN_S} s; the last of {len(self.snapshots)}: {last}")
+
+    def wait_batch(self) -> None:
+        """Until one more batch has been published."""
+        with self._news:
+            before = len(self.batches)
+            self._news.wait_for(lambda: len(self.batches) > before, 10)
+
+    def _start(self) -> StreamingQuery:
+        keeper = state_keeper(str(self.checkpoint))
+        outlets = Outlets(self._take_changes, self._take_invalid, self._take_snapshot)
+        memories = MemoryStore(LocalFolder(self.checkpoint / "judge"))
+        publisher = Publisher(self.settings, SHARDS, memories, outlets, Monitor(), Pruner(keeper))
+
+        def publish(batch: DataFrame, batch_id: int) -> None:
+            publisher(_Recorded(batch, lambda rows: self._record(batch_id, rows)), batch_id)  # type: ignore[arg-type] # collect only
+            if self.breaks():
+                raise RuntimeError("crashed before the batch was committed")
+
+        return pipeline.start(
+            self.spark,
+            self.sources,
+            self.topics,
+            self.settings,
+            publish,
+            keeper,
+            shards=SHARDS,
+            trigger_interval_s=0,
+            checkpoint=str(self.checkpoint),
+        )
+
+    def _record(self, batch_id: int, rows: Sequence[Any]) -> None:
+        with self._news:
+            self.batches.append((batch_id, sorted((r["shard"], r["step_ms"], r["report"]) for r in rows)))
+            self._news.notify_all()
+
+    def _take_changes(self, changes: Sequence[SignalChange], batch_id: int) -> None:
+        self.changes += [(batch_id, change) for change in changes]
+
+    def _take_invalid(self, invalid: Sequence[Quarantined], _: int) -> None:
+        self.quarantined += invalid
+
+    def _take_snapshot(self, snapshot: Snapshot) -> None:
+        with self._news:
+            self.snapshots.append(snapshot)
+            self._news.notify_all()
+
+
+class _Recorded:
+    """A batch's frame that notes what is collected."""
+
+    def __init__(self, batch: DataFrame, note: Callable[[Sequence[Any]], None]) -> None:
+        self._batch = batch
+        self._note = note
+
+    def collect(self) -> Sequence[Any]:
+        """Run the batch."""
+        rows = self._batch.collect()
+        self._note(rows)
+        return rows

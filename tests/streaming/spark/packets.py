@@ -1,0 +1,38 @@
+"""Events and records for tests, in the wire format."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+RECORDS = pa.schema([("value", pa.binary()), ("origin", pa.string()), ("position", pa.int64()), ("step_ms", pa.int64())])
+
+T0 = 1_700_000_000_000
+"""Some moment, epoch milliseconds."""
+
+
+def event(kind: str, message_id: str | None = None, at: int = T0, *, queue: str = "orders", **fields: Any) -> dict[str, Any]:
+    """One event of an SQS queue."""
+    about = {} if message_id is None else {"message_id": message_id}
+    return {"v": 1, "type": kind, "at": at, "system": "aws_sqs", "queue": queue, **about, **fields}
+
+
+def ndjson(*events: dict[str, Any]) -> bytes:
+    """A record of several events."""
+    return b"".join(json.dumps(e).encode() + b"\n" for e in events)
+
+
+def batch(*rows: tuple[bytes | None, int], origin: str = "topic/0") -> pa.RecordBatch:
+    """Records of (value, step), as the decode stage gets them; their positions count from 100."""
+    values, steps = zip(*rows, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(values, pa.binary()),
+            pa.array([origin] * len(rows), pa.string()),
+            pa.array(range(100, 100 + len(rows)), pa.int64()),
+            pa.array(steps, pa.int64()),
+        ],
+        schema=RECORDS,
+    )

@@ -1,0 +1,79 @@
+"""Spark's progress reports, as Spark writes them, in the pipeline's words."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pyspark.sql.streaming.listener import QueryProgressEvent
+
+from streaming.spark.listener import Progress, ProgressListener, progress_of
+
+
+def kafka(start: dict[str, int] | None, end: dict[str, int], latest: dict[str, int], rows: int) -> dict[str, Any]:
+    """A Kafka source's part of a report: offsets by partition, as JSON texts."""
+    return {
+        "description": "KafkaV2[Subscribe[t]]",
+        "startOffset": None if start is None else json.dumps({"t": start}),
+        "endOffset": json.dumps({"t": end}),
+        "latestOffset": json.dumps({"t": latest}),
+        "numInputRows": rows,
+        "metrics": {"avgOffsetsBehindLatest": "0.0", "maxOffsetsBehindLatest": "0"},
+    }
+
+
+FILES = {
+    "description": "FileStreamSource[file:/in]",
+    "startOffset": '{"logOffset":0}',
+    "endOffset": '{"logOffset":1}',
+    "latestOffset": None,
+    "numInputRows": 3,
+    "metrics": {"numFilesOutstanding": "7", "numBytesOutstanding": "100"},
+}
+TICKS = {"description": "RateStreamV2", "startOffset": "4", "endOffset": "5", "latestOffset": "5", "numInputRows": 1}
+
+
+def report(*sources: dict[str, Any]) -> dict[str, Any]:
+    """A report of batch 7."""
+    return {"batchId": 7, "batchDuration": 1500, "durationMs": {"addBatch": 1200, "walCommit": 60}, "sources": [*sources]}
+
+
+@pytest.mark.parametrize(
+    ("source", "waiting", "lost"),
+    [
+        pytest.param(kafka({"0": 5}, {"0": 9}, {"0": 9}, 4), 0, 0, id="all read"),
+        pytest.param(kafka({"0": 5, "1": 0}, {"0": 9, "1": 2}, {"0": 20, "1": 2}, 6), 11, 0, id="some wait"),
+        pytest.param(kafka({"0": 5, "1": 0}, {"0": 9, "1": 2}, {"0": 9, "1": 2}, 5), 0, 1, id="one was gone"),
+        pytest.param(kafka(None, {"0": 9}, {"0": 9}, 4), 0, 0, id="the first batch: nothing is known of before"),
+        pytest.param(kafka({"0": 5}, {"0": 9, "1": 3}, {"0": 9, "1": 3}, 4), 0, 0, id="a partition was added"),
+        pytest.param(FILES, 7, 0, id="files wait"),
+        pytest.param(TICKS, None, 0, id="ticks do not count"),
+    ],
+)
+def test_what_waits_and_what_was_lost(source: dict[str, Any], waiting: int | None, lost: int) -> None:
+    """From the offsets, for which Spark has no such numbers."""
+    progress = progress_of(report(source, TICKS))
+    assert (progress.waiting, progress.lost) == (waiting, lost)
+
+
+def test_several_sources_add_up() -> None:
+    """Records and files."""
+    assert progress_of(report(kafka({"0": 0}, {"0": 1}, {"0": 5}, 1), FILES)).waiting == 11
+
+
+def test_durations_are_in_the_units_their_names_say() -> None:
+    """Seconds for people, milliseconds as Spark has them."""
+    progress = progress_of(report(TICKS))
+    assert progress == Progress(7, 1.5, None, 0, {"addBatch": 1200, "walCommit": 60})
+
+
+def test_a_report_that_is_not_understood_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Spark would swallow the error in its own log."""
+    heard: list[Progress] = []
+    listener = ProgressListener(heard.append)
+    for text in ("not JSON", "{}", json.dumps(report(TICKS))):
+        listener.onQueryProgress(cast(QueryProgressEvent, SimpleNamespace(progress=SimpleNamespace(json=text))))
+    assert [progress.batch_id for progress in heard] == [7]
+    del caplog

@@ -1,0 +1,72 @@
+"""What is shown of the pipeline itself."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+from streaming.core.report import ShardReport
+from streaming.spark.listener import Progress
+from streaming.spark.monitor import Monitor
+
+
+class Clock:
+    """A clock that is moved."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def merged(events: int, high_water: int) -> ShardReport:
+    """A report of so many events in all, the newest of them at `high_water`."""
+    return ShardReport(0, 0, {}, [], Counter(accepted=events), Counter(), {}, [], high_water)
+
+
+def progress(batch_id: int, **others: int) -> Progress:
+    """A committed batch of 2 s."""
+    return Progress(batch_id, 2.0, others.get("waiting"), others.get("lost", 0), {})
+
+
+def test_rate_and_lag_are_those_of_the_batch_and_the_rest_of_the_one_before() -> None:
+    """Duration and backlog are known only when a batch has been committed."""
+    clock = Clock()
+    monitor = Monitor(clock)
+    first = monitor.published(0, merged(100, clock.ms - 500), state_bytes=10, state_rows=3)
+    assert (first.events_per_s, first.lag_s, first.batch_duration_s, first.lag_events) == (None, 0.5, None, None)
+    monitor.progressed(progress(0, waiting=9))
+    clock.ms += 2_000
+    second = monitor.published(1, merged(500, clock.ms - 250), state_bytes=11, state_rows=4)
+    assert (second.events_per_s, second.lag_s, second.batch_duration_s, second.lag_events) == (200.0, 0.25, 2.0, 9)
+    assert (second.batch_id, second.last_batch_at_ms, second.state_bytes, second.state_rows) == (1, clock.ms, 11, 4)
+
+
+def test_the_lag_does_not_grow_while_nothing_is_sent() -> None:
+    """A quiet hour is not an hour's lag."""
+    clock = Clock()
+    monitor = Monitor(clock)
+    monitor.published(0, merged(100, clock.ms - 500), 0, 0)
+    clock.ms += 3_600_000
+    assert monitor.published(1, merged(100, clock.ms - 3_600_500), 0, 0).lag_s == 0.5
+
+
+def test_a_sender_whose_clock_runs_ahead_gives_no_negative_lag() -> None:
+    """And before the first event there is none."""
+    clock = Clock()
+    monitor = Monitor(clock)
+    assert monitor.published(0, merged(0, 0), 0, 0).lag_s is None
+    assert monitor.published(1, merged(1, clock.ms + 9_000), 0, 0).lag_s == 0
+
+
+def test_a_waiter_is_woken_by_the_next_commit() -> None:
+    """That is how a stop finds the moment between two batches."""
+    monitor = Monitor(Clock())
+    monitor.progressed(progress(3))
+    timer = threading.Timer(0.05, monitor.progressed, [progress(4)])
+    timer.start()
+    assert monitor.wait_commit(10)
+    assert monitor.last_committed == 4
+    assert not monitor.wait_commit(0.01)
+    timer.join()

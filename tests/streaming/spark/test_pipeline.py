@@ -1,0 +1,169 @@
+"""The whole query on real Spark: time, restarts, batches that run twice, records that cannot be read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sources.wire.encode import encode_arrow
+from streaming.config.source import Sources, SpoolSource
+from streaming.judge.snapshot import QueueView, Snapshot
+from streaming.spark.shards import shard_keys
+from tests.streaming.spark.live import SHARDS, Live, wall_ms
+from tests.streaming.spark.packets import event, ndjson
+
+
+@pytest.fixture
+def live(spark: SparkSession, tmp_path: Path) -> Live:
+    """A pipeline of this test's own."""
+    return Live(spark, tmp_path)
+
+
+def orders(snapshot: Snapshot) -> QueueView | None:
+    """The queue the tests send."""
+    return next((queue for queue in snapshot.queues if queue.queue == "orders"), None)
+
+
+def sent_total(snapshot: Snapshot) -> int:
+    """Messages sent to it so far."""
+    queue = orders(snapshot)
+    return queue.totals["sent"] if queue else 0
+
+
+def messages(prefix: str, count: int) -> list[dict[str, object]]:
+    """So many messages sent now."""
+    now = wall_ms()
+    return [event("sent", f"{prefix}-{n}", now, sent_at=now) for n in range(count)]
+
+
+def test_an_empty_start_publishes_and_goes_on_with_time(live: Live) -> None:
+    """Every shard reports in the first batch that is published, though no event has come."""
+    with live.running() as query:
+        first = live.wait(lambda _: True, query)
+        live.wait(lambda snapshot: snapshot.at_ms > first.at_ms, query)
+    assert first.queues == ()
+    assert sum(first.events_total.values()) == 0
+    reported = next(rows for _, rows in live.batches if rows)
+    assert sorted(shard for shard, _, _ in reported) == sorted(shard_keys(SHARDS))
+
+
+def test_a_visibility_window_ends_by_time_with_no_event(live: Live) -> None:
+    """Ticks let time pass."""
+    now = wall_ms()
+    live.send(event("received", "a", now, sent_at=now, receive_count=1, invisible_until=now + 6_000))
+    with live.running() as query:
+        held = live.wait(lambda s: (q := orders(s)) is not None and q.in_flight == 1, query)
+        free = live.wait(lambda s: (q := orders(s)) is not None and q.visible == 1, query)
+    assert held.at_ms < now + 6_000 <= free.at_ms
+
+
+def test_every_form_of_record_is_read_and_bad_ones_are_kept_aside(live: Live) -> None:
+    """NDJSON with one bad line, a JSON array, an Arrow stream, and a file that is nothing of the kind."""
+    now = wall_ms()
+    first, second, third = messages("a", 1), messages("b", 2), messages("c", 3)
+    live.put(ndjson(*first) + b'{"v": 1, "type": "sent", "at"\n')
+    live.put(b"[" + b",".join(ndjson(m).strip() for m in second) + b"]", "json")
+    live.put(encode_arrow(third), "arrow")
+    noise = live.put(bytes(range(256)) * 10)
+    with live.running() as query:
+        snapshot = live.wait(lambda s: sum(s.events_total.values()) >= 8, query)
+        live.send(event("deleted", "a-0", now + 1))
+        live.wait(lambda s: (q := orders(s)) is not None and q.totals["deleted"] == 1, query)
+    assert sent_total(snapshot) == 6
+    assert snapshot.events_total["invalid"] == 2
+    assert sum(snapshot.invalid_total.values()) == 2
+    assert len(live.quarantined) == 2
+    assert any(noise.name in bad.origin for bad in live.quarantined)
+
+
+def test_a_file_is_read_once_and_only_under_its_final_name(live: Live) -> None:
+    """One that is still being written is not looked at."""
+    part = live.spool / ".half.ndjson.part"
+    part.write_bytes(ndjson(*messages("half", 1))[:20])
+    (live.spool / "notes.txt").write_text("not telemetry")
+    live.send(*messages("a", 2))
+    with live.running() as query:
+        live.wait(lambda s: sent_total(s) == 2, query)
+        part.write_bytes(ndjson(*messages("half", 1)))
+        part.rename(live.spool / "half.ndjson")
+        last = live.wait(lambda s: sent_total(s) == 3, query)
+    assert last.events_total.get("invalid", 0) == 0
+
+
+def test_a_file_that_was_written_long_ago_is_read_all_the_same(live: Live) -> None:
+    """Moved in from elsewhere; Spark by default passes over files a week older than the newest, in silence."""
+    live.send(*messages("new", 1))
+    with live.running() as query:
+        live.wait(lambda s: sent_total(s) == 1, query)
+        old = live.spool / ".old"
+        old.write_bytes(ndjson(*messages("old", 1)))
+        os.utime(old, (1_500_000_000, 1_500_000_000))
+        old.rename(live.spool / "old.ndjson")
+        live.wait(lambda s: sent_total(s) == 2, query)
+
+
+def test_files_that_were_read_are_deleted_when_configured(live: Live) -> None:
+    """Spark does it after the batch is committed, those of the last batches remaining."""
+    live.sources = Sources(spool=SpoolSource(folder=str(live.spool), after_reading="delete"))
+    paths = [live.send(*messages("a", 1))]
+    with live.running() as query:
+        for count in range(2, 5):
+            live.wait(lambda s, n=count - 1: sent_total(s) == n, query)  # type: ignore[misc] # a default binds the number
+            paths.append(live.send(*messages(f"b{count}", 1)))
+        live.wait(lambda s: sent_total(s) == 4, query)
+        live.wait_batch()
+        live.wait_batch()
+    assert not paths[0].exists()
+
+
+def test_a_batch_that_runs_twice_gives_the_same_reports_and_counts_nothing_twice(live: Live) -> None:
+    """A crash after publishing and before Spark's commit: the batch runs again, at the same time of judging."""
+    live.breaks = lambda: bool(live.snapshots) and sent_total(live.snapshots[-1]) == 5
+    live.send(*messages("a", 5))
+    with live.running() as query:
+        live.wait(lambda s: sent_total(s) == 5)
+        while query.isActive:
+            live.wait_batch()
+    assert "crashed before the batch was committed" in str(query.exception())
+    crashed_id, crashed = live.batches[-1]
+
+    live.breaks = lambda: False
+    ran_before = len(live.batches)
+    with live.running() as query:
+        live.wait_batch()
+        live.send(*messages("b", 2))
+        last = live.wait(lambda s: sent_total(s) >= 7, query)
+    again_id, again = live.batches[ran_before]
+    assert (again_id, again) == (crashed_id, crashed)
+    assert sent_total(last) == 7
+    assert last.events_total["accepted"] == 7
+
+
+def test_state_and_signals_outlive_a_restart(live: Live) -> None:
+    """Nothing is lost, counted twice, forgotten or announced again; what came meanwhile is read."""
+    now = wall_ms()
+    live.send(
+        event("received", "poisoned", now, sent_at=now - 1000, receive_count=3, invisible_until=now + 1),
+        *messages("a", 3),
+    )
+    with live.running() as query:
+        live.wait(lambda s: bool(s.firing), query)
+    announced = [change.announcement for _, change in live.changes]
+    assert [c.finding.key.signal for _, c in live.changes if c.finding.key.message_id == "poisoned"] == ["PoisonMessage"]
+
+    live.send(*messages("b", 2))
+    before = len(live.snapshots)
+    with live.running() as query:
+        live.wait(lambda s: sent_total(s) == 5 and s in live.snapshots[before:], query)
+    assert [change.announcement for _, change in live.changes] == announced
+    after = live.snapshots[before]
+    assert [f.key.message_id for f in after.firing] == ["poisoned"]
+    assert sent_total(after) in (3, 5)
+
+    live.send(event("deleted", "poisoned", wall_ms()))
+    with live.running() as query:
+        live.wait(lambda s: s in live.snapshots[-3:] and not s.firing, query)
+    assert [change.status for _, change in live.changes] == ["firing", "resolved"]

@@ -1,0 +1,218 @@
+"""What the driver does with a batch: the same when it runs twice, whatever its destinations do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import DataFrame, Row
+
+from sinks.signal_log import SignalLogFile
+from streaming.core.packet import Quarantined
+from streaming.core.settings import Settings
+from streaming.judge.signals import SignalChange
+from streaming.judge.snapshot import Snapshot
+from streaming.spark.decode import decode_and_route
+from streaming.spark.folder import LocalFolder
+from streaming.spark.memory_store import MemoryStore
+from streaming.spark.monitor import Monitor
+from streaming.spark.publish import UNDELIVERED_KEPT, Delivery, Outlets, Publisher
+from streaming.spark.state_files import InlineState, Pruner
+from streaming.spark.stateful_shard import track_shard
+from tests.streaming.spark.packets import T0, batch, event, ndjson
+from tests.streaming.spark.test_stateful_shard import State
+
+KEYS = [0, 1]
+
+
+class Shards:
+    """Two shards' tracking without Spark: the rows of each batch."""
+
+    def __init__(self) -> None:
+        self._states = {key: State() for key in KEYS}
+
+    def rows(self, at: int, *events: dict[str, Any]) -> list[Row]:
+        """What the shards report at `at`, having got `events`."""
+        table = next(decode_and_route(KEYS, Settings())(iter([batch((ndjson(*events) or b"[]", at))]))).to_pandas()
+        rows = []
+        for key, state in self._states.items():
+            stage = track_shard(Settings(), InlineState())
+            (out,) = stage((key,), iter([table[table["shard"] == key]]), cast(Any, state))
+            rows += [Row(**{**one, "state_file": None}) for one in out.to_dict("records")]
+        return rows
+
+
+class Batch:
+    """A batch's frame, collected once: a second time would commit its state twice."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._rows = list(rows)
+        self._collected = False
+
+    def collect(self) -> list[Row]:
+        """The rows."""
+        assert not self._collected, "a batch must be collected once"
+        self._collected = True
+        return self._rows
+
+
+class Published:
+    """Takes what a publisher gives out."""
+
+    def __init__(self, folder: Path) -> None:
+        self.snapshots: list[Snapshot] = []
+        self.quarantined: list[tuple[int, Sequence[Quarantined]]] = []
+        self.changes: list[tuple[int, Sequence[SignalChange]]] = []
+        self.log = SignalLogFile(folder / "signals.ndjson", "here")
+        self._folder = folder
+
+    def publisher(self) -> Publisher:
+        """A publisher as after a restart: it knows only what is on disk."""
+        outlets = Outlets(self._signals, lambda bad, n: self.quarantined.append((n, bad)), self.snapshots.append)
+        memories = MemoryStore(LocalFolder(self._folder / "judge"))
+        return Publisher(Settings(), len(KEYS), memories, outlets, Monitor(), Pruner(InlineState()))
+
+    def _signals(self, changes: Sequence[SignalChange], batch_id: int) -> None:
+        self.changes.append((batch_id, changes))
+        self.log.append(changes, batch_id)
+
+    def text(self) -> str:
+        """The signal log."""
+        path = self._folder / "signals.ndjson"
+        return path.read_text() if path.exists() else ""
+
+
+def publish(publisher: Publisher, rows: Iterable[Row], batch_id: int) -> None:
+    """Run one batch."""
+    publisher(cast(DataFrame, Batch(rows)), batch_id)
+
+
+def poison(at: int, receives: int) -> dict[str, Any]:
+    """A delivery of the message `bad`."""
+    return event("received", "bad", at, sent_at=T0, receive_count=receives, invisible_until=at + 30_000)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Published:
+    """Everything published."""
+    return Published(tmp_path)
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["in the same process", "after a restart"])
+def test_a_batch_that_runs_twice_publishes_the_same(out: Published, restarted: bool) -> None:
+    """Snapshot, signal log and what the next batch starts from."""
+    shards = Shards()
+    first, second, third = (
+        shards.rows(T0, poison(T0, 1)),
+        shards.rows(T0 + 60_000, poison(T0 + 60_000, 3)),
+        shards.rows(T0 + 120_000, event("deleted", "bad", T0 + 110_000)),
+    )
+    publisher = out.publisher()
+    publish(publisher, first, 0)
+    publish(publisher, second, 1)
+    log, snapshot = out.text(), out.snapshots[-1]
+    assert "PoisonMessage" in log
+
+    publisher = out.publisher() if restarted else publisher
+    publish(publisher, second, 1)
+    assert out.text() == log
+    again = out.snapshots[-1]
+    assert (again.queues, again.firing, again.events_total) == (snapshot.queues, snapshot.firing, snapshot.events_total)
+
+    publish(publisher, third, 2)
+    statuses = [change.status for _, changes in out.changes[-1:] for change in changes]
+    assert statuses == ["resolved"]
+
+
+def test_a_signal_that_fires_is_neither_forgotten_nor_announced_again_by_a_restart(out: Published) -> None:
+    """The judge's memory outlives the process."""
+    shards = Shards()
+    publish(out.publisher(), shards.rows(T0, poison(T0, 3)), 0)
+    log = out.text()
+    for batch_id in range(1, 4):
+        publish(out.publisher(), shards.rows(T0 + 1000 * batch_id), batch_id)
+        assert out.text() == log
+        assert [finding.key.signal for finding in out.snapshots[-1].firing] == ["PoisonMessage"]
+
+
+def test_nothing_is_published_before_every_shard_has_reported(out: Published) -> None:
+    """Totals must not drop to those of a few shards."""
+    shards = Shards()
+    publisher = out.publisher()
+    publish(publisher, [], 0)
+    publish(publisher, shards.rows(T0)[:1], 1)
+    assert out.snapshots == []
+    publish(publisher, shards.rows(T0 + 1000), 2)
+    assert [snapshot.at_ms for snapshot in out.snapshots] == [T0 + 1000]
+
+
+def test_the_last_step_of_a_batch_is_what_is_shown(out: Published) -> None:
+    """Changes of all its steps are announced."""
+    shards = Shards()
+    rows = [*shards.rows(T0, poison(T0, 3)), *shards.rows(T0 + 60_000, event("deleted", "bad", T0 + 50_000))]
+    publish(out.publisher(), rows, 0)
+    assert [snapshot.at_ms for snapshot in out.snapshots] == [T0 + 60_000]
+    assert [change.status for change in out.changes[0][1]] == ["firing", "resolved"]
+
+
+def test_invalid_events_go_to_the_quarantine_once(out: Published) -> None:
+    """With the batch they came in."""
+    shards = Shards()
+    publish(out.publisher(), shards.rows(T0, {"v": 1, "type": "nonsense"}), 0)
+    publish(out.publisher(), shards.rows(T0 + 1000), 1)
+    assert [(n, len(bad)) for n, bad in out.quarantined] == [(0, 1), (1, 0)]
+    assert out.snapshots[-1].events_total["invalid"] == 1
+
+
+class Destination:
+    """Takes items, unless it is down."""
+
+    def __init__(self) -> None:
+        self.down = False
+        self.got: list[tuple[int, Sequence[Any]]] = []
+
+    def __call__(self, items: Sequence[Any], batch_id: int) -> None:
+        if self.down:
+            raise OSError("no space left")
+        self.got.append((batch_id, items))
+
+
+def test_what_a_destination_did_not_take_is_delivered_when_it_is_back() -> None:
+    """In order, under the batch it belongs to."""
+    destination = Destination()
+    delivery = Delivery("signal_log", destination)
+    destination.down = True
+    for batch_id, items in enumerate((["a"], [], ["b", "c"])):
+        delivery.deliver(items, batch_id)
+    destination.down = False
+    delivery.deliver(["d"], 3)
+    assert [(n, list(items)) for n, items in destination.got if items] == [(0, ["a"]), (2, ["b", "c"]), (3, ["d"])]
+
+
+def test_a_destination_that_stays_down_does_not_fill_the_memory() -> None:
+    """The oldest are given up, and that is said."""
+    destination = Destination()
+    destination.down = True
+    delivery = Delivery("signal_log", destination)
+    for batch_id in range(UNDELIVERED_KEPT // 1000 + 5):
+        delivery.deliver([batch_id] * 1000, batch_id)
+    destination.down = False
+    delivery.deliver([], 99)
+    kept = [n for n, items in destination.got if items]
+    assert kept[-1] == UNDELIVERED_KEPT // 1000 + 4
+    assert sum(len(items) for _, items in destination.got) <= UNDELIVERED_KEPT
+
+
+def test_a_destination_that_fails_stops_neither_the_others_nor_the_batch(out: Published) -> None:
+    """The page shows the snapshot while the log's disk is full."""
+    failing = Destination()
+    failing.down = True
+    memories = MemoryStore(LocalFolder(out.log.__dict__["_path"].parent / "judge"))
+    outlets = Outlets(failing, lambda bad, n: out.quarantined.append((n, bad)), out.snapshots.append)
+    publisher = Publisher(Settings(), len(KEYS), memories, outlets, Monitor(), Pruner(InlineState()))
+    publish(publisher, Shards().rows(T0, poison(T0, 3)), 0)
+    assert len(out.snapshots) == 1
+    assert len(out.quarantined) == 1
+    assert memories.before(1).firing

@@ -1,0 +1,37 @@
+"""Shard keys fall on their partitions, by Spark's own reckoning."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as fn
+
+from streaming.spark.shards import shard_keys, spark_hash
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 7, 16, 64, 256])
+def test_every_shard_has_its_own_key(shards: int) -> None:
+    """In the order of partitions, and by the rule."""
+    keys = shard_keys(shards)
+    assert [spark_hash(key) % shards for key in keys] == list(range(shards))
+
+
+def test_the_keys_of_two_shards_never_change() -> None:
+    """Checkpoints hold them."""
+    assert shard_keys(1) == [0]
+    assert shard_keys(2) == [2, 0]
+    assert shard_keys(4) == [12, 6, 2, 0]
+
+
+def test_the_hash_is_sparks(spark: SparkSession) -> None:
+    """For small, large and negative integers."""
+    values = [*range(200), 2**31 - 1, -1, -(2**31), 123_456_789]
+    frame = spark.createDataFrame([(value,) for value in values], "value int").select("value", fn.hash("value").alias("hash"))
+    assert {row["value"]: row["hash"] for row in frame.collect()} == {value: spark_hash(value) for value in values}
+
+
+def test_grouping_by_shard_uses_every_partition(spark: SparkSession) -> None:
+    """What the keys are for: no partition idle, none with two shards."""
+    frame = spark.createDataFrame([(key,) for key in shard_keys(8)], "shard int").repartition(8, "shard")
+    placed = {row["shard"]: row["partition"] for row in frame.withColumn("partition", fn.spark_partition_id()).collect()}
+    assert [placed[key] for key in shard_keys(8)] == list(range(8))

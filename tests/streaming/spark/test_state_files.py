@@ -1,0 +1,77 @@
+"""The shards' states in files: every version readable as long as Spark may ask for it, and no longer."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from streaming.spark.state_files import VERSIONS_KEPT, FileState, InlineState, Pruner, state_keeper
+
+BLOB = bytes(range(256)) * 4
+
+
+@pytest.mark.parametrize("keeper", ["files", "inline"])
+def test_what_is_kept_is_fetched_by_another_worker(tmp_path: Path, keeper: str) -> None:
+    """Workers get the keeper pickled."""
+    made = state_keeper(str(tmp_path)) if keeper == "files" else state_keeper("s3a://bucket/checkpoint")
+    kept = made.keep(3, BLOB)
+    assert pickle.loads(pickle.dumps(made)).fetch(kept) == BLOB
+
+
+def test_only_a_local_checkpoint_has_files(tmp_path: Path) -> None:
+    """Workers reach other file systems through Spark only."""
+    assert isinstance(state_keeper(str(tmp_path)), FileState)
+    assert isinstance(state_keeper(tmp_path.as_uri()), FileState)
+    assert isinstance(state_keeper("hdfs://name/checkpoint"), InlineState)
+
+
+def test_what_spark_remembers_is_small(tmp_path: Path) -> None:
+    """The point of it."""
+    assert len(state_keeper(str(tmp_path)).keep(0, BLOB * 1000)) < 100
+
+
+def test_every_attempt_writes_a_file_of_its_own(tmp_path: Path) -> None:
+    """A task that fails, or runs twice, never harms the version before."""
+    keeper = state_keeper(str(tmp_path))
+    first, second = keeper.keep(0, b"first"), keeper.keep(0, b"second")
+    assert (keeper.fetch(first), keeper.fetch(second)) == (b"first", b"second")
+
+
+def test_a_checkpoint_may_move_from_inline_to_files_but_says_so_the_other_way(tmp_path: Path) -> None:
+    """A folder that cannot be reached is named."""
+    files, inline = state_keeper(str(tmp_path)), InlineState()
+    assert files.fetch(inline.keep(0, BLOB)) == BLOB
+    with pytest.raises(FileNotFoundError, match="local checkpoint folder"):
+        inline.fetch(files.keep(0, BLOB))
+
+
+def test_files_no_version_needs_are_deleted(tmp_path: Path) -> None:
+    """Those of the last batches stay, those of failed attempts go."""
+    keeper = state_keeper(str(tmp_path))
+    pruner = Pruner(keeper)
+    keeper.keep(0, b"of an attempt that failed")
+    versions = []
+    for batch in range(VERSIONS_KEPT + 3):
+        kept = [keeper.keep(shard, b"%d" % batch) for shard in range(2)]
+        pruner.published(keeper.file_of(k) for k in kept)
+        versions.append(kept)
+    for kept in versions[-VERSIONS_KEPT:]:
+        assert [int(keeper.fetch(k)) for k in kept] == [versions.index(kept)] * 2
+    assert len(list((tmp_path / "shards").iterdir())) == 2 * VERSIONS_KEPT
+
+
+def test_nothing_is_deleted_while_a_run_before_may_be_needed(tmp_path: Path) -> None:
+    """After a restart Spark may go back to a version this run has not seen."""
+    keeper = state_keeper(str(tmp_path))
+    before = keeper.keep(0, b"before the restart")
+    pruner = Pruner(keeper)
+    for _ in range(VERSIONS_KEPT - 1):
+        pruner.published([keeper.file_of(keeper.keep(0, b"x"))])
+        assert keeper.fetch(before) == b"before the restart"
+
+
+def test_inline_state_has_nothing_to_prune() -> None:
+    """No folder is looked for."""
+    Pruner(InlineState()).published([None, None])

@@ -1,0 +1,111 @@
+"""The stateful stage with a state as Spark gives it: from batch to batch, in any order, through files or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from streaming.core.report import ShardReport
+from streaming.core.settings import Settings
+from streaming.spark.decode import decode_and_route
+from streaming.spark.state_files import InlineState, StateKeeper, state_keeper
+from streaming.spark.stateful_shard import track_shard
+from tests.streaming.spark.packets import T0, batch, event, ndjson
+
+
+class State:
+    """One key's state, as `GroupState` shows it."""
+
+    def __init__(self) -> None:
+        self._value: tuple[bytes] | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether a batch has left something."""
+        return self._value is not None
+
+    @property
+    def get(self) -> tuple[bytes]:
+        """What the last batch left."""
+        assert self._value is not None
+        return self._value
+
+    def update(self, value: tuple[bytes]) -> None:
+        """Leave something for the next batch."""
+        self._value = value
+
+
+def frame(*batches: pa.RecordBatch, part: int = 0) -> Any:
+    """Packets of one shard, as the shuffle delivers them."""
+    table = pa.Table.from_batches(decode_and_route([0], Settings())(iter(batches)))
+    return table.set_column(2, "part", pa.array([part] * len(table), pa.int32())).to_pandas()
+
+
+def run(state: State, keeper: StateKeeper, *frames: Any) -> list[tuple[int, ShardReport]]:
+    """One batch: the reports by step."""
+    (out,) = track_shard(Settings(), keeper)((0,), iter(frames), state)  # type: ignore[arg-type] # a stand-in for GroupState
+    return [(row.step_ms, ShardReport.from_bytes(row.report)) for row in out.itertuples()]
+
+
+def totals(report: ShardReport) -> dict[str, int]:
+    """Of the queue `orders`."""
+    facts = report.queues["aws_sqs", "", "orders"]
+    return {name: facts.total(name) for name in ("sent", "received", "deleted")}
+
+
+def sent(message_id: str, at: int = T0) -> bytes:
+    """A record with one message."""
+    return ndjson(event("sent", message_id, at, sent_at=at))
+
+
+@pytest.fixture(params=["files", "inline"])
+def keeper(request: pytest.FixtureRequest, tmp_path: Path) -> StateKeeper:
+    """Both places a state may be kept in."""
+    return state_keeper(str(tmp_path)) if request.param == "files" else InlineState()
+
+
+def test_the_state_goes_on_from_batch_to_batch(keeper: StateKeeper) -> None:
+    """Totals add up."""
+    state = State()
+    run(state, keeper, frame(batch((sent("a"), T0))))
+    ((_, report),) = run(state, keeper, frame(batch((sent("b"), T0 + 1000))))
+    assert totals(report) == {"sent": 2, "received": 0, "deleted": 0}
+
+
+def test_a_batch_that_runs_again_reports_the_same(keeper: StateKeeper) -> None:
+    """From the state before it, which its first run has not harmed."""
+    state, records = State(), frame(batch((sent("b"), T0 + 1000)))
+    run(state, keeper, frame(batch((sent("a"), T0))))
+    before = state.get
+    first = run(state, keeper, records)
+    state.update(before)
+    again = run(state, keeper, records)
+    assert [(at, r.to_bytes()) for at, r in again] == [(at, r.to_bytes()) for at, r in first]
+
+
+def test_packets_are_taken_in_one_order_however_the_shuffle_mixes_them(keeper: StateKeeper) -> None:
+    """By step, then by input task."""
+    first, second = frame(batch((sent("a"), T0)), part=0), frame(batch((sent("b"), T0)), part=1)
+    one = run(State(), keeper, first, second)
+    other = run(State(), keeper, second, first)
+    assert [r.to_bytes() for _, r in one] == [r.to_bytes() for _, r in other]
+
+
+def test_every_step_of_a_batch_is_reported_in_order(keeper: StateKeeper) -> None:
+    """A recorded batch holds several."""
+    reports = run(State(), keeper, frame(batch((sent("b", T0 + 5), T0 + 5), (sent("a"), T0))))
+    assert [(at, totals(report)["sent"]) for at, report in reports] == [(T0, 1), (T0 + 5, 2)]
+
+
+def test_a_tick_lets_time_pass(keeper: StateKeeper) -> None:
+    """A visibility window ends with no event."""
+    state = State()
+    received = ndjson(event("received", "a", sent_at=T0, receive_count=1, invisible_until=T0 + 30_000))
+    ((_, report),) = run(state, keeper, frame(batch((received, T0))))
+    assert report.queues["aws_sqs", "", "orders"].numbers["in_flight"] == 1
+    ((_, report),) = run(state, keeper, frame(batch((b"[]", T0 + 30_001))))
+    assert report.queues["aws_sqs", "", "orders"].numbers["in_flight"] == 0
+    assert report.queues["aws_sqs", "", "orders"].numbers["visible"] == 1
