@@ -1,0 +1,268 @@
+"""From a changed series to a pager: how long Prometheus and Alertmanager take, leg by leg, with their real binaries.
+
+`measure_prometheus_leg` starts both beside a queuewatch that runs somewhere else, and takes what makes the fault as a
+callable: a test gives it a stand-in for `/metrics`, an end-to-end run the URL of a live service and a fault at the
+broker. Every time is read from what the programs themselves say (the sample's time, the alert's start, the arrival of
+the webhook), not from polling.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from alerts.config import AlertRulesConfig
+from alerts.rules import PROMETHEUS_RULES, generate
+from sinks.prometheus import Exposition
+from streaming.judge.snapshot import Snapshot
+from tests.alerts.scrape import listening, serve_metrics
+from tests.benchmarks.figures import Figure, Run
+from tests.services.process import ServiceUnavailable
+from tests.services.prometheus import Server, start_alertmanager, start_prometheus
+from tests.sinks.fakes import finding, shop_snapshot
+
+JOB = "queuewatch"
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """One webhook of Alertmanager's."""
+
+    at_s: float
+    """When it arrived, epoch seconds."""
+    status: str
+    alerts: Sequence[Mapping[str, Any]]
+
+    def firing(self) -> list[Mapping[str, Any]]:
+        """The alerts in it that fire."""
+        return [alert for alert in self.alerts if alert["status"] == "firing"]
+
+
+@dataclass(frozen=True, slots=True)
+class AlertTimings:
+    """When each leg was done, epoch seconds."""
+
+    triggered_s: float
+    """The trigger had returned."""
+    scraped_s: float
+    """The first scrape that saw the change: the time of its sample."""
+    evaluated_s: float
+    """The evaluation at which the alert began to fire."""
+    notified_s: float
+    """The webhook arrived."""
+
+    @property
+    def legs(self) -> dict[str, float]:
+        """Seconds from each step to the next, and in all."""
+        return {
+            "trigger to scrape": self.scraped_s - self.triggered_s,
+            "scrape to evaluation": self.evaluated_s - self.scraped_s,
+            "evaluation to webhook": self.notified_s - self.evaluated_s,
+            "trigger to webhook": self.notified_s - self.triggered_s,
+        }
+
+
+class AlertPath:
+    """A Prometheus with the generated rules, an Alertmanager, and a webhook at its end."""
+
+    def __init__(self, prometheus: Server, alertmanager: Server, notifications: queue.Queue[Notification]) -> None:
+        self.prometheus = prometheus
+        self.alertmanager = alertmanager
+        self._notifications = notifications
+
+    def wait_for_scrape(self, within_s: float = 20) -> None:
+        """Until the target has been scraped. Raises `TimeoutError`."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            if any(row["value"][1] == "1" for row in self.query(f'up{{job="{JOB}"}}')):
+                return
+            time.sleep(0.05)
+        raise TimeoutError(f"Prometheus did not scrape its target within {within_s} s")
+
+    def query(self, expr: str) -> list[dict[str, Any]]:
+        """An instant query."""
+        answer = httpx.get(f"{self.prometheus.url}/api/v1/query", params={"query": expr}, timeout=10)
+        answer.raise_for_status()
+        rows: list[dict[str, Any]] = answer.json()["data"]["result"]
+        return rows
+
+    def next_notification(self, within_s: float) -> Notification | None:
+        """The next webhook, or None when none comes."""
+        try:
+            return self._notifications.get(timeout=within_s)
+        except queue.Empty:
+            return None
+
+    def notification_of(self, alertname: str, within_s: float, **labels: str) -> tuple[Notification, Mapping[str, Any]]:
+        """The next webhook with that alert firing; others are passed over. Raises `TimeoutError`."""
+        deadline = time.monotonic() + within_s
+        while (left := deadline - time.monotonic()) > 0:
+            notification = self.next_notification(left)
+            for alert in notification.firing() if notification else ():
+                if {"alertname": alertname, **labels}.items() <= alert["labels"].items():
+                    assert notification is not None
+                    return notification, alert
+        raise TimeoutError(f"no webhook about {alertname} {labels or ''} within {within_s} s")
+
+
+@contextmanager
+def alert_path(metrics_url: str, *, interval: str = "1s") -> Iterator[AlertPath]:
+    """The path for a queuewatch at `metrics_url`, scraped and judged every `interval`; grouping as in the sample, waits
+    as short as they can be. Raises `ServiceUnavailable`."""
+    notifications: queue.Queue[Notification] = queue.Queue()
+
+    class Webhook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            arrived_s = time.time()
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+            notifications.put(Notification(arrived_s, body["status"], body["alerts"]))
+
+        def log_message(self, *_: object) -> None:
+            """Nothing on standard error for every webhook."""
+
+    target = urlsplit(metrics_url)
+    scrape = {
+        "job_name": JOB,
+        "metrics_path": target.path or "/metrics",
+        "static_configs": [{"targets": [target.netloc]}],
+    }
+    with tempfile.TemporaryDirectory(prefix="queuewatch-rules-") as folder, listening(Webhook) as webhook:
+        generate(Path(folder), AlertRulesConfig(job=JOB, interval_s=1))
+        route = {
+            "receiver": "webhook",
+            "group_by": ["alertname", "system", "scope_id", "queue"],
+            "group_wait": "0s",
+            "group_interval": "1s",
+            "repeat_interval": "1h",
+        }
+        receivers = [{"name": "webhook", "webhook_configs": [{"url": f"http://{webhook}/", "send_resolved": True}]}]
+        with (
+            start_alertmanager({"route": route, "receivers": receivers}) as alertmanager,
+            start_prometheus(
+                rule_files=[Path(folder) / PROMETHEUS_RULES],
+                alertmanager=alertmanager,
+                interval=interval,
+                config={"scrape_configs": [scrape]},
+            ) as prometheus,
+        ):
+            yield AlertPath(prometheus, alertmanager, notifications)
+
+
+def measure_prometheus_leg(
+    metrics_url: str,
+    trigger: Callable[[], object],
+    *,
+    signal: str = "PoisonMessage",
+    labels: Mapping[str, str] | None = None,
+    within_s: float = 45.0,
+) -> AlertTimings:
+    """From `trigger()` to the webhook about `signal`, through a Prometheus that scrapes `metrics_url` every second.
+
+    `trigger` is called once the target has been scraped; what it does must make the signal fire on `metrics_url`, which
+    must not fire it before. `labels` choose among several queues. Raises `TimeoutError` after `within_s`, and
+    `ServiceUnavailable` without the programs.
+    """
+    with alert_path(metrics_url) as path:
+        path.wait_for_scrape()
+        return timed(path, trigger, signal=signal, labels=labels or {}, within_s=within_s)
+
+
+def timed(
+    path: AlertPath, trigger: Callable[[], object], *, signal: str, labels: Mapping[str, str], within_s: float
+) -> AlertTimings:
+    """One round on a path that runs."""
+    trigger()
+    triggered_s = time.time()
+    notification, alert = path.notification_of(f"Queuewatch{signal}", within_s, **labels)
+    return AlertTimings(
+        triggered_s=triggered_s,
+        scraped_s=_first_sample_s(path, signal, alert["labels"]),
+        evaluated_s=datetime.fromisoformat(alert["startsAt"].replace("Z", "+00:00")).timestamp(),
+        notified_s=notification.at_s,
+    )
+
+
+def _first_sample_s(path: AlertPath, signal: str, labels: Mapping[str, str]) -> float:
+    """The time of the first sample of the signal's series."""
+    matchers = {"signal": signal} | {name: labels[name] for name in ("system", "scope_id", "queue") if name in labels}
+    chosen = ",".join(f"{name}={json.dumps(value)}" for name, value in matchers.items())
+    rows = path.query(f"queuewatch_signals{{{chosen}}}[10m]")
+    return min(float(time_s) for row in rows for time_s, _ in row["values"])
+
+
+class StandIn:
+    """A `/metrics` whose signals a test switches: a shop that is well until it is told otherwise."""
+
+    def __init__(self) -> None:
+        self._exposition = Exposition(process_metrics=False)
+        self._firing: tuple[Any, ...] = ()
+
+    def fire(self, signal: Any, queue_name: str, number: int = 1, severity: Any = "warning") -> None:
+        """From now on there are `number` findings of `signal`; 0 ends it."""
+        now_ms = int(time.time() * 1000)
+        others = tuple(f for f in self._firing if (f.key.signal, f.key.queue) != (signal, queue_name))
+        own = tuple(finding(signal, queue_name, severity, now_ms, "so", message_id=f"m{i}") for i in range(number))
+        self._firing = (*others, *own)
+
+    def text(self) -> bytes:
+        """The exposition as of now."""
+        now_ms = int(time.time() * 1000)
+        shop = shop_snapshot(now_ms)
+        snapshot = Snapshot(
+            now_ms, shop.queues, self._firing, shop.events_total, collectors={"sqs-eu": now_ms}, pipeline=shop.pipeline
+        )
+        return self._exposition.render(snapshot, now_ms)
+
+
+def measure(run: Run, *, quick: bool = False) -> None:
+    """Rounds on one running path, each with a queue of its own, and their medians and worst."""
+    rounds = 3 if quick else 12
+    stand_in = StandIn()
+    try:
+        with serve_metrics(stand_in.text) as scraped, alert_path(scraped.metrics_url) as path:
+            path.wait_for_scrape()
+            found = []
+            for i in range(rounds):
+                # A new place in the second each time: the trigger must not fall into step with the scrapes.
+                time.sleep(0.37)
+                name = f"orders-{i}"
+                found.append(
+                    timed(
+                        path,
+                        lambda name=name: stand_in.fire("PoisonMessage", name),  # type: ignore[misc]
+                        signal="PoisonMessage",
+                        labels={"queue": name},
+                        within_s=30,
+                    )
+                )
+    except ServiceUnavailable as missing:
+        run.leave_out("alert latency", missing.reason)
+        return
+    for leg in found[0].legs:
+        times = [timings.legs[leg] for timings in found]
+        whole = leg == "trigger to webhook"
+        run.add(
+            Figure(
+                f"alert_{leg.replace(' ', '_')}_s",
+                f"alert: {leg}, scraped and evaluated every second (median)",
+                statistics.median(times),
+                "s",
+                at_most=3.0 if whole else None,
+                detail={"worst_s": max(times), "rounds": rounds},
+            )
+        )

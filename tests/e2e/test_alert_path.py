@@ -1,0 +1,97 @@
+"""A changed series reaches a webhook through the real Prometheus and Alertmanager, with the generated rules."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.alerts.scrape import Scraped, serve_metrics
+from tests.benchmarks.alert_latency import AlertPath, StandIn, alert_path, measure_prometheus_leg
+from tests.services.prometheus import Binaries
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def stand_in() -> StandIn:
+    """A shop without a signal."""
+    return StandIn()
+
+
+@pytest.fixture(scope="module")
+def scraped(stand_in: StandIn) -> Iterator[Scraped]:
+    """Its `/metrics`."""
+    with serve_metrics(stand_in.text) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def path(scraped: Scraped, prometheus_binaries: Binaries) -> Iterator[AlertPath]:
+    """The path behind it, scraped once."""
+    del prometheus_binaries
+    with alert_path(scraped.metrics_url) as running:
+        running.wait_for_scrape()
+        yield running
+
+
+def test_a_fault_is_at_the_webhook_within_seconds(stand_in: StandIn, scraped: Scraped, prometheus_binaries: Binaries) -> None:
+    """Every leg takes time, none takes long, and they come in order."""
+    del prometheus_binaries
+    timings = measure_prometheus_leg(
+        scraped.metrics_url, lambda: stand_in.fire("QueueStalled", "orders", severity="critical"), signal="QueueStalled"
+    )
+    legs = timings.legs
+    print("\n" + "  ".join(f"{leg}: {seconds:.2f} s" for leg, seconds in legs.items()))  # noqa: T201 -- the figures
+    assert timings.scraped_s <= timings.evaluated_s + 0.01
+    assert timings.evaluated_s <= timings.notified_s
+    # Two intervals of a second each and the way to the webhook; the rest is for a machine under load.
+    assert 0 < legs["trigger to webhook"] < 10
+
+
+def test_each_new_dead_letter_notifies_again(stand_in: StandIn, path: AlertPath) -> None:
+    """The second arrival is a new alert because its label changed; it says so without waiting for repeat_interval."""
+    stand_in.fire("DeadLetterArrived", "orders-dlq", 1)
+    _, first = path.notification_of("QueuewatchDeadLetterArrived", 20, arrivals="1")
+    stand_in.fire("DeadLetterArrived", "orders-dlq", 2)
+    _, second = path.notification_of("QueuewatchDeadLetterArrived", 20, arrivals="2")
+    assert first["labels"]["queue"] == second["labels"]["queue"] == "orders-dlq"
+    assert second["annotations"]["description"].startswith("2 message(s) arrived in aws_sqs queue orders-dlq")
+    # A companion series, asked when the alert fired.
+    assert "lost to retention in 2h 30m" in second["annotations"]["description"]
+
+
+def test_what_lasts_notifies_once_and_nothing_flaps(stand_in: StandIn, path: AlertPath) -> None:
+    """More poison messages change the annotation, not the alert; a scrape without the signal does not end it."""
+    stand_in.fire("PoisonMessage", "orders", 1)
+    _, alert = path.notification_of("QueuewatchPoisonMessage", 20)
+    assert alert["annotations"]["description"].startswith("1 message(s) of aws_sqs queue orders")
+    stand_in.fire("PoisonMessage", "orders", 3)
+    _until(path, 'queuewatch_signals{signal="PoisonMessage"} == 3')
+    stand_in.fire("PoisonMessage", "orders", 0)
+    _until(path, 'absent(queuewatch_signals{signal="PoisonMessage"})')
+    assert path.next_notification(4) is None
+    assert path.query('ALERTS{alertname="QueuewatchPoisonMessage",alertstate="firing"}')
+
+
+def test_links_of_a_notification_lead_somewhere(stand_in: StandIn, path: AlertPath) -> None:
+    """Runbook heading and dashboard with the queue chosen, escaped for a URL."""
+    stand_in.fire("GroupStuck", "payments & refunds.fifo", 1, severity="critical")
+    _, alert = path.notification_of("QueuewatchGroupStuck", 20)
+    assert alert["annotations"]["runbook_url"].endswith("#alert-name-queuewatchgroupstuck")
+    assert alert["annotations"]["dashboard_url"].endswith(
+        "/d/queuewatch-groups?var-job=queuewatch&var-system=aws_sqs&var-scope_id=123456789012%2Feu-west-1"
+        "&var-queue=payments+%26+refunds.fifo"
+    )
+    assert alert["labels"]["severity"] == "critical"
+    assert alert["labels"]["component"] == "queue"
+
+
+def _until(path: AlertPath, expr: str) -> None:
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        if path.query(expr):
+            return
+        time.sleep(0.1)
+    pytest.fail(f"{expr} did not come true within 15 s")
