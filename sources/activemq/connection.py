@@ -15,6 +15,7 @@ import stomp
 from sources.activemq.config import ActiveMQCollectorConfig, Address
 from sources.activemq.errors import BrokerUnavailable
 from sources.activemq.inbox import Inbox, Incoming
+from sources.activemq.reach import unreachable
 
 _HEARTBEAT_MS = 10_000
 _NEVER = 1_000_000.0
@@ -162,7 +163,7 @@ def open_session(config: ActiveMQCollectorConfig, address: Address, inbox: Inbox
         client_id = f"queuewatch-{uuid.uuid4().hex}"
         connection.connect(config.username, password, headers={"client-id": client_id})
     except Exception as error:
-        raise _unreachable(address, error) from error
+        raise unreachable(config, address) from error
     session = Session(connection, listener, address)
     if not listener.settled.wait(config.connect_timeout_s):
         session.close()
@@ -187,13 +188,6 @@ def _use_tls(connection: stomp.Connection12, config: ActiveMQCollectorConfig, ta
         password=os.environ.get(tls.key_password_env) if tls.key_password_env else None,
         verify=tls.verify,
     )
-
-
-def _unreachable(address: Address, error: Exception) -> BrokerUnavailable:
-    reason = str(error) or type(error).__name__
-    if isinstance(error, stomp.exception.ConnectFailedException):
-        reason = "cannot connect"
-    return BrokerUnavailable(str(address), reason, "is the broker up, with a STOMP transportConnector on this port?")
 
 
 def _remedy(config: ActiveMQCollectorConfig, refusal: str) -> str | None:

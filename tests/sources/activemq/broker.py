@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from streaming.spark import jars
 from tests.services.activemq import ActiveMQ, Policy
-from tests.services.process import jar_folder, java, running, scratch_folder
+from tests.services.process import ServiceUnavailable, jar_folder, java, running, scratch_folder
 
 _POM = Path(__file__).with_name("login.xml")
 
@@ -44,6 +45,8 @@ def start(setup: Setup, folder: Path | None = None, stomp_port: int = 0) -> Iter
 
     Raises `ServiceUnavailable`."""
     classpath = f"{jar_folder('activemq')}/*"
+    if setup.security:
+        classpath += f":{_login_jars()}/*"
     with scratch_folder("activemq") as scratch:
         data = folder or scratch
         config = scratch / "activemq.xml"
@@ -53,6 +56,14 @@ def start(setup: Setup, folder: Path | None = None, stomp_port: int = 0) -> Iter
         with running(command, scratch / "activemq.log", _ports) as ports:
             stomp = ports["stomp+ssl"] if setup.tls else ports["stomp"]
             yield ActiveMQ("127.0.0.1", stomp, ports["tcp"], setup.name, classpath)
+
+
+def _login_jars() -> Path:
+    try:
+        jars.resolve(_POM)
+    except jars.JarsUnavailable as error:
+        raise ServiceUnavailable(str(error)) from error
+    return jars.cached(_POM)
 
 
 def _ports(log: str) -> dict[str, int] | None:

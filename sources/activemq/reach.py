@@ -1,0 +1,48 @@
+"""Why a broker cannot be reached: asked again by hand, because stomp.py keeps the reason to itself."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+
+from sources.activemq.config import ActiveMQCollectorConfig, Address
+from sources.activemq.errors import BrokerUnavailable
+
+
+def unreachable(config: ActiveMQCollectorConfig, address: Address) -> BrokerUnavailable:
+    """What connecting to `address` fails of, with what to do about it."""
+    return BrokerUnavailable(str(address), *_try(config, address))
+
+
+def _try(config: ActiveMQCollectorConfig, address: Address) -> tuple[str, str]:
+    """The reason and the remedy."""
+    connector = "is the broker up, with a STOMP transportConnector on this port?"
+    try:
+        with socket.create_connection((address.host, address.port), config.connect_timeout_s) as plain:
+            if address.tls:
+                context = _context(config)
+                with context.wrap_socket(plain, server_hostname=address.host):
+                    pass
+    except ssl.SSLCertVerificationError as error:
+        return str(error), "set tls.ca_file to the authority that signed the broker's certificate"
+    except ssl.SSLError as error:
+        return str(error), "does this connector speak TLS (stomp+ssl), with a certificate this client may use?"
+    except FileNotFoundError as error:
+        return f"{error.strerror}: {error.filename}", "check the files under tls"
+    except TimeoutError:
+        return f"no answer within {config.connect_timeout_s:g} s", connector
+    except OSError as error:
+        return error.strerror or str(error), connector
+    return "cannot connect", connector
+
+
+def _context(config: ActiveMQCollectorConfig) -> ssl.SSLContext:
+    tls = config.tls
+    context = ssl.create_default_context(cafile=tls.ca_file)
+    if not tls.verify:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if tls.certificate_file is not None:
+        password = os.environ.get(tls.key_password_env) if tls.key_password_env else None
+        context.load_cert_chain(tls.certificate_file, tls.key_file, password)
+    return context

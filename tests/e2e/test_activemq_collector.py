@@ -1,0 +1,325 @@
+"""The collector against brokers that restart, ask for a login, speak TLS, or are not prepared."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sources.activemq.collector import ActiveMQCollector
+from sources.activemq.config import ActiveMQCollectorConfig
+from sources.activemq.doctor import examine, run_doctor
+from sources.activemq.findings import PERMISSIONS_XML, Finding
+from sources.events import Event
+from tests.services.activemq import ActiveMQ, Policy
+from tests.services.process import free_port
+from tests.sources.activemq import broker, certificates
+from tests.sources.activemq.lab import Client, wait_until
+from tests.sources.activemq.needs import services
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+def configured(*brokers: ActiveMQ, scheme: str = "stomp", **changes: Any) -> ActiveMQCollectorConfig:
+    """A configuration for tests: everything happens soon."""
+    addresses = tuple(f"{scheme}://{b.host}:{b.stomp_port}" for b in brokers)
+    quick: dict[str, Any] = {
+        "settle_grace_s": 0.2,
+        "statistics_interval_s": 0.5,
+        "heartbeat_interval_s": 0.5,
+        "reconnect_first_s": 0.2,
+        "reconnect_most_s": 0.5,
+    }
+    return ActiveMQCollectorConfig(**{"addresses": addresses, **quick, **changes})
+
+
+class Collected:
+    """A running collector and what it has emitted so far."""
+
+    def __init__(self, config: ActiveMQCollectorConfig) -> None:
+        self.collector = ActiveMQCollector(config)
+        self.events: list[Event] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self.collector.run, args=(lambda some: self.events.extend(some), self._stop))
+        self._thread.start()
+
+    def of(self, kind: str, queue: str | None = None) -> list[Event]:
+        """The events of a type, of one queue if that is given."""
+        found = [event for event in self.events if event["type"] == kind]
+        return [event for event in found if queue is None or event.get("queue") == queue]
+
+    def is_connected(self) -> bool:
+        """Whether a heartbeat was sent within the last second."""
+        beats = self.of("heartbeat")
+        return bool(beats) and time.time() * 1000 - beats[-1]["at"] < 1_000
+
+    def stop(self) -> None:
+        """Stop; the collector must end at once."""
+        self._stop.set()
+        self._thread.join(5)
+        assert not self._thread.is_alive()
+
+
+@contextmanager
+def collecting(config: ActiveMQCollectorConfig) -> Iterator[Collected]:
+    """A collector while the block lasts."""
+    collected = Collected(config)
+    try:
+        yield collected
+    finally:
+        collected.stop()
+
+
+def settle_one(running: ActiveMQ, queue: str) -> None:
+    """Send, receive and acknowledge one message."""
+    client = Client(running)
+    client.subscribe(queue)
+    client.send(queue)
+    client.ack(client.receive())
+    client.close()
+
+
+def levels(findings: list[Finding]) -> dict[str, str]:
+    """Check -> level."""
+    return {finding.check: finding.level for finding in findings}
+
+
+def test_a_broker_that_restarts_is_watched_again(tmp_path: Path) -> None:
+    """What its consumers held is given back; what is delivered afterwards is told."""
+    port = free_port()
+    with services(), broker.start(broker.Setup(name="east"), tmp_path, port) as running:
+        collected = Collected(configured(running))
+        try:
+            wait_until(collected.is_connected)
+            client = Client(running)
+            client.subscribe("orders")
+            client.send("orders")
+            client.receive()
+            wait_until(lambda: collected.of("received", "orders"))
+        except BaseException:
+            collected.stop()
+            raise
+    try:
+        wait_until(lambda: not collected.is_connected())
+        with broker.start(broker.Setup(name="east"), tmp_path, port) as running:
+            wait_until(collected.is_connected, within_s=20)
+            wait_until(lambda: collected.of("released", "orders"))
+            client = Client(running)
+            client.subscribe("orders")
+            client.ack(client.receive())
+            wait_until(lambda: collected.of("deleted", "orders"))
+            client.close()
+    finally:
+        collected.stop()
+    [first, *_, last] = collected.of("received", "orders")
+    assert first["message_id"] == last["message_id"]
+    assert first["consumer"] != last["consumer"]
+    assert last["receive_count"] >= first["receive_count"]
+    assert {event["scope"] for event in collected.events} == {"east"}
+
+
+def test_the_next_address_is_tried_when_one_does_not_answer(activemq: ActiveMQ) -> None:
+    dead = ActiveMQ("127.0.0.1", free_port(), 0, "", "")
+    with collecting(configured(dead, activemq)) as collected:
+        wait_until(collected.is_connected)
+
+
+def test_two_collectors_watch_one_broker_side_by_side(activemq: ActiveMQ) -> None:
+    with collecting(configured(activemq)) as one, collecting(configured(activemq)) as other:
+        wait_until(lambda: one.is_connected() and other.is_connected())
+        settle_one(activemq, "shared")
+        wait_until(lambda: one.of("deleted", "shared") and other.of("deleted", "shared"))
+    told = [[(e["type"], e["message_id"]) for e in c.events if "message_id" in e] for c in (one, other)]
+    assert set(told[0]) == set(told[1])
+
+
+def test_only_the_queues_asked_for_are_told(activemq: ActiveMQ) -> None:
+    config = configured(activemq, queues=("shop.>",), exclude=("shop.noise",))
+    with collecting(config) as collected:
+        wait_until(collected.is_connected)
+        for queue in ("elsewhere", "shop.noise", "shop.orders"):
+            settle_one(activemq, queue)
+        wait_until(lambda: collected.of("deleted", "shop.orders") and collected.of("queue_state", "shop.orders"))
+    assert {event["queue"] for event in collected.events if "queue" in event} == {"shop.orders"}
+
+
+def test_counts_of_every_queue_are_told(activemq: ActiveMQ) -> None:
+    client = Client(activemq)
+    client.subscribe("counted", prefetch=2)
+    for _ in range(5):
+        client.send("counted")
+    client.receive()
+    with collecting(configured(activemq)) as collected:
+        wait_until(lambda: collected.of("queue_state", "counted"))
+    client.close()
+    attributes = collected.of("queue_state", "counted")[-1]["attributes"]
+    assert (attributes["visible"], attributes["in_flight"], attributes["consumers"]) == (3, 2, 1)
+    assert abs(attributes["oldest_sent_at"] - time.time() * 1000) < 60_000
+
+
+def test_the_probe_s_own_queue_is_told_by_nobody(activemq: ActiveMQ) -> None:
+    with collecting(configured(activemq)) as collected:
+        wait_until(lambda: levels(collected.collector.findings).get("advisories") == "ok")
+    assert not [event for event in collected.events if event.get("queue") == "queuewatch.probe"]
+
+
+# -- TLS --
+
+
+def test_a_broker_is_watched_over_tls(tmp_path: Path) -> None:
+    tls, trusted = certificates.make(tmp_path)
+    with services(), broker.start(broker.Setup(tls=tls)) as running:
+        config = configured(running, scheme="stomp+ssl", tls={"ca_file": trusted})
+        assert run_doctor(config, lambda _: None) == 0
+        with collecting(config) as collected:
+            wait_until(collected.is_connected)
+        [refused] = examine(configured(running, scheme="stomp+ssl"))
+        assert refused.level == "error"
+        assert "CERTIFICATE_VERIFY_FAILED" in refused.what
+        assert "tls.ca_file" in (refused.fix or "")
+
+
+def test_tls_where_the_broker_has_none_is_said(activemq: ActiveMQ) -> None:
+    [finding] = examine(configured(activemq, scheme="stomp+ssl", connect_timeout_s=2))
+    assert "SSL" in finding.what
+    assert "does this connector speak TLS" in (finding.fix or "")
+
+
+def test_a_port_nobody_listens_on_is_said() -> None:
+    config = ActiveMQCollectorConfig(addresses=(f"stomp://127.0.0.1:{free_port()}",))
+    [finding] = examine(config)
+    assert "Connection refused" in finding.what
+    assert "is the broker up" in (finding.fix or "")
+
+
+# -- logins and permissions --
+
+
+def security(permissions: str) -> str:
+    """Plugins for a user `watch` of the group `watchers`, who may do what `permissions` say, and nobody
+    else."""
+    own, _, temporary = permissions.partition("<!-- Beside the authorizationEntries, for the replies. -->")
+    return f"""
+    <simpleAuthenticationPlugin anonymousAccessAllowed="false"><users>
+      <authenticationUser username="watch" password="sesame" groups="watchers"/>
+    </users></simpleAuthenticationPlugin>
+    <authorizationPlugin><map><authorizationMap>
+      <authorizationEntries>
+        <authorizationEntry queue=">" read="admins" write="admins" admin="admins"/>
+        <authorizationEntry topic=">" read="admins" write="admins" admin="admins"/>
+        {own.replace("GROUP", "watchers")}
+      </authorizationEntries>
+      {temporary.replace("GROUP", "watchers")}
+    </authorizationMap></map></authorizationPlugin>"""
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[ActiveMQ]:
+    """A broker that gives the collector the permissions the documentation asks for, and no others."""
+    with services(), broker.start(broker.Setup(security=security(PERMISSIONS_XML))) as running:
+        yield running
+
+
+@pytest.fixture
+def password_file(tmp_path: Path) -> Path:
+    """A file with the password."""
+    path = tmp_path / "password"
+    path.write_text("sesame\n")
+    return path
+
+
+def test_the_documented_permissions_are_enough(guarded: ActiveMQ, password_file: Path) -> None:
+    config = configured(guarded, username="watch", password_file=password_file)
+    findings = examine(config)
+    assert {finding.level for finding in findings} == {"ok"}
+    assert {"version", "statistics", "subscriptions", "advisories"} <= levels(findings).keys()
+
+
+@pytest.mark.parametrize(
+    ("login", "said", "remedy"),
+    [
+        ({}, "password is invalid", "the broker asks for a login: set username"),
+        ({"username": "watch"}, "password is invalid", "check username and the password"),
+    ],
+)
+def test_a_refused_login_is_said_with_what_to_set(guarded: ActiveMQ, login: dict[str, str], said: str, remedy: str) -> None:
+    [finding] = examine(configured(guarded, **login))
+    assert said in finding.what
+    assert remedy in (finding.fix or "")
+
+
+def test_a_user_who_may_not_read_advisories_is_told_the_permissions_to_add(password_file: Path) -> None:
+    with services(), broker.start(broker.Setup(security=security(""))) as running:
+        findings = examine(configured(running, username="watch", password_file=password_file))
+    assert "not authorized" in findings[-1].what
+    assert "ActiveMQ.Advisory.>" in (findings[-1].fix or "")
+
+
+# -- what an unprepared broker does not tell --
+
+
+def test_a_broker_without_the_plugin_and_the_flags_is_told_both() -> None:
+    setup = broker.Setup(policies=(Policy(advisories=False),), statistics=False)
+    with services(), broker.start(setup) as running:
+        printed: list[str] = []
+        assert run_doctor(configured(running), printed.append) == 1
+        with collecting(configured(running)) as collected:
+            wait_until(lambda: {"statistics", "advisories"} <= levels(collected.collector.findings).keys(), 15)
+            found = levels(collected.collector.findings)
+    assert (found["statistics"], found["advisories"]) == ("error", "error")
+    for wanted in ("<statisticsBrokerPlugin/>", "advisoryForDelivery", "advisoryForDispatched", "advisoryForConsumed"):
+        assert wanted in printed[0]
+
+
+def test_a_broker_without_jmx_still_tells_its_queues() -> None:
+    with services(), broker.start(broker.Setup(jmx=False)) as running:
+        settle_one(running, "orders")
+        with collecting(configured(running)) as collected:
+            wait_until(lambda: levels(collected.collector.findings).get("subscriptions") == "warning", 15)
+            wait_until(lambda: collected.of("queue_state", "orders"))
+
+
+def test_a_queue_with_a_policy_of_its_own_is_found_silent() -> None:
+    setup = broker.Setup(policies=(Policy(), Policy("quiet.>", advisories=False)))
+    with services(), broker.start(setup) as running, collecting(configured(running)) as collected:
+        wait_until(collected.is_connected)
+        client = Client(running)
+        client.subscribe("quiet.orders")
+
+        def is_found() -> bool:
+            client.send("quiet.orders")
+            client.ack(client.receive())
+            time.sleep(0.1)
+            return levels(collected.collector.findings).get("queues") == "error"
+
+        wait_until(is_found, 15)
+        client.close()
+        wait_until(lambda: "missing_advisories" in collected.of("queue_state", "quiet.orders")[-1]["attributes"])
+    missing = collected.of("queue_state", "quiet.orders")[-1]["attributes"]["missing_advisories"]
+    assert missing == ["advisoryForConsumed", "advisoryForDelivery", "advisoryForDispatched"]
+
+
+# -- transactions --
+
+
+def test_an_aborted_acknowledgement_is_taken_back_by_the_broker_s_own_count() -> None:
+    """No advisory tells of an ABORT: the message is told as settled, and put right by the next polls."""
+    with services(), broker.start(broker.Setup()) as running, collecting(configured(running)) as collected:
+        wait_until(collected.is_connected)
+        time.sleep(3.2)  # until consumers that come are known to be new
+        client = Client(running)
+        client.subscribe("orders")
+        client.send("orders")
+        frame = client.receive()
+        transaction = client.connection.begin()
+        client.ack(frame, transaction)
+        client.connection.abort(transaction)
+        wait_until(lambda: collected.of("deleted", "orders"))
+        wait_until(lambda: len(collected.of("received", "orders")) == 2)
+        client.ack(frame)
+        wait_until(lambda: len(collected.of("deleted", "orders")) == 2)
+        client.close()
+    assert "still reports it in flight" in collected.of("received", "orders")[-1]["reason"]
