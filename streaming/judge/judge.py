@@ -51,7 +51,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     for arrival in merged.arrivals:
         arrivals.setdefault(arrival.queue, []).append(arrival)
     for name, facts in merged.queues.items():
-        if _vanished(facts, now, settings):
+        if name not in arrivals and _vanished(facts, now, settings):
             continue
         queue_memory = memory.queues.get(name) or QueueMemory()
         context = Context(facts, queue_memory, merged, now, settings, fired.get(name, {}), tuple(arrivals.get(name, ())))

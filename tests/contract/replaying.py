@@ -1,0 +1,85 @@
+"""Recorded events through `run_replay`, exactly as the command does it, and questions about the lines it prints."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from streaming.core.settings import Settings
+from streaming.replay.command import run_replay
+from streaming.replay.run import local_engine
+from tests.core.driving import T0
+
+Line = dict[str, Any]
+
+
+def ev(type_: str, at_s: float, queue: str = "q", **fields: Any) -> dict[str, Any]:
+    """A wire event `at_s` seconds after T0."""
+    return {"v": 1, "type": type_, "at": T0 + round(at_s * 1000), "system": "aws_sqs", "queue": queue, **fields}
+
+
+def ms(at_s: float) -> int:
+    """Epoch milliseconds of `at_s` seconds after T0."""
+    return T0 + round(at_s * 1000)
+
+
+class Lines:
+    """What a replay printed."""
+
+    def __init__(self, lines: Sequence[Line], errors: str) -> None:
+        self.lines, self.errors = list(lines), errors
+
+    def signals(self, name: str | None = None, status: str | None = None, **about: Any) -> list[Line]:
+        """The signal lines that match."""
+        chosen = [x for x in self.lines if x["kind"] == "signal"]
+        return [
+            x
+            for x in chosen
+            if name in (None, x["signal"]) and status in (None, x["status"]) and all(x.get(k) == v for k, v in about.items())
+        ]
+
+    def times(self, name: str, status: str, **about: Any) -> list[float]:
+        """When signals changed, in seconds after T0."""
+        return [(x["at"] - T0) / 1000 for x in self.signals(name, status, **about)]
+
+    def metric(self, name: str, **labels: str) -> dict[float, float]:
+        """Values of one series by seconds after T0."""
+        chosen = [x for x in self.lines if x["kind"] == "metric" and x["name"] == f"queuewatch_{name}"]
+        chosen = [x for x in chosen if all(x["labels"].get(k) == v for k, v in labels.items())]
+        return {(x["at"] - T0) / 1000: x["value"] for x in chosen}
+
+
+def replayed(
+    events: Sequence[dict[str, Any]],
+    folder: Path,
+    *,
+    every: str = "60s",
+    until_s: float | None = None,
+    settings: Settings | None = None,
+) -> Lines:
+    """The lines of a replay of `events`, written to a file in `folder` in the order given."""
+    path = folder / "events.ndjson"
+    path.write_text("".join(json.dumps(e) + "\n" for e in events))
+    return replayed_file([path], every=every, until_s=until_s, settings=settings)
+
+
+def replayed_file(
+    paths: Sequence[Path], *, every: str = "60s", until_s: float | None = None, settings: Settings | None = None, expect: int = 0
+) -> Lines:
+    """The lines of a replay of files."""
+    out, err = io.StringIO(), io.StringIO()
+    code = run_replay(
+        paths,
+        every=every,
+        until=None if until_s is None else str(ms(until_s)),
+        settings=settings or Settings(),
+        engine=local_engine,
+        strict=expect == 2,
+        out=out,
+        err=err,
+    )
+    assert code == expect, err.getvalue()
+    return Lines([json.loads(line) for line in out.getvalue().splitlines()], err.getvalue())
