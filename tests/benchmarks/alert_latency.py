@@ -239,7 +239,7 @@ def measure(run: Run, *, quick: bool = False) -> None:
             found = []
             for i in range(rounds):
                 # A new place in the second each time: the trigger must not fall into step with the scrapes.
-                time.sleep(0.37)
+                time.sleep(1 + (i * 0.618) % 1)
                 name = f"orders-{i}"
                 found.append(
                     timed(
