@@ -1,0 +1,53 @@
+"""`python scripts/metrics_page.py [--check]`: write docs/metrics.md from the catalogue of metrics."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from streaming.judge.metrics import METRICS, QUEUE_LABELS  # noqa: E402 -- run as a script, it must find the project first
+
+PAGE = ROOT / "docs" / "metrics.md"
+
+HEAD = """# Metrics
+
+Written by `python scripts/metrics_page.py` from [`streaming/judge/metrics.py`](../streaming/judge/metrics.py).
+
+- What is not known has no series: a queue seen only by its attributes has no ages; a queue nobody speaks of any more has nothing.
+- Metrics of a queue carry `system`, `scope_id` (the event's `scope`, empty when absent) and `queue`. **Never** a message id. Groups and
+  consumers appear by name for the top K (10), the rest as `other`; `queuewatch_folded_total` says how much was folded.
+- Ages are computed when they are scraped, from the timestamps published beside them.
+- Totals are kept in the state: they survive restarts, and a batch that runs twice counts once.
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    rows = []
+    for metric in METRICS:
+        labels = ", ".join(f"`{label}`" for label in (*(QUEUE_LABELS if metric.per_queue else ()), *metric.labels))
+        rows.append(f"| `{metric.name}` | {metric.kind} | {labels or '–'} | {metric.help} |\n")
+    return HEAD + "".join(rows)
+
+
+def main() -> int:
+    """Write, or check, the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only say whether it is up to date")
+    if not parser.parse_args().check:
+        PAGE.write_text(page())
+    elif not PAGE.exists() or PAGE.read_text() != page():
+        print(f"{PAGE.name} differs from the catalogue: run python scripts/metrics_page.py")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
