@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sinks.history import History, QueueId, Trend, queue_id
-from streaming.judge.signals import Finding, SignalKey
+from streaming.judge.signals import Finding, Severity, SignalKey
 from streaming.judge.snapshot import QueueView, Snapshot
 
-SEVERITY_RANK = {"critical": 2, "warning": 1, "info": 0}
+SEVERITY_RANK: Mapping[Severity, int] = {"critical": 2, "warning": 1, "info": 0}
 """Higher is worse."""
 
 

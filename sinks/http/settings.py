@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sinks.clock import wall_ms
 from sinks.explain import ThresholdsOf
 from sinks.http.staging import Stage
 from sinks.prometheus import Family
 from sources.wire import Decoded, decode_records
-
-
-def wall_ms() -> int:
-    """Epoch milliseconds now."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True)

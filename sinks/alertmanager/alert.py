@@ -1,0 +1,116 @@
+"""What Alertmanager is told of one signal: labels that make it what it is, annotations for people. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from alerts.catalogue import BY_NAME
+from alerts.config import AlertRulesConfig
+from streaming.judge.signals import Finding, Severity, SignalKey
+
+OTHERS = "others"
+"""Value of the label `part` of the one alert that stands for all that were folded."""
+
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
+_MAX_VALUE = 1_024
+_MAX_LABEL = 512
+_MAX_EVIDENCE = 30
+_STEPS = 2
+
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A signal as it was, or is to be, told. `folded` counts the findings one alert stands for beside its
+    own.
+    """
+
+    finding: Finding
+    severity: Severity
+    folded: int = 0
+
+
+def labels_of(told: Told, rules: AlertRulesConfig) -> Labels:
+    """The alert's identity: as the generated rules name it, and what it is about.
+
+    Evidence never stands here: a number that changes would make another alert of it.
+    """
+    key = told.finding.key
+    entry = BY_NAME[key.signal]
+    labels = {
+        **rules.labels,
+        "alertname": entry.alert_name,
+        "component": entry.component,
+        "severity": told.severity,
+        "job": rules.job,
+        "system": key.system,
+        "scope_id": key.scope,
+        "queue": key.queue,
+        "message_id": key.message_id,
+        "group": key.group,
+        "consumer": key.consumer,
+        "part": key.part,
+    }
+    return {name: _cut(value, _MAX_LABEL) for name, value in labels.items() if value}
+
+
+def annotations_of(told: Told, rules: AlertRulesConfig) -> Labels:
+    """Sentence, evidence by name, what to do, and where to look."""
+    key, evidence = told.finding.key, told.finding.evidence
+    entry = BY_NAME[key.signal]
+    own = {
+        "summary": entry.alert.summary,
+        "description": str(evidence.get("summary", entry.alert.summary)),
+        "what_to_do": " ".join(entry.fix[:_STEPS]),
+        "runbook_url": f"{rules.runbook_base_url}#{entry.anchor}",
+        "dashboard_url": page_link(key, rules),
+    }
+    if told.folded:
+        own["description"] = f"{told.folded:,} more of the same; the latest: {own['description']}"
+    facts = {name: _word(value) for name, value in list(evidence.items())[:_MAX_EVIDENCE] if name != "summary"}
+    return {name: _cut(value, _MAX_VALUE) for name, value in {**facts, **own}.items() if _LABEL.match(name) and value}
+
+
+def to_json(told: Told, rules: AlertRulesConfig, *, ends_ms: int) -> dict[str, Any]:
+    """The alert for API v2. `ends_ms` (epoch milliseconds) is in the past for one that is over."""
+    # A sender's clock may run ahead: an alert must begin before it ends.
+    starts_ms = min(told.finding.since_ms, ends_ms - 1)
+    return {
+        "labels": labels_of(told, rules),
+        "annotations": annotations_of(told, rules),
+        "startsAt": _rfc3339(starts_ms),
+        "endsAt": _rfc3339(ends_ms),
+        "generatorURL": page_link(told.finding.key, rules),
+    }
+
+
+def page_link(key: SignalKey, rules: AlertRulesConfig) -> str:
+    """The status page's address of the queue, opened at what the signal is about."""
+    about = {"message": key.message_id, "group": key.group, "consumer": key.consumer}
+    query = {"system": key.system, "scope": key.scope, "queue": key.queue} | {
+        name: value for name, value in about.items() if value
+    }
+    return f"{rules.page_url}/#/queue?{urlencode(query, errors='replace')}"
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _cut(text: str, longest: int) -> str:
+    # Half a surrogate pair is valid JSON and no valid label.
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _rfc3339(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

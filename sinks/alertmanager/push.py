@@ -1,0 +1,183 @@
+"""Sends alerts to every Alertmanager, each from a thread of its own: one that hangs holds up neither batch
+nor others.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from alerts.config import AlertRulesConfig
+from sinks.alertmanager.alert import to_json
+from sinks.alertmanager.book import AlertBook, Line
+from sinks.alertmanager.config import AlertmanagerConfig, Destination
+from sinks.clock import wall_ms
+from sinks.prometheus import Family
+from streaming.judge.snapshot import Snapshot
+
+log = logging.getLogger(__name__)
+
+_PER_POST = 200
+_FIRST_RETRY_S = 1.0
+_LAST_RETRY_S = 30.0
+_LIVES_RESENDS = 4
+"""An alert ends by itself after so many resends that did not come, as with Prometheus."""
+
+
+class AlertmanagerPush:
+    """`publish` every snapshot; `close` at the end, which ends no alert: the next start goes on with them."""
+
+    def __init__(
+        self,
+        config: AlertmanagerConfig,
+        rules: AlertRulesConfig | None = None,
+        *,
+        clock_ms: Callable[[], int] = wall_ms,
+    ) -> None:
+        """`rules` gives names, links, labels and switches of the alerts. Raises `OSError` for a secret's
+        file.
+        """
+        self._config = config
+        self._rules = rules or AlertRulesConfig()
+        self._clock_ms = clock_ms
+        self._book = AlertBook(config, self._rules)
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._posts: Counter[tuple[str, str]] = Counter()
+        for destination in config.destinations:
+            destination.authorization()  # A secret's file that cannot be read is told at the start.
+        self._threads = [
+            threading.Thread(target=self._run, args=(d,), name=f"queuewatch-alertmanager-{number}", daemon=True)
+            for number, d in enumerate(config.destinations)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Note what fires; returns at once."""
+        with self._changed:
+            before = self._book.version
+            self._book.update(snapshot.firing, self._clock_ms())
+            if self._book.version != before:
+                self._changed.notify_all()
+
+    def families(self) -> Iterable[Family]:
+        """How sending goes, for `/metrics`."""
+        with self._changed:
+            firing, unsent, posts = self._book.count(), self._book.unsent, sorted(self._posts.items())
+        return (
+            Family(
+                "queuewatch_alertmanager_posts_total",
+                "counter",
+                "Requests to an Alertmanager: ok, rejected (it did not take an alert) or failed (tried again).",
+                [({"destination": name, "result": result}, number) for (name, result), number in posts],
+            ),
+            Family(
+                "queuewatch_alertmanager_alerts",
+                "gauge",
+                "Alerts firing by direct push, and findings left out because there are too many.",
+                [({"state": "firing"}, firing), ({"state": "unsent"}, unsent)],
+            ),
+        )
+
+    def close(self, within_s: float = 3.0) -> None:
+        """Send what has changed, for `within_s` at most, and stop."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(within_s / len(self._threads))
+
+    def _run(self, destination: Destination) -> None:
+        name = _name(destination)
+        sent, resend_at_ms, wait_s = -1, 0, 0.0
+        client: httpx.Client | None = None
+        stopping = False
+        while not stopping:
+            stopping = self._wait(sent, resend_at_ms, wait_s)
+            with self._changed:
+                now_ms, version = self._clock_ms(), self._book.version
+                all_of_them = now_ms >= resend_at_ms
+                lines = self._book.since(-1 if all_of_them else sent)
+            try:
+                client = client or _client(destination)
+                self._post(client, name, lines, now_ms)
+            except Exception as error:
+                # Whatever it was, this thread must live: the next try has a new connection and a fresh secret.
+                self._count(name, "failed")
+                if not wait_s:
+                    log.warning("Alertmanager %s does not take alerts: %r; trying again", name, error)
+                wait_s = min(_LAST_RETRY_S, max(_FIRST_RETRY_S, 2 * wait_s))
+                if client is not None:
+                    client.close()
+                client = None
+            else:
+                if wait_s:
+                    log.warning("Alertmanager %s takes alerts again", name)
+                sent, wait_s = version, 0.0
+                if all_of_them:
+                    resend_at_ms = now_ms + int(self._config.resend_s * 1000)
+        if client is not None:
+            client.close()
+
+    def _wait(self, sent: int, resend_at_ms: int, wait_s: float) -> bool:
+        """Until there is something to send; answers whether it is the last time."""
+        with self._changed:
+            if wait_s:
+                self._changed.wait_for(lambda: self._stopping, wait_s)
+            else:
+                until_resend_s = max(0, resend_at_ms - self._clock_ms()) / 1000
+                self._changed.wait_for(lambda: self._stopping or self._book.version > sent, until_resend_s)
+            return self._stopping
+
+    def _post(self, client: httpx.Client, name: str, lines: Sequence[Line], now_ms: int) -> None:
+        """Raises when it is worth another try."""
+        lives_ms = int(_LIVES_RESENDS * self._config.resend_s * 1000)
+        alerts = [
+            to_json(line.told, self._rules, ends_ms=now_ms + lives_ms if line.ended_ms is None else line.ended_ms)
+            for line in lines
+        ]
+        for first in range(0, len(alerts), _PER_POST):
+            self._post_some(client, name, alerts[first : first + _PER_POST])
+
+    def _post_some(self, client: httpx.Client, name: str, alerts: Sequence[dict[str, Any]]) -> None:
+        answer = client.post("api/v2/alerts", json=alerts)
+        if answer.status_code in (400, 413, 422):
+            # One alert it does not like must not keep the others from it, nor be tried for ever.
+            if len(alerts) > 1:
+                for alert in alerts:
+                    self._post_some(client, name, [alert])
+                return
+            self._count(name, "rejected")
+            log.error("Alertmanager %s rejects %s: %s", name, alerts[0]["labels"], answer.text[:300])
+            return
+        answer.raise_for_status()
+        self._count(name, "ok")
+
+    def _count(self, name: str, result: str) -> None:
+        with self._changed:
+            self._posts[name, result] += 1
+
+
+def _client(destination: Destination) -> httpx.Client:
+    login = destination.authorization()
+    return httpx.Client(
+        base_url=f"{destination.url}/",
+        auth=login if isinstance(login, tuple) else None,
+        headers={"Authorization": f"Bearer {login}"} if isinstance(login, str) else None,
+        timeout=destination.timeout_s,
+        verify=ssl.create_default_context(cafile=str(destination.ca_file)) if destination.ca_file else True,
+    )
+
+
+def _name(destination: Destination) -> str:
+    """Host and port: an address may hold a password, a label and a log must not."""
+    parts = urlsplit(destination.url)
+    return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)

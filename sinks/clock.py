@@ -1,0 +1,10 @@
+"""The wall clock, injected wherever time matters so that tests can move it."""
+
+from __future__ import annotations
+
+import time
+
+
+def wall_ms() -> int:
+    """Epoch milliseconds now."""
+    return time.time_ns() // 1_000_000
