@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 
 from starlette.applications import Starlette
 from starlette.convertors import PathConvertor, register_url_convertor
@@ -15,7 +18,7 @@ from starlette.routing import Route
 
 from sinks.http import page
 from sinks.http.errors import ApiError, answer_api_error, answer_http_error
-from sinks.http.guard import Guard
+from sinks.http.guard import Guard, content_security_policy
 from sinks.http.health import Health
 from sinks.http.ingest import Ingest
 from sinks.http.read import ReadApi
@@ -89,7 +92,13 @@ def _metrics(store: SnapshotStore, settings: HttpSettings, exposition: Expositio
 
 
 def _further_page(content: Page) -> Callable[[Request], Awaitable[Response]]:
+    # A page in one file has its styles within: each is allowed by its hash, and nothing else is.
+    styles = re.findall(rb"<style>(.*?)</style>", content.body, re.DOTALL)
+    hashes = [f"sha256-{b64encode(sha256(style).digest()).decode()}" for style in styles]
+    headers = {"Content-Security-Policy": content_security_policy(hashes)}
+
     async def further_page(request: Request) -> Response:
-        return compressible(content.body, content.content_type, request.headers.get("accept-encoding", ""))
+        encoding = request.headers.get("accept-encoding", "")
+        return compressible(content.body, content.content_type, encoding, headers=headers)
 
     return further_page

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 from starlette.datastructures import MutableHeaders
@@ -13,11 +13,18 @@ from sinks.http.errors import internal_error
 
 log = logging.getLogger(__name__)
 
-HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+
+def content_security_policy(style_hashes: Sequence[str] = ()) -> str:
+    """Only this service's own files; and inline styles whose hashes (`sha256-…`) are given."""
+    styles = " ".join(["'self'", *(f"'{value}'" for value in style_hashes)])
+    return (
+        f"default-src 'none'; script-src 'self'; style-src {styles}; img-src 'self'; connect-src 'self'; "
         "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
-    ),
+    )
+
+
+HEADERS = {
+    "Content-Security-Policy": content_security_policy(),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -43,7 +50,7 @@ class Guard:
                 began = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
-                    headers[name] = value
+                    headers.setdefault(name, value)
             await send(message)
 
         try:

@@ -193,7 +193,7 @@ function keyWords(key) {
 
 function settingWords(key, value) {
   if (key.endsWith("_s") && typeof value === "number") return duration(value);
-  if (key.endsWith("_ms") && typeof value === "number") return time(value, now());
+  if (/_(at|until|ms)$/.test(key) && typeof value === "number" && value > 1e12) return time(value, now());
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number") return number(value);
   return typeof value === "string" ? value : JSON.stringify(value);

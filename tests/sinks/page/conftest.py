@@ -18,8 +18,8 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
+from sinks.clock import wall_ms
 from sinks.http import HttpSettings, RunningServer, create_app, serve
-from sinks.http.settings import wall_ms
 from sinks.store import SnapshotStore
 from streaming.judge.snapshot import Snapshot
 

@@ -6,10 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, expect
+from playwright.sync_api import Page as Tab
 
 import sinks
-from sinks.http.settings import wall_ms
+from sinks.clock import wall_ms
+from sinks.http import HttpSettings, Page, create_app, serve
+from sinks.store import SnapshotStore
 from tests.sinks.fakes import HOSTILE_NAMES, hostile_snapshot, shop_snapshot
 from tests.sinks.page.conftest import Q, StartVisit
 
@@ -41,7 +44,7 @@ CONTRASTS = """() => {
 }"""
 
 
-def wider_than_the_window(page: Page) -> int:
+def wider_than_the_window(page: Tab) -> int:
     width: int = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
     return max(0, width)
 
@@ -106,6 +109,18 @@ def test_hostile_names_stay_text(visit: StartVisit, viewport: dict[str, int]) ->
     assert page.evaluate("() => window.hacked") is None
     assert wider_than_the_window(page) == 0
     assert visited.troubles == []
+
+
+def test_a_further_page_keeps_its_own_style_and_nothing_else(browser: Browser) -> None:
+    """The runbook is one file: its style is allowed by its hash, a script in it is not."""
+    body = b"<style>body{color:rgb(1,2,3)}</style><p style='color:red'>x</p><script>window.hacked=1</script>"
+    app = create_app(SnapshotStore(), HttpSettings(pages={"/runbook": Page(body)}))
+    with serve(app, port=0) as server:
+        tab = browser.new_page()
+        tab.goto(f"{server.url}/runbook")
+        assert tab.evaluate("() => getComputedStyle(document.querySelector('p')).color") == "rgb(1, 2, 3)"
+        assert tab.evaluate("() => window.hacked") is None
+        tab.close()
 
 
 def test_nothing_comes_from_outside_and_no_text_becomes_markup() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from playwright.sync_api import Page, expect
 
-from sinks.http.settings import wall_ms
+from sinks.clock import wall_ms
 from streaming.judge.snapshot import Snapshot
 from tests.sinks.fakes import finding, many_queues, queue_view, shop_snapshot
 from tests.sinks.page.conftest import Q, StartVisit, Visit

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from playwright.sync_api import Page, expect
 
-from sinks.http.settings import wall_ms
+from sinks.clock import wall_ms
 from tests.sinks.fakes import shop_snapshot
 from tests.sinks.page.conftest import Q, StartVisit
 
