@@ -1,0 +1,76 @@
+"""What the pages about alerts and deployment say can be done."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from alerts.catalogue import CATALOGUE
+from alerts.config import AlertRulesConfig
+from alerts.rules import generate
+from sources.wire import decode_records
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = ("alerts.md", "deploying.md", "migration.md")
+
+
+def _text(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_inside_the_repository_lead_to_files(name: str) -> None:
+    """Pages that belong to other parts of the documentation may still be on their way; files of ours may not."""
+    for target in re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", _text(name)):
+        if not target.startswith("http") and target.startswith("../"):
+            assert (DOCS / target).resolve().exists(), target
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_alerts_that_are_named_exist(name: str) -> None:
+    """A renamed alert is renamed on the pages, too."""
+    known = {entry.alert_name for entry in CATALOGUE}
+    assert set(re.findall(r"\bQueuewatch\w+", _text(name))) <= known
+
+
+def test_the_example_section_is_accepted() -> None:
+    """As it stands on the page."""
+    block = re.search(r"```yaml\n(alerts:.*?)```", _text("alerts.md"), re.DOTALL)
+    assert block
+    config = AlertRulesConfig.model_validate(yaml.safe_load(block[1])["alerts"])
+    assert config.rules["MessageTooOld"].limit == 600
+
+
+def test_the_mixin_example_renders(tmp_path: Path) -> None:
+    """As it stands on the page, from a folder where the generated files are."""
+    jsonnet = pytest.importorskip("_jsonnet", reason="the package jsonnet is not installed")
+    block = re.search(r"```jsonnet\n(.*?)```", _text("alerts.md"), re.DOTALL)
+    assert block
+    generate(tmp_path / "alerts" / "generated")
+    found = json.loads(jsonnet.evaluate_snippet(str(tmp_path / "x.jsonnet"), f"({block[1]}).prometheusAlerts"))
+    rules = {rule["alert"]: rule for group in found["groups"] for rule in group["rules"] if "alert" in rule}
+    assert "QueuewatchNoisyGroup" not in rules
+    assert rules["QueuewatchMessageTooOld"]["expr"].endswith("> 600")
+
+
+def test_every_generated_file_is_on_the_page() -> None:
+    """Nothing is generated that nobody is told of."""
+    text = _text("alerts.md")
+    for path in (ROOT / "alerts" / "generated").rglob("*"):
+        if path.is_file() and path.suffix in (".yaml", ".libsonnet"):
+            assert path.name in text, path.name
+
+
+def test_the_events_of_the_example_are_valid() -> None:
+    """What the reader is told to post is what the service can read."""
+    line = re.search(r'echo "(\{.*\})"', _text("deploying.md"))
+    assert line
+    event = line[1].replace('\\"', '"').replace("$((now + i * 1000))", "1763726401000").replace("$now", "1763726400000")
+    decoded = decode_records([event.replace("$i", "3").encode()])
+    assert decoded.events.num_rows == 1
+    assert not decoded.invalid
