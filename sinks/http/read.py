@@ -13,7 +13,6 @@ from starlette.responses import Response
 from sinks.explain import explain, to_dict, to_text
 from sinks.history import queue_id
 from sinks.http.errors import ApiError
-from sinks.http.query import MAX_LIMIT, SORTS, QueueQuery, matching
 from sinks.http.responses import json_response
 from sinks.http.search import find
 from sinks.http.settings import HttpSettings
@@ -27,6 +26,7 @@ from sinks.http.views import (
     summary_view,
 )
 from sinks.near_misses import queue_near_misses
+from sinks.query import MAX_LIMIT, SORTS, QueueQuery, matching
 from sinks.sentences import queue_sentence
 from sinks.store import SEVERITY_RANK, Published, SnapshotStore
 from streaming.core.thresholds import Thresholds

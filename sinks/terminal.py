@@ -1,0 +1,194 @@
+"""What the status page shows, in a terminal: a live table with the signals under it, or plain lines
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from sinks.clock import wall_ms
+from sinks.query import QueueQuery, matching
+from sinks.store import Published, SnapshotStore
+from sinks.words import count, duration, printable
+from streaming.judge.signals import Finding, SignalKey
+from streaming.judge.snapshot import QueueView, Snapshot
+
+_LOOK_S = 0.5
+_PLAIN_EVERY_S = 15.0
+"""Without a terminal: how often the numbers are said again when no signal changes."""
+_SEVERITY_STYLE = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
+_STATUS_STYLE = {"ok": "green", "lagging": "yellow", "stalled": "bold red", "stopped": "bold red", "stale": "dim"}
+
+
+def show(
+    store: SnapshotStore,
+    stop: threading.Event,
+    *,
+    url: str | None = None,
+    console: Console | None = None,
+    clock_ms: Callable[[], int] = wall_ms,
+) -> None:
+    """Show what `store` holds until `stop` is set. `url` is the status page's, told at the top."""
+    console = console or Console()
+    if console.is_terminal:
+        _show_live(store, stop, url, console, clock_ms)
+    else:
+        _show_lines(store, stop, url, console, clock_ms)
+
+
+def screen(published: Published | None, now_ms: int, *, url: str | None, width: int, height: int) -> RenderableType:
+    """One picture of the whole that fits `width` × `height` characters. Pure."""
+    where = Text.assemble(("queuewatch", "bold"), f"  {url}" if url else "")
+    if published is None:
+        return Group(where, Text("Waiting for the first batch…", style="dim"))
+    firing = published.firing
+    room = max(4, height - 8)
+    signals = min(len(firing), max(2, room // 2))
+    queues = matching(published, QueueQuery())
+    return Group(
+        where,
+        _queue_table(queues[: room - signals], published, now_ms),
+        *_more(len(queues) - (room - signals), "queue"),
+        Text(),
+        *(_signal_line(finding, now_ms, width) for finding in firing[:signals]),
+        *_more(len(firing) - signals, "signal"),
+        *([] if firing else [Text("No signal fires.", style="green")]),
+    )
+
+
+def change_lines(before: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
+    """One line for each signal that began or ended between two snapshots."""
+    at = time.strftime("%H:%M:%S", time.localtime(snapshot.at_ms / 1000))
+    old = _by_key(before)
+    new = _by_key(snapshot)
+    for key, finding in new.items():
+        if key not in old:
+            yield printable(f"{at} FIRING   {finding.severity:8} {key.signal} on {key.queue}: {_sentence(finding)}")
+    for key, finding in old.items():
+        if key not in new:
+            yield printable(f"{at} RESOLVED {finding.severity:8} {key.signal} on {key.queue}")
+
+
+def closing_lines(store: SnapshotStore, now_ms: int) -> Iterator[str]:
+    """What was seen, for the end: every queue in a line, and every signal that fires or was resolved
+    lately.
+    """
+    published = store.latest
+    if published is None:
+        yield "Nothing was seen: no batch was published."
+        return
+    for queue in matching(published, QueueQuery(sort="queue", descending=False)):
+        yield printable(f"{queue.queue}: {_numbers(queue, now_ms)}")
+    for finding in published.firing:
+        yield printable(f"firing: {finding.key.signal} on {finding.key.queue}: {_sentence(finding)}")
+    for resolved in store.resolved():
+        yield printable(f"resolved: {resolved.finding.key.signal} on {resolved.finding.key.queue}")
+
+
+def _show_live(
+    store: SnapshotStore, stop: threading.Event, url: str | None, console: Console, clock_ms: Callable[[], int]
+) -> None:
+    def picture() -> RenderableType:
+        return screen(store.latest, clock_ms(), url=url, width=console.width, height=console.height)
+
+    with Live(picture(), console=console, auto_refresh=False, transient=False) as live:
+        while not stop.wait(_LOOK_S):
+            live.update(picture(), refresh=True)
+
+
+def _show_lines(
+    store: SnapshotStore, stop: threading.Event, url: str | None, console: Console, clock_ms: Callable[[], int]
+) -> None:
+    def say(line: str) -> None:
+        console.print(Text(line), soft_wrap=True)
+
+    if url:
+        say(f"queuewatch at {url}")
+    before: Published | None = None
+    said_at = 0.0
+    while not stop.wait(_LOOK_S):
+        published = store.latest
+        if published is None or published is before:
+            continue
+        for line in change_lines(None if before is None else before.snapshot, published.snapshot):
+            say(line)
+        if time.monotonic() - said_at >= _PLAIN_EVERY_S:
+            said_at = time.monotonic()
+            at = time.strftime("%H:%M:%S", time.localtime(published.snapshot.at_ms / 1000))
+            for queue in matching(published, QueueQuery(limit=20))[:20]:
+                say(printable(f"{at} {queue.queue}: {_numbers(queue, clock_ms())}"))
+        before = published
+
+
+def _queue_table(queues: Sequence[QueueView], published: Published, now_ms: int) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
+    table.add_column("Queue", overflow="ellipsis", no_wrap=True)
+    table.add_column("Status", no_wrap=True)
+    for heading in ("Waiting", "In flight", "Oldest", "Visible", "Receives", "Signals"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for queue in queues:
+        findings = published.findings.get((queue.system, queue.scope, queue.queue), ())
+        style = _SEVERITY_STYLE[findings[0].severity] if findings else ""
+        table.add_row(
+            Text(printable(queue.queue), style=style),
+            Text(queue.status, style=_STATUS_STYLE[queue.status]),
+            _number(queue.visible),
+            _number(queue.in_flight),
+            _age(queue.oldest_ms.get("all"), now_ms),
+            _age(queue.oldest_ms.get("visible"), now_ms),
+            _number(queue.receive_count_max or None),
+            Text(str(len(findings)) if findings else "", style=style),
+        )
+    return table
+
+
+def _signal_line(finding: Finding, now_ms: int, width: int) -> Text:
+    for_how_long = duration(max(0, now_ms - finding.since_ms) / 1000)
+    line = Text.assemble(
+        (f"{finding.severity:8} ", _SEVERITY_STYLE[finding.severity]),
+        (f"{finding.key.signal} ", "bold"),
+        (f"{for_how_long} ", "dim"),
+        printable(_sentence(finding)),
+    )
+    line.truncate(width, overflow="ellipsis")
+    return line
+
+
+def _more(number: int, thing: str) -> list[Text]:
+    return [Text(f"and {count(number, thing)} more", style="dim")] if number > 0 else []
+
+
+def _numbers(queue: QueueView, now_ms: int) -> str:
+    known: list[str] = [queue.status]
+    if queue.visible is not None:
+        known.append(f"{queue.visible:,} waiting")
+    if queue.in_flight is not None:
+        known.append(f"{queue.in_flight:,} in flight")
+    if "all" in queue.oldest_ms:
+        known.append(f"oldest {duration(max(0, now_ms - queue.oldest_ms['all']) / 1000)}")
+    if queue.receive_count_max > 1:
+        known.append(f"received up to {queue.receive_count_max:,} times")
+    return ", ".join(known)
+
+
+def _sentence(finding: Finding) -> str:
+    return str(finding.evidence.get("summary", ""))
+
+
+def _by_key(snapshot: Snapshot | None) -> dict[SignalKey, Finding]:
+    return {} if snapshot is None else {finding.key: finding for finding in snapshot.firing}
+
+
+def _number(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def _age(since_ms: int | None, now_ms: int) -> str:
+    return "–" if since_ms is None else duration(max(0, now_ms - since_ms) / 1000)

@@ -1,0 +1,112 @@
+"""The terminal view: a picture that fits, plain lines where there is no terminal, and nothing a name could
+do to it.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from sinks.store import Published, SnapshotStore
+from sinks.terminal import change_lines, closing_lines, screen, show
+from streaming.judge.snapshot import Snapshot
+from tests.sinks.fakes import NOW_MS, hostile_snapshot, many_queues, shop_snapshot
+
+
+def picture(snapshot: Snapshot | None, width: int = 120, height: int = 40) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=False, color_system=None)
+    published = None if snapshot is None else Published(1, snapshot)
+    with console.capture() as capture:
+        console.print(screen(published, NOW_MS, url="http://127.0.0.1:9400", width=width, height=height))
+    return capture.get().splitlines()
+
+
+def shown(terminal: bool, act: Callable[[SnapshotStore], None]) -> str:
+    """What `show` writes while `act` publishes."""
+    out = io.StringIO()
+    console = Console(file=out, width=120, height=40, force_terminal=terminal, color_system=None)
+    store, stop = SnapshotStore(), threading.Event()
+    viewer = threading.Thread(target=show, args=(store, stop), kwargs={"url": "http://x", "console": console})
+    viewer.start()
+    act(store)
+    stop.wait(1.3)
+    stop.set()
+    viewer.join(10)
+    assert not viewer.is_alive()
+    return out.getvalue()
+
+
+def test_queues_and_signals_with_one_line_each() -> None:
+    """What needs somebody first, then the sentences."""
+    lines = picture(shop_snapshot())
+    assert lines[0] == "queuewatch  http://127.0.0.1:9400"
+    rows = [line.split() for line in lines]
+    assert ["orders", "lagging", "184", "12", "2", "min", "41", "s", "1", "min", "36", "s", "5", "2"] in rows
+    assert any("critical GroupStuck 5 min 30 s Group customer-4711 is stuck behind a poison head" in line for line in lines)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (200, 60), (40, 10)])
+def test_the_picture_fits_the_terminal(width: int, height: int) -> None:
+    """A longer one would scroll, and the live view would smear."""
+    for snapshot in (shop_snapshot(), many_queues(500), hostile_snapshot()):
+        lines = picture(snapshot, width, height)
+        assert len(lines) <= height
+        assert max(len(line) for line in lines) <= width
+
+
+def test_before_the_first_batch_and_without_a_signal() -> None:
+    """It says so rather than nothing."""
+    assert "Waiting for the first batch…" in picture(None)
+    assert "No signal fires." in picture(replace(shop_snapshot(), firing=()))
+
+
+def test_without_a_terminal_each_change_is_a_line() -> None:
+    """As for a log: begun, with the sentence; resolved."""
+
+    def act(store: SnapshotStore) -> None:
+        store.publish(shop_snapshot())
+        threading.Event().wait(0.8)
+        store.publish(replace(shop_snapshot(), firing=shop_snapshot().firing[1:]))
+
+    text = shown(False, act)
+    assert "\x1b" not in text
+    assert "FIRING   critical GroupStuck on payments.fifo: Group customer-4711 is stuck" in text
+    assert text.count("FIRING ") == 9
+    assert "RESOLVED critical PoisonMessage on orders" in text
+    assert "orders: lagging, 184 waiting, 12 in flight" in text
+
+
+def test_in_a_terminal_it_is_drawn_over_and_over() -> None:
+    """One picture, renewed in place."""
+    text = shown(True, lambda store: store.publish(shop_snapshot()))
+    assert "\x1b[" in text
+    assert "payments.fifo" in text
+
+
+def test_hostile_names_do_nothing_to_the_terminal() -> None:
+    """Neither escape sequences nor markup of the drawing library."""
+    snapshot = hostile_snapshot()
+    evil = replace(snapshot.queues[0], queue="\x1b[2J[bold red]evil[/]\x07")
+    finding = replace(snapshot.firing[0], evidence={"summary": "\x1b]0;title\x07 [link=x]y[/link]"})
+    snapshot = replace(snapshot, queues=(evil, *snapshot.queues), firing=(finding, *snapshot.firing))
+    for line in (*picture(snapshot, 200, 60), *change_lines(None, snapshot)):
+        assert line.isprintable()
+        line.encode()  # Half a character would fail here.
+    assert any("[bold red]evil[/]" in line for line in picture(snapshot, 200, 60))
+
+
+def test_the_end_is_summed_up() -> None:
+    """Every queue, what fires and what was resolved."""
+    store = SnapshotStore()
+    assert list(closing_lines(store, NOW_MS)) == ["Nothing was seen: no batch was published."]
+    store.publish(shop_snapshot())
+    store.publish(replace(shop_snapshot(), firing=shop_snapshot().firing[1:]))
+    lines = list(closing_lines(store, NOW_MS))
+    assert "orders: lagging, 184 waiting, 12 in flight, oldest 2 min 41 s, received up to 5 times" in lines
+    assert "resolved: PoisonMessage on orders" in lines
+    assert sum(line.startswith("firing: ") for line in lines) == 8
