@@ -16,18 +16,44 @@ MIN_HOLDS = 10
 DELAY_CAP_S = {"aws_sqs": 43_200.0, "cloudflare_queues": 86_400.0}
 """The longest time a message can be kept back: SQS by visibility timeout, Cloudflare by retry delay."""
 
+LARGEST_BATCH = 100
+"""Messages. From this size on, a batch that fails as a whole is worth a word."""
+
 Problem = tuple[str, dict[str, Any]]
 """What is wrong and how to mend it, as one sentence each joined; and numbers beside."""
 
 
+RELAYED_RULES, RELAYED_RULE_CHARS, RELAYED_SUMMARY_CHARS = 20, 64, 500
+"""As many of a collector's own findings are passed on, each cut to so many characters: they come from outside."""
+
+
 def queue_misconfigured(c: Context) -> Iterator[Finding]:
-    """Each rule that finds something is a finding of its own, told apart by `rule`."""
-    for rule, check in RULES.items():
-        problem = check(c)
-        since = c.memory.holds_since(f"lint:{rule}", problem is not None, c.now)
-        if problem is not None and since is not None:
-            words, numbers = problem
-            yield c.finding("QueueMisconfigured", "info", since, {"rule": rule, **numbers, "summary": words}, part=rule)
+    """Each rule that finds something is a finding of its own, told apart by `rule`; what the collector found stands beside."""
+    problems = {rule: problem for rule, check in RULES.items() if (problem := check(c)) is not None}
+    problems |= {rule: (words, {}) for rule, words in _relayed(c).items()}
+    for gone in [known for known in c.memory.since if known.startswith("lint:") and known[5:] not in problems]:
+        del c.memory.since[gone]
+    for rule, (words, numbers) in problems.items():
+        since = c.memory.holds_since(f"lint:{rule}", True, c.now) or c.now
+        yield c.finding("QueueMisconfigured", "info", since, {"rule": rule, **numbers, "summary": words}, part=rule)
+
+
+def _relayed(c: Context) -> dict[str, str]:
+    """Rule -> summary of what the queue's collector found in settings only it sees (attribute `findings`).
+
+    Rules that are also judged here are left to the judge. Several findings of one rule are one.
+    """
+    told = c.facts.attribute("findings")
+    found: dict[str, str] = {}
+    for entry in told if isinstance(told, list) else []:
+        rule, words = (entry.get("rule"), entry.get("summary")) if isinstance(entry, dict) else (None, None)
+        if not isinstance(rule, str) or not isinstance(words, str) or not rule or rule in RULES:
+            continue
+        rule = rule[:RELAYED_RULE_CHARS]
+        if rule in found or len(found) < RELAYED_RULES:
+            words = f"{found[rule]} {words}" if rule in found else words
+            found[rule] = words[:RELAYED_SUMMARY_CHARS]
+    return found
 
 
 def _sibling(c: Context) -> QueueFacts | None:
@@ -85,6 +111,9 @@ def no_dead_letter_queue(c: Context) -> Problem | None:
     """Without a dead-letter queue a poison message comes back until retention, or is dropped when retries run out."""
     if c.is_dead_letter_queue or c.dead_letter_queue is not None or (c.max_receive_count is not None and c.name[0] == "aws_sqs"):
         return None
+    if c.facts.attribute("has_consumer") is False:
+        # Nobody receives from it, so no message of it can fail.
+        return None
     told_none = "dead_letter_queue" in c.facts.attributes and not c.facts.attribute("dead_letter_queue")
     told_all = c.facts.number("retention_s") is not None and c.facts.attribute("kind") is not None
     if not told_none and not told_all:
@@ -92,6 +121,30 @@ def no_dead_letter_queue(c: Context) -> Problem | None:
     lost = c.name[0] == "cloudflare_queues"
     what = "is deleted when its retries run out" if lost else "is received again and again until its retention runs out"
     return f"{c.name[2]} has no dead-letter queue: a message that fails {what}. Add one.", {}
+
+
+def no_retries(c: Context) -> Problem | None:
+    """max_retries 0: the first failure of a message is its last."""
+    if c.facts.number("max_retries") != 0:
+        return None
+    lost = f"goes to {c.dead_letter_queue}" if c.dead_letter_queue else "is lost"
+    words = (
+        f"{c.name[2]} retries nothing: a message {lost} at its first failure, be it only a deploy or a passing error. "
+        "Set max_retries to 3 or more."
+    )
+    return words, {"max_retries": 0}
+
+
+def whole_batch_fails(c: Context) -> Problem | None:
+    """A full-sized batch whose handler throws: one bad message takes 99 good ones with it."""
+    size = c.facts.number("max_batch_size")
+    if size is None or size < LARGEST_BATCH or c.facts.attribute("throws_on_error") is not True:
+        return None
+    words = (
+        f"An error in the consumer of {c.name[2]} fails its whole batch of up to {size:g}: every good message in it is "
+        "delivered again and uses up a retry. Acknowledge or retry each message by itself, or make batches smaller."
+    )
+    return words, {"max_batch_size": int(size), "throws_on_error": True}
 
 
 def allow_policy(c: Context) -> Problem | None:
@@ -156,6 +209,8 @@ RULES: dict[str, Callable[[Context], Problem | None]] = {
     "dead_letter_retention": dead_letter_retention,
     "single_receive": single_receive,
     "no_dead_letter_queue": no_dead_letter_queue,
+    "no_retries": no_retries,
+    "whole_batch_fails": whole_batch_fails,
     "allow_policy": allow_policy,
     "short_visibility": short_visibility,
     "backoff_beyond_cap": backoff_beyond_cap,

@@ -1,0 +1,44 @@
+"""The judge fed with wire events, step by step, without the replay around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from streaming.core.settings import Settings
+from streaming.judge.judge import judge
+from streaming.judge.memory import JudgeMemory
+from streaming.judge.signals import Finding, SignalChange, SignalName
+from streaming.judge.snapshot import Snapshot
+from tests.core.driving import T0, run_steps
+
+Step = tuple[int, Sequence[dict[str, Any]]]
+"""Now in milliseconds after T0, and what was told by then."""
+
+
+class Judged:
+    """What the judge said at each step."""
+
+    def __init__(self, snapshots: Sequence[Snapshot], changes: Sequence[SignalChange], memory: JudgeMemory) -> None:
+        self.snapshots, self.changes, self.memory = list(snapshots), list(changes), memory
+
+    def firing(self, signal: SignalName) -> list[Finding]:
+        """What of one signal fires at the end."""
+        return [f for f in self.snapshots[-1].firing if f.key.signal == signal]
+
+    def told(self) -> list[tuple[int, str, str, str]]:
+        """Every change: milliseconds after T0, signal, status, what tells its key from others."""
+        return [(c.at_ms - T0, c.finding.key.signal, c.status, str(c.finding.key)) for c in self.changes]
+
+
+def judged(steps: Sequence[Step], settings: Settings | None = None, *, restart: bool = False) -> Judged:
+    """Track and judge every step. `restart`: the judge's memory goes through its bytes between any two."""
+    settings = settings or Settings(now_is_event_time=True)
+    memory, snapshots, changes = JudgeMemory.empty(), [], []
+    for merged in run_steps(steps, settings):
+        if restart:
+            memory = JudgeMemory.from_bytes(memory.to_bytes())
+        memory, snapshot, new = judge(memory, merged, merged.now, settings)
+        snapshots.append(snapshot)
+        changes += new
+    return Judged(snapshots, changes, memory)

@@ -1,0 +1,94 @@
+"""QueueMisconfigured: settings that will hurt, judged here or found by a collector that sees more of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.core.driving import event
+from tests.judge.driving import Step, judged
+
+WORKER: dict[str, Any] = {"kind": "standard", "retention_s": 345_600, "dead_letter_queue": "dead", "max_retries": 3}
+
+
+def state(at_ms: int, **attributes: Any) -> Step:
+    """A step in which a Cloudflare queue tells its settings."""
+    return at_ms, [event("queue_state", at_ms, attributes=WORKER | attributes, system="cloudflare_queues")]
+
+
+def found(*steps: Step) -> dict[str, str]:
+    """Rule -> summary of what fires at the end."""
+    firing = judged(steps).firing("QueueMisconfigured")
+    assert [f.key.part for f in firing] == [f.evidence["rule"] for f in firing]
+    return {f.evidence["rule"]: f.evidence["summary"] for f in firing}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "rules"),
+    [
+        ({}, []),
+        ({"max_retries": 0}, ["no_retries"]),
+        ({"max_retries": 1}, []),
+        ({"max_batch_size": 100, "throws_on_error": True}, ["whole_batch_fails"]),
+        ({"max_batch_size": 99, "throws_on_error": True}, []),
+        ({"max_batch_size": 100}, []),
+        ({"dead_letter_queue": ""}, ["no_dead_letter_queue"]),
+        ({"dead_letter_queue": "", "has_consumer": True}, ["no_dead_letter_queue"]),
+        ({"dead_letter_queue": "", "has_consumer": False}, []),
+    ],
+    ids=[
+        "nothing wrong",
+        "no retry at all",
+        "one retry",
+        "a throw fails a hundred",
+        "smaller batches",
+        "nobody knows of throwing",
+        "no dead-letter queue",
+        "no dead-letter queue but a consumer",
+        "nothing fails where nobody receives",
+    ],
+)
+def test_rules_of_worker_queues(attributes: dict[str, Any], rules: list[str]) -> None:
+    """Each alone, and its boundary."""
+    assert list(found(state(0, **attributes))) == rules
+
+
+def test_what_a_collector_found_is_passed_on_once() -> None:
+    """A rule the judge has itself is left to it; several findings of one rule are one."""
+    told = [
+        {"rule": "delivery_paused", "summary": "Delivery is paused. Resume it."},
+        {"rule": "no_retries", "summary": "The collector's words."},
+        {"rule": "beyond_limits", "summary": "One."},
+        {"rule": "beyond_limits", "summary": "Two."},
+    ]
+    said = found(state(0, max_retries=0, findings=told))
+    assert said["delivery_paused"] == "Delivery is paused. Resume it."
+    assert said["beyond_limits"] == "One. Two."
+    assert said["no_retries"].startswith("orders retries nothing")
+    assert len(said) == 3
+
+
+def test_a_finding_the_collector_takes_back_ends() -> None:
+    """The latest word counts, and a finding that comes back begins anew."""
+    told = [{"rule": "delivery_paused", "summary": "Paused."}]
+    steps = [state(0, findings=told), state(60_000, findings=[]), state(120_000, findings=told)]
+    changes = [(c.at_ms % 1_000_000, c.status) for c in judged(steps).changes if c.finding.key.part == "delivery_paused"]
+    assert changes == [(0, "firing"), (60_000, "resolved"), (120_000, "firing")]
+    (again,) = judged(steps).firing("QueueMisconfigured")
+    assert again.since_ms % 1_000_000 == 120_000
+
+
+@pytest.mark.parametrize("findings", ["text", 1, {"rule": "x"}, [1, None, {}, {"rule": "x"}, {"rule": 1, "summary": "y"}], [[]]])
+def test_findings_that_are_none_are_left_out(findings: object) -> None:
+    """What comes from outside may have any shape."""
+    assert found(state(0, findings=findings)) == {}
+
+
+def test_a_collector_cannot_flood() -> None:
+    """Neither by many rules nor by long words."""
+    many = [{"rule": f"rule-{n:03d}" + "x" * 500, "summary": "y" * 9_000} for n in range(6)]
+    said = found(state(0, findings=many + [{"rule": f"r{n}", "summary": "z"} for n in range(100)]))
+    assert len(said) == 20
+    assert max(len(rule) for rule in said) == 64
+    assert max(len(words) for words in said.values()) == 500
