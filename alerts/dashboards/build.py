@@ -176,7 +176,7 @@ def _panel(panel: Panel, context: Context) -> Any:
         builder.with_target(_target(query, position))
     if panel.states:
         builder.mappings([_mapping(panel.states)])
-    builder.thresholds(_thresholds(lines, panel.states))
+    builder.thresholds(_thresholds(lines, panel))
     if lines:
         builder.links(list(_runbook_links(lines, context.config)))
     return builder
@@ -206,10 +206,10 @@ def _in_unit(value: float, unit: str) -> str:
     return f"{number(round(value * 100, 4))} %" if unit == "percentunit" else f"{value:,.10g}"
 
 
-def _thresholds(lines: list[Line], states: Any) -> dashboard.ThresholdsConfig:
+def _thresholds(lines: list[Line], panel: Panel) -> dashboard.ThresholdsConfig:
     """The alerts' lines as steps. Below-lines colour what is under them, the others what is above."""
     steps = [models.Threshold(value=None, color="green")]
-    if not states:
+    if not panel.states:
         below = _coloured(line for line in lines if line.below)
         above = _coloured(line for line in lines if not line.below)
         if below:
@@ -217,6 +217,8 @@ def _thresholds(lines: list[Line], states: Any) -> dashboard.ThresholdsConfig:
             # Each step carries the colour of the band above it.
             colours = [colour for _, colour in below[1:]] + ["green"]
             steps += [models.Threshold(value=v, color=c) for (v, _), c in zip(below, colours, strict=True)]
+        if panel.mark is not None:
+            above.append((panel.mark[0], _SEVERITY_COLOURS[panel.mark[1]]))
         steps += [models.Threshold(value=value, color=colour) for value, colour in above]
     return dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps)
 

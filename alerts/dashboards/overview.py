@@ -48,7 +48,7 @@ def _now(context: Context) -> tuple[Panel, ...]:
             queries=(firing("critical"),),
             width=4,
             height=4,
-            lines=(Line("QueueStalled", 1),),
+            mark=(1, "critical"),
         ),
         Panel(
             "stat",
@@ -57,7 +57,7 @@ def _now(context: Context) -> tuple[Panel, ...]:
             queries=(firing("warning"),),
             width=4,
             height=4,
-            lines=(Line("PoisonMessage", 1),),
+            mark=(1, "warning"),
         ),
         Panel(
             "stat",
@@ -145,7 +145,7 @@ def _over_time(context: Context) -> tuple[Panel, ...]:
             "Signals firing",
             "Findings that are firing, by signal and queue: the exact series the alerts compare with zero.",
             queries=(signals(*SIGNAL_NAMES),),
-            lines=(Line("QueueStalled", 1),),
+            mark=(1, "warning"),
         ),
         Panel(
             "timeseries",

@@ -8,6 +8,7 @@ from typing import Literal
 
 from alerts.config import AlertRulesConfig
 from alerts.entry import AlertName, DashboardName
+from streaming.judge.signals import Severity
 from streaming.judge.thresholds import Thresholds
 
 GRID_WIDTH = 24
@@ -61,6 +62,8 @@ class Panel:
     states: Mapping[str, tuple[str, str]] | None = None
     """Of a state timeline or a stat: value -> (text, colour)."""
     stacked: bool = False
+    mark: tuple[float, Severity] | None = None
+    """A value from which the panel takes a severity's colour, where several alerts have a part in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,10 @@ POISON_MESSAGE = Entry(
         EvidenceField("final_attempt", ("true: no delivery is left, the next step is the dead-letter queue or the loss")),
         EvidenceField("consumer", "who had it last, when that is known"),
         EvidenceField("age_s", "seconds since it was sent"),
-        EvidenceField(("age `healthy` far below age `all`"), "only the suspects are old, the rest of the queue is fine"),
+        EvidenceField(
+            "queuewatch_oldest_message_age_seconds",
+            "scope `healthy` far below scope `all`: only the suspects are old, the rest of the queue is fine",
+        ),
     ),
     checks={
         "aws_sqs": (
