@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -40,6 +41,8 @@ def main(arguments: list[str]) -> int:
     if unknown:
         parser.error(f"no such section: {', '.join(sorted(unknown))}; choose from {', '.join(SECTIONS)}")
     wanted = options.sections or BY_DEFAULT
+    # Whoever ends the run ends the broker and the job with it.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     run = Run(Machine.here())
     run.say(f"{run.machine.commit} on {run.machine.words}")
     if "micro" in wanted:
