@@ -8,6 +8,7 @@
 PYTHON ?= $(or $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done),python3)
 BIN := .venv/bin
+GENERATORS := alerts/generate.py deploy/reference.py scripts/metrics_page.py
 
 help:  ## This list.
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -32,13 +33,13 @@ imports: venv-dev
 
 # What was generated must be what the catalogue says today, and Prometheus must accept it.
 rules: venv-dev
-	$(BIN)/python -m alerts.generate --check
+	@for script in $(GENERATORS); do $(BIN)/python $$script --check || exit 1; done
 	@if command -v promtool >/dev/null; then promtool check rules --lint-fatal $$(find alerts/generated -name '*rules*.y*ml'); \
 		elif [ "$$CI" = true ]; then echo "promtool is missing: install the package prometheus"; exit 1; \
 		else echo "promtool is not installed: the rules were not checked"; fi
 
-generate: venv-dev  ## Write rules, dashboards and runbook from the catalogue of signals.
-	@$(BIN)/python -m alerts.generate
+generate: venv-dev  ## Write what is made from code: rules, dashboards, runbook, the lists of metrics and settings.
+	@for script in $(GENERATORS); do $(BIN)/python $$script || exit 1; done
 
 bench: venv-dev jars  ## Throughput, latency and state size, as a table and JSON; minutes.
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
