@@ -43,7 +43,6 @@ async function show() {
   try {
     const summary = await asked.load();
     if (asked !== view) return;
-    live.setServerTime(summary.now_ms);
     live.tick();
     showSummary(summary);
   } catch (error) {

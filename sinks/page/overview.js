@@ -4,7 +4,7 @@ import { announceSignals } from "./announce.js";
 import { get } from "./api.js";
 import { el, setAttribute, setChildren, setText } from "./dom.js";
 import { count, number, statusWord, ticking } from "./format.js";
-import { now, refresh, since } from "./live.js";
+import { now, refresh, setServerTime, since } from "./live.js";
 import { Matches } from "./matches.js";
 import { QueueTable, SORTS } from "./queue_table.js";
 import { SignalList } from "./signal_list.js";
@@ -115,6 +115,7 @@ export class Overview {
       this.page = Math.ceil(queues.total / PAGE);
       return this.load();
     }
+    setServerTime(queues.summary.now_ms);
     this.show(queues, signals, matches);
     return queues.summary;
   }

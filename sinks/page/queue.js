@@ -5,7 +5,7 @@ import { get } from "./api.js";
 import { trendChart } from "./charts.js";
 import { el, name, setAttribute, setChildren, setText, sync } from "./dom.js";
 import { duration, number, percent, signalWords, statusWord, systemName, time } from "./format.js";
-import { now, since, until } from "./live.js";
+import { now, setServerTime, since, until } from "./live.js";
 import { MessageTable } from "./message_table.js";
 import { consumerTable, groupTable } from "./part_tables.js";
 
@@ -78,6 +78,7 @@ export class QueuePage {
       get("queue", this.who, this.asking.signal),
       get("signals", { limit: 200 }, this.asking.signal),
     ]);
+    setServerTime(answer.summary.now_ms);
     this.show(answer.queue);
     announceSignals(signals.firing);
     return answer.summary;

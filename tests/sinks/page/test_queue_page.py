@@ -7,7 +7,7 @@ from dataclasses import replace
 from playwright.sync_api import Page, expect
 
 from sinks.clock import wall_ms
-from tests.sinks.fakes import shop_snapshot
+from tests.sinks.fakes import NOW_MS, shop_snapshot
 from tests.sinks.page.conftest import Q, StartVisit
 
 POISON = "7f3a1c52-90de-4b7b-8a11-3f2f4f0a9c01"
@@ -39,6 +39,15 @@ def test_suspects_with_ids_receive_counts_and_timeline(visit: StartVisit) -> Non
     message.get_by_text("5 receives, one by one").click()
     expect(message.locator(".attempts li")).to_have_count(5)
     expect(message.locator(".attempts li").last).to_contain_text("Receive 5 by orders-worker-2, invisible for 30 s")
+
+
+def test_the_timeline_goes_by_the_services_clock(visit: StartVisit) -> None:
+    """A browser whose clock is a year off draws the same bars."""
+    page = visit(shop_snapshot(NOW_MS), clock_ms=lambda: NOW_MS).open(Q + "orders")
+    bars = page.locator(".message").filter(has_text=POISON).locator(".timeline rect")
+    expect(bars).to_have_count(5)
+    widths = [float(bar.get_attribute("width") or 0) for bar in bars.all()]
+    assert min(widths) > 100, "of a thousand"
 
 
 def test_opened_details_stay_open_over_a_refresh(visit: StartVisit) -> None:
