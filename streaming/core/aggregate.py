@@ -146,16 +146,16 @@ def is_poison(state: ShardState, w: Windows, settings: Settings) -> Array:
 
 def cloudwatch_base(state: ShardState, now: int, settings: Settings) -> Array:
     """Per row the time from which ApproximateAgeOfOldestMessage counts: the send; on a standard queue the end of the latest
-    third receive; in a dead-letter queue the arrival."""
+    third receive; in a dead-letter queue the arrival, whatever receives the message brought along or had since."""
     rows = state.rows
     base = rows["sent"]
     ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)[rows["queue"]]
-    if rows.has("arrived"):
-        base = np.where(rows["arrived"] > 0, rows["arrived"], base)
     if rows.has("restart"):
         last, before = rows["restart"], rows["restart_before"]
         restart = np.where((last > 0) & (last <= now), last, np.where(before <= now, before, 0))
         base = np.where(~ordered, np.maximum(base, restart), base)
+    if rows.has("arrived"):
+        base = np.where(rows["arrived"] > 0, rows["arrived"], base)
     return base
 
 

@@ -91,8 +91,8 @@ class Message:
 
     def cloudwatch_from(self, now: int) -> int:
         """The age restarts when the 3rd, 6th, 9th… receive ends without a deletion, on a standard queue."""
-        start = max(self.sent_at, self.arrived_at or 0)
-        if self.fifo:
+        start = self.sent_at if self.arrived_at is None else self.arrived_at
+        if self.fifo or self.arrived_at is not None:
             return start
         moves = self.moves()
         receives = [(i, m) for i, m in enumerate(moves) if m["type"] == "received"]

@@ -1,0 +1,95 @@
+"""Each metric of the contract: its value minute by minute, its labels, and that it is absent where it says nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.replaying import Lines, ev, ms, replayed
+
+Events = list[dict[str, Any]]
+GOOD: Events = [
+    e
+    for n in range(25)
+    for e in (
+        ev("sent", 60 * n + 1, message_id=f"g{n}"),
+        ev("received", 60 * n + 2, message_id=f"g{n}", receive_count=1),
+        ev("deleted", 60 * n + 3, message_id=f"g{n}"),
+    )
+]
+ATTRIBUTES = {"kind": "standard", "visibility_timeout_s": 120}
+REDRIVE = ATTRIBUTES | {"max_receive_count": 6, "dead_letter_queue": "dead"}
+
+
+def never_deleted(receives: int, attributes: dict[str, Any], *, counted: bool = True) -> Events:
+    """A message received every two minutes from the first minute on, as soon as its window ends."""
+    events = [ev("queue_state", 0, attributes=attributes), ev("sent", 0, message_id="bad")]
+    for n in range(receives):
+        count = {"receive_count": n + 1} if counted else {}
+        events.append(ev("received", 60 + 120 * n, message_id="bad", **count))
+    return events
+
+
+def moved(at_s: float) -> dict[str, Any]:
+    """The message went to the dead-letter queue."""
+    return ev("dead_lettered", at_s, message_id="bad", to_queue="dead")
+
+
+def minutes(lines: Lines, scope: str, until: int, queue: str = "q") -> list[int | None]:
+    """The age in whole minutes at each minute, None where there is none."""
+    ages = lines.metric("oldest_message_age_seconds", queue=queue, scope=scope)
+    return [round(ages[60 * n] / 60) if 60 * n in ages else None for n in range(1, until + 1)]
+
+
+SIX = [1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5]
+THRICE = [*SIX, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("beside", [[], GOOD], ids=["alone", "beside good messages"])
+def test_cloudwatch_age_with_six_receives_allowed(tmp_path: Path, beside: Events) -> None:
+    """It restarts when the third receive ends and drops at the move; the dead-letter queue counts from the move."""
+    lines = replayed([*never_deleted(6, REDRIVE), moved(780), *beside], tmp_path, until_s=1200)
+    assert minutes(lines, "cloudwatch", 20) == [*SIX, *[None] * 8]
+    assert minutes(lines, "all", 20) == [*range(1, 13), *[None] * 8]
+    assert minutes(lines, "visible", 20) == [None] * 20
+    assert minutes(lines, "healthy", 20) == [1, 2, 3, 4, *[None] * 16]
+    assert minutes(lines, "cloudwatch", 20, "dead") == [*[None] * 12, 0, 1, 2, 3, 4, 5, 6, 7]
+    assert minutes(lines, "all", 20, "dead") == [*[None] * 12, *range(13, 21)]
+
+
+@pytest.mark.parametrize("counted", [True, False], ids=["counted by the broker", "counted here"])
+def test_cloudwatch_age_without_a_redrive_policy(tmp_path: Path, counted: bool) -> None:
+    """It restarts when the 3rd, 6th and 9th receive ends; the true age does not."""
+    lines = replayed(never_deleted(10, ATTRIBUTES, counted=counted), tmp_path, until_s=1440)
+    assert minutes(lines, "cloudwatch", 24) == THRICE
+    assert minutes(lines, "all", 24) == list(range(1, 25))
+    assert minutes(lines, "visible", 24) == [*[None] * 20, 21, 22, 23, 24]
+
+
+def test_cloudwatch_age_does_not_restart_on_fifo(tmp_path: Path) -> None:
+    """A failing head keeps its age."""
+    events = [{**e, "queue": "q.fifo"} for e in never_deleted(10, ATTRIBUTES)]
+    lines = replayed(events, tmp_path, until_s=1440)
+    assert minutes(lines, "cloudwatch", 24, "q.fifo") == list(range(1, 25))
+
+
+def test_cloudwatch_age_restarts_at_a_release(tmp_path: Path) -> None:
+    """Given back, the third receive ends before its window would."""
+    events = [ev("queue_state", 0, attributes=ATTRIBUTES), ev("sent", 0, message_id="bad")]
+    for n in range(3):
+        events += [
+            ev("received", 60 + 60 * n, message_id="bad", receive_count=n + 1),
+            ev("released", 90 + 60 * n, message_id="bad"),
+        ]
+    ages = replayed(events, tmp_path, until_s=300).metric("oldest_message_age_seconds", scope="cloudwatch")
+    assert ages == {60: 60, 120: 120, 180: 180, 240: 30, 300: 90}
+
+
+def test_a_dead_letter_that_is_looked_at_keeps_its_age(tmp_path: Path) -> None:
+    """Its receive count goes on from the source; the age counts from the arrival all the same."""
+    look = ev("received", 840, "dead", message_id="bad", receive_count=7)
+    lines = replayed([*never_deleted(6, REDRIVE), moved(780), look], tmp_path, until_s=1080)
+    assert minutes(lines, "cloudwatch", 18, "dead") == [*[None] * 12, 0, 1, 2, 3, 4, 5]
+    assert ms(780) == lines.metric("oldest_message_timestamp_seconds", queue="dead", scope="cloudwatch")[900] * 1000
