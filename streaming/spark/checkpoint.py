@@ -31,7 +31,6 @@ class Checkpoint:
     """Tells batch 7 of this checkpoint from batch 7 of another."""
     shards: int
     sources: tuple[str, ...]
-    is_new: bool
 
 
 @contextmanager
@@ -58,18 +57,29 @@ def locked(folder: Folder) -> Iterator[None]:
 def claim(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Checkpoint:
     """Take the checkpoint in `folder` (at `uri`) into use; write its identity when it is new.
 
-    `sources` names the kinds of source in the order they are read. Raises `CheckpointMismatch` when the checkpoint
-    was made with other shards or sources, or by a release that keeps it differently.
+    `sources` names the kinds of source in the order they are read. Raises `CheckpointMismatch`.
+    """
+    found = find(folder, uri, shards=shards, sources=sources)
+    if found is not None:
+        return found
+    made = Checkpoint(uuid.uuid4().hex, shards, tuple(sources))
+    body = {"layout": LAYOUT, "id": made.id, "shards": shards, "sources": list(sources)}
+    folder.write(NAME, json.dumps(body, indent=2).encode())
+    return made
+
+
+def find(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Checkpoint | None:
+    """The identity of the checkpoint, None for a new one.
+
+    Raises `CheckpointMismatch` when it was made with other shards or sources, or by a release that keeps it
+    differently.
     """
     content = folder.read(NAME)
     if content is None:
-        made = Checkpoint(uuid.uuid4().hex, shards, tuple(sources), is_new=True)
-        body = {"layout": LAYOUT, "id": made.id, "shards": shards, "sources": list(sources)}
-        folder.write(NAME, json.dumps(body, indent=2).encode())
-        return made
+        return None
     try:
         body = json.loads(content)
-        found = Checkpoint(str(body["id"]), int(body["shards"]), tuple(body["sources"]), is_new=False)
+        found = Checkpoint(str(body["id"]), int(body["shards"]), tuple(body["sources"]))
         layout = int(body["layout"])
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointMismatch(f"{uri}/{NAME} cannot be read ({error})", f"Restore it, or {_START_AFRESH}") from error

@@ -32,10 +32,15 @@ class Folder(Protocol):
 
 def open_folder(spark: SparkSession, uri: str) -> Folder:
     """The folder at a path or URI, created by the first write."""
+    return local_folder(uri) or HadoopFolder(spark, uri)
+
+
+def local_folder(uri: str) -> LocalFolder | None:
+    """The folder at a path or `file:` URI, None for one on another file system."""
     parts = urlsplit(uri)
-    if parts.scheme in ("", "file"):
-        return LocalFolder(Path(unquote(parts.path) if parts.scheme else uri).absolute())
-    return HadoopFolder(spark, uri)
+    if parts.scheme not in ("", "file"):
+        return None
+    return LocalFolder(Path(unquote(parts.path) if parts.scheme else uri).absolute())
 
 
 class LocalFolder:

@@ -14,10 +14,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.config.model import Config, to_settings
 from streaming.config.service import Restarts
 from streaming.spark import pipeline
-from streaming.spark.checkpoint import Checkpoint, claim, locked
+from streaming.spark.checkpoint import Checkpoint, claim, find, locked
 from streaming.spark.errors import JobError, QueryFailed, SourceUnavailable, SparkDied
 from streaming.spark.failure import reason_of
-from streaming.spark.folder import open_folder
+from streaming.spark.folder import local_folder, open_folder
 from streaming.spark.listener import ProgressListener
 from streaming.spark.memory_store import MemoryStore
 from streaming.spark.monitor import Monitor
@@ -136,6 +136,8 @@ class Job:
         while query.isActive and self._monitor.last_committed == committed and not deadline.is_set():
             self._monitor.wait_commit(_LOOK_EVERY_S)
         timer.cancel()
+        # The next batch may have begun in the meantime. It will run after the next start: no error worth a line.
+        self.spark.sparkContext.setLogLevel("OFF")
 
 
 @contextmanager
@@ -148,9 +150,14 @@ def open_job(config: Config, outlets_for: Callable[[Checkpoint], Outlets], monit
     kinds = source_kinds(config)
     if config.source.spool is not None:
         prepare_spool(config.source.spool)
-    # Before Spark, which takes seconds to come up.
-    topics = survey_of(config)
+    location, shards = config.spark.checkpoint_dir, config.spark.shards
     with ExitStack() as stack:
+        # What can be refused at once comes before Spark, which takes seconds to be up.
+        local = local_folder(location)
+        if local is not None:
+            stack.enter_context(locked(local))
+            find(local, location, shards=shards, sources=kinds)
+        topics = survey_of(config)
         spark = open_session(
             config.spark,
             app_name="queuewatch",
@@ -158,15 +165,12 @@ def open_job(config: Config, outlets_for: Callable[[Checkpoint], Outlets], monit
             log_level=config.log.spark_level,
         )
         stack.callback(_close, spark)
-        folder = open_folder(spark, config.spark.checkpoint_dir)
-        stack.enter_context(locked(folder))
-        checkpoint = claim(folder, config.spark.checkpoint_dir, shards=config.spark.shards, sources=kinds)
+        checkpoint = claim(open_folder(spark, location), location, shards=shards, sources=kinds)
         spark.streams.addListener(ProgressListener(monitor.progressed))
         _log.info(
             "job_ready",
-            checkpoint=config.spark.checkpoint_dir,
+            checkpoint=location,
             checkpoint_id=checkpoint.id,
-            new_checkpoint=checkpoint.is_new,
             shards=checkpoint.shards,
             sources=kinds,
             spark=spark.version,

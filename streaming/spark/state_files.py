@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
-from urllib.parse import unquote, urlsplit
+
+from streaming.spark.folder import local_folder
 
 VERSIONS_KEPT: Final = 5
 """Batches whose files are kept; Spark never goes back more than one."""
@@ -80,10 +81,10 @@ class FileState:
 
 def state_keeper(checkpoint: str) -> StateKeeper:
     """Files for a checkpoint on a local or mounted disk (the folder is made), Spark's state for one behind another URI."""
-    parts = urlsplit(checkpoint)
-    if parts.scheme not in ("", "file"):
+    local = local_folder(checkpoint)
+    if local is None:
         return InlineState()
-    folder = Path(unquote(parts.path) if parts.scheme else checkpoint).absolute() / "shards"
+    folder = local.path / "shards"
     folder.mkdir(parents=True, exist_ok=True)
     return FileState(folder)
 

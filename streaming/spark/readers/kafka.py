@@ -15,7 +15,7 @@ from pyspark.sql import functions as fn
 from streaming.config.source import KafkaSource
 from streaming.spark.errors import SourceUnavailable
 
-ANSWER_WITHIN_MS: Final = 10_000
+ANSWER_WITHIN_MS: Final = 6_000
 """How long brokers are given to answer the first question."""
 
 _SAMPLED_PER_PARTITION: Final = 50

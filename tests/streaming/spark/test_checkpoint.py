@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.spark.checkpoint import NAME, claim, locked
+from streaming.spark.checkpoint import NAME, claim, find, locked
 from streaming.spark.errors import CheckpointInUse, CheckpointMismatch
 from streaming.spark.folder import LocalFolder
 
@@ -17,11 +17,10 @@ from streaming.spark.folder import LocalFolder
 def test_the_first_claim_writes_what_the_next_one_finds(tmp_path: Path) -> None:
     """The id stays: it tells this checkpoint's batch 7 from another's."""
     folder = LocalFolder(tmp_path)
+    assert find(folder, "here", shards=4, sources=["kafka"]) is None
     made = claim(folder, "here", shards=4, sources=["kafka"])
-    found = claim(folder, "here", shards=4, sources=["kafka"])
-    assert made.is_new
-    assert not found.is_new
-    assert found.id == made.id
+    assert claim(folder, "here", shards=4, sources=["kafka"]) == made
+    assert find(folder, "here", shards=4, sources=["kafka"]) == made
     assert claim(LocalFolder(tmp_path / "other"), "there", shards=4, sources=["kafka"]).id != made.id
 
 

@@ -1,0 +1,125 @@
+"""`queuewatch run` as a process, watched from outside."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.services.process import free_port
+
+WITHIN_S = 90.0
+
+
+class Service:
+    """One process of the service. Its log is kept and read as JSON."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process = process
+        self.url = url
+        self.log: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def get(self, path: str, accept: str = "*/*") -> str:
+        """The body at `path`. Raises `OSError` while the service does not answer, or answers with an error."""
+        request = urllib.request.Request(self.url + path, headers={"Accept": accept})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            body: bytes = answer.read()
+        return body.decode()
+
+    def metrics(self) -> dict[str, float]:
+        """Every sample of `/metrics` by its name and labels; empty while there is none."""
+        try:
+            text = self.get("/metrics")
+        except OSError:
+            return {}
+        lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+    def wait(self, done: Callable[[dict[str, float]], bool], within_s: float = WITHIN_S) -> dict[str, float]:
+        """The first metrics that are as wanted."""
+        deadline = time.monotonic() + within_s
+        metrics: dict[str, float] = {}
+        while time.monotonic() < deadline:
+            metrics = self.metrics()
+            if metrics and done(metrics):
+                return metrics
+            if self.process.poll() is not None:
+                raise AssertionError(f"the service ended with {self.process.returncode}: {self.words()}")
+            time.sleep(0.2)
+        raise AssertionError(f"not within {within_s:.0f} s; last metrics {metrics}; log: {self.words()}")
+
+    def kill(self) -> None:
+        """As the kernel does when memory runs out: no chance to clean up."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, within_s: float = WITHIN_S) -> int:
+        """As an init system does; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(within_s)
+        self._reader.join(10)
+        return code
+
+    def close(self) -> None:
+        """End the process if it lives, and let go of its log."""
+        if self.process.poll() is None:
+            self.kill()
+        self._reader.join(10)
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+
+    def said(self, event: str) -> list[dict[str, Any]]:
+        """The records of the log with this event."""
+        records = []
+        for line in self.log:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict) and record.get("event") == event:
+                records.append(record)
+        return records
+
+    def words(self) -> str:
+        """The end of the log."""
+        return " | ".join(self.log[-15:])
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log.append(line.rstrip())
+
+
+@contextmanager
+def running(folder: Path, config: dict[str, Any]) -> Iterator[Service]:
+    """The service with `config`, in `folder`, while the block lasts; its port is chosen."""
+    port = free_port()
+    path = folder / "queuewatch.yaml"
+    path.write_text(yaml.safe_dump({**config, "http": {"port": port, **config.get("http", {})}}))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streaming.cli.main", "run", "--config", str(path)],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+    service = Service(process, f"http://127.0.0.1:{port}")
+    try:
+        yield service
+    finally:
+        service.close()

@@ -1,0 +1,236 @@
+"""The command line: quick to start, and every mistake is one clear line with an exit code."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from streaming.cli.versions import own_version
+from tests.streaming.spark.packets import T0, event, ndjson
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def queuewatch(tmp_path: Path) -> Run:
+    """Runs the command in a folder of its own."""
+
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "streaming.cli.main", *map(str, arguments)]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+
+    return run
+
+
+def test_the_command_line_is_there_before_anything_heavy_is_imported() -> None:
+    """`--help` and completion must not wait for Spark, Arrow or pydantic."""
+    heavy = ["pyspark", "pyarrow", "pandas", "numpy", "pydantic", "structlog", "boto3", "kafka", "starlette", "yaml", "httpx"]
+    code = f"import sys, streaming.cli.main; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_help_names_every_command(queuewatch: Run) -> None:
+    """And exits with 0."""
+    done = queuewatch("--help")
+    assert done.returncode == 0
+    for command in ("run", "collect", "replay", "check-config", "rules", "doctor", "explain", "version"):
+        assert f" {command} " in done.stdout
+
+
+def test_the_version_is_that_of_the_installation(queuewatch: Run) -> None:
+    """As an option and, with what it runs on, as a command."""
+    assert queuewatch("--version").stdout == f"queuewatch {own_version()}\n"
+    assert "pyspark 4.2.0\n" in queuewatch("version").stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [["no-such-command"], ["run"], ["replay", "--every"], ["run", "--config", "x", "--port", "99999"]]
+)
+def test_a_wrong_command_line_exits_with_2(queuewatch: Run, arguments: list[str]) -> None:
+    """Told what is wrong, without a traceback."""
+    done = queuewatch(*arguments)
+    assert done.returncode == 2
+    assert "Error" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_good_configuration_is_summed_up(queuewatch: Run, tmp_path: Path) -> None:
+    """On standard output."""
+    (tmp_path / "q.yaml").write_text("source: {spool: {folder: in}}\n")
+    done = queuewatch("check-config", "q.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("q.yaml: good\n  reads files")
+
+
+@pytest.mark.parametrize(
+    "command", [["check-config"], ["run", "--config"], ["collect", "sqs", "--config"], ["rules", "--out", "o", "-c"]]
+)
+def test_every_mistake_in_a_configuration_is_a_line_and_exit_2(queuewatch: Run, tmp_path: Path, command: list[str]) -> None:
+    """Whatever the command."""
+    (tmp_path / "q.yaml").write_text("sprak: {}\nhttp:\n  prt: 1\n")
+    done = queuewatch(*command, "q.yaml")
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "queuewatch: q.yaml:1: sprak: unknown key. Did you mean `spark`?",
+        "queuewatch: q.yaml:3: http.prt: unknown key. Did you mean `port`?",
+    ]
+
+
+def test_a_configuration_that_is_not_there(queuewatch: Run) -> None:
+    """Named, exit 2."""
+    done = queuewatch("check-config", "gone.yaml")
+    assert done.returncode == 2
+    assert done.stderr == "queuewatch: gone.yaml does not exist. Name the configuration file with --config\n"
+
+
+def test_nothing_to_read_is_said_before_anything_starts(queuewatch: Run, tmp_path: Path) -> None:
+    """`run` without a source."""
+    (tmp_path / "q.yaml").write_text("http: {port: 0}\n")
+    done = queuewatch("run", "--config", "q.yaml")
+    assert done.returncode == 1
+    assert "queuewatch: there is nothing to read: no source is configured. Add source.kafka or source.spool\n" in done.stderr
+
+
+def test_a_port_in_use_is_said_before_spark_starts(queuewatch: Run, tmp_path: Path) -> None:
+    """With the option that helps."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        (tmp_path / "q.yaml").write_text(f"source: {{spool: {{folder: in}}}}\nhttp: {{port: {port}}}\n")
+        done = queuewatch("run", "--config", "q.yaml")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"queuewatch: port {port} on 127.0.0.1 is in use")
+    assert "--port" in done.stderr
+
+
+def test_a_broker_that_does_not_answer_is_named(queuewatch: Run, tmp_path: Path) -> None:
+    """Before Spark starts, with the keys to look at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (tmp_path / "q.yaml").write_text(
+        f"source: {{kafka: {{bootstrap_servers: ['127.0.0.1:{port}'], topics: [t]}}}}\nhttp: {{port: 0}}\n"
+    )
+    done = queuewatch("run", "--config", "q.yaml")
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"queuewatch: no Kafka broker answers at 127.0.0.1:{port}")
+    assert "source.kafka.bootstrap_servers" in last
+    assert not (tmp_path / "queuewatch-data" / "checkpoint" / "queuewatch.json").exists()
+
+
+def test_another_number_of_shards_is_refused_before_spark_starts(queuewatch: Run, tmp_path: Path) -> None:
+    """With both remedies."""
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    (checkpoint / "queuewatch.json").write_text(json.dumps({"layout": 1, "id": "x", "shards": 2, "sources": ["spool"]}))
+    (tmp_path / "q.yaml").write_text(
+        "spark: {shards: 3, checkpoint_dir: checkpoint}\nsource: {spool: {folder: in}}\nhttp: {port: 0}\n"
+    )
+    done = queuewatch("run", "--config", "q.yaml")
+    assert done.returncode == 1
+    assert "Set spark.shards back to 2" in done.stderr.splitlines()[-1]
+
+
+def test_an_unknown_kind_of_collector_is_answered_with_the_nearest(queuewatch: Run, tmp_path: Path) -> None:
+    """Exit 2, it is a mistake of the command line."""
+    (tmp_path / "q.yaml").write_text("collect: {to: 'spool:out'}\n")
+    done = queuewatch("collect", "sqss", "--config", "q.yaml")
+    assert done.returncode == 2
+    assert "did you mean 'sqs'" in done.stderr
+
+
+def test_a_collector_needs_somewhere_to_write_to(queuewatch: Run, tmp_path: Path) -> None:
+    """Where neither collect.to nor a source says it; and a wrong URL is refused."""
+    (tmp_path / "q.yaml").write_text("collect: {sqs: {}}\n")
+    done = queuewatch("collect", "sqs", "--config", "q.yaml")
+    assert done.returncode == 2
+    assert "collect.to: there is nowhere to write events to" in done.stderr
+    done = queuewatch("collect", "sqs", "--config", "q.yaml", "--to", "carrier-pigeon:x")
+    assert done.returncode == 2
+    assert "carrier-pigeon" in done.stderr
+
+
+def test_a_recording_is_replayed_to_standard_output(queuewatch: Run, tmp_path: Path) -> None:
+    """NDJSON on standard output, what could not be read on standard error; `--strict` makes that exit 2."""
+    events = [event("received", "bad", T0, sent_at=T0, receive_count=3, invisible_until=T0 + 1000)]
+    (tmp_path / "events.ndjson").write_bytes(ndjson(*events) + b"nonsense\n")
+    done = queuewatch("replay", "events.ndjson", "--every", "30s")
+    assert done.returncode == 0
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["signal"] for line in lines if line["kind"] == "signal"] == ["PoisonMessage"]
+    assert done.stderr.startswith("events.ndjson:2: ")
+    assert queuewatch("replay", "events.ndjson", "--strict").returncode == 2
+    assert queuewatch("replay", "gone.ndjson").returncode == 2
+
+
+def test_thresholds_of_a_configuration_apply_to_a_replay(queuewatch: Run, tmp_path: Path) -> None:
+    """So that one can try them on a recording."""
+    events = [event("received", "bad", T0, sent_at=T0, receive_count=3, invisible_until=T0 + 1000)]
+    (tmp_path / "events.ndjson").write_bytes(ndjson(*events))
+    (tmp_path / "q.yaml").write_text("queues: [{pattern: 'ord*', thresholds: {poison_receives: 9}}]\n")
+    done = queuewatch("replay", "events.ndjson", "--config", "q.yaml")
+    assert '"signal"' not in done.stdout
+
+
+def test_rules_are_written_where_asked(queuewatch: Run, tmp_path: Path) -> None:
+    """Every file is named; a folder that cannot be is refused."""
+    done = queuewatch("rules", "--out", "generated")
+    assert done.returncode == 0
+    named = [Path(line) for line in done.stdout.splitlines()]
+    assert named
+    assert all((tmp_path / path).is_file() for path in named)
+    (tmp_path / "file").write_text("x")
+    done = queuewatch("rules", "--out", "file")
+    assert done.returncode == 1
+    assert "--out" in done.stderr
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """Answers as the service does."""
+
+    def do_GET(self) -> None:
+        """Knows of one queue."""
+        known = self.path == "/api/v1/explain/orders%2Feu"
+        self.send_response(200 if known else 404)
+        self.end_headers()
+        kind = "text" if "text/plain" in self.headers["Accept"] else "json"
+        self.wfile.write(f"{kind}: {'because' if known else 'nothing is called so'}\n".encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def service() -> Iterator[str]:
+    """The address of something that answers."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_explain_asks_the_service(queuewatch: Run, service: str) -> None:
+    """As text or JSON, with names escaped; 1 when nothing bears the name."""
+    assert queuewatch("explain", "orders/eu", "--url", service).stdout == "text: because\n"
+    assert queuewatch("explain", "orders/eu", "--url", service, "--json").stdout == "json: because\n"
+    done = queuewatch("explain", "nobody", "--url", service)
+    assert (done.returncode, done.stdout) == (1, "text: nothing is called so\n")
+
+
+def test_explain_says_when_no_service_answers(queuewatch: Run) -> None:
+    """And how to name another address."""
+    done = queuewatch("explain", "orders", "--url", "http://127.0.0.1:1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("queuewatch: no queuewatch answers at http://127.0.0.1:1")
+    assert "--url" in done.stderr
