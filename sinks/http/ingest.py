@@ -87,7 +87,9 @@ class Ingest:
     async def _answer(self, request: Request) -> Response:
         settings = self._settings
         if settings is None:
-            raise ApiError(404, "ingest_off", "this service takes no events", "set http.ingest_spool_dir")
+            raise ApiError(
+                404, "ingest_off", "this service takes no events", "set http.ingest.enabled: true and source.spool.folder"
+            )
         _authorize(request, settings)
         _check_headers(request, settings)
         if self._in_work >= settings.max_concurrent:
@@ -127,7 +129,7 @@ def _authorize(request: Request, settings: IngestSettings) -> None:
             401,
             "unauthorized",
             "a bearer token is needed" if not given else "this is not the token",
-            "send `Authorization: Bearer TOKEN` with the token of http.token or http.token_file",
+            "send `Authorization: Bearer TOKEN` with the token of http.ingest.token_file",
             headers={"WWW-Authenticate": 'Bearer realm="queuewatch"'},
         )
 
@@ -248,7 +250,7 @@ def _too_large(settings: IngestSettings) -> ApiError:
         413,
         "too_large",
         f"the body is larger than {settings.max_body_bytes} bytes",
-        "split it over several requests, or raise http.ingest_max_body_bytes",
+        "split it over several requests, or raise http.ingest.max_body_bytes",
     )
 
 

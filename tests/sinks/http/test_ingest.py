@@ -173,7 +173,7 @@ def test_the_token_is_needed_where_there_is_one(start: StartService, spool: Path
 def test_without_a_spool_folder_the_endpoint_is_off(start: StartService) -> None:
     """And says how to turn it on."""
     error = refused(start().client.post("/api/v1/events", content=NDJSON, headers=NDJSON_TYPE), 404, "ingest_off")
-    assert "http.ingest_spool_dir" in error["fix"]
+    assert "http.ingest.enabled" in error["fix"]
     assert start().client.get("/api/v1/events").status_code == 405
 
 
