@@ -1,4 +1,4 @@
-"""Parse lines of JSON in blocks: the fast path.
+"""Parse lines of JSON in blocks: what is alike by its likeness, the rest with pyarrow's parser.
 
 A block counts only when it is certain that the parser saw every line as one event and left no known field
 out; otherwise it is cut smaller, and what stays doubtful goes to the careful path.
@@ -16,8 +16,9 @@ import pyarrow.json as pj
 
 from sources.wire.careful import load_json
 from sources.wire.invalid import RefusalError
-from sources.wire.lines import Lines
+from sources.wire.lines import Ints, Lines, gather
 from sources.wire.schema import PLAIN_SCHEMA
+from sources.wire.shapes import ShapeReader
 
 BLOCK_BYTES: Final = 8 << 20
 SMALLEST_SPLIT: Final = 512
@@ -29,10 +30,9 @@ _SAMPLED_LINES: Final = 8
 
 @dataclass(frozen=True)
 class Parsed:
-    """Lines [first, last) of the input: `table` in `PLAIN_SCHEMA`, None when they need the careful path."""
+    """Some lines, by index: `table` is their events in `PLAIN_SCHEMA`, None when they need the careful path."""
 
-    first: int
-    last: int
+    index: Ints
     table: pa.Table | None
 
 
@@ -44,15 +44,29 @@ class BlockParser:
         # they sufficed.
         self._seen: set[str] = set()
         self._narrow = True
+        self._shapes = ShapeReader()
 
     def parse(self, lines: Lines) -> Iterator[Parsed]:
-        """Parse lines that `parsable` admitted; yields them in order, in pieces."""
+        """Parse lines that `parsable` admitted; yields them in pieces."""
         first = 0
         while first < len(lines):
             limit = int(lines.start[first]) + BLOCK_BYTES
             last = max(first + 1, int(np.searchsorted(lines.end, limit, side="right")))
-            yield from self._split(lines, first, last)
+            for piece in self._parse_block(lines.part(first, last)):
+                yield Parsed(first + piece.index, piece.table)
             first = last
+
+    def _parse_block(self, lines: Lines) -> Iterator[Parsed]:
+        alike = self._shapes.read(lines) if _is_utf8(lines.text(0, len(lines))) else None
+        if alike is None:
+            yield from self._split(lines, 0, len(lines))
+            return
+        matched, table = alike
+        yield Parsed(np.flatnonzero(matched), table)
+        rest, index = gather(lines, ~matched)
+        if len(rest):
+            for piece in self._split(rest, 0, len(rest)):
+                yield Parsed(index[piece.index], piece.table)
 
     def _split(self, lines: Lines, first: int, last: int) -> Iterator[Parsed]:
         table = self._parse(lines, first, last)
@@ -61,11 +75,11 @@ class BlockParser:
             for start in range(first, last, step):
                 yield from self._split(lines, start, min(start + step, last))
         else:
-            yield Parsed(first, last, table)
+            yield Parsed(np.arange(first, last), table)
 
     def _parse(self, lines: Lines, first: int, last: int) -> pa.Table | None:
-        block = lines.buffer[lines.start[first] : lines.end[last - 1]]
-        if not block.isascii() and not _is_utf8(block):
+        block = lines.text(first, last)
+        if not _is_utf8(block):
             return None
         if self._narrow:
             self._narrow = self._sample(lines, first, last)
@@ -130,6 +144,8 @@ def _widen(table: pa.Table) -> pa.Table:
 
 
 def _is_utf8(block: bytes) -> bool:
+    if block.isascii():
+        return True
     try:
         block.decode("utf-8")
     except UnicodeDecodeError:

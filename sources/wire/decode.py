@@ -188,7 +188,7 @@ class _TextDecoder:
         fast, index = gather(lines, fit)
         parts: list[_Part] = []
         for piece in self._parser.parse(fast):
-            rows = index[piece.first : piece.last]
+            rows = index[piece.index]
             if piece.table is None:
                 slow[rows] = True
             else:

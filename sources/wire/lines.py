@@ -38,6 +38,15 @@ class Lines:
     def __len__(self) -> int:
         return len(self.start)
 
+    def part(self, first: int, last: int) -> Lines:
+        """Lines [first, last) over the same buffer."""
+        where = slice(first, last)
+        return Lines(self.buffer, self.start[where], self.end[where], self.record[where], self.number[where])
+
+    def text(self, first: int, last: int) -> bytes:
+        """The bytes from line `first` to before line `last`."""
+        return self.buffer[self.start[first] : self.end[last - 1]]
+
     def raw(self, index: int) -> bytes:
         """The bytes of one line."""
         return self.buffer[self.start[index] : self.end[index]]

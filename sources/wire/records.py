@@ -15,7 +15,7 @@ from sources.wire.lines import Ints
 Values: TypeAlias = Sequence[bytes | None] | pa.Array | pa.ChunkedArray
 """What record values come as: bytes-like objects, or a pyarrow binary array."""
 
-GROUP_BYTES: Final = 4 << 20
+GROUP_BYTES: Final = 2 << 20
 """About the size of a group: what one step writes is still cached for the next."""
 
 _NOTHING: Final = pa.scalar(b"", pa.binary())

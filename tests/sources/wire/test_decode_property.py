@@ -118,7 +118,7 @@ def _sorted(items: list[Any]) -> list[Any]:
     return sorted(items, key=repr)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(records(), max_size=4))
 @example([b"null"])
 @example([b"{}null{}\n{}"])
