@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from streaming.cli import check_config, collect, doctor, explain, replay, rules, run
+from streaming.cli import check_config, collect, demo, doctor, explain, replay, rules, run
 from streaming.cli.errors import reported
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("collect")(collect.collect)
 app.command("replay")(replay.replay)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from sinks.alertmanager.push import AlertmanagerPush
 from sinks.signal_log import SignalLog, SignalLogFile, SignalLogTopic, signal_log_producer
 from sinks.store import SnapshotStore
 from streaming.config.kafka import KafkaConnection
@@ -13,6 +14,7 @@ from streaming.config.model import Config
 from streaming.config.service import QuarantineSection, SignalLogSection
 from streaming.core.packet import Quarantined
 from streaming.judge.signals import SignalChange
+from streaming.judge.snapshot import Snapshot
 from streaming.spark.checkpoint import Checkpoint
 from streaming.spark.errors import SourceUnavailable
 from streaming.spark.publish import Outlets
@@ -20,7 +22,9 @@ from streaming.spark.quarantine import Quarantine, QuarantineFile, QuarantineTop
 
 
 @contextmanager
-def open_outlets(config: Config, checkpoint: Checkpoint, store: SnapshotStore) -> Iterator[Outlets]:
+def open_outlets(
+    config: Config, checkpoint: Checkpoint, store: SnapshotStore, push: AlertmanagerPush | None
+) -> Iterator[Outlets]:
     """The outlets of a job on `checkpoint`; their files and connections are closed at the end of the block."""
     with ExitStack() as stack:
         logs = _signal_logs(config.signal_log, checkpoint.id, stack)
@@ -34,7 +38,12 @@ def open_outlets(config: Config, checkpoint: Checkpoint, store: SnapshotStore) -
             for place in quarantines:
                 place.keep(invalid, batch_id)
 
-        yield Outlets(signals, quarantine, store.publish)
+        def publish(snapshot: Snapshot) -> None:
+            store.publish(snapshot)
+            if push is not None:
+                push.publish(snapshot)
+
+        yield Outlets(signals, quarantine, publish)
 
 
 def _signal_logs(section: SignalLogSection, stream: str, stack: ExitStack) -> list[SignalLog]:

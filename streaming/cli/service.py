@@ -11,6 +11,7 @@ import structlog
 
 from alerts.config import AlertRulesConfig
 from alerts.runbook import runbook_html
+from sinks.alertmanager.push import AlertmanagerPush
 from sinks.http import HttpSettings, IngestSettings, Page, RunningServer, Spool, create_app, serve
 from sinks.store import SnapshotStore
 from streaming.cli.outlets import open_outlets
@@ -53,17 +54,30 @@ def run_service(
     monitor = Monitor()
     with ExitStack() as stack:
         # First what can be refused at once: Spark takes seconds to come up.
-        server = stack.enter_context(_http(config, settings, store))
+        push = _alertmanager(config)
+        if push is not None:
+            stack.callback(push.close)
+        server = stack.enter_context(_http(config, settings, store, push))
         _log.info("listening", url=server.url)
         on_listening(server)
         job = stack.enter_context(
-            open_job(config, lambda checkpoint: stack.enter_context(open_outlets(config, checkpoint, store)), monitor)
+            open_job(config, lambda checkpoint: stack.enter_context(open_outlets(config, checkpoint, store, push)), monitor)
         )
         on_spark_up()
         job.run(stop)
 
 
-def _http(config: Config, settings: Settings, store: SnapshotStore) -> RunningServer:
+def _alertmanager(config: Config) -> AlertmanagerPush | None:
+    section = config.section("alertmanager")
+    if section is None:
+        return None
+    try:
+        return AlertmanagerPush(section, config.section("alerts"))
+    except OSError as error:
+        raise ConfigError("alertmanager", f"{error.filename}: {error.strerror}", "Create it, or name another file") from error
+
+
+def _http(config: Config, settings: Settings, store: SnapshotStore, push: AlertmanagerPush | None) -> RunningServer:
     rules = config.section("alerts") or AlertRulesConfig()
     app = create_app(
         store,
@@ -72,6 +86,7 @@ def _http(config: Config, settings: Settings, store: SnapshotStore) -> RunningSe
             thresholds=settings.thresholds,
             runbook_base_url=rules.runbook_base_url,
             ingest=_ingest(config),
+            about_sinks=[push.families] if push is not None else [],
             pages={"/runbook": Page(runbook_html(rules, settings.defaults).encode())},
         ),
     )

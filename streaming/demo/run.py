@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sinks.http import RunningServer
 from sinks.store import SnapshotStore
 from sources.client import flush, watch
 from sources.collect.runner import run_collector
@@ -32,7 +33,6 @@ def demo_config(folder: Path, port: int) -> Config:
             "http": {"port": port},
             "signal_log": {"path": str(folder / "signals.ndjson")},
             "queues": [{"pattern": "*", "thresholds": THRESHOLDS}],
-            "log": {"level": "error"},
         }
     )
 
@@ -47,7 +47,7 @@ def open_shop(folder: Path) -> Iterator[Shop]:
     for noisy in ("werkzeug", "botocore", "queuewatch.client", "sources"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     spool = f"spool:{folder / 'spool'}"
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"
@@ -81,21 +81,24 @@ def run_demo(
     for_s: float | None,
     stop: threading.Event,
     on_address: Callable[[str], None],
-    show: Callable[[SnapshotStore], None],
+    on_spark_up: Callable[[], None],
+    show: Callable[[SnapshotStore, str], None],
 ) -> SnapshotStore:
     """Run the demo until `stop` is set or `for_s` seconds have passed since the first results; returns the last results.
 
-    `on_address` is told where the page is, `show` is called in a thread of its own with the store to watch.
+    `on_address` is told where the page is; `show` is called in a thread of its own with the store to watch and the address.
     """
     from streaming.cli.service import run_service
+    from streaming.config.logging import set_up_logging
+    from streaming.config.service import LogSection
 
     store = SnapshotStore()
+    set_up_logging(LogSection(level="error"))
     with tempfile.TemporaryDirectory(prefix="queuewatch-demo-") as name:
         folder = Path(name)
         (folder / "spool").mkdir()
         with open_shop(folder) as shop:
             threads = [
-                threading.Thread(target=show, args=(store,), name="demo-view", daemon=True),
                 threading.Thread(target=_open_when_watched, args=(shop, store, stop), name="demo-open", daemon=True),
             ]
             if for_s is not None:
@@ -103,8 +106,17 @@ def run_demo(
             for thread in threads:
                 thread.start()
             config = demo_config(folder, port)
-            run_service(config, stop, store=store, on_listening=lambda server: on_address(server.url))
-            threads[0].join(timeout=2)
+            view: list[threading.Thread] = []
+
+            def listening(server: RunningServer) -> None:
+                on_address(server.url)
+                view.append(threading.Thread(target=show, args=(store, server.url), name="demo-view", daemon=True))
+                view[0].start()
+
+            run_service(config, stop, store=store, on_listening=listening, on_spark_up=on_spark_up)
+            # The terminal is given back before anybody else writes to it.
+            for thread in view:
+                thread.join(timeout=2)
     return store
 
 

@@ -96,7 +96,8 @@ def conf_of(config: SparkSection, *, with_kafka: bool, log_level: str) -> dict[s
     if with_kafka:
         jars = [str(jar) for jar in connector_jars()]
         conf["spark.jars"] = ",".join([*filter(None, [conf.get("spark.jars")]), *jars])
-    options = f"-Dlog4j2.configurationFile={_LOG_SETUP.as_uri()} -Dqueuewatch.log.level={log_level}"
+    # Stopping a query makes Spark search a long text with a recursive pattern, which overflows the usual stack of 1 MB.
+    options = f"-Xss16m -Dlog4j2.configurationFile={_LOG_SETUP.as_uri()} -Dqueuewatch.log.level={log_level}"
     given = conf.get("spark.driver.extraJavaOptions", "")
     conf["spark.driver.extraJavaOptions"] = f"{options} {given}".strip()
     return conf

@@ -1,0 +1,67 @@
+"""The demo as a newcomer runs it: trouble appears on the page within a minute, and Ctrl-C ends it with a summary."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXPECTED = {
+    ("PoisonMessage", "orders"),
+    ("DeadLetterArrived", "orders-dlq"),
+    ("GroupStuck", "payments.fifo"),
+    ("SlowConsumer", "invoices"),
+}
+WITHIN_S = 180
+"""A busy machine; on a quiet one all of it is there within a minute."""
+
+
+def get(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        body: bytes = answer.read()
+        return body
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(400)
+def test_the_demo_shows_every_trouble_and_ends_cleanly(tmp_path: Path) -> None:
+    """No Java on the path but the one from PyPI, no broker; the page, the API and the metrics answer."""
+    environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"}
+    output = tmp_path / "output.txt"
+    command = [sys.executable, "-m", "streaming.cli.main", "demo", "--port", "0"]
+    with output.open("w") as out:
+        demo = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            seen: set[tuple[str, str]] = set()
+            end = time.monotonic() + WITHIN_S
+            while not seen >= EXPECTED and time.monotonic() < end:
+                time.sleep(1)
+                assert demo.poll() is None, output.read_text()
+                found = re.search(r"Status page: (http://\S+)/ ", output.read_text())
+                if found:
+                    url = found[1]
+                    signals = json.loads(get(f"{url}/api/v1/signals"))["signals"]
+                    seen |= {(s["signal"], s["queue"]) for s in signals}
+            assert seen >= EXPECTED
+            assert b"<html" in get(f"{url}/")
+            metrics = get(f"{url}/metrics").decode()
+            assert re.search(r'queuewatch_stuck_groups\{[^}]*queue="payments.fifo"[^}]*\} 1', metrics)
+            assert re.search(r'queuewatch_messages_dead_lettered_total\{[^}]*queue="orders"[^}]*\} 1', metrics)
+            demo.send_signal(signal.SIGINT)
+            assert demo.wait(timeout=90) == 0
+        finally:
+            demo.kill()
+            demo.wait()
+    said = output.read_text()
+    assert "What was seen:" in said
+    assert "Traceback" not in said
+    assert "Exception" not in said
