@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from streaming.spark.runtime import RuntimeUnavailable
-from tests.benchmarks import first_run, latency, live, micro, throughput
+from tests.benchmarks import alert_latency, first_run, latency, live, micro, throughput
 from tests.benchmarks.figures import Run
 from tests.benchmarks.jvm import Jvm, NoCompiler
 from tests.benchmarks.machine import Machine
@@ -23,7 +23,7 @@ WITH_KAFKA: dict[str, Callable[..., None]] = {
     "live": live.measure,
     "latency": latency.measure,
 }
-BY_DEFAULT = ("micro", *WITH_KAFKA)
+BY_DEFAULT = ("micro", *WITH_KAFKA, "alerts")
 SECTIONS = (*BY_DEFAULT, "clone")
 OUT = Path("build/bench.json")
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
@@ -48,6 +48,9 @@ def main(arguments: list[str]) -> int:
     if "micro" in wanted:
         micro.measure(run, quick=options.quick)
     _with_kafka(run, [name for name in WITH_KAFKA if name in wanted], quick=options.quick)
+    if "alerts" in wanted:
+        run.say("alerts: from a changed series to a webhook, with Prometheus and Alertmanager")
+        alert_latency.measure(run, quick=options.quick)
     if "clone" in wanted:
         first_run.measure(run)
     run.print_table()
