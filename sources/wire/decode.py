@@ -5,25 +5,23 @@ The way of the data: records → by content → lines → blocks (fast) or one b
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from sources.wire.arrow import STREAM_MARK, read_streams
 from sources.wire.blocks import BlockParser
-from sources.wire.careful import Row, load_json, read_event, rows_to_table
-from sources.wire.invalid import RAW_LIMIT, InvalidEvent, RefusalError
+from sources.wire.found import Decoded, Found
+from sources.wire.invalid import RefusalError
 from sources.wire.lines import Ints, Lines, Mask, all_open, gather, parsable, split_lines
 from sources.wire.records import Group, Values, groups, lengths_of, starts_of
-from sources.wire.schema import WIRE_SCHEMA
-from sources.wire.validate import validate
+from sources.wire.slow import SlowReader, dump
 
-Int32s = np.ndarray[Any, np.dtype[np.int32]]
+__all__ = ["Decoded", "decode_records"]
 
 _BLANK: Final = b" \t\r\n"
 _BOM: Final = b"\xef\xbb\xbf"
@@ -31,24 +29,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 # array into exactly its elements, or cuts a text value and leaves lines that do not parse.
 _BETWEEN_ELEMENTS: Final = re.compile(rb"\}\s*,\s*\{")
 
-
 _EMPTY: Final = RefusalError("empty", "the record is empty; send one event, a JSON array, NDJSON or an Arrow stream")
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """What some records held.
-
-    `events`: valid events in `WIRE_SCHEMA`, one chunk a column, in no particular order. `record_index` and
-    `line` (int32, one entry per row of `events`) say where each came from: the index of the value, and the
-    1-based line, array element or Arrow row in it. `invalid`: one entry for each event, or whole value, that
-    was refused.
-    """
-
-    events: pa.Table
-    invalid: list[InvalidEvent]
-    record_index: Int32s
-    line: Int32s
 
 
 def decode_records(values: Values) -> Decoded:
@@ -58,7 +39,7 @@ def decode_records(values: Values) -> Decoded:
     read or breaks the contract goes to `invalid`, and spoils no other event of its value. A null or empty
     value (a Kafka tombstone) is one invalid event.
     """
-    found = _Found()
+    found = Found()
     texts = _TextDecoder(found)
     streams: list[tuple[int, bytes]] = []
     for group in groups(values):
@@ -70,42 +51,6 @@ def decode_records(values: Values) -> Decoded:
         for part in tables:
             found.add(part.table, part.record, part.row, _raw_of_row(part.table))
     return found.result()
-
-
-class _Found:
-    """Collects validated parts of the result."""
-
-    def __init__(self) -> None:
-        self.invalid: list[InvalidEvent] = []
-        self._tables: list[pa.Table] = []
-        self._record: list[Ints] = []
-        self._line: list[Ints] = []
-
-    def add(self, table: pa.Table, record: Ints, line: Ints, raw: Callable[[int], bytes]) -> None:
-        """Validate `table` (in `PLAIN_SCHEMA`) and keep its events; `raw(row)`: a refused one's bytes."""
-        events, kept, flaws = validate(table)
-        for row, reason, detail in flaws:
-            self.invalid.append(InvalidEvent(reason, detail, int(record[row]), int(line[row]), raw(row)[:RAW_LIMIT]))
-        self._tables.append(events)
-        self._record.append(record if kept is None else record[kept])
-        self._line.append(line if kept is None else line[kept])
-
-    def refuse(self, refusal: RefusalError, record: int, line: int | None, raw: bytes) -> None:
-        self.invalid.append(InvalidEvent(refusal.reason, refusal.detail, record, line, raw[:RAW_LIMIT]))
-
-    def result(self) -> Decoded:
-        if not self._tables:
-            nothing = np.zeros(0, np.int32)
-            return Decoded(WIRE_SCHEMA.empty_table(), self.invalid, nothing, nothing)
-        events = self._tables[0]
-        if len(self._tables) > 1:
-            events = pa.concat_tables(self._tables).unify_dictionaries().combine_chunks()
-        return Decoded(
-            events,
-            self.invalid,
-            np.concatenate(self._record).astype(np.int32),
-            np.concatenate(self._line).astype(np.int32),
-        )
 
 
 @dataclass(frozen=True)
@@ -141,10 +86,10 @@ class _Part:
 class _TextDecoder:
     """Decodes groups of records; JSON text is parsed here, Arrow streams are handed back."""
 
-    def __init__(self, found: _Found) -> None:
+    def __init__(self, found: Found) -> None:
         self._found = found
         self._parser = BlockParser()
-        self._slow = _SlowReader(found)
+        self._slow = SlowReader(found)
         self._parts: list[_Part] = []
 
     def decode(self, group: Group) -> list[tuple[int, bytes]]:
@@ -212,7 +157,7 @@ class _TextDecoder:
             self._slow.read_line(int(texts.record[lines.record[i]]), int(lines.number[i]), lines.raw(i))
 
 
-def _by_content(first: int, group: Sequence[bytes | None], found: _Found) -> tuple[_Texts, list[tuple[int, bytes]]]:
+def _by_content(first: int, group: Sequence[bytes | None], found: Found) -> tuple[_Texts, list[tuple[int, bytes]]]:
     """Sort records into JSON text, and Arrow streams with their indices."""
     texts: list[bytes] = []
     record: list[int] = []
@@ -256,74 +201,9 @@ def _without(broken: Ints, part: _Part) -> _Part:
     return _Part(part.table.filter(pa.array(kept)), part.lines, part.index[kept], part.record[kept])
 
 
-class _SlowReader:
-    """Reads events one at a time into rows for `_Found`."""
-
-    def __init__(self, found: _Found) -> None:
-        self._found = found
-        self._rows: list[Row] = []
-        self._record: list[int] = []
-        self._line: list[int] = []
-        self._raws: list[bytes] = []
-
-    def read_line(self, record: int, line: int, raw: bytes) -> None:
-        try:
-            self._read(record, line, load_json(raw), raw)
-        except RefusalError as refusal:
-            self._found.refuse(refusal, record, line, raw)
-
-    def read_record(self, record: int, raw: bytes, lines: Sequence[tuple[int, bytes]]) -> None:
-        """Read a record as one JSON text; when it is none, as the lines it was cut into."""
-        try:
-            value = load_json(raw)
-        except RefusalError as refusal:
-            if any(_is_object(line) for _, line in lines):
-                for number, line in lines:
-                    self.read_line(record, number, line)
-            else:
-                self._found.refuse(refusal, record, None, raw)
-            return
-        if not isinstance(value, list):
-            value = [value]
-        for number, item in enumerate(value, start=1):
-            self._read(record, number, item, None)
-
-    def _read(self, record: int, line: int, value: Any, raw: bytes | None) -> None:
-        if raw is None:
-            raw = _dump(value)
-        try:
-            self._rows.append(read_event(value))
-        except RefusalError as refusal:
-            self._found.refuse(refusal, record, line, raw)
-            return
-        self._record.append(record)
-        self._line.append(line)
-        self._raws.append(raw)
-
-    def finish(self) -> None:
-        if self._rows:
-            self._found.add(
-                rows_to_table(self._rows),
-                np.array(self._record, np.int64),
-                np.array(self._line, np.int64),
-                self._raws.__getitem__,
-            )
-
-
-def _is_object(raw: bytes) -> bool:
-    try:
-        return isinstance(load_json(raw), dict)
-    except RefusalError:
-        return False
-
-
-def _dump(value: Any) -> bytes:
-    return json.dumps(value, default=str).encode("ascii")
-
-
 def _raw_of_row(table: pa.Table) -> Callable[[int], bytes]:
     def raw(row: int) -> bytes:
         event = table.slice(row, 1).to_pylist()[0]
-        return _dump({name: value for name, value in event.items() if value is not None})
+        return dump({name: value for name, value in event.items() if value is not None})
 
     return raw

@@ -1,0 +1,79 @@
+"""Reads lines one by one, and records that only make sense as a whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sources.wire.careful import Row, load_json, read_event, rows_to_table
+from sources.wire.found import Found
+from sources.wire.invalid import RefusalError
+
+
+class SlowReader:
+    """Reads events one at a time into rows for `Found`."""
+
+    def __init__(self, found: Found) -> None:
+        self._found = found
+        self._rows: list[Row] = []
+        self._record: list[int] = []
+        self._line: list[int] = []
+        self._raws: list[bytes] = []
+
+    def read_line(self, record: int, line: int, raw: bytes) -> None:
+        try:
+            self._read(record, line, load_json(raw), raw)
+        except RefusalError as refusal:
+            self._found.refuse(refusal, record, line, raw)
+
+    def read_record(self, record: int, raw: bytes, lines: Sequence[tuple[int, bytes]]) -> None:
+        """Read a record as one JSON text; when it is none, as the lines it was cut into."""
+        try:
+            value = load_json(raw)
+        except RefusalError as refusal:
+            if any(_is_object(line) for _, line in lines):
+                for number, line in lines:
+                    self.read_line(record, number, line)
+            else:
+                self._found.refuse(refusal, record, None, raw)
+            return
+        if not isinstance(value, list):
+            value = [value]
+        for number, item in enumerate(value, start=1):
+            self._read(record, number, item, None)
+
+    def _read(self, record: int, line: int, value: Any, raw: bytes | None) -> None:
+        if raw is None:
+            raw = dump(value)
+        try:
+            self._rows.append(read_event(value))
+        except RefusalError as refusal:
+            self._found.refuse(refusal, record, line, raw)
+            return
+        self._record.append(record)
+        self._line.append(line)
+        self._raws.append(raw)
+
+    def finish(self) -> None:
+        if self._rows:
+            self._found.add(
+                rows_to_table(self._rows),
+                np.array(self._record, np.int64),
+                np.array(self._line, np.int64),
+                self._raws.__getitem__,
+            )
+
+
+def _is_object(raw: bytes) -> bool:
+    try:
+        return isinstance(load_json(raw), dict)
+    except RefusalError:
+        return False
+
+
+def dump(value: Any) -> bytes:
+    """A value as JSON, for people to look at."""
+    return json.dumps(value, default=str).encode("ascii")
