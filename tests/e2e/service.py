@@ -19,7 +19,7 @@ import yaml
 
 from tests.services.process import free_port
 
-WITHIN_S = 90.0
+WITHIN_S = 180.0
 
 
 class Service:

@@ -21,7 +21,7 @@ from tests.e2e.service import Service, running
 from tests.services.kafka import Kafka
 from tests.streaming.spark.packets import event, ndjson
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.usefixtures("spark_jars")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("spark_jars")]
 
 QUEUE = 'scope_id="",queue="orders"'
 

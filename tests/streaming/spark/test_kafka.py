@@ -1,0 +1,85 @@
+"""The Kafka source: surveyed before the job starts, read beside a spool folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+from pyspark.sql import SparkSession
+
+from streaming.config.source import KafkaSource, Sources, SpoolSource
+from streaming.spark.errors import SourceUnavailable
+from streaming.spark.readers.kafka import Topics, records_per_trigger, survey
+from tests.services.kafka import Kafka
+from tests.streaming.spark.live import Live, wall_ms
+from tests.streaming.spark.packets import event, ndjson
+from tests.streaming.spark.test_pipeline import messages, sent_total
+
+
+def source(kafka: Kafka, *topics: str, **others: object) -> KafkaSource:
+    """A source on the test's broker."""
+    return KafkaSource.model_validate({"bootstrap_servers": [kafka.bootstrap], "topics": topics, **others})
+
+
+def send(kafka: Kafka, topic: str, *values: bytes) -> None:
+    """Put records into a topic, taking its partitions in turn."""
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
+    for value in values:
+        producer.send(topic, value)
+    producer.close()
+
+
+def test_a_survey_counts_partitions_and_measures_the_latest_records(kafka: Kafka) -> None:
+    """Old records were perhaps of another size."""
+    many, one = kafka.create_topic(partitions=3), kafka.create_topic()
+    assert survey(source(kafka, many, one)) == Topics(4, None)
+    send(kafka, one, *[b"x" * 10_000] * 100, *[b"x" * 300] * 60)
+    assert survey(source(kafka, many, one)) == Topics(4, 300.0)
+
+
+def test_a_topic_that_does_not_exist_is_refused(kafka: Kafka) -> None:
+    """Also when others do."""
+    there = kafka.create_topic()
+    with pytest.raises(SourceUnavailable, match=f"the Kafka topic {there}x does not exist") as caught:
+        survey(source(kafka, there, f"{there}x"))
+    assert f"Did you mean {there}?" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("record_bytes", "configured", "records"),
+    [
+        pytest.param(100.0, None, 100_000, id="small records, many"),
+        pytest.param(100_000.0, None, 100, id="large records, few"),
+        pytest.param(1e9, None, 100, id="never fewer than some"),
+        pytest.param(0.001, None, 2_000_000, id="never more than memory would bear"),
+        pytest.param(None, None, 1_221, id="nothing is known: assume kilobytes"),
+        pytest.param(100.0, 7, 7, id="as configured"),
+    ],
+)
+def test_a_batch_is_limited_in_bytes_though_spark_counts_records(
+    record_bytes: float | None, configured: int | None, records: int
+) -> None:
+    """By the mean size that was found."""
+    limits = {"max_bytes_per_trigger": 10_000_000, "max_records_per_trigger": configured}
+    kafka = KafkaSource.model_validate({"bootstrap_servers": ["a:1"], "topics": ["t"], **limits})
+    assert records_per_trigger(kafka, Topics(1, record_bytes)) == records
+
+
+@pytest.mark.usefixtures("spark_jars")
+def test_kafka_and_a_spool_folder_are_read_at_once(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """One message sent here and deleted there is one message; a tombstone is an invalid record, a bad one says its offset."""
+    topic = kafka.create_topic(partitions=2)
+    live = Live(spark, tmp_path)
+    live.sources = Sources(kafka=source(kafka, topic), spool=SpoolSource(folder=str(live.spool)))
+    assert live.sources.kafka is not None
+    send(kafka, topic, ndjson(*messages("k", 3)), b"nonsense")
+    live.topics = survey(live.sources.kafka)
+    with live.running() as query:
+        live.wait(lambda s: sent_total(s) == 3, query)
+        live.send(*messages("s", 2), event("deleted", "k-0", wall_ms()))
+        last = live.wait(lambda s: sent_total(s) == 5, query)
+    (orders,) = [queue for queue in last.queues if queue.queue == "orders"]
+    assert orders.totals["deleted"] == 1
+    assert orders.tracked == 4
+    assert [bad.origin.split("@")[0] in (f"{topic}/0", f"{topic}/1") for bad in live.quarantined] == [True]
