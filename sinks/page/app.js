@@ -149,21 +149,19 @@ function wirePause() {
 }
 
 function wireTheme() {
-  const button = document.getElementById("theme");
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const isDark = () => (document.documentElement.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark";
-  const label = () => setText(document.getElementById("theme-text"), isDark() ? "Light" : "Dark");
-  button.addEventListener("click", () => {
-    const theme = isDark() ? "light" : "dark";
-    document.documentElement.dataset.theme = theme;
+  const root = document.documentElement;
+  const label = () => setText(document.getElementById("theme-text"), root.dataset.theme === "dark" ? "Light" : "Dark");
+  document.getElementById("theme").addEventListener("click", () => {
+    const theme = root.dataset.theme === "dark" ? "light" : "dark";
+    root.dataset.chosen = theme;
+    root.dataset.theme = theme;
     try {
       localStorage.setItem("queuewatch-theme", theme);
     } catch {
       // Without storage the choice lasts until the page is closed.
     }
-    label();
   });
-  dark.addEventListener("change", label);
+  new MutationObserver(label).observe(root, { attributeFilter: ["data-theme"] });
   label();
 }
 

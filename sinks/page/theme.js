@@ -1,9 +1,15 @@
-// Runs before the first paint, so that a chosen theme does not flash in the other one.
+// Runs before the first paint, so that a theme does not flash in the other one: the chosen one, else the system's.
 (() => {
+  const root = document.documentElement;
+  const dark = matchMedia("(prefers-color-scheme: dark)");
   try {
-    const chosen = localStorage.getItem("queuewatch-theme");
-    if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+    root.dataset.chosen = localStorage.getItem("queuewatch-theme") ?? "";
   } catch {
-    // Storage may be forbidden; the system's preference then decides.
+    root.dataset.chosen = ""; // Storage may be forbidden.
   }
+  const apply = () => {
+    root.dataset.theme = root.dataset.chosen || (dark.matches ? "dark" : "light");
+  };
+  dark.addEventListener("change", apply);
+  apply();
 })();

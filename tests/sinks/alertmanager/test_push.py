@@ -254,7 +254,8 @@ def test_an_alert_it_does_not_like_keeps_no_other_from_it(caplog: pytest.LogCapt
     fussy = StandIn(status=lambda alerts: 400 if any(a["labels"]["group"] == "bad" for a in alerts) else 200)
     with stand_in(fussy) as url, pushing(url) as push:
         push.publish(snapshot(stuck("good"), stuck("bad"), stuck("fine")))
-        until(lambda: posted(push).get((url.removeprefix("http://"), "rejected")) == 1)
+        name = url.removeprefix("http://")
+        until(lambda: (posted(push).get((name, "ok")), posted(push).get((name, "rejected"))) == (2, 1))
         taken = [a["labels"]["group"] for _, alerts in list(fussy.posts.queue)[1:] for a in alerts]
         assert sorted(taken) == ["bad", "fine", "good"]
         assert "rejects" in caplog.text

@@ -60,10 +60,13 @@ def test_every_text_can_be_read(visit: StartVisit, scheme: str) -> None:
 
 
 def test_the_theme_follows_the_system_until_somebody_chooses(visit: StartVisit) -> None:
-    """The choice is kept over a reload."""
-    visited = visit(shop_snapshot(wall_ms()), color_scheme="dark")
+    """At once when the system changes; a choice is kept over a reload."""
+    visited = visit(shop_snapshot(wall_ms()), color_scheme="light")
     page = visited.open()
     ground = "() => getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(ground) == "rgb(245, 246, 244)"
+    page.emulate_media(color_scheme="dark")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     assert page.evaluate(ground) == "rgb(15, 20, 22)"
     page.get_by_role("button", name="Light", exact=True).click()
     assert page.evaluate(ground) == "rgb(245, 246, 244)"
