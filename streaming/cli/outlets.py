@@ -17,7 +17,7 @@ from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.spark.checkpoint import Checkpoint
 from streaming.spark.errors import SourceUnavailable
-from streaming.spark.publish import Outlets
+from streaming.spark.outlets import Outlets
 from streaming.spark.quarantine import Quarantine, QuarantineFile, QuarantineTopic
 
 

@@ -21,7 +21,8 @@ from streaming.spark.folder import local_folder, open_folder
 from streaming.spark.listener import ProgressListener
 from streaming.spark.memory_store import MemoryStore
 from streaming.spark.monitor import Monitor
-from streaming.spark.publish import Outlets, Publisher
+from streaming.spark.outlets import Outlets, reliable
+from streaming.spark.publish import Publisher
 from streaming.spark.readers.kafka import Topics, survey
 from streaming.spark.readers.spool import prepare_spool
 from streaming.spark.session import open_session
@@ -51,7 +52,8 @@ class Job:
         self._config = config
         self._topics = topics
         self._settings = to_settings(config)
-        self._outlets = outlets
+        # Kept over restarts of the query: what waits for a destination waits on.
+        self._outlets = reliable(outlets)
         self._monitor = monitor
         self._fault: str | None = None
 
@@ -112,7 +114,7 @@ class Job:
             MemoryStore(open_folder(self.spark, f"{location.rstrip('/')}/judge")),
             self._outlets,
             self._monitor,
-            Pruner(keeper),
+            Pruner(keeper, spark_config.shards),
         )
         return pipeline.start(
             self.spark,

@@ -24,16 +24,6 @@ class Quarantine(Protocol):
         """Let go of files and connections."""
 
 
-class NoQuarantine:
-    """Invalid events are counted only."""
-
-    def keep(self, invalid: Sequence[Quarantined], batch_id: int) -> None:
-        """Nothing is kept."""
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 class QuarantineFile:
     """NDJSON in one file, and in `<file>.1` what filled it before: together at most about `max_bytes`.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -92,15 +92,23 @@ def state_keeper(checkpoint: str) -> StateKeeper:
 class Pruner:
     """Driver's side: deletes the files no version points to any more."""
 
-    def __init__(self, keeper: StateKeeper) -> None:
+    def __init__(self, keeper: StateKeeper, shards: int) -> None:
         self._folder = keeper.folder if isinstance(keeper, FileState) else None
+        self._shards = shards
+        self._latest: dict[int, str | None] = {}
         self._versions: deque[frozenset[str]] = deque(maxlen=VERSIONS_KEPT)
 
-    def published(self, files: Iterable[str | None]) -> None:
-        """A batch left the shards' states in `files`. Files of attempts that failed go too."""
+    def published(self, files: Mapping[int, str | None]) -> None:
+        """A batch left the states of these shards in these files; a shard it did not touch has the file it had.
+
+        Files of attempts that failed go too.
+        """
         if self._folder is None:
             return
-        self._versions.append(frozenset(name for name in files if name is not None))
+        self._latest.update(files)
+        if len(self._latest) < self._shards:
+            return
+        self._versions.append(frozenset(name for name in self._latest.values() if name is not None))
         if len(self._versions) < VERSIONS_KEPT:
             # What was there when this run began may still be pointed to.
             return

@@ -22,7 +22,8 @@ from streaming.spark import pipeline
 from streaming.spark.folder import LocalFolder
 from streaming.spark.memory_store import MemoryStore
 from streaming.spark.monitor import Monitor
-from streaming.spark.publish import Outlets, Publisher
+from streaming.spark.outlets import Outlets
+from streaming.spark.publish import Publisher
 from streaming.spark.readers.kafka import Topics
 from streaming.spark.state_files import Pruner, state_keeper
 from tests.streaming.spark.packets import ndjson
@@ -105,7 +106,7 @@ class Live:
         keeper = state_keeper(str(self.checkpoint))
         outlets = Outlets(self._take_changes, self._take_invalid, self._take_snapshot)
         memories = MemoryStore(LocalFolder(self.checkpoint / "judge"))
-        publisher = Publisher(self.settings, SHARDS, memories, outlets, Monitor(), Pruner(keeper))
+        publisher = Publisher(self.settings, SHARDS, memories, outlets, Monitor(), Pruner(keeper, SHARDS))
 
         def publish(batch: DataFrame, batch_id: int) -> None:
             publisher(_Recorded(batch, lambda rows: self._record(batch_id, rows)), batch_id)  # type: ignore[arg-type] # collect only

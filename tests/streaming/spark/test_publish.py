@@ -18,7 +18,8 @@ from streaming.spark.decode import decode_and_route
 from streaming.spark.folder import LocalFolder
 from streaming.spark.memory_store import MemoryStore
 from streaming.spark.monitor import Monitor
-from streaming.spark.publish import UNDELIVERED_KEPT, Delivery, Outlets, Publisher
+from streaming.spark.outlets import UNDELIVERED_KEPT, Delivery, Outlets, reliable
+from streaming.spark.publish import Publisher
 from streaming.spark.state_files import InlineState, Pruner
 from streaming.spark.stateful_shard import track_shard
 from tests.streaming.spark.packets import T0, batch, event, ndjson
@@ -72,7 +73,7 @@ class Published:
         """A publisher as after a restart: it knows only what is on disk."""
         outlets = Outlets(self._signals, lambda bad, n: self.quarantined.append((n, bad)), self.snapshots.append)
         memories = MemoryStore(LocalFolder(self._folder / "judge"))
-        return Publisher(Settings(), len(KEYS), memories, outlets, Monitor(), Pruner(InlineState()))
+        return Publisher(Settings(), len(KEYS), memories, outlets, Monitor(), Pruner(InlineState(), len(KEYS)))
 
     def _signals(self, changes: Sequence[SignalChange], batch_id: int) -> None:
         self.changes.append((batch_id, changes))
@@ -210,8 +211,8 @@ def test_a_destination_that_fails_stops_neither_the_others_nor_the_batch(out: Pu
     failing = Destination()
     failing.down = True
     memories = MemoryStore(LocalFolder(out.log.__dict__["_path"].parent / "judge"))
-    outlets = Outlets(failing, lambda bad, n: out.quarantined.append((n, bad)), out.snapshots.append)
-    publisher = Publisher(Settings(), len(KEYS), memories, outlets, Monitor(), Pruner(InlineState()))
+    outlets = reliable(Outlets(failing, lambda bad, n: out.quarantined.append((n, bad)), out.snapshots.append))
+    publisher = Publisher(Settings(), len(KEYS), memories, outlets, Monitor(), Pruner(InlineState(), len(KEYS)))
     publish(publisher, Shards().rows(T0, poison(T0, 3)), 0)
     assert len(out.snapshots) == 1
     assert len(out.quarantined) == 1

@@ -50,12 +50,12 @@ def test_a_checkpoint_may_move_from_inline_to_files_but_says_so_the_other_way(tm
 def test_files_no_version_needs_are_deleted(tmp_path: Path) -> None:
     """Those of the last batches stay, those of failed attempts go."""
     keeper = state_keeper(str(tmp_path))
-    pruner = Pruner(keeper)
+    pruner = Pruner(keeper, 2)
     keeper.keep(0, b"of an attempt that failed")
     versions = []
     for batch in range(VERSIONS_KEPT + 3):
         kept = [keeper.keep(shard, b"%d" % batch) for shard in range(2)]
-        pruner.published(keeper.file_of(k) for k in kept)
+        pruner.published({shard: keeper.file_of(k) for shard, k in enumerate(kept)})
         versions.append(kept)
     for kept in versions[-VERSIONS_KEPT:]:
         assert [int(keeper.fetch(k)) for k in kept] == [versions.index(kept)] * 2
@@ -66,12 +66,33 @@ def test_nothing_is_deleted_while_a_run_before_may_be_needed(tmp_path: Path) -> 
     """After a restart Spark may go back to a version this run has not seen."""
     keeper = state_keeper(str(tmp_path))
     before = keeper.keep(0, b"before the restart")
-    pruner = Pruner(keeper)
+    pruner = Pruner(keeper, 1)
     for _ in range(VERSIONS_KEPT - 1):
-        pruner.published([keeper.file_of(keeper.keep(0, b"x"))])
+        pruner.published({0: keeper.file_of(keeper.keep(0, b"x"))})
         assert keeper.fetch(before) == b"before the restart"
 
 
 def test_inline_state_has_nothing_to_prune() -> None:
     """No folder is looked for."""
-    Pruner(InlineState()).published([None, None])
+    Pruner(InlineState(), 2).published({0: None, 1: None})
+
+
+def test_a_shard_that_a_batch_does_not_touch_keeps_its_file(tmp_path: Path) -> None:
+    """Its state is still the one of an earlier batch, however long ago."""
+    keeper = state_keeper(str(tmp_path))
+    pruner = Pruner(keeper, 2)
+    resting = keeper.keep(0, b"resting")
+    pruner.published({0: keeper.file_of(resting), 1: keeper.file_of(keeper.keep(1, b"x"))})
+    for batch in range(3 * VERSIONS_KEPT):
+        pruner.published({1: keeper.file_of(keeper.keep(1, b"x"))} if batch % 2 else {})
+    assert keeper.fetch(resting) == b"resting"
+
+
+def test_nothing_is_deleted_before_every_shard_is_known(tmp_path: Path) -> None:
+    """After a restart the files of the others may be pointed to."""
+    keeper = state_keeper(str(tmp_path))
+    before = keeper.keep(0, b"before the restart")
+    pruner = Pruner(keeper, 2)
+    for _ in range(3 * VERSIONS_KEPT):
+        pruner.published({1: keeper.file_of(keeper.keep(1, b"x"))})
+    assert keeper.fetch(before) == b"before the restart"
