@@ -69,10 +69,11 @@ class QueueMemory:
         return self.since.setdefault(condition, now if began is None else min(began, now))
 
     def sample(self, new: RateSample) -> None:
-        """Remember the totals of now, not more often than every ten seconds."""
+        """Remember the totals of now, not more often than every ten seconds. The one before all windows stays: where the
+        queue is judged rarely, it is what there is to compare with."""
         if not self.samples or new.at - self.samples[-1].at >= SAMPLE_EVERY_MS:
             self.samples.append(new)
-            while self.samples[0].at < new.at - SAMPLES_KEPT_MS:
+            while len(self.samples) > 2 and self.samples[1].at < new.at - SAMPLES_KEPT_MS:
                 self.samples.pop(0)
 
     def sample_before(self, at: int) -> RateSample | None:

@@ -13,15 +13,14 @@ from streaming.judge.memory import RateSample
 from streaming.judge.snapshot import QueueStatus
 
 WINDOW_MS = 300_000
-MIN_SAMPLES = 4
 
 
 def queue_status(c: Context) -> QueueStatus:
     """`stale`, `ok`, `stopped`, `stalled` or `lagging`, by the first rule that applies."""
-    window = [s for s in c.memory.samples if s.at >= c.now - WINDOW_MS]
     if _telemetry_stale(c):
         return "stale"
-    if c.is_dead_letter_queue or c.paused or len(window) < MIN_SAMPLES or _was_caught_up(window):
+    window = _window(c)
+    if c.is_dead_letter_queue or c.paused or _was_caught_up(window):
         return "ok"
     if window[-1].at - window[0].at < WINDOW_MS // 2:
         return "ok"
@@ -36,11 +35,17 @@ def queue_status(c: Context) -> QueueStatus:
     return "ok"
 
 
+def _window(c: Context) -> list[RateSample]:
+    """The samples of the last five minutes; where the queue is judged more rarely than that, the latest two."""
+    inside = [s for s in c.memory.samples if s.at >= c.now - WINDOW_MS]
+    return inside if len(inside) > 1 else c.memory.samples[-2:]
+
+
 def _telemetry_stale(c: Context) -> bool:
-    """1. "If the one who polls this queue has gone silent, nothing is known." """
+    """1. "If the one who counts this queue has gone silent, nothing is known." Settings told once are no counting."""
     limit_ms = int(c.thresholds.telemetry_stale_s * 1000)
-    polled = c.facts.last_state_at
-    if not polled or c.now - polled < limit_ms:
+    counted = c.facts.attributes.get("visible")
+    if counted is None or c.now - counted[0] < limit_ms:
         return False
     return c.now - c.facts.last_event_at >= limit_ms
 
@@ -51,9 +56,9 @@ def _was_caught_up(window: list[RateSample]) -> bool:
 
 
 def _falls_behind(window: list[RateSample]) -> bool:
-    """5. "If the oldest waiting message got older in every part of the window, consumers work but do not keep up." """
-    ages = [s.at - s.oldest_visible_at for s in window]
-    parts = [ages[i * len(ages) // 4] for i in range(4)] + [ages[-1]]
-    return all(later > earlier for earlier, later in pairwise(parts)) and (
-        window[-1].unsettled > window[0].unsettled or ages[-1] >= ages[0] + (window[-1].at - window[0].at) // 2
-    )
+    """5. "If the oldest waiting message got older in every part of the window and the backlog did not shrink, consumers work
+    but do not keep up." """
+    last = len(window) - 1
+    parts = [window[i] for i in sorted({i * last // 4 for i in range(5)})]
+    ages = [s.at - s.oldest_visible_at for s in parts]
+    return all(later > earlier for earlier, later in pairwise(ages)) and window[-1].unsettled >= window[0].unsettled

@@ -5,6 +5,7 @@ from __future__ import annotations
 from streaming.core.queues import NEVER, TOTALS
 from streaming.core.report import AGE_SCOPES, GroupFacts
 from streaming.judge.context import Context
+from streaming.judge.memory import RateSample
 from streaming.judge.snapshot import ConsumerView, GroupState, GroupView, MessageView, QueueStatus, QueueView
 
 DRAIN_WINDOW_MS = 300_000
@@ -126,11 +127,34 @@ def _group_states(c: Context) -> dict[GroupState, int]:
 
 
 def _time_to_drain_s(c: Context) -> float | None:
-    """Backlog divided by how fast it shrank over the last five minutes; None unless it shrank."""
-    before = c.memory.sample_before(c.now - DRAIN_WINDOW_MS)
-    if before is None or c.now - before.at < DRAIN_MIN_MS or not c.tracked or c.is_dead_letter_queue:
+    """Backlog divided by how fast it shrank over the last five minutes, or since it began to; None unless it shrinks."""
+    if not c.tracked or c.is_dead_letter_queue:
         return None
-    gone = before.unsettled - c.tracked
-    if gone <= 0 or c.settled_total <= before.settled:
+    peak = _peak_behind(c) or _began_to_shrink(c)
+    if peak is None or c.now - peak.at < DRAIN_MIN_MS or c.settled_total <= peak.settled:
         return None
-    return round(c.tracked * (c.now - before.at) / gone / 1000, 1)
+    gone = peak.unsettled - c.tracked
+    return round(c.tracked * (c.now - peak.at) / gone / 1000, 1) if gone > 0 else None
+
+
+def _peak_behind(c: Context) -> RateSample | None:
+    """The largest backlog of the first half of the window, if the second half stayed below: one that goes up and down
+    does not shrink."""
+    start = c.memory.sample_before(c.now - DRAIN_WINDOW_MS)
+    if start is None:
+        return None
+    middle = start.at + (c.now - start.at) // 2
+    window = [s for s in c.memory.samples if s.at >= start.at]
+    peak = max((s for s in window if s.at <= middle), key=lambda s: (s.unsettled, s.at))
+    later = max([c.tracked, *(s.unsettled for s in window if s.at > middle)])
+    return peak if peak.unsettled > later else None
+
+
+def _began_to_shrink(c: Context) -> RateSample | None:
+    """The sample since which the backlog never grew; None when it grew last."""
+    began, later = None, c.tracked
+    for sample in reversed(c.memory.samples):
+        if sample.unsettled < later or sample.at < c.now - DRAIN_WINDOW_MS:
+            break
+        began, later = sample, sample.unsettled
+    return began

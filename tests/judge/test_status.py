@@ -1,0 +1,99 @@
+"""The status of a queue and its time to drain, without thresholds: what a window of samples shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.core.driving import event
+from tests.judge.driving import Step, judged
+
+Events = list[dict[str, Any]]
+COUNTS = {"visible": 50, "in_flight": 0, "delayed": 0}
+
+
+def sent(n: int, every_ms: int = 100) -> Events:
+    """Messages that enter from time 0 on."""
+    return [event("sent", i * every_ms, message_id=f"m{i}") for i in range(n)]
+
+
+def worked(n: int, from_ms: int, every_ms: int, *, finish: bool = True) -> Events:
+    """One message after the other received, and deleted a second later."""
+    out = []
+    for i in range(n):
+        at = from_ms + i * every_ms
+        out.append(event("received", at, message_id=f"m{i}", receive_count=1))
+        if finish:
+            out.append(event("deleted", at + 1_000, message_id=f"m{i}"))
+    return out
+
+
+def steps(events: Events, every_s: int, until_s: int) -> list[Step]:
+    """The events by the time of each evaluation."""
+    times = range(0, until_s * 1000 + 1, every_s * 1000)
+    t0 = event("x", 0)["at"]
+    return [(t, [e for e in events if t - every_s * 1000 < e["at"] - t0 <= t]) for t in times]
+
+
+def statuses(events: Events, every_s: int, until_s: int) -> list[str]:
+    """The status of the queue at each evaluation."""
+    return [s.queues[0].status for s in judged(steps(events, every_s, until_s)).snapshots]
+
+
+@pytest.mark.parametrize(("every_s", "until_s"), [(30, 900), (60, 1_200), (300, 2_400), (1_200, 3_600)])
+@pytest.mark.parametrize(
+    ("events", "status"),
+    [
+        (sent(50), "stopped"),
+        (sent(50) + worked(40, 60_000, 90_000, finish=False), "stalled"),
+        (sent(720, 5_000) + worked(300, 60_000, 12_000), "lagging"),
+        (sent(50) + worked(50, 1_000, 1_000), "ok"),
+    ],
+    ids=["nobody receives", "nobody finishes", "they do not keep up", "all done"],
+)
+def test_status_whatever_the_rhythm_of_judging(events: Events, status: str, every_s: int, until_s: int) -> None:
+    """Judged often or rarely: the same, and it does not fade."""
+    said = statuses(events, every_s, until_s)
+    assert set(said[len(said) * 2 // 3 :]) == {status}
+
+
+def test_a_backlog_that_shrinks_is_not_lagging() -> None:
+    """The oldest message gets older all the same."""
+    said = statuses(sent(200) + worked(200, 30_000, 4_000), 30, 800)
+    assert set(said[12:]) == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "status"),
+    [(COUNTS, "stale"), ({"visibility_timeout_s": 30}, "stopped")],
+    ids=["its poller fell silent", "its settings were told once"],
+)
+def test_stale_is_when_who_counts_falls_silent(attributes: dict[str, Any], status: str) -> None:
+    """Settings told once promise nothing; counts do."""
+    events = [event("queue_state", 0, attributes=attributes), *sent(5)]
+    assert statuses(events, 10, 400)[-1] == status
+
+
+def drains(events: Sequence[dict[str, Any]], until_s: int) -> dict[int, float | None]:
+    """Time to drain by second."""
+    made = steps(list(events), 10, until_s)
+    return {t // 1000: s.queues[0].time_to_drain_s for (t, _), s in zip(made, judged(made).snapshots, strict=True)}
+
+
+def test_time_to_drain_is_told_soon_and_only_while_draining() -> None:
+    """A minute after the backlog began to shrink, exact at a steady rate, and gone when it is empty or grows."""
+    left = drains(sent(150) + worked(150, 30_000, 4_000), 700)
+    assert [t for t, s in left.items() if s is not None] == list(range(90, 630, 10))
+    assert left[400] == pytest.approx(630 - 400, rel=0.03)
+    assert set(drains(sent(100, 4_000), 400).values()) == {None}
+
+
+def test_a_backlog_that_goes_up_and_down_is_not_draining() -> None:
+    """Ten in, ten out, every half minute: no reader is told it will be empty soon."""
+    events = sent(10)
+    for n in range(200):
+        about, at = {"message_id": f"more{n}"}, n // 10 * 30_000
+        events += [event("sent", at, **about), event("received", at + 12_000, **about), event("deleted", at + 15_000, **about)]
+    assert set(drains(events, 580).values()) == {None}
