@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
@@ -61,6 +61,9 @@ class Metric:
     ages: bool = False
     """True: the value is an age, computed when it is read."""
 
+
+OTHER = "other"
+"""The name under which groups and consumers beyond the top K are folded."""
 
 QUEUE_LABELS = ("system", "scope_id", "queue")
 
@@ -269,12 +272,11 @@ def _queue_samples(queue: QueueView, base: dict[str, str], now_ms: int) -> Itera
         yield Sample("queuewatch_stuck_groups", base, queue.stuck_groups)
         for group_state, count in queue.groups.items():
             yield Sample("queuewatch_groups", base | {"state": group_state}, count)
-    for group in queue.top_groups:
-        age_s = _age_s(now_ms, group.oldest_sent_at_ms)
-        yield Sample("queuewatch_group_oldest_message_age_seconds", base | {"group": group.group}, age_s)
-    if queue.other_groups_oldest_ms is not None:
-        age_s = _age_s(now_ms, queue.other_groups_oldest_ms)
-        yield Sample("queuewatch_group_oldest_message_age_seconds", base | {"group": "other"}, age_s)
+    for name, since_ms in _with_other(
+        ((group.group, group.oldest_sent_at_ms) for group in queue.top_groups), queue.other_groups_oldest_ms
+    ):
+        age_s = _age_s(now_ms, since_ms)
+        yield Sample("queuewatch_group_oldest_message_age_seconds", base | {"group": name}, age_s)
     if queue.dead_letter_expires_at_ms is not None:
         left_s = _age_s(queue.dead_letter_expires_at_ms, now_ms)
         yield Sample("queuewatch_dead_letter_expiry_seconds", base, left_s)
@@ -282,17 +284,25 @@ def _queue_samples(queue: QueueView, base: dict[str, str], now_ms: int) -> Itera
         yield Sample("queuewatch_time_to_drain_seconds", base, queue.time_to_drain_s)
     for status in QUEUE_STATUSES:
         yield Sample("queuewatch_queue_status", base | {"status": status}, int(status == queue.status))
-    for consumer in queue.consumers:
-        if consumer.oldest_held_since_ms is not None:
-            held_s = _age_s(now_ms, consumer.oldest_held_since_ms)
-            yield Sample("queuewatch_consumer_oldest_held_seconds", base | {"consumer": consumer.consumer}, held_s)
-    if queue.other_consumers_held_since_ms is not None:
-        held_s = _age_s(now_ms, queue.other_consumers_held_since_ms)
-        yield Sample("queuewatch_consumer_oldest_held_seconds", base | {"consumer": "other"}, held_s)
+    held = ((one.consumer, one.oldest_held_since_ms) for one in queue.consumers)
+    for name, since_ms in _with_other(held, queue.other_consumers_held_since_ms):
+        held_s = _age_s(now_ms, since_ms)
+        yield Sample("queuewatch_consumer_oldest_held_seconds", base | {"consumer": name}, held_s)
     if queue.coverage_ratio is not None:
         yield Sample("queuewatch_telemetry_coverage_ratio", base, queue.coverage_ratio)
     if queue.clock_skew_s:
         yield Sample("queuewatch_telemetry_clock_skew_seconds", base, queue.clock_skew_s)
+
+
+def _with_other(named: Iterable[tuple[str, int | None]], other_ms: int | None) -> Iterator[tuple[str, int]]:
+    """Names with their times, and `other` once: a group or consumer that is really called so is counted in it."""
+    for name, since_ms in named:
+        if name == OTHER and since_ms is not None:
+            other_ms = since_ms if other_ms is None else min(since_ms, other_ms)
+        elif since_ms is not None:
+            yield name, since_ms
+    if other_ms is not None:
+        yield OTHER, other_ms
 
 
 def _signal_samples(counts: Mapping[tuple[str, str], int], base: dict[str, str]) -> Iterator[Sample]:

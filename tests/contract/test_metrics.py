@@ -27,7 +27,7 @@ def never_deleted(receives: int, attributes: dict[str, Any], *, counted: bool = 
     """A message received every two minutes from the first minute on, as soon as its window ends."""
     events = [ev("queue_state", 0, attributes=attributes), ev("sent", 0, message_id="bad")]
     for n in range(receives):
-        count = {"receive_count": n + 1} if counted else {}
+        count: dict[str, Any] = {"receive_count": n + 1} if counted else {}
         events.append(ev("received", 60 + 120 * n, message_id="bad", **count))
     return events
 
@@ -50,7 +50,8 @@ THRICE = [*SIX, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5]
 @pytest.mark.parametrize("beside", [[], GOOD], ids=["alone", "beside good messages"])
 def test_cloudwatch_age_with_six_receives_allowed(tmp_path: Path, beside: Events) -> None:
     """It restarts when the third receive ends and drops at the move; the dead-letter queue counts from the move."""
-    lines = replayed([*never_deleted(6, REDRIVE), moved(780), *beside], tmp_path, until_s=1200)
+    events = sorted([*never_deleted(6, REDRIVE), moved(780), *beside], key=lambda e: int(e["at"]))
+    lines = replayed(events, tmp_path, until_s=1200)
     assert minutes(lines, "cloudwatch", 20) == [*SIX, *[None] * 8]
     assert minutes(lines, "all", 20) == [*range(1, 13), *[None] * 8]
     assert minutes(lines, "visible", 20) == [None] * 20
@@ -93,3 +94,29 @@ def test_a_dead_letter_that_is_looked_at_keeps_its_age(tmp_path: Path) -> None:
     lines = replayed([*never_deleted(6, REDRIVE), moved(780), look], tmp_path, until_s=1080)
     assert minutes(lines, "cloudwatch", 18, "dead") == [*[None] * 12, 0, 1, 2, 3, 4, 5]
     assert ms(780) == lines.metric("oldest_message_timestamp_seconds", queue="dead", scope="cloudwatch")[900] * 1000
+
+
+def spread(kind: str, n: int) -> Events:
+    """`n` messages, each of a group and held by a consumer of its own; the first is really called `other`."""
+    events = []
+    for i in range(n):
+        name = "other" if i == 0 else f"{kind}{i:02d}"
+        about = {"message_id": f"m{i}", **({"group": name} if kind == "group" else {})}
+        events.append(ev("sent", i, **about))
+        if kind == "consumer":
+            events.append(ev("received", 20 + i, consumer=name, invisible_until=ms(9_000), **about))
+    return events
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric"), [("group", "group_oldest_message_age_seconds"), ("consumer", "consumer_oldest_held_seconds")]
+)
+def test_top_ten_and_other(tmp_path: Path, kind: str, metric: str) -> None:
+    """The ten oldest by name, the rest as `other` with the age of their oldest, and how many that is."""
+    lines = replayed(spread(kind, 14), tmp_path, until_s=120)
+    last = [x for x in lines.lines if x["kind"] == "metric" and x["name"] == f"queuewatch_{metric}" and x["at"] == ms(120)]
+    ages = {x["labels"][kind]: x["value"] for x in last}
+    assert len(last) == len(ages)
+    assert sorted(ages) == [f"{kind}{i:02d}" for i in range(1, 10)] + ["other"]
+    assert ages["other"] == max(ages.values()) == (120 if kind == "group" else 100)
+    assert lines.metric("folded_total", what=f"{kind}s")[120] == 4
