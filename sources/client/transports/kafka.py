@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -45,21 +47,23 @@ class KafkaTransport(Transport):
         except (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError) as error:
             raise SendError(f"{self.name}: the record is too large", retry=False, too_large=True) from error
         except (errors.KafkaError, AssertionError, OSError) as error:
+            # A producer without its broker opens sockets at each attempt of its own and leaves them to the garbage
+            # collector: better none until the broker is back.
+            self._close(timeout_s=0.5)
             # A topic may be created, a right be granted and a broker come back: only size is hopeless.
             raise SendError(f"{self.name}: {_explain(error, self._topic)}", retry=True) from error
 
     def close(self) -> None:
-        producer, self._producer = self._producer, None
-        if producer is None:
-            return
-        try:
-            producer.close(timeout=self._timeout_s)
-        except Exception:
-            # Nothing is in flight: each send waits for its answer.
-            return
+        self._close(self._timeout_s)
 
     def after_fork(self) -> None:
         self._producer = None
+
+    def _close(self, timeout_s: float) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with contextlib.suppress(Exception):  # nothing is in flight: each send waits for its answer
+                producer.close(timeout=timeout_s)
 
     def _connected(self) -> Any:
         if self._producer is None:
@@ -67,25 +71,60 @@ class KafkaTransport(Transport):
                 from kafka import KafkaProducer
             except ImportError as error:
                 raise SendError("kafka-python is not installed; pip install 'queuewatch[kafka]'", retry=True) from error
-            try:
-                self._producer = KafkaProducer(
-                    bootstrap_servers=self._brokers,
-                    acks="all",
-                    enable_idempotence=False,  # duplicates are harmless, and some clusters forbid it
-                    max_block_ms=int(self._timeout_s * 1000),
-                    delivery_timeout_ms=int(self._timeout_s * 1000),
-                    request_timeout_ms=int(self._timeout_s * 500),
-                    bootstrap_timeout_ms=int(self._timeout_s * 1000),
-                    max_request_size=2 * self.max_bytes,
-                    allow_auto_create_topics=False,
-                    metrics_enabled=False,
-                    **self._options,
-                    **_credentials(),
-                )
-            except Exception as error:
-                # Whatever it is (no broker, bad option, TLS), the sender reports it and tries again.
-                raise SendError(f"{self.name}: {_explain(error, self._topic)}", retry=True) from error
+            self._producer = self._connect(KafkaProducer)
         return self._producer
+
+    def _check_that_one_listens(self) -> None:
+        for broker in self._brokers:
+            try:
+                socket.create_connection(_address(broker), timeout=min(3.0, self._timeout_s)).close()
+            except OSError:
+                continue
+            return
+        raise SendError(f"{self.name}: no broker listens there; check the address", retry=True)
+
+    def _connect(self, producer: Any) -> Any:
+        self._check_that_one_listens()
+        made: list[Any] = []
+
+        def client(**config: Any) -> Any:
+            made.append(producer.DEFAULT_CONFIG["kafka_client"](**config))
+            return made[-1]
+
+        settings = {
+            "bootstrap_servers": self._brokers,
+            "acks": "all",
+            "enable_idempotence": False,  # duplicates are harmless, and some clusters forbid it
+            "max_block_ms": int(self._timeout_s * 1000),
+            "delivery_timeout_ms": int(self._timeout_s * 1000),
+            "request_timeout_ms": int(self._timeout_s * 500),
+            "bootstrap_timeout_ms": int(self._timeout_s * 1000),
+            "max_request_size": 2 * self.max_bytes,
+            "allow_auto_create_topics": False,
+            "metrics_enabled": False,
+            "kafka_client": client,
+        }
+        # Older releases know fewer of them.
+        known = {name: value for name, value in settings.items() if name in producer.DEFAULT_CONFIG}
+        try:
+            return producer(**known, **self._options, **_credentials())
+        except SendError:
+            raise
+        except Exception as error:
+            # A producer that cannot connect leaves its sockets open, some more at each attempt.
+            for left in made:
+                with contextlib.suppress(Exception):
+                    left.close()
+            # Whatever it is (no broker, bad option, TLS), the sender reports it and tries again.
+            raise SendError(f"{self.name}: {_explain(error, self._topic)}", retry=True) from error
+
+
+def _address(broker: str) -> tuple[str, int]:
+    """Host and port of `host:9092`, `host`, `[::1]:9092`."""
+    host, separator, port = broker.rpartition(":")
+    if not separator or not port.isdigit():
+        host, port = broker, "9092"
+    return host.strip("[]"), int(port)
 
 
 def _credentials() -> dict[str, str]:
@@ -98,7 +137,7 @@ def _credentials() -> dict[str, str]:
 
 def _explain(error: BaseException, topic: str) -> str:
     kind = type(error).__name__
-    if kind == "NoBrokersAvailable":
+    if kind == "NoBrokersAvailable" or "bootstrap" in str(error):
         return "no broker answers; check the address and security_protocol"
     if kind in ("UnknownTopicOrPartitionError", "KafkaTimeoutError"):
         return f"{kind}: is the topic {topic!r} there and the broker up? ({error})"

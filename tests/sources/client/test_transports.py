@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import subprocess
@@ -292,4 +293,22 @@ def test_a_broker_that_is_not_there_is_named() -> None:
     with pytest.raises(SendError, match=r"kafka://127\.0\.0\.1") as caught:
         KafkaTransport([f"127.0.0.1:{free_port()}"], "t", timeout_s=1.0).send(b"{}\n")
     assert caught.value.retry
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
+def test_attempts_at_a_dead_broker_leave_nothing_open() -> None:
+    """An application may run for weeks beside a broker that is gone."""
+    from sources.client.transports.kafka import KafkaTransport
+
+    transport = KafkaTransport([f"127.0.0.1:{free_port()}"], "t", timeout_s=0.2)
+    gc.disable()
+    try:
+        counts = []
+        for _ in range(4):
+            with contextlib.suppress(SendError):
+                transport.send(b"{}\n")
+            counts.append(len(os.listdir("/proc/self/fd")))
+    finally:
+        gc.enable()
+    assert counts[-1] <= counts[0]
