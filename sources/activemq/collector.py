@@ -23,6 +23,9 @@ from sources.events import Emit
 log = logging.getLogger(__name__)
 
 _TAKE_WITHIN_S = 0.1
+_PAUSE_S = 0.02
+_FEW = 500
+"""After fewer frames than this it is worth waiting for more: every hand-over wakes two threads."""
 _STABLE_AFTER_S = 30.0
 """A connection that lasted this long was a success: the next attempt starts the back-off afresh."""
 
@@ -81,13 +84,17 @@ class ActiveMQCollector:
             watch = Watch(self._config, session, self.lifecycle, emit)
             watch.start(time.monotonic(), now_ms())
             while not stop.is_set():
-                for incoming in inbox.take(_TAKE_WITHIN_S):
+                taken = inbox.take(_TAKE_WITHIN_S)
+                for incoming in taken:
                     watch.take(incoming)
+                if len(taken) < _FEW:
+                    time.sleep(_PAUSE_S)
                 watch.tick(time.monotonic(), now_ms())
                 self._tell(watch.findings())
                 silent_s = session.silent_s()
                 if silent_s > self._config.silence_timeout_s:
                     raise BrokerUnavailable(str(address), f"nothing heard for {silent_s:.0f} s")
+            watch.stop()
         finally:
             inbox.close()
             if session is not None:

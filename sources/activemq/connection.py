@@ -9,15 +9,18 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import stomp
 
 from sources.activemq.config import ActiveMQCollectorConfig, Address
 from sources.activemq.errors import BrokerUnavailable
+from sources.activemq.frames import Frame, FrameCutter
 from sources.activemq.inbox import Inbox, Incoming
 from sources.activemq.reach import unreachable
 
 _HEARTBEAT_MS = 10_000
+_READ_BYTES = 262_144
 _NEVER = 1_000_000.0
 """Factor on the time after which stomp.py itself gives up a silent connection: while the inbox is full
 nothing is read, which it would take for silence."""
@@ -48,10 +51,13 @@ class _Listener(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has
         self.server = frame.headers.get("server", "")
         self.settled.set()
 
-    def on_message(self, frame: stomp.utils.Frame) -> None:
-        headers = frame.headers
+    def messages(self, frames: list[Frame]) -> None:
+        """Hand over what was read at once."""
+        read_ms = now_ms()
         self.is_handing_over = True
-        self._inbox.put(Incoming("message", now_ms(), headers.get("subscription", ""), headers, frame.body))
+        self._inbox.put(
+            *(Incoming("message", read_ms, headers.get("subscription", ""), headers, body) for headers, body in frames)
+        )
         self.last_heard_s = time.monotonic()
         self.is_handing_over = False
 
@@ -75,10 +81,42 @@ class _Listener(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has
         self._inbox.put(Incoming("disconnected", now_ms(), "", {}, ""))
 
 
+class _Transport(stomp.transport.Transport):  # type: ignore[misc]  # stomp.py has no types
+    """stomp.py's socket, with the MESSAGE frames taken out of what it reads."""
+
+    def __init__(self, listener: _Listener, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._cutter = FrameCutter()
+        self._listener = listener
+
+    def receive(self) -> bytes | None:
+        """Read once; what is returned is for stomp.py, a heartbeat where nothing is left for it."""
+        data: bytes | None = super().receive()
+        if not data:
+            return data
+        messages, others = self._cutter.feed(data)
+        if messages:
+            self._listener.messages(messages)
+        return others or b"\n"
+
+
+class _Connection(stomp.connect.BaseConnection, stomp.protocol.Protocol12):  # type: ignore[misc]
+    """STOMP 1.2 over a `_Transport`."""
+
+    def __init__(self, transport: _Transport) -> None:
+        stomp.connect.BaseConnection.__init__(self, transport)
+        stomp.protocol.Protocol12.__init__(self, transport, (_HEARTBEAT_MS, _HEARTBEAT_MS), heart_beat_receive_scale=_NEVER)
+
+    def connect(self, *arguments: Any, **named: Any) -> None:
+        """Open the socket and send the login."""
+        self.transport.start()
+        stomp.protocol.Protocol12.connect(self, *arguments, **named)
+
+
 class Session:
     """A connection that has logged in. Make one with `open_session`."""
 
-    def __init__(self, connection: stomp.Connection12, listener: _Listener, address: Address) -> None:
+    def __init__(self, connection: _Connection, listener: _Listener, address: Address) -> None:
         self._connection = connection
         self._listener = listener
         self.address = address
@@ -136,7 +174,9 @@ class Session:
 def open_session(config: ActiveMQCollectorConfig, address: Address, inbox: Inbox) -> Session:
     """Connect to `address` and log in. Raises `BrokerUnavailable` with the reason and what to do."""
     target = (address.host, address.port)
-    connection = stomp.Connection12(
+    listener = _Listener(inbox)
+    transport = _Transport(
+        listener,
         [target],
         prefer_localhost=False,
         try_loopback_connect=False,
@@ -145,13 +185,12 @@ def open_session(config: ActiveMQCollectorConfig, address: Address, inbox: Inbox
         timeout=config.connect_timeout_s,
         keepalive=True,
         vhost=config.virtual_host,
-        heartbeats=(_HEARTBEAT_MS, _HEARTBEAT_MS),
-        heart_beat_receive_scale=_NEVER,
         auto_decode=False,
+        recv_bytes=_READ_BYTES,
     )
+    connection = _Connection(transport)
     if address.tls:
         _use_tls(connection, config, target)
-    listener = _Listener(inbox)
     connection.set_listener("queuewatch", listener)
     try:
         password = config.password()
@@ -178,7 +217,7 @@ def open_session(config: ActiveMQCollectorConfig, address: Address, inbox: Inbox
     return session
 
 
-def _use_tls(connection: stomp.Connection12, config: ActiveMQCollectorConfig, target: tuple[str, int]) -> None:
+def _use_tls(connection: _Connection, config: ActiveMQCollectorConfig, target: tuple[str, int]) -> None:
     tls = config.tls
     connection.set_ssl(
         for_hosts=[target],

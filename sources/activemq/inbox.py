@@ -29,16 +29,16 @@ class Inbox:
         self._changed = threading.Condition()
         self._closed = False
 
-    def put(self, incoming: Incoming) -> None:
-        """Hand over one frame; waits while the inbox is full. After `close` frames are discarded."""
+    def put(self, *incoming: Incoming) -> None:
+        """Hand over some frames; waits while the inbox is full. After `close` frames are discarded."""
         with self._changed:
             while len(self._waiting) >= self._limit and not self._closed:
                 self._changed.wait()
             if self._closed:
                 return
-            self._waiting.append(incoming)
-            if len(self._waiting) == 1:
+            if not self._waiting:
                 self._changed.notify_all()
+            self._waiting += incoming
 
     def take(self, within_s: float) -> list[Incoming]:
         """Everything that waits, oldest first; waits up to `within_s` seconds for something."""

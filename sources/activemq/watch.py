@@ -22,6 +22,8 @@ _REPLAY_S = 3.0
 """The broker repeats its consumers at once; what comes later is new."""
 _FLUSH_S = 0.2
 _EMIT_AT_ONCE = 5_000
+_EMIT_EVERY_S = 0.1
+"""Each call of `emit` may be a round trip: a busy broker's events go together."""
 _CONSUMERS_EVERY_S = 30.0
 """How often an unchanged consumer is told of again."""
 _SILENT_S = 30.0
@@ -50,6 +52,7 @@ class Watch:
         self._replay_ends_s: float | None = None
         self._next_flush_s = 0.0
         self._next_heartbeat_s = 0.0
+        self._next_emit_s = 0.0
         self._told: dict[tuple[str, str], tuple[object, float]] = {}
         self._observed_before: Observed | None = None
         self._bodiless_before = lifecycle.bodiless
@@ -98,6 +101,12 @@ class Watch:
         if now_s >= self._next_heartbeat_s and is_heard:
             self._next_heartbeat_s = now_s + self._config.heartbeat_interval_s
             self._add([self._heartbeat(now_ms)])
+        if now_s >= self._next_emit_s:
+            self._next_emit_s = now_s + _EMIT_EVERY_S
+            self._send()
+
+    def stop(self) -> None:
+        """Emit what has come together."""
         self._send()
 
     def findings(self) -> list[Finding] | None:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -164,6 +164,36 @@ def test_the_probe_s_own_queue_is_told_by_nobody(activemq: ActiveMQ) -> None:
     with collecting(configured(activemq)) as collected:
         wait_until(lambda: levels(collected.collector.findings).get("advisories") == "ok")
     assert not [event for event in collected.events if event.get("queue") == "queuewatch.probe"]
+
+
+def test_a_stuck_sink_neither_stops_the_application_nor_loses_anything(activemq: ActiveMQ) -> None:
+    """What cannot be emitted waits at the broker; the inbox here holds a thirtieth of it."""
+    free, stop = threading.Event(), threading.Event()
+    events: list[Event] = []
+
+    def emit(some: Sequence[Event]) -> None:
+        events.extend(some)
+        if any(event.get("queue") == "stuck" for event in some):
+            free.wait(120)
+
+    collector = ActiveMQCollector(configured(activemq, max_waiting_advisories=30))
+    collecting = threading.Thread(target=collector.run, args=(emit, stop))
+    collecting.start()
+    try:
+        wait_until(lambda: events)
+        client = Client(activemq)
+        client.subscribe("stuck", prefetch=100)
+        for _ in range(300):
+            client.send("stuck", persistent="false")
+            client.ack(client.receive())
+        assert len(events) < 300
+        free.set()
+        wait_until(lambda: sum(event["type"] == "deleted" for event in events) == 300, within_s=30)
+        client.close()
+    finally:
+        free.set()
+        stop.set()
+        collecting.join(10)
 
 
 # -- TLS --

@@ -1,9 +1,11 @@
 import jakarta.jms.Connection;
+import jakarta.jms.DeliveryMode;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
 import jakarta.jms.Session;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.util.concurrent.CountDownLatch;
 import javax.management.ObjectName;
 import javax.management.remote.JMXConnector;
 import javax.management.remote.JMXConnectorFactory;
@@ -26,7 +28,7 @@ public class JmsClient {
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             String[] words = line.split(" ");
             try {
-                act(words[0], words[1]);
+                act(words);
                 System.out.println("done");
             } catch (Exception error) {
                 System.out.println("failed " + error);
@@ -35,8 +37,9 @@ public class JmsClient {
         System.exit(0);
     }
 
-    private static void act(String action, String queue) throws Exception {
-        switch (action) {
+    private static void act(String[] words) throws Exception {
+        String queue = words[1];
+        switch (words[0]) {
             case "send" -> send(queue, 1);
             case "send2" -> send(queue, 2);
             case "rollback" -> tryThreeTimes(queue, true, Session.SESSION_TRANSACTED);
@@ -45,13 +48,14 @@ public class JmsClient {
             case "close_uncommitted" -> transact(queue, false);
             case "read_one_of_two" -> readOneOfTwo(queue);
             case "exclusive" -> exclusive(queue);
+            case "load" -> load(queue, Integer.parseInt(words[2]), Integer.parseInt(words[3]));
             case "rollback_loop" -> new Thread(() -> loop(queue, true)).start();
             case "recover_loop" -> new Thread(() -> loop(queue, false)).start();
             case "purge" -> manage(queue, "purge");
             case "move" -> manage(queue, "moveMatchingMessagesTo", "1=1", queue + ".moved");
             case "copy" -> manage(queue, "copyMatchingMessagesTo", "1=1", queue + ".copied");
             case "retry" -> manage(queue, "retryMessages");
-            default -> throw new IllegalArgumentException(action);
+            default -> throw new IllegalArgumentException(words[0]);
         }
     }
 
@@ -147,6 +151,29 @@ public class JmsClient {
         consumer.receive(2000);
         Thread.sleep(200);
         connection.close();
+    }
+
+    /** Lets messages through a queue, at a rate per second or, with 0, as fast as it goes. */
+    private static void load(String queue, int messages, int rate) throws Exception {
+        CountDownLatch left = new CountDownLatch(messages);
+        Connection consuming = connect();
+        Session inbound = consuming.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        inbound.createConsumer(inbound.createQueue(queue)).setMessageListener(message -> left.countDown());
+        Connection producing = connect();
+        Session outbound = producing.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        MessageProducer producer = outbound.createProducer(outbound.createQueue(queue));
+        producer.setDeliveryMode(DeliveryMode.NON_PERSISTENT);
+        long started = System.nanoTime();
+        for (int i = 0; i < messages; i++) {
+            producer.send(outbound.createTextMessage("message " + i));
+            if (rate > 0 && i % 20 == 0) {
+                long due = started + i * 1_000_000_000L / rate;
+                Thread.sleep(Math.max(0, (due - System.nanoTime()) / 1_000_000));
+            }
+        }
+        left.await();
+        producing.close();
+        consuming.close();
     }
 
     private static void manage(String queue, String operation, String... arguments) throws Exception {

@@ -47,7 +47,8 @@ class Order:
 
 
 def describe(events: Sequence[Event], queue: str) -> list[str]:
-    """The message events about a queue and queues named after it, a line each: message by message, in time."""
+    """The message events about a queue and queues named after it, a line each: message by message, in
+    time."""
     names: dict[str, str] = {}
     lines = []
     told = [event for event in events if "message_id" in event]

@@ -30,7 +30,7 @@ def test_a_full_inbox_makes_the_reader_wait_and_loses_nothing() -> None:
     taken: list[int] = []
     while len(taken) < 100:
         batch = inbox.take(5)
-        assert 0 < len(batch) <= 3
+        assert 0 < len(batch) <= 3, "each hand-over is of one frame, so the limit is exact"
         taken += [incoming.at_ms for incoming in batch]
     reader.join(5)
     assert taken == list(range(100))

@@ -1,0 +1,82 @@
+"""Cuts a STOMP byte stream into frames, and parses the many MESSAGE frames among them without delay.
+
+A busy broker's advisories arrive by the thousand per second, and stomp.py's own parser, which is made for
+all of STOMP, takes more time than everything else here together. Frames other than MESSAGE are handed on to
+it untouched."""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPED = re.compile(r"\\[rnc\\]")
+_MEANING = {"\\r": "\r", "\\n": "\n", "\\c": ":", "\\\\": "\\"}
+
+Frame = tuple[dict[str, str], bytes]
+"""Headers and body of a MESSAGE."""
+
+
+class FrameCutter:
+    """Keeps what is left of an incomplete frame from one chunk to the next."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> tuple[list[Frame], bytes]:
+        """The MESSAGE frames completed by `data`, and the bytes of whole other frames and heartbeats, as
+        they came."""
+        buffer = self._buffer
+        buffer += data
+        messages: list[Frame] = []
+        others = bytearray()
+        start = 0
+        while start < len(buffer):
+            if buffer[start] in b"\r\n":
+                # A heartbeat, or the line end allowed after a frame.
+                others.append(buffer[start])
+                start += 1
+                continue
+            end = self._end(start)
+            if end is None:
+                break
+            headers_end, body_start, body_end = end
+            if buffer.startswith(b"MESSAGE\n", start) or buffer.startswith(b"MESSAGE\r\n", start):
+                headers = parse_headers(bytes(buffer[start:headers_end]))
+                messages.append((headers, bytes(buffer[body_start:body_end])))
+            else:
+                others += buffer[start : body_end + 1]
+            start = body_end + 1
+        del buffer[:start]
+        return messages, bytes(others)
+
+    def _end(self, start: int) -> tuple[int, int, int] | None:
+        """Where the headers end, where the body starts and ends; None while the frame is not whole."""
+        buffer = self._buffer
+        headers_end = buffer.find(b"\n\n", start)
+        body_start = headers_end + 2
+        with_returns = buffer.find(b"\n\r\n", start, headers_end if headers_end >= 0 else len(buffer))
+        if with_returns >= 0:
+            headers_end, body_start = with_returns, with_returns + 3
+        if headers_end < 0:
+            return None
+        length_at = buffer.find(b"\ncontent-length:", start, headers_end)
+        if length_at >= 0:
+            line_end = buffer.find(b"\n", length_at + 16, headers_end)
+            body_end = body_start + int(buffer[length_at + 16 : line_end if line_end >= 0 else headers_end])
+            return None if body_end >= len(buffer) else (headers_end, body_start, body_end)
+        body_end = buffer.find(b"\0", body_start)
+        return None if body_end < 0 else (headers_end, body_start, body_end)
+
+
+def parse_headers(head: bytes) -> dict[str, str]:
+    """The headers of a frame's first lines. Of a header given twice the first one counts."""
+    headers: dict[str, str] = {}
+    for line in head.decode("utf-8", "replace").split("\n")[1:]:
+        name, _, value = line.removesuffix("\r").partition(":")
+        if "\\" in line:
+            name, value = _ESCAPED.sub(_unescape, name), _ESCAPED.sub(_unescape, value)
+        headers.setdefault(name, value)
+    return headers
+
+
+def _unescape(found: re.Match[str]) -> str:
+    return _MEANING[found[0]]
