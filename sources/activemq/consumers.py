@@ -15,7 +15,6 @@ from typing import Any
 from sources.activemq.advisory import ConsumerAdded
 
 MAX_DEPARTED = 1_000
-KEEP_DEPARTED_MS = 3_600_000
 
 
 @dataclass(slots=True)
@@ -77,7 +76,7 @@ class Registry:
     def __init__(self) -> None:
         self._consumers: dict[str, Consumer] = {}
         self._connections: dict[str, str | None] = {}
-        self._departed: OrderedDict[str, tuple[Consumer, int]] = OrderedDict()
+        self._departed: OrderedDict[str, Consumer] = OrderedDict()
         self._unconfirmed: set[str] = set()
         self._unconfirmed_connections: set[str] = set()
         self._replaying = True
@@ -111,13 +110,17 @@ class Registry:
             consumer.since_ms, consumer.whole = at_ms, True
         return consumer
 
-    def remove(self, consumer: str, now_ms: int) -> Consumer | None:
-        """The consumer has left; None when it was not known."""
+    def remove(self, consumer: str, at_ms: int, returned: int, returned_since_ms: int | None) -> Consumer | None:
+        """The consumer has left, giving back `returned` messages; None when it was not known."""
         self._unconfirmed.discard(consumer)
         found = self._consumers.pop(consumer, None)
-        if found is not None:
-            self._departed[consumer] = (found, now_ms)
-            self._trim(now_ms)
+        if found is None:
+            return None
+        found.removed_at_ms, found.returned, found.returned_since_ms = at_ms, returned, returned_since_ms
+        if returned and self.connection_open(found):
+            self._departed[consumer] = found
+            while len(self._departed) > MAX_DEPARTED:
+                self._departed.popitem(last=False)
         return found
 
     def open_connection(self, connection: str, client_id: str | None) -> None:
@@ -129,10 +132,10 @@ class Registry:
         """A client is gone; answers the consumers that had left before while holding messages."""
         self._connections.pop(connection, None)
         self._unconfirmed_connections.discard(connection)
-        gone = [consumer for consumer, _ in self._departed.values() if consumer.connection == connection]
+        gone = [consumer for consumer in self._departed.values() if consumer.connection == connection]
         for consumer in gone:
             del self._departed[consumer.consumer]
-        return [consumer for consumer in gone if consumer.returned]
+        return gone
 
     def connection_open(self, consumer: Consumer) -> bool:
         """Whether the consumer's client is still connected."""
@@ -140,7 +143,7 @@ class Registry:
 
     def departed(self) -> list[Consumer]:
         """Consumers that left holding messages while their client stayed."""
-        return [consumer for consumer, _ in self._departed.values() if consumer.returned]
+        return list(self._departed.values())
 
     def begin_session(self) -> None:
         """The collector subscribes anew: the broker is about to repeat what it has, anything else is gone."""
@@ -155,13 +158,6 @@ class Registry:
         has."""
         self._replaying = False
         return sorted(self._unconfirmed), sorted(self._unconfirmed_connections)
-
-    def _trim(self, now_ms: int) -> None:
-        while self._departed:
-            _, left_ms = next(iter(self._departed.values()))
-            if len(self._departed) <= MAX_DEPARTED and now_ms - left_ms <= KEEP_DEPARTED_MS:
-                break
-            self._departed.popitem(last=False)
 
 
 def split_consumer_id(consumer: str) -> tuple[str, int]:

@@ -310,14 +310,13 @@ class Lifecycle:
     def _consumer_removed(self, consumer_id: str, now_ms: int) -> list[Event]:
         at_ms = self.clock.at(now_ms)
         held = self.memory.held_by(consumer_id)
-        consumer = self.consumers.remove(consumer_id, now_ms)
+        since_ms = min((message.out_ms for message in held if message.out_ms is not None), default=None)
+        consumer = self.consumers.remove(consumer_id, at_ms, len(held), since_ms)
         events = []
         for message in held:
             events.append(self.teller.of(message, "released", max(at_ms, message.last_at_ms)))
             self.memory.end(message, "released", now_ms)
         if consumer is not None:
-            consumer.removed_at_ms, consumer.returned = at_ms, len(held)
-            consumer.returned_since_ms = min((m.out_ms for m in held if m.out_ms is not None), default=None)
             events += self._consumer_state(consumer, at_ms)
         return events
 
