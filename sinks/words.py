@@ -6,9 +6,11 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def duration(seconds: float) -> str:
-    """The two largest units: `0.4 s`, `12 min 38 s`, `3 d 4 h`. Below ten seconds with a tenth."""
+    """The two largest units: `19 ms`, `0.4 s`, `12 min 38 s`, `3 d 4 h`. Below ten seconds with a tenth."""
     if seconds < 0:
         return "−" + duration(-seconds)
+    if 0 < seconds < 0.095:
+        return f"{max(1, round(seconds * 1000))} ms"
     if seconds < 9.95:
         tenths = f"{seconds:.1f}".removesuffix(".0")
         return f"{tenths} s"

@@ -107,7 +107,9 @@ function showFoot(summary) {
     pipeline.batch_duration_s === null ? null : `took ${duration(pipeline.batch_duration_s)}`,
     pipeline.lag_s === null ? null : `lag ${duration(pipeline.lag_s)}`,
     pipeline.state_bytes === null ? null : `state ${bytes(pipeline.state_bytes)}`,
-    ...Object.entries(folded).map(([what, value]) => `${count(value, what.replace(/s$/, ""))} folded`),
+    ...Object.entries(folded)
+      .filter(([, value]) => value > 0)
+      .map(([what, value]) => `${count(value, what.replace(/s$/, ""))} folded`),
   ].filter(Boolean);
   const foot = document.getElementById("foot");
   const signature = JSON.stringify([facts, Object.keys(collectors)]);

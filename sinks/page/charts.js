@@ -31,13 +31,21 @@ function paths(points, width, height, most) {
   return { line, area };
 }
 
+const LEAST_POINTS = 12;
+
+/** The points from the first known one on, so that a young queue's trend is not a speck at the right edge. */
+export function sinceKnown(points) {
+  const first = points.findIndex((value) => value !== null);
+  return first < 0 ? [] : points.slice(Math.max(0, Math.min(first, points.length - LEAST_POINTS)));
+}
+
 function known(points) {
   return points.filter((value) => value !== null);
 }
 
 /** Backlog over the last minutes, in a table cell. */
 export function sparkline(trend) {
-  const points = trend?.backlog ?? [];
+  const points = sinceKnown(trend?.backlog ?? []);
   const values = known(points);
   const width = 120;
   const height = 26;
@@ -46,7 +54,7 @@ export function sparkline(trend) {
     viewBox: `0 -2 ${width + 4} ${height + 4}`,
     preserveAspectRatio: "none",
     role: "img",
-    "aria-label": values.length ? describe("Waiting", trend, values, number) : "No trend yet",
+    "aria-label": values.length ? describe("Waiting", trend.step_s * points.length, values, number) : "No trend yet",
   });
   if (values.length === 0) return drawing;
   const most = Math.max(1, ...values);
@@ -61,8 +69,8 @@ export function sparkline(trend) {
   return drawing;
 }
 
-/** A wide chart of one series; `write` puts a value into words. */
-export function trendChart(title, trend, points, write) {
+/** A wide chart of one series with points every `stepS` seconds; `write` puts a value into words. */
+export function trendChart(title, stepS, points, write) {
   const width = 600;
   const height = 110;
   const values = known(points);
@@ -71,7 +79,7 @@ export function trendChart(title, trend, points, write) {
     viewBox: `0 -4 ${width} ${height + 5}`,
     preserveAspectRatio: "none",
     role: "img",
-    "aria-label": values.length ? describe(title, trend, values, write) : `${title}: no points yet`,
+    "aria-label": values.length ? describe(title, stepS * points.length, values, write) : `${title}: no points yet`,
   });
   const most = Math.max(1, ...values);
   for (const share of [0, 0.5, 1]) {
@@ -83,8 +91,7 @@ export function trendChart(title, trend, points, write) {
   return drawing;
 }
 
-function describe(title, trend, values, write) {
-  const spanS = trend.step_s * trend.backlog.length;
+function describe(title, spanS, values, write) {
   const [first, last] = [values[0], values[values.length - 1]];
   return `${title} over ${duration(spanS)}: from ${write(first)} to ${write(last)}, at most ${write(Math.max(...values))}`;
 }

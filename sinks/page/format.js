@@ -7,9 +7,10 @@ const UNITS = [
   ["s", 1],
 ];
 
-/** The two largest units of a number of seconds: `0.4 s`, `12 min 38 s`, `3 d 4 h`. */
+/** The two largest units of a number of seconds: `19 ms`, `0.4 s`, `12 min 38 s`, `3 d 4 h`. */
 export function duration(seconds) {
   if (seconds < 0) return `−${duration(-seconds)}`;
+  if (seconds > 0 && seconds < 0.095) return `${Math.max(1, Math.round(seconds * 1000))} ms`;
   if (seconds < 9.95) return `${seconds.toFixed(1).replace(".0", "")} s`;
   let left = Math.round(seconds);
   const parts = [];

@@ -1,7 +1,7 @@
 // The messages somebody may ask about, each with its timeline; dead letters with the time they have left.
 
 import { timeline } from "./charts.js";
-import { el, name, setAttribute, setChildren, setText, sync } from "./dom.js";
+import { el, name, setChildren, setText, sync } from "./dom.js";
 import { count, duration, number, time } from "./format.js";
 import { now, since, until } from "./live.js";
 
@@ -14,6 +14,8 @@ const WHY = {
   dead_letter: "Dead letter",
   oldest: "Oldest",
 };
+
+const SUSPECT = new Set(["poison", "held", "dead_letter"]);
 
 const KNOWN_BY = {
   event: "",
@@ -74,10 +76,8 @@ function makeMessage(message, wanted) {
 }
 
 function updateMessage(node, message) {
-  const suspect = message.why.includes("poison") || message.why.includes("held");
-  setAttribute(node, "data-severity", suspect ? "warning" : null);
   setChildren(node.querySelector(".message-why"), message.why.join(), () =>
-    message.why.map((why) => el("span", { class: "tag", "data-why": why }, WHY[why] ?? why)),
+    message.why.map((why) => el("span", { class: "tag", "data-severity": SUSPECT.has(why) ? "warning" : null }, WHY[why] ?? why)),
   );
   showFacts(node.querySelector(".facts"), message);
   const times = node.querySelector(".message-times");

@@ -2,7 +2,7 @@
 
 import { announceSignals } from "./announce.js";
 import { get } from "./api.js";
-import { trendChart } from "./charts.js";
+import { sinceKnown, trendChart } from "./charts.js";
 import { el, name, setAttribute, setChildren, setText, sync } from "./dom.js";
 import { duration, number, percent, signalWords, statusWord, systemName, time } from "./format.js";
 import { now, setServerTime, since, until } from "./live.js";
@@ -85,7 +85,6 @@ export class QueuePage {
   }
 
   show(queue) {
-    setAttribute(this.node, "data-severity", queue.severity);
     setChildren(this.where, JSON.stringify([queue.system, queue.scope, queue.status, queue.kind]), () => [
       el("span", { class: "status", "data-status": queue.status }, statusWord(queue.status)),
       el("span", {}, systemName(queue.system)),
@@ -139,8 +138,8 @@ export class QueuePage {
       trend === null
         ? []
         : [
-            figure("Waiting", trend, trend.backlog, number),
-            figure("Oldest", trend, trend.oldest_age_s, duration),
+            figure("Waiting", trend, sinceKnown(trend.backlog), number),
+            figure("Oldest", trend, sinceKnown(trend.oldest_age_s), duration),
           ],
     );
   }
@@ -228,11 +227,11 @@ function figure(title, trend, points, write) {
       el("span", {}, title),
       el("span", { class: "muted" }, values.length ? `at most ${write(Math.max(...values))}` : "nothing known yet"),
     ),
-    trendChart(title, trend, points, write),
+    trendChart(title, trend.step_s, points, write),
     el(
       "div",
       { class: "chart-axis", "aria-hidden": "true" },
-      el("span", {}, `${duration(spanS)} ago`),
+      el("span", {}, values.length ? `${duration(spanS)} ago` : ""),
       el("span", {}, time(trend.end_ms, trend.end_ms)),
     ),
   );

@@ -28,7 +28,7 @@ const COLUMNS = [
   ["visible", "Waiting", "number", "Messages a consumer could receive now"],
   ["in_flight", "In flight", "number", "Messages delivered and not yet finished"],
   ["receives", "Most receives", "number", "How often the most received of the unsettled messages was delivered"],
-  [null, "Waiting, last 15 min", "trend", ""],
+  [null, "Waiting, lately", "trend", ""],
 ];
 
 export class QueueTable {
@@ -98,7 +98,7 @@ function makeRow(row) {
     cell("number", "Waiting", el("span", { "data-role": "visible" })),
     cell("number", "In flight", el("span", { "data-role": "in-flight" })),
     cell("number", "Most receives", el("span", { "data-role": "receives" })),
-    cell("trend", "Last 15 min"),
+    cell("trend", "Waiting, lately"),
   );
 }
 

@@ -207,7 +207,7 @@ def test_the_table_is_a_table_to_assistive_technology(visit: StartVisit) -> None
         expect(page.get_by_role("columnheader")).to_have_count(9)
         expect(page.get_by_role("rowheader")).to_have_count(12)
         expect(page.get_by_role("row")).to_have_count(13)
-        expect(page.get_by_role("img", name="Waiting over 15 min").first).to_be_attached()
+        expect(page.get_by_role("img", name="Waiting over 2 min").first).to_be_attached()
         for button in page.get_by_role("button").all():
             assert button.inner_text().strip() or button.get_attribute("aria-label")
 
