@@ -119,7 +119,8 @@ def queue_hash(name: QueueName) -> int:
     if found is None:
         if len(_queue_hashes) > 1_000_000:
             _queue_hashes.clear()
-        found = _queue_hashes[name] = text_hash("\0".join(name))
+        # Names may hold any character: where one part ends is told by its length.
+        found = _queue_hashes[name] = text_hash("\0".join((*name, *(str(len(part)) for part in name))))
     return found
 
 

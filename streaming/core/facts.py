@@ -53,6 +53,9 @@ def _apply_one(state: ShardState, fact: Fact, settings: Settings, windows: set[i
         collector = str(fact.body.get("consumer", ""))
         state.collectors[collector] = max(state.collectors.get(collector, 0), fact.at)
         return
+    if not fact.queue[2]:
+        # A consumer may be told of without a queue: it is heard, but there is no queue without a name.
+        return
     number = state.queue_number(fact.queue)
     record = state.queues[number]
     record.last_event_at = max(record.last_event_at, fact.at)

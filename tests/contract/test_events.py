@@ -1,0 +1,300 @@
+"""Each type of event and each of its fields: alone, absent, twice, out of order, with names nobody should use."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.replaying import Lines, ev, ms, replayed
+
+Event = dict[str, Any]
+STATES = ("visible", "in_flight", "delayed")
+TOTALS = ("sent", "received", "deleted", "dead_lettered", "redriven", "expired", "dropped")
+
+
+def told(lines: Lines, at_s: float, queue: str = "q", **labels: str) -> dict[str, float]:
+    """What of depth and totals is not zero at a time."""
+    depth = {state: lines.metric("queue_messages", queue=queue, state=state, **labels) for state in STATES}
+    totals = {total: lines.metric(f"messages_{total}_total", queue=queue, **labels) for total in TOTALS}
+    return {name: series[at_s] for name, series in (depth | totals).items() if series.get(at_s)}
+
+
+FIRST_KNOWN_FROM: list[tuple[str, Event, dict[str, float]]] = [
+    ("sent", {}, {"visible": 1, "sent": 1}),
+    ("sent", {"visible_at": ms(100)}, {"delayed": 1, "sent": 1}),
+    ("sent", {"visible_at": ms(50)}, {"visible": 1, "sent": 1}),
+    ("received", {}, {"visible": 1, "received": 1}),
+    ("received", {"invisible_until": ms(61)}, {"in_flight": 1, "received": 1}),
+    ("received", {"invisible_until": ms(60)}, {"visible": 1, "received": 1}),
+    ("received", {"receive_count": 7}, {"visible": 1, "received": 1}),
+    ("extended", {"invisible_until": ms(100)}, {"in_flight": 1}),
+    ("extended", {}, {"visible": 1}),
+    ("released", {}, {"visible": 1}),
+    ("released", {"visible_at": ms(100)}, {"delayed": 1}),
+    ("deleted", {}, {"deleted": 1}),
+    ("dead_lettered", {"to_queue": "d"}, {"dead_lettered": 1}),
+    ("redriven", {"to_queue": "s", "new_message_id": "new"}, {"redriven": 1}),
+    ("expired", {"reason": "ttl"}, {"expired": 1}),
+    ("dropped", {}, {"dropped": 1}),
+]
+
+
+@pytest.mark.parametrize(("kind", "fields", "expected"), FIRST_KNOWN_FROM, ids=[f"{k} {f or ''}" for k, f, _ in FIRST_KNOWN_FROM])
+def test_a_message_is_known_from_whichever_event_comes_first(
+    tmp_path: Path, kind: str, fields: Event, expected: dict[str, float]
+) -> None:
+    """And is where that event put it, its window ended by time (30 s where nobody told); told twice it counts once."""
+    one = ev(kind, 10, message_id="m", **fields)
+    lines = replayed([ev("queue_state", 0, attributes={"kind": "standard"}), one, one], tmp_path, until_s=60)
+    assert told(lines, 60) == expected
+    assert lines.metric("events_total", result="accepted")[60] == 2
+    assert lines.metric("events_total", result="duplicate")[60] == 1
+    ages = lines.metric("oldest_message_age_seconds", queue="q", scope="all")
+    alive = bool(expected.keys() & set(STATES))
+    assert ages.get(60) == (50 if alive else None)
+
+
+def test_moves_reach_the_other_queue(tmp_path: Path) -> None:
+    """A dead letter keeps its id and its age; a redriven message has a new id and a new age."""
+    events = [
+        ev("sent", 0, message_id="m"),
+        ev("dead_lettered", 20, message_id="m", to_queue="d"),
+        ev("redriven", 50, "d", message_id="m", to_queue="q", new_message_id="n"),
+        ev("received", 70, message_id="n", receive_count=1),
+        ev("deleted", 71, message_id="n"),
+    ]
+    lines = replayed(events, tmp_path, every="10s")
+    assert told(lines, 30, "d") == {"visible": 1}
+    assert lines.metric("oldest_message_age_seconds", queue="d", scope="all")[30] == 30
+    assert lines.metric("oldest_message_age_seconds", queue="d", scope="cloudwatch")[30] == 10
+    assert told(lines, 60) == {"visible": 1, "sent": 1, "dead_lettered": 1}
+    assert told(lines, 60, "d") == {"redriven": 1}
+    assert lines.metric("oldest_message_age_seconds", queue="q", scope="all")[60] == 10
+    assert told(lines, 71) == {"sent": 1, "dead_lettered": 1, "received": 1, "deleted": 1}
+
+
+@pytest.mark.parametrize("new_id", [{}, {"new_message_id": "m"}], ids=["nobody tells the new id", "the id is kept"])
+def test_a_redrive_without_a_new_id(tmp_path: Path, new_id: Event) -> None:
+    """Not known by id it is not invented; kept, it is the same id in the other queue."""
+    events = [
+        ev("dead_lettered", 0, message_id="m", to_queue="d"),
+        ev("redriven", 20, "d", message_id="m", to_queue="q", **new_id),
+    ]
+    lines = replayed(events, tmp_path, until_s=30)
+    assert told(lines, 30, "d") == {"redriven": 1}
+    assert told(lines, 30) == {"dead_lettered": 1, **({"visible": 1} if new_id else {})}
+
+
+def test_scopes_and_systems_keep_queues_of_one_name_apart(tmp_path: Path) -> None:
+    """Even with one message id, and names that read alike when joined."""
+    about: Event = {"message_id": "m"}
+    events = [
+        ev("sent", 0, scope="a", **about),
+        ev("sent", 0, scope="b", **about),
+        {**ev("sent", 0, **about), "system": "activemq"},
+        ev("deleted", 10, scope="b", **about),
+        ev("sent", 0, "c\0d", scope="e", **about),
+        ev("sent", 0, "d", scope="e\0c", **about),
+        ev("deleted", 10, "d", scope="e\0c", **about),
+    ]
+    lines = replayed(events, tmp_path, until_s=20)
+    assert told(lines, 20, scope_id="a") == {"visible": 1, "sent": 1}
+    assert told(lines, 20, scope_id="b") == {"sent": 1, "deleted": 1}
+    assert told(lines, 20, scope_id="", system="activemq") == {"visible": 1, "sent": 1}
+    assert told(lines, 20, "c\0d") == {"visible": 1, "sent": 1}
+    assert told(lines, 20, "d") == {"sent": 1, "deleted": 1}
+
+
+@pytest.mark.parametrize(
+    ("sequences", "head"),
+    [
+        (["10", "9", "8"], 2),
+        (["0010", "009", "11"], 1),
+        (["18446744073709551617", "18446744073709551616", "9" * 20], 1),
+        (["1" + "0" * 19, "9" * 18, "1" + "0" * 18], 1),
+        (["b", "c", "a"], 2),
+    ],
+    ids=["as numbers", "leading zeros", "beyond 64 bits", "longer is larger", "not numbers at all"],
+)
+def test_positions_in_a_group(tmp_path: Path, sequences: list[str], head: int) -> None:
+    """Decimal digits compare as numbers, whatever their length; the first is the head."""
+    events = [ev("sent", i, "q.fifo", message_id=f"m{i}", group="g", sequence=sequence) for i, sequence in enumerate(sequences)]
+    events.append(ev("received", 5, "q.fifo", message_id=f"m{head}", group="g", receive_count=1))
+    (stuck,) = replayed(events, tmp_path, until_s=120).signals("GroupStuck", "firing")
+    assert stuck["evidence"]["head_message_id"] == f"m{head}"
+
+
+@pytest.mark.parametrize(("queue", "ordered"), [("q", True), ("q.fifo", None)])
+def test_a_queue_is_ordered_by_its_word_or_its_name(tmp_path: Path, queue: str, ordered: bool | None) -> None:
+    """One event's word is enough, wherever in the recording it stands."""
+    about: Event = {"group": "g"}
+    events = [ev("sent", i, queue, message_id=f"m{i}", sequence=str(i), **about) for i in range(3)]
+    events += [ev("received", 5, queue, message_id="m0", **about, **({"ordered": True} if ordered else {}))]
+    assert len(replayed(events, tmp_path, until_s=120).signals("GroupStuck", "firing")) == 1
+
+
+NAMES = ['"quoted"\\', "<script>alert(1)</script>", "line\nbreak\r\t", "\u202edesrever\u200b", "naïve ☃ 🦉", "a" * 512, "{}%s$(x)", "other"]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_names_from_outside_come_out_as_they_went_in(tmp_path: Path, name: str) -> None:
+    """In labels, signals and evidence, as queue, scope, group, consumer and message id."""
+    about: Event = {"queue": name, "scope": name, "message_id": name, "group": name, "consumer": name}
+    events = [{**ev("received", 20 * n, receive_count=n + 1), **about} for n in range(3)]
+    lines = replayed(events, tmp_path, until_s=60)
+    (fired,) = lines.signals("PoisonMessage", "firing")
+    assert (fired["queue"], fired["message_id"], fired["evidence"]["group"], fired["evidence"]["consumer"]) == (name,) * 4
+    assert name in fired["evidence"]["summary"]
+    assert lines.metric("poison_messages", queue=name, scope_id=name)[60] == 1
+    assert lines.metric("group_oldest_message_age_seconds", group=name)[60] == 60
+
+
+def test_fields_that_are_null_or_unknown_are_as_if_absent(tmp_path: Path) -> None:
+    """A sender that writes every field, and one of a later version."""
+    plain = ev("received", 0, message_id="m")
+    nulls = dict.fromkeys(("receive_count", "group", "consumer", "sequence", "sent_at", "scope", "attributes", "batch_id"))
+    odd = {"flavour": "sour", "nested": {"type": "deleted", "at": 1}}
+    expected = replayed([plain], tmp_path, until_s=60).lines
+    assert replayed([{**plain, **nulls}], tmp_path, until_s=60).lines == expected
+    assert replayed([{**plain, **odd}], tmp_path, until_s=60).lines == expected
+
+
+def test_a_purge_empties_the_queue_but_for_what_came_after(tmp_path: Path) -> None:
+    """Told in order, late, or twice."""
+    events = [
+        ev("sent", 0, message_id="seen"),
+        ev("received", 5, message_id="seen", receive_count=1),
+        ev("sent", 8, message_id="waits"),
+        ev("purged", 10),
+        ev("sent", 12, message_id="new"),
+        ev("received", 20, message_id="back", sent_at=ms(1)),
+    ]
+    told_late = [e for e in events if e["type"] != "purged"] + [events[3], events[3]]
+    for told_as in (events, told_late):
+        lines = replayed(told_as, tmp_path, until_s=30)
+        assert told(lines, 30)["visible"] + told(lines, 30)["in_flight"] == 2
+        assert lines.metric("oldest_message_age_seconds", scope="all")[30] == 29
+
+
+@pytest.mark.parametrize(
+    ("attributes", "depth"),
+    [
+        ({"visible": 3, "in_flight": 2, "delayed": 1}, {"visible": 3, "in_flight": 2, "delayed": 1}),
+        ({"visible": 3}, {"visible": 3}),
+        ({"in_flight": 2}, {"in_flight": 2}),
+        ({"retention_s": 60}, {}),
+        ({"visible": "3", "in_flight": None, "delayed": [1]}, {}),
+        ({}, {}),
+    ],
+)
+def test_a_queue_seen_through_its_attributes_alone(tmp_path: Path, attributes: Event, depth: dict[str, float]) -> None:
+    """It has the depth that was told, no ages, and no series for what was not told."""
+    lines = replayed([ev("queue_state", 0, attributes=attributes)], tmp_path, until_s=60)
+    for state in STATES:
+        assert lines.metric("queue_messages", queue="q", state=state).get(60) == depth.get(state)
+    assert not lines.metric("oldest_message_age_seconds", queue="q")
+    assert not lines.metric("message_age_seconds_count", queue="q")
+    assert lines.metric("queue_status", queue="q", status="ok")[60] == 1
+
+
+def test_a_heartbeat_or_a_consumer_without_a_queue_makes_no_queue(tmp_path: Path) -> None:
+    """They are heard all the same."""
+    beat = {"v": 1, "type": "heartbeat", "at": ms(0), "consumer": "sqs-1"}
+    state = {"v": 1, "type": "consumer_state", "at": ms(5), "system": "activemq", "consumer": "c", "attributes": {"prefetch": 1}}
+    lines = replayed([beat, state, ev("sent", 10, message_id="m")], tmp_path, until_s=60)
+    assert {x["labels"]["queue"] for x in lines.lines if "queue" in x.get("labels", {})} == {"q"}
+    assert lines.metric("telemetry_last_event_timestamp_seconds", collector="sqs-1")[60] == ms(0) / 1000
+    assert lines.metric("events_total", result="accepted")[60] == 3
+
+
+def lives(n: int) -> list[Event]:
+    """Messages with all that can happen to one, over twenty minutes."""
+    events: list[Event] = [
+        ev("queue_state", 0, attributes={"visibility_timeout_s": 30, "max_receive_count": 4, "dead_letter_queue": "d"})
+    ]
+    for i in range(n):
+        about: Event = {"message_id": f"m{i}", "group": f"g{i % 3}", "sequence": str(10**19 + i)}
+        at = 15.0 * i
+        events.append(ev("sent", at, **about))
+        for count in range(1, 1 + i % 5):
+            at += 31
+            events.append(ev("received", at, receive_count=count, consumer=f"c{i % 2}", **about))
+            if i % 4 == 1:
+                events.append(ev("extended", at + 5, invisible_until=ms(at + 30), **about))
+        if i % 4 == 3:
+            events.append(ev("released", at + 2, **about))
+        if i % 5 == 4:
+            events.append(ev("dead_lettered", at + 31, to_queue="d", **about))
+        elif i % 3:
+            events.append(ev("deleted", at + 9, **about))
+    return sorted(events, key=lambda e: int(e["at"]))
+
+
+def test_shuffled_within_the_lateness_and_repeated_it_is_the_same(tmp_path: Path) -> None:
+    """Every line but the count of duplicates; totals are exact."""
+    events = lives(50)
+    rng = random.Random(7)
+    jumbled = sorted(events + rng.sample(events, 60), key=lambda e: e["at"] + rng.randint(0, 590_000))
+    first = next(e for e in jumbled if e["at"] == events[0]["at"])
+    in_order = replayed(events, tmp_path, until_s=1_500)
+    out_of_order = replayed([first, *jumbled], tmp_path, until_s=1_500)
+
+    def plain(lines: Lines) -> list[Event]:
+        return [x for x in lines.lines if x.get("name") != "queuewatch_events_total"]
+
+    assert plain(out_of_order) == plain(in_order)
+    assert len(in_order.signals()) > 10
+    assert max(out_of_order.metric("events_total", result="duplicate").values()) == 61
+    assert max(out_of_order.metric("events_total", result="late").values()) == 0
+
+
+def test_a_late_event_raises_no_dead(tmp_path: Path) -> None:
+    """Beyond the lateness the end is forgotten, and so is what would contradict it; it is counted as late."""
+    events = [
+        ev("sent", 0, message_id="m"),
+        ev("received", 5, message_id="m", receive_count=1),
+        ev("deleted", 10, message_id="m"),
+        ev("sent", 1_500, message_id="now"),
+        ev("received", 5, message_id="m", receive_count=1),
+        ev("received", 6, message_id="m", receive_count=2),
+        ev("sent", 0, message_id="m"),
+        ev("sent", 0, message_id="never heard of"),
+    ]
+    lines = replayed(events, tmp_path, until_s=1_600)
+    assert told(lines, 1_600) == {"visible": 1, "sent": 2, "received": 1, "deleted": 1}
+    assert lines.metric("events_total", result="late")[1_600] == 4
+    assert lines.metric("events_total", result="accepted")[1_600] == 4
+
+
+def test_a_receive_from_before_the_end_reopens_nothing_but_one_after_does(tmp_path: Path) -> None:
+    """An end is final unless a later delivery proves otherwise."""
+    ended = [ev("sent", 0, message_id="m"), ev("received", 10, message_id="m"), ev("deleted", 20, message_id="m")]
+    early = replayed([*ended, ev("received", 15, message_id="m")], tmp_path, until_s=30)
+    assert told(early, 30) == {"sent": 1, "received": 2, "deleted": 1}
+    later = replayed([*ended, ev("received", 25, message_id="m")], tmp_path, until_s=30)
+    assert told(later, 30) == {"in_flight": 1, "sent": 1, "received": 2, "deleted": 1}
+    again = replayed([*ended, ev("received", 25, message_id="m"), ev("deleted", 28, message_id="m")], tmp_path, until_s=30)
+    assert told(again, 30) == {"sent": 1, "received": 2, "deleted": 2}
+
+
+def test_what_is_past_its_retention_is_gone(tmp_path: Path) -> None:
+    """It ends by time, and is counted as expired."""
+    events = [ev("queue_state", 0, attributes={"retention_s": 300}), ev("sent", 10, message_id="m")]
+    lines = replayed(events, tmp_path, until_s=420)
+    assert lines.metric("queue_messages", state="visible") == {60: 1, 120: 1, 180: 1, 240: 1, 300: 1, 360: 0, 420: 0}
+    assert lines.times("MessageDropped", "firing", message_id="m") == [310]
+    assert told(lines, 420) == {"sent": 1, "expired": 1}
+
+
+def test_what_the_broker_no_longer_counts_is_reconciled_away(tmp_path: Path) -> None:
+    """After five minutes of an empty queue; younger messages stay, and it is counted."""
+    empty = [ev("queue_state", 60 * n, attributes={"visible": 0, "in_flight": 0, "delayed": 0}) for n in range(1, 12)]
+    events = [ev("sent", 0, message_id="lost"), ev("sent", 450, message_id="young"), *empty]
+    lines = replayed(sorted(events, key=lambda e: int(e["at"])), tmp_path)
+    reconciled = lines.metric("messages_reconciled_total", queue="q")
+    assert (reconciled[300], reconciled[360], reconciled[660]) == (0, 1, 1)
+    assert lines.metric("queue_messages", queue="q", state="visible")[660] == 1
+    assert not lines.signals("MessageDropped")
