@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -100,18 +100,31 @@ def _read_file(path: Path, decode: Decoder) -> tuple[pa.Table, Ints, list[Unread
         content = path.read_bytes()
     except OSError as error:
         raise ReplayError(f"{path}: {error.strerror or error}: name a file of recorded events") from error
-    decoded = decode([content])
+    # A file without a word is a recording in which nothing happened, not an event that cannot be read.
+    decoded = decode([content] if content.strip() else [])
     order = np.argsort(decoded.line, kind="stable")
     events = decoded.events.take(pa.array(order))
     at = events["at"].to_numpy() if len(events) else np.zeros(0, dtype=np.int64)
     came_at = np.maximum.accumulate(at) if len(at) else at
     lines = decoded.line[order]
     bad = []
-    for one in decoded.invalid:
+    for one in sorted(_by_line(decoded.invalid, content, decode), key=lambda i: i.line or 0):
         before = int(np.searchsorted(lines, one.line, side="left")) if one.line is not None else 0
         when = int(came_at[max(before - 1, 0)]) if len(came_at) else 0
         bad.append(Unreadable(str(path), one.line, one.reason, one.detail, one.raw, when))
     return events, came_at, bad
+
+
+def _by_line(invalid: Sequence[Any], content: bytes, decode: Decoder) -> Sequence[Any]:
+    """What could not be read, line by line: of a file that holds no event at all a decoder cannot tell whether it is one
+    broken value or many, but a value written over lines is indented, and lines are not."""
+    lines = [(number, line) for number, line in enumerate(content.split(b"\n"), start=1) if line.strip()]
+    if not any(one.line is None and one.reason == "not_json" for one in invalid):
+        return invalid
+    if all(line[:1] in b" \t}]" for _, line in lines[1:]):
+        return invalid
+    again = decode([line for _, line in lines]).invalid
+    return [replace(one, line=lines[one.record][0]) for one in again]
 
 
 def _ordered_queues(events: pa.Table) -> frozenset[QueueName]:
@@ -137,9 +150,14 @@ class Step:
 
 
 def steps(recording: Recording, every_ms: int, until: int | None) -> Iterator[Step]:
-    """Every time at which a replay judges, in order: a fine grid from the first event on, all shown steps, and the end."""
+    """Every time at which a replay judges, in order: a fine grid from the first event on, all shown steps, and the end.
+
+    A recording of which nothing can be read has no times of its own: what is wrong with it is told once, as of `until` or 0.
+    """
     first, last = recording.first_at, recording.last_at
     if first is None or last is None:
+        if recording.unreadable:
+            yield _step(until or 0, recording.events, recording.unreadable, shown=True)
         return
     end = last if until is None else until
     if end < first:
@@ -154,24 +172,36 @@ def steps(recording: Recording, every_ms: int, until: int | None) -> Iterator[St
         while taken < len(bad) and bad[taken].came_at <= at:
             mine.append(bad[taken])
             taken += 1
-        quarantine = [Quarantined(u.reason, u.detail, u.raw[:QUARANTINED_BYTES], u.file, u.line) for u in mine]
-        yield Step(at, recording.events.slice(start, stop - start), Counter(u.reason for u in mine), quarantine, at in shown)
+        yield _step(at, recording.events.slice(start, stop - start), mine, shown=at in shown)
         start = stop
+
+
+def _step(at: int, events: pa.Table, unreadable: Sequence[Unreadable], *, shown: bool) -> Step:
+    quarantine = [Quarantined(u.reason, u.detail, u.raw[:QUARANTINED_BYTES], u.file, u.line) for u in unreadable]
+    return Step(at, events, Counter(u.reason for u in unreadable), quarantine, shown)
 
 
 GRID_MS = (1_000, 5_000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000)
 MOST_FINE_TIMES = 3_000
+MOST_EXACT_TIMES = 2_000
+"""A recording with no more different event times than this is also judged at each of them."""
 QUIET_FOLLOWED_MS = 1_000_000
 """Longer after an event than every threshold of minutes: until then a signal may still be due with no event."""
 
 
 def _fine_times(recording: Recording, every_ms: int, end: int) -> set[int]:
-    """Times on a grid from the first event, as fine as the recording's length allows, where something can happen.
+    """Times where something can happen: those of the events where they are few, and a grid from the first event on, as fine
+    as the recording's length allows.
 
     Right after events, and for a quarter of an hour of quiet after them; a longer quiet is judged at the shown steps only.
     """
     first = int(recording.takes_effect[0])
-    events = recording.takes_effect[recording.takes_effect <= end] - first
+    at = np.unique(recording.takes_effect[recording.takes_effect <= end])
+    exact = set(at.tolist()) if len(at) <= MOST_EXACT_TIMES else set()
+    return exact | _grid_times(at - first, first, every_ms, end)
+
+
+def _grid_times(events: Ints, first: int, every_ms: int, end: int) -> set[int]:
     for grid in GRID_MS:
         if grid >= every_ms and grid != GRID_MS[0]:
             break

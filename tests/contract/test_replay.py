@@ -1,0 +1,245 @@
+"""The command itself: files in any form, what cannot be read, steps, times, exit codes, and the order of lines."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from streaming.core.settings import Settings
+from streaming.replay.command import run_replay
+from streaming.replay.run import local_engine
+from tests.contract.replaying import ev, ms, replayed, replayed_file
+
+Event = dict[str, Any]
+TWO = [ev("sent", 0, message_id="m"), ev("sent", 90, message_id="n")]
+
+
+def ndjson(events: list[Event]) -> bytes:
+    return "".join(json.dumps(e) + "\n" for e in events).encode()
+
+
+def arrow(events: list[Event]) -> bytes:
+    table = pa.Table.from_pylist(events)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+FORMS: dict[str, Callable[[list[Event]], bytes]] = {
+    "lines": ndjson,
+    "lines with CRLF and a byte order mark": lambda events: b"\xef\xbb\xbf" + ndjson(events).replace(b"\n", b"\r\n"),
+    "no newline at the end": lambda events: ndjson(events).rstrip(),
+    "an array": lambda events: json.dumps(events).encode(),
+    "an array written over lines": lambda events: json.dumps(events, indent=2).encode(),
+    "an Arrow stream": arrow,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_a_file_gives_the_same_lines(tmp_path: Path, form: str) -> None:
+    """Told by content, no flag."""
+    path = tmp_path / "events"
+    path.write_bytes(FORMS[form](TWO))
+    assert replayed_file([path]).lines == replayed(TWO, tmp_path).lines
+
+
+def test_one_event_written_over_lines(tmp_path: Path) -> None:
+    """A single object, pretty-printed."""
+    path = tmp_path / "events"
+    path.write_text(json.dumps(TWO[0], indent=2))
+    assert replayed_file([path]).metric("messages_sent_total") == {0: 1}
+
+
+def test_several_files_are_one_recording(tmp_path: Path) -> None:
+    """In whatever order they are named."""
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path, event in zip(paths, TWO, strict=True):
+        path.write_bytes(ndjson([event]))
+    both = replayed(TWO, tmp_path).lines
+    assert replayed_file(paths).lines == both
+    assert replayed_file(paths[::-1]).lines == both
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b" \r\n\n"], ids=["empty", "a newline", "blanks"])
+def test_an_empty_file_is_a_recording_of_nothing(tmp_path: Path, content: bytes) -> None:
+    """No line, no complaint, not even a strict one."""
+    path = tmp_path / "empty"
+    path.write_bytes(content)
+    assert run(path, "--strict") == (0, "", "")
+    beside = tmp_path / "two"
+    beside.write_bytes(ndjson(TWO))
+    assert replayed_file([path, beside]).lines == replayed(TWO, tmp_path).lines
+
+
+BAD_LINES = [
+    ("nonsense", "not_json"),
+    ('{"v": 1, "type": "sent", "at": 1', "not_json"),
+    ("[1]", "not_an_object"),
+    ("null", "not_an_object"),
+    (json.dumps({**TWO[0], "v": 2}), "unsupported_version"),
+    (json.dumps({**TWO[0], "type": "teleported"}), "unknown_type"),
+    (json.dumps({**TWO[0], "message_id": "x" * 513}), "too_long"),
+    (json.dumps({k: v for k, v in TWO[0].items() if k != "message_id"}), "missing_field"),
+    (json.dumps({**TWO[0], "at": 1_700_000_000}), "out_of_range"),
+    (json.dumps({**TWO[0], "receive_count": "3"}), "wrong_type"),
+]
+
+
+@pytest.mark.parametrize(("line", "reason"), BAD_LINES, ids=[reason for _, reason in BAD_LINES])
+def test_a_line_that_cannot_be_read_is_counted_and_named(tmp_path: Path, line: str, reason: str) -> None:
+    """By file, line and reason; its neighbours are read; the exit code is 0."""
+    path = tmp_path / "events"
+    path.write_bytes(ndjson(TWO[:1]) + line.encode() + b"\n" + ndjson(TWO[1:]))
+    lines = replayed_file([path])
+    assert lines.errors.startswith(f"{path}:2: {reason}: ")
+    assert lines.metric("events_total", result="invalid")[90] == 1
+    assert lines.metric("events_total", result="accepted")[90] == 2
+    assert lines.metric("events_invalid_total", reason=reason)[90] == 1
+
+
+def test_bad_lines_are_named_in_the_order_of_the_file(tmp_path: Path) -> None:
+    """Whatever kind each is."""
+    path = tmp_path / "events"
+    bad = [json.dumps({**TWO[0], "v": 3}), "x", json.dumps({**TWO[0], "queue": 7}), "y", "{}"]
+    path.write_bytes(ndjson(TWO[:1]) + "\n".join(bad).encode())
+    named = [error.split(":")[1] for error in replayed_file([path]).errors.splitlines()]
+    assert named == ["2", "3", "4", "5", "6"]
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        ("x\n\ny\n", ["1", "3"]),
+        ('{"v": 1\n{"v": 1, \n', ["1", "2"]),
+        ('{\n  "v": 1,\n  "type": \n}\n', [" not_json"]),
+    ],
+    ids=["no JSON", "cut off lines", "one broken value written over lines"],
+)
+def test_lines_of_a_file_without_an_event(tmp_path: Path, content: str, lines: list[str]) -> None:
+    """Each line is named, and one value over several lines is one."""
+    path = tmp_path / "events"
+    path.write_text(content)
+    assert [error.removeprefix(f"{path}:").split(":")[0] for error in replayed_file([path]).errors.splitlines()] == lines
+
+
+@pytest.mark.parametrize(("until_s", "at"), [(None, 0), (600, ms(600))])
+def test_a_file_of_which_nothing_can_be_read_still_counts(tmp_path: Path, until_s: float | None, at: int) -> None:
+    """There is no event whose time it could be, so it stands at `--until`, or at 0."""
+    path = tmp_path / "events"
+    path.write_text("x\ny\n")
+    lines = replayed_file([path], until_s=until_s)
+    (invalid,) = [x for x in lines.lines if x.get("labels") == {"result": "invalid"}]
+    assert (invalid["at"], invalid["value"]) == (at, 2)
+
+
+def test_steps_are_multiples_of_every_after_the_first_event_and_the_end(tmp_path: Path) -> None:
+    """Metrics at each of them and nowhere else."""
+    events = [ev("sent", 7, message_id="m"), ev("sent", 141.5, message_id="n")]
+    assert list(replayed(events, tmp_path).metric("messages_sent_total")) == [67, 127, 141.5]
+    assert list(replayed(events, tmp_path, every="45s", until_s=97).metric("messages_sent_total")) == [52, 97]
+    assert list(replayed(events, tmp_path, every="5m").metric("messages_sent_total")) == [141.5]
+    assert replayed(events, tmp_path, until_s=100).metric("messages_sent_total") == {67: 1, 100: 1}
+
+
+def test_time_goes_on_to_until(tmp_path: Path) -> None:
+    """Windows end and ages grow though no event comes."""
+    events = [ev("sent", 0, message_id="m"), ev("received", 1, message_id="m", receive_count=1)]
+    lines = replayed(events, tmp_path, until_s=120)
+    assert lines.metric("queue_messages", state="visible") == {60: 1, 120: 1}
+    assert lines.metric("oldest_message_age_seconds", scope="visible") == {60: 60, 120: 120}
+
+
+def test_lines_are_ordered_by_at_signals_before_metrics(tmp_path: Path) -> None:
+    """And every line holds what the contract promises."""
+    events = [ev("received", 20 * n, message_id="m", receive_count=n + 1, scope="eu") for n in range(9)]
+    lines = replayed([*events, ev("dead_lettered", 180, message_id="m", to_queue="d", scope="eu")], tmp_path, every="20s").lines
+    times = [(x["at"], x["kind"] == "metric") for x in lines]
+    assert times == sorted(times)
+    for line in lines:
+        if line["kind"] == "metric":
+            assert set(line) == {"at", "kind", "name", "labels", "value"}
+            assert line["name"].startswith("queuewatch_")
+            if "queue" in line["labels"]:
+                assert line["labels"]["system"] == "aws_sqs"
+                assert line["labels"]["scope_id"] == "eu"
+                assert "m" not in line["labels"].values()
+        else:
+            assert {"at", "kind", "signal", "status", "severity", "system", "queue", "message_id", "evidence"} <= set(line)
+            assert line["severity"] in ("critical", "warning", "info")
+            assert line["since"] <= line["at"]
+            assert all(isinstance(v, str | int | float) for v in line["evidence"].values())
+    assert {x["signal"] for x in lines if x["kind"] == "signal"} >= {"PoisonMessage", "DeadLetterArrived"}
+
+
+def test_a_change_is_dated_by_its_event_in_a_short_recording(tmp_path: Path) -> None:
+    """To the millisecond, and seen though it was over within the second."""
+    receives = [ev("received", 10.1 + 0.1 * n, message_id="m", receive_count=n + 1) for n in range(3)]
+    lines = replayed([*receives, ev("deleted", 10.45, message_id="m")], tmp_path)
+    assert lines.times("PoisonMessage", "firing") == [10.3]
+    assert lines.times("PoisonMessage", "resolved") == [10.45]
+
+
+def run(path: Path, *options: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of the command, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    told = dict(zip(options[::2], options[1::2], strict=False))
+    code = run_replay(
+        [path],
+        every=told.get("--every", "60s"),
+        until=told.get("--until"),
+        settings=Settings(),
+        engine=local_engine,
+        strict="--strict" in options,
+        out=out,
+        err=err,
+    )
+    return code, out.getvalue(), err.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--every", "soon"), "--every: 'soon' is not a duration"),
+        (("--every", "0s"), "--every: '0s' is no time at all"),
+        (("--until", "tomorrow"), "--until: 'tomorrow' is not a time"),
+    ],
+)
+def test_a_wrong_option_is_named(tmp_path: Path, options: tuple[str, str], complaint: str) -> None:
+    """With exit code 2 and nothing on standard output."""
+    path = tmp_path / "events"
+    path.write_bytes(ndjson(TWO))
+    code, out, err = run(path, *options)
+    assert (code, out) == (2, "")
+    assert complaint in err
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    """The installed command as a process."""
+    return subprocess.run(
+        [sys.executable, "-m", "streaming.cli.main", "replay", *words], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_exit_codes_of_the_process(tmp_path: Path) -> None:
+    """0 with bad lines, 2 with them when strict, 2 when a file cannot be opened: each names file, line and reason."""
+    path = tmp_path / "events.ndjson"
+    path.write_bytes(ndjson(TWO) + b"nonsense\n")
+    lenient = command(str(path), "--every", "30s")
+    assert lenient.returncode == 0
+    assert f"{path}:3: not_json: " in lenient.stderr
+    assert json.loads(lenient.stdout.splitlines()[0])["at"] == ms(30)
+    strict = command(str(path), "--strict")
+    assert (strict.returncode, strict.stdout) == (2, "")
+    assert f"{path}:3: not_json: " in strict.stderr
+    missing = command(str(path), str(tmp_path / "none"))
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert str(tmp_path / "none") in missing.stderr
