@@ -18,8 +18,8 @@ HEAD = """# Metrics
 Written by `python scripts/metrics_page.py` from [`streaming/judge/metrics.py`](../streaming/judge/metrics.py).
 
 - What is not known has no series: a queue seen only by its attributes has no ages; a queue nobody speaks of any more has nothing.
-- Metrics of a queue carry `system`, `scope_id` (the event's `scope`, empty when absent) and `queue`. **Never** a message id. Groups and
-  consumers appear by name for the top K (10), the rest as `other`; `queuewatch_folded_total` says how much was folded.
+- Metrics of a queue carry `system`, `scope_id` (the event's `scope`, empty when absent) and `queue`. **Never** a message id.
+  Groups and consumers appear by name for the top K (10), the rest as `other`; `queuewatch_folded_total` says how much was folded.
 - Ages are computed when they are scraped, from the timestamps published beside them.
 - Totals are kept in the state: they survive restarts, and a batch that runs twice counts once.
 

@@ -43,7 +43,7 @@ class Message:
 
     @property
     def receive_count(self) -> int:
-        return max([e.get("receive_count", 0) for e in self.receives] + [len(self.receives)])
+        return max([int(e.get("receive_count", 0)) for e in self.receives] + [len(self.receives)])
 
     @property
     def ended(self) -> bool:
@@ -58,7 +58,7 @@ class Message:
             known.append(min(at for at, _ in self.arrivals))
         elif self.original is not None and self.original.sent_known:
             known.append(self.original.sent_at)
-        return min(known) if known else min([e["at"] for e in self.events] + [at for at, _ in self.arrivals])
+        return int(min(known or [e["at"] for e in self.events] + [at for at, _ in self.arrivals]))
 
     @property
     def sent_known(self) -> bool:
