@@ -136,7 +136,16 @@ def test_a_queue_is_ordered_by_its_word_or_its_name(tmp_path: Path, queue: str, 
     assert len(replayed(events, tmp_path, until_s=120).signals("GroupStuck", "firing")) == 1
 
 
-NAMES = ['"quoted"\\', "<script>alert(1)</script>", "line\nbreak\r\t", "\u202edesrever\u200b", "naïve ☃ 🦉", "a" * 512, "{}%s$(x)", "other"]
+NAMES = [
+    '"quoted"\\',
+    "<script>alert(1)</script>",
+    "line\nbreak\r\t",
+    "\u202edesrever\u200b",
+    "naïve ☃ 🦉",
+    "a" * 512,
+    "{}%s$(x)",
+    "other",
+]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
