@@ -153,13 +153,17 @@ def prepare(table: pa.Table) -> Events:
     visible_at = _ints(table["visible_at"])
     at = _ints(table["at"])
     end = np.where((codes == RECEIVED) | (codes == EXTENDED), invisible_until, visible_at)
+    sent_at = _ints(table["sent_at"])
+    if table["first_received_at"].null_count < n:
+        # A message was sent, at the latest, when it was first received.
+        sent_at = np.where(sent_at > 0, sent_at, _ints(table["first_received_at"]))
     columns: dict[str, Array] = {
         "code": codes,
         "at": at,
         "queue": queue_index,
         "hi": hi,
         "lo": lo,
-        "sent_at": _ints(table["sent_at"]),
+        "sent_at": sent_at,
         "receive_count": _ints(table["receive_count"]).astype(np.int32),
         "end": np.where(codes == RELEASED, np.maximum(end, at), end),
         "group": group,

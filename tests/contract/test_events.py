@@ -171,6 +171,19 @@ def test_fields_that_are_null_or_unknown_are_as_if_absent(tmp_path: Path) -> Non
     assert replayed([{**plain, **odd}], tmp_path, until_s=60).lines == expected
 
 
+def test_a_message_seen_late_has_a_past(tmp_path: Path) -> None:
+    """Its age counts from the earliest time anybody tells: when it was sent, or else first received, or else heard of."""
+    about: Event = {"message_id": "m", "receive_count": 3}
+    told_and_age: list[tuple[Event, float]] = [
+        ({"sent_at": ms(-100), "first_received_at": ms(-50)}, 160),
+        ({"first_received_at": ms(-50)}, 110),
+        ({}, 60),
+    ]
+    for told_times, age in told_and_age:
+        lines = replayed([ev("received", 0, **about, **told_times)], tmp_path, until_s=60)
+        assert lines.metric("oldest_message_age_seconds", scope="all")[60] == age
+
+
 def test_a_purge_empties_the_queue_but_for_what_came_after(tmp_path: Path) -> None:
     """Told in order, late, or twice."""
     events = [

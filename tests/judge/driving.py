@@ -12,6 +12,8 @@ from streaming.judge.signals import Finding, SignalChange, SignalName
 from streaming.judge.snapshot import Snapshot
 from tests.core.driving import T0, run_steps
 
+SETTINGS = Settings(now_is_event_time=True)
+
 Step = tuple[int, Sequence[dict[str, Any]]]
 """Now in milliseconds after T0, and what was told by then."""
 
@@ -33,7 +35,7 @@ class Judged:
 
 def judged(steps: Sequence[Step], settings: Settings | None = None, *, restart: bool = False) -> Judged:
     """Track and judge every step. `restart`: the judge's memory goes through its bytes between any two."""
-    settings = settings or Settings(now_is_event_time=True)
+    settings = settings or SETTINGS
     memory, snapshots, changes = JudgeMemory.empty(), [], []
     for merged in run_steps(steps, settings):
         if restart:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from streaming.core.report import Arrival, Loss
@@ -74,23 +74,42 @@ def message_held_too_long(c: Context) -> Iterator[Finding]:
 def dead_letter_arrived(c: Context) -> Iterator[Finding]:
     """A message arrived in this dead-letter queue; each arrival is a finding of its own, all end 5 min after the last."""
     quiet_ms = int(c.thresholds.dead_letter_quiet_s * 1000)
-    arrivals = {a.message_id: a for a in c.arrivals}
     # Shards report arrivals for as long as events may be late; a longer burst is remembered by what fires.
-    noticed = {m: c.memory.noticed_at(f"arrived:{m}", a.at, c.now, quiet_ms) for m, a in arrivals.items()}
-    fired = {f.key.message_id: f for f in c.firing_here("DeadLetterArrived") if f.key.message_id not in arrivals}
-    times = [(at, message_id) for message_id, at in noticed.items()]
-    times += [(c.memory.noticed.get(f"arrived:{m}", f.since_ms), m) for m, f in fired.items() if m]
+    firing = {(f.key.message_id or "", f.key.part): f for f in c.firing_here("DeadLetterArrived")}
+    arrivals = {(a.message_id, _which_arrival(a, firing.values())): a for a in c.arrivals}
+    noticed = {key: c.memory.noticed_at(_noticed_as(*key), a.at, c.now, quiet_ms) for key, a in arrivals.items()}
+    times = [(at, key) for key, at in noticed.items()]
+    times += [(c.memory.noticed.get(_noticed_as(*k), f.since_ms), k) for k, f in firing.items() if k not in arrivals]
     newer = c.now
-    for at, message_id in sorted(times, reverse=True)[: c.settings.messages_per_queue]:
+    for at, key in sorted(times, key=lambda t: (t[0], t[1][0], t[1][1] or ""), reverse=True)[: c.settings.messages_per_queue]:
         if newer - at >= quiet_ms:
             return
         newer = min(newer, at)
-        if message_id in arrivals:
-            evidence = _arrival(c, arrivals[message_id])
-            since = arrivals[message_id].at
-            yield c.finding("DeadLetterArrived", "warning", since, evidence, message_id=message_id)
+        if key in arrivals:
+            arrival = arrivals[key]
+            message_id, part = key
+            yield c.finding(
+                "DeadLetterArrived", "warning", arrival.at, _arrival(c, arrival), message_id=message_id, part=part
+            )
         else:
-            yield fired[message_id]
+            yield firing[key]
+
+
+def _which_arrival(arrival: Arrival, firing: Iterable[Finding]) -> str | None:
+    """None for a message's first arrival, `2`, `3`… when it was redriven under its own id and came again meanwhile.
+
+    A later time known in another way is no other arrival but a better word on the same.
+    """
+    known = [f for f in firing if f.key.message_id == arrival.message_id]
+    if not known:
+        return None
+    latest = max(known, key=lambda f: int(f.evidence["arrived_at"]))
+    again = arrival.at > latest.evidence["arrived_at"] and arrival.known_by == latest.evidence["known_by"]
+    return str(len(known) + 1) if again else latest.key.part
+
+
+def _noticed_as(message_id: str, part: str | None) -> str:
+    return f"arrived:{message_id}" if part is None else f"arrived:{message_id}#{part}"
 
 
 def _arrival(c: Context, arrival: Arrival) -> dict[str, Any]:

@@ -1,0 +1,125 @@
+"""The judge's memory: kept and read back it tells the same future, and judging twice says the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming.judge.judge import judge
+from streaming.judge.memory import JudgeMemory
+from streaming.judge.metrics import samples
+from streaming.judge.signals import SignalKey
+from tests.core.driving import T0, event, run_steps
+from tests.judge.driving import SETTINGS, Step, judged
+
+WORKER = {"consumer": "conn:1:1", "system": "activemq", "queue": "work"}
+
+
+def everything() -> list[Step]:
+    """Half an hour in steps of ten seconds in which most signals begin and end."""
+    events: list[dict[str, Any]] = [
+        event(
+            "queue_state",
+            0,
+            attributes={"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 4, "dead_letter_queue": "dead"},
+        ),
+        event("queue_state", 0, "pay.fifo", attributes={"kind": "fifo", "visibility_timeout_s": 20, "look_ahead": 4}),
+        event("queue_state", 0, "hasty", attributes={"max_receive_count": 1, "dead_letter_queue": "dead"}),
+        event("queue_state", 600_000, "hasty", attributes={"max_receive_count": 5, "dead_letter_queue": "dead"}),
+        event("heartbeat", 0, consumer="collector"),
+        event("heartbeat", 900_000, consumer="collector"),
+    ]
+    for n in range(40):
+        about = {"message_id": f"g{n}"}
+        events += [event("sent", 20_000 * n, **about), event("received", 20_000 * n + 2_000, consumer="quick", **about)]
+        events.append(event("deleted", 20_000 * n + 2_500, **about))
+    events += [event("received", 50_000 + 35_000 * n, message_id="bad", receive_count=n + 1) for n in range(4)]
+    events.append(event("dead_lettered", 200_000, message_id="bad", to_queue="dead"))
+    events += [
+        event("sent", 1_000 * n, "pay.fifo", message_id=f"f{n}", group="aaaabcdefg"[n], sequence=str(n)) for n in range(10)
+    ]
+    events += [
+        event("received", 9_000 + 25_000 * n, "pay.fifo", message_id="f0", group="a", receive_count=n + 1) for n in range(30)
+    ]
+    events += [event("sent", 300_000 + n, "fair", message_id=f"n{n}", group="loud" if n else "calm") for n in range(40)]
+    events += [
+        event("received", 301_000 + n, "fair", message_id=f"n{n}", group="loud", invisible_until=T0 + 700_000)
+        for n in range(1, 36)
+    ]
+    events += [event("dropped", 400_000, "fair", message_id="n39", group="loud", reason="why")]
+    for n in range(120):
+        state = {"prefetch": 1, "dispatched": 1, "connected": True, "connected_at": T0}
+        events.append({**event("consumer_state", 10_000 * n, attributes=state), **WORKER})
+    events.append({**event("received", 5_000, message_id="long"), **WORKER})
+    events.append({**event("sent", 6_000, message_id="next"), **WORKER})
+    times = range(0, 1_800_001, 10_000)
+    return [(t, [e for e in events if t - 10_000 < e["at"] - T0 <= t]) for t in times]
+
+
+def test_kept_and_read_back_between_any_two_steps_it_says_the_same() -> None:
+    """Every change and its announcement, and every metric at the end."""
+    steps = everything()
+    straight, restarted = judged(steps), judged(steps, restart=True)
+    assert {c.finding.key.signal for c in straight.changes} >= {
+        "PoisonMessage",
+        "DeadLetterArrived",
+        "GroupStuck",
+        "LookAheadSaturated",
+        "ConcurrencyCollapsed",
+        "QueueStalled",
+        "SlowConsumer",
+        "MessageDropped",
+        "NoisyGroup",
+        "QueueMisconfigured",
+        "TelemetryStale",
+    }
+    assert restarted.changes == straight.changes
+    assert list(samples(restarted.snapshots[-1], T0 + 1_800_000)) == list(samples(straight.snapshots[-1], T0 + 1_800_000))
+
+
+def test_a_step_judged_again_from_the_memory_before_it_says_the_same() -> None:
+    """A batch that runs twice announces nothing new: the announcements are the same."""
+    memory = JudgeMemory.empty()
+    for merged in run_steps(everything(), SETTINGS):
+        before = memory.to_bytes()
+        memory, snapshot, changes = judge(memory, merged, merged.now, SETTINGS)
+        again, other, told = judge(JudgeMemory.from_bytes(before), merged, merged.now, SETTINGS)
+        assert [c.announcement for c in told] == [c.announcement for c in changes]
+        assert told == changes
+        assert other == snapshot
+        assert again.to_bytes() == memory.to_bytes()
+
+
+def test_nothing_is_announced_again_while_it_goes_on() -> None:
+    """No key begins twice without an end between, and no announcement is used twice."""
+    changes = judged(everything()).changes
+    open_keys: set[SignalKey] = set()
+    for change in changes:
+        assert (change.finding.key in open_keys) == (change.status == "resolved"), change
+        open_keys ^= {change.finding.key}
+    assert len({c.announcement for c in changes}) == len(changes)
+
+
+@pytest.mark.parametrize("every", [1, 3, 6])
+def test_judged_rarely_or_often_the_same_fires(every: int) -> None:
+    """Ten, thirty or sixty seconds between: what fires at a time both judge is the same, but for what is counted in checks."""
+    steps = everything()
+    merged: list[Step] = []
+    for i in range(0, len(steps), every):
+        merged.append((steps[i][0], [e for _, events in steps[max(0, i - every + 1) : i + 1] for e in events]))
+    often = {s.at_ms: {f.key for f in s.firing} for s in judged(steps).snapshots}
+    for snapshot in judged(merged).snapshots:
+        rarely = {f.key for f in snapshot.firing}
+        differing = {k for k in rarely ^ often[snapshot.at_ms] if k.part not in ("ack", "prefetch")}
+        # What must last, or be quiet, counts from when it is seen: one step of the rarer rhythm either way is its due.
+        around = [often.get(snapshot.at_ms + off * every * 10_000, set()) for off in (-1, 1)]
+        due = set().union(*(often[snapshot.at_ms] ^ fired for fired in around))
+        assert differing <= due, (snapshot.at_ms - T0, differing)
+
+
+@pytest.mark.parametrize("blob", [b"", b"nonsense", JudgeMemory.empty().to_bytes()[:-4]])
+def test_damaged_memory_is_refused(blob: bytes) -> None:
+    """With words, not with a half-read memory."""
+    with pytest.raises(ValueError, match="damaged"):
+        JudgeMemory.from_bytes(blob)
