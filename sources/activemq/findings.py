@@ -28,10 +28,10 @@ PLUGIN_XML = """\
 </plugins>"""
 
 PERMISSIONS_XML = """\
-<!-- In the authorizationEntries; GROUP is the group of the collector's user. -->
-<authorizationEntry topic="ActiveMQ.Advisory.>" read="GROUP" write="GROUP" admin="GROUP"/>
-<authorizationEntry topic="ActiveMQ.Statistics.>" write="GROUP" admin="GROUP"/>
-<authorizationEntry queue="ActiveMQ.Statistics.>" write="GROUP" admin="GROUP"/>
+<!-- In the authorizationEntries; GROUP is the group of the collector's user. Add it to entries that are there. -->
+<authorizationEntry topic="ActiveMQ.Advisory.>" read="GROUP"/>
+<authorizationEntry topic="ActiveMQ.Statistics.>" write="GROUP"/>
+<authorizationEntry queue="ActiveMQ.Statistics.>" write="GROUP"/>
 <!-- Only for the probe; without it set probe_queue to null. -->
 <authorizationEntry queue="queuewatch.>" read="GROUP" write="GROUP" admin="GROUP"/>
 <!-- Beside the authorizationEntries, for the replies. -->

@@ -1,11 +1,19 @@
 """What is said of a broker that does not tell everything, and how it is found out."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from sources.activemq.doctor import render
-from sources.activemq.findings import Finding, Observed, diagnose
+from sources.activemq.findings import (
+    PERMISSIONS_XML,
+    PLUGIN_XML,
+    POLICY_XML,
+    Finding,
+    Observed,
+    diagnose,
+)
 from sources.activemq.probe import EXPECTED, Probe
 from tests.sources.activemq.told import START_MS, A, consumer, told
 
@@ -91,6 +99,12 @@ def test_findings_are_printed_with_the_xml_below() -> None:
         "         <a>",
         "         </a>",
     ]
+
+
+def test_the_documentation_shows_the_same_xml() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "activemq.md").read_text()
+    for xml in (POLICY_XML, PLUGIN_XML, PERMISSIONS_XML):
+        assert f"```xml\n{xml}\n```" in page
 
 
 # -- the probe --
