@@ -10,8 +10,8 @@ import structlog
 
 from streaming.config.service import LogSection
 
-# Libraries that log each request, or each attempt to reconnect, at a level of no interest to our users.
-_QUIET = {"kafka": logging.ERROR, "py4j": logging.ERROR, "httpx": logging.WARNING, "uvicorn": logging.WARNING}
+# Libraries that log each request, or each attempt to reconnect; and py4j, which repeats what Spark logs and the job tells.
+_QUIET = {"kafka": logging.ERROR, "py4j": logging.CRITICAL, "httpx": logging.WARNING, "uvicorn": logging.WARNING}
 
 
 def set_up_logging(config: LogSection, stream: TextIO | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -18,6 +19,7 @@ from streaming.spark.checkpoint import Checkpoint, claim, find, locked
 from streaming.spark.errors import JobError, QueryFailed, SourceUnavailable, SparkDied
 from streaming.spark.failure import reason_of
 from streaming.spark.folder import local_folder, open_folder
+from streaming.spark.gate import Gate
 from streaming.spark.listener import ProgressListener
 from streaming.spark.memory_store import MemoryStore
 from streaming.spark.monitor import Monitor
@@ -55,6 +57,7 @@ class Job:
         # Kept over restarts of the query: what waits for a destination waits on.
         self._outlets = reliable(outlets)
         self._monitor = monitor
+        self._gate = Gate()
         self._fault: str | None = None
 
     def fault(self) -> str | None:
@@ -121,7 +124,7 @@ class Job:
             self._config.source,
             topics,
             self._settings,
-            publisher,
+            self._gate.guarding(publisher),
             keeper,
             shards=spark_config.shards,
             trigger_interval_s=spark_config.trigger_interval_s,
@@ -129,17 +132,12 @@ class Job:
         )
 
     def _drain(self, query: StreamingQuery) -> None:
-        """Wait for the moment after a commit: an interrupted batch only costs its work, but is logged as a failure."""
-        deadline = threading.Event()
-        timer = threading.Timer(DRAIN_WITHIN_S, deadline.set)
-        timer.daemon = True
-        timer.start()
-        committed = self._monitor.last_committed
-        while query.isActive and self._monitor.last_committed == committed and not deadline.is_set():
-            self._monitor.wait_commit(_LOOK_EVERY_S)
-        timer.cancel()
-        # The next batch may have begun in the meantime. It will run after the next start: no error worth a line.
-        self.spark.sparkContext.setLogLevel("OFF")
+        """Let the batch in work be finished and committed; the one after it does not begin."""
+        self._gate.close()
+        deadline_s = time.monotonic() + DRAIN_WITHIN_S
+        while query.isActive and time.monotonic() < deadline_s:
+            if self._gate.wait_held(_LOOK_EVERY_S):
+                return
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.spark import pipeline
 from streaming.spark.folder import LocalFolder
+from streaming.spark.gate import Gate
 from streaming.spark.memory_store import MemoryStore
 from streaming.spark.monitor import Monitor
 from streaming.spark.outlets import Outlets
@@ -71,13 +72,14 @@ class Live:
     @contextmanager
     def running(self) -> Iterator[StreamingQuery]:
         """The query, until the end of the block."""
-        query = self._start()
+        gate = Gate()
+        query = self._start(gate)
         try:
             yield query
         finally:
-            if query.isActive:
-                # Between batches: an interrupted one is logged as a failure.
-                self.wait_batch()
+            gate.close()
+            while query.isActive and not gate.wait_held(0.1):
+                pass
             query.stop()
 
     def wait(self, done: Callable[[Snapshot], bool], query: StreamingQuery | None = None) -> Snapshot:
@@ -102,7 +104,7 @@ class Live:
             before = len(self.batches)
             self._news.wait_for(lambda: len(self.batches) > before, 10)
 
-    def _start(self) -> StreamingQuery:
+    def _start(self, gate: Gate) -> StreamingQuery:
         keeper = state_keeper(str(self.checkpoint))
         outlets = Outlets(self._take_changes, self._take_invalid, self._take_snapshot)
         memories = MemoryStore(LocalFolder(self.checkpoint / "judge"))
@@ -118,7 +120,7 @@ class Live:
             self.sources,
             self.topics,
             self.settings,
-            publish,
+            gate.guarding(publish),
             keeper,
             shards=SHARDS,
             trigger_interval_s=0,

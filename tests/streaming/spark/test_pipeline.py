@@ -50,6 +50,16 @@ def test_an_empty_start_publishes_and_goes_on_with_time(live: Live) -> None:
     assert sorted(shard for shard, _, _ in reported) == sorted(shard_keys(SHARDS))
 
 
+def test_a_stop_between_two_batches_is_no_failure(live: Live) -> None:
+    """Every batch that began is committed, though they follow one another without a pause."""
+    live.send(*messages("a", 2))
+    with live.running() as query:
+        live.wait(lambda s: sent_total(s) == 2, query)
+    assert query.exception() is None
+    commits = live.checkpoint / "commits"
+    assert max(int(path.name) for path in commits.iterdir() if path.name.isdigit()) == live.batches[-1][0]
+
+
 def test_a_visibility_window_ends_by_time_with_no_event(live: Live) -> None:
     """Ticks let time pass."""
     now = wall_ms()
