@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 
 from streaming.core.columns import Array
-from streaming.core.expire import Windows, expiry, windows
+from streaming.core.expire import SILENT_MEMORY_MS, Windows, expiry, windows
 from streaming.core.groups import ordered_facts, unordered_groups
 from streaming.core.listing import Viewer, held_by_consumers, held_since, last_acks, list_messages, recent_arrivals, recent_losses
 from streaming.core.packet import Quarantined
@@ -31,7 +32,8 @@ def report(state: ShardState, now: int, before: int, quarantine: list[Quarantine
     # After a long silence, what happened in between has not been told yet however long ago it was.
     since = min(state.high_water - settings.lateness_ms, before)
     w = windows(state, now, settings)
-    queues = [_facts(state, number) for number in range(len(state.queues))]
+    consumers = _consumers(state)
+    queues = [_facts(state, number, consumers.get(number, {})) for number in range(len(state.queues))]
     if len(state.rows):
         _numbers(state, w, queues, now, settings)
         viewer = Viewer(state, w, settings)
@@ -53,15 +55,23 @@ def report(state: ShardState, now: int, before: int, quarantine: list[Quarantine
         recent_arrivals(state, since, settings) if len(state.rows) else [],
         Counter(state.events_total),
         Counter(state.invalid_total),
-        dict(state.collectors),
+        {name: at for name, at in state.collectors.items() if at >= state.high_water - SILENT_MEMORY_MS},
         quarantine,
         state.high_water,
     )
 
 
-def _facts(state: ShardState, number: int) -> QueueFacts:
+def _consumers(state: ShardState) -> dict[int, dict[str, list[Any]]]:
+    """Per queue (by index) what was told of its consumers lately."""
+    out: dict[int, dict[str, list[Any]]] = {}
+    for (number, consumer), told in state.consumer_states.items():
+        if told[0] >= state.high_water - SILENT_MEMORY_MS:
+            out.setdefault(number, {})[consumer] = told
+    return out
+
+
+def _facts(state: ShardState, number: int, consumers: dict[str, list[Any]]) -> QueueFacts:
     q = state.queues[number]
-    consumers = {c: v for (n, c), v in state.consumer_states.items() if n == number} if state.consumer_states else {}
     return QueueFacts(
         q.name,
         dict(q.attributes),

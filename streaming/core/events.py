@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.core.attributes import read_attributes
 from streaming.core.hashing import hash_texts, ids_to_bits, row_key, text_hash
 from streaming.core.settings import QueueName
 
@@ -242,12 +243,10 @@ def _queues(table: pa.Table) -> tuple[list[QueueName], Array]:
 def _facts(table: pa.Table, rows: Array, queues: Sequence[QueueName], queue_index: Array) -> list[Fact]:
     if not len(rows):
         return []
-    import json
-
     facts = []
     for body, queue in zip(table.take(pa.array(rows)).to_pylist(), queue_index[rows].tolist(), strict=True):
         body = {k: v for k, v in body.items() if v is not None}
-        body["attributes"] = json.loads(body["attributes"]) if body.get("attributes") else {}
+        body["attributes"] = read_attributes(body.get("attributes"))
         facts.append(Fact(body["type"], int(body["at"]), queues[queue], body))
     return facts
 

@@ -40,6 +40,9 @@ from streaming.core.state import (
     ShardState,
 )
 
+SILENT_MEMORY_MS = 24 * 3_600_000
+"""A consumer or collector of which nothing was told for so long is no more expected."""
+
 
 @dataclass(slots=True)
 class Windows:
@@ -109,10 +112,19 @@ def sweep(state: ShardState, settings: Settings) -> None:
     old = memory["at"] < horizon
     if old.sum() * 8 > len(old):
         state.fingerprints = {name: values[~old] for name, values in memory.items()}
+    _sweep_told_once(state, state.high_water - SILENT_MEMORY_MS)
     oldest_batch = state.high_water - FAILED_BATCH_MEMORY_MS
     if state.failed_batches and min(state.failed_batches.values()) < oldest_batch:
         state.failed_batches = {k: at for k, at in state.failed_batches.items() if at >= oldest_batch}
     _sweep_names(state, horizon)
+
+
+def _sweep_told_once(state: ShardState, horizon: int) -> None:
+    """Consumers and collectors have names of their own at every start: those nobody told of for long would pile up."""
+    if any(told[0] < horizon for told in state.consumer_states.values()):
+        state.consumer_states = {key: told for key, told in state.consumer_states.items() if told[0] >= horizon}
+    if any(at < horizon for at in state.collectors.values()):
+        state.collectors = {name: at for name, at in state.collectors.items() if at >= horizon}
 
 
 def _sweep_names(state: ShardState, horizon: int) -> None:

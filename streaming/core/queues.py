@@ -49,6 +49,9 @@ TOTALS = (
 HOLD_BUCKETS = 64
 """Holding times are counted in buckets of a half power of two milliseconds."""
 
+MOST_ATTRIBUTES = 200
+"""Of a queue are kept, those told last: a sender must not fill the memory with names of its own making."""
+
 NEVER = np.iinfo(np.int64).max // 4
 """Later than any time: a window that only an acknowledgement ends."""
 
@@ -93,6 +96,9 @@ class QueueRecord:
             told = self.attributes.get(name)
             if told is None or (at, repr(value)) >= (told[0], repr(told[1])):
                 self.attributes[name] = (at, value)
+        if len(self.attributes) > MOST_ATTRIBUTES:
+            latest = sorted(self.attributes, key=lambda name: (self.attributes[name][0], name))[-MOST_ATTRIBUTES:]
+            self.attributes = {name: self.attributes[name] for name in latest}
         self.last_state_at = max(self.last_state_at, at)
         visible, in_flight = attributes.get("visible"), attributes.get("in_flight")
         if isinstance(visible, int) and isinstance(in_flight, int):

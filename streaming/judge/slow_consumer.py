@@ -243,9 +243,9 @@ def facts_of(
     messages."""
     return ConsumerFacts(
         consumer=consumer,
-        connected=bool(attributes.get("connected", True)),
+        connected=attributes.get("connected") is not False,
         prefetch=attributes.get("prefetch"),
-        dispatched=int(attributes.get("dispatched", 0)),
+        dispatched=int(attributes.get("dispatched") or 0),
         network=bool(attributes.get("network", False)),
         last_ack_at_ms=attributes.get("last_ack_at"),
         connected_at_ms=attributes.get("connected_at"),
@@ -257,19 +257,19 @@ def facts_of(
 
 def departed_of(states: Mapping[str, Mapping[str, Any]]) -> list[DepartedConsumer]:
     """The departed among a queue's consumers, given the attributes of each one's latest `consumer_state`."""
-    present = {_connection(name) for name, attributes in states.items() if attributes.get("connected", True)}
+    present = {_connection(name) for name, attributes in states.items() if attributes.get("connected") is not False}
     return [
         DepartedConsumer(
             consumer=name,
             removed_at_ms=int(attributes["removed_at"]),
-            returned=int(attributes.get("returned", 0)),
+            returned=int(attributes.get("returned") or 0),
             returned_since_ms=attributes.get("returned_since"),
             last_ack_at_ms=attributes.get("last_ack_at"),
             connection_open=bool(attributes.get("connection_open", False)),
             is_back=_connection(name) in present,
         )
         for name, attributes in sorted(states.items())
-        if attributes.get("connected") is False and "removed_at" in attributes
+        if attributes.get("connected") is False and attributes.get("removed_at") is not None
     ]
 
 

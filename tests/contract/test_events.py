@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from streaming.core.attributes import COUNTS, FLAGS, TEXTS
+from streaming.core.settings import Settings
 from tests.contract.replaying import Lines, ev, ms, replayed
+from tests.core.driving import event, run_steps
 
 Event = dict[str, Any]
 STATES = ("visible", "in_flight", "delayed")
@@ -220,6 +223,60 @@ def test_a_queue_seen_through_its_attributes_alone(tmp_path: Path, attributes: E
     assert not lines.metric("oldest_message_age_seconds", queue="q")
     assert not lines.metric("message_age_seconds_count", queue="q")
     assert lines.metric("queue_status", queue="q", status="ok")[60] == 1
+
+
+VALUES: list[Any] = [None, True, 0, -1, 1.5, 1e300, -1e300, 10**30, 2**63, "", "12", "x" * 600, [], [[1]], {}, {"a": None}]
+NAMED = sorted(COUNTS | FLAGS | TEXTS) + [
+    "visibility_timeout_s",
+    "retention_s",
+    "max_retry_delay_s",
+    "oldest_sent_at",
+    "removed_at",
+]
+FREE = ["tags", "findings", "redrive_allow_policy", "returned_since", "last_ack_at", "failed"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_attributes_may_hold_anything(tmp_path: Path, seed: int) -> None:
+    """A value that cannot be what its name says is as if it was not told, and nothing stops."""
+    rng = random.Random(seed)
+    events: list[Event] = []
+    for at in range(0, 120, 2):
+        kind = rng.choice(["queue_state", "consumer_state", "batch"])
+        told_now = {name: rng.choice(VALUES) for name in rng.sample(NAMED + FREE, 12)}
+        about = {"consumer": rng.choice(["c", "a:1:1", "a:1:2"]), "batch_id": "b", "queue": rng.choice(["q", "d", "q.fifo"])}
+        events.append({**ev(kind, at, attributes=told_now), **about, "system": rng.choice(["aws_sqs", "activemq"])})
+        life = ev(rng.choice(["sent", "received", "extended", "deleted"]), at, message_id=f"m{at % 7}", group="g")
+        events.append({**life, **about, "system": rng.choice(["aws_sqs", "activemq"])})
+    lines = replayed(events, tmp_path, every="30s", until_s=200)
+    assert lines.errors == ""
+    assert lines.metric("events_total", result="invalid")[180] == 0
+
+
+def test_a_bad_attribute_spoils_no_other(tmp_path: Path) -> None:
+    """Nor does it replace what was told before; null takes that back."""
+    limits = [{"max_receive_count": 2, "dead_letter_queue": "d"}, {"max_receive_count": "many", "visibility_timeout_s": 5}]
+    receives = [ev("received", 10 * n, message_id="m", receive_count=n) for n in (1, 2)]
+    states = [ev("queue_state", n, attributes=attributes) for n, attributes in enumerate(limits)]
+    lines = replayed([*states, *receives], tmp_path, every="1s", until_s=30)
+    assert lines.times("PoisonMessage", "firing") == [20]
+    assert lines.metric("queue_messages", state="visible")[25] == 1
+    taken_back = ev("queue_state", 2, attributes={"max_receive_count": None})
+    assert not replayed([*states, taken_back, *receives], tmp_path, until_s=30).signals("PoisonMessage")
+
+
+def test_a_sender_cannot_fill_the_memory_with_names_of_its_own() -> None:
+    """Attributes are capped; consumers and collectors nobody told of for a day are forgotten."""
+    day, hour = 86_400_000, 3_600_000
+    steps = []
+    for n in range(0, 40 * hour, hour):
+        made_up = {f"{n}-{i}": i for i in range(50)}
+        told_now = [event("queue_state", n, attributes=made_up), event("heartbeat", n, consumer=f"pid-{n}")]
+        steps.append((n, [*told_now, event("consumer_state", n, consumer=f"connection-{n}", attributes={"prefetch": 1})]))
+    last = run_steps(steps, Settings(now_is_event_time=True), restart=True)[-1]
+    (facts,) = last.queues.values()
+    assert len(facts.attributes) == 200
+    assert len(last.collectors) == len(facts.consumer_states) == day // hour + 1
 
 
 def test_a_heartbeat_or_a_consumer_without_a_queue_makes_no_queue(tmp_path: Path) -> None:
