@@ -226,7 +226,8 @@ def test_a_queue_seen_through_its_attributes_alone(tmp_path: Path, attributes: E
 
 
 VALUES: list[Any] = [None, True, 0, -1, 1.5, 1e300, -1e300, 10**30, 2**63, "", "12", "x" * 600, [], [[1]], {}, {"a": None}]
-NAMED = sorted(COUNTS | FLAGS | TEXTS) + [
+NAMED = [
+    *sorted(COUNTS | FLAGS | TEXTS),
     "visibility_timeout_s",
     "retention_s",
     "max_retry_delay_s",
