@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -23,14 +24,19 @@ WITH_KAFKA: dict[str, Callable[..., None]] = {
     "live": live.measure,
     "latency": latency.measure,
 }
-BY_DEFAULT = ("micro", *WITH_KAFKA, "alerts")
-SECTIONS = (*BY_DEFAULT, "clone")
+ALONE: dict[str, Callable[..., None]] = {
+    "micro": micro.measure,
+    "alerts": alert_latency.measure,
+    "clone": first_run.measure,
+}
+SECTIONS = ("micro", *WITH_KAFKA, "alerts", "clone")
+BY_DEFAULT = SECTIONS[:-1]
 OUT = Path("build/bench.json")
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
 
 def main(arguments: list[str]) -> int:
-    """Measure, print the table, write the JSON. 1 when a promised bound is missed."""
+    """Measure, print the table, write the JSON. 1 when a promised bound is missed or a section failed."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; default: all but clone")
     parser.add_argument("--quick", action="store_true", help="a tenth of the load: does it work, not how fast")
@@ -41,42 +47,48 @@ def main(arguments: list[str]) -> int:
     if unknown:
         parser.error(f"no such section: {', '.join(sorted(unknown))}; choose from {', '.join(SECTIONS)}")
     wanted = options.sections or BY_DEFAULT
-    # Whoever ends the run ends the broker and the job with it.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     run = Run(Machine.here())
     run.say(f"{run.machine.commit} on {run.machine.words}")
-    if "micro" in wanted:
-        micro.measure(run, quick=options.quick)
-    _with_kafka(run, [name for name in WITH_KAFKA if name in wanted], quick=options.quick)
-    if "alerts" in wanted:
-        run.say("alerts: from a changed series to a webhook, with Prometheus and Alertmanager")
-        alert_latency.measure(run, quick=options.quick)
-    if "clone" in wanted:
-        first_run.measure(run)
-    run.print_table()
-    run.write_json(options.out)
-    run.say(f"written to {options.out}")
-    if options.publish:
+    try:
+        _measure(run, [name for name in SECTIONS if name in wanted], quick=options.quick)
+    finally:
+        # Minutes of measuring are not thrown away because the last section was broken off.
+        run.print_table()
+        run.write_json(options.out)
+        run.say(f"written to {options.out}")
+    if options.publish and not run.failed:
         run.publish(PAGE)
-    return 1 if any(figure.holds is False for figure in run.figures) else 0
+    return 1 if run.failed or any(figure.holds is False for figure in run.figures) else 0
 
 
-def _with_kafka(run: Run, names: list[str], *, quick: bool) -> None:
-    if not names:
-        return
-    parallelism = min(2, len(os.sched_getaffinity(0)))
+def _measure(run: Run, names: list[str], *, quick: bool) -> None:
     with ExitStack() as stack:
         try:
-            jvm = Jvm()
-            stack.callback(jvm.close)
-            broker = stack.enter_context(kafka.start())
+            bench = _bench(stack) if any(name in WITH_KAFKA for name in names) else None
         except (NoCompiler, ServiceUnavailable, RuntimeUnavailable) as missing:
-            for name in names:
-                run.leave_out(name, str(missing))
-            return
+            bench = None
+            for name in WITH_KAFKA:
+                if name in names:
+                    run.leave_out(name, str(missing))
         for name in names:
-            WITH_KAFKA[name](run, broker, jvm, parallelism, quick=quick)
+            run.say(f"section {name}")
+            try:
+                if name not in WITH_KAFKA:
+                    ALONE[name](run, quick=quick)
+                elif bench is not None:
+                    WITH_KAFKA[name](run, *bench, quick=quick)
+            except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
+                run.fail(name, str(error))
+
+
+def _bench(stack: ExitStack) -> tuple[kafka.Kafka, Jvm, int]:
+    """A broker, the Java programs, and how many cores to use."""
+    jvm = Jvm()
+    stack.callback(jvm.close)
+    return stack.enter_context(kafka.start()), jvm, min(2, len(os.sched_getaffinity(0)))
 
 
 if __name__ == "__main__":
+    # Whoever ends the run ends the broker and the job with it.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main(sys.argv[1:]))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tests.benchmarks.machine import Machine
@@ -54,6 +55,7 @@ class Run:
         self.machine = machine
         self.figures: list[Figure] = []
         self.left_out: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
         self._began = time.monotonic()
 
     def say(self, words: str) -> None:
@@ -71,6 +73,11 @@ class Run:
         self.left_out[section] = reason
         self.say(f"    left out: {reason}")
 
+    def fail(self, section: str, reason: str) -> None:
+        """A section that went wrong; the others go on."""
+        self.failed[section] = reason
+        self.say(f"    failed: {reason}")
+
     def print_table(self) -> None:
         """The table, on standard output."""
         table = Table(title=f"queuewatch {self.machine.commit} · {self.machine.date}", caption=self.machine.words)
@@ -84,7 +91,9 @@ class Run:
             row = (figure.what, readable(figure.value), figure.unit, figure.bound, marks[figure.holds])
             table.add_row(*row)
         for section, reason in self.left_out.items():
-            table.add_row(section, "–", "", "", f"left out: {reason}")
+            table.add_row(section, "–", "", "", f"left out: {escape(reason)}")
+        for section, reason in self.failed.items():
+            table.add_row(section, "–", "", "", f"[red]failed[/]: {escape(reason)}")
         Console(width=None if sys.stdout.isatty() else 140).print(table)
 
     def publish(self, page: Path) -> None:
@@ -112,6 +121,7 @@ class Run:
             "took_s": round(time.monotonic() - self._began, 1),
             "figures": [asdict(figure) | {"holds": figure.holds} for figure in self.figures],
             "left_out": self.left_out,
+            "failed": self.failed,
         }
         path.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 

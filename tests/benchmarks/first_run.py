@@ -19,8 +19,9 @@ _GIVE_UP_AFTER_S: Final = 900
 _ROOT: Final = Path(__file__).parents[2]
 
 
-def measure(run: Run) -> None:
-    """Clone the last commit and `make demo` twice: first with empty caches, then again."""
+def measure(run: Run, *, quick: bool) -> None:
+    """Clone the last commit and `make demo` twice: first with empty caches, then again. There is no quick way."""
+    del quick
     run.say("clone: clean clone to a page with signals")
     with tempfile.TemporaryDirectory(prefix="queuewatch-clone-", ignore_cleanup_errors=True) as scratch:
         clone = Path(scratch, "queuewatch")

@@ -8,8 +8,9 @@ import shutil
 import struct
 import subprocess
 import tempfile
+import threading
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from typing import Final
 from streaming.spark.runtime import connector_jars, find_java
 
 _SOURCES: Final = Path(__file__).with_name("java")
+_SILENT_FOR_S: Final = 180
 
 
 class NoCompiler(RuntimeError):
@@ -85,6 +87,7 @@ class Jvm:
         store: str = "rocksdb",
         timeouts: bool = False,
         memory: str = "3g",
+        on_batch: Callable[[JvmBatch], None] = lambda _: None,
     ) -> list[JvmBatch]:
         """Run the per-message baseline over all `records` of `topic`; its batches in order."""
         command = [str(_pyspark() / "bin" / "spark-submit"), "--class", "PerMessage"]
@@ -95,12 +98,54 @@ class Jvm:
             command += [bootstrap, topic, f"{scratch}/checkpoint", str(records_per_trigger), str(parallelism)]
             command += [store, "yes" if timeouts else "no", str(records)]
             environment = os.environ | {"JAVA_HOME": str(find_java().home), "SPARK_HOME": str(_pyspark())}
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=scratch)
-        if done.returncode != 0:
-            causes = [line for line in done.stderr.splitlines() if "Exception" in line or "Error" in line]
-            raise RuntimeError("the per-message baseline failed: " + " | ".join(causes[-5:]))
-        told = [line.split() for line in done.stdout.splitlines() if line.startswith("BATCH ")]
-        return [JvmBatch(int(batch), int(records), int(ms) / 1000) for _, batch, records, ms in told]
+            return _batches(command, environment, Path(scratch), on_batch)
+
+
+def _batches(
+    command: list[str], environment: dict[str, str], folder: Path, on_batch: Callable[[JvmBatch], None]
+) -> list[JvmBatch]:
+    """What the baseline says of its batches; it is ended when it says nothing for long."""
+    found: list[JvmBatch] = []
+    errors = folder / "errors.log"
+    with errors.open("w") as error_output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=error_output,
+            text=True,
+            env=environment,
+            cwd=folder,
+        )
+    watchdog = _watchdog(process)
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            watchdog.cancel()
+            watchdog = _watchdog(process)
+            if line.startswith("BATCH "):
+                _, batch, records, ms = line.split()
+                found.append(JvmBatch(int(batch), int(records), int(ms) / 1000))
+                on_batch(found[-1])
+        process.wait()
+    finally:
+        watchdog.cancel()
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+    if process.returncode != 0:
+        lines = errors.read_text(errors="replace").splitlines()
+        causes = [line for line in lines if "Exception" in line or "Error" in line]
+        words = " | ".join(causes[-5:]) or f"it said nothing for {_SILENT_FOR_S} s"
+        raise RuntimeError(f"the per-message baseline ended with {process.returncode}: {words}")
+    return found
+
+
+def _watchdog(process: subprocess.Popen[str]) -> threading.Timer:
+    timer = threading.Timer(_SILENT_FOR_S, process.kill)
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 def _pyspark() -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.benchmarks import __main__ as bench
 from tests.benchmarks import scrape
 from tests.benchmarks.figures import Figure, Run, readable
 from tests.benchmarks.latency import latencies
@@ -113,3 +114,28 @@ def test_a_published_table_replaces_the_one_before(tmp_path: Path) -> None:
     page.write_text("no marks")
     with pytest.raises(ValueError, match="no <!-- figures -->"):
         run.publish(page)
+
+
+def test_a_section_that_fails_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table and the JSON have what was measured before and after it, and the exit code tells."""
+
+    def works(run: Run, *, quick: bool) -> None:
+        run.add(Figure("micro.x", "x", 1 if quick else 2, "s"))
+
+    def breaks(run: Run, *, quick: bool) -> None:
+        del run, quick
+        raise RuntimeError("the [broker] went away")
+
+    monkeypatch.setattr(bench, "ALONE", {"micro": breaks, "alerts": works, "clone": works})
+    out = tmp_path / "bench.json"
+    assert bench.main(["micro", "alerts", "--quick", "--out", str(out)]) == 1
+    found = json.loads(out.read_text())
+    assert found["failed"] == {"micro": "the [broker] went away"}
+    assert [figure["value"] for figure in found["figures"]] == [1]
+
+
+def test_an_unknown_section_is_refused_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """A typo must not run everything for ten minutes."""
+    with pytest.raises(SystemExit):
+        bench.main(["throughputs"])
+    assert "no such section: throughputs; choose from micro, throughput" in capsys.readouterr().err

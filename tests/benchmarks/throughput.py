@@ -72,6 +72,7 @@ def _compare(run: Run, kafka: Kafka, jvm: Jvm, topic: Topic, per_trigger: int, p
         records=topic.records,
         records_per_trigger=per_batch,
         parallelism=parallelism,
+        on_batch=lambda batch: run.say(f"    batch {batch.batch_id}: {batch.duration_s:.1f} s"),
     )
     measured = [batch for batch in batches if batch.records][WARM_UP:-1]
     events = sum(batch.records for batch in measured) * topic.events_per_record

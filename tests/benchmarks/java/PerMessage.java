@@ -31,7 +31,7 @@ import org.apache.spark.sql.streaming.Trigger;
  *
  * <p>Arguments: bootstrap, topic, checkpoint, records per trigger, parallelism, state store ("rocksdb" or "memory"),
  * timeouts ("yes": held messages are found without a further event, as the service must; "no": only when one arrives),
- * records in the topic. Prints one line per batch: BATCH, its id, records, milliseconds.
+ * records in the topic. Prints a line as each batch is done: BATCH, its id, records, milliseconds.
  */
 public final class PerMessage {
   private static final long HELD_MS = 900_000;
@@ -93,26 +93,23 @@ public final class PerMessage {
             .start();
     // Not AvailableNow: with timeouts that never ends, as every batch calls for the next.
     long expected = Long.parseLong(args[7]);
-    while (read(query) < expected && query.exception().isEmpty()) {
+    long records = 0;
+    int told = 0;
+    while (records < expected && query.exception().isEmpty()) {
       Thread.sleep(50);
+      StreamingQueryProgress[] batches = query.recentProgress();
+      for (; told < batches.length; told++) {
+        StreamingQueryProgress batch = batches[told];
+        records += batch.numInputRows();
+        Long tookMs = batch.durationMs().get("triggerExecution");
+        System.out.println("BATCH " + batch.batchId() + " " + batch.numInputRows() + " " + tookMs);
+      }
     }
     if (query.exception().isDefined()) {
       throw query.exception().get();
     }
     query.stop();
-    for (StreamingQueryProgress progress : query.recentProgress()) {
-      System.out.println(
-          "BATCH " + progress.batchId() + " " + progress.numInputRows() + " " + progress.durationMs().get("triggerExecution"));
-    }
     spark.stop();
-  }
-
-  private static long read(StreamingQuery query) {
-    long records = 0;
-    for (StreamingQueryProgress progress : query.recentProgress()) {
-      records += progress.numInputRows();
-    }
-    return records;
   }
 
   private static String provider(String store) {
