@@ -118,9 +118,8 @@ def refold(state: ShardState, keys: Array, settings: Settings, *, new: Array | N
     rows, found = state.rows.find(keys)
     assert found.all()
     part = {name: values[at_row] for name, values in table.items()}
-    previous = _previous_receive(part["code"] == RECEIVED, starts, segment)
     if new is not None and state.failed_batches:
-        _count_retried(state, part, previous, new[at_row], rows[segment])
+        _count_retried(state, part, starts, segment, new[at_row], rows)
     last, before_last = _restarts(state, part, starts, segment, rows, settings)
     live = state.rows
     trimmed = (live.at("flags", rows) & F_TRIMMED) != 0
@@ -188,16 +187,33 @@ def _restarts(
     return last, before_last
 
 
-def _count_retried(state: ShardState, part: dict[str, Array], previous: Array, new: Array, rows: Array) -> None:
-    redelivered = np.flatnonzero(new & (part["code"] == RECEIVED) & (previous >= 0))
+def _count_retried(state: ShardState, part: dict[str, Array], starts: Array, segment: Array, new: Array, rows: Array) -> None:
+    """Redeliveries out of failed batches: those there are now, less those there were without the attempts that are `new`.
+
+    A receive that comes in late may step between two others, and take the second's cause from it.
+    """
+    is_receive = part["code"] == RECEIVED
     failed = np.array(sorted(state.failed_batches), dtype=np.uint64)
-    out_of = part["batch"][previous[redelivered]]
-    hit = (out_of != 0) & np.isin(out_of, failed)
-    for queue, n in zip(
-        *(a.tolist() for a in np.unique(state.rows.at("queue", rows[redelivered[hit]]), return_counts=True)),
-        strict=True,
-    ):
-        state.queues[queue].totals[T_RETRIED] += n
+    out_of_failed = np.append(np.isin(part["batch"], failed) & (part["batch"] != 0), False)
+    queue = state.rows.at("queue", rows)[segment]
+    for mask, sign in ((is_receive, 1), (is_receive & ~new, -1)):
+        hit = mask & out_of_failed[_previous_receive(mask, starts, segment)]
+        _add_retried(state, queue[hit], sign)
+
+
+def count_retried_of(state: ShardState, failed: set[int]) -> None:
+    """Some batches are known to have failed only now: redeliveries of their messages may have come before the word."""
+    table = state.attempts
+    receives = np.flatnonzero(table["code"] == RECEIVED)
+    key, batch = table["key"][receives], table["batch"][receives]
+    again = np.isin(batch[:-1], np.array(sorted(failed), dtype=np.uint64)) & (key[1:] == key[:-1])
+    rows, found = state.rows.find(key[:-1][again])
+    _add_retried(state, state.rows.at("queue", rows[found]), 1)
+
+
+def _add_retried(state: ShardState, queue: Array, sign: int) -> None:
+    for number, n in zip(*(a.tolist() for a in np.unique(queue, return_counts=True)), strict=True):
+        state.queues[number].totals[T_RETRIED] += sign * n
 
 
 def _trim(state: ShardState, at_row: Array, lengths: Array, starts: Array, rows: Array, settings: Settings) -> None:

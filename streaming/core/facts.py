@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.core.apply import is_new
-from streaming.core.attempts import refold
+from streaming.core.attempts import count_retried_of, refold
 from streaming.core.events import Events, Fact
 from streaming.core.hashing import hash_texts, text_hash
 from streaming.core.queues import visibility_ms
@@ -32,12 +32,15 @@ def apply_facts(state: ShardState, events: Events, settings: Settings) -> None:
     times = np.array([fact.at for fact in events.facts], dtype=np.int64)
     fresh = is_new(state, prints, times)
     windows: set[int] = set()
+    failed_before = set(state.failed_batches)
     for fact, new in zip(events.facts, fresh.tolist(), strict=True):
         if fact.primary:
             late = fact.at < state.high_water - settings.lateness_ms
             state.events_total["late" if late else "accepted" if new else "duplicate"] += 1
         if new:
             _apply_one(state, fact, settings, windows)
+    if failed := state.failed_batches.keys() - failed_before:
+        count_retried_of(state, failed)
     if windows:
         chosen = np.isin(state.rows["queue"], sorted(windows)) & ((state.rows["flags"] & F_TIMELINE) != 0)
         refold(state, state.rows.key[chosen], settings)
@@ -78,7 +81,8 @@ def _apply_one(state: ShardState, fact: Fact, settings: Settings, windows: set[i
     elif fact.type == "batch":
         batch = fact.body.get("batch_id")
         if batch and attributes.get("failed"):
-            state.failed_batches[int(hash_texts(pa.array([str(batch)]))[0])] = fact.at
+            hashed = int(hash_texts(pa.array([str(batch)]))[0])
+            state.failed_batches[hashed] = max(fact.at, state.failed_batches.get(hashed, 0))
     elif fact.type == "consumer_state":
         key = (number, str(fact.body.get("consumer", "")))
         known = state.consumer_states.get(key)
