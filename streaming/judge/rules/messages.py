@@ -27,8 +27,7 @@ def poison_message(c: Context) -> Iterator[Finding]:
         else:
             left = max(0, limit - count)
             evidence |= {"max_receive_count": limit, "receives_left": left, "final_attempt": left == 0}
-            there = f" to {c.dead_letter_queue}" if c.dead_letter_queue else ""
-            told = f"{plural(left, 'receive')} left" if left else f"this was the final attempt, next it moves{there}"
+            told = f"{plural(left, 'receive')} left" if left else f"this was the final attempt, {_what_follows(c)}"
         evidence |= _who(message)
         evidence["summary"] = (
             f"Message {message.message_id} was received {count} times and never deleted, "
@@ -37,6 +36,15 @@ def poison_message(c: Context) -> Iterator[Finding]:
         yield c.finding(
             "PoisonMessage", "warning", _crossed_at(message, c.poison_receives), evidence, message_id=message.message_id
         )
+
+
+def _what_follows(c: Context) -> str:
+    """What becomes of a message whose receives are used up."""
+    if c.dead_letter_queue:
+        return f"next it moves to {c.dead_letter_queue}"
+    if c.facts.attribute("dead_letter_queue") == "" or c.facts.attribute("has_dead_letter_queue") is False:
+        return "next it is lost: there is no dead-letter queue"
+    return "next it moves to a dead-letter queue, or is lost"
 
 
 def _crossed_at(message: MessageView, receives: int) -> int:
@@ -88,9 +96,7 @@ def dead_letter_arrived(c: Context) -> Iterator[Finding]:
         if key in arrivals:
             arrival = arrivals[key]
             message_id, part = key
-            yield c.finding(
-                "DeadLetterArrived", "warning", arrival.at, _arrival(c, arrival), message_id=message_id, part=part
-            )
+            yield c.finding("DeadLetterArrived", "warning", arrival.at, _arrival(c, arrival), message_id=message_id, part=part)
         else:
             yield firing[key]
 
