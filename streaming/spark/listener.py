@@ -8,13 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark import SparkContext
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 _log = structlog.get_logger(__name__)
 
@@ -38,24 +33,61 @@ class ProgressListener(StreamingQueryListener):
 
     def __init__(self, on_progress: Callable[[Progress], None]) -> None:
         self._on_progress = on_progress
+        self._java: Any = None
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's names
-        """The query is up."""
-        _log.info("query_started", query_id=str(event.id), run_id=str(event.runId))
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """A batch is done."""
+    def on_progress_json(self, text: str) -> None:
+        """A batch is done; `text` is Spark's report of it."""
         try:
-            self._on_progress(progress_of(json.loads(event.progress.json)))
+            self._on_progress(progress_of(json.loads(text)))
         except Exception:
             # Whatever is raised here ends in Spark's own log, where nobody looks.
             _log.exception("progress_not_understood")
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+    def on_started(self, query_id: str, run_id: str) -> None:
+        """The query is up."""
+        _log.info("query_started", query_id=query_id, run_id=run_id)
+
+    @property
+    def _jlistener(self) -> Any:
+        # PySpark would take each report apart by a hundred calls into Java, a tenth of all a small batch costs.
+        if self._java is None:
+            context: Any = SparkContext._active_spark_context
+            self._java = context._jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_Events(self))
+        return self._java
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
+        """PySpark's way in, not used."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """PySpark's way in, not used."""
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """PySpark's way in, not used."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """PySpark's way in, not used."""
+
+
+class _Events:
+    """What Java calls: one call back per event, for its text."""
+
+    def __init__(self, listener: ProgressListener) -> None:
+        self._listener = listener
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - the Java interface's names
+        self._listener.on_started(event.id().toString(), event.runId().toString())
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        self._listener.on_progress_json(event.progress().json())
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         """Nothing to read, and no tick was due."""
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """The query stopped, by itself or because it was told to; the job says which."""
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """The job says why."""
+
+    class Java:
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
 
 def progress_of(report: Mapping[str, Any]) -> Progress:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql.streaming.listener import QueryProgressEvent
+from pyspark.sql import SparkSession
 
 from streaming.spark.listener import Progress, ProgressListener, progress_of
+from tests.streaming.spark.live import Live
 
 
 def kafka(start: dict[str, int] | None, end: dict[str, int], latest: dict[str, int], rows: int) -> dict[str, Any]:
@@ -69,11 +70,26 @@ def test_durations_are_in_the_units_their_names_say() -> None:
     assert progress == Progress(7, 1.5, None, 0, {"addBatch": 1200, "walCommit": 60})
 
 
-def test_a_report_that_is_not_understood_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_report_that_is_not_understood_stops_nothing() -> None:
     """Spark would swallow the error in its own log."""
     heard: list[Progress] = []
     listener = ProgressListener(heard.append)
     for text in ("not JSON", "{}", json.dumps(report(TICKS))):
-        listener.onQueryProgress(cast(QueryProgressEvent, SimpleNamespace(progress=SimpleNamespace(json=text))))
+        listener.on_progress_json(text)
     assert [progress.batch_id for progress in heard] == [7]
-    del caplog
+
+
+def test_spark_reports_every_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """In order, with durations; ticks alone have nothing waiting."""
+    heard: list[Progress] = []
+    listener = ProgressListener(heard.append)
+    spark.streams.addListener(listener)
+    live = Live(spark, tmp_path)
+    try:
+        with live.running() as query:
+            live.wait(lambda _: len(heard) >= 2, query)
+    finally:
+        spark.streams.removeListener(listener)
+    assert [progress.batch_id for progress in heard] == list(range(len(heard)))
+    assert heard[0].duration_s > 0
+    assert "addBatch" in heard[0].durations_ms
