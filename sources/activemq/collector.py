@@ -23,6 +23,8 @@ from sources.events import Emit
 log = logging.getLogger(__name__)
 
 _TAKE_WITHIN_S = 0.1
+_LOOK_EVERY_S = 0.5
+"""How often to see whether something new was found out about the broker."""
 _PAUSE_S = 0.02
 _FEW = 500
 """After fewer frames than this it is worth waiting for more: every hand-over wakes two threads."""
@@ -78,6 +80,7 @@ class ActiveMQCollector:
         """One connection's life. Raises `BrokerUnavailable` when it ends otherwise than by `stop`."""
         inbox = Inbox(self._config.max_waiting_advisories)
         session: Session | None = None
+        next_look_s = 0.0
         try:
             session = open_session(self._config, address, inbox)
             log.info("ActiveMQ: connected to %s (%s)", address, session.server)
@@ -90,7 +93,9 @@ class ActiveMQCollector:
                 if len(taken) < _FEW:
                     time.sleep(_PAUSE_S)
                 watch.tick(time.monotonic(), now_ms())
-                self._tell(watch.findings())
+                if time.monotonic() >= next_look_s:
+                    next_look_s = time.monotonic() + _LOOK_EVERY_S
+                    self._tell(watch.findings())
                 silent_s = session.silent_s()
                 if silent_s > self._config.silence_timeout_s:
                     raise BrokerUnavailable(str(address), f"nothing heard for {silent_s:.0f} s")

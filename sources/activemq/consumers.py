@@ -79,7 +79,8 @@ class Registry:
         self._departed: OrderedDict[str, Consumer] = OrderedDict()
         self._unconfirmed: set[str] = set()
         self._unconfirmed_connections: set[str] = set()
-        self._replaying = True
+        self.replaying = True
+        """Whether the broker is still repeating what it has: what comes now need not be new."""
 
     def __iter__(self) -> Iterator[Consumer]:
         return iter(self._consumers.values())
@@ -98,15 +99,15 @@ class Registry:
 
     def add(self, told: ConsumerAdded, at_ms: int) -> Consumer:
         """Note what the broker announced; an announcement repeated at a new session confirms the consumer."""
-        fresh = told.consumer not in self._consumers
         consumer = self.of(told.consumer)
+        is_first = not consumer.destination  # It may have been given a message before it was announced.
         self._unconfirmed.discard(told.consumer)
         consumer.destination = told.destination
         consumer.prefetch = told.prefetch
         consumer.client_id = told.client_id or self._connections.get(told.connection)
         consumer.exclusive, consumer.network = told.exclusive, told.network
         consumer.queues.update(named_queues(told.destination))
-        if fresh and not self._replaying:
+        if is_first and not self.replaying:
             consumer.since_ms, consumer.whole = at_ms, True
         return consumer
 
@@ -147,7 +148,7 @@ class Registry:
 
     def begin_session(self) -> None:
         """The collector subscribes anew: the broker is about to repeat what it has, anything else is gone."""
-        self._replaying = True
+        self.replaying = True
         self._unconfirmed = set(self._consumers)
         self._unconfirmed_connections = set(self._connections)
         for consumer in self._consumers.values():
@@ -156,7 +157,7 @@ class Registry:
     def end_replay(self) -> tuple[list[str], list[str]]:
         """The broker has repeated what it has: answers the consumers and connections that it no longer
         has."""
-        self._replaying = False
+        self.replaying = False
         return sorted(self._unconfirmed), sorted(self._unconfirmed_connections)
 
 

@@ -6,9 +6,13 @@ those whose stay at a consumer has ended, because the broker may yet contradict 
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Literal
+
+_LOOK_BACK = 20_000
+"""How many ended messages are looked through for one consumer's."""
 
 Key = tuple[str, str]
 """(queue, message id): a message moved to a dead-letter queue keeps its id there."""
@@ -160,7 +164,7 @@ class Memory:
     def lately_deleted_by(self, consumer: str, at_most: int) -> list[Message]:
         """The messages `consumer` was last told to have acknowledged, latest first."""
         found: list[Message] = []
-        for message in reversed(self._ended.values()):
+        for message in itertools.islice(reversed(self._ended.values()), _LOOK_BACK):
             if len(found) == at_most:
                 break
             if message.ended == "deleted" and message.consumer == consumer:

@@ -19,7 +19,8 @@ from sources.events import WIRE_VERSION, Emit, Event
 
 ADVISORIES = "advisories"
 _REPLAY_S = 3.0
-"""The broker repeats its consumers at once; what comes later is new."""
+"""The broker repeats its consumers at once; what comes later is new. The first answer of the statistics plugin, which was
+asked after the subscription, tells sooner that it is done."""
 _FLUSH_S = 0.2
 _EMIT_AT_ONCE = 5_000
 _EMIT_EVERY_S = 0.1
@@ -89,8 +90,7 @@ class Watch:
         """Do what is due, and emit what has come together. Raises `BrokerUnavailable`."""
         self._now_s = now_s
         if self._replay_ends_s is not None and now_s >= self._replay_ends_s:
-            self._replay_ends_s = None
-            self._add(self._lifecycle.end_replay(now_ms))
+            self._end_replay(now_ms)
         if now_s >= self._next_flush_s:
             self._next_flush_s = now_s + _FLUSH_S
             self._add(self._lifecycle.flush(now_ms))
@@ -157,6 +157,8 @@ class Watch:
 
     def _statistics(self, incoming: Incoming) -> None:
         done = self._poll.reply(incoming.headers, incoming.body)
+        if self._replay_ends_s is not None and self._poll.plugin == "present":
+            self._end_replay(incoming.at_ms)
         if self._lifecycle.teller.scope is None:
             self._lifecycle.teller.scope = self._poll.broker_name
         if done is None:
@@ -168,6 +170,10 @@ class Watch:
         self._flags.keep_only({counts.queue for counts in watched})
         self._add(self._reconciler.observe(done.subscriptions, done.asked_ms, incoming.at_ms))
         self._add(self._changed_consumers(incoming.at_ms))
+
+    def _end_replay(self, now_ms: int) -> None:
+        self._replay_ends_s = None
+        self._add(self._lifecycle.end_replay(now_ms))
 
     def _queue_state(self, counts: QueueCounts, missing: frozenset[str], at_ms: int) -> Event:
         lore = self._lifecycle.lore

@@ -24,7 +24,7 @@ from tests.sources.activemq.needs import services
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 QUEUES = ("random.plain", "random.groups", "random.busy")
-ROUNDS = 8
+ROUNDS = 6
 STEPS = 150
 MOST_CLIENTS = 6
 

@@ -167,7 +167,7 @@ def test_the_probe_s_own_queue_is_told_by_nobody(activemq: ActiveMQ) -> None:
 
 
 def test_a_stuck_sink_neither_stops_the_application_nor_loses_anything(activemq: ActiveMQ) -> None:
-    """What cannot be emitted waits at the broker; the inbox here holds a thirtieth of it."""
+    """What cannot be emitted waits at the broker; the inbox here holds a fifteenth of it."""
     free, stop = threading.Event(), threading.Event()
     events: list[Event] = []
 
@@ -183,12 +183,12 @@ def test_a_stuck_sink_neither_stops_the_application_nor_loses_anything(activemq:
         wait_until(lambda: events)
         client = Client(activemq)
         client.subscribe("stuck", prefetch=100)
-        for _ in range(300):
+        for _ in range(150):
             client.send("stuck", persistent="false")
             client.ack(client.receive())
-        assert len(events) < 300
+        assert len(events) < 150
         free.set()
-        wait_until(lambda: sum(event["type"] == "deleted" for event in events) == 300, within_s=30)
+        wait_until(lambda: sum(event["type"] == "deleted" for event in events) == 150, within_s=30)
         client.close()
     finally:
         free.set()
@@ -293,13 +293,9 @@ def test_a_user_who_may_not_read_advisories_is_told_the_permissions_to_add(passw
 
 def test_a_broker_without_the_plugin_and_the_flags_is_told_both() -> None:
     setup = broker.Setup(policies=(Policy(advisories=False),), statistics=False)
+    printed: list[str] = []
     with services(), broker.start(setup) as running:
-        printed: list[str] = []
         assert run_doctor(configured(running), printed.append) == 1
-        with collecting(configured(running)) as collected:
-            wait_until(lambda: {"statistics", "advisories"} <= levels(collected.collector.findings).keys(), 15)
-            found = levels(collected.collector.findings)
-    assert (found["statistics"], found["advisories"]) == ("error", "error")
     for wanted in ("<statisticsBrokerPlugin/>", "advisoryForDelivery", "advisoryForDispatched", "advisoryForConsumed"):
         assert wanted in printed[0]
 
@@ -338,8 +334,8 @@ def test_a_queue_with_a_policy_of_its_own_is_found_silent() -> None:
 def test_an_aborted_acknowledgement_is_taken_back_by_the_broker_s_own_count() -> None:
     """No advisory tells of an ABORT: the message is told as settled, and put right by the next polls."""
     with services(), broker.start(broker.Setup()) as running, collecting(configured(running)) as collected:
-        wait_until(collected.is_connected)
-        time.sleep(3.2)  # until consumers that come are known to be new
+        # Until consumers that come are known to be new.
+        wait_until(lambda: not collected.collector.lifecycle.consumers.replaying)
         client = Client(running)
         client.subscribe("orders")
         client.send("orders")

@@ -105,8 +105,8 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shop, list[dict[str
     policies = (Policy(), Policy("aborted.>", slow_consumers=abort))
     with services(), broker.start(broker.Setup(policies=policies, name="shop")) as running:
         with collecting(configured(running)) as collected:
-            wait_until(collected.is_connected)
-            time.sleep(3.2)  # until consumers that come are known to be new
+            # Until consumers that come are known to be new.
+            wait_until(lambda: not collected.collector.lifecycle.consumers.replaying)
             shop = Shop(running)
             for act in (shop.zombie, shop.stuck_group, shop.moved_group, shop.exclusive, shop.dead_letter, shop.poison):
                 act()

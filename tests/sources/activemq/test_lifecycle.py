@@ -303,6 +303,14 @@ def test_a_consumer_is_told_when_it_comes_and_when_it_goes() -> None:
     assert (state(teller, A)["connected"], state(teller, A)["returned"]) == (False, 0)
 
 
+def test_a_consumer_that_is_given_a_message_before_it_is_announced_is_new_all_the_same() -> None:
+    teller = Teller()
+    teller.tell(told("dispatched", by=A, out_ms=1), 1)
+    teller.tell(consumer(A), 2)
+    assert state(teller, A)["connected_at"] == START_MS + 2
+    assert [known.whole for known in teller.lifecycle.consumers] == [True]
+
+
 def test_an_aborted_consumer_is_told_of_until_its_client_is_gone_too() -> None:
     teller = Teller()
     teller.tell(ConnectionOpened("ID:app-1", None), 0)
