@@ -112,6 +112,10 @@ class _Connection(stomp.connect.BaseConnection, stomp.protocol.Protocol12):  # t
         self.transport.start()
         stomp.protocol.Protocol12.connect(self, *arguments, **named)
 
+    def disconnect(self, *arguments: Any, **named: Any) -> None:
+        """Send the good-bye; its receipt closes the socket."""
+        stomp.protocol.Protocol12.disconnect(self, *arguments, **named)
+
 
 class Session:
     """A connection that has logged in. Make one with `open_session`."""

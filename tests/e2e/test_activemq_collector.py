@@ -160,6 +160,14 @@ def test_counts_of_every_queue_are_told(activemq: ActiveMQ) -> None:
     assert abs(attributes["oldest_sent_at"] - time.time() * 1000) < 60_000
 
 
+def test_a_collector_that_is_stopped_says_good_bye_at_once(activemq: ActiveMQ) -> None:
+    collected = Collected(configured(activemq))
+    wait_until(collected.is_connected)
+    started_s = time.monotonic()
+    collected.stop()
+    assert time.monotonic() - started_s < 1.5, "it would have waited two seconds for an answer to nothing"
+
+
 def test_the_probe_s_own_queue_is_told_by_nobody(activemq: ActiveMQ) -> None:
     with collecting(configured(activemq)) as collected:
         wait_until(lambda: levels(collected.collector.findings).get("advisories") == "ok")
