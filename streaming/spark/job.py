@@ -15,10 +15,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.config.model import Config, to_settings
 from streaming.config.service import Restarts
 from streaming.spark import pipeline
+from streaming.spark.batch_time import BatchTimes
 from streaming.spark.checkpoint import Checkpoint, claim, find, locked
 from streaming.spark.errors import JobError, QueryFailed, SourceUnavailable, SparkDied
 from streaming.spark.failure import reason_of
-from streaming.spark.folder import local_folder, open_folder
+from streaming.spark.folder import Folder, local_folder, open_folder
 from streaming.spark.gate import Gate
 from streaming.spark.listener import ProgressListener
 from streaming.spark.memory_store import MemoryStore
@@ -114,10 +115,11 @@ class Job:
         publisher = Publisher(
             self._settings,
             spark_config.shards,
-            MemoryStore(open_folder(self.spark, f"{location.rstrip('/')}/judge")),
+            MemoryStore(self._folder("judge")),
             self._outlets,
             self._monitor,
             Pruner(keeper, spark_config.shards),
+            BatchTimes(self._folder("offsets")),
         )
         return pipeline.start(
             self.spark,
@@ -130,6 +132,9 @@ class Job:
             trigger_interval_s=spark_config.trigger_interval_s,
             checkpoint=location,
         )
+
+    def _folder(self, name: str) -> Folder:
+        return open_folder(self.spark, f"{self._config.spark.checkpoint_dir.rstrip('/')}/{name}")
 
     def _drain(self, query: StreamingQuery) -> None:
         """Let the batch in work be finished and committed; the one after it does not begin."""

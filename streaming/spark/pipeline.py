@@ -14,7 +14,7 @@ from streaming.core.settings import Settings
 from streaming.spark.decode import PACKET_SCHEMA, decode_and_route
 from streaming.spark.readers.kafka import Topics, read_kafka
 from streaming.spark.readers.spool import read_spool
-from streaming.spark.readers.ticks import batch_time_ms, tick_packets
+from streaming.spark.readers.ticks import read_ticks
 from streaming.spark.shards import shard_keys
 from streaming.spark.state_files import StateKeeper
 from streaming.spark.stateful_shard import REPORT_SCHEMA, STATE_SCHEMA, track_shard
@@ -38,7 +38,7 @@ def start(
     """
     keys = shard_keys(shards)
     records = read(spark, sources, topics)
-    packets = tick_packets(spark, keys).union(decoded(records, keys, settings))
+    packets = decoded(records, keys, settings)
     return (
         tracked(packets, settings, keeper)
         .writeStream.foreachBatch(publish)  # merge → judge → publish
@@ -50,13 +50,13 @@ def start(
 
 
 def read(spark: SparkSession, sources: Sources, topics: Topics | None) -> DataFrame:
-    """Whole records of every configured source, each with the time its batch is judged at."""
-    streams = []
+    """Whole records of every configured source, and ticks."""
+    streams = [read_ticks(spark)]
     if sources.kafka is not None and topics is not None:
         streams.append(read_kafka(spark, sources.kafka, topics))
     if sources.spool is not None:
         streams.append(read_spool(spark, sources.spool))
-    return reduce(DataFrame.union, streams).withColumn("step_ms", batch_time_ms())
+    return reduce(DataFrame.union, streams)
 
 
 def decoded(records: DataFrame, keys: list[int], settings: Settings) -> DataFrame:

@@ -14,6 +14,7 @@ from streaming.core.settings import Settings
 from streaming.judge.judge import judge
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
+from streaming.spark.batch_time import BatchTimes
 from streaming.spark.memory_store import MemoryStore
 from streaming.spark.monitor import Monitor
 from streaming.spark.outlets import Outlets
@@ -31,6 +32,7 @@ class Publisher:
         outlets: Outlets,
         monitor: Monitor,
         pruner: Pruner,
+        times: BatchTimes,
     ) -> None:
         self._settings = settings
         self._shards = shards
@@ -38,9 +40,11 @@ class Publisher:
         self._outlets = outlets
         self._monitor = monitor
         self._pruner = pruner
+        self._times = times
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Collect the reports (this is what runs the batch), judge every step in order, publish the last."""
+        self._times.tell(batch, batch_id)
         rows = batch.collect()
         memory = self._memories.before(batch_id)
         changes: list[SignalChange] = []

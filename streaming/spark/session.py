@@ -41,6 +41,12 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.locality.wait": "0s",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # What Spark remembers of finished batches for a page that is off: by default a thousand of each, for hours.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "20",
+    "spark.sql.ui.explainMode": "simple",
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
 }
 """Good for this job; `spark.conf` may say otherwise."""

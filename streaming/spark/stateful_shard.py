@@ -13,6 +13,7 @@ from streaming.core.packet import unpack
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState
 from streaming.core.track import track
+from streaming.spark.batch_time import task_now_ms
 from streaming.spark.state_files import StateKeeper
 
 STATE_SCHEMA: Final = "state binary"
@@ -49,7 +50,10 @@ def _by_step(frames: Iterable[Frame]) -> list[tuple[int, list[bytes]]]:
     """The packets of each step in the order of time, and within it of input tasks, however the shuffle mixed them."""
     steps: defaultdict[int, list[tuple[int, int, bytes]]] = defaultdict(list)
     for frame in frames:
-        for step_ms, part, packet in zip(frame["step_ms"], frame["part"], frame["packet"], strict=True):
+        live = frame["step_ms"].isna()
+        now_ms = task_now_ms() if live.any() else None
+        times = frame["step_ms"].where(~live, now_ms)
+        for step_ms, part, packet in zip(times, frame["part"], frame["packet"], strict=True):
             steps[int(step_ms)].append((int(part), len(steps[int(step_ms)]), packet))
     return [(step_ms, [packet for _, _, packet in sorted(steps[step_ms])]) for step_ms in sorted(steps)]
 

@@ -19,6 +19,7 @@ from streaming.core.settings import Settings
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.spark import pipeline
+from streaming.spark.batch_time import BatchTimes
 from streaming.spark.folder import LocalFolder
 from streaming.spark.gate import Gate
 from streaming.spark.memory_store import MemoryStore
@@ -106,9 +107,10 @@ class Live:
 
     def _start(self, gate: Gate) -> StreamingQuery:
         keeper = state_keeper(str(self.checkpoint))
+        times = BatchTimes(LocalFolder(self.checkpoint / "offsets"))
         outlets = Outlets(self._take_changes, self._take_invalid, self._take_snapshot)
         memories = MemoryStore(LocalFolder(self.checkpoint / "judge"))
-        publisher = Publisher(self.settings, SHARDS, memories, outlets, Monitor(), Pruner(keeper, SHARDS))
+        publisher = Publisher(self.settings, SHARDS, memories, outlets, Monitor(), Pruner(keeper, SHARDS), times)
 
         def publish(batch: DataFrame, batch_id: int) -> None:
             publisher(_Recorded(batch, lambda rows: self._record(batch_id, rows)), batch_id)  # type: ignore[arg-type] # collect only
@@ -150,6 +152,7 @@ class _Recorded:
     def __init__(self, batch: DataFrame, note: Callable[[Sequence[Any]], None]) -> None:
         self._batch = batch
         self._note = note
+        self.sparkSession = batch.sparkSession
 
     def collect(self) -> Sequence[Any]:
         """Run the batch."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-RECORDS = pa.schema([("value", pa.binary()), ("origin", pa.string()), ("position", pa.int64()), ("step_ms", pa.int64())])
+RECORDS = pa.schema([("value", pa.binary()), ("origin", pa.string()), ("position", pa.int64())])
 
 T0 = 1_700_000_000_000
 """Some moment, epoch milliseconds."""
@@ -24,15 +24,18 @@ def ndjson(*events: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(e).encode() + b"\n" for e in events)
 
 
-def batch(*rows: tuple[bytes | None, int], origin: str = "topic/0") -> pa.RecordBatch:
-    """Records of (value, step), as the decode stage gets them; their positions count from 100."""
-    values, steps = zip(*rows, strict=True)
+def batch(*values: bytes | None, origin: str | None = "topic/0") -> pa.RecordBatch:
+    """Records as the decode stage gets them; their positions count from 100."""
     return pa.RecordBatch.from_arrays(
         [
             pa.array(values, pa.binary()),
-            pa.array([origin] * len(rows), pa.string()),
-            pa.array(range(100, 100 + len(rows)), pa.int64()),
-            pa.array(steps, pa.int64()),
+            pa.array([origin] * len(values), pa.string()),
+            pa.array(range(100, 100 + len(values)), pa.int64()),
         ],
         schema=RECORDS,
     )
+
+
+def ticks(count: int) -> pa.RecordBatch:
+    """Records of nothing, from nowhere."""
+    return pa.RecordBatch.from_arrays([pa.nulls(count, field.type) for field in RECORDS], schema=RECORDS)

@@ -5,56 +5,52 @@ from __future__ import annotations
 from collections import Counter
 
 import pyarrow as pa
+import pytest
 
 from streaming.core.packet import Packet, unpack
 from streaming.core.settings import Settings
 from streaming.spark.decode import QUARANTINED_PER_BATCH, decode_and_route
-from tests.streaming.spark.packets import T0, batch, event, ndjson
+from tests.streaming.spark.packets import T0, batch, event, ndjson, ticks
 
 KEYS = [7, 3, 5]
 
 
-def decoded(*batches: pa.RecordBatch) -> list[tuple[int, int, Packet]]:
-    """(shard key, step, packet) of every row the stage gives."""
+def decoded(*batches: pa.RecordBatch) -> list[tuple[int, Packet]]:
+    """Shard key and packet of every row the stage gives."""
     out = decode_and_route(KEYS, Settings())(iter(batches))
-    return [
-        (row["shard"], row["step_ms"], unpack([row["packet"]])) for rows in out for row in rows.to_pylist() if row["part"] == 0
-    ]
+    rows = [row for rows in out for row in rows.to_pylist()]
+    assert all(row["part"] == 0 and row["step_ms"] is None for row in rows)
+    return [(row["shard"], unpack([row["packet"]])) for row in rows]
 
 
 def test_every_shard_gets_a_packet_empty_ones_included() -> None:
     """A shard that hears nothing must still be told the time."""
-    rows = decoded(batch((ndjson(event("sent", "one", sent_at=T0)), T0)))
-    assert [(shard, step) for shard, step, _ in rows] == [(key, T0) for key in KEYS]
-    assert sum(len(packet.events) for _, _, packet in rows) == 1
-    assert sum(len(packet.events) == 0 for _, _, packet in rows) == 2
+    rows = decoded(batch(ndjson(event("sent", "one", sent_at=T0))))
+    assert [shard for shard, _ in rows] == KEYS
+    assert sorted(len(packet.events) for _, packet in rows) == [0, 0, 1]
+
+
+@pytest.mark.parametrize("count", [1, 100_000])
+def test_ticks_reach_every_shard_however_many_there_are(count: int) -> None:
+    """After an outage there is one for each of its seconds; they are no events, and no tombstones."""
+    rows = decoded(ticks(count))
+    assert [shard for shard, _ in rows] == KEYS
+    assert all(len(packet.events) == 0 and not packet.invalid for _, packet in rows)
 
 
 def test_all_events_of_a_batch_reach_exactly_one_shard_each() -> None:
     """Whatever the records they came in."""
-    records = [(ndjson(*[event("sent", f"m{n}-{i}", sent_at=T0) for i in range(50)]), T0) for n in range(4)]
+    records = [ndjson(*[event("sent", f"m{n}-{i}", sent_at=T0) for i in range(50)]) for n in range(4)]
     rows = decoded(batch(*records[:2]), batch(*records[2:]))
-    assert sum(len(packet.events) for _, _, packet in rows) == 200
+    assert sum(len(packet.events) for _, packet in rows) == 200
     assert len(rows) == 2 * len(KEYS)
-
-
-def test_steps_come_in_the_order_of_time() -> None:
-    """A recorded batch may hold several."""
-    late, early = T0 + 1000, T0
-    rows = decoded(
-        batch(
-            (ndjson(event("sent", "b", late, sent_at=late)), late),
-            (ndjson(event("sent", "a", early, sent_at=early)), early),
-        )
-    )
-    assert [step for _, step, _ in rows] == [early] * 3 + [late] * 3
 
 
 def test_an_invalid_event_is_counted_and_kept_with_its_place_and_spoils_no_other() -> None:
     """By topic, partition and offset, or path, and line."""
     good, bad = ndjson(event("sent", "a", sent_at=T0)), b'{"v": 1, "type": "sent"\n'
-    rows = decoded(batch((good + bad, T0), (b"nonsense", T0)))
-    packets = [packet for _, _, packet in rows]
+    rows = decoded(batch(good + bad, b"nonsense"))
+    packets = [packet for _, packet in rows]
     invalid = sum((packet.invalid for packet in packets), Counter[str]())
     kept = {(q.origin, q.line): q for packet in packets for q in packet.quarantine}
     assert invalid.total() == 2
@@ -65,15 +61,15 @@ def test_an_invalid_event_is_counted_and_kept_with_its_place_and_spoils_no_other
 
 def test_a_tombstone_is_an_invalid_record_and_nothing_worse() -> None:
     """A null value, as compacted topics have."""
-    rows = decoded(batch((None, T0)))
-    assert sum((packet.invalid for _, _, packet in rows), Counter[str]()).total() == 1
+    rows = decoded(batch(None))
+    assert sum((packet.invalid for _, packet in rows), Counter[str]()).total() == 1
 
 
 def test_a_flood_of_invalid_events_is_counted_whole_and_kept_in_part() -> None:
     """Inspection needs examples, not all of them."""
     flood = QUARANTINED_PER_BATCH + 500
-    rows = decoded(batch((b'{"v": 1, "type": "nonsense"}\n' * flood, T0)))
-    packets = [packet for _, _, packet in rows]
+    rows = decoded(batch(b'{"v": 1, "type": "nonsense"}\n' * flood))
+    packets = [packet for _, packet in rows]
     counted = sum((packet.invalid for packet in packets), Counter[str]()).total()
     assert counted == flood
     assert sum(len(packet.quarantine) for packet in packets) == QUARANTINED_PER_BATCH
@@ -81,7 +77,7 @@ def test_a_flood_of_invalid_events_is_counted_whole_and_kept_in_part() -> None:
 
 def test_a_file_has_no_position() -> None:
     """Its path says enough."""
-    rows = batch((b"nonsense", T0), origin="file:/in/a.ndjson")
+    rows = batch(b"nonsense", origin="file:/in/a.ndjson")
     rows = rows.set_column(2, "position", pa.array([None], pa.int64()))
-    (kept,) = [q for _, _, packet in decoded(rows) for q in packet.quarantine]
+    (kept,) = [q for _, packet in decoded(rows) for q in packet.quarantine]
     assert kept.origin == "file:/in/a.ndjson"

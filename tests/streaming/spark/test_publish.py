@@ -14,6 +14,7 @@ from streaming.core.packet import Quarantined
 from streaming.core.settings import Settings
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
+from streaming.spark.batch_time import BatchTimes
 from streaming.spark.decode import decode_and_route
 from streaming.spark.folder import LocalFolder
 from streaming.spark.memory_store import MemoryStore
@@ -36,7 +37,8 @@ class Shards:
 
     def rows(self, at: int, *events: dict[str, Any]) -> list[Row]:
         """What the shards report at `at`, having got `events`."""
-        table = next(decode_and_route(KEYS, Settings())(iter([batch((ndjson(*events) or b"[]", at))]))).to_pandas()
+        table = next(decode_and_route(KEYS, Settings())(iter([batch(ndjson(*events) or b"[]")]))).to_pandas()
+        table["step_ms"] = at
         rows = []
         for key, state in self._states.items():
             stage = track_shard(Settings(), InlineState())
@@ -59,6 +61,18 @@ class Batch:
         return self._rows
 
 
+class NoTimes(BatchTimes):
+    """The rows have their times."""
+
+    def __init__(self) -> None:
+        pass
+
+    def tell(self, batch: Any, batch_id: int) -> int:
+        """Nobody to tell."""
+        del batch
+        return batch_id
+
+
 class Published:
     """Takes what a publisher gives out."""
 
@@ -73,7 +87,7 @@ class Published:
         """A publisher as after a restart: it knows only what is on disk."""
         outlets = Outlets(self._signals, lambda bad, n: self.quarantined.append((n, bad)), self.snapshots.append)
         memories = MemoryStore(LocalFolder(self._folder / "judge"))
-        return Publisher(Settings(), len(KEYS), memories, outlets, Monitor(), Pruner(InlineState(), len(KEYS)))
+        return Publisher(Settings(), len(KEYS), memories, outlets, Monitor(), Pruner(InlineState(), len(KEYS)), NoTimes())
 
     def _signals(self, changes: Sequence[SignalChange], batch_id: int) -> None:
         self.changes.append((batch_id, changes))
@@ -212,7 +226,7 @@ def test_a_destination_that_fails_stops_neither_the_others_nor_the_batch(out: Pu
     failing.down = True
     memories = MemoryStore(LocalFolder(out.log.__dict__["_path"].parent / "judge"))
     outlets = reliable(Outlets(failing, lambda bad, n: out.quarantined.append((n, bad)), out.snapshots.append))
-    publisher = Publisher(Settings(), len(KEYS), memories, outlets, Monitor(), Pruner(InlineState(), len(KEYS)))
+    publisher = Publisher(Settings(), len(KEYS), memories, outlets, Monitor(), Pruner(InlineState(), len(KEYS)), NoTimes())
     publish(publisher, Shards().rows(T0, poison(T0, 3)), 0)
     assert len(out.snapshots) == 1
     assert len(out.quarantined) == 1

@@ -10,6 +10,7 @@ import pytest
 
 from streaming.core.report import ShardReport
 from streaming.core.settings import Settings
+from streaming.spark import stateful_shard
 from streaming.spark.decode import decode_and_route
 from streaming.spark.state_files import InlineState, StateKeeper, state_keeper
 from streaming.spark.stateful_shard import track_shard
@@ -38,9 +39,11 @@ class State:
         self._value = value
 
 
-def frame(*batches: pa.RecordBatch, part: int = 0) -> Any:
-    """Packets of one shard, as the shuffle delivers them."""
-    table = pa.Table.from_batches(decode_and_route([0], Settings())(iter(batches)))
+def frame(*steps: tuple[bytes, int], part: int = 0) -> Any:
+    """Packets of one shard, of (record, step), as the shuffle delivers them."""
+    records = [batch(record) for record, _ in steps]
+    table = pa.Table.from_batches(decode_and_route([0], Settings())(iter(records)))
+    table = table.set_column(1, "step_ms", pa.array([at for _, at in steps], pa.int64()))
     return table.set_column(2, "part", pa.array([part] * len(table), pa.int32())).to_pandas()
 
 
@@ -70,15 +73,15 @@ def keeper(request: pytest.FixtureRequest, tmp_path: Path) -> StateKeeper:
 def test_the_state_goes_on_from_batch_to_batch(keeper: StateKeeper) -> None:
     """Totals add up."""
     state = State()
-    run(state, keeper, frame(batch((sent("a"), T0))))
-    ((_, report),) = run(state, keeper, frame(batch((sent("b"), T0 + 1000))))
+    run(state, keeper, frame((sent("a"), T0)))
+    ((_, report),) = run(state, keeper, frame((sent("b"), T0 + 1000)))
     assert totals(report) == {"sent": 2, "received": 0, "deleted": 0}
 
 
 def test_a_batch_that_runs_again_reports_the_same(keeper: StateKeeper) -> None:
     """From the state before it, which its first run has not harmed."""
-    state, records = State(), frame(batch((sent("b"), T0 + 1000)))
-    run(state, keeper, frame(batch((sent("a"), T0))))
+    state, records = State(), frame((sent("b"), T0 + 1000))
+    run(state, keeper, frame((sent("a"), T0)))
     before = state.get
     first = run(state, keeper, records)
     state.update(before)
@@ -88,7 +91,7 @@ def test_a_batch_that_runs_again_reports_the_same(keeper: StateKeeper) -> None:
 
 def test_packets_are_taken_in_one_order_however_the_shuffle_mixes_them(keeper: StateKeeper) -> None:
     """By step, then by input task."""
-    first, second = frame(batch((sent("a"), T0)), part=0), frame(batch((sent("b"), T0)), part=1)
+    first, second = frame((sent("a"), T0), part=0), frame((sent("b"), T0), part=1)
     one = run(State(), keeper, first, second)
     other = run(State(), keeper, second, first)
     assert [r.to_bytes() for _, r in one] == [r.to_bytes() for _, r in other]
@@ -96,16 +99,25 @@ def test_packets_are_taken_in_one_order_however_the_shuffle_mixes_them(keeper: S
 
 def test_every_step_of_a_batch_is_reported_in_order(keeper: StateKeeper) -> None:
     """A recorded batch holds several."""
-    reports = run(State(), keeper, frame(batch((sent("b", T0 + 5), T0 + 5), (sent("a"), T0))))
+    reports = run(State(), keeper, frame((sent("b", T0 + 5), T0 + 5), (sent("a"), T0)))
     assert [(at, totals(report)["sent"]) for at, report in reports] == [(T0, 1), (T0 + 5, 2)]
+
+
+def test_a_packet_without_a_step_is_of_the_time_the_driver_told(keeper: StateKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is a live run; alone and beside packets that have one."""
+    monkeypatch.setattr(stateful_shard, "task_now_ms", lambda: T0 + 7)
+    live = frame((sent("a"), 0))
+    live["step_ms"] = None
+    assert [at for at, _ in run(State(), keeper, live)] == [T0 + 7]
+    assert [at for at, _ in run(State(), keeper, live, frame((sent("b"), T0)))] == [T0, T0 + 7]
 
 
 def test_a_tick_lets_time_pass(keeper: StateKeeper) -> None:
     """A visibility window ends with no event."""
     state = State()
     received = ndjson(event("received", "a", sent_at=T0, receive_count=1, invisible_until=T0 + 30_000))
-    ((_, report),) = run(state, keeper, frame(batch((received, T0))))
+    ((_, report),) = run(state, keeper, frame((received, T0)))
     assert report.queues["aws_sqs", "", "orders"].numbers["in_flight"] == 1
-    ((_, report),) = run(state, keeper, frame(batch((b"[]", T0 + 30_001))))
+    ((_, report),) = run(state, keeper, frame((b"[]", T0 + 30_001)))
     assert report.queues["aws_sqs", "", "orders"].numbers["in_flight"] == 0
     assert report.queues["aws_sqs", "", "orders"].numbers["visible"] == 1

@@ -1,0 +1,56 @@
+"""A batch's time is the one in Spark's log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming.spark.batch_time import BatchTimes, task_now_ms
+from streaming.spark.folder import LocalFolder
+from tests.streaming.spark.live import Live
+
+LOG = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1795266478822,"conf":{}}\n0\n{"t":{"0":5}}'
+
+
+def times(folder: Path, **batches: str) -> BatchTimes:
+    """A log with these batches, by `batch_N`."""
+    for name, content in batches.items():
+        (folder / name.removeprefix("batch_")).write_text(content)
+    return BatchTimes(LocalFolder(folder))
+
+
+def test_the_timestamp_is_read_from_the_log(tmp_path: Path) -> None:
+    """Of the batch asked for."""
+    assert times(tmp_path, batch_3=LOG, batch_4=LOG.replace("822", "999")).of(3) == 1795266478822
+
+
+@pytest.mark.parametrize("content", ["", "v1", "v1\nnot JSON", "v1\n{}", "v1\n[]"])
+def test_a_log_of_another_form_is_refused(tmp_path: Path, content: str) -> None:
+    """Judging by a guessed time would be worse than to stop."""
+    with pytest.raises(ValueError, match="batch 3 has another form"):
+        times(tmp_path, batch_3=content).of(3)
+
+
+def test_a_batch_that_was_not_logged_has_no_time(tmp_path: Path) -> None:
+    """It cannot be running."""
+    with pytest.raises(ValueError, match="has not logged batch 9"):
+        times(tmp_path).of(9)
+
+
+def test_a_task_outside_a_batch_has_no_time() -> None:
+    """It says so."""
+    with pytest.raises(RuntimeError, match="no batch time"):
+        task_now_ms()
+
+
+def test_shards_judge_by_the_time_in_the_log(spark: SparkSession, tmp_path: Path) -> None:
+    """All of them, in every batch."""
+    live = Live(spark, tmp_path)
+    with live.running() as query:
+        live.wait(lambda _: len(live.snapshots) >= 3, query)
+    logged = BatchTimes(LocalFolder(live.checkpoint / "offsets"))
+    for batch_id, rows in live.batches:
+        assert {step_ms for _, step_ms, _ in rows} <= {logged.of(batch_id)}
+    assert [snapshot.at_ms for snapshot in live.snapshots] == [logged.of(n) for n, rows in live.batches if rows]
