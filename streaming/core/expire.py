@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -89,7 +90,7 @@ def settle_by_time(state: ShardState, now: int, settings: Settings) -> None:
     """End what ended without an event, as of `now`."""
     if not len(state.rows):
         return
-    _notice_dead_letters(state)
+    _notice_dead_letters(state, settings)
     _share_send_times(state, settings)
     _purge(state)
     _conclude_moves(state, now, settings)
@@ -147,7 +148,7 @@ def _sweep_names(state: ShardState, horizon: int) -> None:
             state.attempts["consumer"] = moved[state.attempts["consumer"]]
 
 
-def _notice_dead_letters(state: ShardState) -> None:
+def _notice_dead_letters(state: ShardState, settings: Settings) -> None:
     """Whatever turns up in a dead-letter queue arrived there, though nobody reported the move: it was sent there by an
     application, or is seen at its first receive. Where it came from it is no more."""
     dead = np.array([q.dead_letter for q in state.queues], dtype=bool)
@@ -165,7 +166,11 @@ def _notice_dead_letters(state: ShardState) -> None:
     rows.put("arrived", hit, arrived)
     rows.put("flags", hit, flags[hit] | np.where(was_sent, F_ARRIVED, F_ARRIVED | F_ARRIVED_BY_RECEIVE).astype(np.uint32))
     count_totals(state, hit, T_ARRIVED)
-    _end_originals(state, hit[~was_sent], arrived[~was_sent])
+    _end_originals(state, hit[~was_sent], arrived[~was_sent], settings)
+
+
+def _is_ordered(record: QueueRecord, settings: Settings) -> bool:
+    return record.ordered or settings.is_ordered(record.name)
 
 
 def first_receives(state: ShardState, hit: Array) -> Array:
@@ -180,13 +185,14 @@ def first_receives(state: ShardState, hit: Array) -> Array:
     return first
 
 
-def _end_originals(state: ShardState, hit: Array, arrived: Array) -> None:
+def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Settings) -> None:
     """End what is left of these dead letters in the queues that name their queue as dead-letter queue."""
     rows = state.rows
     for number, source in enumerate(state.queues):
         there = source.attribute("dead_letter_queue")
         target = state.queue_index.get((source.name[0], source.name[1], there)) if isinstance(there, str) else None
-        if target is None or not len(hit):
+        if target is None or not len(hit) or _is_ordered(source, settings) or _is_ordered(state.queues[target], settings):
+            # An ordered queue is in a shard of its own: what became of a message in the other cannot be told here.
             continue
         mine = np.flatnonzero(rows.at("queue", hit) == target)
         keys = row_key(
@@ -205,9 +211,11 @@ def _share_send_times(state: ShardState, settings: Settings) -> None:
     rows = state.rows
     if not rows.has("parent"):
         return
-    ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)
+    ordered = np.array([_is_ordered(q, settings) for q in state.queues], dtype=bool)
     young = rows["arrived"] >= state.high_water - settings.lateness_ms
-    here = np.flatnonzero((rows["parent"] != 0) & young & ~ordered[rows["queue"]])
+    # An ordered queue is in a shard of its own: what it knows of a message cannot be looked up from another.
+    apart = ordered[rows["queue"]] | ordered[rows["origin"]]
+    here = np.flatnonzero((rows["parent"] != 0) & young & ~apart)
     if not len(here):
         return
     there, found = rows.find(rows["parent"][here])
@@ -275,8 +283,8 @@ def _reconcile(state: ShardState, settings: Settings) -> None:
 def _conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
     """Dead-lettered though nobody said so: its receives are used up, its window is over, and the queue's depth has fallen.
 
-    SQS moves a message at the receive that would be one too many and tells nobody. Others being received since, and it not,
-    shows that such a receive happened.
+    SQS moves a message at the receive that would be one too many and tells nobody. The broker's own counts show that such a
+    receive happened: they reach every shard, while the receives of others may be known to others only.
     """
     rows = state.rows
     limits = [max_receive_count(q, settings) or 0 for q in state.queues]
@@ -295,11 +303,17 @@ def _conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
         record = state.queues[int(queue[row])]
         over = int(end[row])
         wait_ms = max(2 * min(visibility_ms(record, settings), 3_600_000), 60_000)
-        if now - over < wait_ms or record.last_received_at <= over or not _fell_since(record, over):
+        if now - over < wait_ms or not _received_since(record, over) or not _fell_since(record, over):
             continue
         one = np.array([row])
         _end(state, one, np.array([over]), F_DEAD_LETTERED | F_MOVE_INFERRED, T_DEAD_LETTERED)
         record.last_settled_at = max(record.last_settled_at, over)
+
+
+def _received_since(record: QueueRecord, at: int) -> bool:
+    """Whether somebody received after `at`: nothing is visible any more, or less than was. Deletions change nothing there."""
+    visible = [depth[1] for depth in record.depths if depth[0] > at]
+    return 0 in visible or any(later < earlier for earlier, later in pairwise(visible))
 
 
 def _fell_since(record: QueueRecord, at: int) -> bool:

@@ -33,14 +33,20 @@ class Judged:
         return [(c.at_ms - T0, c.finding.key.signal, c.status, str(c.finding.key)) for c in self.changes]
 
 
-def judged(steps: Sequence[Step], settings: Settings | None = None, *, restart: bool = False) -> Judged:
-    """Track and judge every step. `restart`: the judge's memory goes through its bytes between any two."""
+def judged(steps: Sequence[Step], settings: Settings | None = None, *, shards: int = 1, restart: bool = False) -> Judged:
+    """Track and judge every step. `restart`: states and the judge's memory go through their bytes between any two."""
     settings = settings or SETTINGS
     memory, snapshots, changes = JudgeMemory.empty(), [], []
-    for merged in run_steps(steps, settings):
+    for merged in run_steps(steps, settings, shards=shards, restart=restart):
         if restart:
             memory = JudgeMemory.from_bytes(memory.to_bytes())
         memory, snapshot, new = judge(memory, merged, merged.now, settings)
         snapshots.append(snapshot)
         changes += new
     return Judged(snapshots, changes, memory)
+
+
+def in_steps(events: Sequence[dict[str, Any]], every_s: int, until_s: int) -> list[Step]:
+    """The events by the time of the evaluation that takes them in."""
+    times = range(0, until_s * 1000 + 1, every_s * 1000)
+    return [(t, [e for e in events if t - every_s * 1000 < e["at"] - T0 <= t]) for t in times]

@@ -11,7 +11,7 @@ from streaming.judge.memory import JudgeMemory
 from streaming.judge.metrics import samples
 from streaming.judge.signals import SignalKey
 from tests.core.driving import T0, event, run_steps
-from tests.judge.driving import SETTINGS, Step, judged
+from tests.judge.driving import SETTINGS, Step, in_steps, judged
 
 WORKER = {"consumer": "conn:1:1", "system": "activemq", "queue": "work"}
 
@@ -53,8 +53,7 @@ def everything() -> list[Step]:
         events.append({**event("consumer_state", 10_000 * n, attributes=state), **WORKER})
     events.append({**event("received", 5_000, message_id="long"), **WORKER})
     events.append({**event("sent", 6_000, message_id="next"), **WORKER})
-    times = range(0, 1_800_001, 10_000)
-    return [(t, [e for e in events if t - 10_000 < e["at"] - T0 <= t]) for t in times]
+    return in_steps(events, 10, 1_800)
 
 
 def test_kept_and_read_back_between_any_two_steps_it_says_the_same() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from streaming.core.settings import Settings
 from tests.core.driving import event, run_steps
-from tests.judge.driving import Step, judged
+from tests.judge.driving import Step, in_steps, judged
 
 Events = list[dict[str, Any]]
 
@@ -46,10 +46,7 @@ def test_redeliveries_count_the_same_in_any_order(seed: int, shards: int) -> Non
 
 def test_a_storm_begins_and_ends() -> None:
     """Half of the deliveries of five minutes; over when they are that long ago."""
-    steps: list[Step] = [
-        (t, [e for e in batches([True] * 4) if t - 10_000 < e["at"] - event("x", 0)["at"] <= t])
-        for t in range(0, 500_000, 10_000)
-    ]
+    steps = in_steps(batches([True] * 4), 10, 490)
     told = [(c.at_ms - event("x", 0)["at"], c.status) for c in judged(steps).changes if c.finding.key.signal == "BatchRetryStorm"]
     assert told[0] == (20_000, "firing")
     assert [status for _, status in told] == ["firing", "resolved"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.core.driving import event
-from tests.judge.driving import Step, judged
+from tests.judge.driving import in_steps, judged
 
 Events = list[dict[str, Any]]
 COUNTS = {"visible": 50, "in_flight": 0, "delayed": 0}
@@ -30,16 +30,9 @@ def worked(n: int, from_ms: int, every_ms: int, *, finish: bool = True) -> Event
     return out
 
 
-def steps(events: Events, every_s: int, until_s: int) -> list[Step]:
-    """The events by the time of each evaluation."""
-    times = range(0, until_s * 1000 + 1, every_s * 1000)
-    t0 = event("x", 0)["at"]
-    return [(t, [e for e in events if t - every_s * 1000 < e["at"] - t0 <= t]) for t in times]
-
-
 def statuses(events: Events, every_s: int, until_s: int) -> list[str]:
     """The status of the queue at each evaluation."""
-    return [s.queues[0].status for s in judged(steps(events, every_s, until_s)).snapshots]
+    return [s.queues[0].status for s in judged(in_steps(events, every_s, until_s)).snapshots]
 
 
 @pytest.mark.parametrize(("every_s", "until_s"), [(30, 900), (60, 1_200), (300, 2_400), (1_200, 3_600)])
@@ -78,7 +71,7 @@ def test_stale_is_when_who_counts_falls_silent(attributes: dict[str, Any], statu
 
 def drains(events: Sequence[dict[str, Any]], until_s: int) -> dict[int, float | None]:
     """Time to drain by second."""
-    made = steps(list(events), 10, until_s)
+    made = in_steps(events, 10, until_s)
     return {t // 1000: s.queues[0].time_to_drain_s for (t, _), s in zip(made, judged(made).snapshots, strict=True)}
 
 

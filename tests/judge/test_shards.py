@@ -1,0 +1,94 @@
+"""However many shards there are, the same is judged: what only one shard knows must decide nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming.judge.metrics import samples
+from tests.core.driving import T0, event
+from tests.judge.driving import in_steps, judged
+from tests.judge.test_memory import everything
+
+Events = list[dict[str, Any]]
+
+
+def counted(at_ms: int, visible: int, in_flight: int) -> dict[str, Any]:
+    """The broker's word on the queue."""
+    return event("queue_state", at_ms, attributes={"visible": visible, "in_flight": in_flight, "delayed": 0})
+
+
+def used_up(n: int) -> Events:
+    """Messages received as often as they may be, and never deleted; their windows end at 160 s at the latest."""
+    events = [
+        event("queue_state", 0, attributes={"visibility_timeout_s": 30, "max_receive_count": 4, "dead_letter_queue": "dead"})
+    ]
+    for i in range(n):
+        about = {"message_id": f"bad{i}"}
+        events.append(event("sent", 100 * i, **about))
+        events += [event("received", 10_000 + 40_000 * c + i, receive_count=c + 1, **about) for c in range(4)]
+    return [*events, counted(130_000, 0, n)]
+
+
+def others(n: int) -> Events:
+    """Messages that come and go after that."""
+    about = [{"message_id": f"good{i}"} for i in range(n)]
+    events = [event("sent", 200_000 + 1_000 * i, **a) for i, a in enumerate(about)]
+    events += [event("received", 201_000 + 1_000 * i, receive_count=1, **a) for i, a in enumerate(about)]
+    return events + [event("deleted", 202_000 + 1_000 * i, **a) for i, a in enumerate(about)]
+
+
+def seen_in_dead(queue: str, dead: str, n: int) -> Events:
+    """Messages of three groups, seen again in the dead-letter queue, where some name their source and some moves are told."""
+    events = [event("queue_state", 0, queue, attributes={"dead_letter_queue": dead, "max_receive_count": 3})]
+    for i in range(n):
+        about = {"message_id": f"m{i}", "group": f"g{i % 3}"}
+        events.append(event("sent", 1_000 * i, queue, sequence=str(i), **about))
+        events.append(event("received", 20_000 + 1_000 * i, queue, receive_count=3, **about))
+        if i % 3:
+            events.append(event("dead_lettered", 60_000 + 1_000 * i, queue, to_queue=dead, **about))
+        else:
+            source = {"from_queue": queue} if i % 2 else {}
+            events.append(event("received", 90_000 + 1_000 * i, dead, receive_count=4, **about, **source))
+    return events
+
+
+SCENARIOS: dict[str, Events] = {
+    "moves nobody told": [*used_up(12), *others(9), counted(230_000, 0, 0)],
+    "used up and nobody receives": [*used_up(12), counted(230_000, 12, 0), counted(290_000, 12, 0)],
+    "dead letters": seen_in_dead("orders", "dead", 12),
+    "dead letters of a fifo queue": seen_in_dead("q.fifo", "dead.fifo", 12),
+    "dead letters of a fifo queue in a standard one": seen_in_dead("q.fifo", "dead", 12),
+    "a purge": [event("sent", 1_000 * n, message_id=f"m{n}") for n in range(20)] + [event("purged", 9_500)],
+}
+
+
+@pytest.mark.parametrize("events", SCENARIOS.values(), ids=list(SCENARIOS))
+def test_the_same_in_one_shard_and_in_three(events: Events) -> None:
+    """Every change and every metric of every step."""
+    steps = in_steps(events, 20, 700)
+    one, three = judged(steps), judged(steps, shards=3, restart=True)
+    assert three.changes == one.changes
+    for a, b in zip(one.snapshots, three.snapshots, strict=True):
+        assert list(samples(b, b.at_ms)) == list(samples(a, a.at_ms))
+
+
+def test_everything_at_once_in_one_shard_and_in_five() -> None:
+    """All kinds of signals, half an hour."""
+    one, five = judged(everything()), judged(everything(), shards=5)
+    assert five.changes == one.changes
+    last = T0 + 1_800_000
+    assert list(samples(five.snapshots[-1], last)) == list(samples(one.snapshots[-1], last))
+
+
+def arrivals(scenario: str) -> set[str | None]:
+    """Messages announced as dead letters."""
+    changes = judged(in_steps(SCENARIOS[scenario], 20, 700)).changes
+    return {c.finding.key.message_id for c in changes if c.finding.key.signal == "DeadLetterArrived"}
+
+
+def test_a_move_is_concluded_only_when_somebody_received_since() -> None:
+    """Used-up receives alone move nothing: SQS does that at the next receive."""
+    assert arrivals("moves nobody told") == {f"bad{i}" for i in range(12)}
+    assert arrivals("used up and nobody receives") == set()
