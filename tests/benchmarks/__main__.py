@@ -90,5 +90,5 @@ def _bench(stack: ExitStack) -> tuple[kafka.Kafka, Jvm, int]:
 
 if __name__ == "__main__":
     # Whoever ends the run ends the broker and the job with it.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(f"ended by signal {number}"))
     sys.exit(main(sys.argv[1:]))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from streaming.spark.runtime import connector_jars, find_java
+from tests.benchmarks.processes import spent_by
 
 _SOURCES: Final = Path(__file__).with_name("java")
 _SILENT_FOR_S: Final = 180
@@ -32,6 +33,8 @@ class JvmBatch:
     batch_id: int
     records: int
     duration_s: float
+    spent_s: float
+    """Processor time of the baseline's process from its start until this batch was done."""
 
 
 class Jvm:
@@ -125,7 +128,8 @@ def _batches(
             watchdog = _watchdog(process)
             if line.startswith("BATCH "):
                 _, batch, records, ms = line.split()
-                found.append(JvmBatch(int(batch), int(records), int(ms) / 1000))
+                spent_s = spent_by(process.pid).jvm_s
+                found.append(JvmBatch(int(batch), int(records), int(ms) / 1000, spent_s))
                 on_batch(found[-1])
         process.wait()
     finally:

@@ -74,11 +74,14 @@ def _compare(run: Run, kafka: Kafka, jvm: Jvm, topic: Topic, per_trigger: int, p
         parallelism=parallelism,
         on_batch=lambda batch: run.say(f"    batch {batch.batch_id}: {batch.duration_s:.1f} s"),
     )
-    measured = [batch for batch in batches if batch.records][WARM_UP:-1]
+    full = [batch for batch in batches if batch.records]
+    measured = full[WARM_UP:-1]
     events = sum(batch.records for batch in measured) * topic.events_per_record
     rate = events / sum(batch.duration_s for batch in measured)
     detail = {"batches_s": [batch.duration_s for batch in measured]}
     run.add(Figure("baseline.jvm", "per-message state on the JVM, same topic", rate, "events/s", detail=detail))
+    spent_s = measured[-1].spent_s - full[WARM_UP - 1].spent_s
+    run.add(Figure("baseline.jvm_cpu", "  its processor time", spent_s / (events / 1e6), "s/M events"))
     run.add(Figure("baseline.ratio", "the job against it", ours / rate, "×", at_least=PROMISED_RATIO))
 
 
