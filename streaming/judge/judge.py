@@ -64,7 +64,8 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
         views.append(queue_view(context, queue_status(context)))
         remembered[name] = queue_memory
     changes, firing = _changes(memory.firing, findings, now)
-    folded = _folded(views)
+    folded_now = _folded(views)
+    folded = {what: memory.folded.get(what, 0) + max(0, n - memory.folded_now.get(what, 0)) for what, n in folded_now.items()}
     snapshot = Snapshot(
         now,
         tuple(views),
@@ -74,7 +75,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
         dict(merged.collectors),
         folded,
     )
-    return JudgeMemory(remembered, firing, folded, now), snapshot, changes
+    return JudgeMemory(remembered, firing, folded, folded_now, now), snapshot, changes
 
 
 def _by_queue(firing: dict[SignalKey, Finding]) -> dict[QueueName, dict[SignalKey, Finding]]:
@@ -126,7 +127,7 @@ def _order(key: SignalKey) -> tuple[str, ...]:
 
 
 def _folded(views: list[QueueView]) -> dict[str, int]:
-    """How much stands behind `other`, or is left out of the lists, now."""
+    """How much stands behind `other`, or is left out of the lists, now; what is published counts how often that came to be."""
     listed = sum("poison" in message.why for view in views for message in view.messages)
     return {
         "groups": sum(view.other_groups for view in views),

@@ -92,6 +92,9 @@ class JudgeMemory:
     queues: dict[QueueName, QueueMemory] = field(default_factory=dict)
     firing: dict[SignalKey, Finding] = field(default_factory=dict)
     folded: dict[str, int] = field(default_factory=dict)
+    """How many groups, consumers and messages were folded away so far…"""
+    folded_now: dict[str, int] = field(default_factory=dict)
+    """…and how many of them are, so that only more is counted."""
     at: int = 0
 
     @classmethod
@@ -105,6 +108,7 @@ class JudgeMemory:
             "version": VERSION,
             "at": self.at,
             "folded": self.folded,
+            "folded_now": self.folded_now,
             "queues": [[list(name), _queue_json(q)] for name, q in self.queues.items()],
             "firing": [asdict(finding) for finding in self.firing.values()],
         }
@@ -119,7 +123,7 @@ class JudgeMemory:
             raise ValueError(f"the judge's memory is damaged: {error}") from error
         if body["version"] > VERSION:
             raise ValueError(f"the judge's memory is of version {body['version']}; this queuewatch reads up to {VERSION}")
-        memory = cls(at=body["at"], folded=body["folded"])
+        memory = cls(at=body["at"], folded=body["folded"], folded_now=body.get("folded_now", {}))
         for name, q in body["queues"]:
             memory.queues[name[0], name[1], name[2]] = _queue_of(q)
         for finding in body["firing"]:

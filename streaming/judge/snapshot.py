@@ -133,5 +133,5 @@ class Snapshot:
     collectors: Mapping[str, int] = field(default_factory=dict)
     """Collector name -> time of its last heartbeat."""
     folded: Mapping[str, int] = field(default_factory=dict)
-    """`groups`, `consumers`, `messages`, `signals`: how many were folded away by a cap."""
+    """`groups`, `consumers`, `messages`: how many were folded away by a cap so far; never less than before."""
     pipeline: PipelineView = field(default_factory=PipelineView)

@@ -100,6 +100,26 @@ def test_nothing_is_announced_again_while_it_goes_on() -> None:
     assert len({c.announcement for c in changes}) == len(changes)
 
 
+def test_totals_never_go_back() -> None:
+    """Nor do buckets of a histogram, from one to the next; what was folded away stays counted when it is no more."""
+    groups = [event("sent", 1_000 * n, message_id=f"x{n}", group=f"x{n}") for n in range(14)]
+    gone = [event("deleted", 60_000 + 1_000 * n, message_id=f"x{n}") for n in range(14)]
+    steps = [(t, [*events, *(e for e in groups + gone if t - 10_000 < e["at"] - T0 <= t)]) for t, events in everything()[:60]]
+    before: dict[str, float] = {}
+    for snapshot in judged(steps).snapshots:
+        totals = {f"{s.name}{s.labels}": s.value for s in samples(snapshot, snapshot.at_ms) if s.name.endswith("_total")}
+        assert all(value >= before.get(name, 0) for name, value in totals.items())
+        before = totals
+        for queue in snapshot.queues:
+            buckets = [
+                s.value
+                for s in samples(snapshot, snapshot.at_ms)
+                if s.name.endswith("_bucket") and s.labels["queue"] == queue.queue
+            ]
+            assert buckets == sorted(buckets)
+    assert before["queuewatch_folded_total{'what': 'groups'}"] >= 4
+
+
 @pytest.mark.parametrize("every", [1, 3, 6])
 def test_judged_rarely_or_often_the_same_fires(every: int) -> None:
     """Ten, thirty or sixty seconds between: what fires at a time both judge is the same, but for what is counted in checks."""
