@@ -9,7 +9,7 @@ from typing import TextIO
 from sinks.lines import metric_line, signal_line, to_json
 from sources.wire import decode_records
 from streaming.core.settings import Settings
-from streaming.replay.recording import Recording, ReplayError, read_recording
+from streaming.replay.recording import Recording, ReplayError, check_steps, read_recording
 from streaming.replay.run import Engine, replay
 from streaming.replay.times import parse_duration_ms, parse_time_ms
 
@@ -37,6 +37,7 @@ def run_replay(
         return EXIT_UNUSABLE
     try:
         recording = read_recording(files, decode_records, settings.lateness_ms)
+        check_steps(recording, every_ms, until_ms)
     except ReplayError as error:
         print(f"queuewatch replay: {error}", file=err)
         return EXIT_UNUSABLE

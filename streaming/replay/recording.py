@@ -138,6 +138,24 @@ def _ordered_queues(events: pa.Table) -> frozenset[QueueName]:
     return frozenset(names)
 
 
+MOST_STEPS = 5_000_000
+
+
+def check_steps(recording: Recording, every_ms: int, until: int | None) -> None:
+    """Raises ReplayError when the metrics would be printed more often than anybody can read: one event of a clock that is
+    years ahead makes a recording of years."""
+    first, last = recording.first_at, recording.last_at
+    if first is None or last is None:
+        return
+    span_ms = (last if until is None else until) - first
+    if span_ms // every_ms > MOST_STEPS:
+        days = span_ms / 86_400_000
+        raise ReplayError(
+            f"the recording spans {days:,.0f} days, which is {span_ms // every_ms:,} steps: "
+            "give a longer --every, or an --until before the events whose clock is ahead"
+        )
+
+
 @dataclass(frozen=True)
 class Step:
     """The events between one time of judging and the next. `shown` steps print metrics."""
@@ -162,17 +180,18 @@ def steps(recording: Recording, every_ms: int, until: int | None) -> Iterator[St
     end = last if until is None else until
     if end < first:
         return
-    shown = set(range(first + every_ms, end + 1, every_ms)) | {end}
-    times = np.array(sorted(shown | _fine_times(recording, every_ms, end)), dtype=np.int64)
+    fine = _fine_times(recording, every_ms, end)
+    times = np.unique(np.concatenate([np.arange(first + every_ms, end + 1, every_ms, dtype=np.int64), [end], fine]))
+    shown = ((times - first) % every_ms == 0) & (times > first) | (times == end)
     bounds = np.searchsorted(recording.takes_effect, times, side="right")
     bad = sorted(recording.unreadable, key=lambda u: u.came_at)
     taken = start = 0
-    for at, stop in zip(times.tolist(), bounds.tolist(), strict=True):
+    for at, stop, show in zip(times.tolist(), bounds.tolist(), shown.tolist(), strict=True):
         mine = []
         while taken < len(bad) and bad[taken].came_at <= at:
             mine.append(bad[taken])
             taken += 1
-        yield _step(at, recording.events.slice(start, stop - start), mine, shown=at in shown)
+        yield _step(at, recording.events.slice(start, stop - start), mine, shown=show)
         start = stop
 
 
@@ -189,7 +208,7 @@ QUIET_FOLLOWED_MS = 1_000_000
 """Longer after an event than every threshold of minutes: until then a signal may still be due with no event."""
 
 
-def _fine_times(recording: Recording, every_ms: int, end: int) -> set[int]:
+def _fine_times(recording: Recording, every_ms: int, end: int) -> Ints:
     """Times where something can happen: those of the events where they are few, and a grid from the first event on, as fine
     as the recording's length allows.
 
@@ -197,11 +216,11 @@ def _fine_times(recording: Recording, every_ms: int, end: int) -> set[int]:
     """
     first = int(recording.takes_effect[0])
     at = np.unique(recording.takes_effect[recording.takes_effect <= end])
-    exact = set(at.tolist()) if len(at) <= MOST_EXACT_TIMES else set()
-    return exact | _grid_times(at - first, first, every_ms, end)
+    exact = at if len(at) <= MOST_EXACT_TIMES else at[:0]
+    return np.concatenate([exact, _grid_times(at - first, first, every_ms, end)])
 
 
-def _grid_times(events: Ints, first: int, every_ms: int, end: int) -> set[int]:
+def _grid_times(events: Ints, first: int, every_ms: int, end: int) -> Ints:
     for grid in GRID_MS:
         if grid >= every_ms and grid != GRID_MS[0]:
             break
@@ -210,5 +229,5 @@ def _grid_times(events: Ints, first: int, every_ms: int, end: int) -> set[int]:
         if len(cells) + int(gaps.sum()) <= MOST_FINE_TIMES or grid == GRID_MS[-1]:
             offsets = np.concatenate([np.arange(c, c + max(g, 1)) for c, g in zip(cells.tolist(), gaps.tolist(), strict=True)])
             times = first + np.unique(offsets) * grid
-            return set(times[times <= end].tolist())
-    return set()
+            return times[times <= end]
+    return np.zeros(0, dtype=np.int64)

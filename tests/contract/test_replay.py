@@ -222,6 +222,16 @@ def test_a_wrong_option_is_named(tmp_path: Path, options: tuple[str, str], compl
     assert complaint in err
 
 
+def test_an_event_of_a_clock_decades_ahead_does_not_print_for_ever(tmp_path: Path) -> None:
+    """It is refused with the remedy, and the remedy works."""
+    path = tmp_path / "events"
+    path.write_bytes(ndjson([*TWO, ev("sent", 2e9, message_id="future")]))
+    code, out, err = run(path)
+    assert (code, out) == (2, "")
+    assert "spans 23,148 days" in err
+    assert replayed_file([path], until_s=90).lines == replayed(TWO, tmp_path).lines
+
+
 def command(*words: str) -> subprocess.CompletedProcess[str]:
     """The installed command as a process."""
     return subprocess.run(
