@@ -49,6 +49,8 @@ def main(arguments: list[str]) -> int:
     wanted = options.sections or BY_DEFAULT
     run = Run(Machine.here())
     run.say(f"{run.machine.commit} on {run.machine.words}")
+    if run.machine.load_before > run.machine.cores / 4:
+        run.say("this machine is busy: the figures will be of its other work too")
     try:
         _measure(run, [name for name in SECTIONS if name in wanted], quick=options.quick)
     finally:
