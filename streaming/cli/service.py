@@ -16,6 +16,7 @@ from sinks.http import HttpSettings, IngestSettings, Page, RunningServer, Spool,
 from sinks.store import SnapshotStore
 from streaming.cli.outlets import open_outlets
 from streaming.cli.signals import stopped_by_signals
+from streaming.config.check import warnings
 from streaming.config.errors import ConfigError
 from streaming.config.logging import set_up_logging
 from streaming.config.model import Config, to_settings
@@ -59,6 +60,8 @@ def run_service(
             stack.callback(push.close)
         server = stack.enter_context(_http(config, settings, store, push))
         _log.info("listening", url=server.url)
+        for line in warnings(config):
+            _log.warning("unsafe_setting", warning=line)
         on_listening(server)
         job = stack.enter_context(
             open_job(config, lambda checkpoint: stack.enter_context(open_outlets(config, checkpoint, store, push)), monitor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +36,23 @@ def summary(config: Config) -> Iterator[str]:
     kinds = [kind for kind in ("sqs", "activemq", "cloudflare") if getattr(config.collect, kind) is not None]
     if kinds:
         yield f"collects from {', '.join(kinds)}"
+
+
+def warnings(config: Config) -> Iterator[str]:
+    """What is allowed and hardly meant, with the remedy, a line each."""
+    http = config.http
+    if http.ingest.enabled and http.ingest.bearer_token() is None and not _is_loopback(http.host):
+        yield (
+            f"whoever reaches {http.host}:{http.port} may send events: "
+            "set http.ingest.token_file, or let http.host be 127.0.0.1 behind a proxy that asks for a login"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _files(section: BaseModel, key: KeyPath) -> Iterator[tuple[KeyPath, Path]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streaming.config import ConfigErrors, load_config
-from streaming.config.check import check_files, summary
+from streaming.config.check import check_files, summary, warnings
 
 
 def test_every_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -30,3 +30,24 @@ def test_the_summary_says_what_would_be_done() -> None:
     assert lines[0] == "reads files *.{ndjson,json,jsonl,arrow} in in"
     assert any("2 shards" in line for line in lines)
     assert "reads nothing" in next(summary(load_config(None, {})))
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "warned"),
+    [
+        ("0.0.0.0", "", True),
+        ("::", "", True),
+        ("queuewatch.internal", "", True),
+        ("0.0.0.0", "token_file: TOKEN", False),
+        ("127.0.0.1", "", False),
+        ("localhost", "", False),
+        ("::1", "", False),
+    ],
+)
+def test_events_from_anybody_are_warned_of(tmp_path: Path, host: str, token: str, warned: bool) -> None:
+    """Ingest without a token on an address others reach."""
+    path = tmp_path / "queuewatch.yaml"
+    (tmp_path / "token").write_text("secret")
+    told = token.replace("TOKEN", str(tmp_path / "token"))
+    path.write_text(f"http: {{host: '{host}', ingest: {{enabled: true, {told}}}}}\nsource: {{spool: {{folder: {tmp_path}}}}}\n")
+    assert ["token_file" in line for line in warnings(load_config(path, {}))] == [True] * warned
