@@ -9,7 +9,7 @@ from types import MappingProxyType
 from alerts.entries import consumers, dead_letters, groups, messages, queues, telemetry, watcher
 from alerts.entry import Entry
 from alerts.units import shown, spoken, spoken_duration
-from streaming.judge.thresholds import Thresholds
+from streaming.core.thresholds import Thresholds
 
 CATALOGUE: tuple[Entry, ...] = (
     *messages.ENTRIES,

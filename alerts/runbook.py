@@ -10,7 +10,7 @@ from alerts.commands import activemq, cloudflare, sqs, watcher
 from alerts.config import AlertRulesConfig
 from alerts.entry import QUEUE_SYSTEMS, SYSTEM_TITLES, Check, Entry, QueueSystem
 from alerts.prometheus_rules import enabled, for_s
-from streaming.judge.thresholds import Thresholds
+from streaming.core.thresholds import Thresholds
 
 PREPARE: dict[QueueSystem, str] = {
     "aws_sqs": sqs.PREPARE,

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from streaming.judge.metrics import METRICS, QUEUE_LABELS  # noqa: E402 -- run as a script, it must find the project first
+from streaming.judge.metrics import METRICS, QUEUE_LABELS, SINK_METRICS  # noqa: E402 -- run as a script, it must find the project first
 
 PAGE = ROOT / "docs" / "metrics.md"
 
@@ -31,7 +31,7 @@ Written by `python scripts/metrics_page.py` from [`streaming/judge/metrics.py`](
 def page() -> str:
     """The whole page."""
     rows = []
-    for metric in METRICS:
+    for metric in (*METRICS, *SINK_METRICS):
         labels = ", ".join(f"`{label}`" for label in (*(QUEUE_LABELS if metric.per_queue else ()), *metric.labels))
         rows.append(f"| `{metric.name}` | {metric.kind} | {labels or '–'} | {metric.help} |\n")
     return HEAD + "".join(rows)

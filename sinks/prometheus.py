@@ -28,7 +28,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import generate_latest as _text_of
 from prometheus_client.openmetrics import exposition as _openmetrics
 
-from streaming.judge.metrics import METRICS, Metric, MetricKind, MetricName, le_label
+from streaming.judge.metrics import METRIC_BY_NAME, METRICS, Metric, MetricName, le_label
 from streaming.judge.snapshot import AGE_BUCKETS_S, QUEUE_STATUSES, TOTALS, QueueView, Snapshot
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -42,11 +42,9 @@ QueueId = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric family a sink reports about itself: complete, with its samples as (labels, value)."""
+    """A metric family a sink reports about itself (one of SINK_METRICS), its samples as (labels, value)."""
 
-    name: str
-    kind: MetricKind
-    help: str
+    name: MetricName
     samples: Sequence[tuple[Mapping[str, str], float]]
 
 
@@ -87,10 +85,10 @@ class Exposition:
             for metric in METRICS:
                 lines = "".join(_age_lines(metric.name, fixed.named, now_ms)) if metric.ages else fixed.lines[metric.name]
                 if lines:
-                    blocks += (_header(metric.name, metric.kind, metric.help, openmetrics), lines)
+                    blocks += (_header(metric, openmetrics), lines)
         for source in self._about_sinks:
             for family in source():
-                blocks += (_header(family.name, family.kind, family.help, openmetrics), _family_lines(family))
+                blocks += (_header(METRIC_BY_NAME[family.name], openmetrics), _family_lines(family))
         # A name may hold half of a surrogate pair, which JSON can carry and UTF-8 cannot.
         body = "".join(blocks).encode("utf-8", "replace")
         if self._process is None:
@@ -322,11 +320,11 @@ def _family_lines(family: Family) -> str:
     return "".join(f"{family.name}{_labels(labels)} {value}\n" for labels, value in family.samples)
 
 
-def _header(name: str, kind: MetricKind, help_text: str, openmetrics: bool) -> str:
+def _header(metric: Metric, openmetrics: bool) -> str:
     # OpenMetrics names a counter's family without the `_total` of its samples.
-    family = name.removesuffix("_total") if openmetrics and kind == "counter" else name
-    text = help_text.replace("\\", "\\\\").replace("\n", "\\n")
-    return f"# HELP {family} {text}\n# TYPE {family} {kind}\n"
+    family = metric.name.removesuffix("_total") if openmetrics and metric.kind == "counter" else metric.name
+    text = metric.help.replace("\\", "\\\\").replace("\n", "\\n")
+    return f"# HELP {family} {text}\n# TYPE {family} {metric.kind}\n"
 
 
 def _quality(text: str) -> float:

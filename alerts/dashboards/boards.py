@@ -14,7 +14,7 @@ from alerts.dashboards.pipeline import pipeline
 from alerts.dashboards.queue import queue
 from alerts.dashboards.spec import Board, Context
 from alerts.prometheus_rules import dashboard_uid
-from streaming.judge.thresholds import Thresholds
+from streaming.core.thresholds import Thresholds
 
 
 def boards(context: Context) -> tuple[Board, ...]:

@@ -8,7 +8,7 @@ from alerts.entry import AlertSpec, Entry, EvidenceField, Limit
 from alerts.signal_alert import signal_alert
 from alerts.templating import QUEUE, companion, own_value
 from alerts.units import number
-from streaming.judge.thresholds import Thresholds
+from streaming.core.thresholds import Thresholds
 
 SILENT_COLLECTORS = (
     "{{ range $i, $silent := printf "

@@ -75,14 +75,10 @@ class AlertmanagerPush:
         return (
             Family(
                 "queuewatch_alertmanager_posts_total",
-                "counter",
-                "Requests to an Alertmanager: ok, rejected (it did not take an alert) or failed (tried again).",
                 [({"destination": name, "result": result}, number) for (name, result), number in posts],
             ),
             Family(
                 "queuewatch_alertmanager_alerts",
-                "gauge",
-                "Alerts firing by direct push, and findings left out because there are too many.",
                 [({"state": "firing"}, firing), ({"state": "unsent"}, unsent)],
             ),
         )

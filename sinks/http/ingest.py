@@ -72,14 +72,10 @@ class Ingest:
         return (
             Family(
                 "queuewatch_ingest_requests_total",
-                "counter",
-                "Requests to POST /api/v1/events, by status of the answer.",
                 [({"code": str(code)}, count) for code, count in sorted(self._answers.items())],
             ),
             Family(
                 "queuewatch_ingest_events_total",
-                "counter",
-                "Events received over HTTP, before the job reads them.",
                 [({"result": result}, self._events[result]) for result in ("accepted", "invalid")],
             ),
         )

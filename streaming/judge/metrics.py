@@ -44,6 +44,10 @@ MetricName = Literal[
     "queuewatch_pipeline_state_rows",
     "queuewatch_pipeline_events_per_second",
     "queuewatch_pipeline_last_batch_timestamp_seconds",
+    "queuewatch_ingest_requests_total",
+    "queuewatch_ingest_events_total",
+    "queuewatch_alertmanager_posts_total",
+    "queuewatch_alertmanager_alerts",
 ]
 
 MetricKind = Literal["gauge", "counter", "histogram"]
@@ -213,8 +217,41 @@ METRICS: tuple[Metric, ...] = (
         per_queue=False,
     ),
 )
-assert tuple(m.name for m in METRICS) == get_args(MetricName)
-METRIC_BY_NAME: Mapping[str, Metric] = {m.name: m for m in METRICS}
+
+SINK_METRICS: tuple[Metric, ...] = (
+    Metric(
+        "queuewatch_ingest_requests_total",
+        "counter",
+        "Requests to POST /api/v1/events, by status of the answer.",
+        ("code",),
+        per_queue=False,
+    ),
+    Metric(
+        "queuewatch_ingest_events_total",
+        "counter",
+        "Events received over HTTP, before the job reads them.",
+        ("result",),
+        per_queue=False,
+    ),
+    Metric(
+        "queuewatch_alertmanager_posts_total",
+        "counter",
+        "Requests to an Alertmanager: ok, rejected (it did not take an alert) or failed (tried again).",
+        ("destination", "result"),
+        per_queue=False,
+    ),
+    Metric(
+        "queuewatch_alertmanager_alerts",
+        "gauge",
+        "Alerts firing by direct push, and findings left out because there are too many.",
+        ("state",),
+        per_queue=False,
+    ),
+)
+"""What the sinks say of themselves, since their process began: no snapshot carries it."""
+
+METRIC_BY_NAME: Mapping[str, Metric] = {m.name: m for m in (*METRICS, *SINK_METRICS)}
+assert tuple(METRIC_BY_NAME) == get_args(MetricName)
 
 
 class Sample(NamedTuple):

@@ -11,9 +11,9 @@ import pytest
 import streaming.judge.rules
 from alerts.catalogue import BY_NAME, CATALOGUE, UNUSED_THRESHOLDS, did_you_mean, entry, rule_text
 from alerts.entry import QUEUE_SYSTEMS, RAW_ALERT_NAMES, Check, Entry
+from streaming.core.thresholds import Thresholds
 from streaming.judge.metrics import METRIC_BY_NAME
 from streaming.judge.signals import SIGNAL_NAMES
-from streaming.judge.thresholds import Thresholds
 
 THRESHOLDS = {field.name for field in fields(Thresholds)}
 JUDGE = Path(streaming.judge.rules.__file__).parent

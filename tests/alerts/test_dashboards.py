@@ -16,7 +16,7 @@ from alerts.dashboards.boards import boards, dashboards
 from alerts.dashboards.spec import Context
 from alerts.entry import DASHBOARD_NAMES
 from alerts.prometheus_rules import DASHBOARD_VARIABLES, dashboard_uid
-from streaming.judge.thresholds import Thresholds
+from streaming.core.thresholds import Thresholds
 from tests.alerts.promql import selectors, unknown_names
 
 CONFIG = AlertRulesConfig()

@@ -14,7 +14,7 @@ from alerts.config import AlertRulesConfig, AlertSwitch
 from alerts.entry import SYSTEM_TITLES
 from alerts.prometheus_rules import rule_groups
 from alerts.runbook import runbook_html, runbook_markdown
-from streaming.judge.thresholds import Thresholds
+from streaming.core.thresholds import Thresholds
 
 MARKDOWN = runbook_markdown(AlertRulesConfig())
 HTML = runbook_html(AlertRulesConfig())

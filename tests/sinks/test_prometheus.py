@@ -234,10 +234,11 @@ def test_hostile_names_come_back_as_they_are() -> None:
 
 def test_a_sinks_own_metrics_follow() -> None:
     """Counters of the sinks are asked for at scrape time."""
-    family = Family("queuewatch_x_total", "counter", "Things.", [({"why": 'a"b'}, 3)])
+    family = Family("queuewatch_alertmanager_posts_total", [({"destination": 'a"b', "result": "ok"}, 3)])
     renderer = Exposition(process_metrics=False, about_sinks=[lambda: [family]])
     text = renderer.render(None, NOW_MS).decode()
-    assert '# TYPE queuewatch_x_total counter\nqueuewatch_x_total{why="a\\"b"} 3\n' in text
+    name = "queuewatch_alertmanager_posts_total"
+    assert f'# TYPE {name} counter\n{name}{{destination="a\\"b",result="ok"}} 3\n' in text
 
 
 @pytest.mark.parametrize("openmetrics", [False, True])
