@@ -30,6 +30,7 @@ from streaming.core.events import (
     Events,
 )
 from streaming.core.hashing import mix, row_key
+from streaming.core.order import message_order
 from streaming.core.queues import (
     NEVER,
     T_ARRIVED,
@@ -164,14 +165,9 @@ def _sorted_by_message(events: Events, queue_map: Array, state: ShardState) -> d
     """The columns in order of message, then time, then kind, with `key` beside and `queue`, `peer` and names of the state."""
     source = events.columns
     key = events.keys()
-    order = np.argsort(key, kind="stable")
-    sorted_key, at, code, end = key[order], source["at"][order], source["code"][order], source["end"][order]
-    same = sorted_key[1:] == sorted_key[:-1]
-    if (same & ((at[1:] < at[:-1]) | ((at[1:] == at[:-1]) & (code[1:] <= code[:-1])))).any():
-        order = order[np.lexsort((end, code, at, sorted_key))]
-        sorted_key = key[order]
+    order = message_order(key, source["at"], source["code"], source["end"])
     columns = {name: values[order] for name, values in source.items()}
-    columns["key"] = sorted_key
+    columns["key"] = key[order]
     queue = queue_map[columns["queue"]]
     columns["queue"] = queue
     peer = columns["peer"]
@@ -519,8 +515,9 @@ def _firsts(seg: Segments, mask: Array) -> Array:
 
 def _count(state: ShardState, queue: Array, total: int) -> None:
     if len(queue):
-        for number, n in zip(*(a.tolist() for a in np.unique(queue, return_counts=True)), strict=True):
-            state.queues[number].totals[total] += n
+        counts = np.bincount(queue)
+        for number in np.flatnonzero(counts).tolist():
+            state.queues[number].totals[total] += int(counts[number])
 
 
 def _count_rows(state: ShardState, rows: Array, total: int) -> None:

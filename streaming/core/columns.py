@@ -23,6 +23,30 @@ _CODEC = pa.Codec("zstd", compression_level=1)
 _UNSIGNED = (np.dtype("u1"), np.dtype("u2"), np.dtype("u4"))
 
 
+def plain(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array, without a dictionary."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def distinct(numbers: Array, below: int) -> tuple[Array, Array]:
+    """Which of the numbers `0 … below - 1` occur, ascending, and per element its place among them; -1 stays -1."""
+    if below > max(1 << 20, 4 * len(numbers)):
+        kept, place = np.unique(numbers, return_inverse=True)
+        none = int(len(kept) > 0 and kept[0] < 0)
+        return kept[none:], (place - none).astype(np.int32)
+    # A table of all possible numbers is many times quicker than sorting those that occur.
+    occurs = np.zeros(below + 1, dtype=bool)
+    occurs[numbers] = True
+    occurs[below] = False
+    kept = np.flatnonzero(occurs)
+    place_of = np.full(below + 1, -1, dtype=np.int32)
+    place_of[kept] = np.arange(len(kept), dtype=np.int32)
+    return kept, place_of[numbers]
+
+
 class UnreadableBlob(ValueError):
     """A blob that this version cannot read: damaged, or written by a newer version."""
 

@@ -7,10 +7,11 @@ from typing import Literal
 import numpy as np
 
 from streaming.core.columns import Array
-from streaming.core.events import EXTENDED, RECEIVED, sequence_text
+from streaming.core.events import EXTENDED, RECEIVED
 from streaming.core.expire import Windows, expiry
 from streaming.core.queues import NEVER, retention_ms, visibility_ms
 from streaming.core.report import Arrival, HeldBy, Listed, Loss
+from streaming.core.sequences import sequence_text
 from streaming.core.settings import Settings
 from streaming.core.state import (
     F_ARRIVED_BY_RECEIVE,

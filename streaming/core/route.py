@@ -12,10 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array
-from streaming.core.events import Events, Fact, prepare, queue_hash
+from streaming.core.columns import Array, distinct
+from streaming.core.events import Events, Fact, queue_hash
 from streaming.core.hashing import id_hash
 from streaming.core.packet import Packet, Quarantined
+from streaming.core.prepare import prepare
 from streaming.core.settings import Settings
 
 BROADCAST = frozenset({"queue_state", "purged", "batch"})
@@ -70,17 +71,11 @@ def _compact(events: Events, columns: dict[str, Array]) -> Events:
     """Only the strings these rows point at, so that a packet does not carry every shard's."""
     out = Events(columns, events.queues, events.groups, events.consumers, events.reasons)
     if len(events.groups):
-        columns["group"], out.groups = _used(columns["group"], events.groups)
+        kept, columns["group"] = distinct(columns["group"], len(events.groups))
+        out.groups = [events.groups[i] for i in kept.tolist()]
     text = columns["text"]
     rows = np.flatnonzero(text >= 0)
     if len(rows):
-        kept, index = np.unique(text[rows], return_inverse=True)
+        kept, text[rows] = distinct(text[rows], len(events.texts))
         out.texts = events.texts.take(pa.array(kept))
-        text[rows] = index.astype(np.int32)
     return out
-
-
-def _used(index: Array, words: list[str]) -> tuple[Array, list[str]]:
-    kept, moved = np.unique(index, return_inverse=True)
-    offset = 1 if len(kept) and kept[0] < 0 else 0
-    return (moved - offset).astype(np.int32), [words[i] for i in kept[offset:].tolist()]

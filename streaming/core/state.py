@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.core.columns import Array, UnreadableBlob, pack_columns, unpack_columns
+from streaming.core.columns import Array, UnreadableBlob, distinct, pack_columns, unpack_columns
 from streaming.core.events import queue_hash
 from streaming.core.hashing import bits_to_uuid, row_key
 from streaming.core.packet import text_columns, texts_of
@@ -189,9 +189,13 @@ class Names:
         out = np.full(len(index), -1, dtype=np.int32)
         told = np.flatnonzero(index >= 0)
         if len(told):
-            pairs, where = np.unique(queue[told].astype(np.int64) << 32 | index[told], return_inverse=True)
-            numbers = [self.number(pair >> 32, words[pair & 0xFFFFFFFF]) for pair in pairs.tolist()]
-            out[told] = np.array(numbers, dtype=np.int32)[where]
+            width = len(words)
+            owner = queue[told].astype(np.int64)
+            pairs, place = distinct(owner * width + index[told], (int(owner.max()) + 1) * width)
+            names = [(pair // width, words[pair % width]) for pair in pairs.tolist()]
+            known = self.index.get
+            numbers = [self.number(*name) if (found := known(name)) is None else found for name in names]
+            out[told] = np.array(numbers, dtype=np.int32)[place]
         self.grow()
         return out
 
