@@ -34,6 +34,8 @@ def report(state: ShardState, now: int, before: int, quarantine: list[Quarantine
     w = windows(state, now, settings)
     consumers = _consumers(state)
     queues = [_facts(state, number, consumers.get(number, {})) for number in range(len(state.queues))]
+    for number, acks in last_acks(state, settings).items():
+        queues[number].consumer_acks = acks
     if len(state.rows):
         _numbers(state, w, queues, now, settings)
         viewer = Viewer(state, w, settings)
@@ -44,13 +46,11 @@ def report(state: ShardState, now: int, before: int, quarantine: list[Quarantine
             queues[number].groups, queues[number].folded_groups = groups, folded
         for number, losses in recent_losses(state, since, settings).items():
             queues[number].losses = losses
-        for number, acks in last_acks(state, settings).items():
-            queues[number].consumer_acks = acks
         for number, held in held_by_consumers(state, w, settings).items():
             queues[number].consumers = held
     return ShardReport(
         now,
-        len(state.rows),
+        state.messages,
         {facts.name: facts for facts in queues},
         recent_arrivals(state, since, settings) if len(state.rows) else [],
         Counter(state.events_total),

@@ -29,6 +29,7 @@ from streaming.core.events import (
     SENT,
     Events,
 )
+from streaming.core.frozen import forgotten, thaw
 from streaming.core.hashing import mix, row_key
 from streaming.core.order import message_order
 from streaming.core.queues import (
@@ -43,8 +44,7 @@ from streaming.core.queues import (
     T_SENT,
     hold_bucket,
 )
-from streaming.core.settings import Settings
-from streaming.core.state import (
+from streaming.core.rows import (
     ENDS,
     F_ARRIVED,
     F_ARRIVED_BY_RECEIVE,
@@ -59,8 +59,9 @@ from streaming.core.state import (
     F_SENT,
     F_SENT_KNOWN,
     F_WINDOW_DEFAULT,
-    ShardState,
 )
+from streaming.core.settings import Settings
+from streaming.core.state import ShardState
 
 COUNTED_ENDS = (
     (DELETED, F_DELETED, T_DELETED),
@@ -105,14 +106,12 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> None:
     starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
     late = columns["at"] < state.high_water - settings.lateness_ms
     keys = key[starts]
+    thaw(state, keys, settings)
     rows, found = state.rows.find(keys)
     alive_news = np.logical_or.reduceat(~late, starts)
-    # A tombstone older than the lateness counts as gone, whether or not it was swept yet: every shard then agrees.
-    gone = np.zeros(len(keys), dtype=bool)
-    if found.any():
-        ended = state.rows.at("ended", rows[found])
-        gone[found] = (ended > 0) & (ended < state.high_water - settings.lateness_ms)
-    known = found & ~gone
+    known = found.copy()
+    known[found] = ~forgotten(state, state.rows.at("ended", rows[found]), settings)
+    gone = found & ~known
     skip = ~known & ~alive_news
     results = np.where(late, 2, 0).astype(np.uint8)
     if skip.any():

@@ -11,8 +11,9 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.events import EXTENDED, RECEIVED, RELEASED
 from streaming.core.queues import NEVER, T_RETRIED, visibility_ms
+from streaming.core.rows import F_TIMELINE, F_TRIMMED, F_WINDOW_DEFAULT
 from streaming.core.settings import Settings
-from streaming.core.state import ATTEMPT_COLUMNS, F_TIMELINE, F_TRIMMED, F_WINDOW_DEFAULT, ShardState
+from streaming.core.state import ATTEMPT_COLUMNS, ShardState
 
 RESTART_EVERY = 3
 """CloudWatch's age of a message on a standard queue restarts when every third of its receives ends (measured, 2020)."""

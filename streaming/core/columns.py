@@ -74,12 +74,12 @@ def pack_columns(
     return b"".join((MAGIC, struct.pack("<I", len(head_bytes)), head_bytes, body))
 
 
-def unpack_columns(blob: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
+def unpack_columns(blob: bytes | memoryview) -> tuple[dict[str, Array], dict[str, Any]]:
     """The columns and header of `pack_columns`. Raises UnreadableBlob."""
     if blob[:4] != MAGIC or len(blob) < 8:
         raise UnreadableBlob("not a queuewatch blob: it does not start with QWC1")
     (head_len,) = struct.unpack_from("<I", blob, 4)
-    head = json.loads(blob[8 : 8 + head_len])
+    head = json.loads(bytes(blob[8 : 8 + head_len]))
     body: Any = memoryview(blob)[8 + head_len :]
     if "z" in head:
         body = _CODEC.decompress(pa.py_buffer(body), head["z"])

@@ -11,6 +11,7 @@ from streaming.core.attempts import forget
 from streaming.core.columns import Array
 from streaming.core.events import EXTENDED, RECEIVED, RELEASED, queue_hash
 from streaming.core.facts import FAILED_BATCH_MEMORY_MS
+from streaming.core.frozen import forgotten, freeze, thaw, thaw_queues
 from streaming.core.hashing import row_key
 from streaming.core.queues import (
     NEVER,
@@ -24,8 +25,7 @@ from streaming.core.queues import (
     retention_ms,
     visibility_ms,
 )
-from streaming.core.settings import Settings
-from streaming.core.state import (
+from streaming.core.rows import (
     F_ARRIVED,
     F_ARRIVED_BY_RECEIVE,
     F_DEAD_LETTERED,
@@ -38,11 +38,15 @@ from streaming.core.state import (
     F_SENT_KNOWN,
     F_TIMELINE,
     F_WINDOW_DEFAULT,
-    ShardState,
 )
+from streaming.core.settings import Settings
+from streaming.core.state import ShardState
 
 SILENT_MEMORY_MS = 24 * 3_600_000
 """A consumer or collector of which nothing was told for so long is no more expected."""
+
+SWEPT_NAMES = 1_000
+"""So many names of groups or consumers are kept without asking whether anything has them."""
 
 
 @dataclass(slots=True)
@@ -86,9 +90,16 @@ def window_ends(state: ShardState, settings: Settings) -> Array:
     return end
 
 
+def find_remembered(state: ShardState, keys: Array, settings: Settings) -> tuple[Array, Array]:
+    """For each key the row it is or would be at, and whether it is there and not as good as forgotten."""
+    at, found = state.rows.find(keys)
+    found[found] = ~forgotten(state, state.rows.at("ended", at[found]), settings)
+    return at, found
+
+
 def settle_by_time(state: ShardState, now: int, settings: Settings) -> None:
     """End what ended without an event, as of `now`."""
-    if not len(state.rows):
+    if not state.messages:
         return
     _notice_dead_letters(state, settings)
     _share_send_times(state, settings)
@@ -102,13 +113,13 @@ def sweep(state: ShardState, settings: Settings) -> None:
     """Forget what can matter no more. What is forgotten already counted as gone, so when this runs changes no result."""
     horizon = state.high_water - settings.lateness_ms
     rows = state.rows
-    ended = rows["ended"]
-    gone = (ended > 0) & (ended < horizon)
-    if gone.sum() * 8 > len(gone):
-        forget(state, rows.key[gone])
-        for key in rows.key[gone].tolist() if state.loss_reasons else []:
+    old = forgotten(state, rows["ended"], settings)
+    if old.sum() * 8 > len(old):
+        forget(state, rows.key[old])
+        for key in rows.key[old].tolist() if state.loss_reasons else []:
             state.loss_reasons.pop(key, None)
-        rows.keep(~gone)
+        rows.keep(~old)
+    freeze(state, settings)
     memory = state.fingerprints
     old = memory["at"] < horizon
     if old.sum() * 8 > len(old):
@@ -130,7 +141,7 @@ def _sweep_told_once(state: ShardState, horizon: int) -> None:
 
 def _sweep_names(state: ShardState, horizon: int) -> None:
     for names, column in ((state.groups, "group"), (state.consumers, "consumer")):
-        if len(names) < 1_000:
+        if len(names) < SWEPT_NAMES:
             continue
         used = np.zeros(len(names), dtype=bool)
         numbers = state.rows[column]
@@ -142,6 +153,7 @@ def _sweep_names(state: ShardState, horizon: int) -> None:
         if used.sum() * 2 > len(names):
             continue
         moved = names.keep(used)
+        state.remember_renumbering(column, moved)
         if state.rows.has(column):
             state.rows.columns[column] = moved[numbers]
         if column == "consumer":
@@ -154,11 +166,12 @@ def _notice_dead_letters(state: ShardState, settings: Settings) -> None:
     dead = np.array([q.dead_letter for q in state.queues], dtype=bool)
     if not dead.any():
         return
+    thaw_queues(state, np.flatnonzero(dead).tolist(), settings)
     rows = state.rows
     flags = rows["flags"]
     known = (flags & (F_ARRIVED | F_REDRIVEN | F_RECONCILED | F_PURGED)) != 0
     seen = ((flags & F_SENT) != 0) | (rows["last_received"] > 0)
-    hit = np.flatnonzero(dead[rows["queue"]] & ~known & seen)
+    hit = np.flatnonzero(dead[rows["queue"]] & ~known & seen & ~forgotten(state, rows["ended"], settings))
     if not len(hit):
         return
     was_sent = (flags[hit] & F_SENT) != 0
@@ -188,6 +201,7 @@ def first_receives(state: ShardState, hit: Array) -> Array:
 def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Settings) -> None:
     """End what is left of these dead letters in the queues that name their queue as dead-letter queue."""
     rows = state.rows
+    hit_keys = rows.key[hit]
     for number, source in enumerate(state.queues):
         there = source.attribute("dead_letter_queue")
         target = state.queue_index.get((source.name[0], source.name[1], there)) if isinstance(there, str) else None
@@ -198,7 +212,9 @@ def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Sett
         keys = row_key(
             rows.at("hi", hit[mine]), rows.at("lo", hit[mine]), np.full(len(mine), queue_hash(source.name), dtype=np.uint64)
         )
-        originals, found = rows.find(keys)
+        if thaw(state, keys, settings):
+            hit, _ = rows.find(hit_keys)
+        originals, found = find_remembered(state, keys, settings)
         mine, originals, keys = mine[found], originals[found], keys[found]
         rows.put("parent", hit[mine], keys)
         rows.put("origin", hit[mine], np.full(len(mine), number, dtype=np.int32))
@@ -211,14 +227,11 @@ def _share_send_times(state: ShardState, settings: Settings) -> None:
     rows = state.rows
     if not rows.has("parent"):
         return
-    ordered = np.array([_is_ordered(q, settings) for q in state.queues], dtype=bool)
-    young = rows["arrived"] >= state.high_water - settings.lateness_ms
-    # An ordered queue is in a shard of its own: what it knows of a message cannot be looked up from another.
-    apart = ordered[rows["queue"]] | ordered[rows["origin"]]
-    here = np.flatnonzero((rows["parent"] != 0) & young & ~apart)
+    thaw(state, rows["parent"][_with_original(state, settings)], settings)
+    here = _with_original(state, settings)
     if not len(here):
         return
-    there, found = rows.find(rows["parent"][here])
+    there, found = find_remembered(state, rows["parent"][here], settings)
     here, there = here[found], there[found]
     told = (rows.at("flags", there) & F_SENT_KNOWN) != 0
     here, there = here[told], there[told]
@@ -227,6 +240,16 @@ def _share_send_times(state: ShardState, settings: Settings) -> None:
     known = (flags & F_SENT_KNOWN) != 0
     rows.put("sent", here, np.where(known, np.minimum(rows.at("sent", here), sent), sent))
     rows.put("flags", here, flags | np.uint32(F_SENT_KNOWN))
+
+
+def _with_original(state: ShardState, settings: Settings) -> Array:
+    """Rows of dead letters of late whose originals can be looked up."""
+    rows = state.rows
+    ordered = np.array([_is_ordered(q, settings) for q in state.queues], dtype=bool)
+    young = rows["arrived"] >= state.high_water - settings.lateness_ms
+    # An ordered queue is in a shard of its own: what it knows of a message cannot be looked up from another.
+    apart = ordered[rows["queue"]] | ordered[rows["origin"]]
+    return np.flatnonzero((rows["parent"] != 0) & young & ~apart)
 
 
 def _purge(state: ShardState) -> None:

@@ -13,8 +13,9 @@ from streaming.core.attempts import count_retried_of, refold
 from streaming.core.events import Events, Fact
 from streaming.core.hashing import hash_texts, text_hash
 from streaming.core.queues import visibility_ms
+from streaming.core.rows import F_TIMELINE
 from streaming.core.settings import Settings
-from streaming.core.state import F_TIMELINE, ShardState
+from streaming.core.state import ShardState
 
 FAILED_BATCH_MEMORY_MS = 24 * 3_600_000
 """A batch's failure is remembered for the longest delay a redelivery can have."""

@@ -8,20 +8,13 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.events import EXTENDED, RECEIVED
-from streaming.core.expire import Windows, expiry
+from streaming.core.expire import Windows, expiry, find_remembered
 from streaming.core.queues import NEVER, retention_ms, visibility_ms
 from streaming.core.report import Arrival, HeldBy, Listed, Loss
+from streaming.core.rows import F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED, F_DROPPED, F_EXPIRED, F_MOVE_INFERRED, F_TIMELINE
 from streaming.core.sequences import sequence_text
 from streaming.core.settings import Settings
-from streaming.core.state import (
-    F_ARRIVED_BY_RECEIVE,
-    F_ARRIVED_INFERRED,
-    F_DROPPED,
-    F_EXPIRED,
-    F_MOVE_INFERRED,
-    F_TIMELINE,
-    ShardState,
-)
+from streaming.core.state import ShardState
 from streaming.core.views import Attempt, MessageView
 
 _SHOWN = (
@@ -225,7 +218,7 @@ def _arrival(state: ShardState, row: int, settings: Settings) -> Arrival:
     ordered = [state.queues[n].ordered or settings.is_ordered(state.queues[n].name) for n in (int(rows["queue"][row]), origin)]
     if origin >= 0 and not any(ordered):
         # An ordered queue is in a shard of its own: what the message went through there cannot be looked up here.
-        at, found = rows.find(rows.at("parent", one))
+        at, found = find_remembered(state, rows.at("parent", one), settings)
         if found[0]:
             count = max(count, int(rows["receive_count"][at[0]]))
     name = state.queues[int(rows["queue"][row])].name

@@ -1,71 +1,30 @@
-"""The state of one shard: a row per (queue, message), sorted by key, and small tables beside it. One versioned blob.
+"""The state of one shard: a row per (queue, message), small tables beside it, and layers of frozen rows. Versioned blobs.
 
-A message that ended stays as a row until events of its time can no longer arrive (the lateness), so that a late receive does
-not raise it from the dead. Columns that say nothing for any row are not there at all.
+A message that ended stays until events of its time can no longer arrive (the lateness), so that a late receive does not raise
+it from the dead: as a row at first, then frozen.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.core.columns import Array, UnreadableBlob, distinct, pack_columns, unpack_columns
+from streaming.core.columns import Array, UnreadableBlob, pack_columns, unpack_columns
 from streaming.core.events import queue_hash
 from streaming.core.hashing import bits_to_uuid, row_key
+from streaming.core.names import Names
 from streaming.core.packet import text_columns, texts_of
 from streaming.core.queues import QueueRecord
+from streaming.core.rows import ROW_COLUMNS, Rows
 from streaming.core.settings import QueueName
 
-FORMAT_VERSION = 1
-
-# dtype and the value that means "nothing known".
-ROW_COLUMNS: dict[str, tuple[str, int]] = {
-    "hi": ("u8", 0),
-    "lo": ("u8", 0),
-    "queue": ("i4", 0),
-    "flags": ("u4", 0),
-    "sent": ("i8", 0),  # when it was sent; until F_SENT_KNOWN, when it was first heard of
-    "last_received": ("i8", 0),
-    "receive_count": ("i4", 0),
-    "seen": ("u8", 0),  # bit n-1: the n-th receive was seen
-    "seen_uncounted": ("i4", 0),
-    "window_at": ("i8", 0),  # the latest receive, extension or release…
-    "window_end": ("i8", 0),  # …and until when it lasts
-    "window_code": ("u1", 0),
-    "delay": ("i8", 0),
-    "ended": ("i8", 0),
-    "restart": ("i8", 0),  # when CloudWatch's age last restarts…
-    "restart_before": ("i8", 0),  # …and the time before, while that is still to come
-    "consumer": ("i4", -1),
-    "group": ("i4", -1),
-    "seq_kind": ("u1", 0),
-    "seq_hi": ("u8", 0),
-    "seq_lo": ("u8", 0),
-    "batch": ("u8", 0),
-    "arrived": ("i8", 0),  # in a dead-letter queue: when it came
-    "parent": ("u8", 0),  # key of its row in the queue it came from
-    "origin": ("i4", -1),  # the queue it came from
-    "text": ("i4", -1),  # index into `texts`; -1: the id is a UUID
-}
-DEFAULTS = {name: default for name, (_, default) in ROW_COLUMNS.items()}
-
-# Flags of a row. The counted kinds make each message count once.
-F_SENT_KNOWN = 1
-F_WINDOW_DEFAULT = 2  # the window's end was not told: it is window_at + the queue's visibility timeout
-F_TIMELINE = 4  # its receives, extensions and releases are in `attempts`
-F_SENT = 8
-F_DELETED, F_DEAD_LETTERED, F_REDRIVEN, F_EXPIRED, F_DROPPED = 16, 32, 64, 128, 256
-F_PURGED, F_RECONCILED = 512, 1024
-F_ARRIVED, F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED = 2048, 4096, 8192
-F_TRIMMED = 16384  # the oldest attempts were let go
-F_MOVE_INFERRED = 32768
-F_MOVE_TOLD = 65536
-ENDS = F_DELETED | F_DEAD_LETTERED | F_REDRIVEN | F_EXPIRED | F_DROPPED | F_PURGED | F_RECONCILED
+FORMAT_VERSION = 2
 
 ATTEMPT_COLUMNS: dict[str, str] = {
     "key": "u8",
@@ -79,141 +38,39 @@ ATTEMPT_COLUMNS: dict[str, str] = {
 _RAW_COLUMNS = frozenset({"hi", "lo", "batch", "a.key", "a.batch", "parent", "fp.hash"})
 
 
-class Rows:
-    """The message rows, sorted by key. A column that is all default is kept as None until it is written to."""
-
-    __slots__ = ("columns", "key")
-
-    def __init__(self, key: Array, columns: dict[str, Array | None]) -> None:
-        self.key = key
-        self.columns = columns
-
-    @classmethod
-    def empty(cls) -> Rows:
-        return cls(np.zeros(0, dtype=np.uint64), dict.fromkeys(ROW_COLUMNS))
-
-    def __len__(self) -> int:
-        return len(self.key)
-
-    def has(self, name: str) -> bool:
-        """False when the column is all default."""
-        return self.columns[name] is not None
-
-    def __getitem__(self, name: str) -> Array:
-        values = self.columns[name]
-        if values is None:
-            dtype, default = ROW_COLUMNS[name]
-            values = np.full(len(self.key), default, dtype=dtype)
-        return values
-
-    def at(self, name: str, rows: Array) -> Array:
-        """A copy of the column's values at some rows."""
-        values = self.columns[name]
-        if values is None:
-            dtype, default = ROW_COLUMNS[name]
-            return np.full(len(rows), default, dtype=dtype)
-        return values[rows]
-
-    def put(self, name: str, rows: Array, values: Array | int) -> None:
-        """Write values at some rows; a column of nothing but defaults stays absent."""
-        column = self.columns[name]
-        if column is None:
-            if np.all(np.asarray(values) == DEFAULTS[name]):
-                return
-            column = self.columns[name] = self[name]
-        column[rows] = values
-
-    def find(self, keys: Array) -> tuple[Array, Array]:
-        """For each key the row it is or would be at, and whether it is there."""
-        at = np.searchsorted(self.key, keys)
-        if not len(self.key):
-            return at, np.zeros(len(keys), dtype=bool)
-        return at, self.key[np.minimum(at, len(self.key) - 1)] == keys
-
-    def insert(self, at: Array, keys: Array) -> None:
-        """New rows of nothing but defaults: `keys` ascending, each before row `at`."""
-        n = len(self.key) + len(keys)
-        fresh = np.zeros(n, dtype=bool)
-        fresh[at + np.arange(len(keys))] = True
-        old = ~fresh
-        key = np.empty(n, dtype=np.uint64)
-        key[old] = self.key
-        key[fresh] = keys
-        self.key = key
-        for name, values in self.columns.items():
-            if values is None:
-                continue
-            dtype, default = ROW_COLUMNS[name]
-            wide = np.empty(n, dtype=dtype)
-            wide[old] = values
-            wide[fresh] = default
-            self.columns[name] = wide
-
-    def keep(self, mask: Array) -> None:
-        """Let go of the rows where `mask` is False."""
-        self.key = self.key[mask]
-        for name, values in self.columns.items():
-            if values is not None:
-                self.columns[name] = values[mask]
-
-    def reset(self, rows: Array) -> None:
-        """Forget everything about some rows but which message they are."""
-        for name in ROW_COLUMNS:
-            if name not in ("hi", "lo", "queue", "text") and self.columns[name] is not None:
-                self.put(name, rows, DEFAULTS[name])
+Buffer = bytes | memoryview
 
 
-@dataclass(slots=True)
-class Names:
-    """Groups or consumers of queues: (queue index, name) -> number, and a time for each."""
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Messages put aside together (see `frozen`): immutable, so written once and named by its content."""
 
-    queue: list[int] = field(default_factory=list)
-    name: list[str] = field(default_factory=list)
-    time: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    index: dict[tuple[int, str], int] = field(default_factory=dict)
+    name: str
+    rows: int
+    last_end: int
+    """When the last of them ended, in epoch milliseconds."""
+    queues: list[int]
+    renumbered: int
+    """So many times names had been renumbered before."""
+    body: Buffer
+    """Keys, ascending, eight bytes each; behind them the packed columns."""
 
-    def __len__(self) -> int:
-        return len(self.name)
+    @property
+    def keys(self) -> Array:
+        """The key of each row."""
+        return np.frombuffer(self.body, dtype=np.uint64, count=self.rows)
 
-    def number(self, queue: int, name: str) -> int:
-        """The number of a name, given to it now if it is new."""
-        found = self.index.get((queue, name))
-        if found is None:
-            found = self.index[queue, name] = len(self.name)
-            self.queue.append(queue)
-            self.name.append(name)
-        return found
 
-    def numbers(self, queue: Array, index: Array, words: list[str]) -> Array:
-        """The numbers of whole columns: per row a queue and an index into `words`, -1 for none."""
-        out = np.full(len(index), -1, dtype=np.int32)
-        told = np.flatnonzero(index >= 0)
-        if len(told):
-            width = len(words)
-            owner = queue[told].astype(np.int64)
-            pairs, place = distinct(owner * width + index[told], (int(owner.max()) + 1) * width)
-            names = [(pair // width, words[pair % width]) for pair in pairs.tolist()]
-            known = self.index.get
-            numbers = [self.number(*name) if (found := known(name)) is None else found for name in names]
-            out[told] = np.array(numbers, dtype=np.int32)[place]
-        self.grow()
-        return out
+class Packed(NamedTuple):
+    """A state as bytes. `layers` by name hold what seldom changes: a name always stands for the same bytes."""
 
-    def grow(self) -> None:
-        """Give every new name its (empty) time."""
-        if len(self.time) < len(self.name):
-            self.time = np.concatenate([self.time, np.zeros(len(self.name) - len(self.time), dtype=np.int64)])
+    head: bytes
+    layers: Mapping[str, Buffer]
 
-    def keep(self, used: Array) -> Array:
-        """Drop the names where `used` is False; returns the new number of every old one, -1 for the dropped."""
-        moved = np.full(len(used) + 1, -1, dtype=np.int32)
-        kept = np.flatnonzero(used)
-        moved[kept] = np.arange(len(kept))
-        self.queue = [self.queue[i] for i in kept]
-        self.name = [self.name[i] for i in kept]
-        self.time = self.time[kept]
-        self.index = {pair: i for i, pair in enumerate(zip(self.queue, self.name, strict=True))}
-        return moved
+    @property
+    def size(self) -> int:
+        """Bytes of all."""
+        return len(self.head) + sum(len(body) for body in self.layers.values())
 
 
 @dataclass(slots=True)
@@ -237,6 +94,11 @@ class ShardState:
     failed_batches: dict[int, int]
     loss_reasons: dict[int, str]
     """Key of a lost message's row -> why, as reported."""
+    frozen: list[Layer]
+    """Oldest first."""
+    renumberings: dict[int, tuple[str, Array]]
+    """By number: which column's names were renumbered, and how, for as long as a layer has the numbers of before."""
+    renumbered: int
     high_water: int
     """Latest event time seen, and in a replay the latest `now`."""
     now: int
@@ -259,6 +121,9 @@ class ShardState:
             {},
             {},
             {},
+            [],
+            {},
+            0,
             0,
             0,
         )
@@ -275,6 +140,14 @@ class ShardState:
         """A 64-bit hash of each queue's name."""
         return np.array([queue_hash(q.name) for q in self.queues], dtype=np.uint64)
 
+    def remember_renumbering(self, column: str, moved: Array) -> None:
+        """The names of `column` (group or consumer) have new numbers: `moved[old]`. Layers keep the old ones."""
+        oldest = min((layer.renumbered for layer in self.frozen), default=self.renumbered + 1)
+        self.renumberings = {serial: told for serial, told in self.renumberings.items() if serial >= oldest}
+        if self.frozen:
+            self.renumberings[self.renumbered] = (column, moved)
+        self.renumbered += 1
+
     def message_id(self, row: int) -> str:
         """The id of the message of a row as its system writes it."""
         text = self.rows.columns["text"]
@@ -282,13 +155,19 @@ class ShardState:
             return str(self.texts[int(text[row])].as_py())
         return bits_to_uuid(int(self.rows["hi"][row]), int(self.rows["lo"][row]))
 
-    def pack(self) -> bytes:
-        """The state as one blob."""
+    @property
+    def messages(self) -> int:
+        """How many are remembered, frozen ones included."""
+        return len(self.rows) + sum(layer.rows for layer in self.frozen)
+
+    def pack(self) -> Packed:
+        """The state as bytes."""
         self._tidy()
         columns: dict[str, Array] = {name: values for name, values in self.rows.columns.items() if values is not None}
         columns |= {f"a.{name}": values for name, values in self.attempts.items()}
         columns |= {f"fp.{name}": values for name, values in self.fingerprints.items()}
         columns |= {"g.time": self.groups.time, "c.time": self.consumers.time}
+        columns |= {f"moved.{serial}": moved for serial, (_, moved) in self.renumberings.items()}
         columns["texts.lengths"], columns["texts.bytes"] = text_columns(self.texts)
         header = {
             "version": FORMAT_VERSION,
@@ -302,15 +181,19 @@ class ShardState:
             "consumer_states": [[q, c, *v] for (q, c), v in self.consumer_states.items()],
             "failed_batches": list(self.failed_batches.items()),
             "loss_reasons": list(self.loss_reasons.items()),
+            "frozen": [[layer.name, layer.rows, layer.last_end, layer.queues, layer.renumbered] for layer in self.frozen],
+            "renumberings": [[serial, column] for serial, (column, _) in self.renumberings.items()],
+            "renumbered": self.renumbered,
             "high_water": self.high_water,
             "now": self.now,
         }
-        return pack_columns(columns, header, raw=_RAW_COLUMNS, compress=True)
+        head = pack_columns(columns, header, raw=_RAW_COLUMNS, compress=True)
+        return Packed(head, {layer.name: layer.body for layer in self.frozen})
 
     @classmethod
-    def unpack(cls, blob: bytes) -> ShardState:
+    def unpack(cls, packed: Packed) -> ShardState:
         """The state of `pack`. Raises UnreadableBlob when it is damaged or of a newer version."""
-        columns, header = unpack_columns(blob)
+        columns, header = unpack_columns(packed.head)
         if header["version"] > FORMAT_VERSION:
             raise UnreadableBlob(
                 f"state of version {header['version']}, but this queuewatch reads up to {FORMAT_VERSION}: "
@@ -337,6 +220,13 @@ class ShardState:
         state.consumer_states = {(q, c): v for q, c, *v in header["consumer_states"]}
         state.failed_batches = {int(k): v for k, v in header["failed_batches"]}
         state.loss_reasons = {int(k): v for k, v in header["loss_reasons"]}
+        # Version 1 had no layers.
+        state.frozen = [
+            Layer(name, rows, last_end, queues, renumbered, packed.layers[name])
+            for name, rows, last_end, queues, renumbered in header.get("frozen", [])
+        ]
+        state.renumberings = {serial: (column, columns[f"moved.{serial}"]) for serial, column in header.get("renumberings", [])}
+        state.renumbered = header.get("renumbered", 0)
         state.high_water = header["high_water"]
         state.now = header["now"]
         return state

@@ -62,7 +62,7 @@ class Publisher:
         self._outlets.signals(changes, batch_id)
         self._outlets.quarantine(invalid, batch_id)
         self._memories.save(batch_id, memory)
-        self._pruner.published({row["shard"]: row["state_file"] for row in rows})
+        self._pruner.published({row["shard"]: row["state_files"] for row in rows})
         if snapshot is not None and merged is not None:
             pipeline = self._monitor.published(batch_id, merged, *_state_size(rows))
             self._outlets.snapshot(replace(snapshot, pipeline=pipeline))

@@ -19,7 +19,7 @@ from streaming.spark.state_files import StateKeeper
 STATE_SCHEMA: Final = "state binary"
 """What a `StateKeeper` says: Spark's own state columns can never change, what is in the blob can."""
 
-REPORT_SCHEMA: Final = "shard int, step_ms long, report binary, state_bytes long, state_rows long, state_file string"
+REPORT_SCHEMA: Final = "shard int, step_ms long, report binary, state_bytes long, state_rows long, state_files array<string>"
 """One row per shard and step. The size of the state (bytes packed, rows) and where it is, as of the end of the batch."""
 
 Frame = Any
@@ -38,10 +38,10 @@ def track_shard(settings: Settings, keeper: StateKeeper) -> ShardStage:
             shard_state, report = track(shard_state, unpack(blobs), step_ms, settings)
             reports.append((step_ms, report.to_bytes()))
             rows = report.rows
-        blob = shard_state.pack()
-        kept = keeper.keep(int(key[0]), blob)
+        packed = shard_state.pack()
+        kept = keeper.keep(int(key[0]), packed)
         state.update((kept,))
-        yield _frame(int(key[0]), reports, len(blob), rows, keeper.file_of(kept))
+        yield _frame(int(key[0]), reports, packed.size, rows, keeper.files_of(kept))
 
     return stage
 
@@ -58,7 +58,7 @@ def _by_step(frames: Iterable[Frame]) -> list[tuple[int, list[bytes]]]:
     return [(step_ms, [packet for _, _, packet in sorted(steps[step_ms])]) for step_ms in sorted(steps)]
 
 
-def _frame(shard: int, reports: list[tuple[int, bytes]], state_bytes: int, state_rows: int, file: str | None) -> Frame:
+def _frame(shard: int, reports: list[tuple[int, bytes]], state_bytes: int, state_rows: int, files: list[str]) -> Frame:
     n = len(reports)
     return pa.table(
         {
@@ -67,6 +67,6 @@ def _frame(shard: int, reports: list[tuple[int, bytes]], state_bytes: int, state
             "report": pa.array([report for _, report in reports], pa.binary()),
             "state_bytes": pa.array([state_bytes] * n, pa.int64()),
             "state_rows": pa.array([state_rows] * n, pa.int64()),
-            "state_file": pa.array([file] * n, pa.string()),
+            "state_files": pa.array([files] * n, pa.list_(pa.string())),
         }
     ).to_pandas()

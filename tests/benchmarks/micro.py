@@ -96,11 +96,11 @@ class Chain:
     def state(self) -> tuple[int, int, int]:
         """Rows of the state, rows of unsettled messages, and bytes, of all shards."""
         rows = live = 0
-        for blob in self._states:
-            state = ShardState.unpack(blob)
-            rows += len(state.rows)
+        for packed in self._states:
+            state = ShardState.unpack(packed)
+            rows += state.messages
             live += int((state.rows["ended"] == 0).sum())
-        return rows, live, sum(map(len, self._states))
+        return rows, live, sum(packed.size for packed in self._states)
 
 
 def measure(run: Run, *, quick: bool) -> None:

@@ -30,10 +30,15 @@ def run_steps(
     *,
     shards: int = 1,
     restart: bool = False,
+    states: list[ShardState] | None = None,
 ) -> list[Merged]:
-    """The merged report of each step `(now in ms after T0, events)`. `restart`: every step starts from the packed state."""
+    """The merged report of each step `(now in ms after T0, events)`. `restart`: every step starts from the packed state.
+
+    `states`: an empty list for the shards' states at the end.
+    """
     settings = settings or Settings()
-    states = [ShardState.empty() for _ in range(shards)]
+    states = states if states is not None else []
+    states += [ShardState.empty() for _ in range(shards)]
     out = []
     for now_ms, events in steps:
         decoded = decode_records([json.dumps(e).encode() for e in events])

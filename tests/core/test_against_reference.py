@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from streaming.core.queues import NEVER, TOTALS
 from streaming.core.report import AGE_SCOPES, Merged, StuckGroup
+from streaming.core.settings import Settings
 from tests.core.driving import T0, event, run_steps
 from tests.core.reference import Model, Wire
 
@@ -127,7 +128,7 @@ def expected(model: Model, queue: str, now: int) -> dict[str, Any]:
 )
 @given(data=st.data())
 def test_core_and_reference_agree(data: st.DataObject) -> None:
-    """Shuffled, repeated, cut into steps, restarted from the packed state, over one or more shards."""
+    """Shuffled, repeated, cut into steps, restarted from the packed state, frozen at once or never, over one or more shards."""
     events = data.draw(lifecycles())
     told = data.draw(st.permutations(events + data.draw(st.lists(st.sampled_from(events), max_size=5))))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(told)), max_size=4)))
@@ -135,7 +136,12 @@ def test_core_and_reference_agree(data: st.DataObject) -> None:
     ends = sorted(data.draw(st.lists(st.integers(200_000, END_MS), min_size=1, max_size=3)))
     # All events are told at time 0 of the clock; then time passes and nothing else happens.
     steps = [(0, part) for part in parts] + [(end, []) for end in ends]
-    reports = run_steps(steps, shards=data.draw(st.sampled_from([1, 2, 5])), restart=data.draw(st.booleans()))
+    reports = run_steps(
+        steps,
+        Settings(frozen_rows_min=data.draw(st.sampled_from([1, 4_096]))),
+        shards=data.draw(st.sampled_from([1, 2, 5])),
+        restart=data.draw(st.booleans()),
+    )
     model = Model(VISIBILITY_MS, MAX_RECEIVES)
     model.tell(events)
     for end, merged in zip(ends, reports[len(parts) :], strict=True):

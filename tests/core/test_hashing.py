@@ -26,7 +26,7 @@ def test_a_uuid_is_its_bits_and_any_other_text_is_hashed(ids: list[str | None]) 
         assert is_uuid[i] == expected
         if expected:
             assert bits_to_uuid(int(hi[i]), int(lo[i])) == text
-    same = {}
+    same: dict[str, tuple[int, int]] = {}
     for text, bits in zip(ids, zip(hi.tolist(), lo.tolist(), strict=True), strict=True):
         assert same.setdefault(text or "", bits) == bits
     assert len(set(same.values())) == len(same)

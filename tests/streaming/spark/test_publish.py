@@ -43,7 +43,7 @@ class Shards:
         for key, state in self._states.items():
             stage = track_shard(Settings(), InlineState())
             (out,) = stage((key,), iter([table[table["shard"] == key]]), cast(Any, state))
-            rows += [Row(**{**one, "state_file": None}) for one in out.to_dict("records")]
+            rows += [Row(**{**one, "state_files": []}) for one in out.to_dict("records")]
         return rows
 
 

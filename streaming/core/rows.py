@@ -1,0 +1,138 @@
+"""The message rows of a shard as columns: one per (queue, message), sorted by key.
+
+A column that says nothing for any row is not there at all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streaming.core.columns import Array
+
+# dtype and the value that means "nothing known".
+ROW_COLUMNS: dict[str, tuple[str, int]] = {
+    "hi": ("u8", 0),
+    "lo": ("u8", 0),
+    "queue": ("i4", 0),
+    "flags": ("u4", 0),
+    "sent": ("i8", 0),  # when it was sent; until F_SENT_KNOWN, when it was first heard of
+    "last_received": ("i8", 0),
+    "receive_count": ("i4", 0),
+    "seen": ("u8", 0),  # bit n-1: the n-th receive was seen
+    "seen_uncounted": ("i4", 0),
+    "window_at": ("i8", 0),  # the latest receive, extension or release…
+    "window_end": ("i8", 0),  # …and until when it lasts
+    "window_code": ("u1", 0),
+    "delay": ("i8", 0),
+    "ended": ("i8", 0),
+    "restart": ("i8", 0),  # when CloudWatch's age last restarts…
+    "restart_before": ("i8", 0),  # …and the time before, while that is still to come
+    "consumer": ("i4", -1),
+    "group": ("i4", -1),
+    "seq_kind": ("u1", 0),
+    "seq_hi": ("u8", 0),
+    "seq_lo": ("u8", 0),
+    "batch": ("u8", 0),
+    "arrived": ("i8", 0),  # in a dead-letter queue: when it came
+    "parent": ("u8", 0),  # key of its row in the queue it came from
+    "origin": ("i4", -1),  # the queue it came from
+    "text": ("i4", -1),  # index into `texts`; -1: the id is a UUID
+}
+DEFAULTS = {name: default for name, (_, default) in ROW_COLUMNS.items()}
+
+# Flags of a row. The counted kinds make each message count once.
+F_SENT_KNOWN = 1
+F_WINDOW_DEFAULT = 2  # the window's end was not told: it is window_at + the queue's visibility timeout
+F_TIMELINE = 4  # its receives, extensions and releases are in `attempts`
+F_SENT = 8
+F_DELETED, F_DEAD_LETTERED, F_REDRIVEN, F_EXPIRED, F_DROPPED = 16, 32, 64, 128, 256
+F_PURGED, F_RECONCILED = 512, 1024
+F_ARRIVED, F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED = 2048, 4096, 8192
+F_TRIMMED = 16384  # the oldest attempts were let go
+F_MOVE_INFERRED = 32768
+F_MOVE_TOLD = 65536
+ENDS = F_DELETED | F_DEAD_LETTERED | F_REDRIVEN | F_EXPIRED | F_DROPPED | F_PURGED | F_RECONCILED
+
+
+class Rows:
+    """The message rows, sorted by key. A column that is all default is kept as None until it is written to."""
+
+    __slots__ = ("columns", "key")
+
+    def __init__(self, key: Array, columns: dict[str, Array | None]) -> None:
+        self.key = key
+        self.columns = columns
+
+    @classmethod
+    def empty(cls) -> Rows:
+        return cls(np.zeros(0, dtype=np.uint64), dict.fromkeys(ROW_COLUMNS))
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def has(self, name: str) -> bool:
+        """False when the column is all default."""
+        return self.columns[name] is not None
+
+    def __getitem__(self, name: str) -> Array:
+        values = self.columns[name]
+        if values is None:
+            dtype, default = ROW_COLUMNS[name]
+            values = np.full(len(self.key), default, dtype=dtype)
+        return values
+
+    def at(self, name: str, rows: Array) -> Array:
+        """A copy of the column's values at some rows."""
+        values = self.columns[name]
+        if values is None:
+            dtype, default = ROW_COLUMNS[name]
+            return np.full(len(rows), default, dtype=dtype)
+        return values[rows]
+
+    def put(self, name: str, rows: Array, values: Array | int) -> None:
+        """Write values at some rows; a column of nothing but defaults stays absent."""
+        column = self.columns[name]
+        if column is None:
+            if np.all(np.asarray(values) == DEFAULTS[name]):
+                return
+            column = self.columns[name] = self[name]
+        column[rows] = values
+
+    def find(self, keys: Array) -> tuple[Array, Array]:
+        """For each key the row it is or would be at, and whether it is there."""
+        at = np.searchsorted(self.key, keys)
+        if not len(self.key):
+            return at, np.zeros(len(keys), dtype=bool)
+        return at, self.key[np.minimum(at, len(self.key) - 1)] == keys
+
+    def insert(self, at: Array, keys: Array) -> None:
+        """New rows of nothing but defaults: `keys` ascending, each before row `at`."""
+        n = len(self.key) + len(keys)
+        fresh = np.zeros(n, dtype=bool)
+        fresh[at + np.arange(len(keys))] = True
+        old = ~fresh
+        key = np.empty(n, dtype=np.uint64)
+        key[old] = self.key
+        key[fresh] = keys
+        self.key = key
+        for name, values in self.columns.items():
+            if values is None:
+                continue
+            dtype, default = ROW_COLUMNS[name]
+            wide = np.empty(n, dtype=dtype)
+            wide[old] = values
+            wide[fresh] = default
+            self.columns[name] = wide
+
+    def keep(self, mask: Array) -> None:
+        """Let go of the rows where `mask` is False."""
+        self.key = self.key[mask]
+        for name, values in self.columns.items():
+            if values is not None:
+                self.columns[name] = values[mask]
+
+    def reset(self, rows: Array) -> None:
+        """Forget everything about some rows but which message they are."""
+        for name in ROW_COLUMNS:
+            if name not in ("hi", "lo", "queue", "text") and self.columns[name] is not None:
+                self.put(name, rows, DEFAULTS[name])
