@@ -63,7 +63,7 @@ def _one_queue(
     head = rows[head_at]
     settled = state.groups.time[names]
     facts = _Groups(state, viewer, names, unsettled, in_flight, oldest, settled, head)
-    stuck = _stuck(facts, w, record.last_settled_at, number, now, settings)
+    stuck, stuck_groups = _stuck(facts, w, record.last_settled_at, number, now, settings)
     look_ahead, hidden = _look_ahead(facts, w, rows, group, number, settings)
     order = _oldest_first(state, names, oldest, settings.top_k + 1)
     top = order[: settings.top_k]
@@ -73,10 +73,10 @@ def _one_queue(
         in_flight=int((in_flight > 0).sum()),
         blocked=int(((in_flight > 0) & (unsettled > in_flight)).sum()),
         hidden=hidden,
-        oldest=[facts.one(i) for i in top],
+        oldest=facts.some(top),
         others_oldest_at=int(oldest[order[settings.top_k]]) if n > settings.top_k else None,
-        stuck=stuck[: settings.messages_per_queue],
-        stuck_groups=len(stuck),
+        stuck=stuck,
+        stuck_groups=stuck_groups,
         look_ahead=look_ahead,
     )
 
@@ -85,8 +85,10 @@ def _oldest_first(state: ShardState, names: Array, oldest: Array, n: int) -> lis
     """Positions of the `n` oldest groups, those of one age by name: numbers of names differ from shard to shard."""
     n = min(n, len(names))
     limit = np.partition(oldest, n - 1)[n - 1]
-    chosen = np.flatnonzero(oldest <= limit).tolist()
-    return sorted(chosen, key=lambda i: (int(oldest[i]), state.groups.name[int(names[i])]))[:n]
+    chosen = np.flatnonzero(oldest <= limit)
+    words = state.groups.words(names[chosen])
+    told = sorted(zip(oldest[chosen].tolist(), words, chosen.tolist(), strict=True))
+    return [i for _, _, i in told[:n]]
 
 
 class _Groups:
@@ -108,23 +110,37 @@ class _Groups:
         self.oldest, self.settled, self.head = oldest, settled, head
 
     def name(self, i: int) -> str:
-        return self.state.groups.name[int(self.names[i])]
+        return self.state.groups.text(int(self.names[i]))
 
-    def one(self, i: int) -> GroupFacts:
-        """Group `i` with its head."""
-        head = self.viewer.view(int(self.head[i]), ("head",))
-        counts = (int(self.unsettled[i]), int(self.in_flight[i]), int(self.oldest[i]), int(self.settled[i]))
-        return GroupFacts(self.name(i), *counts, head)
+    def some(self, which: list[int]) -> list[GroupFacts]:
+        """Some groups with their heads."""
+        at = np.array(which, dtype=np.int64)
+        return [
+            GroupFacts(name or "", unsettled, in_flight, oldest, settled, head)
+            for name, unsettled, in_flight, oldest, settled, head in zip(
+                self.state.groups.words(self.names[at]),
+                self.unsettled[at].tolist(),
+                self.in_flight[at].tolist(),
+                self.oldest[at].tolist(),
+                self.settled[at].tolist(),
+                self.viewer.views(self.head[at], ("head",)),
+                strict=True,
+            )
+        ]
 
 
-def _stuck(facts: _Groups, w: Windows, queue_settled: int, number: int, now: int, settings: Settings) -> list[StuckGroup]:
-    """1. Something waits behind the head. 2. The head is not merely delayed. 3. Nothing of the group was settled, and the
+def _stuck(
+    facts: _Groups, w: Windows, queue_settled: int, number: int, now: int, settings: Settings
+) -> tuple[list[StuckGroup], int]:
+    """The groups stuck longest, and how many are stuck.
+
+    1. Something waits behind the head. 2. The head is not merely delayed. 3. Nothing of the group was settled, and the
     head was there, for long enough. 4. The head was received, or others flow while it is not."""
     state = facts.state
     live, record = state.rows, state.queues[number]
     if record.dead_letter:
         # Nobody is expected to work on dead letters, let alone in order.
-        return []
+        return [], 0
     thresholds = settings.thresholds(record.name)
     window = visibility_ms(record, settings)
     factor_ms = 0 if window >= NEVER else thresholds.group_stuck_visibility_factor * window
@@ -144,7 +160,12 @@ def _stuck(facts: _Groups, w: Windows, queue_settled: int, number: int, now: int
             reason = "poison_head" if receives[i] > 1 else "not_received"
         out.append((int(since[i]), facts.name(i), i, reason))
     out.sort()
-    return [StuckGroup(facts.one(i), since_ms, reason, int(facts.unsettled[i]) - 1) for since_ms, _, i, reason in out]
+    listed = out[: settings.messages_per_queue]
+    groups = facts.some([i for _, _, i, _ in listed])
+    return [
+        StuckGroup(group, since_ms, reason, group.unsettled - 1)
+        for group, (since_ms, _, _, reason) in zip(groups, listed, strict=True)
+    ], len(out)
 
 
 def _look_ahead(
@@ -195,10 +216,10 @@ def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[
     settled = state.groups.time[names]
     out: dict[int, tuple[list[GroupFacts], int]] = {}
     for i in _oldest_first(state, names, oldest, len(names)):
-        number = state.groups.queue[int(names[i])]
+        number = int(state.groups.queue[names[i]])
         listed, folded = out.get(number, ([], 0))
         if len(listed) < settings.groups_per_report:
-            name = state.groups.name[int(names[i])]
+            name = state.groups.text(int(names[i]))
             listed.append(GroupFacts(name, int(unsettled[i]), int(in_flight[i]), int(oldest[i]), int(settled[i])))
         else:
             folded += 1

@@ -33,6 +33,7 @@ _SHOWN = (
     "window_code",
     "arrived",
 )
+_STATES: tuple[Literal["visible", "in_flight", "delayed"], ...] = ("visible", "in_flight", "delayed")
 _WHAT: dict[int, Literal["received", "extended", "released"]] = {RECEIVED: "received", EXTENDED: "extended"}
 
 
@@ -43,65 +44,99 @@ class Viewer:
         self.state, self.w, self.settings = state, w, settings
         kept = np.array([retention_ms(q, settings) for q in state.queues], dtype=np.int64)
         self.expires = expiry(state, kept, settings) if len(state.rows) else np.zeros(0, dtype=np.int64)
-        self.windows = [visibility_ms(q, settings) for q in state.queues]
-
-    def view(self, row: int, why: tuple[str, ...]) -> MessageView:
-        """The message of a row."""
-        return self.views(np.array([row]), why)[0]
+        self.windows = np.array([visibility_ms(q, settings) for q in state.queues], dtype=np.int64)
 
     def views(self, rows: Array, why: tuple[str, ...]) -> list[MessageView]:
         """The messages of some rows."""
-        state = self.state
-        groups, consumers = state.groups.name, state.consumers.name
-        columns = {name: state.rows.at(name, rows).tolist() for name in _SHOWN}
-        in_flight, delayed = self.w.in_flight[rows].tolist(), self.w.delayed[rows].tolist()
-        ends, expires = self.w.window_end[rows].tolist(), self.expires[rows].tolist()
-        seen = (np.bitwise_count(state.rows.at("seen", rows)) + state.rows.at("seen_uncounted", rows)).tolist()
-        out = []
-        for i, row in enumerate(rows.tolist()):
-            c = {name: values[i] for name, values in columns.items()}
-            until = ends[i] if in_flight[i] and ends[i] < NEVER else None
-            out.append(
-                MessageView(
-                    message_id=state.message_id(row),
-                    state="in_flight" if in_flight[i] else "delayed" if delayed[i] else "visible",
-                    sent_at_ms=c["sent"],
-                    receive_count=c["receive_count"],
-                    why=why,
-                    group=groups[c["group"]] if c["group"] >= 0 else None,
-                    sequence=sequence_text(c["seq_kind"], c["seq_hi"], c["seq_lo"]),
-                    consumer=consumers[c["consumer"]] if c["consumer"] >= 0 else None,
-                    last_received_at_ms=c["last_received"] or None,
-                    invisible_until_ms=until,
-                    arrived_at_ms=c["arrived"] or None,
-                    expires_at_ms=expires[i],
-                    arrival_known_by=arrival_known_by(c["flags"]) if c["arrived"] else None,
-                    attempts=self._timeline(row, c["queue"]) if c["flags"] & F_TIMELINE else self._single(c),
-                    deliveries_seen=seen[i],
-                )
+        state, live = self.state, self.state.rows
+        at = {name: live.at(name, rows) for name in _SHOWN}
+        seen = np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows)
+        consumers = state.consumers.words(at["consumer"])
+        columns = zip(
+            state.message_ids(rows),
+            np.where(self.w.in_flight[rows], 1, np.where(self.w.delayed[rows], 2, 0)).tolist(),
+            at["sent"].tolist(),
+            at["receive_count"].tolist(),
+            state.groups.words(at["group"]),
+            zip(at["seq_kind"].tolist(), at["seq_hi"].tolist(), at["seq_lo"].tolist(), strict=True),
+            consumers,
+            at["last_received"].tolist(),
+            self.w.window_end[rows].tolist(),
+            at["arrived"].tolist(),
+            self.expires[rows].tolist(),
+            at["flags"].tolist(),
+            self._attempts(rows, at, consumers),
+            seen.tolist(),
+            strict=True,
+        )
+        return [
+            MessageView(
+                message_id,
+                _STATES[doing],
+                sent,
+                receives,
+                why,
+                group,
+                sequence_text(*position) if position[0] else None,
+                consumer,
+                received or None,
+                end if doing == 1 and end < NEVER else None,
+                arrived or None,
+                expires,
+                arrival_known_by(flags) if arrived else None,
+                attempts,
+                seen_here,
             )
+            for (
+                message_id,
+                doing,
+                sent,
+                receives,
+                group,
+                position,
+                consumer,
+                received,
+                end,
+                arrived,
+                expires,
+                flags,
+                attempts,
+                seen_here,
+            ) in columns
+        ]
+
+    def _attempts(self, rows: Array, at: dict[str, Array], consumers: list[str | None]) -> list[tuple[Attempt, ...]]:
+        """Of each row its timeline; of a message delivered once, what its row tells."""
+        state, table = self.state, self.state.attempts
+        timeline = np.flatnonzero((at["flags"] & F_TIMELINE) != 0)
+        keys = state.rows.key[rows[timeline]]
+        left, right = np.searchsorted(table["key"], keys, "left"), np.searchsorted(table["key"], keys, "right")
+        lengths = right - left
+        places = np.repeat(left - np.append(0, np.cumsum(lengths)[:-1]), lengths) + np.arange(int(lengths.sum()))
+        of_timeline = self._made(
+            np.repeat(self.windows[at["queue"][timeline]], lengths),
+            {name: table[name][places] for name in ("at", "code", "receive_count", "end")},
+            state.consumers.words(table["consumer"][places]),
+        )
+        single = {"at": "window_at", "code": "window_code", "receive_count": "receive_count", "end": "window_end"}
+        singles = self._made(self.windows[at["queue"]], {name: at[column] for name, column in single.items()}, consumers)
+        told = zip(singles, at["window_code"].tolist(), strict=True)
+        out: list[tuple[Attempt, ...]] = [(one,) if code else () for one, code in told]
+        first = 0
+        for row, length in zip(timeline.tolist(), lengths.tolist(), strict=True):
+            out[row] = tuple(of_timeline[first : first + length])
+            first += length
         return out
 
-    def _timeline(self, row: int, queue: int) -> tuple[Attempt, ...]:
-        state = self.state
-        table, key, window = state.attempts, state.rows.key[row], self.windows[queue]
-        left, right = np.searchsorted(table["key"], key, "left"), np.searchsorted(table["key"], key, "right")
-        names = ("at", "code", "receive_count", "end", "consumer")
-        entries = zip(*(table[name][left:right].tolist() for name in names), strict=True)
-        return tuple(self._attempt(window, *entry) for entry in entries)
-
-    def _single(self, c: dict[str, int]) -> tuple[Attempt, ...]:
-        if not c["window_code"]:
-            return ()
-        window = self.windows[c["queue"]]
-        what = (c["window_at"], c["window_code"], c["receive_count"], c["window_end"], c["consumer"])
-        return (self._attempt(window, *what),)
-
-    def _attempt(self, window: int, at: int, code: int, receives: int, end: int, consumer: int) -> Attempt:
-        if not end and code in _WHAT:
-            end = min(at + window, NEVER)
-        name = self.state.consumers.name[consumer] if consumer >= 0 else None
-        return Attempt(at, _WHAT.get(code, "released"), receives, end if 0 < end < NEVER else None, name)
+    def _made(self, windows: Array, columns: dict[str, Array], consumers: list[str | None]) -> list[Attempt]:
+        at, code, end = columns["at"], columns["code"], columns["end"]
+        opens = (code == RECEIVED) | (code == EXTENDED)
+        end = np.where(opens & (end == 0), np.minimum(at + windows, NEVER), end)
+        told = zip(at.tolist(), code.tolist(), columns["receive_count"].tolist(), end.tolist(), consumers, strict=True)
+        return [
+            Attempt(at_ms, _WHAT.get(kind, "released"), receives, end_ms if 0 < end_ms < NEVER else None, consumer)
+            for at_ms, kind, receives, end_ms, consumer in told
+        ]
 
 
 def arrival_known_by(flags: int) -> str:
@@ -148,13 +183,14 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
     first = np.flatnonzero(np.append(True, consumer[1:] != consumer[:-1]))
     counts = np.diff(np.append(first, len(held)))
     out: dict[int, list[HeldBy]] = {}
-    by_age = sorted(range(len(first)), key=lambda i: (int(since[first[i]]), state.consumers.name[int(consumer[first[i]])]))
-    for i in by_age:
-        number = int(consumer[first[i]])
-        listed = out.setdefault(state.consumers.queue[number], [])
+    owners = state.consumers.queue[consumer[first]].tolist()
+    names = state.consumers.words(consumer[first])
+    message_ids = state.message_ids(held[first])
+    told = zip(since[first].tolist(), names, counts.tolist(), message_ids, owners, strict=True)
+    for since_ms, name, n, message_id, number in sorted(told, key=lambda one: (one[0], one[1] or "")):
+        listed = out.setdefault(number, [])
         if len(listed) < settings.consumers_per_report:
-            message_id = state.message_id(int(held[first[i]]))
-            listed.append(HeldBy(state.consumers.name[number], int(counts[i]), int(since[first[i]]), message_id))
+            listed.append(HeldBy(name or "", n, since_ms, message_id))
     return out
 
 
@@ -162,13 +198,12 @@ def last_acks(state: ShardState, settings: Settings) -> dict[int, dict[str, int]
     """Per queue (by index) when its consumers last acknowledged a message, the latest ones."""
     names = state.consumers
     out: dict[int, dict[str, int]] = {}
-    for number in np.argsort(-names.time, kind="stable").tolist():
-        at = int(names.time[number])
-        if not at:
-            break
-        acks = out.setdefault(names.queue[number], {})
+    latest = np.argsort(-names.time, kind="stable")
+    latest = latest[names.time[latest] > 0]
+    for name, number, at in zip(names.words(latest), names.queue[latest].tolist(), names.time[latest].tolist(), strict=True):
+        acks = out.setdefault(number, {})
         if len(acks) < settings.consumers_per_report:
-            acks[names.name[number]] = at
+            acks[name or ""] = at
     return out
 
 
@@ -183,8 +218,7 @@ def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[A
     rows = state.rows
     out: list[Arrival] = []
     if rows.has("arrived"):
-        for row in np.flatnonzero(rows["arrived"] > max(since, 0)).tolist():
-            out.append(_arrival(state, row, settings))
+        out += _arrivals(state, np.flatnonzero(rows["arrived"] > max(since, 0)), settings)
     flags = rows["flags"]
     for row in np.flatnonzero(((flags & F_MOVE_INFERRED) != 0) & (rows["ended"] > since)).tolist():
         record = state.queues[int(rows["queue"][row])]
@@ -211,16 +245,26 @@ def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int
     return {number: sorted(losses)[-settings.messages_per_queue :] for number, losses in out.items()}
 
 
-def _arrival(state: ShardState, row: int, settings: Settings) -> Arrival:
-    rows, one = state.rows, np.array([row])
-    origin, count = int(rows.at("origin", one)[0]), int(rows.at("receive_count", one)[0])
-    source = state.queues[origin].name[2] if origin >= 0 else None
-    ordered = [state.queues[n].ordered or settings.is_ordered(state.queues[n].name) for n in (int(rows["queue"][row]), origin)]
-    if origin >= 0 and not any(ordered):
-        # An ordered queue is in a shard of its own: what the message went through there cannot be looked up here.
-        at, found = find_remembered(state, rows.at("parent", one), settings)
-        if found[0]:
-            count = max(count, int(rows["receive_count"][at[0]]))
-    name = state.queues[int(rows["queue"][row])].name
-    by = arrival_known_by(int(rows["flags"][row]))
-    return Arrival(name, state.message_id(row), int(rows["arrived"][row]), by, source, count)
+def _arrivals(state: ShardState, hit: Array, settings: Settings) -> list[Arrival]:
+    rows = state.rows
+    queue, origin, count = rows.at("queue", hit), rows.at("origin", hit), rows.at("receive_count", hit)
+    ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)
+    # An ordered queue is in a shard of its own: what the message went through there cannot be looked up here.
+    together = np.flatnonzero((origin >= 0) & ~ordered[queue] & ~ordered[origin])
+    at, found = find_remembered(state, rows.at("parent", hit[together]), settings)
+    together, at = together[found], at[found]
+    count[together] = np.maximum(count[together], rows.at("receive_count", at))
+    names = [q.name for q in state.queues]
+    told = zip(
+        queue.tolist(),
+        state.message_ids(hit),
+        rows.at("arrived", hit).tolist(),
+        rows.at("flags", hit).tolist(),
+        origin.tolist(),
+        count.tolist(),
+        strict=True,
+    )
+    return [
+        Arrival(names[number], message_id, at_ms, arrival_known_by(flags), names[source][2] if source >= 0 else None, receives)
+        for number, message_id, at_ms, flags, source, receives in told
+    ]

@@ -5,58 +5,86 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
 from streaming.core.columns import Array, distinct
+from streaming.core.hashing import hash_texts, mix
 
 
 @dataclass(slots=True)
 class Names:
-    """Groups or consumers of queues: (queue index, name) -> number, and a time for each."""
+    """Names as columns; a name's number is its place. There may be a hundred thousand, and a few thousand new ones a step."""
 
-    queue: list[int] = field(default_factory=list)
-    name: list[str] = field(default_factory=list)
+    queue: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    """The number of the queue each name belongs to."""
+    texts: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
     time: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    index: dict[tuple[int, str], int] = field(default_factory=dict)
+    """A time for each, in epoch milliseconds: when something of that name was last settled."""
+    _hashes: Array | None = None
+    """Of queue and name, ascending…"""
+    _numbers: Array | None = None
+    """…and whose they are. Made when first needed."""
 
     def __len__(self) -> int:
-        return len(self.name)
+        return len(self.queue)
 
-    def number(self, queue: int, name: str) -> int:
-        """The number of a name, given to it now if it is new."""
-        found = self.index.get((queue, name))
-        if found is None:
-            found = self.index[queue, name] = len(self.name)
-            self.queue.append(queue)
-            self.name.append(name)
-        return found
+    def text(self, number: int) -> str:
+        """One name."""
+        return str(self.texts[number].as_py())
+
+    def words(self, numbers: Array) -> list[str | None]:
+        """The names of some numbers, None for -1."""
+        words: list[str | None] = self.texts.take(pa.array(numbers, mask=numbers < 0)).to_pylist()
+        return words
 
     def numbers(self, queue: Array, index: Array, words: list[str]) -> Array:
-        """The numbers of whole columns: per row a queue and an index into `words`, -1 for none."""
+        """The numbers of whole columns: per row a queue and an index into `words`, -1 for none. New names get theirs now."""
         out = np.full(len(index), -1, dtype=np.int32)
         told = np.flatnonzero(index >= 0)
-        if len(told):
-            width = len(words)
-            owner = queue[told].astype(np.int64)
-            pairs, place = distinct(owner * width + index[told], (int(owner.max()) + 1) * width)
-            names = [(pair // width, words[pair % width]) for pair in pairs.tolist()]
-            known = self.index.get
-            numbers = [self.number(*name) if (found := known(name)) is None else found for name in names]
-            out[told] = np.array(numbers, dtype=np.int32)[place]
-        self.grow()
+        if not len(told):
+            return out
+        width = len(words)
+        owner = queue[told].astype(np.int64)
+        pairs, place = distinct(owner * width + index[told], (int(owner.max()) + 1) * width)
+        owners, word = pairs // width, pairs % width
+        hashes = _hash(owners, pa.array(words, pa.string()), word)
+        known, of = self._index()
+        at = np.searchsorted(known, hashes)
+        at_most = np.minimum(at, max(len(known) - 1, 0))
+        new = known[at_most] != hashes if len(known) else np.ones(len(hashes), dtype=bool)
+        numbers = np.empty(len(hashes), dtype=np.int32)
+        numbers[~new] = of[at_most[~new]]
+        if new.any():
+            numbers[new] = len(self) + np.arange(int(new.sum()), dtype=np.int32)
+            self.queue = np.concatenate([self.queue, owners[new].astype(np.int32)])
+            self.texts = pa.concat_arrays([self.texts, pa.array([words[i] for i in word[new].tolist()], pa.string())])
+            self.time = np.concatenate([self.time, np.zeros(int(new.sum()), dtype=np.int64)])
+            order = np.argsort(hashes[new])
+            where = np.searchsorted(known, hashes[new][order])
+            self._hashes = np.insert(known, where, hashes[new][order])
+            self._numbers = np.insert(of, where, numbers[new][order])
+        out[told] = numbers[place]
         return out
-
-    def grow(self) -> None:
-        """Give every new name its (empty) time."""
-        if len(self.time) < len(self.name):
-            self.time = np.concatenate([self.time, np.zeros(len(self.name) - len(self.time), dtype=np.int64)])
 
     def keep(self, used: Array) -> Array:
         """Drop the names where `used` is False; returns the new number of every old one, -1 for the dropped."""
         moved = np.full(len(used) + 1, -1, dtype=np.int32)
         kept = np.flatnonzero(used)
         moved[kept] = np.arange(len(kept))
-        self.queue = [self.queue[i] for i in kept]
-        self.name = [self.name[i] for i in kept]
-        self.time = self.time[kept]
-        self.index = {pair: i for i, pair in enumerate(zip(self.queue, self.name, strict=True))}
+        self.queue, self.time = self.queue[kept], self.time[kept]
+        self.texts = self.texts.take(pa.array(kept))
+        self._hashes = self._numbers = None
         return moved
+
+    def _index(self) -> tuple[Array, Array]:
+        if self._hashes is None or self._numbers is None:
+            hashes = _hash(self.queue, self.texts, np.arange(len(self)))
+            order = np.argsort(hashes)
+            self._hashes, self._numbers = hashes[order], order.astype(np.int32)
+        return self._hashes, self._numbers
+
+
+def _hash(queue: Array, texts: pa.Array, index: Array) -> Array:
+    """64 bits of (queue, name): two of a hundred thousand names share them in one of four thousand million shards."""
+    result: Array = mix(hash_texts(texts)[index] + mix(queue.astype(np.uint64) + np.uint64(1)))
+    return result

@@ -140,6 +140,17 @@ class ShardState:
         """A 64-bit hash of each queue's name."""
         return np.array([queue_hash(q.name) for q in self.queues], dtype=np.uint64)
 
+    def message_ids(self, rows: Array) -> list[str]:
+        """The ids of the messages of some rows."""
+        bits = zip(self.rows.at("hi", rows).tolist(), self.rows.at("lo", rows).tolist(), strict=True)
+        ids = [bits_to_uuid(hi, lo) for hi, lo in bits]
+        text = self.rows.at("text", rows)
+        told = np.flatnonzero(text >= 0)
+        if len(told):
+            for i, word in zip(told.tolist(), self.texts.take(pa.array(text[told])).to_pylist(), strict=True):
+                ids[i] = word
+        return ids
+
     def remember_renumbering(self, column: str, moved: Array) -> None:
         """The names of `column` (group or consumer) have new numbers: `moved[old]`. Layers keep the old ones."""
         oldest = min((layer.renumbered for layer in self.frozen), default=self.renumbered + 1)
@@ -150,10 +161,7 @@ class ShardState:
 
     def message_id(self, row: int) -> str:
         """The id of the message of a row as its system writes it."""
-        text = self.rows.columns["text"]
-        if text is not None and text[row] >= 0:
-            return str(self.texts[int(text[row])].as_py())
-        return bits_to_uuid(int(self.rows["hi"][row]), int(self.rows["lo"][row]))
+        return self.message_ids(np.array([row]))[0]
 
     @property
     def messages(self) -> int:
@@ -166,15 +174,15 @@ class ShardState:
         columns: dict[str, Array] = {name: values for name, values in self.rows.columns.items() if values is not None}
         columns |= {f"a.{name}": values for name, values in self.attempts.items()}
         columns |= {f"fp.{name}": values for name, values in self.fingerprints.items()}
-        columns |= {"g.time": self.groups.time, "c.time": self.consumers.time}
+        for kind, names in (("g", self.groups), ("c", self.consumers)):
+            columns |= {f"{kind}.queue": names.queue, f"{kind}.time": names.time}
+            columns[f"{kind}.lengths"], columns[f"{kind}.bytes"] = text_columns(names.texts)
         columns |= {f"moved.{serial}": moved for serial, (_, moved) in self.renumberings.items()}
         columns["texts.lengths"], columns["texts.bytes"] = text_columns(self.texts)
         header = {
             "version": FORMAT_VERSION,
             "rows": len(self.rows),
             "queues": [[getattr(q, f.name) for f in fields(QueueRecord)] for q in self.queues],
-            "groups": [self.groups.queue, self.groups.name],
-            "consumers": [self.consumers.queue, self.consumers.name],
             "events": self.events_total,
             "invalid": self.invalid_total,
             "collectors": self.collectors,
@@ -194,9 +202,9 @@ class ShardState:
     def unpack(cls, packed: Packed) -> ShardState:
         """The state of `pack`. Raises UnreadableBlob when it is damaged or of a newer version."""
         columns, header = unpack_columns(packed.head)
-        if header["version"] > FORMAT_VERSION:
+        if header["version"] != FORMAT_VERSION:
             raise UnreadableBlob(
-                f"state of version {header['version']}, but this queuewatch reads up to {FORMAT_VERSION}: "
+                f"state of version {header['version']}, but this queuewatch reads version {FORMAT_VERSION}: "
                 "run the version that wrote it, or start with a new checkpoint folder"
             )
         queues = [_queue_record(values) for values in header["queues"]]
@@ -209,8 +217,7 @@ class ShardState:
             shell = Rows(np.zeros(header["rows"], dtype=np.uint64), row_columns)
             shell.key = row_key(shell["hi"], shell["lo"], hashes[shell["queue"]])
             state.rows = shell
-        state.groups = _names(header["groups"], columns["g.time"])
-        state.consumers = _names(header["consumers"], columns["c.time"])
+        state.groups, state.consumers = (_names(columns, kind) for kind in ("g", "c"))
         state.texts = texts_of(columns["texts.lengths"], columns["texts.bytes"])
         state.attempts = {name: columns[f"a.{name}"] for name in ATTEMPT_COLUMNS}
         state.fingerprints = {name: columns[f"fp.{name}"] for name in ("hash", "at")}
@@ -220,13 +227,12 @@ class ShardState:
         state.consumer_states = {(q, c): v for q, c, *v in header["consumer_states"]}
         state.failed_batches = {int(k): v for k, v in header["failed_batches"]}
         state.loss_reasons = {int(k): v for k, v in header["loss_reasons"]}
-        # Version 1 had no layers.
         state.frozen = [
             Layer(name, rows, last_end, queues, renumbered, packed.layers[name])
-            for name, rows, last_end, queues, renumbered in header.get("frozen", [])
+            for name, rows, last_end, queues, renumbered in header["frozen"]
         ]
-        state.renumberings = {serial: (column, columns[f"moved.{serial}"]) for serial, column in header.get("renumberings", [])}
-        state.renumbered = header.get("renumbered", 0)
+        state.renumberings = {serial: (column, columns[f"moved.{serial}"]) for serial, column in header["renumberings"]}
+        state.renumbered = header["renumbered"]
         state.high_water = header["high_water"]
         state.now = header["now"]
         return state
@@ -253,6 +259,6 @@ def _queue_record(values: list[Any]) -> QueueRecord:
     return QueueRecord(**named)
 
 
-def _names(parts: list[Any], time: Array) -> Names:
-    queue, name = parts
-    return Names(queue, name, time, {pair: i for i, pair in enumerate(zip(queue, name, strict=True))})
+def _names(columns: dict[str, Array], kind: str) -> Names:
+    texts = texts_of(columns[f"{kind}.lengths"], columns[f"{kind}.bytes"])
+    return Names(columns[f"{kind}.queue"], texts, columns[f"{kind}.time"])

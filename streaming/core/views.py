@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from operator import attrgetter
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,10 @@ class Attempt:
     receive_count: int
     end_ms: int | None
     consumer: str | None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Thousands go from the workers to the driver in every batch; a frozen class with slots is slow to pickle otherwise.
+        return Attempt, _ATTEMPT(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +45,10 @@ class MessageView:
     attempts: tuple[Attempt, ...] = ()
     deliveries_seen: int = 0
     """How many deliveries in this queue were seen; a dead letter's receive count goes on from its former queue."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MessageView, _VIEW(self)
+
+
+_ATTEMPT = attrgetter(*Attempt.__slots__)
+_VIEW = attrgetter(*MessageView.__slots__)
