@@ -157,14 +157,15 @@ def list_messages(
     tie = (rows.key[candidates] >> np.uint64(1)).astype(np.int64)
     columns = (*ranks, tie)
     order = np.lexsort((*reversed(columns), queue))
-    out: dict[int, list[Listed]] = {}
     sorted_queue = queue[order]
-    starts = np.flatnonzero(np.append(True, sorted_queue[1:] != sorted_queue[:-1]))
-    for start, stop in zip(starts.tolist(), np.append(starts[1:], len(order)).tolist(), strict=True):
-        chosen = order[start : min(stop, start + settings.messages_per_queue)]
-        ranks_of = zip(*(c[chosen].tolist() for c in columns), strict=True)
-        views = viewer.views(candidates[chosen], (kind,))
-        out[int(sorted_queue[start])] = [Listed(rank, view) for rank, view in zip(ranks_of, views, strict=True)]
+    first = np.append(True, sorted_queue[1:] != sorted_queue[:-1])
+    place = np.arange(len(order))
+    place -= np.maximum.accumulate(np.where(first, place, 0))
+    chosen = order[place < settings.messages_per_queue]
+    ranks_of = zip(*(c[chosen].tolist() for c in columns), strict=True)
+    out: dict[int, list[Listed]] = {}
+    for number, rank, view in zip(queue[chosen].tolist(), ranks_of, viewer.views(candidates[chosen], (kind,)), strict=True):
+        out.setdefault(number, []).append(Listed(rank, view))
     return out
 
 

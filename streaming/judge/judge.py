@@ -110,7 +110,9 @@ def _changes(
         known = before.get(key)
         if known is None:
             changes.append(_change(now, "firing", finding))
-        firing[key] = finding if known is None else replace(finding, since_ms=min(known.since_ms, finding.since_ms))
+        elif known.since_ms < finding.since_ms:
+            finding = replace(finding, since_ms=known.since_ms)
+        firing[key] = finding
     changes += [_change(now, "resolved", finding) for key, finding in before.items() if key not in after]
     changes.sort(key=lambda c: (c.status, _order(c.finding.key)))
     return changes, firing

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from streaming.core.settings import QueueName
 from streaming.judge.signals import Finding, SignalKey
 
-VERSION = 1
+VERSION = 2
 SAMPLE_EVERY_MS = 10_000
 SAMPLES_KEPT_MS = 660_000
 
@@ -110,7 +111,7 @@ class JudgeMemory:
             "folded": self.folded,
             "folded_now": self.folded_now,
             "queues": [[list(name), _queue_json(q)] for name, q in self.queues.items()],
-            "firing": [asdict(finding) for finding in self.firing.values()],
+            "firing": [_finding_json(finding) for finding in self.firing.values()],
         }
         return zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 1)
 
@@ -121,16 +122,24 @@ class JudgeMemory:
             body = json.loads(zlib.decompress(blob))
         except (zlib.error, ValueError) as error:
             raise ValueError(f"the judge's memory is damaged: {error}") from error
-        if body["version"] > VERSION:
-            raise ValueError(f"the judge's memory is of version {body['version']}; this queuewatch reads up to {VERSION}")
+        if body["version"] != VERSION:
+            raise ValueError(f"the judge's memory is of version {body['version']}; this queuewatch reads version {VERSION}")
         memory = cls(at=body["at"], folded=body["folded"], folded_now=body.get("folded_now", {}))
         for name, q in body["queues"]:
             memory.queues[name[0], name[1], name[2]] = _queue_of(q)
-        for finding in body["firing"]:
-            finding["key"] = SignalKey(**finding["key"])
-            known = Finding(**finding)
+        for key, *told in body["firing"]:
+            known = Finding(SignalKey(*key), *told)
             memory.firing[known.key] = known
         return memory
+
+
+_OF_KEY = attrgetter(*SignalKey.__slots__)
+_OF_FINDING = attrgetter(*Finding.__slots__[1:])
+
+
+def _finding_json(finding: Finding) -> list[Any]:
+    # Thousands may fire, and all are written with every batch.
+    return [_OF_KEY(finding.key), *_OF_FINDING(finding)]
 
 
 def _queue_json(q: QueueMemory) -> dict[str, Any]:

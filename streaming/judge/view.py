@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from streaming.core.queues import NEVER, TOTALS
 from streaming.core.report import AGE_SCOPES, GroupFacts
 from streaming.judge.context import Context
@@ -86,9 +88,7 @@ def _messages(c: Context) -> tuple[MessageView, ...]:
 
 
 def _because(view: MessageView, why: tuple[str, ...]) -> MessageView:
-    from dataclasses import replace
-
-    return replace(view, why=why)
+    return view if view.why == why else replace(view, why=why)
 
 
 def _groups(c: Context, top_k: int) -> tuple[tuple[GroupView, ...], int, int | None]:
