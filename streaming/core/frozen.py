@@ -24,7 +24,7 @@ from streaming.core.state import Layer, ShardState
 
 MERGED_LAYERS: Final = 8
 """So many neighbours of like size become one layer: each costs a search per step."""
-MERGED_ROWS: Final = 1 << 20
+MERGED_ROWS: Final = 1 << 18
 """No layer becomes larger by that: merging takes time in one step."""
 
 _RAW: Final = frozenset({"hi", "lo", "batch"})

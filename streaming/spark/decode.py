@@ -15,6 +15,7 @@ from sources.wire.invalid import InvalidEvent
 from streaming.core.packet import Quarantined, pack
 from streaming.core.route import route
 from streaming.core.settings import Settings
+from streaming.spark.worker_heap import spare_modules
 
 RECORD_SCHEMA: Final = "value binary, origin string, position long"
 """What is decoded. `origin` and `position` say where a record came from; a tick comes from nowhere."""
@@ -37,6 +38,7 @@ def decode_and_route(keys: list[int], settings: Settings) -> Callable[[Batches],
     """
 
     def stage(batches: Batches) -> Batches:
+        spare_modules()
         context = TaskContext.get()
         part = context.partitionId() if context is not None else 0
         for batch in batches:

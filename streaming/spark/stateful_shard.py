@@ -15,6 +15,7 @@ from streaming.core.state import ShardState
 from streaming.core.track import track
 from streaming.spark.batch_time import task_now_ms
 from streaming.spark.state_files import StateKeeper
+from streaming.spark.worker_heap import spare_modules
 
 STATE_SCHEMA: Final = "state binary"
 """What a `StateKeeper` says: Spark's own state columns can never change, what is in the blob can."""
@@ -31,6 +32,7 @@ def track_shard(settings: Settings, keeper: StateKeeper) -> ShardStage:
     """The stage for `applyInPandasWithState`, keyed by shard: packets in, `REPORT_SCHEMA` out."""
 
     def stage(key: tuple[Any, ...], packets: Iterator[Frame], state: GroupState) -> Iterator[Frame]:
+        spare_modules()
         shard_state = ShardState.unpack(keeper.fetch(state.get[0])) if state.exists else ShardState.empty()
         reports = []
         rows = 0
