@@ -212,7 +212,7 @@ def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Sett
         keys = row_key(
             rows.at("hi", hit[mine]), rows.at("lo", hit[mine]), np.full(len(mine), queue_hash(source.name), dtype=np.uint64)
         )
-        if thaw(state, keys, settings):
+        if thaw(state, np.unique(keys), settings):
             hit, _ = rows.find(hit_keys)
         originals, found = find_remembered(state, keys, settings)
         mine, originals, keys = mine[found], originals[found], keys[found]
@@ -227,7 +227,7 @@ def _share_send_times(state: ShardState, settings: Settings) -> None:
     rows = state.rows
     if not rows.has("parent"):
         return
-    thaw(state, rows["parent"][_with_original(state, settings)], settings)
+    thaw(state, np.unique(rows["parent"][_with_original(state, settings)]), settings)
     here = _with_original(state, settings)
     if not len(here):
         return

@@ -47,12 +47,13 @@ def freeze(state: ShardState, settings: Settings) -> None:
 
 
 def thaw(state: ShardState, keys: Array, settings: Settings) -> bool:
-    """Make rows again of those of `keys` that are frozen and not older than the lateness. True when there were any."""
+    """Make rows again of those of `keys`, which ascend, that are frozen and not older than the lateness. True when there were
+    any."""
     if not state.frozen or not len(keys):
         return False
     horizon = state.high_water - settings.lateness_ms
     _, here = state.rows.find(keys)
-    wanted = np.unique(keys[~here])
+    wanted = keys[~here]
     thawed = False
     for layer in reversed(state.frozen):
         at = np.searchsorted(layer.keys, wanted)
