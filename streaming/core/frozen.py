@@ -11,23 +11,25 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from streaming.core.attempts import forget
 from streaming.core.columns import Array, pack_columns, unpack_columns
+from streaming.core.names import Names
 from streaming.core.packet import text_columns, texts_of
-from streaming.core.rows import ENDS, F_ARRIVED, F_DELETED, F_MOVE_INFERRED, F_TIMELINE, ROW_COLUMNS, Rows
+from streaming.core.rows import ENDS, F_ARRIVED, F_DELETED, F_MOVE_INFERRED, ROW_COLUMNS, Rows
 from streaming.core.settings import Settings
-from streaming.core.state import Layer, ShardState
+from streaming.core.state import ATTEMPT_COLUMNS, Layer, ShardState
 
 MERGED_LAYERS: Final = 8
 """So many neighbours of like size become one layer: each costs a search per step."""
 MERGED_ROWS: Final = 1 << 18
 """No layer becomes larger by that: merging takes time in one step."""
 
-_RAW: Final = frozenset({"hi", "lo", "batch"})
+_RAW: Final = frozenset({"hi", "lo", "batch", "a.key", "a.batch"})
 
 
 def freeze(state: ShardState, settings: Settings) -> None:
@@ -39,8 +41,9 @@ def freeze(state: ShardState, settings: Settings) -> None:
     if n < settings.frozen_rows_min or n * 8 < len(state.rows):
         return
     rows = state.rows
-    part = Rows(rows.key[chosen], {name: None if v is None else v[chosen] for name, v in rows.columns.items()})
-    state.frozen.append(_layer(state, part, state.texts))
+    part = _Part(rows.some(chosen), state.texts, _attempts_of(state.attempts, rows.key[chosen]))
+    state.frozen.append(_layer(state, part))
+    forget(state, part.rows.key)
     rows.keep(~chosen)
     while _may_merge(few := state.frozen[-MERGED_LAYERS:]):
         state.frozen[-MERGED_LAYERS:] = [_merged(state, few, horizon)]
@@ -86,30 +89,64 @@ def _may_merge(layers: Sequence[Layer]) -> bool:
 
 def _plain(state: ShardState, horizon: int) -> Array:
     """Rows that ended by a deletion and by nothing else, of which nothing will be told unless an event is about them."""
-    rows = state.rows
+    rows, table = state.rows, state.attempts
     flags, ended = rows["flags"], rows["ended"]
-    special = F_TIMELINE | F_ARRIVED | F_MOVE_INFERRED | (ENDS & ~F_DELETED)
+    special = F_ARRIVED | F_MOVE_INFERRED | (ENDS & ~F_DELETED)
     chosen: Array = (ended >= max(horizon, 1)) & ((flags & np.uint32(special | F_DELETED)) == F_DELETED)
     if rows.has("parent"):
         chosen &= rows["parent"] == 0
     dead = np.array([q.dead_letter for q in state.queues], dtype=bool)
     if dead.any():
         chosen &= ~dead[rows["queue"]]
+    # A name that was heard of at the end or later is not forgotten before the message is.
     for names, column in ((state.groups, "group"), (state.consumers, "consumer")):
         if rows.has(column):
-            # A name that was heard of at the end or later is not forgotten before the message is.
-            number = rows[column]
-            chosen &= (number < 0) | (np.append(names.time, 0)[number] >= ended)
+            chosen &= _known_until(names, rows[column], ended)
+    if len(table["key"]):
+        # That a batch failed may be told later, and is then looked up in the timelines.
+        at, found = rows.find(table["key"])
+        stays = ~_known_until(state.consumers, table["consumer"], np.append(ended, 0)[at]) | (table["batch"] != 0)
+        chosen[at[found & stays]] = False
     return chosen
 
 
-def _layer(state: ShardState, rows: Rows, texts: pa.Array) -> Layer:
+def _known_until(names: Names, number: Array, ended: Array) -> Array:
+    known: Array = (number < 0) | (np.append(names.time, 0)[number] >= ended)
+    return known
+
+
+class _Part(NamedTuple):
+    """Rows out of a state or a layer, the texts their ids may be in, and their timelines."""
+
+    rows: Rows
+    texts: pa.Array
+    attempts: dict[str, Array]
+
+
+def _attempts_of(table: dict[str, Array], keys: Array) -> dict[str, Array]:
+    """The attempts of some messages; `keys` ascend."""
+    at = np.minimum(np.searchsorted(keys, table["key"]), max(len(keys) - 1, 0))
+    theirs = keys[at] == table["key"] if len(keys) else np.zeros(len(table["key"]), dtype=bool)
+    return {name: values[theirs] for name, values in table.items()}
+
+
+def _in_order(tables: Sequence[dict[str, Array]]) -> dict[str, Array]:
+    """Attempts of several places as one table."""
+    joined = {name: np.concatenate([table[name] for table in tables]) for name in ATTEMPT_COLUMNS}
+    order = np.lexsort((joined["code"], joined["at"], joined["key"]))
+    return {name: values[order] for name, values in joined.items()}
+
+
+def _layer(state: ShardState, part: _Part) -> Layer:
+    rows = part.rows
     columns: dict[str, Array] = {name: values for name, values in rows.columns.items() if values is not None}
     if "text" in columns:
         told = columns["text"] >= 0
-        used = texts.take(pa.array(columns["text"][told]))
+        used = part.texts.take(pa.array(columns["text"][told]))
         columns["text"] = np.where(told, np.cumsum(told) - 1, -1).astype(np.int32)
         columns["texts.lengths"], columns["texts.bytes"] = text_columns(used)
+    if len(part.attempts["key"]):
+        columns |= {f"a.{name}": values for name, values in part.attempts.items()}
     packed = pack_columns(columns, {}, raw=_RAW, compress=True)
     body = b"".join((rows.key.tobytes(), packed))
     return Layer(
@@ -122,22 +159,27 @@ def _layer(state: ShardState, rows: Rows, texts: pa.Array) -> Layer:
     )
 
 
-def _unpacked(state: ShardState, layer: Layer) -> tuple[Rows, pa.Array]:
-    """The rows of a layer with the numbers that names have now, and their texts."""
+def _unpacked(state: ShardState, layer: Layer) -> _Part:
+    """What is in a layer, with the numbers that names have now."""
     columns, _ = unpack_columns(memoryview(layer.body)[8 * layer.rows :])
     texts = pa.array([], pa.string())
     if "texts.lengths" in columns:
         texts = texts_of(columns.pop("texts.lengths"), columns.pop("texts.bytes"))
     rows = Rows(layer.keys, {name: columns.get(name) for name in ROW_COLUMNS})
+    attempts = {name: columns.get(f"a.{name}", np.zeros(0, dtype=dtype)) for name, dtype in ATTEMPT_COLUMNS.items()}
     for serial, (column, moved) in state.renumberings.items():
+        if serial < layer.renumbered:
+            continue
         numbers = rows.columns[column]
-        if serial >= layer.renumbered and numbers is not None:
+        if numbers is not None:
             rows.columns[column] = moved[numbers]
-    return rows, texts
+        if column in attempts:
+            attempts[column] = moved[attempts[column]]
+    return _Part(rows, texts, attempts)
 
 
 def _bring_back(state: ShardState, layer: Layer, at: Array, horizon: int) -> bool:
-    rows, texts = _unpacked(state, layer)
+    rows, texts, attempts = _unpacked(state, layer)
     at = at[rows.at("ended", at) >= horizon]
     if not len(at):
         return False
@@ -153,29 +195,30 @@ def _bring_back(state: ShardState, layer: Layer, at: Array, horizon: int) -> boo
     if told.any():
         state.rows.put("text", here[told], (len(state.texts) + np.arange(told.sum())).astype(np.int32))
         state.texts = pa.concat_arrays([state.texts, texts.take(pa.array(text[told]))])
+    theirs = _attempts_of(attempts, keys)
+    if len(theirs["key"]):
+        state.attempts = _in_order([state.attempts, theirs])
     return True
 
 
 def _merged(state: ShardState, layers: Sequence[Layer], horizon: int) -> Layer:
     """Neighbouring layers, oldest first, as one: of copies the newest, and none older than the lateness."""
     parts = [_unpacked(state, layer) for layer in layers]
-    key = np.concatenate([rows.key for rows, _ in parts])
-    offsets = np.cumsum([0] + [len(texts) for _, texts in parts])
-    columns: dict[str, Array | None] = {}
+    key = np.concatenate([part.rows.key for part in parts])
+    source = np.repeat(np.arange(len(parts)), [len(part.rows) for part in parts])
+    offsets = np.cumsum([0] + [len(part.texts) for part in parts])
+    columns: dict[str, Array | None] = dict.fromkeys(ROW_COLUMNS)
     for name in ROW_COLUMNS:
-        if any(rows.has(name) for rows, _ in parts):
-            columns[name] = np.concatenate(
-                [
-                    rows[name] if name != "text" else np.where(rows[name] < 0, -1, rows[name] + offset).astype(np.int32)
-                    for (rows, _), offset in zip(parts, offsets, strict=False)
-                ]
-            )
-        else:
-            columns[name] = None
+        if any(part.rows.has(name) for part in parts):
+            columns[name] = np.concatenate([part.rows[name] for part in parts])
+    text = columns["text"]
+    if text is not None:
+        columns["text"] = np.where(text < 0, -1, text + offsets[source]).astype(np.int32)
     order = np.argsort(key, kind="stable")
     newest = np.append(key[order][1:] != key[order][:-1], True)
     ended = columns["ended"]
     assert ended is not None, "every frozen message ended"
     kept = order[newest & (ended[order] >= horizon)]
-    rows = Rows(key[kept], {name: None if v is None else v[kept] for name, v in columns.items()})
-    return _layer(state, rows, pa.concat_arrays([texts for _, texts in parts]))
+    rows = Rows(key, columns).some(kept)
+    attempts = _in_order([_attempts_of(part.attempts, rows.key[source[kept] == i]) for i, part in enumerate(parts)])
+    return _layer(state, _Part(rows, pa.concat_arrays([part.texts for part in parts]), attempts))

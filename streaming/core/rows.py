@@ -89,6 +89,11 @@ class Rows:
             return np.full(len(rows), default, dtype=dtype)
         return values[rows]
 
+    def some(self, chosen: Array) -> Rows:
+        """A copy of some rows, by mask or by index in ascending order of keys."""
+        columns = {name: None if values is None else values[chosen] for name, values in self.columns.items()}
+        return Rows(self.key[chosen], columns)
+
     def put(self, name: str, rows: Array, values: Array | int) -> None:
         """Write values at some rows; a column of nothing but defaults stays absent."""
         column = self.columns[name]

@@ -42,7 +42,9 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
             about |= {"group": f"g{draw(st.integers(0, 20))}", "sequence": str(n)}
         at = draw(st.integers(0, 90_000))
         for count in range(1, draw(st.integers(1, 3)) + 1):
-            events.append(event("received", at, queue, receive_count=count, consumer=f"w{draw(st.integers(0, 9))}", **about))
+            who = {"consumer": f"w{draw(st.integers(0, 9))}"} if draw(st.booleans()) else {}
+            batch = {"batch_id": f"b{draw(st.integers(0, 3))}"} if draw(st.booleans()) else {}
+            events.append(event("received", at, queue, receive_count=count, **who, **batch, **about))
             at += draw(st.integers(1, 20_000))
             events.append(event(draw(st.sampled_from(["deleted", "deleted", "released"])), at, queue, **about))
             at += draw(st.integers(1, 20_000))
@@ -52,6 +54,8 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
         elif last == "sent":
             events.append(event("sent", at - draw(st.integers(0, 60_000)), queue, **about))
     policy = {"kind": "standard", "max_receive_count": 4, "dead_letter_queue": "dead"}
+    for n in range(draw(st.integers(0, 2))):
+        events.append(event("batch", draw(st.integers(0, 120_000)), batch_id=f"b{n}", attributes={"failed": True}))
     events.append(event("queue_state", draw(st.integers(0, 120_000)), "orders", attributes=policy))
     return events
 
