@@ -22,7 +22,7 @@ class KafkaSource(KafkaConnection):
     topics: Names
     starting_offsets: Literal["earliest", "latest"] = "earliest"
     """Where a new checkpoint begins; an existing one goes on where it stopped."""
-    max_bytes_per_trigger: Bytes = 128 * 1024 * 1024
+    max_bytes_per_trigger: Bytes = 256 * 1024 * 1024
     """How much one batch may take when it has to catch up; records are counted, their size is sampled at start."""
     max_records_per_trigger: Count | None = None
     """The same limit in records, instead of sampling."""
@@ -46,7 +46,7 @@ class SpoolSource(Section):
     """A path, or a URI of any file system Spark knows."""
     pattern: str = "*.{ndjson,json,jsonl,arrow}"
     """Which names are final. Names that begin with a dot or an underscore are never read."""
-    max_bytes_per_trigger: Bytes = 128 * 1024 * 1024
+    max_bytes_per_trigger: Bytes = 256 * 1024 * 1024
     after_reading: Literal["keep", "archive", "delete"] = "keep"
     """What becomes of a file whose batch is done: it stays, moves to `archive_folder`, or is deleted."""
     archive_folder: str | None = None

@@ -88,18 +88,21 @@ class Jvm:
         records_per_trigger: int,
         parallelism: int,
         store: str = "rocksdb",
-        timeouts: bool = False,
+        full: bool,
         memory: str = "3g",
         on_batch: Callable[[JvmBatch], None] = lambda _: None,
     ) -> list[JvmBatch]:
-        """Run the per-message baseline over all `records` of `topic`; its batches in order."""
+        """Run the per-message baseline over all `records` of `topic`; its batches in order.
+
+        `full`: it finds held messages without a further event and remembers ended ones for the lateness, as the service does.
+        """
         command = [str(_pyspark() / "bin" / "spark-submit"), "--class", "PerMessage"]
         command += ["--driver-memory", memory, "--master", f"local[{parallelism}]"]
         command += ["--conf", "spark.sql.adaptive.enabled=false"]
         command += ["--jars", ",".join(map(str, connector_jars())), str(self._jar)]
         with tempfile.TemporaryDirectory(prefix="queuewatch-jvm-", ignore_cleanup_errors=True) as scratch:
             command += [bootstrap, topic, f"{scratch}/checkpoint", str(records_per_trigger), str(parallelism)]
-            command += [store, "yes" if timeouts else "no", str(records)]
+            command += [store, "yes" if full else "no", str(records)]
             environment = os.environ | {"JAVA_HOME": str(find_java().home), "SPARK_HOME": str(_pyspark())}
             return _batches(command, environment, Path(scratch), on_batch)
 
