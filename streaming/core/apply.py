@@ -1,6 +1,5 @@
-"""Events into rows: what each message's row becomes, and what became of each event (accepted, duplicate, late).
+"""Events into rows: which row each event is about, in what order they apply, and what became of each (accepted, duplicate, late).
 
-Every column of a row is a minimum, a maximum, or the value of the latest event, so events may come in any order and twice.
 All events of a step are handled as whole columns. Only a message that ended and was then delivered again is cut into epochs,
 which are applied one after another.
 """
@@ -12,88 +11,15 @@ import pyarrow as pa
 
 from streaming.core import attempts
 from streaming.core.columns import Array
-from streaming.core.events import (
-    ARRIVED,
-    BY_RECEIVE,
-    DEAD_LETTERED,
-    DELETED,
-    DROPPED,
-    EXPIRED,
-    EXTENDED,
-    FIRST_END,
-    PRIMARY,
-    RECEIVED,
-    REDRIVEN,
-    REDRIVEN_IN,
-    RELEASED,
-    SENT,
-    Events,
-)
+from streaming.core.events import ARRIVED, FIRST_END, PRIMARY, RECEIVED, REDRIVEN_IN, Events
 from streaming.core.frozen import forgotten, thaw
-from streaming.core.hashing import mix, row_key
 from streaming.core.order import message_order
-from streaming.core.queues import (
-    NEVER,
-    T_ARRIVED,
-    T_DEAD_LETTERED,
-    T_DELETED,
-    T_DROPPED,
-    T_EXPIRED,
-    T_RECEIVED,
-    T_REDRIVEN,
-    T_SENT,
-    hold_bucket,
-)
-from streaming.core.rows import (
-    ENDS,
-    F_ARRIVED,
-    F_ARRIVED_BY_RECEIVE,
-    F_ARRIVED_INFERRED,
-    F_DEAD_LETTERED,
-    F_DELETED,
-    F_DROPPED,
-    F_EXPIRED,
-    F_MOVE_INFERRED,
-    F_MOVE_TOLD,
-    F_REDRIVEN,
-    F_SENT,
-    F_SENT_KNOWN,
-    F_WINDOW_DEFAULT,
-)
+from streaming.core.queues import NEVER
+from streaming.core.registers import COUNTED_ENDS, Segments, apply_segments
+from streaming.core.repeats import add_fingerprints, fingerprint
+from streaming.core.rows import ENDS, F_MOVE_INFERRED, F_MOVE_TOLD
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState
-
-COUNTED_ENDS = (
-    (DELETED, F_DELETED, T_DELETED),
-    (DEAD_LETTERED, F_DEAD_LETTERED, T_DEAD_LETTERED),
-    (REDRIVEN, F_REDRIVEN, T_REDRIVEN),
-    (EXPIRED, F_EXPIRED, T_EXPIRED),
-    (DROPPED, F_DROPPED, T_DROPPED),
-)
-_COUNTED_RECEIVES = 64
-"""Receives up to this number are told apart by a bit each; later ones by what they say."""
-
-
-class Segments:
-    """Events sorted by message and time: `columns`, where each message's events start, and the row of each message."""
-
-    def __init__(self, columns: dict[str, Array], starts: Array, rows: Array) -> None:
-        self.columns = columns
-        self.starts = starts
-        self.rows = rows
-        self.lengths = np.diff(np.append(starts, len(columns["code"])))
-        self.of_event = np.repeat(np.arange(len(starts)), self.lengths)
-
-    def __getitem__(self, name: str) -> Array:
-        return self.columns[name]
-
-    def last(self, mask: Array) -> Array:
-        """Per message the position of its last event in `mask`, -1 for none."""
-        return np.maximum.reduceat(np.where(mask, np.arange(len(mask)), -1), self.starts)
-
-    def any(self, mask: Array) -> Array:
-        """Per message whether any of its events is in `mask`."""
-        return np.logical_or.reduceat(mask, self.starts)
 
 
 def apply_events(state: ShardState, events: Events, settings: Settings) -> None:
@@ -135,7 +61,7 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> None:
         _remember_texts(state, events, rows[new], columns["text"][first])
     epochs = _epochs(state, columns, starts, rows)
     if epochs is None:
-        results = _apply(state, events, Segments(columns, starts, rows), results, settings)
+        results = apply_segments(state, events, Segments(columns, starts, rows), results, settings)
     else:
         per_event_row = np.repeat(rows, np.diff(np.append(starts, len(key))))
         for epoch in range(int(epochs.max()) + 1):
@@ -147,7 +73,7 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> None:
             part_rows = per_event_row[chosen][part_starts]
             if epoch:
                 _reopen(state, part_rows, anew=part["code"][part_starts] != RECEIVED)
-            results[chosen] = _apply(state, events, Segments(part, part_starts, part_rows), results[chosen], settings)
+            results[chosen] = apply_segments(state, events, Segments(part, part_starts, part_rows), results[chosen], settings)
     _count_results(state, results, columns["flags"])
 
 
@@ -241,11 +167,7 @@ def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
     for code, flag, _ in COUNTED_ENDS:
         was = (flags & flag) != 0
         if was.any():
-            _add_fingerprints(
-                state,
-                _fingerprint(live.key[rows[was]], ended[was], np.uint64(code), np.uint64(0)),
-                ended[was],
-            )
+            add_fingerprints(state, fingerprint(live.key[rows[was]], ended[was], np.uint64(code), np.uint64(0)), ended[was])
     live.put("ended", rows, 0)
     live.put("flags", rows, flags & ~np.uint32(ENDS | F_MOVE_TOLD | F_MOVE_INFERRED))
     if anew.any():
@@ -253,301 +175,7 @@ def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
         attempts.forget(state, live.key[rows[anew]])
 
 
-def _apply(state: ShardState, events: Events, seg: Segments, results: Array, settings: Settings) -> Array:
-    """One epoch of every message. Returns the results with duplicates (1) filled in."""
-    duplicate = np.zeros(len(seg["code"]), dtype=bool)
-    _entered(state, seg, duplicate, settings)
-    accepted_receive = _received(state, seg, duplicate)
-    attempts.record(state, seg.columns, seg.starts, seg.rows, ~duplicate, settings)
-    _registers(state, seg)
-    _touch_queues(state, seg)
-    _count(state, seg["queue"][accepted_receive], T_RECEIVED)
-    _names(state, seg)
-    _ended(state, events, seg, duplicate)
-    return np.where(duplicate & (results == 0), 1, results).astype(np.uint8)
-
-
-def _entered(state: ShardState, seg: Segments, duplicate: Array, settings: Settings) -> None:
-    """When a message was sent, came to a dead-letter queue, or was first heard of."""
-    rows, code, at = seg.rows, seg["code"], seg["at"]
-    live = state.rows
-    flags = live.at("flags", rows)
-    ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)[seg["queue"]]
-    sent_at = np.where(seg["sent_at"] > 0, seg["sent_at"], np.where((code == SENT) | (code == REDRIVEN_IN), at, NEVER))
-    # An ordered dead-letter queue gives a message a new send time when it arrives.
-    sent_at = np.where((code == ARRIVED) & ordered, at, sent_at)
-    known = np.minimum.reduceat(sent_at, seg.starts)
-    before = live.at("sent", rows)
-    was_known = (flags & F_SENT_KNOWN) != 0
-    first = np.minimum(np.where(before > 0, before, NEVER), at[seg.starts])
-    sent = np.where(was_known, np.minimum(before, known), np.where(known < NEVER, known, first))
-    live.put("sent", rows, sent)
-    flags |= np.where(known < NEVER, F_SENT_KNOWN, 0).astype(np.uint32)
-    is_sent = code == SENT
-    if is_sent.any():
-        first_sent = _firsts(seg, is_sent)
-        seen = (flags & F_SENT) != 0
-        duplicate |= is_sent & (~first_sent | seen[seg.of_event])
-        _count(state, seg["queue"][is_sent & ~duplicate], T_SENT)
-        flags |= np.where(seg.any(is_sent), F_SENT, 0).astype(np.uint32)
-        delays = np.where(is_sent, seg["end"], 0)
-        if delays.any():
-            live.put("delay", rows, np.maximum(live.at("delay", rows), np.maximum.reduceat(delays, seg.starts)))
-    arrives = code == ARRIVED
-    if arrives.any():
-        flags = _arrived(state, seg, arrives, flags)
-    live.put("flags", rows, flags)
-    ahead = seg["sent_at"] - at
-    if (ahead > 0).any():
-        for queue in np.unique(seg["queue"][ahead > 0]).tolist():
-            record = state.queues[queue]
-            record.skew_ms = max(record.skew_ms, int(ahead[seg["queue"] == queue].max()))
-
-
-def _arrived(state: ShardState, seg: Segments, arrives: Array, flags: Array) -> Array:
-    """Dead letters: counted once each; a time that was told beats one that was concluded."""
-    rows, at = seg.rows, seg["at"]
-    live = state.rows
-    told = arrives & ((seg["flags"] & BY_RECEIVE) == 0)
-    told_at = np.minimum.reduceat(np.where(told, at, NEVER), seg.starts)
-    seen_at = np.minimum.reduceat(np.where(arrives, at, NEVER), seg.starts)
-    here = np.flatnonzero(seen_at < NEVER)
-    before = live.at("arrived", rows[here])
-    was = (flags[here] & F_ARRIVED) != 0
-    was_told = was & ((flags[here] & (F_ARRIVED_BY_RECEIVE | F_ARRIVED_INFERRED)) == 0)
-    is_told = told_at[here] < NEVER
-    best_told = np.minimum(np.where(was_told, before, NEVER), told_at[here])
-    best_seen = np.minimum(np.where(was, before, NEVER), seen_at[here])
-    live.put("arrived", rows[here], np.where(best_told < NEVER, best_told, best_seen))
-    _count_rows(state, rows[here][~was], T_ARRIVED)
-    concluded = F_ARRIVED_BY_RECEIVE | F_ARRIVED_INFERRED
-    flags = flags.copy()
-    by_receive = ~was & ~is_told
-    flags[here] = np.where(is_told, flags[here] & ~np.uint32(concluded), flags[here]) | np.uint32(F_ARRIVED)
-    flags[here[by_receive]] |= np.uint32(F_ARRIVED_BY_RECEIVE)
-    last = seg.last(arrives & (seg["peer"] >= 0))
-    with_parent = np.flatnonzero(last >= 0)
-    peers = seg["peer"][last[with_parent]]
-    live.put("origin", rows[with_parent], peers)
-    hashes = state.queue_hashes()[peers]
-    live.put(
-        "parent",
-        rows[with_parent],
-        row_key(seg["hi"][last[with_parent]], seg["lo"][last[with_parent]], hashes),
-    )
-    return flags
-
-
-def _received(state: ShardState, seg: Segments, duplicate: Array) -> Array:
-    """Receive counts, and which receives, extensions and releases are new. Returns the mask of new receives."""
-    rows, code = seg.rows, seg["code"]
-    live = state.rows
-    is_receive = code == RECEIVED
-    count = seg["receive_count"]
-    numbered = is_receive & (count > 0) & (count <= _COUNTED_RECEIVES)
-    if numbered.any():
-        bit = np.where(numbered, np.uint64(1) << np.maximum(count - 1, 0).astype(np.uint64), np.uint64(0))
-        seen = live.at("seen", rows)
-        first = np.zeros(len(code), dtype=bool)
-        where = np.flatnonzero(numbered)
-        pairs = seg.of_event[where] * (_COUNTED_RECEIVES + 1) + count[where]
-        first[where[np.unique(pairs, return_index=True)[1]]] = True
-        duplicate |= numbered & (~first | ((seen[seg.of_event] & bit) != 0))
-        live.put("seen", rows, seen | np.bitwise_or.reduceat(bit, seg.starts))
-    other = (is_receive & ~numbered) | (code == EXTENDED) | (code == RELEASED)
-    if other.any():
-        where = np.flatnonzero(other)
-        prints = _fingerprint(
-            seg["key"][where],
-            seg["at"][where],
-            code[where].astype(np.uint64),
-            seg["end"][where].astype(np.uint64),
-        )
-        duplicate[where] = ~is_new(state, prints, seg["at"][where])
-    accepted: Array = is_receive & ~duplicate
-    uncounted = accepted & ~numbered
-    if uncounted.any():
-        more = np.add.reduceat(uncounted.astype(np.int32), seg.starts)
-        live.put("seen_uncounted", rows, live.at("seen_uncounted", rows) + more)
-    if is_receive.any():
-        known = np.maximum(live.at("receive_count", rows), np.maximum.reduceat(np.where(is_receive, count, 0), seg.starts))
-        seen_ones = np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows)
-        live.put("receive_count", rows, np.maximum(known, seen_ones).astype(np.int32))
-    return accepted
-
-
-def _registers(state: ShardState, seg: Segments) -> None:
-    """The latest receive, and the window the latest receive, extension or release left behind."""
-    rows, code, at = seg.rows, seg["code"], seg["at"]
-    live = state.rows
-    last = seg.last(code == RECEIVED)
-    here = np.flatnonzero(last >= 0)
-    if len(here):
-        event, row = last[here], rows[here]
-        newer = at[event] >= live.at("last_received", row)
-        event, row = event[newer], row[newer]
-        live.put("last_received", row, at[event])
-        for name in ("consumer", "batch"):
-            live.put(name, row, seg[name][event])
-    last = seg.last((code == RECEIVED) | (code == EXTENDED) | (code == RELEASED))
-    here = np.flatnonzero(last >= 0)
-    if not len(here):
-        return
-    event, row = last[here], rows[here]
-    end = seg["end"][event]
-    before_at, before_code = live.at("window_at", row), live.at("window_code", row)
-    newer = (at[event] > before_at) | ((at[event] == before_at) & (code[event] >= before_code))
-    same = (at[event] == before_at) & (code[event] == before_code)
-    end = np.where(same, np.maximum(end, live.at("window_end", row)), end)
-    event, row, end = event[newer], row[newer], end[newer]
-    live.put("window_at", row, at[event])
-    live.put("window_end", row, end)
-    live.put("window_code", row, code[event])
-    flags = live.at("flags", row)
-    by_default = (end == 0) & (code[event] != RELEASED)
-    live.put("flags", row, np.where(by_default, flags | F_WINDOW_DEFAULT, flags & ~np.uint32(F_WINDOW_DEFAULT)))
-
-
-def _names(state: ShardState, seg: Segments) -> None:
-    """A message's group and position, from whichever event tells."""
-    live = state.rows
-    for told, names in (
-        (seg["group"] >= 0, ("group",)),
-        (seg["seq_kind"] > 0, ("seq_kind", "seq_hi", "seq_lo")),
-    ):
-        if told.any():
-            last = seg.last(told)
-            here = np.flatnonzero(last >= 0)
-            for name in names:
-                live.put(name, seg.rows[here], seg[name][last[here]])
-    # An end may have come before anything told the group it settled something in.
-    ended, group = live.at("ended", seg.rows), live.at("group", seg.rows)
-    known = (ended > 0) & (group >= 0)
-    np.maximum.at(state.groups.time, group[known], ended[known])
-
-
-def _ended(state: ShardState, events: Events, seg: Segments, duplicate: Array) -> None:
-    """Ends: counted once per message and kind; a later one moves the time, an earlier one than a delivery ends nothing."""
-    code = seg["code"]
-    is_end = code >= FIRST_END
-    if not is_end.any():
-        return
-    live, rows, at = state.rows, seg.rows, seg["at"]
-    last_received = live.at("last_received", rows)
-    stale = is_end & (at < last_received[seg.of_event])
-    if stale.any():
-        where = np.flatnonzero(stale)
-        prints = _fingerprint(seg["key"][where], at[where], code[where].astype(np.uint64), np.uint64(0))
-        duplicate[where] = ~is_new(state, prints, at[where])
-        for kind, _, total in COUNTED_ENDS:
-            _count(state, seg["queue"][where][(code[where] == kind) & ~duplicate[where]], total)
-    final = is_end & ~stale
-    flags = live.at("flags", rows)
-    for kind, flag, total in COUNTED_ENDS:
-        mask = final & (code == kind)
-        if not mask.any():
-            continue
-        new = ((flags & flag) == 0)[seg.of_event]
-        counted = np.flatnonzero(_firsts(seg, mask) & new)
-        _count(state, seg["queue"][counted], total)
-        if kind == DEAD_LETTERED:
-            # A move that was concluded from something else and is then reported is no duplicate, nor another move.
-            mask &= (seg["flags"] & PRIMARY) != 0
-            new = ((flags & F_MOVE_TOLD) == 0)[seg.of_event]
-            told = seg.any(mask)
-            flags = np.where(told, (flags | F_MOVE_TOLD) & ~np.uint32(F_MOVE_INFERRED), flags).astype(np.uint32)
-        duplicate |= mask & ~(_firsts(seg, mask) & new)
-        if kind == DELETED:
-            held = at[counted] - last_received[seg.of_event[counted]]
-            _count_holds(state, seg["queue"][counted], held, last_received[seg.of_event[counted]] > 0)
-            holder = live.at("consumer", rows)[seg.of_event[counted]]
-            np.maximum.at(state.consumers.time, holder[holder >= 0], at[counted][holder >= 0])
-        if kind in (EXPIRED, DROPPED):
-            _remember_reasons(state, events, seg, counted)
-        flags |= np.where(seg.any(final & (code == kind)), flag, 0).astype(np.uint32)
-    live.put("flags", rows, flags)
-    end_at = np.maximum.reduceat(np.where(final, at, 0), seg.starts)
-    live.put("ended", rows, np.maximum(live.at("ended", rows), end_at))
-    settled_at = np.maximum.reduceat(np.where(is_end, at, 0), seg.starts)
-    group = live.at("group", rows)
-    grouped = (group >= 0) & (settled_at > 0)
-    np.maximum.at(state.groups.time, group[grouped], settled_at[grouped])
-
-
-def _remember_reasons(state: ShardState, events: Events, seg: Segments, counted: Array) -> None:
-    for i in counted[seg["reason"][counted] >= 0].tolist():
-        state.loss_reasons[int(seg["key"][i])] = events.reasons[int(seg["reason"][i])]
-
-
-def _touch_queues(state: ShardState, seg: Segments) -> None:
-    """When each queue last heard of anything, delivered, and settled a message."""
-    code, at, queue = seg["code"], seg["at"], seg["queue"]
-    latest = np.zeros((3, len(state.queues)), dtype=np.int64)
-    for i, mask in enumerate((np.ones(len(code), dtype=bool), code == RECEIVED, code >= FIRST_END)):
-        np.maximum.at(latest[i], queue[mask], at[mask])
-    for number in np.flatnonzero(latest[0]).tolist():
-        record = state.queues[number]
-        record.messages_seen = True
-        record.last_event_at = max(record.last_event_at, int(latest[0, number]))
-        record.last_received_at = max(record.last_received_at, int(latest[1, number]))
-        record.last_settled_at = max(record.last_settled_at, int(latest[2, number]))
-
-
-def _count_holds(state: ShardState, queue: Array, held_ms: Array, known: Array) -> None:
-    if not known.any():
-        return
-    pairs, n = np.unique(queue[known].astype(np.int64) << 8 | hold_bucket(held_ms[known]), return_counts=True)
-    for pair, count in zip(pairs.tolist(), n.tolist(), strict=True):
-        holds = state.queues[pair >> 8].holds
-        holds[pair & 0xFF] = holds.get(pair & 0xFF, 0) + count
-
-
-def _firsts(seg: Segments, mask: Array) -> Array:
-    """The first event of each message among those in `mask`."""
-    where = np.flatnonzero(mask)
-    out = np.zeros(len(mask), dtype=bool)
-    segment = seg.of_event[where]
-    if len(where):
-        out[where[np.append(True, segment[1:] != segment[:-1])]] = True
-    return out
-
-
-def _count(state: ShardState, queue: Array, total: int) -> None:
-    if len(queue):
-        counts = np.bincount(queue)
-        for number in np.flatnonzero(counts).tolist():
-            state.queues[number].totals[total] += int(counts[number])
-
-
-def _count_rows(state: ShardState, rows: Array, total: int) -> None:
-    _count(state, state.rows.at("queue", rows), total)
-
-
 def _count_results(state: ShardState, results: Array, flags: Array) -> None:
     counts = np.bincount(results[(flags & PRIMARY) != 0], minlength=3).tolist()
     for name, n in zip(("accepted", "duplicate", "late"), counts, strict=True):
         state.events_total[name] += n
-
-
-def _fingerprint(key: Array, at: Array, code: Array | np.uint64, end: Array | np.uint64) -> Array:
-    return mix(key ^ mix(at.astype(np.uint64) * np.uint64(16) + code) + end)
-
-
-def is_new(state: ShardState, prints: Array, at: Array) -> Array:
-    """Which of `prints` were never seen, each counted once; remembers them."""
-    new = np.zeros(len(prints), dtype=bool)
-    new[np.unique(prints, return_index=True)[1]] = True
-    seen = state.fingerprints["hash"]
-    if len(seen):
-        new &= seen[np.minimum(np.searchsorted(seen, prints), len(seen) - 1)] != prints
-    _add_fingerprints(state, prints[new], at[new])
-    return new
-
-
-def _add_fingerprints(state: ShardState, prints: Array, at: Array) -> None:
-    memory = state.fingerprints
-    order = np.argsort(prints)
-    prints, at = prints[order], at[order]
-    where = np.searchsorted(memory["hash"], prints)
-    memory["hash"] = np.insert(memory["hash"], where, prints)
-    memory["at"] = np.insert(memory["at"], where, at)

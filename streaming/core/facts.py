@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.apply import is_new
 from streaming.core.attempts import count_retried_of, refold
 from streaming.core.events import Events, Fact
 from streaming.core.hashing import hash_texts, text_hash
 from streaming.core.queues import visibility_ms
+from streaming.core.repeats import is_new
 from streaming.core.rows import F_TIMELINE
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState

@@ -24,8 +24,10 @@ from streaming.core.rows import ENDS, F_ARRIVED, F_DELETED, F_MOVE_INFERRED, ROW
 from streaming.core.settings import Settings
 from streaming.core.state import ATTEMPT_COLUMNS, Layer, ShardState
 
+FEWEST_FROZEN: Final = 4_096
+"""A layer has at least so many messages: each costs a search per step."""
 MERGED_LAYERS: Final = 8
-"""So many neighbours of like size become one layer: each costs a search per step."""
+"""So many neighbours of like size become one layer."""
 MERGED_ROWS: Final = 1 << 18
 """No layer becomes larger by that: merging takes time in one step."""
 
@@ -38,7 +40,7 @@ def freeze(state: ShardState, settings: Settings) -> None:
     state.frozen = [layer for layer in state.frozen if layer.last_end >= horizon]
     chosen = _plain(state, horizon)
     n = int(chosen.sum())
-    if n < settings.frozen_rows_min or n * 8 < len(state.rows):
+    if n < FEWEST_FROZEN or n * 8 < len(state.rows):
         return
     rows = state.rows
     part = _Part(rows.some(chosen), state.texts, _attempts_of(state.attempts, rows.key[chosen]))

@@ -56,9 +56,6 @@ class Settings:
     groups_per_report: int = 5_000
     consumers_per_report: int = 1_000
     attempts_per_message: int = 32
-    frozen_rows_min: int = 4_096
-    """Deleted messages are put aside in layers of at least so many; a layer costs a search per step."""
-
     forget_queue_after_ms: int = 3_600_000
     """A queue with nothing unsettled and no event for this long vanishes."""
 

@@ -6,8 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import patch
 
 from sources.wire import decode_records
+from streaming.core import frozen
 from streaming.core.packet import pack, unpack
 from streaming.core.report import Merged, merge
 from streaming.core.route import route
@@ -31,10 +33,11 @@ def run_steps(
     shards: int = 1,
     restart: bool = False,
     states: list[ShardState] | None = None,
+    fewest_frozen: int = frozen.FEWEST_FROZEN,
 ) -> list[Merged]:
     """The merged report of each step `(now in ms after T0, events)`. `restart`: every step starts from the packed state.
 
-    `states`: an empty list for the shards' states at the end.
+    `states`: an empty list for the shards' states at the end. `fewest_frozen`: how many deleted messages are worth a layer.
     """
     settings = settings or Settings()
     states = states if states is not None else []
@@ -48,7 +51,8 @@ def run_steps(
         for i, packet in enumerate(packets):
             if restart:
                 states[i] = ShardState.unpack(states[i].pack())
-            states[i], report = track(states[i], unpack([pack(packet)]), T0 + now_ms, settings)
+            with patch.object(frozen, "FEWEST_FROZEN", fewest_frozen):
+                states[i], report = track(states[i], unpack([pack(packet)]), T0 + now_ms, settings)
             reports.append(type(report).from_bytes(report.to_bytes()))
         out.append(merge(reports, settings))
     return out

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from streaming.core.queues import NEVER, TOTALS
 from streaming.core.report import AGE_SCOPES, Merged, StuckGroup
-from streaming.core.settings import Settings
 from tests.core.driving import T0, event, run_steps
 from tests.core.reference import Model, Wire
 
@@ -138,9 +137,9 @@ def test_core_and_reference_agree(data: st.DataObject) -> None:
     steps = [(0, part) for part in parts] + [(end, []) for end in ends]
     reports = run_steps(
         steps,
-        Settings(frozen_rows_min=data.draw(st.sampled_from([1, 4_096]))),
         shards=data.draw(st.sampled_from([1, 2, 5])),
         restart=data.draw(st.booleans()),
+        fewest_frozen=data.draw(st.sampled_from([1, 4_096])),
     )
     model = Model(VISIBILITY_MS, MAX_RECEIVES)
     model.tell(events)

@@ -76,9 +76,10 @@ def test_what_is_said_is_the_same_frozen_or_not(data: st.DataObject) -> None:
     steps = [(end, [e for at, e in arrivals if end - STEP_MS <= at < end]) for end in ends]
     shards, restart = data.draw(st.sampled_from([1, 3])), data.draw(st.booleans())
 
-    def run(frozen_rows_min: int) -> list[Merged]:
-        chosen = Settings(lateness_ms=LATENESS_MS, frozen_rows_min=frozen_rows_min)
-        return [replace(merged, rows=0) for merged in run_steps(steps, chosen, shards=shards, restart=restart)]
+    def run(fewest_frozen: int) -> list[Merged]:
+        chosen = Settings(lateness_ms=LATENESS_MS)
+        reports = run_steps(steps, chosen, shards=shards, restart=restart, fewest_frozen=fewest_frozen)
+        return [replace(merged, rows=0) for merged in reports]
 
     for frozen_ones, rows in zip(run(1), run(NEVER_FROZEN), strict=True):
         assert frozen_ones.queues.keys() == rows.queues.keys()
@@ -96,7 +97,7 @@ def _lives(n: int, *, at_ms: int = 0, prefix: int = 0) -> list[dict[str, Any]]:
 
 def _state(*steps: tuple[int, list[dict[str, Any]]], lateness_ms: int = 600_000) -> ShardState:
     kept: list[ShardState] = []
-    run_steps(steps, Settings(frozen_rows_min=10, lateness_ms=lateness_ms), states=kept)
+    run_steps(steps, Settings(lateness_ms=lateness_ms), states=kept, fewest_frozen=10)
     return kept[0]
 
 
