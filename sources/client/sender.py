@@ -187,12 +187,21 @@ class BackgroundSender:
                 self._hurry.wait(self._linger_s)
             self._work.clear()
             self._hurry.clear()
-            while self._send_some():
-                pass
+            self._drain()
             self._rest()
             if self._closing():
                 self._try(self.transport.flush)
                 self.transport.close()
+                return
+
+    def _drain(self) -> None:
+        """Send what is there. What was offered meanwhile and fills no record waits its own linger: under load the application
+        offers as fast as this thread sends, and every record would hold a handful."""
+        while self._send_some():
+            with self._lock:
+                left = len(self._buffer)
+            if 0 < left < self._max_batch and not self._flush_wanted and not self._closing():
+                self._work.set()
                 return
 
     def _rest(self) -> None:
