@@ -92,11 +92,11 @@ def under_load(worker: Worker) -> None:
 
 
 def slow_but_steady(worker: Worker) -> None:
-    """Every message takes 2 s."""
+    """Every message takes 2.5 s."""
     worker.send(8)
     worker.subscribe(prefetch=1)
     while not worker.over.is_set():
-        worker.work(2.0)
+        worker.work(2.5)
 
 
 def hung(worker: Worker) -> None:
