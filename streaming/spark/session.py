@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,10 +39,6 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
     "spark.locality.wait": "0s",
-    # A worker's arrays are tens of megabytes each: memory it gave back would be had again page by page.
-    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 << 20),
-    "spark.executorEnv.MALLOC_TOP_PAD_": str(64 << 20),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # What Spark remembers of finished batches for a page that is off: by default a thousand of each, for hours.
@@ -110,13 +105,11 @@ def conf_of(config: SparkSection, *, with_kafka: bool, log_level: str) -> dict[s
     # Stopping a query makes Spark search a long text with a recursive pattern, which overflows the usual stack of 1 MB.
     # The work is done in Python; here bytes are moved, for which the quick compiler does. The thorough one took a fifth of all
     # processor time for minutes after every start.
+    options = (
+        f"-Xss16m -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOG_SETUP.as_uri()} -Dqueuewatch.log.level={log_level}"
+    )
     given = conf.get("spark.driver.extraJavaOptions", "")
-    options = ["-Xss16m", "-XX:TieredStopAtLevel=1"]
-    if not re.search(r"-XX:\+Use\w+GC\b", given):
-        # Nearly all memory is free again after each batch. Java does not start with two collectors named.
-        options.append("-XX:+UseParallelGC")
-    options += [f"-Dlog4j2.configurationFile={_LOG_SETUP.as_uri()}", f"-Dqueuewatch.log.level={log_level}", given]
-    conf["spark.driver.extraJavaOptions"] = " ".join(options).strip()
+    conf["spark.driver.extraJavaOptions"] = f"{options} {given}".strip()
     return conf
 
 
