@@ -32,15 +32,16 @@ _BETWEEN_ELEMENTS: Final = re.compile(rb"\}\s*,\s*\{")
 _EMPTY: Final = RefusalError("empty", "the record is empty; send one event, a JSON array, NDJSON or an Arrow stream")
 
 
-def decode_records(values: Values) -> Decoded:
+def decode_records(values: Values, parser: BlockParser | None = None) -> Decoded:
     """Decode record values, each one event, a JSON array, NDJSON or an Arrow IPC stream, told by content.
 
     `values` may also be a pyarrow binary array. Never raises for what a value holds: an event that cannot be
     read or breaks the contract goes to `invalid`, and spoils no other event of its value. A null or empty
-    value (a Kafka tombstone) is one invalid event.
+    value (a Kafka tombstone) is one invalid event. A `parser` that is handed in again remembers what the
+    stream looks like.
     """
     found = Found()
-    texts = _TextDecoder(found)
+    texts = _TextDecoder(found, parser or BlockParser())
     streams: list[tuple[int, bytes]] = []
     for group in groups(values):
         streams.extend(texts.decode(group))
@@ -86,9 +87,9 @@ class _Part:
 class _TextDecoder:
     """Decodes groups of records; JSON text is parsed here, Arrow streams are handed back."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: Found, parser: BlockParser) -> None:
         self._found = found
-        self._parser = BlockParser()
+        self._parser = parser
         self._slow = SlowReader(found)
         self._parts: list[_Part] = []
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from sources.wire.decode import decode_records
+from sources.wire.blocks import BlockParser
+from sources.wire.decode import Decoded, decode_records
 from sources.wire.invalid import InvalidEvent
 from streaming.core.packet import Quarantined, pack
 from streaming.core.route import route
@@ -24,8 +26,11 @@ PACKET_SCHEMA: Final = "shard int, step_ms long, part int, packet binary"
 """What goes to the shards. `step_ms` is null in a live run: the time of the batch. `part` numbers the input tasks, so that
 packets can be put in the same order again."""
 
-QUARANTINED_PER_BATCH: Final = 1000
-"""Of one Arrow batch so many invalid events are kept for inspection; all are counted."""
+QUARANTINED_PER_PACKET: Final = 1000
+"""So many invalid events are kept for inspection; all are counted."""
+
+EVENTS_PER_PACKET: Final = 2_000_000
+"""About the most events a task holds at a time, of some 100 bytes each."""
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -33,27 +38,57 @@ Batches = Iterator[pa.RecordBatch]
 def decode_and_route(keys: list[int], settings: Settings) -> Callable[[Batches], Batches]:
     """The stage for `mapInArrow`: `RECORD_SCHEMA` in, `PACKET_SCHEMA` out.
 
-    Each Arrow batch gives every shard one packet, empty ones included: a shard that hears nothing must still be told
-    the time. `keys` are the shards' keys in order.
+    Each task gives every shard a packet, empty ones included: a shard that hears nothing must still be told the time.
+    `keys` are the shards' keys in order.
     """
 
     def stage(batches: Batches) -> Batches:
         spare_modules()
         context = TaskContext.get()
         part = context.partitionId() if context is not None else 0
-        for batch in batches:
-            records = batch.filter(pc.is_valid(batch.column("origin"))) if batch.column("origin").null_count else batch
-            yield _rows(keys, part, _packets(records, len(keys), settings))
+        for heard in _gathered(batches):
+            yield _rows(keys, part, heard.packets(len(keys), settings))
 
     return stage
 
 
-def _packets(records: pa.RecordBatch, shards: int, settings: Settings) -> list[bytes]:
-    """One packed packet per shard."""
-    decoded = decode_records(records.column("value"))
-    reasons = Counter[str](event.reason for event in decoded.invalid)
-    kept = _quarantined(decoded.invalid[:QUARANTINED_PER_BATCH], records)
-    return [pack(packet) for packet in route(decoded.events, reasons, kept, shards, settings)]
+@dataclass(slots=True)
+class _Heard:
+    """What was decoded so far."""
+
+    tables: list[pa.Table] = field(default_factory=list)
+    events: int = 0
+    invalid: Counter[str] = field(default_factory=Counter)
+    quarantined: list[Quarantined] = field(default_factory=list)
+
+    def add(self, decoded: Decoded, records: pa.RecordBatch) -> None:
+        self.tables.append(decoded.events)
+        self.events += len(decoded.events)
+        self.invalid.update(event.reason for event in decoded.invalid)
+        room = QUARANTINED_PER_PACKET - len(self.quarantined)
+        self.quarantined += _quarantined(decoded.invalid[:room], records)
+
+    def packets(self, shards: int, settings: Settings) -> list[bytes]:
+        """One packed packet per shard."""
+        events = pa.concat_tables(self.tables).unify_dictionaries().combine_chunks()
+        return [pack(packet) for packet in route(events, self.invalid, self.quarantined, shards, settings)]
+
+
+def _gathered(batches: Batches) -> Iterator[_Heard]:
+    """The events of all Arrow batches of a task, in several parts where there are very many.
+
+    Arrow batches are small, so that what Java writes is still cached when it is read here; packets are better large.
+    """
+    parser = BlockParser()
+    heard = _Heard()
+    for batch in batches:
+        if heard.events >= EVENTS_PER_PACKET:
+            yield heard
+            heard = _Heard()
+        records = batch.filter(pc.is_valid(batch.column("origin"))) if batch.column("origin").null_count else batch
+        heard.add(decode_records(records.column("value"), parser), records)
+    if heard.tables:
+        yield heard
 
 
 def _rows(keys: list[int], part: int, packets: list[bytes]) -> pa.RecordBatch:

@@ -13,6 +13,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from streaming.config.service import SparkSection
+from streaming.spark.folder import local_folder
 from streaming.spark.runtime import RuntimeUnavailable, connector_jars, ensure_java
 
 _LOG_SETUP = Path(__file__).with_name("log4j2.xml")
@@ -34,7 +35,6 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.minBatchesToRetain": "15",
     "spark.sql.streaming.stopTimeout": "30000",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
@@ -89,6 +89,7 @@ def conf_of(config: SparkSection, *, with_kafka: bool, log_level: str) -> dict[s
     """Every Spark setting of the session, the user's own included."""
     conf = {
         **DEFAULTS,
+        "spark.sql.execution.arrow.maxBytesPerBatch": _arrow_batch(config.checkpoint_dir),
         "spark.driver.memory": config.driver_memory,
         **config.conf,
         **REQUIRED,
@@ -111,6 +112,15 @@ def conf_of(config: SparkSection, *, with_kafka: bool, log_level: str) -> dict[s
     given = conf.get("spark.driver.extraJavaOptions", "")
     conf["spark.driver.extraJavaOptions"] = f"{options} {given}".strip()
     return conf
+
+
+def _arrow_batch(checkpoint: str) -> str:
+    """How many bytes are handed to Python at a time.
+
+    Few, as what Java has just written is then still cached when Python reads it. But a state that Spark itself keeps is
+    shipped once more for each further piece of a shard's packets.
+    """
+    return "8m" if local_folder(checkpoint) is not None else "64m"
 
 
 def _is_local(master: str) -> bool:

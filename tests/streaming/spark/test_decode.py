@@ -9,7 +9,8 @@ import pytest
 
 from streaming.core.packet import Packet, unpack
 from streaming.core.settings import Settings
-from streaming.spark.decode import QUARANTINED_PER_BATCH, decode_and_route
+from streaming.spark import decode
+from streaming.spark.decode import QUARANTINED_PER_PACKET, decode_and_route
 from tests.streaming.spark.packets import T0, batch, event, ndjson, ticks
 
 KEYS = [7, 3, 5]
@@ -43,7 +44,16 @@ def test_all_events_of_a_batch_reach_exactly_one_shard_each() -> None:
     records = [ndjson(*[event("sent", f"m{n}-{i}", sent_at=T0) for i in range(50)]) for n in range(4)]
     rows = decoded(batch(*records[:2]), batch(*records[2:]))
     assert sum(len(packet.events) for _, packet in rows) == 200
-    assert len(rows) == 2 * len(KEYS)
+    assert [shard for shard, _ in rows] == KEYS, "all batches of a task go in one packet a shard"
+
+
+def test_a_task_with_very_many_events_gives_several_packets_a_shard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that it does not hold all of them at once."""
+    monkeypatch.setattr(decode, "EVENTS_PER_PACKET", 100)
+    records = [ndjson(*[event("sent", f"m{n}-{i}", sent_at=T0) for i in range(60)]) for n in range(5)]
+    rows = decoded(*[batch(record) for record in records])
+    assert [shard for shard, _ in rows] == 3 * KEYS
+    assert [sum(len(packet.events) for _, packet in rows[at : at + 3]) for at in (0, 3, 6)] == [120, 120, 60]
 
 
 def test_an_invalid_event_is_counted_and_kept_with_its_place_and_spoils_no_other() -> None:
@@ -67,12 +77,13 @@ def test_a_tombstone_is_an_invalid_record_and_nothing_worse() -> None:
 
 def test_a_flood_of_invalid_events_is_counted_whole_and_kept_in_part() -> None:
     """Inspection needs examples, not all of them."""
-    flood = QUARANTINED_PER_BATCH + 500
-    rows = decoded(batch(b'{"v": 1, "type": "nonsense"}\n' * flood))
+    flood = QUARANTINED_PER_PACKET + 500
+    bad = b'{"v": 1, "type": "nonsense"}\n'
+    rows = decoded(batch(bad * (QUARANTINED_PER_PACKET - 1)), batch(bad * (flood - QUARANTINED_PER_PACKET + 1)))
     packets = [packet for _, packet in rows]
     counted = sum((packet.invalid for packet in packets), Counter[str]()).total()
     assert counted == flood
-    assert sum(len(packet.quarantine) for packet in packets) == QUARANTINED_PER_BATCH
+    assert sum(len(packet.quarantine) for packet in packets) == QUARANTINED_PER_PACKET
 
 
 def test_a_file_has_no_position() -> None:

@@ -41,8 +41,9 @@ class State:
 
 def frame(*steps: tuple[bytes, int], part: int = 0) -> Any:
     """Packets of one shard, of (record, step), as the shuffle delivers them."""
-    records = [batch(record) for record, _ in steps]
-    table = pa.Table.from_batches(decode_and_route([0], Settings())(iter(records)))
+    table = pa.Table.from_batches(
+        rows for record, _ in steps for rows in decode_and_route([0], Settings())(iter([batch(record)]))
+    )
     table = table.set_column(1, "step_ms", pa.array([at for _, at in steps], pa.int64()))
     return table.set_column(2, "part", pa.array([part] * len(table), pa.int32())).to_pandas()
 
