@@ -12,17 +12,21 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from sources.wire.careful import load_json
 from sources.wire.invalid import RefusalError
 from sources.wire.lines import Ints, Lines, gather
-from sources.wire.schema import PLAIN_SCHEMA
+from sources.wire.schema import NAME, PLAIN_SCHEMA, READ_SCHEMA
 from sources.wire.shapes import ShapeReader
 
 BLOCK_BYTES: Final = 8 << 20
 SMALLEST_SPLIT: Final = 512
-"""Lines. A call of the block parser costs as much as some dozens of lines one by one."""
+"""Lines that are read one by one when the parser does not read all of them."""
+
+FEW_LINES: Final = 40
+"""So many are read one by one in any case: a call of the block parser costs as much."""
 
 _SPLIT_WAYS: Final = 8
 _SAMPLED_LINES: Final = 8
@@ -30,7 +34,7 @@ _SAMPLED_LINES: Final = 8
 
 @dataclass(frozen=True)
 class Parsed:
-    """Some lines, by index: `table` is their events in `PLAIN_SCHEMA`, None when they need the careful path."""
+    """Some lines, by index: `table` is their events in `READ_SCHEMA`, None when they need the careful path."""
 
     index: Ints
     table: pa.Table | None
@@ -69,7 +73,7 @@ class BlockParser:
                 yield Parsed(index[piece.index], piece.table)
 
     def _split(self, lines: Lines, first: int, last: int) -> Iterator[Parsed]:
-        table = self._parse(lines, first, last)
+        table = self._parse(lines, first, last) if last - first > FEW_LINES else None
         if table is None and last - first > SMALLEST_SPLIT:
             step = -(-(last - first) // _SPLIT_WAYS)
             for start in range(first, last, step):
@@ -137,10 +141,14 @@ def _is_complete(table: pa.Table, block: bytes) -> bool:
 
 def _widen(table: pa.Table) -> pa.Table:
     present = set(table.column_names)
-    return pa.Table.from_arrays(
-        [table.column(f.name).combine_chunks() if f.name in present else pa.nulls(len(table), f.type) for f in PLAIN_SCHEMA],
-        schema=PLAIN_SCHEMA,
-    )
+
+    def column(field: pa.Field) -> pa.Array:
+        if field.name not in present:
+            return pa.array([None] * len(table), field.type) if field.type == NAME else pa.nulls(len(table), field.type)
+        values = table.column(field.name).combine_chunks()
+        return pc.dictionary_encode(values) if field.type == NAME else values
+
+    return pa.Table.from_arrays([column(field) for field in READ_SCHEMA], schema=READ_SCHEMA)
 
 
 def _is_utf8(block: bytes) -> bool:

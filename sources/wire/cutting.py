@@ -11,11 +11,14 @@ from sources.wire.lines import Bytes, Ints, Mask
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 
-PAD: Final = 96
+PAD: Final = 2048
 """Bytes before and after, so that what lies across an end may be looked at."""
 
 _INLINE: Final = 12
 """Arrow's string views hold texts up to this length themselves."""
+
+_LONGEST_PIECE: Final = 256
+"""Bytes; so that the offsets of a block's texts fit 32 bits, whatever its lines."""
 
 _LOW_BYTES: Final = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
 _ZEROS: Final = np.uint64(0x3030303030303030)
@@ -45,18 +48,13 @@ class Buffer:
             return np.zeros(0, np.int64)
         return np.flatnonzero((control & (inner != ord("\n"))) | (inner == ord("\\"))) + PAD
 
+    def pieces(self, length: int) -> np.ndarray[Any, np.dtype[np.void]]:
+        """All stretches of `length` bytes, the first at 0, the second at 1 and so on."""
+        return np.ndarray((len(self.data) - length + 1,), np.dtype((np.void, length)), self.data.data, strides=(1,))
+
     def equal(self, at: Ints, text: bytes) -> Mask:
         """At which of the places `text` stands."""
-        length = len(text)
-        if length < 8:
-            word = np.uint64(int.from_bytes(text, "little"))
-            short: Mask = (self.words[at] & _LOW_BYTES[length]) == word
-            return short
-        differ = self.words[at] ^ np.uint64(int.from_bytes(text[:8], "little"))
-        # The last word overlaps the one before it.
-        for offset in [*range(8, length - 8, 8), *([length - 8] if length > 8 else [])]:
-            differ |= self.words[at + offset] ^ np.uint64(int.from_bytes(text[offset : offset + 8], "little"))
-        alike: Mask = differ == 0
+        alike: Mask = self.pieces(len(text))[at] == np.void(text)
         return alike
 
 
@@ -71,22 +69,20 @@ def can_cut() -> bool:
 
 def texts_of(buffer: Buffer, starts: Ints, ends: Ints) -> pa.Array:
     """The texts between `starts` and `ends`, null where `starts` is 0."""
-    lengths = (ends - starts).astype(np.uint64)
+    lengths = ends - starts
+    longest = int(lengths.max(initial=0))
+    if 0 < longest <= _LONGEST_PIECE and int(lengths.min()) == longest:
+        # Ids and the like, present in every line.
+        offsets = np.arange(0, longest * (len(starts) + 1), longest, dtype=np.int32)
+        body = pa.py_buffer(buffer.pieces(longest)[starts])
+        return pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), body)
     views = np.empty((len(starts), 2), np.uint64)
-    words = buffer.words[starts]
-    short = lengths <= _INLINE
-    if short.any():
-        cut = words & _LOW_BYTES[np.minimum(lengths, 8)]
-        rest = buffer.words[starts + 8] & _LOW_BYTES[np.clip(lengths.astype(np.int64) - 8, 0, 4)]
-        inline = (cut >> np.uint64(32)) | (rest << np.uint64(32))
-        if short.all():
-            words, views[:, 1] = cut, inline
-        else:
-            words = np.where(short, cut, words)
-            views[:, 1] = np.where(short, inline, starts.astype(np.uint64) << np.uint64(32))
-    else:
-        views[:, 1] = starts.astype(np.uint64) << np.uint64(32)
-    views[:, 0] = lengths | (words << np.uint64(32))
+    views[:, 0] = lengths.view(np.uint64) | (buffer.words[starts] & _LOW_BYTES[np.minimum(lengths, 4)]) << np.uint64(32)
+    views[:, 1] = starts.view(np.uint64) << np.uint64(32)
+    short = np.flatnonzero(lengths <= _INLINE)
+    if len(short):
+        rest = _LOW_BYTES[np.maximum(lengths[short] - 4, 0)]
+        views[short, 1] = buffer.words[starts[short] + 4] & rest
     present = starts > 0
     validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
     buffers = [validity, pa.py_buffer(views), pa.py_buffer(buffer.data)]

@@ -76,7 +76,7 @@ class _Texts:
 
 @dataclass(frozen=True)
 class _Part:
-    """Parsed lines: `table` in `PLAIN_SCHEMA`, `index` of its rows among `lines`."""
+    """Parsed lines: `table` in `READ_SCHEMA`, `index` of its rows among `lines`."""
 
     table: pa.Table
     lines: Lines

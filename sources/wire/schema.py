@@ -44,6 +44,14 @@ PLAIN_SCHEMA: Final = pa.schema(
 )
 """What is read before validation: the same columns with plain strings, nullable, and the version."""
 
+CONSTANTS: Final = ("v", "type", "system", "scope")
+"""What is the same in all lines of a kind, as a rule."""
+
+READ_SCHEMA: Final = pa.schema(
+    [pa.field(f.name, NAME if f.name in CONSTANTS and f.name != "v" else f.type) for f in PLAIN_SCHEMA]
+)
+"""`PLAIN_SCHEMA` as blocks of lines are read: what hardly ever differs is encoded already."""
+
 NAME_FIELDS: Final = tuple(
     f.name for f in WIRE_SCHEMA if f.type in (NAME, pa.string()) and f.name not in ("attributes", "reason")
 )

@@ -8,9 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sources.wire import REASONS, WIRE_SCHEMA, Decoded, decode_records, encode_arrow, encode_ndjson
+from sources.wire import REASONS, WIRE_SCHEMA, Decoded, blocks, decode_records, encode_arrow, encode_ndjson
 
 T = 1_760_000_000_000
+
+
+@pytest.fixture(autouse=True, params=["one by one", "in blocks"])
+def _few_lines(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways a few lines may be read."""
+    if request.param == "in blocks":
+        monkeypatch.setattr(blocks, "FEW_LINES", 0)
 
 
 def event(**fields: Any) -> dict[str, Any]:

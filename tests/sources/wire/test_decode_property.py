@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sources.wire import decode_records
+from sources.wire import blocks, decode_records
 from tests.sources.wire.reference import INTS, TEXT, TYPES, decode_slowly
 
 T = 1_760_000_000_000
@@ -132,7 +133,9 @@ def _sorted(items: list[Any]) -> list[Any]:
 def test_the_fast_decoder_agrees_with_the_obvious_one(values: list[bytes | None]) -> None:
     """Same events from the same places, same refusals with the same reasons."""
     events, refused = decode_slowly(values)
-    for decoded in (decode_records(values), decode_records(pa.array(values, pa.binary()))):
+    for few, form in ((0, values), (blocks.FEW_LINES, values), (0, pa.array(values, pa.binary()))):
+        with patch.object(blocks, "FEW_LINES", few):
+            decoded = decode_records(form)
         rows = zip(decoded.record_index.tolist(), decoded.line.tolist(), decoded.events.to_pylist(), strict=True)
         assert _sorted([(r, line, _plain(row)) for r, line, row in rows]) == _sorted(events)
         assert _sorted([(i.record, i.line, i.reason) for i in decoded.invalid]) == _sorted(refused)

@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sources.wire import decode_records, encode_ndjson, shapes
+from sources.wire import blocks, decode_records, encode_ndjson, shapes
 from sources.wire.cutting import Buffer, whole_numbers
 from sources.wire.lines import split_lines
 from sources.wire.shapes import ShapeReader, template_of
@@ -23,13 +24,9 @@ T = 1_760_000_000_000
 
 @contextmanager
 def from_the_first_line_on() -> Iterator[None]:
-    """Read even the smallest block by likeness."""
-    before = shapes.FEWEST_LINES
-    shapes.FEWEST_LINES = 1  # type: ignore[misc]
-    try:
+    """Read even the smallest block by likeness, and what is unlike in blocks too."""
+    with patch.object(shapes, "FEWEST_LINES", 1), patch.object(blocks, "FEW_LINES", 0):
         yield
-    finally:
-        shapes.FEWEST_LINES = before  # type: ignore[misc]
 
 
 def agree(values: list[bytes | None]) -> None:
@@ -66,6 +63,7 @@ LIKE = [
     '{{"type":"sent","at":1760000000000,"system":"s","queue":"q","message_id":"m","sent_at":{n0},"group":"{t0}","x":{n1}}}',
     '{{"type":"{t0}","at":1760000000000,"consumer":"{t1}","unknown":"{t2}"}}',
     '{{"consumer":"c","at":{n0},"type":"heartbeat","y":{b0} }}',
+    '{{"v":{n1},"type":"heartbeat","at":{n0},"scope":"{t0}","consumer":"c","system":"{t1}"}}',
 ]
 
 
@@ -125,6 +123,29 @@ def test_a_usual_stream_is_read_by_likeness_alone() -> None:
     assert len(decode_records([value]).events) == 6000
 
 
+def test_many_scopes_do_not_need_a_template_each() -> None:
+    """With a few, each stands in its templates; from the block on in which there are more, scopes are cut out of the lines."""
+    reader = ShapeReader()
+    for scopes, templates in ((3, 3), (40, 1), (3, 1)):
+        events = [
+            {"v": 1, "type": "heartbeat", "at": T + n, "scope": f"account-{n % scopes}", "consumer": f"c{n}"} for n in range(4000)
+        ]
+        found = reader.read(split_lines(encode_ndjson(events).rstrip(b"\n"), np.zeros(1, np.int64)))
+        assert found is not None
+        assert found[0].all()
+        rows = [{k: v for k, v in row.items() if v is not None} for row in found[1].to_pylist()]
+        assert rows == events
+        assert len(reader._templates) == templates
+
+
+def test_a_version_too_long_for_a_number_makes_no_template() -> None:
+    """It stands in the template, but is a number all the same."""
+    for version, makes in ((b"1", True), (b"0", True), (b"01", False), (b"9" * 16, True), (b"9" * 17, False)):
+        template = template_of(b'{"v":%s,"type":"heartbeat","at":1}' % version)
+        assert (template is not None) == makes
+        assert template is None or template.constants == {"v": int(version), "type": "heartbeat"}
+
+
 def test_lines_that_have_nothing_in_common_are_given_up() -> None:
     """After some blocks no more time is spent on them; they are decoded all the same."""
     reader = ShapeReader()
@@ -149,7 +170,7 @@ def test_lines_that_have_nothing_in_common_are_given_up() -> None:
         {"at": "text"},
         {"queue": 7},
         {"attributes": "x"},
-        {"a" * 90: 1},
+        {"a" * 3000: 1},
     ],
     ids=str,
 )
