@@ -97,7 +97,8 @@ def _numbers(state: ShardState, w: Windows, queues: list[QueueFacts], now: int, 
     rows, n = state.rows, len(queues)
     queue, sent = rows["queue"], rows["sent"]
     poison = is_poison(state, w, settings)
-    receives = np.where(w.live, rows["receive_count"], 0)
+    # Of one type: numpy compares mixed ones twenty times slower.
+    receives = np.where(w.live, rows["receive_count"], 0).astype(np.int64)
     receives_max = np.zeros(n, dtype=np.int64)
     np.maximum.at(receives_max, queue, receives)
     kept = np.array([retention_ms(q, settings) for q in state.queues], dtype=np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,10 +36,16 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.minBatchesToRetain": "15",
     "spark.sql.streaming.stopTimeout": "30000",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
+    # A checksum of every packet, to notice a task that gives something else when it runs again: decoding never does.
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
     "spark.locality.wait": "0s",
+    # A worker's arrays are megabytes each: memory it gave back would be had again page by page.
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+    "spark.executorEnv.MALLOC_TOP_PAD_": str(16 << 20),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # What Spark remembers of finished batches for a page that is off: by default a thousand of each, for hours.
@@ -100,17 +107,21 @@ def conf_of(config: SparkSection, *, with_kafka: bool, log_level: str) -> dict[s
         conf.setdefault("spark.pyspark.python", sys.executable)
         conf.setdefault("spark.driver.host", "127.0.0.1")
         conf.setdefault("spark.driver.bindAddress", "127.0.0.1")
+        # Packets go from one process of this machine to another, and hardly shrink.
+        conf.setdefault("spark.shuffle.compress", "false")
     if with_kafka:
         jars = [str(jar) for jar in connector_jars()]
         conf["spark.jars"] = ",".join([*filter(None, [conf.get("spark.jars")]), *jars])
     # Stopping a query makes Spark search a long text with a recursive pattern, which overflows the usual stack of 1 MB.
     # The work is done in Python; here bytes are moved, for which the quick compiler does. The thorough one took a fifth of all
     # processor time for minutes after every start.
-    options = (
-        f"-Xss16m -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOG_SETUP.as_uri()} -Dqueuewatch.log.level={log_level}"
-    )
     given = conf.get("spark.driver.extraJavaOptions", "")
-    conf["spark.driver.extraJavaOptions"] = f"{options} {given}".strip()
+    options = ["-Xss16m", "-XX:TieredStopAtLevel=1"]
+    if not re.search(r"-XX:\+Use\w+GC\b", given):
+        # Nearly all memory is free again after each batch. Java does not start with two collectors named.
+        options.append("-XX:+UseParallelGC")
+    options += [f"-Dlog4j2.configurationFile={_LOG_SETUP.as_uri()}", f"-Dqueuewatch.log.level={log_level}", given]
+    conf["spark.driver.extraJavaOptions"] = " ".join(options).strip()
     return conf
 
 

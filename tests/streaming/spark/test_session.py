@@ -34,3 +34,20 @@ def test_the_users_word_stands() -> None:
     required = next(iter(REQUIRED))
     with pytest.raises(ValidationError, match=re.escape(required)):
         conf(conf={required: "something"})
+
+
+@pytest.mark.parametrize(
+    ("given", "collector"),
+    [("", "-XX:+UseParallelGC"), ("-Dx=y", "-XX:+UseParallelGC"), ("-Dx=y -XX:+UseG1GC", "-XX:+UseG1GC")],
+)
+def test_the_users_java_options_come_last_and_one_collector_is_named(given: str, collector: str) -> None:
+    """Java refuses to start with two."""
+    options = conf(conf={"spark.driver.extraJavaOptions": given})["spark.driver.extraJavaOptions"]
+    assert options.endswith(given)
+    assert [word for word in options.split() if word.endswith("GC")] == [collector]
+
+
+@pytest.mark.parametrize(("master", "compress"), [("local[2]", "false"), ("spark://host:7077", None)])
+def test_packets_are_compressed_only_where_they_cross_a_network(master: str, compress: str | None) -> None:
+    """Spark compresses unless told otherwise."""
+    assert conf(master=master).get("spark.shuffle.compress") == compress
