@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -42,10 +43,6 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
     "spark.locality.wait": "0s",
-    # A worker's arrays are megabytes each: memory it gave back would be had again page by page.
-    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 << 20),
-    "spark.executorEnv.MALLOC_TOP_PAD_": str(16 << 20),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # What Spark remembers of finished batches for a page that is off: by default a thousand of each, for hours.
@@ -57,6 +54,12 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
 }
 """Good for this job; `spark.conf` may say otherwise."""
+
+MEMORY_TUNABLES: Final = "glibc.malloc." + ":glibc.malloc.".join(
+    (f"mmap_threshold={32 << 20}", f"trim_threshold={256 << 20}", f"top_pad={16 << 20}", "hugetlb=1")
+)
+"""For Java and its Python workers: buffers and arrays are megabytes each and come again with every batch. Memory that was
+given back in between would be had again page by page, which took a sixth of all processor time."""
 
 
 def open_session(config: SparkSection, *, app_name: str, with_kafka: bool, log_level: str = "ERROR") -> SparkSession:
@@ -83,6 +86,7 @@ def _launch(conf: SparkConf) -> Any:
     is finished. It ends when this process does, whose end it sees at its standard input.
     """
     launch: Any = launch_gateway
+    os.environ.setdefault("GLIBC_TUNABLES", MEMORY_TUNABLES)
     try:
         return launch(conf=conf, popen_kwargs={"process_group": 0})
     except PySparkRuntimeError as error:
@@ -98,6 +102,7 @@ def conf_of(config: SparkSection, *, with_kafka: bool, log_level: str) -> dict[s
         **DEFAULTS,
         "spark.sql.execution.arrow.maxBytesPerBatch": _arrow_batch(config.checkpoint_dir),
         "spark.driver.memory": config.driver_memory,
+        "spark.executorEnv.GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", MEMORY_TUNABLES),
         **config.conf,
         **REQUIRED,
         "spark.sql.shuffle.partitions": str(config.shards),
@@ -120,6 +125,8 @@ def conf_of(config: SparkSection, *, with_kafka: bool, log_level: str) -> dict[s
     if not re.search(r"-XX:\+Use\w+GC\b", given):
         # Nearly all memory is free again after each batch. Java does not start with two collectors named.
         options.append("-XX:+UseParallelGC")
+    if sys.platform == "linux":
+        options.append("-XX:+UseTransparentHugePages")
     options += [f"-Dlog4j2.configurationFile={_LOG_SETUP.as_uri()}", f"-Dqueuewatch.log.level={log_level}", given]
     conf["spark.driver.extraJavaOptions"] = " ".join(options).strip()
     return conf

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pydantic import ValidationError
+from pyspark.sql import SparkSession
 
 from streaming.config.service import SparkSection
-from streaming.spark.session import REQUIRED, conf_of
+from streaming.spark.session import MEMORY_TUNABLES, REQUIRED, conf_of
 
 _BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 
@@ -51,3 +55,23 @@ def test_the_users_java_options_come_last_and_one_collector_is_named(given: str,
 def test_packets_are_compressed_only_where_they_cross_a_network(master: str, compress: str | None) -> None:
     """Spark compresses unless told otherwise."""
     assert conf(master=master).get("spark.shuffle.compress") == compress
+
+
+def test_java_and_the_workers_keep_their_memory_unless_the_user_has_tuned_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One variable holds all of glibc's settings: the user's stand whole."""
+    name = "spark.executorEnv.GLIBC_TUNABLES"
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    assert conf()[name] == MEMORY_TUNABLES
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0")
+    assert conf()[name] == "glibc.malloc.hugetlb=0"
+    assert conf(conf={name: ""})[name] == ""
+
+
+def test_a_worker_runs_with_them(spark: SparkSession) -> None:
+    """Read by glibc before Python begins."""
+
+    def tunables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from (pa.RecordBatch.from_pydict({"said": [os.environ.get("GLIBC_TUNABLES", "")]}) for _ in batches)
+
+    (said,) = spark.range(1, numPartitions=1).mapInArrow(tunables, "said string").collect()
+    assert said[0] == os.environ.get("GLIBC_TUNABLES", MEMORY_TUNABLES)
