@@ -113,7 +113,7 @@ def running(
     records_per_trigger: int,
     parallelism: int,
     trigger_interval_s: float = 0.0,
-    memory: str = "3g",
+    memory: str = "5g",
 ) -> Iterator[Job]:
     """`queuewatch run` on `topic` from its beginning while the block lasts. Raises `JobFailed`."""
     port = free_port()

@@ -13,13 +13,18 @@ import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from streaming.spark.runtime import connector_jars, find_java
 from tests.benchmarks.processes import spent_by
 
 _SOURCES: Final = Path(__file__).with_name("java")
 _SILENT_FOR_S: Final = 180
+
+
+Signals = Literal["same", "messages", "few"]
+"""What the baseline computes: the service's core signals; those of single messages alone, with a timeout to find messages held too
+long and a memory of ended ones; or neither of these two."""
 
 
 class NoCompiler(RuntimeError):
@@ -88,21 +93,20 @@ class Jvm:
         records_per_trigger: int,
         parallelism: int,
         store: str = "rocksdb",
-        full: bool,
-        memory: str = "3g",
+        signals: Signals,
+        memory: str = "5g",
         on_batch: Callable[[JvmBatch], None] = lambda _: None,
     ) -> list[JvmBatch]:
-        """Run the per-message baseline over all `records` of `topic`; its batches in order.
-
-        `full`: it finds held messages without a further event and remembers ended ones for the lateness, as the service does.
-        """
-        command = [str(_pyspark() / "bin" / "spark-submit"), "--class", "PerMessage"]
+        """Run the per-message baseline over all `records` of `topic`; its batches in order."""
+        main = "PerMessageAndQueue" if signals == "same" else "PerMessage"
+        command = [str(_pyspark() / "bin" / "spark-submit"), "--class", main]
         command += ["--driver-memory", memory, "--master", f"local[{parallelism}]"]
         command += ["--conf", "spark.sql.adaptive.enabled=false"]
         command += ["--jars", ",".join(map(str, connector_jars())), str(self._jar)]
         with tempfile.TemporaryDirectory(prefix="queuewatch-jvm-", ignore_cleanup_errors=True) as scratch:
             command += [bootstrap, topic, f"{scratch}/checkpoint", str(records_per_trigger), str(parallelism)]
-            command += [store, "yes" if full else "no", str(records)]
+            told = [] if signals == "same" else ["yes" if signals == "messages" else "no"]
+            command += [store, *told, str(records)]
             environment = os.environ | {"JAVA_HOME": str(find_java().home), "SPARK_HOME": str(_pyspark())}
             return _batches(command, environment, Path(scratch), on_batch)
 

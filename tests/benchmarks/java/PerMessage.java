@@ -1,7 +1,4 @@
 import static org.apache.spark.sql.functions.col;
-import static org.apache.spark.sql.functions.explode;
-import static org.apache.spark.sql.functions.from_json;
-import static org.apache.spark.sql.functions.split;
 
 import java.io.Serializable;
 import java.util.ArrayList;
@@ -11,7 +8,6 @@ import java.util.List;
 import org.apache.spark.api.java.function.FlatMapGroupsWithStateFunction;
 import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.api.java.function.VoidFunction2;
-import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
@@ -20,7 +16,6 @@ import org.apache.spark.sql.streaming.GroupState;
 import org.apache.spark.sql.streaming.GroupStateTimeout;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StreamingQuery;
-import org.apache.spark.sql.streaming.StreamingQueryProgress;
 import org.apache.spark.sql.streaming.Trigger;
 
 /**
@@ -31,7 +26,7 @@ import org.apache.spark.sql.streaming.Trigger;
  *
  * <p>Arguments: bootstrap, topic, checkpoint, records per trigger, parallelism, state store ("rocksdb" or "memory"),
  * whether it does as the service must ("yes": held messages are found without a further event, and an ended message is
- * remembered for the lateness, so that a late or repeated event does not raise it; "no": neither), records in the topic. Prints a line as each batch is done: BATCH, its id, records, milliseconds.
+ * remembered for the lateness, so that a late or repeated event does not raise it; "no": neither), records in the topic.
  */
 public final class PerMessage {
   private static final long HELD_MS = 900_000;
@@ -40,34 +35,9 @@ public final class PerMessage {
 
   public static void main(String[] args) throws Exception {
     boolean full = args[6].equals("yes");
-    SparkSession spark =
-        SparkSession.builder()
-            .master("local[" + args[4] + "]")
-            .appName("per message")
-            .config("spark.sql.shuffle.partitions", args[4])
-            .config("spark.ui.enabled", "false")
-            .config("spark.sql.streaming.metricsEnabled", "false")
-            .config("spark.sql.streaming.minBatchesToRetain", "10")
-            .config("spark.sql.streaming.numRecentProgressUpdates", "100000")
-            .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
-            .config("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", "false")
-            .config("spark.sql.streaming.stateStore.providerClass", provider(args[5]))
-            .getOrCreate();
-    spark.sparkContext().setLogLevel("ERROR");
-
-    Column json = explode(split(col("value").cast("string"), "\n"));
+    SparkSession spark = Baseline.session("per message", args[4], args[5]);
     Dataset<Event> events =
-        spark
-            .readStream()
-            .format("kafka")
-            .option("kafka.bootstrap.servers", args[0])
-            .option("subscribe", args[1])
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", args[3])
-            .load()
-            .select(json.as("line"))
-            .select(from_json(col("line"), Encoders.bean(Event.class).schema()).as("event"))
-            .select("event.*")
+        Baseline.events(spark, args[0], args[1], args[3], Encoders.bean(Event.class).schema())
             .filter(col("message_id").isNotNull())
             .as(Encoders.bean(Event.class));
 
@@ -92,30 +62,8 @@ public final class PerMessage {
             .trigger(Trigger.ProcessingTime(0))
             .foreachBatch((VoidFunction2<Dataset<Signals>, Long>) PerMessage::publish)
             .start();
-    // Not AvailableNow: with timeouts that never ends, as every batch calls for the next.
-    long expected = Long.parseLong(args[7]);
-    long records = 0;
-    int told = 0;
-    while (records < expected && query.exception().isEmpty()) {
-      Thread.sleep(50);
-      StreamingQueryProgress[] batches = query.recentProgress();
-      for (; told < batches.length; told++) {
-        StreamingQueryProgress batch = batches[told];
-        records += batch.numInputRows();
-        Long tookMs = batch.durationMs().get("triggerExecution");
-        System.out.println("BATCH " + batch.batchId() + " " + batch.numInputRows() + " " + tookMs);
-      }
-    }
-    if (query.exception().isDefined()) {
-      throw query.exception().get();
-    }
-    query.stop();
+    Baseline.runUntil(query, Long.parseLong(args[7]));
     spark.stop();
-  }
-
-  private static String provider(String store) {
-    String name = store.equals("rocksdb") ? "RocksDBStateStoreProvider" : "HDFSBackedStateStoreProvider";
-    return "org.apache.spark.sql.execution.streaming.state." + name;
   }
 
   private static void publish(Dataset<Signals> signals, Long batch) {
