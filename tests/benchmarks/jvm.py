@@ -21,10 +21,9 @@ from tests.benchmarks.processes import spent_by
 _SOURCES: Final = Path(__file__).with_name("java")
 _SILENT_FOR_S: Final = 180
 
-
 Signals = Literal["same", "messages", "few"]
-"""What the baseline computes: the service's core signals; those of single messages alone, with a timeout for messages held too long
-and a memory of ended ones; or neither of these two."""
+"""What the baseline computes: the service's core signals; those of single messages alone, with a timeout for messages held
+too long and a memory of ended ones; or neither of these two."""
 
 
 class NoCompiler(RuntimeError):
