@@ -63,7 +63,6 @@ public final class PerMessage {
             .foreachBatch((VoidFunction2<Dataset<Signals>, Long>) PerMessage::publish)
             .start();
     Baseline.runUntil(query, Long.parseLong(args[7]));
-    spark.stop();
   }
 
   private static void publish(Dataset<Signals> signals, Long batch) {

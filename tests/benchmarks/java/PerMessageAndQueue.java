@@ -78,7 +78,6 @@ public final class PerMessageAndQueue {
             .foreachBatch((VoidFunction2<Dataset<Standing>, Long>) PerMessageAndQueue::publish)
             .start();
     Baseline.runUntil(query, Long.parseLong(args[6]));
-    spark.stop();
   }
 
   /** Ages go on though nothing is heard: every queue's are computed from what was last said of it. */
