@@ -1,8 +1,9 @@
 """Named numpy columns and a small JSON header as one compact blob: packets on the wire and state on disk.
 
-Layout: magic, u32 header length, JSON header, then (for state, zstd-compressed as a whole) the columns' bytes. Integers are
-stored as their distance from the smallest in the fewest bytes that hold it, zero (not known) kept apart; a column that is
-the same everywhere takes no bytes at all. The header carries a format version, so that old blobs stay readable.
+Layout: magic, u32 header length, JSON header, then the columns' bytes: for state zstd-compressed together, and behind them
+those whose bytes are random and would not compress. Integers are stored as their distance from the smallest in the fewest
+bytes that hold it, zero (not known) kept apart; a column that is the same everywhere takes no bytes at all. The header carries
+a format version, so that old blobs stay readable.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 Array = npt.NDArray[Any]
 
-MAGIC = b"QWC1"
+MAGIC = b"QWC2"
 _CODEC = pa.Codec("zstd", compression_level=1)
 _UNSIGNED = (np.dtype("u1"), np.dtype("u2"), np.dtype("u4"))
 
@@ -61,35 +62,48 @@ def pack_columns(
     """One blob of `columns` (one-dimensional, any length) and `header` (JSON). `raw` names columns not worth narrowing."""
     specs: list[dict[str, Any]] = []
     parts: list[bytes] = []
-    for name, values in columns.items():
-        spec, body = _encode(values, name in raw, shuffle=compress)
+    apart = {name for name in raw if compress and name in columns and _is_dense(columns[name])}
+    for name in sorted(columns, key=apart.__contains__):
+        spec, body = _encode(columns[name], name in raw, shuffle=compress)
         specs.append({"n": name, **spec, "b": len(body)})
         parts.append(body)
-    body = b"".join(parts)
     head: dict[str, Any] = {"h": header, "c": specs}
-    if compress and body:
-        head["z"] = len(body)
-        body = _CODEC.compress(body, asbytes=True)
+    if compress:
+        together = len(parts) - len(apart)
+        body = b"".join(parts[:together])
+        packed = _CODEC.compress(body, asbytes=True) if body else b""
+        head["z"] = [len(packed), len(body)]
+        parts[:together] = [packed]
     head_bytes = json.dumps(head, separators=(",", ":"), ensure_ascii=True).encode()
-    return b"".join((MAGIC, struct.pack("<I", len(head_bytes)), head_bytes, body))
+    return b"".join((MAGIC, struct.pack("<I", len(head_bytes)), head_bytes, *parts))
 
 
 def unpack_columns(blob: bytes | memoryview) -> tuple[dict[str, Array], dict[str, Any]]:
     """The columns and header of `pack_columns`. Raises UnreadableBlob."""
     if blob[:4] != MAGIC or len(blob) < 8:
-        raise UnreadableBlob("not a queuewatch blob: it does not start with QWC1")
+        raise UnreadableBlob("not a blob of this queuewatch: it does not start with QWC2")
     (head_len,) = struct.unpack_from("<I", blob, 4)
     head = json.loads(bytes(blob[8 : 8 + head_len]))
-    body: Any = memoryview(blob)[8 + head_len :]
+    rest = memoryview(blob)[8 + head_len :]
+    stretches = [rest]
     if "z" in head:
-        body = _CODEC.decompress(pa.py_buffer(body), head["z"])
+        packed, size = head["z"]
+        narrowed = memoryview(_CODEC.decompress(pa.py_buffer(rest[:packed]), size)) if size else rest[:0]
+        stretches = [narrowed, rest[packed:]]
     columns: dict[str, Array] = {}
     at = 0
-    view = memoryview(body)
     for spec in head["c"]:
-        columns[spec["n"]] = _decode(spec, view[at : at + spec["b"]])
+        while at == len(stretches[0]) and len(stretches) > 1 and spec["b"]:
+            stretches.pop(0)
+            at = 0
+        columns[spec["n"]] = _decode(spec, stretches[0][at : at + spec["b"]])
         at += spec["b"]
     return columns, head["h"]
+
+
+def _is_dense(values: Array) -> bool:
+    """Whether hardly any of the values are zero: random bytes throughout, which only cost time to compress."""
+    return bool(np.count_nonzero(values) * 8 > len(values) * 7)
 
 
 def _encode(values: Array, raw: bool, shuffle: bool) -> tuple[dict[str, Any], bytes]:
@@ -102,8 +116,9 @@ def _encode(values: Array, raw: bool, shuffle: bool) -> tuple[dict[str, Any], by
         return spec | {"k": int(low)}, b""
     zeros = False
     if low == 0:
-        above = values[values != 0]
-        low = above.min()
+        # Of those that are not zero: one less, a zero is the largest of all.
+        unsigned = values.view(f"u{values.dtype.itemsize}")
+        low = int((unsigned - unsigned.dtype.type(1)).min()) + 1
         zeros = True
     # One is added where zero keeps its place, so the widest distance needs room for it.
     span = int(high) - int(low) + int(zeros)
@@ -112,7 +127,8 @@ def _encode(values: Array, raw: bool, shuffle: bool) -> tuple[dict[str, Any], by
         spec["w"] = 0
         return spec, _shuffled(values) if shuffle else values.tobytes()
     if zeros:
-        small = np.where(values == 0, 0, values - values.dtype.type(int(low) - 1)).astype(narrow)
+        small = (values - values.dtype.type(int(low) - 1)).astype(narrow)
+        small *= values != 0
     else:
         small = (values - low).astype(narrow)
     spec |= {"w": narrow.itemsize, "o": int(low), "z": zeros}
@@ -120,8 +136,23 @@ def _encode(values: Array, raw: bool, shuffle: bool) -> tuple[dict[str, Any], by
 
 
 def _shuffled(values: Array) -> bytes:
-    """All first bytes, then all second bytes…: what compresses, as the high bytes of neighbours are alike."""
-    return np.ascontiguousarray(values.view(np.uint8).reshape(len(values), -1).T).tobytes()
+    """All lowest bytes, then all second bytes…: what compresses, as the high bytes of neighbours are alike."""
+    unsigned = values.view(f"u{values.dtype.itemsize}")
+    planes = np.empty((unsigned.itemsize, len(values)), dtype=np.uint8)
+    for i, plane in enumerate(planes):
+        # Shifting is many times quicker than copying every fourth byte.
+        np.right_shift(unsigned, unsigned.dtype.type(8 * i), out=plane, casting="unsafe")
+    return planes.tobytes()
+
+
+def _unshuffled(body: memoryview, stored: np.dtype[Any], length: int) -> Array:
+    """The values of `_shuffled`."""
+    planes = np.frombuffer(body, dtype=np.uint8).reshape(stored.itemsize, length)
+    values = planes[0].astype(f"u{stored.itemsize}")
+    for i, plane in enumerate(planes[1:], start=1):
+        values |= plane.astype(values.dtype) << values.dtype.type(8 * i)
+    unshuffled: Array = values.view(stored)
+    return unshuffled
 
 
 def _decode(spec: Mapping[str, Any], body: memoryview) -> Array:
@@ -132,10 +163,9 @@ def _decode(spec: Mapping[str, Any], body: memoryview) -> Array:
         return np.frombuffer(body, dtype=dtype).copy()
     width = spec["w"] or dtype.itemsize
     stored = _UNSIGNED[{1: 0, 2: 1, 4: 2}[width]] if spec["w"] else dtype
-    planes = np.frombuffer(body, dtype=np.uint8)
-    values = np.ascontiguousarray(planes.reshape(width, length).T).reshape(-1).view(stored) if spec["s"] else planes.view(stored)
+    values = _unshuffled(body, stored, length) if spec["s"] else np.frombuffer(body, dtype=stored)
     if not spec["w"]:
-        return values.copy()
+        return values if spec["s"] else values.copy()
     wide: Array = values.astype(dtype)
     if spec["z"]:
         wide = np.where(wide == 0, dtype.type(0), wide + dtype.type(spec["o"] - 1))

@@ -1,0 +1,67 @@
+"""Columns as one blob: whatever is in them comes back as it was, in few bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from streaming.core.columns import MAGIC, Array, UnreadableBlob, pack_columns, unpack_columns
+
+T = 1_760_000_000_000
+TYPES = (np.uint8, np.int32, np.uint32, np.int64, np.uint64)
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> dict[str, Array]:
+    """Columns of every type: all alike, narrow, wide, with zeros and without, to the ends of the type."""
+    found = {}
+    for number in range(draw(st.integers(0, 6))):
+        dtype = draw(st.sampled_from(TYPES))
+        ends = np.iinfo(dtype)
+        near = draw(st.sampled_from([0, 1, 255, 70_000, T, ends.min, ends.max]))
+        near = min(max(near, ends.min), ends.max)
+        values = st.sampled_from([0, near, min(near + 1, ends.max), max(near - 1, ends.min), min(near + 300, ends.max)])
+        found[f"c{number}"] = np.array(draw(st.lists(values, max_size=20)), dtype=dtype)
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(columns(), st.sets(st.sampled_from([f"c{n}" for n in range(6)])), st.booleans())
+@example({}, set(), True)
+@example({"c0": np.zeros(0, "i8"), "c1": np.arange(9, dtype="u8")}, {"c1"}, True)
+@example({"c0": np.array([0, T, T + 5], "i8"), "c1": np.array([0, 1 << 63, 5], "u8")}, {"c1"}, True)
+def test_columns_come_back_as_they_were(packed: dict[str, Array], raw: set[str], compress: bool) -> None:
+    """Values, types and lengths; compressed or not, whichever are named as random."""
+    blob = pack_columns(packed, {"told": [1, "ü"]}, raw=frozenset(raw), compress=compress)
+    found, header = unpack_columns(memoryview(blob))
+    assert header == {"told": [1, "ü"]}
+    assert found.keys() == packed.keys()
+    for name, values in packed.items():
+        assert found[name].dtype == values.dtype
+        assert found[name].tolist() == values.tolist()
+        assert found[name].flags.writeable or not len(values)
+
+
+def test_times_take_few_bytes_and_random_ids_no_more_than_they_have() -> None:
+    """Half a minute of milliseconds, half of them not known; ids; and a hash that only few rows have."""
+    generator = np.random.default_rng(1)
+    n = 10_000
+    ids = generator.integers(1, 1 << 63, n).astype("u8")
+    times = np.where(generator.random(n) < 0.5, 0, T + generator.integers(0, 30_000, n))
+    hashes = np.where(np.arange(n) % 100 == 0, ids, 0).astype("u8")
+    sizes = [
+        len(pack_columns({"x": x}, {}, raw=frozenset({"x"} if x.dtype == "u8" else ()), compress=True))
+        for x in (ids, times, hashes)
+    ]
+    assert 8 * n <= sizes[0] < 8 * n + 200
+    assert sizes[1] < 2.2 * n
+    assert sizes[2] < 0.3 * n
+
+
+@pytest.mark.parametrize("blob", [b"", MAGIC, b"QWC1" + bytes(20), b"PAR1" + bytes(20)])
+def test_what_is_no_blob_of_this_version_is_refused_by_name(blob: bytes) -> None:
+    """A file of another kind, one cut short, one of an earlier layout."""
+    with pytest.raises(UnreadableBlob, match="QWC2"):
+        unpack_columns(blob)
