@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -19,7 +21,7 @@ def columns(draw: st.DrawFn) -> dict[str, Array]:
     found = {}
     for number in range(draw(st.integers(0, 6))):
         dtype = draw(st.sampled_from(TYPES))
-        ends = np.iinfo(dtype)
+        ends: Any = np.iinfo(dtype)
         near = draw(st.sampled_from([0, 1, 255, 70_000, T, ends.min, ends.max]))
         near = min(max(near, ends.min), ends.max)
         values = st.sampled_from([0, near, min(near + 1, ends.max), max(near - 1, ends.min), min(near + 300, ends.max)])
