@@ -143,11 +143,9 @@ class ShapeReader:
     def _learn(self, found: _Block) -> None:
         """Make templates of lines unlike any so far, while there are many of them."""
         for _ in range(_LESSONS_PER_BLOCK):
-            if len(self._templates) >= _MOST_TEMPLATES:
-                return
-            index = found.first_left_over()
+            index = found.first_left_over() if len(self._templates) < _MOST_TEMPLATES else None
             if index is None:
-                return
+                break
             template = template_of(found.lines.raw(index), self._constant)
             if template is not None:
                 self._templates.append(template)

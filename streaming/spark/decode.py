@@ -17,6 +17,7 @@ from sources.wire.invalid import InvalidEvent
 from streaming.core.packet import Quarantined, pack
 from streaming.core.route import route
 from streaming.core.settings import Settings
+from streaming.spark.worker_end import end_quietly
 from streaming.spark.worker_heap import spare_modules
 
 RECORD_SCHEMA: Final = "value binary, origin string, position long"
@@ -44,6 +45,7 @@ def decode_and_route(keys: list[int], settings: Settings) -> Callable[[Batches],
 
     def stage(batches: Batches) -> Batches:
         spare_modules()
+        end_quietly()
         context = TaskContext.get()
         part = context.partitionId() if context is not None else 0
         for heard in _gathered(batches):

@@ -15,6 +15,7 @@ from streaming.core.state import ShardState
 from streaming.core.track import track
 from streaming.spark.batch_time import task_now_ms
 from streaming.spark.state_files import StateKeeper
+from streaming.spark.worker_end import end_quietly
 from streaming.spark.worker_heap import spare_modules
 
 STATE_SCHEMA: Final = "state binary"
@@ -33,6 +34,7 @@ def track_shard(settings: Settings, keeper: StateKeeper) -> ShardStage:
 
     def stage(key: tuple[Any, ...], packets: Iterator[Frame], state: GroupState) -> Iterator[Frame]:
         spare_modules()
+        end_quietly()
         shard_state = ShardState.unpack(keeper.fetch(state.get[0])) if state.exists else ShardState.empty()
         reports = []
         rows = 0

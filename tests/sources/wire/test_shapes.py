@@ -126,7 +126,7 @@ def test_a_usual_stream_is_read_by_likeness_alone() -> None:
 def test_many_scopes_do_not_need_a_template_each() -> None:
     """With a few, each stands in its templates; from the block on in which there are more, scopes are cut out of the lines."""
     reader = ShapeReader()
-    for scopes, templates in ((3, 3), (40, 1), (3, 1)):
+    for scopes, templates in ((3, 3), (5, 1), (40, 1)):
         events = [
             {"v": 1, "type": "heartbeat", "at": T + n, "scope": f"account-{n % scopes}", "consumer": f"c{n}"} for n in range(4000)
         ]
