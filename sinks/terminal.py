@@ -85,7 +85,7 @@ def closing_lines(store: SnapshotStore, now_ms: int) -> Iterator[str]:
         yield "Nothing was seen: no batch was published."
         return
     for queue in matching(published, QueueQuery(sort="queue", descending=False)):
-        yield printable(f"{queue.queue}: {_numbers(queue, now_ms)}")
+        yield printable(f"{queue.queue}: {_standing(queue, published, now_ms)}")
     for finding in published.firing:
         yield printable(f"firing: {finding.key.signal} on {finding.key.queue}: {_sentence(finding)}")
     for resolved in store.resolved():
@@ -123,7 +123,7 @@ def _show_lines(
             said_at = time.monotonic()
             at = time.strftime("%H:%M:%S", time.localtime(published.snapshot.at_ms / 1000))
             for queue in matching(published, QueueQuery(limit=20))[:20]:
-                say(printable(f"{at} {queue.queue}: {_numbers(queue, clock_ms())}"))
+                say(printable(f"{at} {queue.queue}: {_standing(queue, published, clock_ms())}"))
         before = published
 
 
@@ -165,8 +165,12 @@ def _more(number: int, thing: str) -> list[Text]:
     return [Text(f"and {count(number, thing)} more", style="dim")] if number > 0 else []
 
 
-def _numbers(queue: QueueView, now_ms: int) -> str:
-    known: list[str] = [queue.status]
+def _standing(queue: QueueView, published: Published, now_ms: int) -> str:
+    """What fires and the numbers of a queue. Its status tells of its flow alone: beside a signal, `ok` would be a lie."""
+    findings = published.findings.get((queue.system, queue.scope, queue.queue), ())
+    known = list(dict.fromkeys(finding.key.signal for finding in findings))
+    if queue.status != "ok" or not known:
+        known.insert(0, queue.status)
     if queue.visible is not None:
         known.append(f"{queue.visible:,} waiting")
     if queue.in_flight is not None:

@@ -78,7 +78,7 @@ def test_without_a_terminal_each_change_is_a_line() -> None:
     assert "FIRING   critical GroupStuck on payments.fifo: Group customer-4711 is stuck" in text
     assert text.count("FIRING ") == 9
     assert "RESOLVED critical PoisonMessage on orders" in text
-    assert "orders: lagging, 184 waiting, 12 in flight" in text
+    assert "orders: lagging, PoisonMessage, 184 waiting, 12 in flight" in text
 
 
 def test_in_a_terminal_it_is_drawn_over_and_over() -> None:
@@ -107,6 +107,8 @@ def test_the_end_is_summed_up() -> None:
     store.publish(shop_snapshot())
     store.publish(replace(shop_snapshot(), firing=shop_snapshot().firing[1:]))
     lines = list(closing_lines(store, NOW_MS))
-    assert "orders: lagging, 184 waiting, 12 in flight, oldest 2 min 41 s, received up to 5 times" in lines
+    assert "orders: lagging, PoisonMessage, 184 waiting, 12 in flight, oldest 2 min 41 s, received up to 5 times" in lines
+    assert "audit.fifo: ok, 2 waiting, 0 in flight, oldest 2 s" in lines
+    assert "payments.fifo: GroupStuck, 2,310 waiting, 38 in flight, oldest 6 min 52 s, received up to 11 times" in lines
     assert "resolved: PoisonMessage on orders" in lines
     assert sum(line.startswith("firing: ") for line in lines) == 8
