@@ -168,7 +168,7 @@ def _more(number: int, thing: str) -> list[Text]:
 def _standing(queue: QueueView, published: Published, now_ms: int) -> str:
     """What fires and the numbers of a queue. Its status tells of its flow alone: beside a signal, `ok` would be a lie."""
     findings = published.findings.get((queue.system, queue.scope, queue.queue), ())
-    known = list(dict.fromkeys(finding.key.signal for finding in findings))
+    known: list[str] = list(dict.fromkeys(finding.key.signal for finding in findings))
     if queue.status != "ok" or not known:
         known.insert(0, queue.status)
     if queue.visible is not None:
