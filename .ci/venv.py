@@ -49,7 +49,8 @@ def _fingerprint(lock: str) -> str:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     package = [settings["project"], settings["build-system"], settings["tool"]["setuptools"]]
     digest = hashlib.sha256(json.dumps([sys.version_info[:2], package]).encode())
-    digest.update((ROOT / lock).read_bytes())
+    for path in [ROOT / lock, ROOT / "setup.py", *sorted(ROOT.glob("sources/**/*.c"))]:
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

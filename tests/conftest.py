@@ -4,6 +4,7 @@ A service that cannot be had skips the tests that need it, with the reason; unde
 """
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import NoReturn, TypeVar
 
 import pytest
 
+from sources.wire.scan import is_compiled
 from streaming.spark.runtime import RuntimeUnavailable, connector_jars
 from tests.services import activemq as activemq_service
 from tests.services import browser, prometheus
@@ -85,6 +87,13 @@ def spark_jars() -> list[Path]:
         return connector_jars()
     except RuntimeUnavailable as missing:
         _give_up(missing)
+
+
+@pytest.fixture(scope="session")
+def compiled_scan() -> None:
+    """The compiled scan of JSON lines, and a compiler."""
+    if not is_compiled() or shutil.which("cc") is None:
+        _give_up(ServiceUnavailable("there is no C compiler: install gcc and libc6-dev, then delete .venv/installed.json"))
 
 
 @contextmanager

@@ -22,7 +22,7 @@ _NOT_FOR_THE_CORE = (
     "stomp",
     "typer",
 )
-_CACHES = shutil.ignore_patterns("__pycache__", "*.egg-info")
+_BUILT = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so")
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy so that the checkout stays clean."""
     copy = tmp_path_factory.mktemp("source")
     for room in _ROOMS:
-        shutil.copytree(_ROOT / room, copy / room, ignore=_CACHES)
-    for name in ("pyproject.toml", "LICENSE", "README.md"):
+        shutil.copytree(_ROOT / room, copy / room, ignore=_BUILT)
+    for name in ("pyproject.toml", "setup.py", "LICENSE", "README.md"):
         shutil.copy(_ROOT / name, copy)
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*build, "--wheel-dir", str(copy), str(copy)], check=True)
@@ -44,7 +44,13 @@ def test_the_wheel_holds_every_file_of_the_four_rooms(wheel: Path) -> None:
         ["git", "ls-files", *_ROOMS], cwd=_ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     packed = set(zipfile.ZipFile(wheel).namelist())
-    assert [name for name in listed if name not in packed] == []
+    assert [name for name in listed if name not in packed and not name.endswith(".c")] == []
+
+
+@pytest.mark.usefixtures("compiled_scan")
+def test_the_wheel_holds_the_compiled_scan(wheel: Path) -> None:
+    built = [name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("sources/wire/_scan.")]
+    assert [Path(name).suffix for name in built] == [".so"]
 
 
 def test_the_base_package_brings_nothing_along(wheel: Path) -> None:

@@ -1,7 +1,7 @@
-"""Parse lines of JSON in blocks: what is alike by its likeness, the rest with pyarrow's parser.
+"""Parse lines of JSON in blocks: flat ones by the compiled scan, the rest with pyarrow's parser.
 
-A block counts only when it is certain that the parser saw every line as one event and left no known field
-out; otherwise it is cut smaller, and what stays doubtful goes to the careful path.
+A block that pyarrow parsed counts only when it is certain that it saw every line as one event and left no known
+field out; otherwise it is cut smaller, and what stays doubtful goes to the careful path.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import pyarrow.json as pj
 from sources.wire.careful import load_json
 from sources.wire.invalid import RefusalError
 from sources.wire.lines import Ints, Lines, gather
-from sources.wire.schema import NAME, PLAIN_SCHEMA, READ_SCHEMA
-from sources.wire.shapes import ShapeReader
+from sources.wire.scan import scan
+from sources.wire.schema import NAME, PLAIN_SCHEMA, READ_SCHEMA, no_values
 
 BLOCK_BYTES: Final = 8 << 20
 SMALLEST_SPLIT: Final = 512
@@ -48,7 +48,6 @@ class BlockParser:
         # they sufficed.
         self._seen: set[str] = set()
         self._narrow = True
-        self._shapes = ShapeReader()
 
     def parse(self, lines: Lines) -> Iterator[Parsed]:
         """Parse lines that `parsable` admitted; yields them in pieces."""
@@ -61,13 +60,13 @@ class BlockParser:
             first = last
 
     def _parse_block(self, lines: Lines) -> Iterator[Parsed]:
-        alike = self._shapes.read(lines) if _is_utf8(lines.text(0, len(lines))) else None
-        if alike is None:
+        scanned = scan(lines) if _is_utf8(lines.text(0, len(lines))) else None
+        if scanned is None:
             yield from self._split(lines, 0, len(lines))
             return
-        matched, table = alike
-        yield Parsed(np.flatnonzero(matched), table)
-        rest, index = gather(lines, ~matched)
+        read, table = scanned
+        yield Parsed(np.flatnonzero(read), table)
+        rest, index = gather(lines, ~read)
         if len(rest):
             for piece in self._split(rest, 0, len(rest)):
                 yield Parsed(index[piece.index], piece.table)
@@ -144,7 +143,7 @@ def _widen(table: pa.Table) -> pa.Table:
 
     def column(field: pa.Field) -> pa.Array:
         if field.name not in present:
-            return pa.array([None] * len(table), field.type) if field.type == NAME else pa.nulls(len(table), field.type)
+            return no_values(len(table), field.type)
         values = table.column(field.name).combine_chunks()
         return pc.dictionary_encode(values) if field.type == NAME else values
 

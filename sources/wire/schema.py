@@ -44,15 +44,17 @@ PLAIN_SCHEMA: Final = pa.schema(
 )
 """What is read before validation: the same columns with plain strings, nullable, and the version."""
 
-CONSTANTS: Final = ("v", "type", "system", "scope")
-"""What is the same in all lines of a kind, as a rule."""
-
-READ_SCHEMA: Final = pa.schema(
-    [pa.field(f.name, NAME if f.name in CONSTANTS and f.name != "v" else f.type) for f in PLAIN_SCHEMA]
-)
-"""`PLAIN_SCHEMA` as blocks of lines are read: what hardly ever differs is encoded already."""
+READ_SCHEMA: Final = pa.schema([pa.field("v", pa.int64()), *(pa.field(f.name, f.type) for f in WIRE_SCHEMA)])
+"""`PLAIN_SCHEMA` with names encoded already, as blocks of lines are read."""
 
 NAME_FIELDS: Final = tuple(
     f.name for f in WIRE_SCHEMA if f.type in (NAME, pa.string()) and f.name not in ("attributes", "reason")
 )
 TIME_FIELDS: Final = ("at", "sent_at", "first_received_at", "invisible_until", "visible_at")
+
+
+def no_values(count: int, kind: pa.DataType) -> pa.Array:
+    """A column of nulls; of names, with an empty dictionary."""
+    if kind == NAME:
+        return pa.DictionaryArray.from_arrays(pa.nulls(count, pa.int32()), pa.array([], pa.string()))
+    return pa.nulls(count, kind)

@@ -20,7 +20,7 @@ from sources.events import (
     WIRE_VERSION,
 )
 from sources.wire.invalid import Reason
-from sources.wire.schema import NAME, NAME_FIELDS, TIME_FIELDS, WIRE_SCHEMA
+from sources.wire.schema import NAME, NAME_FIELDS, TIME_FIELDS, WIRE_SCHEMA, no_values
 
 Flaw = tuple[int, Reason, str]
 """Row, reason, detail."""
@@ -184,12 +184,8 @@ def _texts(column: pa.Array) -> pa.Array:
 
 def _encode(column: pa.Array) -> pa.DictionaryArray:
     if column.null_count == len(column):
-        return _no_names(len(column))
+        return no_values(len(column), NAME)
     return pc.dictionary_encode(column)
-
-
-def _no_names(rows: int) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.nulls(rows, pa.int32()), pa.array([], pa.string()))
 
 
 def _single(column: pa.ChunkedArray) -> pa.Array:

@@ -1,0 +1,11 @@
+"""What pyproject.toml cannot say yet: the one file of C. Everything else about the package is there."""
+
+from setuptools import Extension, setup
+
+setup(
+    ext_modules=[
+        # No Python module but a plain library, loaded by sources/wire/scan.py: so one needs a C compiler, but not
+        # Python's headers. Optional: installed without a compiler, events are read by other, slower code.
+        Extension("sources.wire._scan", ["sources/wire/scan.c"], extra_compile_args=["-std=c99", "-O3"], optional=True)
+    ]
+)

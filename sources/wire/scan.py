@@ -1,0 +1,142 @@
+"""Read lines of flat JSON in one pass: the fastest path, in C.
+
+Nearly all events are flat objects of texts, whole numbers and truths; `scan.c` cuts those into columns. What is more
+than that it leaves to the block parser, and so does a machine on which it could not be compiled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from sources.wire.lines import Lines, Mask
+from sources.wire.schema import NAME, READ_SCHEMA, no_values
+
+_TEXT, _NUMBER, _TRUTH, _OTHER = range(4)  # as in scan.c
+_LONGEST_BUFFER: Final = (1 << 31) - 1
+"""Bytes; lengths and Arrow's offsets have 32 bits."""
+
+_MOST: Final = {"receive_count": (1 << 31) - 1}
+_ANY: Final = 10**16 - 1
+"""The largest number that the scan reads."""
+
+
+def _library() -> ctypes.CDLL | None:
+    """The compiled `scan.c`; None where the package was installed without a C compiler."""
+    found = importlib.util.find_spec("sources.wire._scan")
+    if found is None or found.origin is None:
+        return None
+    try:
+        library = ctypes.CDLL(found.origin)
+    except OSError:
+        return None
+    pointer, number, bit = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
+    for name, arguments, result in (
+        ("scan", [pointer, number, *[pointer] * 6, number, *[pointer] * 5], number),
+        ("lay_out", [number, pointer, bit, pointer, pointer], number),
+        ("copy_texts", [pointer, number, pointer, pointer, pointer], None),
+        ("encode", [pointer, number, pointer, bit, *[pointer] * 5, ctypes.c_uint64], number),
+    ):
+        function = getattr(library, name)
+        function.argtypes, function.restype = arguments, result
+    return library
+
+
+def _kind_of(field: pa.Field) -> int:
+    if field.name == "attributes":
+        return _OTHER  # an object, never read here
+    return {pa.int64(): _NUMBER, pa.int32(): _NUMBER, pa.bool_(): _TRUTH}.get(field.type, _TEXT)
+
+
+_C: Final = _library()
+_NAMES: Final = np.frombuffer("".join(READ_SCHEMA.names).encode(), np.uint8)
+_ENDS: Final = np.cumsum([len(name) for name in READ_SCHEMA.names], dtype=np.int32)
+_KINDS: Final = np.array([_kind_of(field) for field in READ_SCHEMA], np.uint8)
+_LIMITS: Final = np.array([_MOST.get(name, _ANY) for name in READ_SCHEMA.names], np.int64)
+
+
+def is_compiled() -> bool:
+    """Whether this installation has the compiled scan."""
+    return _C is not None
+
+
+def scan(lines: Lines) -> tuple[Mask, pa.Table] | None:
+    """Which lines (UTF-8) were read, and their events in `READ_SCHEMA`; None without the compiled scan."""
+    if _C is None or not len(lines) or len(lines.buffer) > _LONGEST_BUFFER:
+        return None
+    scanned = _Scanned(_C, lines)
+    return scanned.read, scanned.table()
+
+
+class _Scanned:
+    """What the scan has found: for each key and row its value, or where its text begins, and the length of the text."""
+
+    def __init__(self, library: ctypes.CDLL, lines: Lines) -> None:
+        count, keys = len(lines), len(READ_SCHEMA)
+        self.read: Mask = np.empty(count, np.bool_)
+        self._c = library
+        self._buffer = lines.buffer
+        self._data = ctypes.cast(ctypes.c_char_p(lines.buffer), ctypes.c_void_p)
+        self._present = np.empty(count, np.uint32)
+        self._values = np.empty((keys, count), np.int64)
+        self._lengths = np.empty((keys, count), np.int32)
+        self._counts = np.zeros(keys, np.int64)
+        start, end = np.ascontiguousarray(lines.start), np.ascontiguousarray(lines.end)
+        self._rows: int = library.scan(
+            *(self._data, count, start.ctypes.data, end.ctypes.data),
+            *(_NAMES.ctypes.data, _ENDS.ctypes.data, _KINDS.ctypes.data, _LIMITS.ctypes.data, keys),
+            *(self.read.ctypes.data, self._present.ctypes.data),
+            *(self._values.ctypes.data, self._lengths.ctypes.data, self._counts.ctypes.data),
+        )
+
+    def table(self) -> pa.Table:
+        """The events of the lines that were read."""
+        columns = [self._column(key, field) for key, field in enumerate(READ_SCHEMA)]
+        return pa.Table.from_arrays(columns, schema=READ_SCHEMA)
+
+    def _column(self, key: int, field: pa.Field) -> pa.Array:
+        if not self._counts[key]:
+            return no_values(self._rows, field.type)
+        validity = None
+        if self._counts[key] < self._rows:
+            has = self._present[: self._rows] & np.uint32(1 << key)
+            validity = pa.py_buffer(np.packbits(has != 0, bitorder="little"))
+        if field.type == NAME:
+            return self._names(key, validity)
+        if field.type == pa.string():
+            return self._texts(key, validity)
+        numbers = self._values[key, : self._rows]
+        if field.type == pa.bool_():
+            values = pa.py_buffer(np.packbits(numbers == 1, bitorder="little"))
+        elif field.type == pa.int32():
+            values = pa.py_buffer(numbers.astype(np.int32))
+        else:
+            values = pa.py_buffer(numbers)
+        return pa.Array.from_buffers(field.type, self._rows, [validity, values])
+
+    def _texts(self, key: int, validity: pa.Buffer | None) -> pa.Array:
+        offsets = np.empty(self._rows + 1, np.int32)
+        size = self._c.lay_out(
+            *(self._rows, self._present.ctypes.data, 1 << key, self._lengths[key].ctypes.data, offsets.ctypes.data)
+        )
+        texts = np.empty(size, np.uint8)
+        self._c.copy_texts(*(self._data, self._rows, self._values[key].ctypes.data, offsets.ctypes.data, texts.ctypes.data))
+        return pa.StringArray.from_buffers(self._rows, pa.py_buffer(offsets), pa.py_buffer(texts), validity)
+
+    def _names(self, key: int, validity: pa.Buffer | None) -> pa.Array:
+        codes, firsts = np.empty(self._rows, np.int32), np.empty(self._rows, np.int64)
+        slots = np.full(1 << (2 * self._rows).bit_length(), -1, np.int32)
+        begins, lengths = self._values[key], self._lengths[key]
+        distinct = self._c.encode(
+            *(self._data, self._rows, self._present.ctypes.data, 1 << key, begins.ctypes.data, lengths.ctypes.data),
+            *(codes.ctypes.data, firsts.ctypes.data, slots.ctypes.data, len(slots) - 1),
+        )
+        firsts = firsts[:distinct]
+        places = zip(begins[firsts].tolist(), lengths[firsts].tolist(), strict=True)
+        words = pa.array([self._buffer[begin : begin + length] for begin, length in places], pa.binary())
+        indices = pa.Array.from_buffers(pa.int32(), self._rows, [validity, pa.py_buffer(codes)])
+        return pa.DictionaryArray.from_arrays(indices, words.cast(pa.string()))
