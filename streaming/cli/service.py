@@ -14,6 +14,7 @@ from alerts.runbook import runbook_html
 from sinks.alertmanager.push import AlertmanagerPush
 from sinks.http import HttpSettings, IngestSettings, Page, RunningServer, Spool, create_app, serve
 from sinks.store import SnapshotStore
+from sources.wire.scan import is_compiled
 from streaming.cli.outlets import open_outlets
 from streaming.cli.signals import stopped_by_signals
 from streaming.config.check import warnings
@@ -62,6 +63,8 @@ def run_service(
         _log.info("listening", url=server.url)
         for line in warnings(config):
             _log.warning("unsafe_setting", warning=line)
+        if not is_compiled():
+            _log.warning("slow_decoding", warning="JSON is read by a slower parser: install gcc, then queuewatch again")
         on_listening(server)
         job = stack.enter_context(
             open_job(config, lambda checkpoint: stack.enter_context(open_outlets(config, checkpoint, store, push)), monitor)

@@ -15,10 +15,12 @@ def own_version() -> str:
 
 def all_versions() -> list[tuple[str, str]]:
     """Name and version of queuewatch, Python and what matters below it; what is not installed is left out."""
+    from sources.wire.scan import is_compiled
+
     found = [("queuewatch", own_version()), ("python", platform.python_version())]
     for name in _SHOWN:
         try:
             found.append((name, metadata.version(name)))
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return [*found, ("json scan", "compiled" if is_compiled() else "none, as there was no C compiler: JSON is read slower")]

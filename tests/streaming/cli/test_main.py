@@ -10,10 +10,14 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+import structlog
 
-from streaming.cli.versions import own_version
+from streaming.cli.service import run_service
+from streaming.cli.versions import all_versions, own_version
+from streaming.config.model import Config
 from tests.streaming.spark.packets import T0, event, ndjson
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -50,6 +54,24 @@ def test_the_version_is_that_of_the_installation(queuewatch: Run) -> None:
     """As an option and, with what it runs on, as a command."""
     assert queuewatch("--version").stdout == f"queuewatch {own_version()}\n"
     assert "pyspark 4.2.0\n" in queuewatch("version").stdout
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_slow_installation_says_so(compiled: bool, tmp_path: Path) -> None:
+    """Where there was no C compiler: among the versions, and when the service starts."""
+    folder = {"folder": str(tmp_path), "pattern": "*"}
+    config = Config.model_validate({"source": {"spool": folder}, "spark": {"checkpoint_dir": str(tmp_path)}, "http": {"port": 0}})
+    with (
+        patch("sources.wire.scan.is_compiled", return_value=compiled),
+        patch("streaming.cli.service.is_compiled", return_value=compiled),
+        patch("streaming.cli.service.open_job", side_effect=KeyboardInterrupt),
+        structlog.testing.capture_logs() as logs,
+    ):
+        said = dict(all_versions())["json scan"]
+        with pytest.raises(KeyboardInterrupt):
+            run_service(config, threading.Event())
+    assert (said == "compiled") == compiled
+    assert [line["log_level"] for line in logs if line["event"] == "slow_decoding"] == ([] if compiled else ["warning"])
 
 
 @pytest.mark.parametrize(
