@@ -61,6 +61,9 @@ MEMORY_TUNABLES: Final = (
 """For Java and its Python workers: buffers and arrays are megabytes each and come again with every batch. Memory that was
 given back in between would be had again page by page, which took a tenth of all processor time."""
 
+ARROW_MEMORY: Final = "system"
+"""Where pyarrow has the workers' memory from: glibc, to which the above is said. Its own allocator gives memory back."""
+
 
 def open_session(config: SparkSection, *, app_name: str, with_kafka: bool, log_level: str = "ERROR") -> SparkSession:
     """A session as `config` describes it, the Kafka connector's jars on its class path when `with_kafka`.
@@ -103,6 +106,7 @@ def conf_of(config: SparkSection, *, with_kafka: bool, log_level: str) -> dict[s
         "spark.sql.execution.arrow.maxBytesPerBatch": _arrow_batch(config.checkpoint_dir),
         "spark.driver.memory": config.driver_memory,
         "spark.executorEnv.GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", MEMORY_TUNABLES),
+        "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": os.environ.get("ARROW_DEFAULT_MEMORY_POOL", ARROW_MEMORY),
         **config.conf,
         **REQUIRED,
         "spark.sql.shuffle.partitions": str(config.shards),

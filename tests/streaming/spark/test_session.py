@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 from streaming.config.service import SparkSection
-from streaming.spark.session import MEMORY_TUNABLES, REQUIRED, conf_of
+from streaming.spark.session import ARROW_MEMORY, MEMORY_TUNABLES, REQUIRED, conf_of
 
 _BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 
@@ -57,21 +57,29 @@ def test_packets_are_compressed_only_where_they_cross_a_network(master: str, com
     assert conf(master=master).get("spark.shuffle.compress") == compress
 
 
-def test_java_and_the_workers_keep_their_memory_unless_the_user_has_tuned_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("variable", "ours", "theirs"),
+    [("GLIBC_TUNABLES", MEMORY_TUNABLES, "glibc.malloc.hugetlb=0"), ("ARROW_DEFAULT_MEMORY_POOL", ARROW_MEMORY, "mimalloc")],
+)
+def test_the_workers_keep_their_memory_unless_the_user_has_tuned_it(
+    variable: str, ours: str, theirs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One variable holds all of glibc's settings: the user's stand whole."""
-    name = "spark.executorEnv.GLIBC_TUNABLES"
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    assert conf()[name] == MEMORY_TUNABLES
-    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0")
-    assert conf()[name] == "glibc.malloc.hugetlb=0"
+    name = f"spark.executorEnv.{variable}"
+    monkeypatch.delenv(variable, raising=False)
+    assert conf()[name] == ours
+    monkeypatch.setenv(variable, theirs)
+    assert conf()[name] == theirs
     assert conf(conf={name: ""})[name] == ""
 
 
 def test_a_worker_runs_with_them(spark: SparkSession) -> None:
-    """Read by glibc before Python begins."""
+    """Read by glibc before Python begins, by pyarrow when it is imported."""
 
-    def tunables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from (pa.RecordBatch.from_pydict({"said": [os.environ.get("GLIBC_TUNABLES", "")]}) for _ in batches)
+    def says(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        said = [os.environ.get("GLIBC_TUNABLES", ""), pa.default_memory_pool().backend_name]
+        yield from (pa.RecordBatch.from_pydict({"said": said}) for _ in batches)
 
-    (said,) = spark.range(1, numPartitions=1).mapInArrow(tunables, "said string").collect()
-    assert said[0] == os.environ.get("GLIBC_TUNABLES", MEMORY_TUNABLES)
+    tunables, pool = spark.range(1, numPartitions=1).mapInArrow(says, "said string").collect()
+    assert tunables[0] == os.environ.get("GLIBC_TUNABLES", MEMORY_TUNABLES)
+    assert pool[0] == os.environ.get("ARROW_DEFAULT_MEMORY_POOL", ARROW_MEMORY)
