@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from sources.wire.invalid import RAW_LIMIT, InvalidEvent, RefusalError
-from sources.wire.lines import Ints
+from sources.wire.lines import Int32s, Ints
 from sources.wire.schema import WIRE_SCHEMA
 from sources.wire.validate import validate
-
-Int32s = np.ndarray[Any, np.dtype[np.int32]]
 
 
 @dataclass(frozen=True)

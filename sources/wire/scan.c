@@ -166,23 +166,12 @@ int64_t scan(const uint8_t *data, int64_t lines, const int64_t *start, const int
     return row;
 }
 
-/* Lays out the texts of one key one after another, as Arrow does: row r's from offsets[r] to offsets[r + 1], nothing
- * where the row lacks `bit`. Returns their bytes in all. */
-int64_t lay_out(int64_t rows, const uint32_t *present, uint32_t bit, const int32_t *lengths, int32_t *offsets) {
-    int32_t at = 0;
-    for (int64_t r = 0; r < rows; r++) {
-        offsets[r] = at;
-        if (present[r] & bit) at += lengths[r];
-    }
-    offsets[rows] = at;
-    return at;
-}
-
-/* Copies what `lay_out` has laid out; begins[r] is where row r's text begins in `data`. */
-void copy_texts(const uint8_t *data, int64_t rows, const int64_t *begins, const int32_t *offsets, uint8_t *texts) {
-    for (int64_t r = 0; r < rows; r++) {
-        const int32_t length = offsets[r + 1] - offsets[r];
-        if (length) memcpy(texts + offsets[r], data + begins[r], (size_t)length);
+/* Copies `count` texts one after another, as Arrow lays them out: text i, which begins at begins[i] in `data`, to
+ * offsets[i] up to offsets[i + 1]. */
+void copy_texts(const uint8_t *data, int64_t count, const int64_t *begins, const int32_t *offsets, uint8_t *texts) {
+    for (int64_t i = 0; i < count; i++) {
+        const int32_t length = offsets[i + 1] - offsets[i];
+        if (length) memcpy(texts + offsets[i], data + begins[i], (size_t)length);
     }
 }
 

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from sources.wire.lines import Lines, Mask
+from sources.wire.lines import Int32s, Ints, Lines, Mask
 from sources.wire.schema import NAME, READ_SCHEMA, no_values
 
 _TEXT, _NUMBER, _TRUTH, _OTHER = range(4)  # as in scan.c
@@ -37,7 +37,6 @@ def _library() -> ctypes.CDLL | None:
     pointer, number, bit = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
     for name, arguments, result in (
         ("scan", [pointer, number, *[pointer] * 6, number, *[pointer] * 5], number),
-        ("lay_out", [number, pointer, bit, pointer, pointer], number),
         ("copy_texts", [pointer, number, pointer, pointer, pointer], None),
         ("encode", [pointer, number, pointer, bit, *[pointer] * 5, ctypes.c_uint64], number),
     ):
@@ -79,7 +78,6 @@ class _Scanned:
         count, keys = len(lines), len(READ_SCHEMA)
         self.read: Mask = np.empty(count, np.bool_)
         self._c = library
-        self._buffer = lines.buffer
         self._data = ctypes.cast(ctypes.c_char_p(lines.buffer), ctypes.c_void_p)
         self._present = np.empty(count, np.uint32)
         self._values = np.empty((keys, count), np.int64)
@@ -101,42 +99,38 @@ class _Scanned:
     def _column(self, key: int, field: pa.Field) -> pa.Array:
         if not self._counts[key]:
             return no_values(self._rows, field.type)
-        validity = None
+        has: Mask | None = None
         if self._counts[key] < self._rows:
-            has = self._present[: self._rows] & np.uint32(1 << key)
-            validity = pa.py_buffer(np.packbits(has != 0, bitorder="little"))
+            has = (self._present[: self._rows] & np.uint32(1 << key)) != 0
+        validity = None if has is None else pa.py_buffer(np.packbits(has, bitorder="little"))
+        values, lengths = self._values[key, : self._rows], self._lengths[key, : self._rows]
         if field.type == NAME:
-            return self._names(key, validity)
+            codes, words = self._encoded(key, values, lengths)
+            return pa.DictionaryArray.from_arrays(pa.Array.from_buffers(pa.int32(), self._rows, [validity, codes]), words)
         if field.type == pa.string():
-            return self._texts(key, validity)
-        numbers = self._values[key, : self._rows]
-        if field.type == pa.bool_():
-            values = pa.py_buffer(np.packbits(numbers == 1, bitorder="little"))
-        elif field.type == pa.int32():
-            values = pa.py_buffer(numbers.astype(np.int32))
+            buffers = self._texts(values, lengths if has is None else np.where(has, lengths, 0))
+        elif field.type == pa.bool_():
+            buffers = [pa.py_buffer(np.packbits(values == 1, bitorder="little"))]
         else:
-            values = pa.py_buffer(numbers)
-        return pa.Array.from_buffers(field.type, self._rows, [validity, values])
+            buffers = [pa.py_buffer(values.astype(field.type.to_pandas_dtype(), copy=False))]
+        return pa.Array.from_buffers(field.type, self._rows, [validity, *buffers])
 
-    def _texts(self, key: int, validity: pa.Buffer | None) -> pa.Array:
-        offsets = np.empty(self._rows + 1, np.int32)
-        size = self._c.lay_out(
-            *(self._rows, self._present.ctypes.data, 1 << key, self._lengths[key].ctypes.data, offsets.ctypes.data)
-        )
-        texts = np.empty(size, np.uint8)
-        self._c.copy_texts(*(self._data, self._rows, self._values[key].ctypes.data, offsets.ctypes.data, texts.ctypes.data))
-        return pa.StringArray.from_buffers(self._rows, pa.py_buffer(offsets), pa.py_buffer(texts), validity)
+    def _texts(self, begins: Ints, lengths: Int32s) -> list[pa.Buffer]:
+        """Texts as Arrow has them: where each begins and ends, and their bytes."""
+        offsets = np.zeros(len(lengths) + 1, np.int32)
+        np.cumsum(lengths, out=offsets[1:])
+        texts = np.empty(offsets[-1], np.uint8)
+        self._c.copy_texts(self._data, len(lengths), begins.ctypes.data, offsets.ctypes.data, texts.ctypes.data)
+        return [pa.py_buffer(offsets), pa.py_buffer(texts)]
 
-    def _names(self, key: int, validity: pa.Buffer | None) -> pa.Array:
+    def _encoded(self, key: int, begins: Ints, lengths: Int32s) -> tuple[pa.Buffer, pa.Array]:
+        """Each row's index (0 where it has no text) into the distinct texts, and those."""
         codes, firsts = np.empty(self._rows, np.int32), np.empty(self._rows, np.int64)
         slots = np.full(1 << (2 * self._rows).bit_length(), -1, np.int32)
-        begins, lengths = self._values[key], self._lengths[key]
         distinct = self._c.encode(
             *(self._data, self._rows, self._present.ctypes.data, 1 << key, begins.ctypes.data, lengths.ctypes.data),
             *(codes.ctypes.data, firsts.ctypes.data, slots.ctypes.data, len(slots) - 1),
         )
         firsts = firsts[:distinct]
-        places = zip(begins[firsts].tolist(), lengths[firsts].tolist(), strict=True)
-        words = pa.array([self._buffer[begin : begin + length] for begin, length in places], pa.binary())
-        indices = pa.Array.from_buffers(pa.int32(), self._rows, [validity, pa.py_buffer(codes)])
-        return pa.DictionaryArray.from_arrays(indices, words.cast(pa.string()))
+        words = self._texts(begins[firsts], lengths[firsts])
+        return pa.py_buffer(codes), pa.Array.from_buffers(pa.string(), distinct, [None, *words])
