@@ -18,6 +18,9 @@ class Spent:
     jvm_s: float
     python_s: float
 
+    def __add__(self, other: Self) -> Spent:
+        return Spent(self.jvm_s + other.jvm_s, self.python_s + other.python_s)
+
     def __sub__(self, other: Self) -> Spent:
         return Spent(self.jvm_s - other.jvm_s, self.python_s - other.python_s)
 
