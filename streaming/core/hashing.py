@@ -19,6 +19,9 @@ U8 = npt.NDArray[np.uint8]
 _DASHES = np.array([8, 13, 18, 23])
 _BLOCKS = (slice(0, 8), slice(9, 13), slice(14, 18), slice(19, 23), slice(24, 36))
 
+_AT_A_TIME = 1 << 13
+"""Ids taken together: what a step makes of them stays in the cache for the next."""
+
 _PRIME_A = np.uint64(0x9E3779B97F4A7C15)
 _PRIME_B = np.uint64(0xBF58476D1CE4E5B9)
 _PRIME_C = np.uint64(0x94D049BB133111EB)
@@ -56,15 +59,16 @@ def ids_to_bits(ids: pa.Array) -> tuple[U64, U64, npt.NDArray[np.bool_]]:
         return hi, lo, is_uuid
     data, starts, lengths = _string_buffers(ids)
     maybe = np.flatnonzero(lengths == 36)
-    if len(maybe):
-        first = starts[maybe[0]]
-        if np.array_equal(starts[maybe], first + 36 * np.arange(len(maybe))):
-            text = data[first : first + 36 * len(maybe)].reshape(-1, 36)
+    for first in range(0, len(maybe), _AT_A_TIME):
+        some = maybe[first : first + _AT_A_TIME]
+        begin = starts[some[0]]
+        if np.array_equal(starts[some], begin + 36 * np.arange(len(some))):
+            text = data[begin : begin + 36 * len(some)].reshape(-1, 36)
         else:
-            text = data[starts[maybe][:, None] + np.arange(36)]
+            text = data[starts[some][:, None] + np.arange(36)]
         words, good = _hex_words(text)
         good &= (text[:, _DASHES] == ord("-")).all(axis=1)
-        rows = maybe[good]
+        rows = some[good]
         hi[rows] = words[good, 0] << np.uint64(32) | words[good, 1]
         lo[rows] = words[good, 2] << np.uint64(32) | words[good, 3]
         is_uuid[rows] = True

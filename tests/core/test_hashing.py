@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -10,17 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaming.core import hashing
 from streaming.core.columns import distinct
 from streaming.core.hashing import bits_to_uuid, ids_to_bits
 
 UUIDS = st.uuids().map(str)
 
 
-@given(st.lists(st.one_of(UUIDS, st.text(max_size=40), st.none()), max_size=30))
-def test_a_uuid_is_its_bits_and_any_other_text_is_hashed(ids: list[str | None]) -> None:
-    """Whatever stands beside it in the column, and wherever the column begins."""
+@given(st.lists(st.one_of(UUIDS, st.text(max_size=40), st.none()), max_size=30), st.sampled_from([1, 2, 7, 30]))
+def test_a_uuid_is_its_bits_and_any_other_text_is_hashed(ids: list[str | None], at_a_time: int) -> None:
+    """Whatever stands beside it in the column, wherever the column begins, and however many are taken together."""
     column = pa.array(["before", *ids], pa.string())[1:]
-    hi, lo, is_uuid = ids_to_bits(column)
+    with patch.object(hashing, "_AT_A_TIME", at_a_time):
+        hi, lo, is_uuid = ids_to_bits(column)
     for i, text in enumerate(ids):
         expected = text is not None and _is_usual_uuid(text)
         assert is_uuid[i] == expected
