@@ -97,16 +97,17 @@ def _numbers(state: ShardState, w: Windows, queues: list[QueueFacts], now: int, 
     rows, n = state.rows, len(queues)
     queue, sent = rows["queue"], rows["sent"]
     poison = is_poison(state, w, settings)
-    # Of one type: numpy compares mixed ones twenty times slower.
-    receives = np.where(w.live, rows["receive_count"], 0).astype(np.int64)
+    live = np.flatnonzero(w.live)
+    of_live = queue[live]
     receives_max = np.zeros(n, dtype=np.int64)
-    np.maximum.at(receives_max, queue, receives)
+    # Of one type: numpy compares mixed ones twenty times slower.
+    np.maximum.at(receives_max, of_live, rows["receive_count"][live].astype(np.int64))
     kept = np.array([retention_ms(q, settings) for q in state.queues], dtype=np.int64)
     dead_letter = w.live & (is_dead_letter(state) | (rows["arrived"] > 0))
-    age_ms = np.maximum(now - sent, 0)
+    age_ms = np.maximum(now - sent[live], 0)
     bucket = np.searchsorted(_BOUNDS_MS, age_ms, side="left")
     buckets = len(_BOUNDS_MS) + 1
-    histogram = np.bincount(queue[w.live] * buckets + bucket[w.live], minlength=n * buckets).reshape(n, buckets)
+    histogram = np.bincount(of_live * buckets + bucket, minlength=n * buckets).reshape(n, buckets)
     # Sums of whole milliseconds stay exact in a double up to 2^53: 28 years over ten million messages.
     columns: dict[str, Array] = {
         "visible": np.bincount(queue[w.visible], minlength=n),
@@ -114,7 +115,7 @@ def _numbers(state: ShardState, w: Windows, queues: list[QueueFacts], now: int, 
         "delayed": np.bincount(queue[w.delayed], minlength=n),
         "poison": np.bincount(queue[poison], minlength=n),
         "dead_letters": np.bincount(queue[dead_letter], minlength=n),
-        "age_sum_ms": np.bincount(queue[w.live], weights=age_ms[w.live], minlength=n).astype(np.int64),
+        "age_sum_ms": np.bincount(of_live, weights=age_ms, minlength=n).astype(np.int64),
         "receive_count_max": receives_max,
         "expires_at": per_queue_min(queue, expiry(state, kept, settings), dead_letter, n),
         "visible_since": per_queue_min(queue, w.visible_since, w.visible, n),

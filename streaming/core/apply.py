@@ -41,8 +41,9 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> None:
     skip = ~known & ~alive_news
     results = np.where(late, 2, 0).astype(np.uint8)
     if skip.any():
-        keep = ~np.repeat(skip, np.diff(np.append(starts, len(key))))
-        _count_results(state, results[~keep], columns["flags"][~keep])
+        of_kept = ~np.repeat(skip, np.diff(np.append(starts, len(key))))
+        _count_results(state, results[~of_kept], columns["flags"][~of_kept])
+        keep = np.flatnonzero(of_kept)
         columns = {name: values[keep] for name, values in columns.items()}
         key, results = columns["key"], results[keep]
         if not len(key):

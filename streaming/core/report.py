@@ -321,5 +321,6 @@ def no_numbers() -> dict[str, int]:
 def per_queue_min(queue: Array, values: Array, mask: Array, n: int) -> Array:
     """Per queue the smallest of `values` in `mask`, NEVER where there is none."""
     out = np.full(n, NEVER, dtype=np.int64)
-    np.minimum.at(out, queue[mask], values[mask])
+    at = np.flatnonzero(mask)
+    np.minimum.at(out, queue[at], values[at])
     return out
