@@ -17,6 +17,7 @@ from sources.wire.lines import Int32s, Ints, Lines, Mask
 from sources.wire.schema import NAME, READ_SCHEMA, no_values
 
 _TEXT, _NUMBER, _TRUTH, _OTHER = range(4)  # as in scan.c
+_VERSION: Final = 1  # as in scan.c
 _LONGEST_BUFFER: Final = (1 << 31) - 1
 """Bytes; lengths and Arrow's offsets have 32 bits."""
 
@@ -26,13 +27,15 @@ _ANY: Final = 10**16 - 1
 
 
 def _library() -> ctypes.CDLL | None:
-    """The compiled `scan.c`; None where the package was installed without a C compiler."""
+    """The compiled `scan.c`; None where the package was installed without a C compiler, or with another version of it."""
     found = importlib.util.find_spec("sources.wire._scan")
     if found is None or found.origin is None:
         return None
     try:
         library = ctypes.CDLL(found.origin)
-    except OSError:
+        if library.scan_version() != _VERSION:
+            return None
+    except (OSError, AttributeError):
         return None
     pointer, number, bit = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
     for name, arguments, result in (

@@ -223,6 +223,13 @@ def test_without_a_compiler_everything_is_read_all_the_same() -> None:
         agree(values)
 
 
+def test_a_library_of_another_version_is_not_called() -> None:
+    """Its functions may take something else, and would read and write where they should not."""
+    assert scanning._library() is not None
+    with patch.object(scanning, "_VERSION", scanning._VERSION + 1):
+        assert scanning._library() is None
+
+
 def damaged(count: int) -> Iterator[bytes]:
     """Lines of events of which bytes were changed, lost or doubled; some end early."""
     generator = random.Random(5)
