@@ -93,7 +93,9 @@ def spark_jars() -> list[Path]:
 def compiled_scan() -> None:
     """The compiled scan of JSON lines, and a compiler."""
     if not is_compiled() or shutil.which("cc") is None:
-        _give_up(ServiceUnavailable("there is no C compiler: install gcc and libc6-dev, then delete .venv/installed.json"))
+        _give_up(
+            ServiceUnavailable("no compiled scan, or no C compiler: install gcc and libc6-dev, then delete .venv/installed.json")
+        )
 
 
 @contextmanager

@@ -23,4 +23,7 @@ def all_versions() -> list[tuple[str, str]]:
             found.append((name, metadata.version(name)))
         except metadata.PackageNotFoundError:
             continue
-    return [*found, ("json scan", "compiled" if is_compiled() else "none, as there was no C compiler: JSON is read slower")]
+    return [
+        *found,
+        ("json scan", "compiled" if is_compiled() else "none, JSON is read slower: install gcc, then queuewatch again"),
+    ]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from sources.wire import blocks, decode_records, encode_ndjson
 from sources.wire import scan as scanning
+from sources.wire.blocks import BlockParser
 from sources.wire.lines import Lines, split_lines
 from sources.wire.scan import scan
 from tests.sources.wire.reference import decode_slowly
@@ -215,6 +216,15 @@ def test_texts_that_share_a_slot_are_told_apart() -> None:
     assert len(column.dictionary) == len(names)
 
 
+def test_what_the_scan_reads_is_not_parsed_again() -> None:
+    """Decoding goes by the scan: pyarrow's parser and the slow reader see only what it leaves."""
+    lines = [b'{"v":1,"type":"heartbeat","at":%d,"consumer":"c"}' % (T + n) for n in range(99)]
+    with patch.object(BlockParser, "_split", side_effect=AssertionError("parsed again")):
+        assert len(decode_records([b"\n".join(lines)]).events) == 99
+        with pytest.raises(AssertionError, match="parsed again"):
+            decode_records([b"\n".join([*lines, lines[0].replace(b'"c"', b"null")])])
+
+
 def test_without_a_compiler_everything_is_read_all_the_same() -> None:
     """Only slower."""
     values: list[bytes | None] = [encode_ndjson([{"v": 1, "type": "heartbeat", "at": T + n, "consumer": "c"} for n in range(99)])]
@@ -233,10 +243,10 @@ def test_a_library_of_another_version_is_not_called() -> None:
 def damaged(count: int) -> Iterator[bytes]:
     """Lines of events of which bytes were changed, lost or doubled; some end early."""
     generator = random.Random(5)
-    whole = b'{"v":1,"type":"received","at":1760000000000,"queue":"orders-0001","ordered":true,"receive_count": 17 ,"group":"gr"}'
+    whole = b'{"v":1,"type":"received","at":1760000000000,"queue":"%s","ordered":true,"receive_count": 17 ,"group":"gr"}'
     strange = b'"\\{}:,\x00\x1f \t019etf\x7f'
     for _ in range(count):
-        line = bytearray(whole)
+        line = bytearray(whole % (b"orders-%d" % generator.randrange(10 ** generator.randrange(1, 12))))
         for _ in range(generator.randrange(4)):
             at = generator.randrange(len(line))
             line[at : at + generator.randrange(3)] = bytes(generator.choices(strange, k=generator.randrange(3)))
@@ -252,8 +262,11 @@ def test_the_scan_stays_within_its_memory(tmp_path: Path) -> None:
     source = Path(__file__).with_name("scan_check.c")
     subprocess.run([compiler, *flags, str(source), "-o", str(checker)], check=True)
     lines = [line.replace(b"\n", b"") for line in damaged(20_000)]
-    blocks = b"".join(len(line).to_bytes(4, "little") + line for line in lines)
-    done = subprocess.run([str(checker)], input=blocks, capture_output=True, check=False)
+    # The first half one by one, as nothing stands behind them then; the others sixty-four together.
+    alone, together = lines[:10_000], [lines[i : i + 64] for i in range(10_000, 20_000, 64)]
+    blocks = [*alone, *(b"\n".join(some) for some in together)]
+    given = b"".join(len(block).to_bytes(4, "little") + block for block in blocks)
+    done = subprocess.run([str(checker)], input=given, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode(errors="replace")
     read = sum(bool(found[0].all()) for line in lines if line and (found := scan(lines_of(line))) is not None)
     assert done.stdout.split() == [b"%d" % len(lines), b"%d" % read]
