@@ -285,22 +285,35 @@ def expiry(state: ShardState, kept: Array, settings: Settings) -> Array:
 
 def _reconcile(state: ShardState, settings: Settings) -> None:
     """The broker has counted nothing for long enough: what was last heard of before that is not there any more."""
+    empty = _long_empty(state, settings)
+    if not empty:
+        return
+    # Most queues of a shard may be empty, and most of its rows in the others: one pass finds the few rows it is about.
+    told = np.zeros((len(state.queues), 3), dtype=np.int64)
+    told[list(empty)] = list(empty.values())
+    until, after_ms, delayed_told = told.T
     rows = state.rows
+    mine = np.flatnonzero((until > 0)[rows["queue"]] & (rows["ended"] == 0))
+    queue = rows.at("queue", mine)
+    heard = np.maximum.reduce([rows.at(name, mine) for name in ("sent", "last_received", "window_at", "arrived")])
+    # Where the broker did not say how many are delayed, a delayed one may well be there.
+    gone = (delayed_told[queue] > 0) | (rows.at("delay", mine) <= until[queue])
+    hit = mine[gone & (until[queue] - heard >= after_ms[queue])]
+    _end(state, hit, until[rows.at("queue", hit)], F_RECONCILED, T_RECONCILED)
+
+
+def _long_empty(state: ShardState, settings: Settings) -> dict[int, tuple[int, int, bool]]:
+    """Queues (by index) that the broker has called empty for long enough: until when it did, how long is enough (ms), and
+    whether it counts the delayed ones too."""
+    out = {}
     for number, record in enumerate(state.queues):
         stretch = record.empty_stretch()
         if stretch is None:
             continue
         after_ms = int(settings.thresholds(record.name).reconcile_after_s * 1000)
-        if stretch[1] - stretch[0] < after_ms:
-            continue
-        heard = np.maximum(np.maximum(rows["sent"], rows["last_received"]), rows["window_at"])
-        heard = np.maximum(np.maximum(heard, rows["arrived"]), stretch[0])
-        mine = (rows["queue"] == number) & (rows["ended"] == 0) & (stretch[1] - heard >= after_ms)
-        if record.depths[-1][3] < 0:
-            # The broker did not say how many are delayed, so a delayed one may well be there.
-            mine &= rows["delay"] <= stretch[1]
-        hit = np.flatnonzero(mine)
-        _end(state, hit, np.full(len(hit), stretch[1]), F_RECONCILED, T_RECONCILED)
+        if stretch[1] - stretch[0] >= after_ms:
+            out[number] = (stretch[1], after_ms, record.depths[-1][3] >= 0)
+    return out
 
 
 def _conclude_moves(state: ShardState, now: int, settings: Settings) -> None:

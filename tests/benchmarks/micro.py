@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ from tests.benchmarks.records import FORM_NAMES, FORMS, Form, records
 from tests.benchmarks.shape import Shape
 
 SHARDS: Final = 2
+EMPTY_QUEUES: Final = 1_000
+_NOTHING: Final = {"visible": 0, "in_flight": 0, "delayed": 0}
 _STEPS: Final = {
     "decode": "decode",
     "route": "route, packing included",
@@ -49,10 +52,11 @@ class Chain:
         self._memory = JudgeMemory.empty()
         self._times_s: defaultdict[str, list[float]] = defaultdict(list)
 
-    def step(self, table: pa.Table) -> None:
-        """One batch: what two input tasks, two shards and the driver do one after another here."""
+    def step(self, table: pa.Table, empty_queues: int = 0) -> None:
+        """One batch: what two input tasks, two shards and the driver do one after another here. `empty_queues`: so many
+        others are told of beside it."""
         now = int(table["at"][-1].as_py())
-        values = list(records(table, self._form))
+        values = [*records(table, self._form), *_long_empty(empty_queues, now)]
         spent: defaultdict[str, float] = defaultdict(float)
 
         @contextmanager
@@ -89,9 +93,9 @@ class Chain:
         for name, seconds in spent.items():
             self._times_s[name].append(seconds)
 
-    def medians_s(self, warm_up: int) -> dict[str, float]:
-        """The median time of each step, the first `warm_up` batches left out."""
-        return {name: median(times[warm_up:]) for name, times in self._times_s.items()}
+    def medians_s(self, first: int, last: int) -> dict[str, float]:
+        """The median time of each step in the batches [first, last)."""
+        return {name: median(times[first:last]) for name, times in self._times_s.items()}
 
     def state(self) -> tuple[int, int, int]:
         """Rows of the state, rows of unsettled messages, and bytes, of all shards."""
@@ -132,7 +136,7 @@ def _chain(run: Run, name: str, live: int, events: int, measured: int) -> None:
     warm_up = 2 + live // events
     for _ in range(warm_up + measured):
         chain.step(next(stream))
-    spent = chain.medians_s(warm_up)
+    spent = chain.medians_s(warm_up, warm_up + measured)
     key = f"micro.{'live' if live else 'catching_up'}"
     for step, words in _STEPS.items():
         what = f"{name}, {events:,} events: {words}"
@@ -142,3 +146,16 @@ def _chain(run: Run, name: str, live: int, events: int, measured: int) -> None:
     rows, unsettled, size = chain.state()
     detail = {"rows": rows, "unsettled": unsettled, "bytes": size}
     run.add(Figure(f"{key}.row_bytes", f"{name}: packed state", size / rows, "bytes/row", detail=detail))
+    if live:
+        for _ in range(measured):
+            chain.step(next(stream), EMPTY_QUEUES)
+        beside = chain.medians_s(warm_up + measured, warm_up + 2 * measured)
+        what = f"{name}, {events:,} events, {EMPTY_QUEUES:,} empty queues beside: track"
+        run.add(Figure(f"{key}.beside_empty", what, 1000 * beside["track"], "ms of a core"))
+
+
+def _long_empty(queues: int, now: int) -> Iterator[bytes]:
+    """Records in which the broker calls `queues` queues empty, now and long enough ago."""
+    for at in (now - 400_000, now) if queues else ():
+        state = {"v": 1, "type": "queue_state", "system": "aws_sqs", "at": at, "attributes": _NOTHING}
+        yield b"\n".join(json.dumps(state | {"queue": f"idle-{n}"}).encode() for n in range(queues))

@@ -1,0 +1,70 @@
+"""What the broker counts no more is let go, in each queue by its own counts."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.core.queues import NEVER
+from streaming.core.report import Merged
+from streaming.core.settings import QueueRule, Settings
+from tests.core.driving import T0, event, run_steps
+
+EXAMPLES = int(os.environ.get("QUEUEWATCH_EXAMPLES", "60"))
+QUEUES = ("orders", "mail", "slow-to-settle")
+AFTER_S = {"orders": 300, "mail": 300, "slow-to-settle": 600}
+SETTINGS = Settings(rules=(QueueRule("slow-*", {"reconcile_after_s": AFTER_S["slow-to-settle"]}),))
+END_S = 1_500
+Wire = dict[str, Any]
+
+
+@st.composite
+def lives(draw: st.DrawFn, queue: str) -> list[Wire]:
+    """Some messages of a queue, and what the broker counted every minute or two, delayed messages told or not."""
+    events = []
+    for n in range(draw(st.integers(0, 4))):
+        at = 1_000 * draw(st.integers(0, END_S))
+        about = {"message_id": f"{queue}-{n}"}
+        later = {"visible_at": T0 + at + 1_000 * draw(st.integers(1, END_S))} if draw(st.booleans()) else {}
+        events.append(event("sent", at, queue, **about, **later))
+        if draw(st.booleans()):
+            events.append(event("received", at + 1_000 * draw(st.integers(1, 600)), queue, **about))
+    empty_from, told = draw(st.integers(0, 900)), draw(st.booleans())
+    for at_s in range(0, END_S, 60 * draw(st.integers(1, 2))):
+        counts = {"visible": int(at_s < empty_from), "in_flight": 0} | ({"delayed": 0} if told else {})
+        events.append(event("queue_state", 1_000 * at_s, queue, attributes=counts))
+    return events
+
+
+def _reconciled(merged: Merged, queue: str) -> tuple[int, int]:
+    """How many were let go, and how many are left."""
+    facts = merged.queues["aws_sqs", "", queue]
+    return facts.total("reconciled"), sum(facts.numbers[state] for state in ("visible", "in_flight", "delayed"))
+
+
+def _expected(events: list[Wire], queue: str) -> tuple[int, int]:
+    """The same, message by message."""
+    counts = [e for e in events if e["type"] == "queue_state"]
+    empty = [e["at"] for e in counts if not e["attributes"]["visible"]]
+    gone, ids = 0, {e["message_id"] for e in events if e["type"] == "sent"}
+    for message_id in ids:
+        own = [e for e in events if e.get("message_id") == message_id]
+        heard = max([*(e["at"] for e in own), min(empty, default=NEVER)])
+        visible_at = next((e["visible_at"] for e in own if "visible_at" in e), 0)
+        may_be_delayed = "delayed" not in counts[-1]["attributes"] and visible_at > counts[-1]["at"]
+        gone += counts[-1]["at"] - heard >= 1_000 * AFTER_S[queue] and not may_be_delayed
+    return gone, len(ids) - gone
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(data=st.data())
+def test_every_queue_is_reconciled_by_its_own_counts(data: st.DataObject) -> None:
+    """Many queues at once, with thresholds of their own."""
+    of_queue = {queue: data.draw(lives(queue), label=queue) for queue in QUEUES}
+    events = [e for own in of_queue.values() for e in own]
+    merged = run_steps([(1_000 * END_S, events)], SETTINGS, shards=data.draw(st.sampled_from([1, 2])))[-1]
+    for queue, own in of_queue.items():
+        assert _reconciled(merged, queue) == _expected(own, queue), queue
