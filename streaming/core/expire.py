@@ -128,6 +128,7 @@ def sweep(state: ShardState, settings: Settings) -> None:
     oldest_batch = state.high_water - FAILED_BATCH_MEMORY_MS
     if state.failed_batches and min(state.failed_batches.values()) < oldest_batch:
         state.failed_batches = {k: at for k, at in state.failed_batches.items() if at >= oldest_batch}
+    _forget_settled(state, horizon)
     _sweep_names(state, horizon)
 
 
@@ -139,8 +140,22 @@ def _sweep_told_once(state: ShardState, horizon: int) -> None:
         state.collectors = {name: at for name, at in state.collectors.items() if at >= horizon}
 
 
+def _forget_settled(state: ShardState, horizon: int) -> None:
+    """A group in which nothing is left is forgotten after the lateness: at once, not when its name happens to be swept, or
+    what is said of a group that comes back would depend on that."""
+    settled = state.groups.time
+    old = (settled > 0) & (settled < horizon)
+    if not old.any():
+        return
+    rows = state.rows
+    number = rows["group"][rows["ended"] == 0]
+    old[number[number >= 0]] = False
+    settled[old] = 0
+
+
 def _sweep_names(state: ShardState, horizon: int) -> None:
-    for names, column in ((state.groups, "group"), (state.consumers, "consumer")):
+    acks_since = state.high_water - SILENT_MEMORY_MS
+    for names, column, since in ((state.groups, "group", horizon), (state.consumers, "consumer", acks_since)):
         if len(names) < SWEPT_NAMES:
             continue
         used = np.zeros(len(names), dtype=bool)
@@ -149,7 +164,7 @@ def _sweep_names(state: ShardState, horizon: int) -> None:
         if column == "consumer":
             held = state.attempts["consumer"]
             used[held[held >= 0]] = True
-        used |= names.time >= horizon
+        used |= names.time >= since
         if used.sum() * 2 > len(names):
             continue
         moved = names.keep(used)

@@ -8,7 +8,7 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.events import EXTENDED, RECEIVED
-from streaming.core.expire import Windows, expiry, find_remembered
+from streaming.core.expire import SILENT_MEMORY_MS, Windows, expiry, find_remembered
 from streaming.core.queues import NEVER, retention_ms, visibility_ms
 from streaming.core.report import Arrival, HeldBy, Listed, Loss
 from streaming.core.rows import F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED, F_DROPPED, F_EXPIRED, F_MOVE_INFERRED, F_TIMELINE
@@ -196,15 +196,17 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
 
 
 def last_acks(state: ShardState, settings: Settings) -> dict[int, dict[str, int]]:
-    """Per queue (by index) when its consumers last acknowledged a message, the latest ones."""
+    """Per queue (by index) when its consumers last acknowledged a message, the latest ones; none of more than a day ago."""
     names = state.consumers
+    told = np.flatnonzero((names.time > 0) & (names.time >= state.high_water - SILENT_MEMORY_MS))
+    told = told[np.argsort(-names.time[told], kind="stable")]
+    by_queue = told[np.argsort(names.queue[told], kind="stable")]
+    queue = names.queue[by_queue]
+    latest = np.arange(len(queue)) - np.searchsorted(queue, queue, side="left") < settings.consumers_per_report
+    chosen = by_queue[latest]
     out: dict[int, dict[str, int]] = {}
-    latest = np.argsort(-names.time, kind="stable")
-    latest = latest[names.time[latest] > 0]
-    for name, number, at in zip(names.words(latest), names.queue[latest].tolist(), names.time[latest].tolist(), strict=True):
-        acks = out.setdefault(number, {})
-        if len(acks) < settings.consumers_per_report:
-            acks[name or ""] = at
+    for name, number, at in zip(names.words(chosen), queue[latest].tolist(), names.time[chosen].tolist(), strict=True):
+        out.setdefault(number, {})[name or ""] = at
     return out
 
 

@@ -131,3 +131,23 @@ def test_neighbours_become_one_layer() -> None:
     state = _state(*steps)
     assert len(state.frozen) == 1
     assert state.messages == 160
+
+
+def test_what_is_told_of_a_name_does_not_depend_on_whether_a_row_has_it() -> None:
+    """A consumer's last acknowledgement is known for a day; a group that was empty for the lateness starts anew."""
+    early = [
+        event("received", 0, consumer="w1", message_id="m1", receive_count=1),
+        event("deleted", 500, message_id="m1"),
+        event("sent", 0, "payments.fifo", message_id="p1", group="g", sequence="1"),
+        event("deleted", 500, "payments.fifo", message_id="p1", group="g", sequence="1"),
+    ]
+    # Rows that are forgotten are only let go once they are many, so that here the early ones stay unless they are frozen.
+    others = [event("sent", 40_000, message_id=f"other-{n}") for n in range(20)]
+    back = [event("sent", 60_000, "payments.fifo", message_id="p2", group="g", sequence="2")]
+    steps = [(1_000, early), (2_000, []), (41_000, others), (42_000, []), (61_000, back)]
+    for fewest_frozen in (1, NEVER_FROZEN):
+        told = run_steps(steps, Settings(lateness_ms=LATENESS_MS), fewest_frozen=fewest_frozen)[-1].queues
+        assert told["aws_sqs", "", "orders"].consumer_acks == {"w1": T0 + 500}
+        ordered = told["aws_sqs", "", "payments.fifo"].ordered_facts
+        assert ordered is not None
+        assert [(group.name, group.last_settled_at) for group in ordered.oldest] == [("g", 0)]
