@@ -170,6 +170,7 @@ def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
         if was.any():
             add_fingerprints(state, fingerprint(live.key[rows[was]], ended[was], np.uint64(code), np.uint64(0)), ended[was])
     live.put("ended", rows, 0)
+    live.put("ended_noticed", rows, 0)
     live.put("flags", rows, flags & ~np.uint32(ENDS | F_MOVE_TOLD | F_MOVE_INFERRED))
     if anew.any():
         live.reset(rows[anew])

@@ -29,6 +29,7 @@ from streaming.core.rows import (
     F_ARRIVED,
     F_ARRIVED_BY_RECEIVE,
     F_DEAD_LETTERED,
+    F_DROPPED,
     F_EXPIRED,
     F_MOVE_INFERRED,
     F_PURGED,
@@ -107,6 +108,7 @@ def settle_by_time(state: ShardState, now: int, settings: Settings) -> None:
     _conclude_moves(state, now, settings)
     _run_out(state, now, settings)
     _reconcile(state, settings)
+    _notice(state, now)
 
 
 def sweep(state: ShardState, settings: Settings) -> None:
@@ -374,6 +376,17 @@ def _fell_since(record: QueueRecord, at: int) -> bool:
     if not before or not after:
         return False
     return sum(max(n, 0) for n in after[-1][1:]) < sum(max(n, 0) for n in before[-1][1:])
+
+
+def _notice(state: ShardState, now: int) -> None:
+    """Date what a signal of its own will be about: it may have happened long before it was known."""
+    rows = state.rows
+    hit = [("ended_noticed", (rows["flags"] & (F_EXPIRED | F_DROPPED | F_MOVE_INFERRED)) != 0)]
+    if rows.has("arrived"):
+        hit.append(("arrived_noticed", rows["arrived"] > 0))
+    for column, happened in hit:
+        at = np.flatnonzero(happened)
+        rows.put(column, at[rows.at(column, at) == 0], now)
 
 
 def _end(state: ShardState, rows: Array, at: Array, flag: int, total: int | None = None) -> None:

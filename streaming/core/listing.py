@@ -10,7 +10,7 @@ from streaming.core.columns import Array
 from streaming.core.events import EXTENDED, RECEIVED
 from streaming.core.expire import SILENT_MEMORY_MS, Windows, expiry, find_remembered
 from streaming.core.queues import NEVER, retention_ms, visibility_ms
-from streaming.core.report import Arrival, HeldBy, Listed, Loss
+from streaming.core.report import Arrival, HeldBy, Listed, Loss, Rank
 from streaming.core.rows import F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED, F_DROPPED, F_EXPIRED, F_MOVE_INFERRED, F_TIMELINE
 from streaming.core.sequences import sequence_text
 from streaming.core.settings import Settings
@@ -217,57 +217,105 @@ def held_since(state: ShardState, rows: Array) -> Array:
 
 
 def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[Arrival]:
-    """Dead letters that came after `since`, moves that were only concluded included."""
+    """Dead letters that came after `since`, moves that were only concluded included: of each queue the latest."""
     rows = state.rows
-    out: list[Arrival] = []
-    if rows.has("arrived"):
-        out += _arrivals(state, np.flatnonzero(rows["arrived"] > max(since, 0)), settings)
-    flags = rows["flags"]
-    for row in np.flatnonzero(((flags & F_MOVE_INFERRED) != 0) & (rows["ended"] > since)).tolist():
-        record = state.queues[int(rows["queue"][row])]
-        there = record.attribute("dead_letter_queue")
-        if isinstance(there, str):
-            name = (record.name[0], record.name[1], there)
-            count = int(rows["receive_count"][row])
-            out.append(Arrival(name, state.message_id(row), int(rows["ended"][row]), "inferred", record.name[2], count))
-    return out
+    came = np.flatnonzero(rows["arrived"] > max(since, 0)) if rows.has("arrived") else np.zeros(0, dtype=np.int64)
+    moved, there = _inferred_moves(state, since)
+    hit = np.concatenate([came, moved])
+    if not len(hit):
+        return []
+    queue = np.concatenate([rows.at("queue", came), there])
+    source = np.concatenate([rows.at("origin", came), rows.at("queue", moved)])
+    at = np.concatenate([rows.at("arrived", came), rows.at("ended", moved)])
+    noticed = np.concatenate([rows.at("arrived_noticed", came), rows.at("ended_noticed", moved)])
+    quiet_ms = np.array([settings.thresholds(q.name).dead_letter_quiet_s * 1000 for q in state.queues], dtype=np.int64)
+    rank, chosen = _latest(state, hit, queue, _quiet_from(at, noticed, quiet_ms[queue]), settings.messages_per_queue)
+    hit, queue, source, at, reported = hit[chosen], queue[chosen], source[chosen], at[chosen], chosen < len(came)
+    names = [q.name for q in state.queues]
+    told = zip(
+        queue.tolist(),
+        state.message_ids(hit),
+        at.tolist(),
+        np.where(reported, rows.at("flags", hit), F_ARRIVED_INFERRED).tolist(),
+        source.tolist(),
+        _receives(state, hit, queue, np.where(reported, source, -1), settings).tolist(),
+        rank,
+        strict=True,
+    )
+    return [
+        Arrival(
+            names[number], message_id, at_ms, arrival_known_by(flags), names[origin][2] if origin >= 0 else None, count, placed
+        )
+        for number, message_id, at_ms, flags, origin, count, placed in told
+    ]
 
 
 def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int, list[Loss]]:
     """Per queue (by index) the latest messages that expired or were dropped after `since`, oldest first."""
     rows = state.rows
-    flags = rows["flags"]
-    lost = np.flatnonzero(((flags & (F_EXPIRED | F_DROPPED)) != 0) & (rows["ended"] > since))
+    lost = np.flatnonzero(((rows["flags"] & (F_EXPIRED | F_DROPPED)) != 0) & (rows["ended"] > since))
+    if not len(lost):
+        return {}
+    queue, at = rows.at("queue", lost), rows.at("ended", lost)
+    quiet_ms = np.array([settings.thresholds(q.name).dropped_quiet_s * 1000 for q in state.queues], dtype=np.int64)
+    quiet_from = _quiet_from(at, rows.at("ended_noticed", lost), quiet_ms[queue])
+    rank, chosen = _latest(state, lost, queue, quiet_from, settings.messages_per_queue)
+    lost = lost[chosen]
+    told = zip(
+        queue[chosen].tolist(),
+        rank,
+        at[chosen].tolist(),
+        state.message_ids(lost),
+        (rows.at("flags", lost) & F_DROPPED).tolist(),
+        rows.key[lost].tolist(),
+        rows.at("receive_count", lost).tolist(),
+        rows.at("sent", lost).tolist(),
+        strict=True,
+    )
     out: dict[int, list[Loss]] = {}
-    for row in lost.tolist():
-        kind = "dropped" if flags[row] & F_DROPPED else "expired"
-        reason = state.loss_reasons.get(int(rows.key[row]), "" if kind == "dropped" else "retention ran out")
-        count, sent = int(rows["receive_count"][row]), int(rows["sent"][row])
-        loss = Loss(int(rows["ended"][row]), state.message_id(row), kind, reason, count, sent)
-        out.setdefault(int(rows["queue"][row]), []).append(loss)
-    return {number: sorted(losses)[-settings.messages_per_queue :] for number, losses in out.items()}
+    for number, placed, at_ms, message_id, dropped, key, receives, sent_at in told:
+        kind = "dropped" if dropped else "expired"
+        reason = state.loss_reasons.get(key, "" if dropped else "retention ran out")
+        out.setdefault(number, []).append(Loss(placed, at_ms, message_id, kind, reason, receives, sent_at))
+    return out
 
 
-def _arrivals(state: ShardState, hit: Array, settings: Settings) -> list[Arrival]:
+def _inferred_moves(state: ShardState, since: int) -> tuple[Array, Array]:
+    """Rows of messages whose move was concluded after `since`, and the dead-letter queue of each (by index)."""
     rows = state.rows
-    queue, origin, count = rows.at("queue", hit), rows.at("origin", hit), rows.at("receive_count", hit)
+    moved = np.flatnonzero(((rows["flags"] & F_MOVE_INFERRED) != 0) & (rows["ended"] > since))
+    target = np.full(len(state.queues), -1, dtype=np.int32)
+    for number in np.unique(rows.at("queue", moved)).tolist():
+        record = state.queues[number]
+        there = record.attribute("dead_letter_queue")
+        if isinstance(there, str):
+            target[number] = state.queue_index.get((record.name[0], record.name[1], there), -1)
+    queue = target[rows.at("queue", moved)]
+    return moved[queue >= 0], queue[queue >= 0]
+
+
+def _quiet_from(happened: Array, noticed: Array, quiet_ms: Array) -> Array:
+    return np.where(noticed - happened < quiet_ms, happened, noticed)
+
+
+def _latest(state: ShardState, rows: Array, queue: Array, quiet_from: Array, most: int) -> tuple[list[Rank], Array]:
+    """The latest `most` of each queue in ascending order: the rank of each, and its place among `rows`."""
+    tie = (state.rows.key[rows] >> np.uint64(1)).astype(np.int64)
+    order = np.lexsort((tie, quiet_from, queue))
+    of = queue[order]
+    behind = np.searchsorted(of, of, side="right") - np.arange(len(of))
+    chosen = order[behind <= most]
+    return list(zip(quiet_from[chosen].tolist(), tie[chosen].tolist(), strict=True)), chosen
+
+
+def _receives(state: ShardState, hit: Array, queue: Array, origin: Array, settings: Settings) -> Array:
+    """How often each of these dead letters was received, in the queue it came from (-1: not known) included."""
+    rows = state.rows
+    count = rows.at("receive_count", hit)
     ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)
     # An ordered queue is in a shard of its own: what the message went through there cannot be looked up here.
     together = np.flatnonzero((origin >= 0) & ~ordered[queue] & ~ordered[origin])
     at, found = find_remembered(state, rows.at("parent", hit[together]), settings)
     together, at = together[found], at[found]
     count[together] = np.maximum(count[together], rows.at("receive_count", at))
-    names = [q.name for q in state.queues]
-    told = zip(
-        queue.tolist(),
-        state.message_ids(hit),
-        rows.at("arrived", hit).tolist(),
-        rows.at("flags", hit).tolist(),
-        origin.tolist(),
-        count.tolist(),
-        strict=True,
-    )
-    return [
-        Arrival(names[number], message_id, at_ms, arrival_known_by(flags), names[source][2] if source >= 0 else None, receives)
-        for number, message_id, at_ms, flags, source, receives in told
-    ]
+    return count

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import gc
 import pickle
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,11 @@ OLDEST_LISTED = 3
 SUMS = ("visible", "in_flight", "delayed", "poison", "age_sum_ms", "dead_letters")
 MAXIMA = ("receive_count_max",)
 MINIMA = ("expires_at", "visible_since")
+
+
+Rank = tuple[int, int]
+"""From when the quiet after something counts, in epoch milliseconds: when it happened or, noticed too late for that, when it was
+noticed; and a number of the message, for those of one time."""
 
 
 class Listed(NamedTuple):
@@ -121,11 +127,13 @@ class Arrival(NamedTuple):
     known_by: str
     source: str | None
     receive_count: int
+    rank: Rank
 
 
 class Loss(NamedTuple):
     """A message that was lost. `kind`: expired or dropped."""
 
+    rank: Rank
     at: int
     message_id: str
     kind: str
@@ -166,7 +174,7 @@ class QueueFacts:
     consumer_acks: dict[str, int] = field(default_factory=dict)
     """When each consumer last had a message acknowledged, as far as its receives are known."""
     losses: list[Loss] = field(default_factory=list)
-    """The latest, oldest first."""
+    """The latest `messages_per_queue`, oldest first."""
 
     def attribute(self, name: str) -> Any:
         """The latest value of an attribute, or None when it was never told."""
@@ -191,6 +199,7 @@ class ShardReport:
     rows: int
     queues: dict[QueueName, QueueFacts]
     arrivals: list[Arrival]
+    """The latest `messages_per_queue` of each dead-letter queue."""
     events_total: Counter[str]
     invalid_total: Counter[str]
     collectors: dict[str, int]
@@ -228,7 +237,7 @@ def merge(reports: Sequence[ShardReport], settings: Settings) -> Merged:
         max(r.now for r in reports),
         sum(r.rows for r in reports),
         {},
-        sorted((a for r in reports for a in r.arrivals), key=lambda a: (a.at, a.message_id)),
+        _latest_arrivals([a for r in reports for a in r.arrivals], settings),
         Counter(),
         Counter(),
         {},
@@ -248,6 +257,14 @@ def merge(reports: Sequence[ShardReport], settings: Settings) -> Merged:
                 _merge_queue(known, facts, settings)
     merged.queues = dict(sorted(merged.queues.items()))
     return merged
+
+
+def _latest_arrivals(arrivals: list[Arrival], settings: Settings) -> list[Arrival]:
+    by_queue: defaultdict[QueueName, list[Arrival]] = defaultdict(list)
+    for arrival in arrivals:
+        by_queue[arrival.queue].append(arrival)
+    kept = (a for own in by_queue.values() for a in nlargest(settings.messages_per_queue, own, key=attrgetter("rank")))
+    return sorted(kept, key=lambda a: (a.at, a.message_id))
 
 
 def _merge_queue(a: QueueFacts, b: QueueFacts, settings: Settings) -> None:

@@ -33,7 +33,9 @@ ROW_COLUMNS: dict[str, tuple[str, int]] = {
     "seq_hi": ("u8", 0),
     "seq_lo": ("u8", 0),
     "batch": ("u8", 0),
-    "arrived": ("i8", 0),  # in a dead-letter queue: when it came
+    "arrived": ("i8", 0),  # in a dead-letter queue: when it came…
+    "arrived_noticed": ("i8", 0),  # …and the step in which that was first known
+    "ended_noticed": ("i8", 0),  # the step in which its loss, or a move nobody reported, was first known
     "parent": ("u8", 0),  # key of its row in the queue it came from
     "origin": ("i4", -1),  # the queue it came from
     "text": ("i4", -1),  # index into `texts`; -1: the id is a UUID

@@ -35,8 +35,6 @@ RULES: tuple[Callable[[Context], Iterator[Finding]], ...] = (
     telemetry.telemetry_partial,
 )
 
-NOTICED_MEMORY_MS = 24 * 3_600_000
-
 SILENT_DEPTH_MS = 600_000
 """A queue known only by its attributes vanishes when nobody has told them for this long."""
 
@@ -57,7 +55,6 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
         context = Context(facts, queue_memory, merged, now, settings, fired.get(name, {}), tuple(arrivals.get(name, ())))
         context.remember_holds()
         queue_memory.sample(_sample(context))
-        queue_memory.forget_noticed(now - NOTICED_MEMORY_MS)
         for rule in RULES:
             for finding in rule(context):
                 findings[finding.key] = finding

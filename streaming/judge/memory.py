@@ -49,19 +49,6 @@ class QueueMemory:
     noisy: dict[str, int] = field(default_factory=dict)
     """Noisy group -> when it last had something in flight."""
 
-    noticed: dict[str, int] = field(default_factory=dict)
-    """What happened to a message, and which -> when it was first noticed here."""
-
-    def noticed_at(self, what: str, happened_at: int, now: int, quiet_ms: int) -> int:
-        """From when the quiet after something counts: when it happened, or, noticed too late for that, when it was noticed."""
-        noticed = self.noticed.setdefault(what, now)
-        return happened_at if noticed - happened_at < quiet_ms else noticed
-
-    def forget_noticed(self, before: int) -> None:
-        """Let go of what was noticed before a time."""
-        if self.noticed:
-            self.noticed = {what: at for what, at in self.noticed.items() if at >= before}
-
     def holds_since(self, condition: str, true: bool, now: int, began: int | None = None) -> int | None:
         """Since when `condition` has been true, None when it is not. `began` dates its beginning when that is known."""
         if not true:
@@ -152,7 +139,6 @@ def _queue_json(q: QueueMemory) -> dict[str, Any]:
         "holds_at": q.holds_at,
         "strategies": q.strategies,
         "noisy": q.noisy,
-        "noticed": q.noticed,
     }
 
 
@@ -165,5 +151,4 @@ def _queue_of(body: dict[str, Any]) -> QueueMemory:
         body["holds_at"],
         body["strategies"],
         body["noisy"],
-        body["noticed"],
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from statistics import median
 from typing import Final
@@ -52,11 +52,10 @@ class Chain:
         self._memory = JudgeMemory.empty()
         self._times_s: defaultdict[str, list[float]] = defaultdict(list)
 
-    def step(self, table: pa.Table, empty_queues: int = 0) -> None:
-        """One batch: what two input tasks, two shards and the driver do one after another here. `empty_queues`: so many
-        others are told of beside it."""
-        now = int(table["at"][-1].as_py())
-        values = [*records(table, self._form), *_long_empty(empty_queues, now)]
+    def step(self, table: pa.Table, beside: Iterable[bytes] = ()) -> None:
+        """One batch: what two input tasks, two shards and the driver do one after another here. `beside`: further records."""
+        now = _last_ms(table)
+        values = [*records(table, self._form), *beside]
         spent: defaultdict[str, float] = defaultdict(float)
 
         @contextmanager
@@ -114,6 +113,7 @@ def measure(run: Run, *, quick: bool) -> None:
     _chain(run, "catching up", 0, 50_000 if quick else 250_000, 3 if quick else 5)
     live = 100_000 if quick else 1_000_000
     _chain(run, f"{live:,} live", live, 20_000 if quick else 100_000, 3 if quick else 5)
+    _bursts(run, 10_000 if quick else 100_000, 3 if quick else 5)
 
 
 def _decode(run: Run, events: int) -> None:
@@ -148,14 +148,40 @@ def _chain(run: Run, name: str, live: int, events: int, measured: int) -> None:
     run.add(Figure(f"{key}.row_bytes", f"{name}: packed state", size / rows, "bytes/row", detail=detail))
     if live:
         for _ in range(measured):
-            chain.step(next(stream), EMPTY_QUEUES)
+            table = next(stream)
+            chain.step(table, _long_empty(EMPTY_QUEUES, _last_ms(table)))
         beside = chain.medians_s(warm_up + measured, warm_up + 2 * measured)
         what = f"{name}, {events:,} events, {EMPTY_QUEUES:,} empty queues beside: track"
         run.add(Figure(f"{key}.beside_empty", what, 1000 * beside["track"], "ms of a core"))
 
 
+def _bursts(run: Run, messages: int, measured: int) -> None:
+    """Steps of few events after very many messages went wrong at once: for minutes all of these are news."""
+    for kind, words in (("dead_lettered", "dead letters"), ("dropped", "losses")):
+        chain = Chain("ndjson")
+        stream = batches(Shape(queues=4, events_per_s=1_000), 1_000)
+        table = next(stream)
+        chain.step(table, _went_wrong(kind, messages, _last_ms(table)))
+        for _ in range(measured):
+            chain.step(next(stream))
+        total = 1000 * sum(chain.medians_s(1, 1 + measured).values())
+        run.add(Figure(f"micro.burst.{kind}", f"1,000 events after {messages:,} {words}: all steps", total, "ms of a core"))
+
+
+def _went_wrong(kind: str, messages: int, now: int) -> Iterator[bytes]:
+    about = {"v": 1, "type": kind, "system": "aws_sqs", "queue": "orders", "at": now}
+    to = {"to_queue": "orders-dlq"} if kind == "dead_lettered" else {}
+    for first in range(0, messages, 500):
+        lines = (about | to | {"message_id": f"{n:08x}-0000-4000-8000-000000000000"} for n in range(first, first + 500))
+        yield b"\n".join(json.dumps(line).encode() for line in lines)
+
+
+def _last_ms(table: pa.Table) -> int:
+    return int(table["at"][-1].as_py())
+
+
 def _long_empty(queues: int, now: int) -> Iterator[bytes]:
     """Records in which the broker calls `queues` queues empty, now and long enough ago."""
-    for at in (now - 400_000, now) if queues else ():
+    for at in (now - 400_000, now):
         state = {"v": 1, "type": "queue_state", "system": "aws_sqs", "at": at, "attributes": _NOTHING}
         yield b"\n".join(json.dumps(state | {"queue": f"idle-{n}"}).encode() for n in range(queues))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from heapq import nlargest
 from typing import Any
 
-from streaming.core.report import Arrival, Loss
+from streaming.core.report import Arrival, Loss, Rank
 from streaming.core.views import MessageView
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.signals import Finding
@@ -83,22 +84,38 @@ def dead_letter_arrived(c: Context) -> Iterator[Finding]:
     """A message arrived in this dead-letter queue; each arrival is a finding of its own, all end 5 min after the last."""
     quiet_ms = int(c.thresholds.dead_letter_quiet_s * 1000)
     # Shards report arrivals for as long as events may be late; a longer burst is remembered by what fires.
-    firing = {(f.key.message_id or "", f.key.part): f for f in c.firing_here("DeadLetterArrived")}
-    arrivals = {(a.message_id, _which_arrival(a, firing.values())): a for a in c.arrivals}
-    noticed = {key: c.memory.noticed_at(_noticed_as(*key), a.at, c.now, quiet_ms) for key, a in arrivals.items()}
-    times = [(at, key) for key, at in noticed.items()]
-    times += [(c.memory.noticed.get(_noticed_as(*k), f.since_ms), k) for k, f in firing.items() if k not in arrivals]
+    found = {f.key: f for f in c.firing_here("DeadLetterArrived")}
+    firing = list(found.values())
+    for arrival in c.arrivals:
+        about = {"message_id": arrival.message_id, "part": _which_arrival(arrival, firing)}
+        finding = c.finding("DeadLetterArrived", "warning", arrival.at, _arrival(c, arrival), **about)
+        found[finding.key] = finding
     newer = c.now
-    for at, key in sorted(times, key=lambda t: (t[0], t[1][0], t[1][1] or ""), reverse=True)[: c.settings.messages_per_queue]:
-        if newer - at >= quiet_ms:
+    for finding in _latest(c, found.values(), "arrived_at"):
+        quiet_from = _quiet_from(finding, "arrived_at")
+        if newer - quiet_from >= quiet_ms:
             return
-        newer = min(newer, at)
-        if key in arrivals:
-            arrival = arrivals[key]
-            message_id, part = key
-            yield c.finding("DeadLetterArrived", "warning", arrival.at, _arrival(c, arrival), message_id=message_id, part=part)
-        else:
-            yield firing[key]
+        newer = min(newer, quiet_from)
+        yield finding
+
+
+def _latest(c: Context, findings: Iterable[Finding], happened: str) -> list[Finding]:
+    """The latest `messages_per_queue` findings, the latest first."""
+
+    def order(finding: Finding) -> tuple[int, str, str]:
+        return _quiet_from(finding, happened), finding.key.message_id or "", finding.key.part or ""
+
+    return nlargest(c.settings.messages_per_queue, findings, key=order)
+
+
+def _quiet_from(finding: Finding, happened: str) -> int:
+    """From when the quiet after it counts."""
+    return int(finding.evidence.get("noticed_at", finding.evidence[happened]))
+
+
+def _noticed(happened_at: int, rank: Rank) -> dict[str, Any]:
+    """Evidence of what was not known of for longer than its signal lasts."""
+    return {} if rank[0] == happened_at else {"noticed_at": rank[0]}
 
 
 def _which_arrival(arrival: Arrival, firing: Iterable[Finding]) -> str | None:
@@ -114,10 +131,6 @@ def _which_arrival(arrival: Arrival, firing: Iterable[Finding]) -> str | None:
     return str(len(known) + 1) if again else latest.key.part
 
 
-def _noticed_as(message_id: str, part: str | None) -> str:
-    return f"arrived:{message_id}" if part is None else f"arrived:{message_id}#{part}"
-
-
 def _arrival(c: Context, arrival: Arrival) -> dict[str, Any]:
     known_by = {
         "event": "the move was reported",
@@ -127,6 +140,7 @@ def _arrival(c: Context, arrival: Arrival) -> dict[str, Any]:
     evidence: dict[str, Any] = {
         "known_by": arrival.known_by,
         "arrived_at": arrival.at,
+        **_noticed(arrival.at, arrival.rank),
         "receive_count": arrival.receive_count,
         "dead_letters_now": c.facts.numbers["dead_letters"],
     }
@@ -168,21 +182,24 @@ def dead_letter_expiring(c: Context) -> Iterator[Finding]:
 def message_dropped(c: Context) -> Iterator[Finding]:
     """A message was dropped (retries used up, no dead-letter queue) or expired before anybody processed it."""
     quiet_ms = int(c.thresholds.dropped_quiet_s * 1000)
-    losses = {loss.message_id: (loss.at, _lost(loss)) for loss in c.facts.losses}
     # A loss is reported for as long as events may be late, and once in any case; its quiet may last longer.
-    fired = {f.key.message_id: (f.since_ms, f.evidence) for f in c.firing_here("MessageDropped")}
-    for message_id, (at, evidence) in (fired | losses).items():
-        if message_id and c.now - c.memory.noticed_at(f"lost:{message_id}", at, c.now, quiet_ms) < quiet_ms:
-            yield c.finding("MessageDropped", "critical", at, dict(evidence), message_id=message_id)
+    found = {f.key: f for f in c.firing_here("MessageDropped")}
+    for loss in c.facts.losses:
+        finding = c.finding("MessageDropped", "critical", loss.at, _lost(loss), message_id=loss.message_id)
+        found[finding.key] = finding
+    for finding in _latest(c, found.values(), "lost_at"):
+        if c.now - _quiet_from(finding, "lost_at") < quiet_ms:
+            yield finding
 
 
 def _lost(loss: Loss) -> dict[str, Any]:
-    at, message_id, kind, reason, receives, sent_at = loss
+    rank, at, message_id, kind, reason, receives, sent_at = loss
     evidence: dict[str, Any] = {
         "kind": kind,
         "receive_count": receives,
         "age_s": seconds(at - sent_at),
         "lost_at": at,
+        **_noticed(at, rank),
     }
     if reason:
         evidence["reason"] = reason
