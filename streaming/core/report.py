@@ -5,7 +5,6 @@ However many shards there are, the merged report is the same.
 
 from __future__ import annotations
 
-import gc
 import pickle
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaming.core.columns import Array
+from streaming.core.garbage import not_collecting
 from streaming.core.packet import Quarantined
 from streaming.core.queues import NEVER, TOTALS
 from streaming.core.settings import QueueName, Settings
@@ -176,6 +176,10 @@ class QueueFacts:
     losses: list[Loss] = field(default_factory=list)
     """The latest `messages_per_queue`, oldest first."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # There may be thousands in every batch, and a class with slots is slow to pickle otherwise.
+        return QueueFacts, _OF_FACTS(self)
+
     def attribute(self, name: str) -> Any:
         """The latest value of an attribute, or None when it was never told."""
         found = self.attributes.get(name)
@@ -189,6 +193,9 @@ class QueueFacts:
     def total(self, name: str) -> int:
         """One of the running totals."""
         return self.totals[TOTALS.index(name)]
+
+
+_OF_FACTS = attrgetter(*QueueFacts.__slots__)
 
 
 @dataclass(slots=True)
@@ -213,14 +220,8 @@ class ShardReport:
     @classmethod
     def from_bytes(cls, blob: bytes) -> ShardReport:
         """The report of `to_bytes`."""
-        # Looking for garbage among tens of thousands of new objects, none of which is any, would take longer than making them.
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
+        with not_collecting():
             report = pickle.loads(blob)
-        finally:
-            if collecting:
-                gc.enable()
         if not isinstance(report, cls):
             raise TypeError(f"not a shard report: {type(report).__name__}")
         return report

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -182,7 +183,7 @@ class ShardState:
         header = {
             "version": FORMAT_VERSION,
             "rows": len(self.rows),
-            "queues": [[getattr(q, f.name) for f in fields(QueueRecord)] for q in self.queues],
+            "queues": [_OF_RECORD(q) for q in self.queues],
             "events": self.events_total,
             "invalid": self.invalid_total,
             "collectors": self.collectors,
@@ -251,12 +252,13 @@ class ShardState:
             rows.put("text", used, np.arange(len(used), dtype=np.int32))
 
 
+_OF_RECORD = attrgetter(*(f.name for f in fields(QueueRecord)))
+
+
 def _queue_record(values: list[Any]) -> QueueRecord:
-    named = dict(zip((f.name for f in fields(QueueRecord)), values, strict=False))
-    named["name"] = tuple(named["name"])
-    named["attributes"] = {k: (at, value) for k, (at, value) in named["attributes"].items()}
-    named["holds"] = {int(k): v for k, v in named["holds"].items()}
-    return QueueRecord(**named)
+    (system, scope, queue), attributes, totals, holds, *others = values
+    told = {name: (at, value) for name, (at, value) in attributes.items()}
+    return QueueRecord((system, scope, queue), told, totals, {int(bucket): n for bucket, n in holds.items()}, *others)
 
 
 def _names(columns: dict[str, Array], kind: str) -> Names:

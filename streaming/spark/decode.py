@@ -14,6 +14,7 @@ from pyspark import TaskContext
 from sources.wire.blocks import BlockParser
 from sources.wire.decode import Decoded, decode_records
 from sources.wire.invalid import InvalidEvent
+from streaming.core.garbage import not_collecting
 from streaming.core.packet import Quarantined, pack
 from streaming.core.route import route
 from streaming.core.settings import Settings
@@ -48,8 +49,9 @@ def decode_and_route(keys: list[int], settings: Settings) -> Callable[[Batches],
         end_quietly()
         context = TaskContext.get()
         part = context.partitionId() if context is not None else 0
-        for heard in _gathered(batches):
-            yield _rows(keys, part, heard.packets(len(keys), settings))
+        with not_collecting():
+            for heard in _gathered(batches):
+                yield _rows(keys, part, heard.packets(len(keys), settings))
 
     return stage
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, Row
 
+from streaming.core.garbage import not_collecting
 from streaming.core.packet import Quarantined
 from streaming.core.report import Merged, ShardReport, merge
 from streaming.core.settings import Settings
@@ -46,6 +47,10 @@ class Publisher:
         """Collect the reports (this is what runs the batch), judge every step in order, publish the last."""
         self._times.tell(batch, batch_id)
         rows = batch.collect()
+        with not_collecting():
+            self._publish(rows, batch_id)
+
+    def _publish(self, rows: list[Row], batch_id: int) -> None:
         memory = self._memories.before(batch_id)
         changes: list[SignalChange] = []
         invalid: list[Quarantined] = []

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.streaming.state import GroupState
 
+from streaming.core.garbage import not_collecting
 from streaming.core.packet import unpack
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState
@@ -35,17 +36,18 @@ def track_shard(settings: Settings, keeper: StateKeeper) -> ShardStage:
     def stage(key: tuple[Any, ...], packets: Iterator[Frame], state: GroupState) -> Iterator[Frame]:
         spare_modules()
         end_quietly()
-        shard_state = ShardState.unpack(keeper.fetch(state.get[0])) if state.exists else ShardState.empty()
-        reports = []
-        rows = 0
-        for step_ms, blobs in _by_step(packets):
-            shard_state, report = track(shard_state, unpack(blobs), step_ms, settings)
-            reports.append((step_ms, report.to_bytes()))
-            rows = report.rows
-        packed = shard_state.pack()
-        kept = keeper.keep(int(key[0]), packed)
-        state.update((kept,))
-        yield _frame(int(key[0]), reports, packed.size, rows, keeper.files_of(kept))
+        with not_collecting():
+            shard_state = ShardState.unpack(keeper.fetch(state.get[0])) if state.exists else ShardState.empty()
+            reports = []
+            rows = 0
+            for step_ms, blobs in _by_step(packets):
+                shard_state, report = track(shard_state, unpack(blobs), step_ms, settings)
+                reports.append((step_ms, report.to_bytes()))
+                rows = report.rows
+            packed = shard_state.pack()
+            kept = keeper.keep(int(key[0]), packed)
+            state.update((kept,))
+            yield _frame(int(key[0]), reports, packed.size, rows, keeper.files_of(kept))
 
     return stage
 

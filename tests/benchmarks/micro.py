@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from sources.wire import decode_records
+from streaming.core.garbage import not_collecting
 from streaming.core.packet import pack, unpack
 from streaming.core.report import ShardReport, merge
 from streaming.core.route import route
@@ -54,6 +55,10 @@ class Chain:
 
     def step(self, table: pa.Table, beside: Iterable[bytes] = ()) -> None:
         """One batch: what two input tasks, two shards and the driver do one after another here. `beside`: further records."""
+        with not_collecting():
+            self._step(table, beside)
+
+    def _step(self, table: pa.Table, beside: Iterable[bytes]) -> None:
         now = _last_ms(table)
         values = [*records(table, self._form), *beside]
         spent: defaultdict[str, float] = defaultdict(float)
