@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from streaming.core.expire import SILENT_MEMORY_MS, Windows, expiry, windows
 from streaming.core.groups import ordered_facts, unordered_groups
 from streaming.core.listing import Viewer, held_by_consumers, held_since, last_acks, list_messages, recent_arrivals, recent_losses
 from streaming.core.packet import Quarantined
-from streaming.core.queues import NEVER, poison_receives, retention_ms, visibility_ms
+from streaming.core.queues import NEVER, poison_receives, visibility_ms
 from streaming.core.report import (
     AGE_BUCKETS_S,
     OLDEST_LISTED,
@@ -37,9 +38,10 @@ def report(state: ShardState, now: int, before: int, quarantine: list[Quarantine
     for number, acks in last_acks(state, settings).items():
         queues[number].consumer_acks = acks
     if len(state.rows):
-        _numbers(state, w, queues, now, settings)
+        singled = _singled(state, w, settings)
+        _numbers(state, w, singled, queues, now, settings)
         viewer = Viewer(state, w, settings)
-        _listings(state, w, viewer, queues, now, settings)
+        _listings(state, w, singled, viewer, queues, now, settings)
         for number, facts in ordered_facts(state, w, viewer, now, settings).items():
             queues[number].ordered_facts = facts
         for number, (groups, folded) in unordered_groups(state, w, settings).items():
@@ -93,17 +95,50 @@ def _facts(state: ShardState, number: int, consumers: dict[str, list[Any]]) -> Q
     )
 
 
-def _numbers(state: ShardState, w: Windows, queues: list[QueueFacts], now: int, settings: Settings) -> None:
+@dataclass(slots=True)
+class _Singled:
+    """Rows that are counted and listed apart, as indices; and per queue the send time of its oldest message."""
+
+    poison: Array
+    dead: Array
+    """Dead letters."""
+    oldest_at: Array
+
+
+def _singled(state: ShardState, w: Windows, settings: Settings) -> _Singled:
+    rows = state.rows
+    queue = rows["queue"]
+    of_dead = np.array([q.dead_letter for q in state.queues], dtype=bool)[queue]
+    return _Singled(
+        _poison(state, w, of_dead, settings),
+        np.flatnonzero(w.live & (of_dead | (rows["arrived"] > 0))),
+        per_queue_min(queue, rows["sent"], w.live, len(state.queues)),
+    )
+
+
+def _poison(state: ShardState, w: Windows, of_dead: Array, settings: Settings) -> Array:
+    """Poison suspects. A dead letter is one only by deliveries in its dead-letter queue: its receive count goes on from the
+    queue it came from."""
+    rows = state.rows
+    limit = np.array([poison_receives(q, settings) for q in state.queues], dtype=np.int64)
+    # Hardly any message comes near the lowest limit of all.
+    near = np.flatnonzero(w.live & ((rows["receive_count"] >= limit.min()) | of_dead))
+    seen = np.bitwise_count(rows.at("seen", near)) + rows.at("seen_uncounted", near)
+    receives = np.where(of_dead[near], seen, rows.at("receive_count", near))
+    return near[receives >= limit[rows.at("queue", near)]]
+
+
+def _numbers(state: ShardState, w: Windows, singled: _Singled, queues: list[QueueFacts], now: int, settings: Settings) -> None:
     rows, n = state.rows, len(queues)
     queue, sent = rows["queue"], rows["sent"]
-    poison = is_poison(state, w, settings)
     live = np.flatnonzero(w.live)
     of_live = queue[live]
+    received = np.flatnonzero(w.live & (rows["receive_count"] > 0))
     receives_max = np.zeros(n, dtype=np.int64)
     # Of one type: numpy compares mixed ones twenty times slower.
-    np.maximum.at(receives_max, of_live, rows["receive_count"][live].astype(np.int64))
-    kept = np.array([retention_ms(q, settings) for q in state.queues], dtype=np.int64)
-    dead_letter = w.live & (is_dead_letter(state) | (rows["arrived"] > 0))
+    np.maximum.at(receives_max, queue[received], rows.at("receive_count", received).astype(np.int64))
+    expires_at = np.full(n, NEVER, dtype=np.int64)
+    np.minimum.at(expires_at, queue[singled.dead], expiry(state, singled.dead, settings))
     age_ms = np.maximum(now - sent[live], 0)
     bucket = np.searchsorted(_BOUNDS_MS, age_ms, side="left")
     buckets = len(_BOUNDS_MS) + 1
@@ -113,19 +148,19 @@ def _numbers(state: ShardState, w: Windows, queues: list[QueueFacts], now: int, 
         "visible": np.bincount(queue[w.visible], minlength=n),
         "in_flight": np.bincount(queue[w.in_flight], minlength=n),
         "delayed": np.bincount(queue[w.delayed], minlength=n),
-        "poison": np.bincount(queue[poison], minlength=n),
-        "dead_letters": np.bincount(queue[dead_letter], minlength=n),
+        "poison": np.bincount(queue[singled.poison], minlength=n),
+        "dead_letters": np.bincount(queue[singled.dead], minlength=n),
         "age_sum_ms": np.bincount(of_live, weights=age_ms, minlength=n).astype(np.int64),
         "receive_count_max": receives_max,
-        "expires_at": per_queue_min(queue, expiry(state, kept, settings), dead_letter, n),
+        "expires_at": expires_at,
         "visible_since": per_queue_min(queue, w.visible_since, w.visible, n),
     }
     oldest = np.stack(
         [
-            per_queue_min(queue, sent, w.live, n),
+            singled.oldest_at,
             per_queue_min(queue, sent, w.visible, n),
-            per_queue_min(queue, cloudwatch_base(state, now, settings), w.live, n),
-            per_queue_min(queue, sent, w.live & ~poison, n),
+            _cloudwatch_oldest(state, w, singled, now, settings),
+            _oldest_without(state, w, singled, singled.poison),
         ],
         axis=1,
     ).tolist()
@@ -137,43 +172,38 @@ def _numbers(state: ShardState, w: Windows, queues: list[QueueFacts], now: int, 
         facts.age_counts = counts[number]
 
 
-def is_dead_letter(state: ShardState) -> Array:
-    """Per row whether its queue is known as a dead-letter queue."""
-    return np.array([q.dead_letter for q in state.queues], dtype=bool)[state.rows["queue"]]
+def _oldest_without(state: ShardState, w: Windows, singled: _Singled, apart: Array) -> Array:
+    """Per queue the send time of the oldest message that is not one of `apart`."""
+    if not len(apart):
+        return singled.oldest_at
+    others = w.live.copy()
+    others[apart] = False
+    return per_queue_min(state.rows["queue"], state.rows["sent"], others, len(state.queues))
 
 
-def is_poison(state: ShardState, w: Windows, settings: Settings) -> Array:
-    """Per row whether it is a poison suspect. A dead letter is one only by deliveries in its dead-letter queue: its receive
-    count goes on from the queue it came from."""
+def _cloudwatch_oldest(state: ShardState, w: Windows, singled: _Singled, now: int, settings: Settings) -> Array:
+    """Per queue the earliest time from which ApproximateAgeOfOldestMessage counts: the send; on a standard queue the end of the
+    latest third receive; in a dead-letter queue the arrival, whatever receives the message brought along or had since."""
     rows = state.rows
-    limit = np.array([poison_receives(q, settings) for q in state.queues], dtype=np.int64)[rows["queue"]]
-    receives = rows["receive_count"]
-    dead = is_dead_letter(state)
-    if dead.any():
-        seen = np.bitwise_count(rows["seen"]) + rows["seen_uncounted"]
-        receives = np.where(dead, seen, receives)
-    result: Array = w.live & (receives >= limit)
-    return result
+    told = [rows[name] > 0 for name in ("restart", "restart_before", "arrived") if rows.has(name)]
+    apart = np.flatnonzero(w.live & np.logical_or.reduce(told)) if told else np.zeros(0, dtype=np.int64)
+    oldest = _oldest_without(state, w, singled, apart)
+    queue = rows.at("queue", apart)
+    ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)[queue]
+    last, before, arrived = rows.at("restart", apart), rows.at("restart_before", apart), rows.at("arrived", apart)
+    restart = np.where((last > 0) & (last <= now), last, np.where(before <= now, before, 0))
+    base = rows.at("sent", apart)
+    base = np.where(arrived > 0, arrived, np.where(ordered, base, np.maximum(base, restart)))
+    # Without any to put apart these are the oldest of all, which others look at too.
+    oldest = oldest.copy()
+    np.minimum.at(oldest, queue, base)
+    return oldest
 
 
-def cloudwatch_base(state: ShardState, now: int, settings: Settings) -> Array:
-    """Per row the time from which ApproximateAgeOfOldestMessage counts: the send; on a standard queue the end of the latest
-    third receive; in a dead-letter queue the arrival, whatever receives the message brought along or had since."""
-    rows = state.rows
-    base = rows["sent"]
-    ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)[rows["queue"]]
-    if rows.has("restart"):
-        last, before = rows["restart"], rows["restart_before"]
-        restart = np.where((last > 0) & (last <= now), last, np.where(before <= now, before, 0))
-        base = np.where(~ordered, np.maximum(base, restart), base)
-    if rows.has("arrived"):
-        base = np.where(rows["arrived"] > 0, rows["arrived"], base)
-    return base
-
-
-def _listings(state: ShardState, w: Windows, viewer: Viewer, queues: list[QueueFacts], now: int, settings: Settings) -> None:
-    rows = state.rows
-    poison = np.flatnonzero(is_poison(state, w, settings))
+def _listings(
+    state: ShardState, w: Windows, singled: _Singled, viewer: Viewer, queues: list[QueueFacts], now: int, settings: Settings
+) -> None:
+    rows, poison, dead = state.rows, singled.poison, singled.dead
     receives, sent = rows.at("receive_count", poison).astype(np.int64), rows.at("sent", poison)
     listings = [("poison", list_messages(viewer, "poison", poison, (-receives, sent), settings))]
     held = np.flatnonzero(w.in_flight)
@@ -181,11 +211,8 @@ def _listings(state: ShardState, w: Windows, viewer: Viewer, queues: list[QueueF
     since = held_since(state, held)
     long = now - since > limits[rows.at("queue", held)]
     listings.append(("held", list_messages(viewer, "held", held[long], (since[long],), settings)))
-    dead = np.flatnonzero(w.live & (is_dead_letter(state) | (rows["arrived"] > 0)))
-    listings.append(("dead_letter", list_messages(viewer, "dead_letter", dead, (viewer.expires[dead],), settings)))
-    n = len(queues)
-    oldest_at = per_queue_min(rows["queue"], rows["sent"], w.live, n)
-    oldest = np.flatnonzero(w.live & (rows["sent"] == oldest_at[rows["queue"]]))
+    listings.append(("dead_letter", list_messages(viewer, "dead_letter", dead, (expiry(state, dead, settings),), settings)))
+    oldest = np.flatnonzero(w.live & (rows["sent"] == singled.oldest_at[rows["queue"]]))
     listings.append(("oldest", list_messages(viewer, "oldest", oldest, (rows.at("sent", oldest),), settings)))
     for kind, listed in listings:
         for number, messages in listed.items():

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from streaming.core.attempts import forget
-from streaming.core.columns import Array
+from streaming.core.columns import Array, distinct
 from streaming.core.events import EXTENDED, RECEIVED, RELEASED, queue_hash
 from streaming.core.facts import FAILED_BATCH_MEMORY_MS
 from streaming.core.frozen import forgotten, freeze, thaw, thaw_queues
@@ -185,16 +185,18 @@ def _notice_dead_letters(state: ShardState, settings: Settings) -> None:
         return
     thaw_queues(state, np.flatnonzero(dead).tolist(), settings)
     rows = state.rows
-    flags = rows["flags"]
+    hit = np.flatnonzero(dead[rows["queue"]])
+    flags = rows.at("flags", hit)
     known = (flags & (F_ARRIVED | F_REDRIVEN | F_RECONCILED | F_PURGED)) != 0
-    seen = ((flags & F_SENT) != 0) | (rows["last_received"] > 0)
-    hit = np.flatnonzero(dead[rows["queue"]] & ~known & seen & ~forgotten(state, rows["ended"], settings))
+    seen = ((flags & F_SENT) != 0) | (rows.at("last_received", hit) > 0)
+    news = ~known & seen & ~forgotten(state, rows.at("ended", hit), settings)
+    hit, flags = hit[news], flags[news]
     if not len(hit):
         return
-    was_sent = (flags[hit] & F_SENT) != 0
+    was_sent = (flags & F_SENT) != 0
     arrived = np.where(was_sent, rows.at("sent", hit), first_receives(state, hit))
     rows.put("arrived", hit, arrived)
-    rows.put("flags", hit, flags[hit] | np.where(was_sent, F_ARRIVED, F_ARRIVED | F_ARRIVED_BY_RECEIVE).astype(np.uint32))
+    rows.put("flags", hit, flags | np.where(was_sent, F_ARRIVED, F_ARRIVED | F_ARRIVED_BY_RECEIVE).astype(np.uint32))
     count_totals(state, hit, T_ARRIVED)
     _end_originals(state, hit[~was_sent], arrived[~was_sent], settings)
 
@@ -263,10 +265,12 @@ def _with_original(state: ShardState, settings: Settings) -> Array:
     """Rows of dead letters of late whose originals can be looked up."""
     rows = state.rows
     ordered = np.array([_is_ordered(q, settings) for q in state.queues], dtype=bool)
-    young = rows["arrived"] >= state.high_water - settings.lateness_ms
+    moved = np.flatnonzero(rows["parent"])
+    young = rows.at("arrived", moved) >= state.high_water - settings.lateness_ms
     # An ordered queue is in a shard of its own: what it knows of a message cannot be looked up from another.
-    apart = ordered[rows["queue"]] | ordered[rows["origin"]]
-    return np.flatnonzero((rows["parent"] != 0) & young & ~apart)
+    apart = ordered[rows.at("queue", moved)] | ordered[rows.at("origin", moved)]
+    result: Array = moved[young & ~apart]
+    return result
 
 
 def _purge(state: ShardState) -> None:
@@ -282,21 +286,30 @@ def _purge(state: ShardState) -> None:
 def _run_out(state: ShardState, now: int, settings: Settings) -> None:
     """Retention. It runs from the original send; in an ordered dead-letter queue from the arrival there."""
     rows = state.rows
-    kept = np.array([retention_ms(q, settings) for q in state.queues], dtype=np.int64)
-    expires = expiry(state, kept, settings)
-    hit = np.flatnonzero((rows["ended"] == 0) & (expires <= now))
-    _end(state, hit, expires[hit], F_EXPIRED, T_EXPIRED)
-
-
-def expiry(state: ShardState, kept: Array, settings: Settings) -> Array:
-    """Per row when its retention runs out; `kept` is the retention of every queue in milliseconds."""
-    rows = state.rows
-    base = rows["sent"]
+    if not len(rows):
+        return
+    shortest = min(retention_ms(q, settings) for q in state.queues)
+    old = rows["sent"] + shortest <= now
     if rows.has("arrived"):
-        ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)
-        arrived = rows["arrived"]
-        base = np.where((arrived > 0) & ordered[rows["queue"]], arrived, base)
-    result: Array = base + kept[rows["queue"]]
+        old |= rows["arrived"] > 0
+    hit = np.flatnonzero(old & (rows["ended"] == 0))
+    expires = expiry(state, hit, settings)
+    over = expires <= now
+    _end(state, hit[over], expires[over], F_EXPIRED, T_EXPIRED)
+
+
+def expiry(state: ShardState, rows: Array, settings: Settings) -> Array:
+    """When the retention of some rows' messages runs out."""
+    live = state.rows
+    queue, base = live.at("queue", rows), live.at("sent", rows)
+    numbers, place = distinct(queue, len(state.queues))
+    records = [state.queues[number] for number in numbers.tolist()]
+    kept = np.array([retention_ms(q, settings) for q in records], dtype=np.int64)
+    if live.has("arrived"):
+        ordered = np.array([_is_ordered(q, settings) for q in records], dtype=bool)
+        arrived = live.at("arrived", rows)
+        base = np.where((arrived > 0) & ordered[place], arrived, base)
+    result: Array = base + kept[place]
     return result
 
 
@@ -341,19 +354,19 @@ def _conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
     """
     rows = state.rows
     limits = [max_receive_count(q, settings) or 0 for q in state.queues]
-    suspects = [n for n, q in enumerate(state.queues) if limits[n] and q.depths and dead_letter_queue(q, settings)]
-    if not suspects:
+    suspects = [bool(limits[n] and q.depths and dead_letter_queue(q, settings)) for n, q in enumerate(state.queues)]
+    if not any(suspects):
         return
-    limit = np.array(limits, dtype=np.int64)
-    queue = rows["queue"]
-    used_up = (rows["ended"] == 0) & (limit[queue] > 0) & (rows["receive_count"] >= limit[queue])
-    used_up &= np.isin(queue, suspects)
-    candidates = np.flatnonzero(used_up)
+    # Few messages are received as often as the lowest limit.
+    candidates = np.flatnonzero((rows["receive_count"] >= min(filter(None, limits))) & (rows["ended"] == 0))
+    queue = rows.at("queue", candidates)
+    used_up = rows.at("receive_count", candidates) >= np.array(limits, dtype=np.int64)[queue]
+    candidates = candidates[used_up & np.array(suspects, dtype=bool)[queue]]
     if not len(candidates):
         return
     end = window_ends(state, settings)
     for row in candidates[end[candidates] < now].tolist():
-        record = state.queues[int(queue[row])]
+        record = state.queues[int(rows["queue"][row])]
         over = int(end[row])
         wait_ms = max(2 * min(visibility_ms(record, settings), 3_600_000), 60_000)
         if now - over < wait_ms or not _received_since(record, over) or not _fell_since(record, over):

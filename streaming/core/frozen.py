@@ -38,11 +38,14 @@ def freeze(state: ShardState, settings: Settings) -> None:
     """Put deleted messages aside once they are an eighth of the rows, and drop layers that are older than the lateness."""
     horizon = state.high_water - settings.lateness_ms
     state.frozen = [layer for layer in state.frozen if layer.last_end >= horizon]
+    rows = state.rows
+    most = np.count_nonzero(rows["ended"])
+    if most < FEWEST_FROZEN or most * 8 < len(rows):
+        return
     chosen = _plain(state, horizon)
     n = int(chosen.sum())
-    if n < FEWEST_FROZEN or n * 8 < len(state.rows):
+    if n < FEWEST_FROZEN or n * 8 < len(rows):
         return
-    rows = state.rows
     part = _Part(rows.some(chosen), state.texts, _attempts_of(state.attempts, rows.key[chosen]))
     state.frozen.append(_layer(state, part))
     forget(state, part.rows.key)

@@ -9,7 +9,7 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.events import EXTENDED, RECEIVED
 from streaming.core.expire import SILENT_MEMORY_MS, Windows, expiry, find_remembered
-from streaming.core.queues import NEVER, retention_ms, visibility_ms
+from streaming.core.queues import NEVER, visibility_ms
 from streaming.core.report import Arrival, HeldBy, Listed, Loss, Rank
 from streaming.core.rows import F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED, F_DROPPED, F_EXPIRED, F_MOVE_INFERRED, F_TIMELINE
 from streaming.core.sequences import sequence_text
@@ -42,8 +42,6 @@ class Viewer:
 
     def __init__(self, state: ShardState, w: Windows, settings: Settings) -> None:
         self.state, self.w, self.settings = state, w, settings
-        kept = np.array([retention_ms(q, settings) for q in state.queues], dtype=np.int64)
-        self.expires = expiry(state, kept, settings) if len(state.rows) else np.zeros(0, dtype=np.int64)
         self.windows = np.array([visibility_ms(q, settings) for q in state.queues], dtype=np.int64)
 
     def views(self, rows: Array, why: tuple[str, ...]) -> list[MessageView]:
@@ -63,7 +61,7 @@ class Viewer:
             at["last_received"].tolist(),
             self.w.window_end[rows].tolist(),
             at["arrived"].tolist(),
-            self.expires[rows].tolist(),
+            expiry(state, rows, self.settings).tolist(),
             at["flags"].tolist(),
             self._attempts(rows, at, consumers),
             seen.tolist(),
