@@ -364,31 +364,28 @@ def _conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
     candidates = candidates[used_up & np.array(suspects, dtype=bool)[queue]]
     if not len(candidates):
         return
-    end = window_ends(state, settings)
-    for row in candidates[end[candidates] < now].tolist():
-        record = state.queues[int(rows["queue"][row])]
-        over = int(end[row])
+    candidates = candidates[np.argsort(rows.at("queue", candidates), kind="stable")]
+    over = window_ends(state, settings)[candidates]
+    queue = rows.at("queue", candidates)
+    for mine in np.split(np.arange(len(queue)), np.flatnonzero(np.diff(queue)) + 1):
+        record = state.queues[int(queue[mine[0]])]
         wait_ms = max(2 * min(visibility_ms(record, settings), 3_600_000), 60_000)
-        if now - over < wait_ms or not _received_since(record, over) or not _fell_since(record, over):
-            continue
-        one = np.array([row])
-        _end(state, one, np.array([over]), F_DEAD_LETTERED | F_MOVE_INFERRED, T_DEAD_LETTERED)
-        record.last_settled_at = max(record.last_settled_at, over)
+        # The broker's word is the same on all whose windows ended between two of its counts.
+        between = np.searchsorted([depth[0] for depth in record.depths], over[mine], side="right")
+        left = np.array([_left_between(record.depths[:n], record.depths[n:]) for n in range(len(record.depths) + 1)])
+        hit = mine[(now - over[mine] >= wait_ms) & left[between]]
+        _end(state, candidates[hit], over[hit], F_DEAD_LETTERED | F_MOVE_INFERRED, T_DEAD_LETTERED)
+        record.last_settled_at = max(record.last_settled_at, int(over[hit].max(initial=0)))
 
 
-def _received_since(record: QueueRecord, at: int) -> bool:
-    """Whether somebody received after `at`: nothing is visible any more, or less than was. Deletions change nothing there."""
-    visible = [depth[1] for depth in record.depths if depth[0] > at]
-    return 0 in visible or any(later < earlier for earlier, later in pairwise(visible))
-
-
-def _fell_since(record: QueueRecord, at: int) -> bool:
-    """Whether the broker counted fewer messages after `at` than when it last counted before."""
-    before = [d for d in record.depths if d[0] <= at]
-    after = [d for d in record.depths if d[0] > at]
+def _left_between(before: list[list[int]], after: list[list[int]]) -> bool:
+    """Whether somebody received between these counts of the broker, and messages went: nothing is visible any more, or less than
+    was (deletions change nothing there); and it counted fewer than when it last counted before."""
     if not before or not after:
         return False
-    return sum(max(n, 0) for n in after[-1][1:]) < sum(max(n, 0) for n in before[-1][1:])
+    visible = [depth[1] for depth in after]
+    received = 0 in visible or any(later < earlier for earlier, later in pairwise(visible))
+    return received and sum(max(n, 0) for n in after[-1][1:]) < sum(max(n, 0) for n in before[-1][1:])
 
 
 def _notice(state: ShardState, now: int) -> None:

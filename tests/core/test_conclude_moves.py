@@ -1,0 +1,78 @@
+"""Moves nobody reported: concluded from used-up receives and the broker's counts, for each message by itself."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.core.settings import Settings
+from tests.core.driving import T0, event, run_steps
+
+EXAMPLES = int(os.environ.get("QUEUEWATCH_EXAMPLES", "60"))
+END_S = 900
+SECONDS = st.integers(1, END_S // 10).map(lambda n: 10 * n)
+"""Few, so that counts are taken when windows end."""
+LIMITS = {"orders": 2, "mail": 3}
+WINDOW_S = {"orders": 30, "mail": 60}
+Wire = dict[str, Any]
+Counts = list[tuple[int, int, int]]
+"""Second, visible, in flight."""
+
+
+def _policy(queue: str) -> Wire:
+    about = {"visibility_timeout_s": WINDOW_S[queue], "max_receive_count": LIMITS[queue], "dead_letter_queue": f"{queue}-dead"}
+    return event("queue_state", 0, queue, attributes=about)
+
+
+@st.composite
+def receives(draw: st.DrawFn, queue: str) -> dict[str, list[int]]:
+    """Of each message when it was received, in seconds."""
+    out = {}
+    for n in range(draw(st.integers(0, 6))):
+        times = draw(st.lists(SECONDS, min_size=1, max_size=4, unique=True))
+        out[f"{queue}-{n}"] = sorted(times)
+    return out
+
+
+@st.composite
+def counts(draw: st.DrawFn) -> Counts:
+    """What the broker counted, at times of its own."""
+    times = sorted(draw(st.sets(SECONDS, max_size=6)))
+    return [(at, draw(st.integers(0, 3)), draw(st.integers(0, 2))) for at in times]
+
+
+def _concluded(queue: str, times: list[int], counted: Counts) -> bool:
+    """Two visibility timeouts, a minute at least, after its window: by then somebody received since, and messages went."""
+    over = times[-1] + WINDOW_S[queue]
+    before, after = [c for c in counted if c[0] <= over], [c for c in counted if c[0] > over]
+    if len(times) < LIMITS[queue] or END_S - over < max(2 * WINDOW_S[queue], 60) or not before or not after:
+        return False
+    visible = [c[1] for c in after]
+    received = 0 in visible or any(later < earlier for earlier, later in pairwise(visible))
+    return received and sum(after[-1][1:]) < sum(before[-1][1:])
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(data=st.data())
+def test_moves_are_concluded_message_by_message(data: st.DataObject) -> None:
+    """Many messages of two queues at once, their windows over before, between and after the broker's counts."""
+    of_queue = {queue: (data.draw(receives(queue)), data.draw(counts())) for queue in LIMITS}
+    events = [_policy(queue) for queue in LIMITS]
+    for queue, (messages, counted) in of_queue.items():
+        for message_id, times in messages.items():
+            told = enumerate(times, start=1)
+            events += [event("received", 1_000 * at, queue, message_id=message_id, receive_count=n) for n, at in told]
+        for at, visible, in_flight in counted:
+            state = {"visible": visible, "in_flight": in_flight, "delayed": 0}
+            events.append(event("queue_state", 1_000 * at, queue, attributes=state))
+    shards = data.draw(st.sampled_from([1, 2]))
+    merged = run_steps([(1_000 * END_S, events)], Settings(lateness_ms=1_000 * END_S), shards=shards)[-1]
+    for queue, (messages, counted) in of_queue.items():
+        expected = {m: times[-1] + WINDOW_S[queue] for m, times in messages.items() if _concluded(queue, times, counted)}
+        told_of = {a.message_id: (a.at - T0) // 1_000 for a in merged.arrivals if a.queue[2] == f"{queue}-dead"}
+        assert told_of == expected
+        assert merged.queues["aws_sqs", "", queue].total("dead_lettered") == len(expected)
