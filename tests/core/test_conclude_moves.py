@@ -14,10 +14,10 @@ from tests.core.driving import T0, event, run_steps
 
 EXAMPLES = int(os.environ.get("QUEUEWATCH_EXAMPLES", "60"))
 END_S = 900
-SECONDS = st.integers(1, END_S // 10).map(lambda n: 10 * n)
+SECONDS = st.integers(1, END_S // 60).map(lambda n: 60 * n)
 """Few, so that counts are taken when windows end."""
 LIMITS = {"orders": 2, "mail": 3}
-WINDOW_S = {"orders": 30, "mail": 60}
+WINDOW_S = {"orders": 60, "mail": 120}
 Wire = dict[str, Any]
 Counts = list[tuple[int, int, int]]
 """Second, visible, in flight."""
