@@ -33,15 +33,14 @@ def apply_facts(state: ShardState, events: Events, settings: Settings) -> None:
     times = np.array([fact.at for fact in events.facts], dtype=np.int64)
     fresh = is_new(state, prints, times)
     windows: set[int] = set()
-    failed_before = set(state.failed_batches)
+    failed: dict[str, int] = {}
     for fact, new in zip(events.facts, fresh.tolist(), strict=True):
         if fact.primary:
             late = fact.at < state.high_water - settings.lateness_ms
             state.events_total["late" if late else "accepted" if new else "duplicate"] += 1
         if new:
-            _apply_one(state, fact, settings, windows)
-    if failed := state.failed_batches.keys() - failed_before:
-        count_retried_of(state, failed)
+            _apply_one(state, fact, settings, windows, failed)
+    _batches_failed(state, failed)
     if windows:
         chosen = np.isin(state.rows["queue"], sorted(windows)) & ((state.rows["flags"] & F_TIMELINE) != 0)
         refold(state, state.rows.key[chosen], settings)
@@ -51,7 +50,19 @@ def _canonical(fact: Fact) -> str:
     return json.dumps([fact.type, fact.at, fact.queue, fact.body], sort_keys=True, default=str)
 
 
-def _apply_one(state: ShardState, fact: Fact, settings: Settings, windows: set[int]) -> None:
+def _batches_failed(state: ShardState, failed: dict[str, int]) -> None:
+    if not failed:
+        return
+    # There may be thousands, and hashing them together takes hardly longer than hashing one.
+    hashed = hash_texts(pa.array(list(failed), pa.string())).tolist()
+    new = set(hashed) - state.failed_batches.keys()
+    for batch, at in zip(hashed, failed.values(), strict=True):
+        state.failed_batches[batch] = max(at, state.failed_batches.get(batch, 0))
+    if new:
+        count_retried_of(state, new)
+
+
+def _apply_one(state: ShardState, fact: Fact, settings: Settings, windows: set[int], failed: dict[str, int]) -> None:
     attributes: dict[str, Any] = fact.body.get("attributes") or {}
     if fact.type == "heartbeat":
         collector = str(fact.body.get("consumer", ""))
@@ -82,8 +93,7 @@ def _apply_one(state: ShardState, fact: Fact, settings: Settings, windows: set[i
     elif fact.type == "batch":
         batch = fact.body.get("batch_id")
         if batch and attributes.get("failed"):
-            hashed = int(hash_texts(pa.array([str(batch)]))[0])
-            state.failed_batches[hashed] = max(fact.at, state.failed_batches.get(hashed, 0))
+            failed[str(batch)] = max(fact.at, failed.get(str(batch), 0))
     elif fact.type == "consumer_state":
         key = (number, str(fact.body.get("consumer", "")))
         known = state.consumer_states.get(key)
