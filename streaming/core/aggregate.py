@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streaming.core.columns import Array
-from streaming.core.expire import SILENT_MEMORY_MS, Windows, expiry, windows
+from streaming.core.expire import expiry
 from streaming.core.groups import ordered_facts, unordered_groups
 from streaming.core.listing import Viewer, held_by_consumers, held_since, last_acks, list_messages, recent_arrivals, recent_losses
 from streaming.core.packet import Quarantined
@@ -24,6 +24,8 @@ from streaming.core.report import (
 )
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState
+from streaming.core.sweep import SILENT_MEMORY_MS
+from streaming.core.windows import Windows, windows
 
 _BOUNDS_MS = np.array([int(b * 1000) for b in AGE_BUCKETS_S], dtype=np.int64)
 

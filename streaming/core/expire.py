@@ -1,20 +1,16 @@
-"""What ends without an event: retention, purges, moves nobody saw, messages the broker no longer has; and what is forgotten."""
+"""What ends without an event: retention, purges, moves nobody saw, messages the broker no longer has."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from streaming.core.attempts import forget
 from streaming.core.columns import Array, distinct
-from streaming.core.events import EXTENDED, RECEIVED, RELEASED, queue_hash
-from streaming.core.facts import FAILED_BATCH_MEMORY_MS
-from streaming.core.frozen import forgotten, freeze, thaw, thaw_queues
+from streaming.core.events import RECEIVED, queue_hash
+from streaming.core.frozen import forgotten, thaw, thaw_queues
 from streaming.core.hashing import row_key
 from streaming.core.queues import (
-    NEVER,
     T_ARRIVED,
     T_DEAD_LETTERED,
     T_EXPIRED,
@@ -38,57 +34,10 @@ from streaming.core.rows import (
     F_SENT,
     F_SENT_KNOWN,
     F_TIMELINE,
-    F_WINDOW_DEFAULT,
 )
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState
-
-SILENT_MEMORY_MS = 24 * 3_600_000
-"""A consumer or collector of which nothing was told for so long is no more expected."""
-
-SWEPT_NAMES = 1_000
-"""So many names of groups or consumers are kept without asking whether anything has them."""
-
-
-@dataclass(slots=True)
-class Windows:
-    """Per row of the state, as of `now`: is it unsettled, and what is it doing."""
-
-    live: Array
-    in_flight: Array
-    delayed: Array
-    visible: Array
-    window_end: Array
-    """When the window of the latest receive or extension ends; 0 where there is none."""
-    visible_since: Array
-    """From when a consumer could receive it, for the visible ones."""
-
-
-def windows(state: ShardState, now: int, settings: Settings) -> Windows:
-    """Where every message is at `now` (epoch milliseconds). A visibility window ends by time, with no event."""
-    rows = state.rows
-    live = rows["ended"] == 0
-    end = window_ends(state, settings)
-    code = rows["window_code"]
-    held = live & ((code == RECEIVED) | (code == EXTENDED))
-    in_flight = held & (now < end)
-    delay = rows["delay"]
-    waits = live & ~in_flight
-    delayed = waits & (((code == RELEASED) & (now < end)) | ((code == 0) & (now < delay)))
-    visible = waits & ~delayed
-    since = np.maximum(rows["sent"], np.where(code == 0, delay, end))
-    return Windows(live, in_flight, delayed, visible, np.where(code == 0, 0, end), since)
-
-
-def window_ends(state: ShardState, settings: Settings) -> Array:
-    """Per row until when its latest window lasts, the queue's own visibility timeout taken where none was told."""
-    rows = state.rows
-    end = rows["window_end"]
-    by_default = (rows["flags"] & F_WINDOW_DEFAULT) != 0
-    if by_default.any():
-        visibility = np.array([visibility_ms(q, settings) for q in state.queues], dtype=np.int64)
-        end = np.where(by_default, np.minimum(rows["window_at"] + visibility[rows["queue"]], NEVER), end)
-    return end
+from streaming.core.windows import window_ends
 
 
 def find_remembered(state: ShardState, keys: Array, settings: Settings) -> tuple[Array, Array]:
@@ -109,72 +58,6 @@ def settle_by_time(state: ShardState, now: int, settings: Settings) -> None:
     _run_out(state, now, settings)
     _reconcile(state, settings)
     _notice(state, now)
-
-
-def sweep(state: ShardState, settings: Settings) -> None:
-    """Forget what can matter no more. What is forgotten already counted as gone, so when this runs changes no result."""
-    horizon = state.high_water - settings.lateness_ms
-    rows = state.rows
-    old = forgotten(state, rows["ended"], settings)
-    if old.sum() * 8 > len(old):
-        forget(state, rows.key[old])
-        for key in rows.key[old].tolist() if state.loss_reasons else []:
-            state.loss_reasons.pop(key, None)
-        rows.keep(~old)
-    freeze(state, settings)
-    memory = state.fingerprints
-    old = memory["at"] < horizon
-    if old.sum() * 8 > len(old):
-        state.fingerprints = {name: values[~old] for name, values in memory.items()}
-    _sweep_told_once(state, state.high_water - SILENT_MEMORY_MS)
-    oldest_batch = state.high_water - FAILED_BATCH_MEMORY_MS
-    if state.failed_batches and min(state.failed_batches.values()) < oldest_batch:
-        state.failed_batches = {k: at for k, at in state.failed_batches.items() if at >= oldest_batch}
-    _forget_settled(state, horizon)
-    _sweep_names(state, horizon)
-
-
-def _sweep_told_once(state: ShardState, horizon: int) -> None:
-    """Consumers and collectors have names of their own at every start: those nobody told of for long would pile up."""
-    if any(told[0] < horizon for told in state.consumer_states.values()):
-        state.consumer_states = {key: told for key, told in state.consumer_states.items() if told[0] >= horizon}
-    if any(at < horizon for at in state.collectors.values()):
-        state.collectors = {name: at for name, at in state.collectors.items() if at >= horizon}
-
-
-def _forget_settled(state: ShardState, horizon: int) -> None:
-    """A group in which nothing is left is forgotten after the lateness: at once, not when its name happens to be swept, or
-    what is said of a group that comes back would depend on that."""
-    settled = state.groups.time
-    old = (settled > 0) & (settled < horizon)
-    if not old.any():
-        return
-    rows = state.rows
-    number = rows["group"][rows["ended"] == 0]
-    old[number[number >= 0]] = False
-    settled[old] = 0
-
-
-def _sweep_names(state: ShardState, horizon: int) -> None:
-    acks_since = state.high_water - SILENT_MEMORY_MS
-    for names, column, since in ((state.groups, "group", horizon), (state.consumers, "consumer", acks_since)):
-        if len(names) < SWEPT_NAMES:
-            continue
-        used = np.zeros(len(names), dtype=bool)
-        numbers = state.rows[column]
-        used[numbers[numbers >= 0]] = True
-        if column == "consumer":
-            held = state.attempts["consumer"]
-            used[held[held >= 0]] = True
-        used |= names.time >= since
-        if used.sum() * 2 > len(names):
-            continue
-        moved = names.keep(used)
-        state.remember_renumbering(column, moved)
-        if state.rows.has(column):
-            state.rows.columns[column] = moved[numbers]
-        if column == "consumer":
-            state.attempts["consumer"] = moved[state.attempts["consumer"]]
 
 
 def _notice_dead_letters(state: ShardState, settings: Settings) -> None:

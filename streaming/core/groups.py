@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from streaming.core.columns import Array
-from streaming.core.expire import Windows
 from streaming.core.listing import Viewer
 from streaming.core.queues import NEVER, poison_receives, visibility_ms
 from streaming.core.report import GroupFacts, LookAhead, OrderedFacts, StuckGroup
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState
+from streaming.core.windows import Windows
 
 
 def ordered_facts(state: ShardState, w: Windows, viewer: Viewer, now: int, settings: Settings) -> dict[int, OrderedFacts]:

@@ -8,14 +8,16 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.events import EXTENDED, RECEIVED
-from streaming.core.expire import SILENT_MEMORY_MS, Windows, expiry, find_remembered
+from streaming.core.expire import expiry, find_remembered
 from streaming.core.queues import NEVER, visibility_ms
 from streaming.core.report import Arrival, HeldBy, Listed, Loss, Rank
 from streaming.core.rows import F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED, F_DROPPED, F_EXPIRED, F_MOVE_INFERRED, F_TIMELINE
 from streaming.core.sequences import sequence_text
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState
+from streaming.core.sweep import SILENT_MEMORY_MS
 from streaming.core.views import Attempt, MessageView
+from streaming.core.windows import Windows
 
 _SHOWN = (
     "queue",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from streaming.core.aggregate import report
 from streaming.core.apply import apply_events
-from streaming.core.expire import settle_by_time, sweep
+from streaming.core.expire import settle_by_time
 from streaming.core.facts import apply_facts
 from streaming.core.packet import Packet
 from streaming.core.report import ShardReport
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState
+from streaming.core.sweep import sweep
 
 
 def track(state: ShardState, packet: Packet, now: int, settings: Settings) -> tuple[ShardState, ShardReport]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streaming.core import expire, frozen
+from streaming.core import frozen, sweep
 from streaming.core.queues import T_DELETED
 from streaming.core.report import Merged
 from streaming.core.settings import Settings
@@ -27,7 +27,7 @@ NEVER_FROZEN = 1 << 40
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Layers are merged two by two, and names let go of at once."""
     monkeypatch.setattr(frozen, "MERGED_LAYERS", 2)
-    monkeypatch.setattr(expire, "SWEPT_NAMES", 1)
+    monkeypatch.setattr(sweep, "SWEPT_NAMES", 1)
 
 
 @st.composite
