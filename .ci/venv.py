@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
 STAMP = VENV / "installed.json"
 OLDEST = (3, 11)
+PROJECTS = ("client", ".")
+"""Installed in place, in this order: the service needs the application's library."""
 
 
 def main(locks: list[str]) -> int:
@@ -46,9 +48,11 @@ def _fingerprint(lock: str) -> str:
     """Changes when the lock, what the project says of itself as a package, or the Python does."""
     import tomllib  # an older Python, which lacks it, has been told off by now
 
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    package = [settings["project"], settings["build-system"], settings["tool"]["setuptools"]]
-    digest = hashlib.sha256(json.dumps([sys.version_info[:2], package]).encode())
+    packages = []
+    for folder in PROJECTS:
+        settings = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())
+        packages += [settings["project"], settings["build-system"], settings["tool"]["setuptools"]]
+    digest = hashlib.sha256(json.dumps([sys.version_info[:2], packages]).encode())
     for path in [ROOT / lock, ROOT / "setup.py", *sorted(ROOT.glob("sources/**/*.c"))]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -72,12 +76,14 @@ def _works(python: Path) -> bool:
 
 
 def _install(pip: list[str], lock: str) -> bool:
-    """Install the lock, then this project in place."""
+    """Install the lock, then the two distributions of this project in place."""
     total = len(re.findall(r"^[A-Za-z0-9]\S*==", (ROOT / lock).read_text(), re.MULTILINE))
     print(f"Setting up .venv from {lock}: up to {total} packages, once; about a minute or two")
     # Compiling every file of every package takes longer than compiling the used ones when imported.
     pinned = [*pip, "--no-compile", "--require-hashes", "--no-deps", "-r", lock]
-    return _shown(pinned, total) and _shown([*pip, "--no-deps", "-e", "."], None)
+    # One after the other: an upgrade of the one may remove a file that the other has just taken over.
+    in_place = ([*pip, "--no-deps", "-e", f"./{folder}"] for folder in PROJECTS)
+    return _shown(pinned, total) and all(_shown(command, None) for command in in_place)
 
 
 def _shown(command: list[str], total: int | None) -> bool:

@@ -4,7 +4,7 @@ import os
 
 import boto3
 
-from sources.client import watch
+from queuewatch import watch
 
 sqs, url = boto3.client("sqs"), os.environ["QUEUE_URL"]
 watch(sqs, to=os.environ["TELEMETRY"], consumer="orders-worker")

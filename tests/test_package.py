@@ -1,15 +1,17 @@
-"""The wheel: what is in it, and what an application that installs only the base package can do with it."""
+"""The two wheels: what is in them, and what an application that installs only the library can do with it."""
 
 import shutil
 import subprocess
 import sys
 import zipfile
+from email.message import Message
 from email.parser import Parser
 from pathlib import Path
 
 import pytest
 
-_ROOT = Path(__file__).parents[1]
+from tests.wheels import BUILT, ROOT, build, build_client
+
 _ROOMS = ("streaming", "sources", "sinks", "alerts")
 _NOT_FOR_THE_CORE = (
     "pyspark",
@@ -22,29 +24,39 @@ _NOT_FOR_THE_CORE = (
     "stomp",
     "typer",
 )
-_BUILT = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so")
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy so that the checkout stays clean."""
+    """The service's wheel, built from a copy so that the checkout stays clean."""
     copy = tmp_path_factory.mktemp("source")
     for room in _ROOMS:
-        shutil.copytree(_ROOT / room, copy / room, ignore=_BUILT)
+        shutil.copytree(ROOT / room, copy / room, ignore=BUILT)
     for name in ("pyproject.toml", "setup.py", "LICENSE", "README.md"):
-        shutil.copy(_ROOT / name, copy)
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*build, "--wheel-dir", str(copy), str(copy)], check=True)
-    [built] = copy.glob("*.whl")
-    return built
+        shutil.copy(ROOT / name, copy)
+    return build(copy)
+
+
+@pytest.fixture(scope="module")
+def client_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The application's library as a wheel."""
+    return build_client(tmp_path_factory.mktemp("library"))
+
+
+def _metadata(wheel: Path) -> Message:
+    archive = zipfile.ZipFile(wheel)
+    [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+    return Parser().parsestr(archive.read(name).decode())
+
+
+def _listed(*folders: str, within: Path = ROOT) -> list[str]:
+    listing = subprocess.run(["git", "ls-files", *folders], cwd=within, capture_output=True, text=True, check=True)
+    return listing.stdout.splitlines()
 
 
 def test_the_wheel_holds_every_file_of_the_four_rooms(wheel: Path) -> None:
-    listed = subprocess.run(
-        ["git", "ls-files", *_ROOMS], cwd=_ROOT, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
     packed = set(zipfile.ZipFile(wheel).namelist())
-    assert [name for name in listed if name not in packed and not name.endswith(".c")] == []
+    assert [name for name in _listed(*_ROOMS) if name not in packed and not name.endswith(".c")] == []
 
 
 @pytest.mark.usefixtures("compiled_scan")
@@ -53,21 +65,30 @@ def test_the_wheel_holds_the_compiled_scan(wheel: Path) -> None:
     assert [Path(name).suffix for name in built] == [".so"]
 
 
-def test_the_base_package_brings_nothing_along(wheel: Path) -> None:
-    archive = zipfile.ZipFile(wheel)
-    [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-    metadata = Parser().parsestr(archive.read(name).decode())
-    requirements = metadata.get_all("Requires-Dist") or []
+def test_the_service_needs_the_library_of_its_own_version(wheel: Path, client_wheel: Path) -> None:
+    service, library = _metadata(wheel), _metadata(client_wheel)
+    assert (service["Name"], library["Name"]) == ("queuewatch-service", "queuewatch")
+    assert service["Version"] == library["Version"]
+    assert f"queuewatch=={library['Version']}" in service.get_all("Requires-Dist", [])
+
+
+def test_the_application_s_library_is_small_and_brings_nothing_along(client_wheel: Path) -> None:
+    """One top-level name, no requirement but the extras', under 1 MB, and every file there is."""
+    requirements = _metadata(client_wheel).get_all("Requires-Dist") or []
     assert requirements, "the extras are gone"
     assert [line for line in requirements if "extra ==" not in line] == []
+    packed = zipfile.ZipFile(client_wheel).namelist()
+    assert {name.partition("/")[0] for name in packed if ".dist-info/" not in name} == {"queuewatch"}
+    assert client_wheel.stat().st_size < 1_000_000
+    assert [name for name in _listed("queuewatch", within=ROOT / "client") if name not in packed] == []
 
 
-def test_an_application_can_import_the_client_with_nothing_else_installed(wheel: Path) -> None:
+def test_an_application_can_import_the_library_with_nothing_else_installed(client_wheel: Path) -> None:
     # -I -S: no site-packages, no current folder; a wheel can be imported from as it is.
-    program = f"import sys; sys.path.insert(0, {str(wheel)!r}); import sources.client as c; print(c.__file__)"
+    program = f"import sys; sys.path.insert(0, {str(client_wheel)!r}); import queuewatch as c; print(c.__file__)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert str(wheel) in done.stdout
+    assert str(client_wheel) in done.stdout
 
 
 def test_the_tracking_core_runs_without_spark_or_any_network_library(wheel: Path) -> None:

@@ -1,0 +1,13 @@
+"""Instrumentation of applications: `watch` a boto3 client or session, and its SQS calls become telemetry.
+
+import boto3
+from queuewatch import watch
+
+sqs = boto3.client("sqs")
+watch(sqs, to="kafka://broker:9092/queuewatch")
+"""
+
+from queuewatch.transports import SendError, Transport, open_transport
+from queuewatch.watching import Watch, flush, stats, unwatch, watch
+
+__all__ = ["SendError", "Transport", "Watch", "flush", "open_transport", "stats", "unwatch", "watch"]

@@ -1,0 +1,201 @@
+"""Carries reports out of a function: within a bound, and what is left goes with the next invocation."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from queuewatch.events import Event
+from queuewatch.transports import SendError, Transport
+
+_log = logging.getLogger("queuewatch.client")
+
+Report = Callable[[], Sequence[Event]]
+"""Makes events when they are needed: a batch of ten thousand messages is not encoded in the handler's time."""
+
+_ENCODED_AHEAD: Final = 1_000
+"""Lines; the rest waits as reports, of which the oldest can still be dropped."""
+
+_LONGEST_QUIET_S: Final = 30.0
+_WARN_EVERY_S: Final = 60.0
+
+
+@dataclass
+class CarrierStats:
+    """What became of the events; a snapshot."""
+
+    sent: int = 0
+    dropped: int = 0
+    errors: int = 0
+    late: int = 0
+    """Invocations that ended before their telemetry was sent."""
+
+
+class Carrier:
+    """A thread that sends, and a caller that waits for it no longer than it wants to.
+
+    The platform freezes the process between invocations, with whatever it is sending: a payload is kept until its
+    arrival is certain, so it may arrive twice. A destination that keeps failing is waited for ever more rarely.
+    """
+
+    def __init__(self, transport: Transport, *, max_events: int = 50_000, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self.transport = transport
+        self._max_events = max_events
+        self._clock_s = clock_s
+        self._changed = threading.Condition()
+        self._reports: deque[tuple[int, Report]] = deque()
+        self._lines: deque[bytes] = deque()
+        self._events = 0
+        self._attempt = False
+        self._running = False
+        self._thread: threading.Thread | None = None
+        self._misses = 0
+        self._quiet_until_s = float("-inf")
+        self._warned_s = float("-inf")
+        self._stats = CarrierStats()
+
+    def offer(self, count: int, report: Report) -> None:
+        """Take `count` events, made by `report` later; beyond the limit the oldest reports are dropped."""
+        with self._changed:
+            self._reports.append((count, report))
+            self._events += count
+            while self._events > self._max_events and len(self._reports) > 1:
+                dropped, _ = self._reports.popleft()
+                self._events -= dropped
+                self._stats.dropped += dropped
+
+    def start(self) -> None:
+        """Begin to send, and wait for nothing."""
+        with self._changed:
+            if self._events and not self._attempt and self._clock_s() >= self._quiet_until_s:
+                self._attempt = True  # while one is running as well: it may have passed the latest report already
+                self._changed.notify_all()
+                self._keep_thread()
+
+    def deliver(self, within_s: float) -> bool:
+        """Send what is there; False when it was not done `within_s`. It is tried on while the process runs."""
+        self.start()
+        end_s = self._clock_s() + within_s
+        with self._changed:
+            if not self._attempt and not self._running and self._events:  # it is left in peace for a while
+                self._stats.late += 1
+                return False
+            while self._attempt or self._running:
+                left_s = end_s - self._clock_s()
+                if left_s <= 0:
+                    self._stats.late += 1
+                    self._missed()
+                    return False
+                if self._clock_s() < self._quiet_until_s:
+                    self._stats.late += 1
+                    return False
+                self._changed.wait(left_s)
+            return self._events == 0
+
+    def stats(self) -> CarrierStats:
+        """A snapshot."""
+        with self._changed:
+            return replace(self._stats)
+
+    def _keep_thread(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="queuewatch-lambda", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._attempt:
+                    self._changed.wait()
+                self._attempt, self._running = False, True
+            try:
+                arrived = self._send_all()
+            except Exception as error:  # the thread outlives whatever happens
+                arrived = False
+                self._failed(error)
+            with self._changed:
+                self._running = False
+                if arrived:
+                    self._misses, self._quiet_until_s = 0, float("-inf")
+                else:
+                    self._attempt = False
+                    self._missed()
+                self._changed.notify_all()
+
+    def _missed(self) -> None:
+        """The first failure costs nothing; from the second on there is a pause, twice as long each time."""
+        self._misses += 1
+        if self._misses >= 2:
+            self._quiet_until_s = self._clock_s() + min(_LONGEST_QUIET_S, 2.0 ** min(self._misses - 2, 10))
+
+    def _send_all(self) -> bool:
+        while True:
+            while len(self._lines) < _ENCODED_AHEAD:
+                with self._changed:
+                    if not self._reports:
+                        break
+                    count, report = self._reports.popleft()
+                made = _encode(report)
+                self._lines.extend(made)
+                with self._changed:
+                    self._events += len(made) - count
+                    self._stats.dropped += max(0, count - len(made))
+            if not self._lines:
+                return True
+            if not self._send_payload():
+                return False
+
+    def _send_payload(self) -> bool:
+        """Send as many lines as fit into one payload; they are kept until they have arrived."""
+        size = taken = 0
+        for line in self._lines:
+            if taken and size + len(line) > self.transport.max_bytes:
+                break
+            size += len(line)
+            taken += 1
+        while True:
+            try:
+                self.transport.send(b"".join(list(self._lines)[:taken]))
+            except SendError as error:
+                self._failed(error)
+                if error.too_large and taken > 1:
+                    taken //= 2
+                    continue
+                if error.retry:
+                    return False
+                self._forget(taken, sent=False)
+                return True
+            self._forget(taken, sent=True)
+            return True
+
+    def _forget(self, taken: int, *, sent: bool) -> None:
+        with self._changed:
+            for _ in range(taken):
+                self._lines.popleft()
+            self._events -= taken
+            self._stats.sent += taken if sent else 0
+            self._stats.dropped += 0 if sent else taken
+
+    def _failed(self, error: Exception) -> None:
+        self._stats.errors += 1
+        now_s = self._clock_s()
+        if now_s - self._warned_s >= _WARN_EVERY_S:
+            self._warned_s = now_s
+            _log.warning("telemetry is not sent: %s", error)
+
+
+def _encode(report: Report) -> list[bytes]:
+    lines = []
+    try:
+        for event in report():
+            text = json.dumps(event, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+            lines.append(text.encode("utf-8") + b"\n")
+    except Exception as error:
+        _log.warning("telemetry of an invocation is lost: %r", error)
+    return lines

@@ -1,0 +1,153 @@
+// Carries reports out of a function: within a bound, and what is left goes with the next invocation.
+
+const LONGEST_QUIET_MS = 30_000;
+const WARN_EVERY_MS = 60_000;
+const ENCODED_AHEAD = 1_000;
+
+/**
+ * The platform freezes the process between invocations, with whatever it is sending: a payload is kept until its
+ * arrival is certain, so it may arrive twice. A destination that keeps failing is waited for ever more rarely.
+ */
+export class Carrier {
+  #transport;
+  #maxEvents;
+  #log;
+  #reports = []; // [count, function that makes the events]
+  #lines = [];
+  #events = 0;
+  #sending;
+  #misses = 0;
+  #quietUntil = -Infinity;
+  #warnedAt = -Infinity;
+
+  constructor(transport, { maxEvents = 50_000, log = console.error } = {}) {
+    this.#transport = transport;
+    this.#maxEvents = maxEvents;
+    this.#log = log;
+    this.stats = { sent: 0, dropped: 0, errors: 0, late: 0 };
+  }
+
+  /** Take `count` events, made by `report` later; beyond the limit the oldest reports are dropped. */
+  offer(count, report) {
+    this.#reports.push([count, report]);
+    this.#events += count;
+    while (this.#events > this.#maxEvents && this.#reports.length > 1) {
+      const [dropped] = this.#reports.shift();
+      this.#events -= dropped;
+      this.stats.dropped += dropped;
+    }
+  }
+
+  /** Begin to send, and wait for nothing; undefined when there is nothing to wait for. */
+  start() {
+    if (!this.#sending && this.#events > 0 && performance.now() >= this.#quietUntil) {
+      this.#sending = this.#send().finally(() => (this.#sending = undefined));
+    }
+    return this.#sending;
+  }
+
+  /** Send what is there; false when it was not done within the time. It is tried on while the process runs. */
+  async deliver(withinMs) {
+    const end = performance.now() + withinMs;
+    while (this.#events > 0) {
+      const sending = this.start();
+      const left = end - performance.now();
+      if (!sending || performance.now() < this.#quietUntil) break;
+      if (left <= 0 || !(await within(sending, left))) {
+        this.#missed();
+        break;
+      }
+      if (this.#misses > 0) break;
+    }
+    if (this.#events > 0) this.stats.late += 1;
+    return this.#events === 0;
+  }
+
+  // The first failure costs nothing; from the second on there is a pause, twice as long each time.
+  #missed() {
+    this.#misses += 1;
+    if (this.#misses >= 2) {
+      this.#quietUntil = performance.now() + Math.min(LONGEST_QUIET_MS, 1000 * 2 ** Math.min(this.#misses - 2, 10));
+    }
+  }
+
+  async #send() {
+    try {
+      while (this.#events > 0) {
+        this.#encode();
+        if (this.#lines.length === 0) break;
+        await this.#sendPayload();
+      }
+      this.#misses = 0;
+      this.#quietUntil = -Infinity;
+    } catch (error) {
+      this.#missed();
+      this.#warn(error);
+    }
+  }
+
+  #encode() {
+    while (this.#lines.length < ENCODED_AHEAD && this.#reports.length > 0) {
+      const [count, report] = this.#reports.shift();
+      let made = [];
+      try {
+        made = report().map((event) => Buffer.from(`${JSON.stringify(event)}\n`));
+      } catch (error) {
+        this.#warn(error);
+      }
+      for (const line of made) this.#lines.push(line);
+      this.#events += made.length - count;
+      this.stats.dropped += Math.max(0, count - made.length);
+    }
+  }
+
+  async #sendPayload() {
+    let size = 0;
+    let taken = 0;
+    for (const line of this.#lines) {
+      if (taken > 0 && size + line.length > this.#transport.maxBytes) break;
+      size += line.length;
+      taken += 1;
+    }
+    for (;;) {
+      try {
+        await this.#transport.send(Buffer.concat(this.#lines.slice(0, taken)));
+        this.#forget(taken, "sent");
+        return;
+      } catch (error) {
+        if (error.tooLarge && taken > 1) {
+          taken = Math.floor(taken / 2);
+          continue;
+        }
+        if (error.retry !== false) throw error;
+        this.#warn(error);
+        this.#forget(taken, "dropped");
+        return;
+      }
+    }
+  }
+
+  #forget(taken, counter) {
+    this.#lines.splice(0, taken);
+    this.#events -= taken;
+    this.stats[counter] += taken;
+  }
+
+  #warn(error) {
+    this.stats.errors += 1;
+    const now = performance.now();
+    if (now - this.#warnedAt < WARN_EVERY_MS) return;
+    this.#warnedAt = now;
+    this.#log(`queuewatch: telemetry is not sent: ${error.message}`);
+  }
+}
+
+async function within(promise, ms) {
+  let timer;
+  const late = new Promise((resolve) => (timer = setTimeout(resolve, ms, false)));
+  try {
+    return await Promise.race([promise.then(() => true), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

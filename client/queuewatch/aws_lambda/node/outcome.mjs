@@ -1,0 +1,42 @@
+// What an event source mapping does with a batch, from how its invocation ended. Pure.
+// The rules are those of the AWS Lambda developer guide, "Handling errors for an SQS event source".
+
+export const MAX_RESPONSE_BYTES = 6_291_556;
+
+export const RETURNED = Object.freeze({ reason: "returned", whole: false, back: new Set() });
+
+const whole = (reason) => ({ reason, whole: true, back: new Set() });
+
+/** The handler failed: every message comes back. The error's message stays out, it may hold what a message held. */
+export function failed(error) {
+  return whole(`raised ${error instanceof Error ? error.name : typeof error}`);
+}
+
+export const timedOut = () => whole("timed out");
+
+/** The handler returned `result`, of which the runtime posts the JSON. */
+export function returned(result, messageIds, reportsFailures) {
+  if (result === undefined || result === null) return RETURNED;
+  let text;
+  try {
+    text = JSON.stringify(result);
+  } catch {
+    return whole("response cannot be serialized");
+  }
+  if (text === undefined) return RETURNED;
+  if (text.length > MAX_RESPONSE_BYTES) return whole("response too large");
+  if (!reportsFailures) return RETURNED;
+  const answer = JSON.parse(text);
+  const failures = answer !== null && typeof answer === "object" && !Array.isArray(answer) ? answer.batchItemFailures : undefined;
+  if (failures === undefined || failures === null) return RETURNED;
+  if (!Array.isArray(failures)) return whole("invalid batchItemFailures");
+  if (failures.length === 0) return RETURNED;
+  const known = new Set(messageIds);
+  const back = new Set();
+  for (const entry of failures) {
+    const identifier = entry?.itemIdentifier;
+    if (typeof identifier !== "string" || !known.has(identifier)) return whole("invalid batchItemFailures");
+    back.add(identifier);
+  }
+  return { reason: "named in batchItemFailures", whole: false, back };
+}

@@ -1,0 +1,174 @@
+// Transports for a function: one kept-alive connection, no SDK to import at a cold start.
+
+import { createHash, createHmac } from "node:crypto";
+import { readFileSync } from "node:fs";
+import http from "node:http";
+import https from "node:https";
+
+const TIMEOUT_MS = 2000; // for one answer; the invocation waits much less
+
+export class SendError extends Error {
+  constructor(message, { retry, tooLarge = false }) {
+    super(message);
+    this.retry = retry;
+    this.tooLarge = tooLarge;
+  }
+}
+
+/** The transport of a QUEUEWATCH_TO; throws what is wrong with it. */
+export function transportFor(to, environment = process.env) {
+  if (/^https?:\/\//.test(to)) return new HttpPoster(to, environment);
+  if (to.startsWith("sqs:")) return new QueuePoster(to, environment);
+  throw new Error("a function sends to http(s)://host:9400/api/v1/events or to sqs:<queue>");
+}
+
+class Connection {
+  #client;
+  #options;
+
+  constructor(url) {
+    this.#client = url.protocol === "https:" ? https : http;
+    const agent = new this.#client.Agent({ keepAlive: true, maxSockets: 1 });
+    this.#options = { protocol: url.protocol, hostname: url.hostname.replace(/^\[|\]$/g, ""), port: url.port, path: url.pathname, method: "POST", agent };
+  }
+
+  async post(payload, headers) {
+    try {
+      return await this.#post(payload, headers);
+    } catch (error) {
+      // An idle connection may have been closed by the other side meanwhile. What arrives twice is counted once.
+      if (!error.reusedSocket) throw error;
+      return this.#post(payload, headers);
+    }
+  }
+
+  #post(payload, headers) {
+    return new Promise((resolve, reject) => {
+      const options = { ...this.#options, headers: { ...headers, "Content-Length": payload.length } };
+      const request = this.#client.request(options, (answer) => {
+        const parts = [];
+        answer.on("data", (part) => parts.push(part));
+        answer.on("error", reject);
+        answer.on("end", () => resolve({ status: answer.statusCode, body: Buffer.concat(parts) }));
+      });
+      const timer = setTimeout(() => request.destroy(new Error("no answer in time")), TIMEOUT_MS);
+      timer.unref();
+      // A callback-style function ends when nothing is left to do: telemetry is nothing that it waits for.
+      request.on("socket", (socket) => socket.unref?.());
+      request.on("error", (error) => reject(Object.assign(error, { reusedSocket: request.reusedSocket })));
+      request.on("close", () => clearTimeout(timer));
+      request.end(payload);
+    });
+  }
+}
+
+async function post(name, connection, payload, headers) {
+  try {
+    return await connection.post(payload, headers);
+  } catch (error) {
+    throw new SendError(`${name} does not answer: ${error.code ?? error.message}`, { retry: true });
+  }
+}
+
+export class HttpPoster {
+  maxBytes = 1_000_000;
+
+  constructor(to, environment) {
+    const url = new URL(to);
+    if (url.username || url.password) throw new Error("a password does not belong in the URL; set QUEUEWATCH_TOKEN instead");
+    if (url.pathname === "/") url.pathname = "/api/v1/events";
+    this.name = url.href;
+    this.environment = environment;
+    this.connection = new Connection(url);
+  }
+
+  async send(payload) {
+    const headers = { "Content-Type": "application/x-ndjson", "User-Agent": "queuewatch" };
+    const token = this.#token();
+    if (token) headers.Authorization = `Bearer ${token}`;
+    const { status } = await post(this.name, this.connection, payload, headers);
+    if (status >= 200 && status < 300) return;
+    // A wrong token or address is put right by people, in time: it waits as an outage does.
+    throw new SendError(`${this.name} answered ${status}`, { retry: status !== 400 && status !== 413, tooLarge: status === 413 });
+  }
+
+  #token() {
+    if (this.environment.QUEUEWATCH_TOKEN) return this.environment.QUEUEWATCH_TOKEN.trim();
+    const file = this.environment.QUEUEWATCH_TOKEN_FILE;
+    if (!file) return undefined;
+    try {
+      return readFileSync(file, "utf8").trim();
+    } catch (error) {
+      throw new SendError(`QUEUEWATCH_TOKEN_FILE: cannot read ${file}: ${error.code}`, { retry: true });
+    }
+  }
+}
+
+export class QueuePoster {
+  maxBytes = 250_000; // a message is limited to 256 KiB in most accounts
+
+  constructor(to, environment) {
+    const [queue, options = ""] = to.slice("sqs:".length).replace(/^\/\//, "").split("?");
+    if (!queue) throw new Error(`${to} names no queue`);
+    this.name = `sqs:${queue}`;
+    this.environment = environment;
+    this.queue = queue;
+    this.region = new URLSearchParams(options).get("region") ?? environment.AWS_REGION ?? environment.AWS_DEFAULT_REGION ?? "us-east-1";
+    this.url = queue.includes("/") ? queue : undefined;
+    this.endpoint = new URL(environment.AWS_ENDPOINT_URL_SQS ?? environment.AWS_ENDPOINT_URL ?? this.#origin());
+    this.connection = new Connection(this.endpoint);
+  }
+
+  async send(payload) {
+    this.url ??= (await this.#call("GetQueueUrl", { QueueName: this.queue })).QueueUrl;
+    const body = payload.toString("utf8").replaceAll("\ufffe", "\\ufffe").replaceAll("\uffff", "\\uffff"); // forbidden in SQS
+    await this.#call("SendMessage", { QueueUrl: this.url, MessageBody: body });
+  }
+
+  #origin() {
+    if (this.url) return new URL(this.url).origin;
+    return `https://sqs.${this.region}.amazonaws.com${this.region.startsWith("cn-") ? ".cn" : ""}/`;
+  }
+
+  async #call(action, given) {
+    const payload = Buffer.from(JSON.stringify(given));
+    const headers = {
+      "Content-Type": "application/x-amz-json-1.0",
+      Host: this.endpoint.host,
+      "X-Amz-Date": new Date().toISOString().replace(/[-:]|\.\d+/g, ""),
+      "X-Amz-Target": `AmazonSQS.${action}`,
+    };
+    const { AWS_SESSION_TOKEN: token, AWS_ACCESS_KEY_ID: key = "", AWS_SECRET_ACCESS_KEY: secret = "" } = this.environment;
+    if (token) headers["X-Amz-Security-Token"] = token;
+    headers.Authorization = authorization(payload, headers, this.endpoint.pathname, this.region, key, secret);
+    const { status, body } = await post(this.name, this.connection, payload, headers);
+    if (status === 200) return JSON.parse(body);
+    const code = errorCode(body);
+    const tooLarge = ["InvalidParameterValue", "MessageTooLong", "InvalidMessageContents"].includes(code);
+    throw new SendError(`${this.name}: ${action} answered ${status} ${code}`, { retry: !tooLarge, tooLarge });
+  }
+}
+
+/** The Authorization header of AWS Signature Version 4 for a POST without a query to SQS. */
+export function authorization(payload, headers, path, region, key, secret) {
+  const names = Object.keys(headers).sort((a, b) => (a.toLowerCase() < b.toLowerCase() ? -1 : 1));
+  const signed = names.map((name) => name.toLowerCase()).join(";");
+  const lines = names.map((name) => `${name.toLowerCase()}:${headers[name].trim()}\n`).join("");
+  const request = `POST\n${path}\n\n${lines}\n${signed}\n${sha256(payload)}`;
+  const stamp = headers["X-Amz-Date"];
+  const scope = `${stamp.slice(0, 8)}/${region}/sqs/aws4_request`;
+  const signing = scope.split("/").reduce((last, part) => createHmac("sha256", last).update(part).digest(), `AWS4${secret}`);
+  const text = `AWS4-HMAC-SHA256\n${stamp}\n${scope}\n${sha256(request)}`;
+  const signature = createHmac("sha256", signing).update(text).digest("hex");
+  return `AWS4-HMAC-SHA256 Credential=${key}/${scope}, SignedHeaders=${signed}, Signature=${signature}`;
+}
+
+const sha256 = (data) => createHash("sha256").update(data).digest("hex");
+
+function errorCode(body) {
+  try {
+    return String(JSON.parse(body).__type ?? "").split("#").pop();
+  } catch {
+    return "";
+  }
+}

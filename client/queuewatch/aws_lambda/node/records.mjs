@@ -1,0 +1,89 @@
+// From the records of an SQS invocation, and its outcome, to telemetry events. Pure.
+
+/** The batch in a Lambda event; undefined for an event that is none of SQS. */
+export function deliveryOf(event, { requestId, consumer, beganAt, scope, visibilityTimeoutS }) {
+  const found = event?.Records;
+  if (!Array.isArray(found) || found.length === 0) return undefined;
+  if (!found.every((record) => record?.eventSource === "aws:sqs" && record.messageId)) return undefined;
+  const place = placeOfArn(String(found[0].eventSourceARN ?? ""));
+  // Copied: the handler may change the event it is given.
+  const records = found.map((record) => ({ id: record.messageId, said: { ...record.attributes } }));
+  const windowMs = visibilityTimeoutS === undefined ? undefined : Math.trunc(visibilityTimeoutS * 1000);
+  return new Delivery(requestId, consumer, { ...place, scope: scope ?? place.scope }, records, beganAt, windowMs);
+}
+
+class Delivery {
+  constructor(requestId, consumer, place, records, beganAt, windowMs) {
+    Object.assign(this, { requestId, consumer, place, records, beganAt, windowMs });
+  }
+
+  get messageIds() {
+    return this.records.map((record) => record.id);
+  }
+
+  /** The receives: that they happened is certain, whatever becomes of the invocation. */
+  received() {
+    return this.records.map((record) => {
+      const at = this.#receivedAt(record);
+      const { said } = record;
+      return this.#about(record, "received", at, {
+        batch_id: this.requestId,
+        receive_count: integer(said.ApproximateReceiveCount),
+        sent_at: integer(said.SentTimestamp),
+        first_received_at: integer(said.ApproximateFirstReceiveTimestamp),
+        sequence: said.SequenceNumber || undefined,
+        from_queue: said.DeadLetterQueueSourceArn ? placeOfArn(said.DeadLetterQueueSourceArn).queue : undefined,
+        invisible_until: this.windowMs === undefined ? undefined : at + this.windowMs,
+      });
+    });
+  }
+
+  /**
+   * What becomes of each message, and of the batch. Without a known visibility timeout nothing says when a message
+   * comes back: its window ends by time, which the service knows how to follow, and no `released` is reported.
+   */
+  ended(outcome, at) {
+    const events = [];
+    let back = 0;
+    for (const record of this.records) {
+      if (!outcome.whole && !outcome.back.has(record.id)) {
+        events.push(this.#about(record, "deleted", at, { reason: "returned" }));
+        continue;
+      }
+      back += 1;
+      if (this.windowMs === undefined) continue;
+      const visible_at = Math.max(at, this.#receivedAt(record) + this.windowMs);
+      events.push(this.#about(record, "released", at, { reason: outcome.reason, visible_at }));
+    }
+    const size = this.records.length;
+    const attributes = { size, failed: outcome.whole ? back : 0, acked: size - back, retried: outcome.whole ? 0 : back };
+    events.push(this.#event("batch", at, { consumer: this.consumer, batch_id: this.requestId, reason: outcome.reason, attributes }));
+    return events;
+  }
+
+  // When the mapping received it: SQS tells that of a first receive; else the invocation's start is the latest.
+  #receivedAt({ said }) {
+    const first = integer(said.ApproximateFirstReceiveTimestamp);
+    if (first !== undefined && integer(said.ApproximateReceiveCount) === 1) return Math.min(first, this.beganAt);
+    return this.beganAt;
+  }
+
+  #about(record, type, at, more) {
+    const group = record.said.MessageGroupId || undefined;
+    return this.#event(type, at, { message_id: record.id, consumer: this.consumer, group, ...more });
+  }
+
+  #event(type, at, more) {
+    return { v: 1, type, at, system: "aws_sqs", scope: this.place.scope, queue: this.place.queue, ...more };
+  }
+}
+
+function placeOfArn(arn) {
+  const parts = arn.split(":");
+  return parts.length === 6 ? { scope: `${parts[4]}/${parts[3]}`, queue: parts[5] } : { scope: undefined, queue: arn };
+}
+
+function integer(text) {
+  const value = text === undefined || text === null ? Number.NaN : Math.trunc(Number(text));
+  return Number.isFinite(value) ? value : undefined;
+}

@@ -1,0 +1,38 @@
+"""Finds the function's own handler, and fails as the runtime would have failed without the wrapper."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any, Final
+
+HANDLER_VARIABLE: Final = "QUEUEWATCH_LAMBDA_HANDLER"
+_OURS: Final = "queuewatch.aws_lambda.handler"
+
+
+class HandlerNotConfigured(Exception):
+    """The environment names no handler of the function's own."""
+
+
+def load_original() -> Any:
+    """The handler named in `QUEUEWATCH_LAMBDA_HANDLER`, such as `app.handler`.
+
+    Raises `HandlerNotConfigured`, and whatever the runtime interface client raises for a handler that is not there.
+    """
+    name = os.environ.get(HANDLER_VARIABLE, "").strip()
+    if not name:
+        raise HandlerNotConfigured(f"{HANDLER_VARIABLE} is not set; set it to the function's own handler, such as app.handler")
+    if name == _OURS:
+        raise HandlerNotConfigured(f"{HANDLER_VARIABLE} names the wrapper itself; set it to the function's own handler")
+    try:
+        from awslambdaric.bootstrap import _get_handler
+    except ImportError:  # another runtime, or a test
+        return _load(name)
+    return _get_handler(name)
+
+
+def _load(name: str) -> Any:
+    module, separator, attribute = name.rpartition(".")
+    if not separator:
+        raise HandlerNotConfigured(f"{HANDLER_VARIABLE}={name!r} is no handler; use module.function")
+    return getattr(importlib.import_module(module.replace("/", ".")), attribute)

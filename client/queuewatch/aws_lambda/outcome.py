@@ -1,0 +1,77 @@
+"""What an event source mapping does with a batch, from how its invocation ended. Pure.
+
+The rules are those of the AWS Lambda developer guide, "Handling errors for an SQS event source".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+MAX_RESPONSE_BYTES: Final = 6_291_556
+"""What a synchronous invocation may answer; more is an error of the invocation."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a batch ended: all deleted, all back, or those in `back` only.
+
+    `whole` says that the batch failed as one. A message that comes back does so when its visibility timeout ends.
+    """
+
+    reason: str
+    whole: bool = False
+    back: frozenset[str] = frozenset()
+    """Message ids named in `batchItemFailures`; empty when the batch ended as one."""
+
+
+RETURNED: Final = Outcome("returned")
+
+
+def raised(error: BaseException) -> Outcome:
+    """The handler raised: every message comes back. The error's text stays out, it may hold what a message held."""
+    return Outcome(f"raised {type(error).__name__}", whole=True)
+
+
+def timed_out() -> Outcome:
+    """The function's time ran out: every message comes back."""
+    return Outcome("timed out", whole=True)
+
+
+def returned(response: str | bytes, message_ids: Collection[str], *, reports_failures: bool) -> Outcome:
+    """The handler returned, and `response` is what the runtime posts."""
+    if len(response) > MAX_RESPONSE_BYTES:
+        return Outcome("response too large", whole=True)
+    if not reports_failures:
+        return RETURNED
+    try:
+        answer = json.loads(response, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return Outcome("invalid response", whole=True)
+    failures = answer.get("batchItemFailures") if isinstance(answer, dict) else None
+    if failures is None or failures == []:
+        return RETURNED
+    named = _named(failures, message_ids)
+    if named is None:
+        return Outcome("invalid batchItemFailures", whole=True)
+    return Outcome("named in batchItemFailures", back=named)
+
+
+def _named(failures: Any, message_ids: Collection[str]) -> frozenset[str] | None:
+    """The ids named; None when one entry makes all of the response invalid."""
+    if not isinstance(failures, list):
+        return None
+    known = frozenset(message_ids)
+    named = set()
+    for entry in failures:
+        identifier = entry.get("itemIdentifier") if isinstance(entry, dict) else None
+        if not isinstance(identifier, str) or identifier not in known:
+            return None
+        named.add(identifier)
+    return frozenset(named)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")

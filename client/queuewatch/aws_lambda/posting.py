@@ -1,0 +1,186 @@
+"""Transports for a function: one kept-alive connection, no SDK to import at a cold start."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import hmac
+import http.client
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from queuewatch.transports import SendError, Transport, open_transport
+from queuewatch.transports.secrets import TOKEN_VARIABLE, secret
+
+_TIMEOUT_S: Final = 2.0
+"""For one answer. The invocation waits much less; a longer one ends in the next invocation."""
+
+
+def transport_for(to: str) -> Transport:
+    """The transport of a `QUEUEWATCH_TO`. Raises `ValueError` naming what is wrong with it."""
+    given = open_transport(to)  # checks it
+    if to.startswith(("http://", "https://")):
+        return HttpPoster(given.name)
+    if to.startswith("sqs:") and os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):
+        queue, _, options = to.removeprefix("sqs:").removeprefix("//").partition("?")
+        return QueuePoster(queue, region=options.removeprefix("region=") or None)
+    return given
+
+
+class _Connection:
+    """A kept-alive connection; it is opened again when it went stale while the process was frozen."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self.path = parts.path or "/"
+        self.netloc = parts.netloc
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._make: Callable[[], http.client.HTTPConnection] = functools.partial(
+            kind, parts.hostname or "", parts.port, timeout=_TIMEOUT_S
+        )
+        self._open: http.client.HTTPConnection | None = None
+
+    def post(self, payload: bytes, headers: dict[str, str], path: str | None = None) -> tuple[int, bytes]:
+        """Status and body of the answer. Raises `OSError` or `http.client.HTTPException`."""
+        kept = self._open is not None
+        try:
+            return self._post(payload, headers, path)
+        except (http.client.HTTPException, ConnectionError):
+            # An idle connection may have been closed by the other side meanwhile. What arrives twice is counted once.
+            if not kept:
+                raise
+            return self._post(payload, headers, path)
+
+    def _post(self, payload: bytes, headers: dict[str, str], path: str | None) -> tuple[int, bytes]:
+        try:
+            if self._open is None:
+                self._open = self._make()
+                self._open.connect()
+                self._open.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._open.request("POST", path or self.path, body=payload, headers=headers)
+            answer = self._open.getresponse()
+            body = answer.read()
+            if answer.will_close:
+                self.close()
+            return answer.status, body
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+
+class _Poster(Transport):
+    _connection: _Connection
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def after_fork(self) -> None:
+        self._connection._open = None  # the parent's socket
+
+    def _post(self, payload: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        try:
+            return self._connection.post(payload, headers)
+        except (OSError, http.client.HTTPException) as error:
+            raise SendError(f"{self.name} does not answer: {type(error).__name__}", retry=True) from error
+
+
+class HttpPoster(_Poster):
+    """Posts NDJSON to the service's ingest endpoint; the bearer token is that of the other HTTP transport."""
+
+    def __init__(self, url: str) -> None:
+        self.name = url
+        self.max_bytes = 1_000_000
+        self._connection = _Connection(url)
+
+    def send(self, payload: bytes) -> None:
+        headers = {"Content-Type": "application/x-ndjson", "User-Agent": "queuewatch"}
+        token = secret(TOKEN_VARIABLE)
+        if token:
+            headers["Authorization"] = f"Bearer {token.strip()}"
+        status, _ = self._post(payload, headers)
+        if not 200 <= status < 300:
+            # A wrong token or address is put right by people, in time: it waits as an outage does.
+            raise SendError(f"{self.name} answered {status}", retry=status not in (400, 413), too_large=status == 413)
+
+
+class QueuePoster(_Poster):
+    """Sends one SQS message per payload to a telemetry queue, signed with the function's own credentials."""
+
+    def __init__(self, queue: str, *, region: str | None = None) -> None:
+        self.name = f"sqs:{queue}"
+        self.max_bytes = 250_000  # a message is limited to 256 KiB in most accounts
+        self._queue = queue
+        self._region = region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+        self._url: str | None = queue if "/" in queue else None
+        self._connection = _Connection(self._endpoint())
+
+    def send(self, payload: bytes) -> None:
+        if self._url is None:
+            self._url = self._call("GetQueueUrl", {"QueueName": self._queue})["QueueUrl"]
+        text = payload.decode("utf-8").replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")  # forbidden in SQS
+        self._call("SendMessage", {"QueueUrl": self._url, "MessageBody": text})
+
+    def _endpoint(self) -> str:
+        named = os.environ.get("AWS_ENDPOINT_URL_SQS") or os.environ.get("AWS_ENDPOINT_URL")
+        if named:
+            return named
+        if self._url:
+            return "{0.scheme}://{0.netloc}/".format(urlsplit(self._url))
+        suffix = "amazonaws.com.cn" if self._region.startswith("cn-") else "amazonaws.com"
+        return f"https://sqs.{self._region}.{suffix}/"
+
+    def _call(self, action: str, arguments: dict[str, str]) -> dict[str, Any]:
+        payload = json.dumps(arguments).encode()
+        headers = {
+            "Content-Type": "application/x-amz-json-1.0",
+            "Host": self._connection.netloc,
+            "X-Amz-Date": time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()),
+            "X-Amz-Target": f"AmazonSQS.{action}",
+        }
+        token = os.environ.get("AWS_SESSION_TOKEN")
+        if token:
+            headers["X-Amz-Security-Token"] = token
+        key = os.environ.get("AWS_ACCESS_KEY_ID", "")
+        headers["Authorization"] = authorization(
+            payload, headers, self._connection.path, self._region, key, os.environ.get("AWS_SECRET_ACCESS_KEY", "")
+        )
+        status, body = self._post(payload, headers)
+        if status == 200:
+            answer: dict[str, Any] = json.loads(body)
+            return answer
+        code = _error_code(body)
+        too_large = code in ("InvalidParameterValue", "MessageTooLong", "InvalidMessageContents")
+        raise SendError(f"{self.name}: {action} answered {status} {code}", retry=not too_large, too_large=too_large)
+
+
+def authorization(payload: bytes, headers: dict[str, str], path: str, region: str, key: str, secret_key: str) -> str:
+    """The Authorization header of AWS Signature Version 4 for a POST without a query to SQS."""
+    names = ";".join(sorted(name.lower() for name in headers))
+    lines = "".join(f"{name.lower()}:{headers[name].strip()}\n" for name in sorted(headers, key=str.lower))
+    request = f"POST\n{path}\n\n{lines}\n{names}\n{hashlib.sha256(payload).hexdigest()}"
+    stamp = headers["X-Amz-Date"]
+    scope = f"{stamp[:8]}/{region}/sqs/aws4_request"
+    digest = hashlib.sha256(request.encode()).hexdigest()
+    signing = f"AWS4{secret_key}".encode()
+    for part in scope.split("/"):
+        signing = hmac.digest(signing, part.encode(), "sha256")
+    signature = hmac.digest(signing, f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}".encode(), "sha256").hex()
+    return f"AWS4-HMAC-SHA256 Credential={key}/{scope}, SignedHeaders={names}, Signature={signature}"
+
+
+def _error_code(body: bytes) -> str:
+    try:
+        said = str(json.loads(body).get("__type", ""))
+    except (ValueError, AttributeError):
+        return ""
+    return said.rpartition("#")[2]

@@ -1,0 +1,75 @@
+"""The wrapper's settings, all from the environment. A wrong value never keeps the function from running."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+_log = logging.getLogger("queuewatch.client")
+
+Value = TypeVar("Value")
+
+_NO: Final = frozenset(("", "0", "false", "no", "off"))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`to` is None when telemetry is off. Times are in milliseconds where the name says so."""
+
+    to: str | None
+    consumer: str
+    scope: str | None = None
+    send_ms: float = 50.0
+    """How long an invocation may wait for its telemetry; what is not sent by then is sent with the next one."""
+    early_ms: float = 1000.0
+    """A handler that runs longer has its receives reported while it runs."""
+    timeout_margin_ms: float = 200.0
+    """This long before its deadline an invocation that still runs is reported as timed out."""
+    visibility_timeout_s: float | None = None
+    """The queue's visibility timeout: the function is not told it."""
+    report_batch_item_failures: bool = True
+    """Whether the event source mapping has ReportBatchItemFailures: the function is not told that either."""
+
+
+def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
+    """Read the settings; a value that cannot be read is logged, and the default holds."""
+    off = environment.get("QUEUEWATCH_DISABLED", "").lower() not in _NO
+
+    def read(name: str, convert: Callable[[str], Value], default: Value) -> Value:
+        text = environment.get(name, "").strip()
+        if not text:
+            return default
+        try:
+            return convert(text)
+        except ValueError:
+            _log.error("%s=%s cannot be used; %s holds", name, text, default)
+            return default
+
+    return Settings(
+        to=None if off else environment.get("QUEUEWATCH_TO") or None,
+        consumer=environment.get("QUEUEWATCH_CONSUMER") or environment.get("AWS_LAMBDA_FUNCTION_NAME") or "lambda",
+        scope=environment.get("QUEUEWATCH_SCOPE") or None,
+        send_ms=read("QUEUEWATCH_LAMBDA_SEND_MS", _not_negative, 50.0),
+        early_ms=read("QUEUEWATCH_LAMBDA_EARLY_MS", _not_negative, 1000.0),
+        timeout_margin_ms=read("QUEUEWATCH_LAMBDA_TIMEOUT_MARGIN_MS", _not_negative, 200.0),
+        visibility_timeout_s=read("QUEUEWATCH_LAMBDA_VISIBILITY_TIMEOUT_S", _optional, None),
+        report_batch_item_failures=read("QUEUEWATCH_LAMBDA_REPORT_BATCH_ITEM_FAILURES", _switch, True),
+    )
+
+
+def _not_negative(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1e9:
+        raise ValueError(text)
+    return value
+
+
+def _optional(text: str) -> float | None:
+    return _not_negative(text)
+
+
+def _switch(text: str) -> bool:
+    return text.lower() not in _NO

@@ -1,0 +1,187 @@
+"""The wrapped handler: calls the function's own, and reports what became of the batch."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from queuewatch.aws_lambda.carrier import Carrier
+from queuewatch.aws_lambda.outcome import RETURNED, Outcome, raised, returned, timed_out
+from queuewatch.aws_lambda.posting import transport_for
+from queuewatch.aws_lambda.records import Delivery, delivery_of
+from queuewatch.aws_lambda.settings import Settings, settings_from
+from queuewatch.aws_lambda.watchdog import Watchdog
+
+_log = logging.getLogger("queuewatch.client")
+
+Handler = Callable[[Any, Any], Any]
+
+
+def wrap_handler(original: Handler, settings: Settings | None = None) -> Handler:
+    """The handler to give to the runtime; `original` itself when telemetry is off or has no usable destination."""
+    settings = settings or settings_from()
+    if settings.to is None:
+        return original
+    try:
+        carrier = Carrier(transport_for(settings.to))
+    except Exception as error:  # a typo in a deployment must not keep the function from running
+        _log.error("QUEUEWATCH_TO: %s; no telemetry is sent", error)
+        return original
+    wrapper = Wrapper(original, settings, carrier)
+
+    def handler(event: Any, context: Any) -> Any:
+        return wrapper(event, context)
+
+    with contextlib.suppress(Exception):  # a callable object may have no name to take over
+        functools.update_wrapper(handler, original)
+        handler.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]
+    return handler
+
+
+class Wrapper:
+    """Calls `original` for every event. Its result and its exceptions pass unchanged; nothing of ours is raised."""
+
+    def __init__(self, original: Handler, settings: Settings, carrier: Carrier) -> None:
+        self._original = original
+        self._settings = settings
+        self._carrier = carrier
+        self._watchdog = Watchdog()
+
+    def __call__(self, event: Any, context: Any) -> Any:
+        """Handle one invocation."""
+        invocation = self._begin(event, context)
+        if invocation is None:
+            return self._original(event, context)
+        try:
+            result = self._original(event, context)
+        except BaseException as error:
+            invocation.end(raised(error))
+            raise
+        invocation.end_with(result)
+        return result
+
+    def _begin(self, event: Any, context: Any) -> _Invocation | None:
+        try:
+            delivery = delivery_of(
+                event,
+                request_id=str(getattr(context, "aws_request_id", "")),
+                consumer=self._settings.consumer,
+                began_at=_now_ms(),
+                scope=self._settings.scope,
+                visibility_timeout_s=self._settings.visibility_timeout_s,
+            )
+            if delivery is None:
+                return None
+            return _Invocation(delivery, context, self._settings, self._carrier, self._watchdog)
+        except Exception as error:
+            _log.warning("telemetry of an invocation is lost, the invocation is not affected: %r", error)
+            return None
+
+
+class _Invocation:
+    """One batch under way. Its steps are guarded: none raises."""
+
+    def __init__(self, delivery: Delivery, context: Any, settings: Settings, carrier: Carrier, watchdog: Watchdog) -> None:
+        self._delivery = delivery
+        self._settings = settings
+        self._carrier = carrier
+        self._watchdog = watchdog
+        self._reported_received = False
+        self._reported_timeout = False
+        now_s = time.monotonic()
+        due = [(now_s + settings.early_ms / 1000, self._early)]
+        left_ms = _left_ms(context)
+        if left_ms is not None:
+            due.append((now_s + max(0.0, left_ms - settings.timeout_margin_ms) / 1000, self._nearly_out_of_time))
+        self._armed = watchdog.arm(due)
+
+    def end_with(self, result: Any) -> None:
+        """The handler returned."""
+        try:
+            outcome = self._judge(result)
+        except Exception as error:
+            _log.warning("telemetry of an invocation is lost, the invocation is not affected: %r", error)
+            self._watchdog.disarm(self._armed)
+            return
+        self.end(outcome)
+
+    def end(self, outcome: Outcome) -> None:
+        """The outcome is known: report it, and wait for the report within the bound."""
+        try:
+            self._watchdog.disarm(self._armed)
+            self._report_received()
+            if not (self._reported_timeout and outcome.whole):
+                self._report(outcome)
+            self._carrier.deliver(self._settings.send_ms / 1000)
+        except Exception as error:
+            _log.warning("telemetry of an invocation is lost, the invocation is not affected: %r", error)
+
+    def _judge(self, result: Any) -> Outcome:
+        if result is None:
+            return RETURNED
+        try:
+            response = _marshal(result)
+        except Exception as error:  # the runtime will fail the invocation for it
+            return raised(error)
+        reports = self._settings.report_batch_item_failures
+        return returned(response, self._delivery.message_ids, reports_failures=reports)
+
+    def _early(self) -> None:
+        self._report_received()
+        self._carrier.start()
+
+    def _nearly_out_of_time(self) -> None:
+        """The process may be killed next. Should the handler return yet, its outcome is reported after all."""
+        self._report_received()
+        self._reported_timeout = True
+        self._report(timed_out())
+        self._carrier.start()
+
+    def _report_received(self) -> None:
+        if not self._reported_received:
+            self._reported_received = True
+            self._carrier.offer(len(self._delivery.records), self._delivery.received)
+
+    def _report(self, outcome: Outcome) -> None:
+        at = _now_ms()
+        self._carrier.offer(len(self._delivery.records) + 1, lambda: self._delivery.ended(outcome, at))
+
+
+def _left_ms(context: Any) -> float | None:
+    try:
+        return float(context.get_remaining_time_in_millis())
+    except Exception:  # a test's context may not have it
+        return None
+
+
+def _marshal(result: Any) -> str | bytes:
+    """What the runtime posts for a result. Raises what its encoder raises."""
+    if isinstance(result, bytes):
+        return result
+    encode = _encoder()
+    text: str = encode(result)
+    return text
+
+
+@functools.cache
+def _encoder() -> Callable[[Any], str]:
+    try:
+        from awslambdaric.lambda_runtime_marshaller import to_json
+    except ImportError:
+        import json
+
+        return json.dumps
+    encode: Callable[[Any], str] = to_json
+    return encode
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+__all__: Final = ["Wrapper", "wrap_handler"]

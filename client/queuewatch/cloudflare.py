@@ -1,0 +1,242 @@
+"""Cloudflare Queues, pulled over HTTP: a thin client whose deliveries and settlements become telemetry.
+
+from queuewatch.cloudflare import PullConsumer
+
+with PullConsumer(account_id, queue_id, queue="orders", to="https://queuewatch.example.org") as consumer:
+    for message in consumer.pull():
+        work_on(message.body)
+        consumer.settle(acks=[message])
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+from queuewatch.events import Event
+from queuewatch.sender import BackgroundSender
+from queuewatch.transports import Transport, open_transport
+
+TOKEN_VARIABLE: Final = "CLOUDFLARE_API_TOKEN"
+_BASE: Final = "https://api.cloudflare.com/client/v4"
+_LONGEST_DELAY_S: Final = 86_400
+
+
+class PullError(Exception):
+    """The API refused a call, or did not answer: `status` is None then. Nothing is known to have happened."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Message:
+    """One delivery. `leased_until` is when another consumer may get it, epoch milliseconds."""
+
+    id: str
+    body: Any
+    attempts: int
+    lease_id: str
+    sent_at: int
+    leased_until: int
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What the API says to a settlement; `warnings` maps a lease to what was wrong with it."""
+
+    acked: int
+    retried: int
+    warnings: Mapping[str, str]
+
+
+class PullConsumer:
+    """Pulls, acknowledges and retries messages of one queue. Not for two threads at once.
+
+    The API does not tell a consumer the queue's settings. `max_retries` and `dead_letter_queue` (None: there is none)
+    say what becomes of the last delivery that is retried; without them it is reported as released, and the service
+    concludes the rest. `retry_delay_s` is the queue's own delay, for retries that name none.
+    """
+
+    def __init__(
+        self,
+        account_id: str,
+        queue_id: str,
+        *,
+        queue: str,
+        to: str | Transport | None = None,
+        token: str | None = None,
+        consumer: str | None = None,
+        visibility_timeout_s: float = 30.0,
+        max_retries: int | None = None,
+        dead_letter_queue: str | None = None,
+        retry_delay_s: int | None = None,
+        timeout_s: float = 30.0,
+        base_url: str = _BASE,
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        """`to` defaults to QUEUEWATCH_TO (without it nothing is reported), `token` to CLOUDFLARE_API_TOKEN.
+
+        Raises `ValueError` for a `to` that is none.
+        """
+        self._url = f"{base_url}/accounts/{quote(account_id, safe='')}/queues/{quote(queue_id, safe='')}/messages"
+        self._account_id = account_id
+        self._queue = queue
+        self._token = token
+        self._consumer = consumer or os.environ.get("QUEUEWATCH_CONSUMER") or f"{socket.gethostname()}/{os.getpid()}"
+        self._lease_ms = int(visibility_timeout_s * 1000)
+        self._max_retries = max_retries
+        self._dead_letter_queue = dead_letter_queue
+        self._retry_delay_s = retry_delay_s
+        self._timeout_s = timeout_s
+        self._clock_ms = clock_ms
+        self._sender = _sender(to)
+        self.unknown = 0
+        """Settlements of which the API did not say whose they were; they are not reported."""
+
+    def pull(self, batch_size: int = 10) -> list[Message]:
+        """Lease up to `batch_size` messages, at once: the API does not wait for more. Raises `PullError`."""
+        began_at = self._clock_ms()
+        result = self._post("pull", {"batch_size": batch_size, "visibility_timeout_ms": self._lease_ms})
+        # The lease began before the answer was here: told too early it does no harm, too late a message looks held.
+        messages = [_message(entry, began_at + self._lease_ms) for entry in result.get("messages") or ()]
+        self._report([self._received(message, began_at) for message in messages])
+        return messages
+
+    def settle(self, acks: Iterable[Message] = (), retries: Iterable[Message] = (), *, delay_s: int | None = None) -> Settled:
+        """Acknowledge some messages and give others back, `delay_s` later. Raises `PullError`."""
+        acked, retried = list(acks), list(retries)
+        delay = {} if delay_s is None else {"delay_seconds": delay_s}
+        body = {
+            "acks": [{"lease_id": message.lease_id} for message in acked],
+            "retries": [{"lease_id": message.lease_id, **delay} for message in retried],
+        }
+        result = self._post("ack", body)
+        at = self._clock_ms()
+        warnings = result.get("warnings")
+        said = warnings if isinstance(warnings, dict) else {}
+        settled = Settled(int(result.get("ackCount") or 0), int(result.get("retryCount") or 0), said)
+        events = [self._about("deleted", message, at) for message in self._done(acked, settled.acked, said, at)]
+        wait_s = self._retry_delay_s if delay_s is None else delay_s
+        events += [self._given_back(message, wait_s, at) for message in self._done(retried, settled.retried, said, at)]
+        self._report(events)
+        return settled
+
+    def flush(self, timeout_s: float = 5.0) -> bool:
+        """Wait until everything so far is sent; False when the time was not enough."""
+        return self._sender is None or self._sender.flush(timeout_s)
+
+    def close(self) -> None:
+        """Send what is left, within the exit deadline of the sender."""
+        if self._sender is not None:
+            self._sender.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _done(self, messages: Sequence[Message], count: int, warnings: Mapping[str, str], at: int) -> list[Message]:
+        """Which of some leases the API settled: it gives a number, and names those it had something against."""
+        likely = [message for message in messages if message.lease_id not in warnings]
+        if count < len(likely):
+            likely = [message for message in likely if at < message.leased_until]
+        if count == len(likely):
+            return likely
+        self.unknown += len(messages)
+        return []
+
+    def _received(self, message: Message, at: int) -> Event:
+        event = self._about("received", message, at)
+        event["receive_count"] = message.attempts
+        event["sent_at"] = message.sent_at
+        event["invisible_until"] = message.leased_until
+        return event
+
+    def _given_back(self, message: Message, delay_s: int | None, at: int) -> Event:
+        if self._max_retries is not None and message.attempts > self._max_retries:
+            # The last delivery: whatever delay was asked for, it goes at once.
+            if self._dead_letter_queue is None:
+                return self._about("dropped", message, at) | {"reason": "retries used up"}
+            return self._about("dead_lettered", message, at) | {"to_queue": self._dead_letter_queue}
+        event = self._about("released", message, at)
+        if delay_s is not None:
+            event["visible_at"] = at + min(delay_s, _LONGEST_DELAY_S) * 1000
+        return event
+
+    def _about(self, kind: str, message: Message, at: int) -> Event:
+        return {
+            "v": 1,
+            "type": kind,
+            "at": at,
+            "system": "cloudflare_queues",
+            "scope": self._account_id,
+            "queue": self._queue,
+            "message_id": message.id,
+            "consumer": self._consumer,
+        }
+
+    def _report(self, events: Sequence[Event]) -> None:
+        if self._sender is not None and events:
+            self._sender.offer(events)
+
+    def _post(self, action: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        token = self._token or os.environ.get(TOKEN_VARIABLE, "")
+        request = urllib.request.Request(
+            f"{self._url}/{action}",
+            data=json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json", "User-Agent": "queuewatch"},
+            method="POST",
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
+                found = json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                raise PullError(f"{action}: the API answered {error.code}{_said(error.read())}", error.code) from error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise PullError(f"{action}: the API did not answer: {type(error).__name__}") from error
+        if not isinstance(found, dict) or not found.get("success"):
+            raise PullError(f"{action}: the API refused{_said(json.dumps(found).encode())}")
+        result = found.get("result")
+        return result if isinstance(result, dict) else {}
+
+
+def _sender(to: str | Transport | None) -> BackgroundSender | None:
+    to = to or os.environ.get("QUEUEWATCH_TO")
+    if not to or os.environ.get("QUEUEWATCH_DISABLED", "").lower() not in ("", "0", "false", "no"):
+        return None
+    return BackgroundSender(to if isinstance(to, Transport) else open_transport(to))
+
+
+def _message(entry: Mapping[str, Any], leased_until: int) -> Message:
+    return Message(
+        id=str(entry["id"]),
+        body=entry.get("body"),
+        attempts=int(entry.get("attempts") or 1),
+        lease_id=str(entry["lease_id"]),
+        sent_at=int(entry.get("timestamp_ms") or 0),
+        leased_until=leased_until,
+        metadata=entry.get("metadata") or {},
+    )
+
+
+def _said(body: bytes) -> str:
+    """The API's own words, as a suffix."""
+    try:
+        errors = json.loads(body).get("errors") or ()
+        return ": " + "; ".join(f"{error.get('code')} {error.get('message')}" for error in errors) if errors else ""
+    except (ValueError, AttributeError):
+        return ""

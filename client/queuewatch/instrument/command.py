@@ -1,0 +1,79 @@
+"""The command: puts a folder first on PYTHONPATH, and becomes the application's own command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from queuewatch.transports import open_transport
+from queuewatch.watching import CONSUMER_VARIABLE, DISABLED_VARIABLE, TO_VARIABLE, is_disabled
+
+_PATH: Final = str(Path(__file__).with_name("path"))
+_NAME: Final = "queuewatch-instrument"
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+"""As a shell's."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command in place of this process; comes back, with an exit code, only when that is not possible.
+
+    Telemetry that is not set up is one line on standard error: the application runs all the same.
+    """
+    given = _parser().parse_args(arguments)
+    for variable, value in ((TO_VARIABLE, given.to), (CONSUMER_VARIABLE, given.consumer)):
+        if value is not None:
+            os.environ[variable] = value
+    if not is_disabled():
+        problem = _problem(os.environ.get(TO_VARIABLE))
+        if problem:
+            _say(f"{problem}; {given.command} runs unwatched")
+        else:
+            _inject()
+    try:
+        os.execvp(given.command, [given.command, *given.arguments])
+    except FileNotFoundError:
+        _say(f"{given.command}: command not found")
+        return _NOT_FOUND
+    except OSError as error:
+        _say(f"{given.command}: {error.strerror}")
+        return _NOT_EXECUTABLE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=_NAME,
+        description="Run a Python program, and watch every SQS client that it and its child processes make.",
+        epilog=f"Settings by environment: {TO_VARIABLE}, {CONSUMER_VARIABLE}, QUEUEWATCH_SCOPE, QUEUEWATCH_EXIT_DEADLINE_S, "
+        f"QUEUEWATCH_TOKEN[_FILE], QUEUEWATCH_KAFKA_USERNAME, QUEUEWATCH_KAFKA_PASSWORD[_FILE]; "
+        f"{DISABLED_VARIABLE}=1 watches nothing.",
+    )
+    parser.add_argument("--to", metavar="URL", help=f"where telemetry goes, as in {TO_VARIABLE}: kafka://broker:9092/topic, …")
+    parser.add_argument("--consumer", metavar="NAME", help="this process's name; default: host and process id")
+    parser.add_argument("command", metavar="COMMAND", help="the program, such as python, gunicorn or celery")
+    parser.add_argument("arguments", metavar="ARG", nargs=argparse.REMAINDER, help="its arguments")
+    return parser
+
+
+def _problem(to: str | None) -> str | None:
+    if not to:
+        return f"{TO_VARIABLE} is not set"
+    try:
+        open_transport(to)
+    except ValueError as error:
+        return f"{TO_VARIABLE}: {error}"
+    return None
+
+
+def _inject() -> None:
+    """Ahead of what is there: Python runs the first `sitecustomize` it finds, and ours runs the next one."""
+    there = os.environ.get("PYTHONPATH")
+    folders = [folder for folder in there.split(os.pathsep) if folder != _PATH] if there else []
+    os.environ["PYTHONPATH"] = os.pathsep.join([_PATH, *folders])
+
+
+def _say(words: str) -> None:
+    print(f"{_NAME}: {words}", file=sys.stderr, flush=True)

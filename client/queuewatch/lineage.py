@@ -1,0 +1,95 @@
+"""Follows a message through a redrive by an id of the sender's own.
+
+SQS gives a redriven message a new id, and nothing tells which it was. When the sender puts an id of its own into a
+message attribute, a client that sees the same id again under a new message id can say so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from queuewatch.events import Event
+from queuewatch.places import Place
+
+_MAX_IDS: Final = 50_000
+
+
+@dataclass(frozen=True)
+class _Sighting:
+    place: Place
+    message_id: str
+    receives: int
+    in_dlq: bool
+    deleted: bool = False
+
+
+class Lineage:
+    """Remembers where each own id was last seen, bounded.
+
+    A new message id counts as a redrive only on evidence: the old message was seen in a dead-letter queue, or it
+    was received at least twice and never deleted here, its queue's dead-letter queue is configured, and the new
+    message is at its first receive. The same own id in two messages without such evidence is a duplicate send.
+    """
+
+    def __init__(self, attribute: str, dead_letter_queues: Mapping[str, str]) -> None:
+        self.attribute = attribute
+        self._dead_letter_queues = dict(dead_letter_queues)
+        self._dlqs = set(dead_letter_queues.values())
+        self._seen: OrderedDict[tuple[str | None, str], _Sighting] = OrderedDict()
+        self._own_ids: dict[str, tuple[str | None, str]] = {}
+
+    def note_dlq(self, queue: str) -> None:
+        """A queue is known to be a dead-letter queue."""
+        self._dlqs.add(queue)
+
+    def seen(self, own_id: str, place: Place, message_id: str, receives: int, at: int) -> Event | None:
+        """A message with an own id was sent (`receives` 0) or received; the `redriven` event it proves, if any."""
+        key = (place.scope, own_id)
+        now = _Sighting(place, message_id, receives, in_dlq=place.queue in self._dlqs)
+        # No lock, which a signal handler could find held by the code that it interrupts: each step is whole by itself.
+        before = self._seen.pop(key, None)
+        self._seen[key] = now
+        self._own_ids[message_id] = key
+        with contextlib.suppress(KeyError):
+            while len(self._seen) > _MAX_IDS:
+                _, oldest = self._seen.popitem(last=False)
+                self._own_ids.pop(oldest.message_id, None)
+        if before is None or before.message_id == message_id:
+            return None
+        self._own_ids.pop(before.message_id, None)
+        source = self._redriven_from(before, now)
+        if source is None:
+            return None
+        return {
+            "v": 1,
+            "type": "redriven",
+            "at": at,
+            "system": "aws_sqs",
+            **({"scope": place.scope} if place.scope else {}),
+            "queue": source,
+            "message_id": before.message_id,
+            "to_queue": place.queue,
+            "new_message_id": message_id,
+        }
+
+    def deleted(self, message_id: str) -> None:
+        """A message was deleted here: what comes after it with the same own id is another one."""
+        key = self._own_ids.get(message_id)
+        seen = self._seen.get(key) if key is not None else None
+        if key is not None and seen is not None:
+            self._seen[key] = replace(seen, deleted=True)
+
+    def _redriven_from(self, before: _Sighting, now: _Sighting) -> str | None:
+        if now.in_dlq:
+            return None
+        if before.in_dlq:
+            # By a task, or by an application that sends the message again and deletes it from the DLQ after.
+            return before.place.queue
+        unsettled = before.receives >= 2 and not before.deleted
+        if unsettled and now.receives == 1 and before.place == now.place:
+            return self._dead_letter_queues.get(now.place.queue)
+        return None

@@ -1,0 +1,121 @@
+"""Hands events from the application's threads to the sender's, without a lock that a signal handler could meet.
+
+A signal handler interrupts its thread anywhere, also within `offer`: a lock taken there would be waited for by the very
+code that holds it. Everything an application's thread does here is a single step of a deque or of a `SimpleQueue`, whose
+`put` is reentrant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from queuewatch.events import Event
+
+
+class Mailbox:
+    """A bounded buffer of events with one reader, its wake-up, and the waiters for an empty one."""
+
+    def __init__(self, max_events: int, full_at: int) -> None:
+        self._max_events = max_events
+        self._full_at = full_at
+        self._events: deque[Event] = deque()
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._rung = False
+        self._rung_full = False
+        self._waiters: deque[Any] = deque()
+        self.in_hand = 0
+        """Events taken and not yet delivered; the reader keeps it, and they take room."""
+        self.closed = False
+        self.overflow = 0
+        """Events dropped for want of room. Two threads that count at once may lose a count: better than a lock."""
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def offer(self, events: Sequence[Event]) -> bool:
+        """Take what there is room for; whether anything was taken."""
+        room = 0 if self.closed else self._max_events - len(self._events) - self.in_hand
+        if room < len(events):
+            room = max(0, room)
+            self.overflow += len(events) - room
+            events = events[:room]
+            if not events:
+                return False
+        self._events.extend(events)
+        if not self._rung:
+            self.ring()
+        elif not self._rung_full and len(self._events) >= self._full_at:
+            self._rung_full = True
+            self._bell.put(None)
+        return True
+
+    def ring(self) -> None:
+        """Wake the reader."""
+        self._rung = True
+        self._bell.put(None)
+
+    def wait_until_empty(self, timeout_s: float) -> bool:
+        """Wait until the reader says `emptied`; False when the time was not enough."""
+        waiter = threading.Lock()  # one of its own for each waiter, a handler that interrupts another one included
+        waiter.acquire()
+        self._waiters.append(waiter)
+        self.ring()
+        done = waiter.acquire(timeout=max(0.0, timeout_s))
+        with contextlib.suppress(ValueError, RuntimeError):
+            self._waiters.remove(waiter)
+        return done
+
+    # For the reader
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait for events or a waiter; False when the time is up."""
+        try:
+            self._bell.get(timeout=timeout_s)
+        except Empty:
+            return False
+        return True
+
+    def linger(self, linger_s: float) -> None:
+        """Wait for more events: until a record is full, somebody waits, or the time is up."""
+        end_s = time.monotonic() + linger_s
+        while not (self.closed or self._waiters or len(self._events) >= self._full_at):
+            left_s = end_s - time.monotonic()
+            if left_s <= 0 or not self.wait(left_s):
+                return
+
+    def clear_bell(self) -> None:
+        """Before the events are taken: what is offered from now on rings again."""
+        with contextlib.suppress(Empty):
+            while True:
+                self._bell.get_nowait()
+        self._rung = self._rung_full = False
+
+    def take(self, most: int) -> list[Event]:
+        """The oldest events; they are `in_hand` until the reader says otherwise."""
+        events = [self._events.popleft() for _ in range(min(most, len(self._events)))]
+        self.in_hand = len(events)
+        return events
+
+    def clear(self) -> int:
+        """Drop everything; how many."""
+        dropped = len(self._events)
+        self._events.clear()
+        return dropped
+
+    def waiters(self) -> list[Any]:
+        """Those who wait now; to be handed to `emptied`."""
+        return list(self._waiters)
+
+    def emptied(self, waiters: list[Any]) -> None:
+        """Everything that was there when these began to wait is sent."""
+        for waiter in waiters:
+            with contextlib.suppress(ValueError):
+                self._waiters.remove(waiter)
+            with contextlib.suppress(RuntimeError):  # it has given up meanwhile
+                waiter.release()

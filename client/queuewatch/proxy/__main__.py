@@ -1,0 +1,61 @@
+"""`queuewatch-proxy`."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import os
+import sys
+
+from queuewatch.proxy.options import address, parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the proxy until SIGTERM or SIGINT; 2 for settings that are wrong, 1 when it cannot listen."""
+    made = parser(os.environ)
+    given = made.parse_args(arguments)
+    if given.check:
+        return _check(given.listen)
+    try:
+        import botocore.session
+
+        from queuewatch.proxy import running
+        from queuewatch.proxy.settings import settings
+    except ModuleNotFoundError as error:
+        made.exit(2, f"queuewatch-proxy: {error.name} is not installed; pip install 'queuewatch[proxy]'\n")
+    _log_to_stderr()
+    try:
+        checked = settings(given, os.environ, botocore.session.Session())
+    except ValueError as error:
+        made.exit(2, f"queuewatch-proxy: {error}\n")
+    try:
+        running.run(checked)
+    except OSError as error:
+        made.exit(1, f"queuewatch-proxy: cannot listen on {checked.host}:{checked.port}: {error.strerror or error}\n")
+    return 0
+
+
+def _check(listen: str) -> int:
+    """For a container's health check: a loopback address can be asked from inside only."""
+    host, port = address(listen)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    try:
+        connection = http.client.HTTPConnection(host, port, timeout=2)
+        connection.request("GET", "/-/healthy")
+        return 0 if connection.getresponse().status == 200 else 1
+    except (OSError, http.client.HTTPException) as error:
+        sys.stderr.write(f"queuewatch-proxy at {host}:{port} does not answer: {error}\n")
+        return 1
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    # They quote requests, and requests hold messages.
+    for name in ("aiohttp.server", "aiohttp.client", "aiohttp.access", "aiohttp.web", "aiohttp.internal"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

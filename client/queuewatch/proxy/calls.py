@@ -1,0 +1,61 @@
+"""An application's call as it arrives: which protocol, which operation, which parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qsl, urlencode
+
+from queuewatch.proxy import json_protocol, query_protocol
+from queuewatch.proxy.asking import Asked
+
+_TARGET: Final = "AmazonSQS."
+
+
+class Codec(Protocol):
+    """What `json_protocol` and `query_protocol` both offer."""
+
+    def parse(self, body: bytes, /) -> dict[str, Any]: ...
+    def with_queue_url(self, body: bytes, url: str, /) -> bytes: ...
+    def asking_for_all(self, body: bytes, params: Mapping[str, Any], lineage_attribute: str | None, /) -> tuple[bytes, Asked]: ...
+    def parse_answer(self, operation: str, body: bytes, /) -> dict[str, Any]: ...
+    def strip(self, body: bytes, answer: Mapping[str, Any], asked: Asked, /) -> bytes: ...
+    def with_queue_urls(self, body: bytes, change: Callable[[str], str], /) -> bytes: ...
+    def error(self, code: str, message: str, *, sender: bool) -> tuple[bytes, list[tuple[str, str]]]: ...
+
+
+@dataclass
+class AppCall:
+    """A call to be forwarded. Without an operation it was not understood, and is forwarded as it is."""
+
+    codec: Codec
+    body: bytes
+    operation: str = ""
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+def read_call(headers: Mapping[str, str], query_string: str, body: bytes) -> AppCall:
+    """Understand a call as far as possible; never raises."""
+    target = headers.get("X-Amz-Target")
+    if target is not None:
+        call = AppCall(json_protocol, body)
+        operation = target.removeprefix(_TARGET) if target.startswith(_TARGET) else ""
+    else:
+        call = AppCall(query_protocol, _with_query_string(body, query_string))
+        operation = ""
+    try:
+        call.params = call.codec.parse(call.body)
+        call.operation = operation or str(call.params.get("Action", ""))
+    except Exception:
+        # Whatever is wrong with it: SQS refuses it, and its own words are the answer.
+        call.params = {}
+    return call
+
+
+def _with_query_string(body: bytes, query_string: str) -> bytes:
+    """A Query call may carry its parameters in the URL; a signature made there is not ours."""
+    pairs = [(name, value) for name, value in parse_qsl(query_string, keep_blank_values=True) if not name.startswith("X-Amz-")]
+    if not pairs:
+        return body
+    return b"&".join(part for part in (urlencode(pairs).encode(), body) if part)

@@ -1,0 +1,102 @@
+"""Sends calls on to SQS, signed anew, and brings the answers back."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from queuewatch.proxy.credentials import CredentialSource
+from queuewatch.proxy.signing import Target, canonical_path, signature_headers
+from queuewatch.proxy.upstreams import Upstream
+
+_CONNECT_WITHIN_S: Final = 5.0
+_ANSWER_WITHIN_S: Final = 60.0
+"""A long poll takes 20 s at most; what takes longer than this is a dead connection."""
+_IDLE_S: Final = 15.0
+"""An idle connection is given up long before SQS does: a call on one that SQS has just closed would be lost."""
+
+_NOT_FORWARDED: Final = frozenset(
+    (
+        # Of the connection to the application alone.
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
+        *("transfer-encoding", "upgrade", "content-length", "expect", "host"),
+        # The answer has to be read here.
+        "accept-encoding",
+        # The application's signature.
+        *("authorization", "x-amz-date", "x-amz-security-token", "x-amz-content-sha256", "x-amz-region-set"),
+    )
+)
+_NOT_RETURNED: Final = frozenset(("connection", "keep-alive", "transfer-encoding", "content-length", "trailer", "upgrade"))
+
+
+class Answer(NamedTuple):
+    """SQS' answer."""
+
+    status: int
+    reason: str
+    headers: CIMultiDict[str]
+    body: bytes
+
+
+class NoAnswer(Exception):
+    """SQS could not be asked, or did not answer; the text says why. An SDK tries again."""
+
+
+class Forwarder:
+    """A pool of connections to the endpoints. To be used in one event loop, and closed."""
+
+    def __init__(self, credentials: CredentialSource, *, tls: ssl.SSLContext | None = None, use_env_proxy: bool = False) -> None:
+        self._credentials = credentials
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S, ssl=tls or True),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_WITHIN_S, sock_read=_ANSWER_WITHIN_S),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+            trust_env=use_env_proxy,
+            max_line_size=65_536,
+            max_field_size=65_536,
+        )
+
+    async def forward(self, upstream: Upstream, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> Answer:
+        """Sign and send a call. Raises `NoAnswer`."""
+        credentials = await self._credentials.get()
+        if credentials is None:
+            raise NoAnswer("queuewatch-proxy has no AWS credentials")
+        path = canonical_path(path)
+        sent = CIMultiDict([header for header in headers if _is_forwarded(header[0])])
+        target = Target(upstream.host, path, upstream.region)
+        sent.extend(signature_headers(target, sent.items(), body, credentials, time.time()))
+        try:
+            async with self._session.post(_url(upstream.origin, path), data=body, headers=sent, allow_redirects=False) as answer:
+                content = await answer.read()
+                returned = CIMultiDict([header for header in answer.headers.items() if _is_returned(header[0])])
+                return Answer(answer.status, answer.reason or "", returned, content)
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise NoAnswer(f"queuewatch-proxy got no answer from {upstream.host}: {type(error).__name__}") from error
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._session.close()
+
+
+@lru_cache(maxsize=1024)
+def _is_forwarded(name: str) -> bool:
+    return name.lower() not in _NOT_FORWARDED
+
+
+@lru_cache(maxsize=1024)
+def _is_returned(name: str) -> bool:
+    return name.lower() not in _NOT_RETURNED
+
+
+@lru_cache(maxsize=256)
+def _url(origin: str, path: str) -> URL:
+    return URL(origin + path, encoded=True)

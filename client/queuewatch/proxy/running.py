@@ -1,0 +1,131 @@
+"""Starts the proxy, and ends it so that nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import ssl
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final
+
+import botocore.session
+from aiohttp import web
+
+from queuewatch.proxy.credentials import CredentialSource
+from queuewatch.proxy.forwarding import Forwarder
+from queuewatch.proxy.server import Handler
+from queuewatch.proxy.settings import Settings
+from queuewatch.proxy.telemetry import Telemetry
+from queuewatch.sender import BackgroundSender
+from queuewatch.transports import open_transport
+
+_log = logging.getLogger("queuewatch.proxy")
+
+_QUIET_S: Final = 1.0
+_FLUSH_WITHIN_S: Final = 5.0
+_SWITCH_INTERVAL_S: Final = 0.0005
+"""The thread that sends telemetry gives way to calls after this long, not after 5 ms."""
+
+
+def run(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT. Raises `OSError` when the address cannot be had."""
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    _runner()(_serve(settings))
+
+
+def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
+    try:
+        import uvloop
+    except ImportError:  # not to be had on Windows
+        return asyncio.run
+    return uvloop.run
+
+
+async def _serve(settings: Settings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with suppress(NotImplementedError):
+            loop.add_signal_handler(number, stop.set)
+    sender = _sender(settings)
+    credentials = CredentialSource(botocore.session.Session())
+    forwarder = Forwarder(credentials, tls=_tls(), use_env_proxy=_has_env_proxy(settings))
+    telemetry = Telemetry(
+        sender,
+        consumer=settings.consumer,
+        scope=settings.scope,
+        max_handles=settings.max_handles,
+        lineage_attribute=settings.lineage_attribute,
+    )
+    handler = Handler(settings.upstreams, forwarder, telemetry, rewrite_queue_urls=settings.rewrite_queue_urls)
+    runner = web.ServerRunner(handler.server(), shutdown_timeout=0.5)
+    await runner.setup()
+    refreshing = asyncio.ensure_future(credentials.keep_fresh())
+    try:
+        site = web.TCPSite(runner, settings.host, settings.port, backlog=1024)
+        await site.start()
+        # What is there now stays: the collector need not look through it again and again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
+        host, port = runner.addresses[0][:2]
+        forwards = ", ".join(f"{upstream.origin} ({upstream.region})" for upstream in settings.upstreams.all)
+        _log.info("listening on %s:%d, forwards to %s, telemetry to %s", host, port, forwards, sender and sender.transport.name)
+        await stop.wait()
+        handler.draining = True
+        _log.info("stopping: %d calls in flight", handler.in_flight)
+        await _drain(handler, settings.drain_s)
+    finally:
+        refreshing.cancel()
+        await runner.cleanup()
+        await forwarder.close()
+        if sender is not None:
+            await asyncio.to_thread(sender.close, _FLUSH_WITHIN_S)
+        _log.info("stopped: %s", handler.stats())
+
+
+async def _drain(handler: Handler, within_s: float) -> None:
+    """Go on serving until the application has stopped calling.
+
+    An application that was told to stop in the same moment still deletes what it has just worked on.
+    """
+    asked_s = time.monotonic()
+    while (now_s := time.monotonic()) < asked_s + within_s:
+        if not handler.in_flight and now_s - max(asked_s, handler.last_call_s) >= _QUIET_S:
+            return
+        await asyncio.sleep(0.05)
+    _log.warning("%d calls were still in flight after %.0f s and are cut off", handler.in_flight, within_s)
+
+
+def _sender(settings: Settings) -> BackgroundSender | None:
+    """Where telemetry goes; without it, or with a destination that is none, calls are forwarded all the same."""
+    to = settings.to or os.environ.get("QUEUEWATCH_TO")
+    if os.environ.get("QUEUEWATCH_DISABLED", "").lower() not in ("", "0", "false", "no"):
+        return None
+    if not to:
+        _log.error("no telemetry destination: give --to or set QUEUEWATCH_TO; calls are forwarded, nothing is reported")
+        return None
+    try:
+        transport = open_transport(to)
+    except ValueError as error:
+        _log.error("%s; calls are forwarded, nothing is reported", error)
+        return None
+    return BackgroundSender(transport, max_buffered=settings.max_buffered)
+
+
+def _tls() -> ssl.SSLContext:
+    """The system's certificate authorities, or those of AWS_CA_BUNDLE, as AWS' SDKs read it."""
+    return ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or None)
+
+
+def _has_env_proxy(settings: Settings) -> bool:
+    """Whether HTTPS_PROXY and the like apply: looking them up costs something on every call."""
+    proxies = urllib.request.getproxies_environment()
+    return any(upstream.origin.partition(":")[0] in proxies for upstream in settings.upstreams.all)

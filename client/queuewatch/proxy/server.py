@@ -1,0 +1,203 @@
+"""The HTTP side towards the application: one handler for every call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from aiohttp import web
+from multidict import CIMultiDict
+
+from queuewatch.proxy.asking import NOTHING_CHANGED
+from queuewatch.proxy.calls import AppCall, read_call
+from queuewatch.proxy.forwarding import Answer, Forwarder, NoAnswer
+from queuewatch.proxy.queue_urls import QueueUrls
+from queuewatch.proxy.telemetry import Telemetry
+from queuewatch.proxy.upstreams import NotConfigured, Upstream, Upstreams
+
+_log = logging.getLogger("queuewatch.proxy")
+
+_MAX_BODY_BYTES: Final = 16 << 20
+"""A batch of 1 MiB grows to 6 MiB at most when JSON or a form escapes every character of it."""
+_RECEIVE: Final = "ReceiveMessage"
+_GIVES_QUEUE_URLS: Final = frozenset(("CreateQueue", "GetQueueUrl", "ListQueues", "ListDeadLetterSourceQueues"))
+_FIRST_ATTEMPT: Final = "attempt=1"
+
+
+class HangUps(web.Server):
+    """aiohttp's server, which also ends a long poll at SQS when the application has hung up, as without a proxy.
+
+    aiohttp can do that for all requests or for none; and a send or a delete must go on.
+    """
+
+    def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> None:
+        super().__init__(handler, request_factory=_request, access_log=None)
+        self._polls: dict[web.RequestHandler, asyncio.Task[Any]] = {}
+
+    @contextmanager
+    def watched(self, request: web.BaseRequest) -> Iterator[None]:
+        """Cancel the task that answers `request` when its connection is lost meanwhile."""
+        self._polls[request.protocol] = request.task
+        try:
+            yield
+        finally:
+            self._polls.pop(request.protocol, None)
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        task = self._polls.pop(handler, None)
+        if task is not None:
+            task.cancel()
+
+
+def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+    """What aiohttp makes of a request's head, with room for the largest call there is."""
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_MAX_BODY_BYTES)
+
+
+class Handler:
+    """Answers calls by forwarding them, and reports what they did.
+
+    A call that is not understood is forwarded all the same; an error in telemetry never changes an answer.
+    """
+
+    def __init__(
+        self, upstreams: Upstreams, forwarder: Forwarder, telemetry: Telemetry, *, rewrite_queue_urls: bool = True
+    ) -> None:
+        self._upstreams = upstreams
+        self._forwarder = forwarder
+        self._telemetry = telemetry
+        self._rewrite_queue_urls = rewrite_queue_urls
+        self._hang_ups = HangUps(self)
+        self.in_flight = 0
+        self.last_call_s = 0.0
+        self.calls = 0
+        self.no_answer = 0
+        self.refused = 0
+        self.draining = False
+
+    def server(self) -> web.Server:
+        """For an aiohttp runner."""
+        return self._hang_ups
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        """One request, from whoever reaches the listening address."""
+        if request.path.startswith("/-/"):
+            return self._own(request)
+        refusal = _refusal(request)
+        if refusal:
+            self.refused += 1
+            return web.Response(status=403, text=f"queuewatch-proxy: {refusal}\n")
+        self.in_flight += 1
+        self.calls += 1
+        try:
+            return await self._answer(request)
+        finally:
+            self.in_flight -= 1
+            self.last_call_s = time.monotonic()
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        if "Expect" in request.headers and request.transport is not None:
+            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        call = read_call(request.headers, request.query_string, await request.read())
+        try:
+            upstream = self._upstreams.choose(request.headers.get("Authorization"))
+        except NotConfigured as error:
+            self.refused += 1
+            return _error(call, 403, "AccessDenied", str(error))
+        if call.operation != _RECEIVE:
+            # Carried out to its end, also when the application hangs up: SQS carries it out too.
+            return await self._exchange(request, call, upstream)
+        with self._hang_ups.watched(request):
+            return await self._exchange(request, call, upstream)
+
+    async def _exchange(self, request: web.BaseRequest, call: AppCall, upstream: Upstream) -> web.Response:
+        urls = QueueUrls(request.host, upstream, rewrite=self._rewrite_queue_urls)
+        path = request.raw_path.partition("?")[0]
+        queue_url, asked = "", NOTHING_CHANGED
+        wanted = self._telemetry.wants(call.operation)
+        try:
+            queue_url = self._redirect(call, urls, request, path)
+            if wanted and call.operation == _RECEIVE:
+                call.body, asked = call.codec.asking_for_all(call.body, call.params, self._telemetry.lineage_attribute)
+        except Exception as error:
+            wanted = False
+            self._telemetry.failed(error)
+        began_at = _now_ms()
+        try:
+            answer = await self._forwarder.forward(upstream, path, request.headers.items(), call.body)
+        except NoAnswer as error:
+            self.no_answer += 1
+            return _error(call, 503, "ServiceUnavailable", str(error))
+        body = answer.body
+        try:
+            if answer.status == 200 and wanted:
+                parsed = call.codec.parse_answer(call.operation, body)
+                # Stripped first: whatever becomes of the telemetry, the application gets its own answer.
+                body = call.codec.strip(body, parsed, asked)
+                retried = _FIRST_ATTEMPT not in request.headers.get("amz-sdk-request", _FIRST_ATTEMPT)
+                self._telemetry.report(call, parsed, queue_url, upstream.region, (began_at, _now_ms()), retried=retried)
+            elif answer.status == 200 and call.operation in _GIVES_QUEUE_URLS:
+                body = call.codec.with_queue_urls(body, urls.to_application)
+        except Exception as error:
+            self._telemetry.failed(error)
+        return _response(answer, body)
+
+    def _redirect(self, call: AppCall, urls: QueueUrls, request: web.BaseRequest, path: str) -> str:
+        """Let the call name the queue as SQS does; the queue's canonical URL."""
+        url = call.params.get("QueueUrl")
+        if not isinstance(url, str) or not url:
+            # The Query protocol may name the queue in the path alone.
+            return urls.canonical(f"http://{request.host}{path}") if path.strip("/") else ""
+        if urls.is_own(url):
+            call.body = call.codec.with_queue_url(call.body, urls.to_upstream(url))
+        return urls.canonical(url)
+
+    def _own(self, request: web.BaseRequest) -> web.Response:
+        if request.path == "/-/healthy":
+            return web.Response(text="draining\n" if self.draining else "ok\n")
+        if request.path == "/-/stats":
+            return web.Response(text=json.dumps(self.stats(), indent=2) + "\n", content_type="application/json")
+        return web.Response(status=404, text="queuewatch-proxy: /-/healthy and /-/stats are here\n")
+
+    def stats(self) -> dict[str, Any]:
+        """Counters."""
+        return {
+            "pid": os.getpid(),
+            "calls": self.calls,
+            "in_flight": self.in_flight,
+            "no_answer": self.no_answer,
+            "refused": self.refused,
+            **self._telemetry.stats(),
+        }
+
+
+def _refusal(request: web.BaseRequest) -> str | None:
+    """Why a request is no call of an SDK: a page in a browser must not get signatures from this address."""
+    if "Origin" in request.headers or "Sec-Fetch-Site" in request.headers:
+        return "requests of browsers are not forwarded"
+    if not request.raw_path.startswith("/"):
+        return "this is no proxy for any host, but for the SQS endpoints it is configured for"
+    if request.method not in ("POST", "GET") or (request.method == "GET" and not request.query_string):
+        return "this is a proxy for SQS calls; point AWS_ENDPOINT_URL_SQS here"
+    return None
+
+
+def _error(call: AppCall, status: int, code: str, message: str) -> web.Response:
+    body, headers = call.codec.error(code, message, sender=status < 500)
+    return web.Response(status=status, body=body, headers=CIMultiDict(headers))
+
+
+def _response(answer: Answer, body: bytes) -> web.Response:
+    return web.Response(status=answer.status, reason=answer.reason, body=body, headers=answer.headers)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

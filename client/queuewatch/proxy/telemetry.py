@@ -1,0 +1,94 @@
+"""From forwarded calls to events on their way: the same events as those of the hooks in a Python application."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from queuewatch.handles import HandleMap
+from queuewatch.lineage import Lineage
+from queuewatch.places import Place, place_of_arn, place_of_url
+from queuewatch.proxy.calls import AppCall
+from queuewatch.sender import BackgroundSender
+from queuewatch.sqs_events import OPERATIONS, Call, Translator
+
+_log = logging.getLogger("queuewatch.proxy")
+
+
+class Telemetry:
+    """Turns each forwarded call into events. Nothing in here may fail a call: errors are counted."""
+
+    def __init__(
+        self,
+        sender: BackgroundSender | None,
+        *,
+        consumer: str,
+        scope: str | None = None,
+        max_handles: int = 100_000,
+        lineage_attribute: str | None = None,
+    ) -> None:
+        """Without a `sender` calls are forwarded and nothing is reported."""
+        self._sender = sender
+        self._consumer = consumer
+        self._scope = scope
+        self._handles = HandleMap(max_handles)
+        self._translator = Translator(self._handles, Lineage(lineage_attribute, {}) if lineage_attribute else None)
+        self.lineage_attribute = lineage_attribute
+        self.errors = 0
+
+    def wants(self, operation: str) -> bool:
+        """Whether the answer to this operation is needed."""
+        return self._sender is not None and operation in OPERATIONS
+
+    def report(
+        self,
+        call: AppCall,
+        answer: Mapping[str, Any],
+        queue_url: str,
+        region: str,
+        times_ms: tuple[int, int],
+        *,
+        retried: bool,
+    ) -> None:
+        """A call succeeded. `queue_url` is the canonical one, by which receipt handles are remembered; `times_ms` says when
+        the call began and ended, epoch milliseconds."""
+        if self._sender is None:
+            return
+        place = place_of_url(queue_url, region) if queue_url else place_of_arn(str(call.params.get("SourceArn", "")))
+        if self._scope is not None:
+            place = Place(self._scope, place.queue)
+        events = self._translator.events(
+            Call(
+                operation=call.operation,
+                params={**call.params, "QueueUrl": queue_url},
+                place=place,
+                consumer=self._consumer,
+                began_at=times_ms[0],
+                ended_at=times_ms[1],
+                retried=retried,
+            ),
+            answer,
+        )
+        if events:
+            self._sender.offer(events)
+
+    def failed(self, error: Exception) -> None:
+        """Telemetry of a call is lost; the call is not affected."""
+        self.errors += 1
+        if self.errors == 1:
+            # The type alone: an error's text may quote what a message holds.
+            _log.warning("telemetry of a call is lost, the call is not affected: %s", type(error).__name__)
+
+    def stats(self) -> dict[str, Any]:
+        """Counters."""
+        sender = {} if self._sender is None else asdict(self._sender.stats())
+        return {
+            "telemetry": "off" if self._sender is None else self._sender.transport.name,
+            "telemetry_errors": self.errors,
+            "handles": len(self._handles),
+            "handles_evicted": self._handles.evicted,
+            "unknown_handles": self._translator.unknown_handles,
+            **sender,
+        }

@@ -1,0 +1,341 @@
+"""Sends events from a thread of its own, bounded in memory and in time: the application never waits for it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import json
+import logging
+import os
+import random
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from queuewatch.events import Event
+from queuewatch.mailbox import Mailbox
+from queuewatch.transports import SendError, Transport
+from queuewatch.transports.base import SENDER_THREAD
+from queuewatch.transports.secrets import redact
+
+_log = logging.getLogger("queuewatch.client")
+_log.addHandler(logging.NullHandler())
+
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 30.0
+_WARN_EVERY_S: Final = 60.0
+
+
+@dataclass
+class SenderStats:
+    """What became of the events offered; a snapshot.
+
+    `dropped_overflow`: the buffer was full; `dropped_refused`: the other side will never take them;
+    `dropped_at_exit`: the time to leave came first.
+    """
+
+    accepted: int = 0
+    sent: int = 0
+    records: int = 0
+    dropped_overflow: int = 0
+    dropped_refused: int = 0
+    dropped_at_exit: int = 0
+    send_errors: int = 0
+    buffered: int = 0
+    last_error: str | None = None
+
+
+class BackgroundSender:
+    """Gathers events into records of NDJSON and sends them in a daemon thread.
+
+    `offer` never blocks, waits or raises: beyond `max_buffered` events it drops and counts. A record goes out when
+    it holds `max_batch` events, or `linger_s` after its first. While the other side is down the sender backs off
+    and keeps trying; at exit it gets `exit_deadline_s` for what is left. The thread starts with the first event,
+    and anew in the child of a fork, which leaves the parent's events to the parent.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        max_buffered: int = 20_000,
+        max_batch: int = 1_000,
+        linger_s: float = 0.2,
+        exit_deadline_s: float = 2.0,
+    ) -> None:
+        self.transport = transport
+        self._max_buffered = max_buffered
+        self._max_batch = max_batch
+        self._linger_s = linger_s
+        self.exit_deadline_s = exit_deadline_s
+        self._warned_s = float("-inf")
+        self._reset()
+        importlib.import_module("encodings.idna")  # looking a host's name up imports it
+        with contextlib.suppress(Exception):  # `send` meets the same again and reports it
+            transport.prepare()
+        _senders.add(self)
+
+    def _reset(self) -> None:
+        """A state without a thread: at the start, and in a forked child."""
+        self._box = Mailbox(self._max_buffered, self._max_batch)
+        self._stats = SenderStats()
+        # Reentrant, and never taken by `offer`: the sender's thread and readers of the counters share it.
+        self._counting = threading.RLock()
+        self._starting = threading.Lock()
+        self._give_up_s: float | None = None
+        self._thread: threading.Thread | None = None
+        self._exit_registered = False
+
+    def offer(self, events: Sequence[Event]) -> None:
+        """Take events to be sent, or count them as dropped; a few microseconds, whatever the transport does."""
+        if self._box.offer(events) and (self._thread is None or not self._thread.is_alive()):
+            self._start()
+
+    def flush(self, timeout_s: float = 5.0) -> bool:
+        """Wait until everything offered so far is sent and visible; False when the time was not enough.
+
+        May be called in a signal handler.
+        """
+        if self._thread is None and not self._box:
+            return True
+        if self._thread is None or not self._thread.is_alive():
+            self._start()
+        return self._box.wait_until_empty(timeout_s)
+
+    def close(self, deadline_s: float | None = None) -> None:
+        """Send what is left within `deadline_s` (default: the exit deadline) and count the rest as dropped.
+
+        What is offered afterwards is dropped.
+        """
+        deadline_s = self.exit_deadline_s if deadline_s is None else deadline_s
+        thread = self._thread
+        self._give_up_s = time.monotonic() + deadline_s
+        self._box.closed = True
+        if thread is not None and thread.is_alive():
+            self._box.ring()
+            thread.join(deadline_s + 0.5)
+        elif self._box:
+            self._box.ring()
+            self._run()  # no thread can be started any more at the end of the interpreter
+        self._count(dropped_at_exit=self._box.clear())
+        self._box.emptied(self._box.waiters())
+        atexit.unregister(self._close_at_exit)
+
+    def stats(self) -> SenderStats:
+        """The counters now."""
+        with self._counting:
+            made = replace(self._stats, dropped_overflow=self._box.overflow)
+            made.buffered = len(self._box) + self._box.in_hand
+        made.accepted = made.sent + made.dropped_refused + made.dropped_at_exit + made.buffered
+        return made
+
+    def _start(self) -> None:
+        # Whoever comes while another starts it, a signal handler in the same thread included, leaves it to that one.
+        if not self._starting.acquire(blocking=False):
+            return
+        try:
+            if self._closing() or (self._thread is not None and self._thread.is_alive()):
+                return
+            thread = threading.Thread(target=self._run, name=SENDER_THREAD, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter is shutting down: the exit flush takes what is left
+                return
+            self._thread = thread
+        finally:
+            self._starting.release()
+        if not self._exit_registered:
+            self._register_exit()
+
+    def _register_exit(self) -> None:
+        self._exit_registered = True
+        atexit.unregister(self._close_at_exit)
+        atexit.register(self._close_at_exit)
+        # Children of multiprocessing leave without running atexit.
+        util = sys.modules.get("multiprocessing.util")
+        process = sys.modules.get("multiprocessing.process")
+        if util is not None and process is not None and process.parent_process() is not None:
+            util.Finalize(self, _close_weakly, args=(weakref.ref(self),), exitpriority=100)
+
+    def _close_at_exit(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+    # In the thread
+
+    def _run(self) -> None:
+        box = self._box
+        while True:
+            if not box.wait(self._due_s()):
+                self._try(self.transport.flush)
+                continue
+            box.linger(self._linger_s)
+            waiters = box.waiters()
+            box.clear_bell()
+            self._drain()
+            self._rest(waiters)
+            if self._closing():
+                self._try(self.transport.flush)
+                self.transport.close()
+                return
+
+    def _drain(self) -> None:
+        """Send what is there. What was offered meanwhile and fills no record waits its own linger: under load the application
+        offers as fast as this thread sends, and every record would hold a handful."""
+        while self._send_some():
+            if 0 < len(self._box) < self._max_batch and not self._box.waiters() and not self._closing():
+                self._box.ring()
+                return
+
+    def _rest(self, waiters: list[Any]) -> None:
+        """Everything is sent: make it visible if somebody waits for that, and say so."""
+        if not waiters:
+            return
+        if self._try(self.transport.flush):
+            self._box.emptied(waiters)
+        elif not self._closing():
+            self._box.ring()
+
+    def _send_some(self) -> bool:
+        """Send up to one record; False when nothing is left to send."""
+        events = self._box.take(self._max_batch)
+        if not events:
+            return False
+        lines = [line for event in events if (line := _encode(event)) is not None]
+        self._count(dropped_refused=len(events) - len(lines))
+        for record in _records(lines, self.transport.max_bytes):
+            self._deliver(record)
+        return True
+
+    def _deliver(self, lines: list[bytes]) -> None:
+        """Send one record until it arrives, is refused for good, or time is up."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                self.transport.send(b"".join(lines))
+            except SendError as error:
+                self._report(error)
+                if error.too_large and len(lines) > 1:
+                    middle = len(lines) // 2
+                    self._deliver(lines[:middle])
+                    self._deliver(lines[middle:])
+                    return
+                if not error.retry:
+                    break
+                wait_s = error.retry_after_s or pause_s * random.uniform(0.5, 1.0)
+                if not self._pause(wait_s):
+                    self._count(dropped_at_exit=len(lines))
+                    return
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            except Exception as error:  # a transport's own fault costs its payload, not the thread
+                self._report(error)
+                break
+            else:
+                self._count(sent=len(lines), records=1)
+                return
+        self._count(dropped_refused=len(lines))
+
+    def _pause(self, wait_s: float) -> bool:
+        """Wait before the next attempt; False when the time to leave comes first."""
+        end_s = time.monotonic() + wait_s
+        while (now_s := time.monotonic()) < end_s:
+            give_up_s = self._give_up_s
+            if give_up_s is not None and now_s >= give_up_s:
+                return False
+            time.sleep(min(0.05 if give_up_s is not None else 0.25, end_s - now_s))
+        return self._give_up_s is None or time.monotonic() < self._give_up_s
+
+    def _closing(self) -> bool:
+        return self._give_up_s is not None
+
+    def _due_s(self) -> float | None:
+        try:
+            return self.transport.due_s()
+        except Exception:
+            return None
+
+    def _try(self, action: Callable[[], None]) -> bool:
+        try:
+            action()
+        except Exception as error:
+            self._report(error)
+            time.sleep(_FIRST_PAUSE_S)
+            return False
+        return True
+
+    def _count(self, *, sent: int = 0, records: int = 0, dropped_refused: int = 0, dropped_at_exit: int = 0) -> None:
+        with self._counting:
+            first = sent > 0 and self._stats.sent == 0
+            self._stats.sent += sent
+            self._stats.records += records
+            self._stats.dropped_refused += dropped_refused
+            self._stats.dropped_at_exit += dropped_at_exit
+            self._box.in_hand = max(0, self._box.in_hand - sent - dropped_refused - dropped_at_exit)
+        if first and not self._closing():
+            # kafka-python registers an exit handler when it connects; handlers run last first, and ours must
+            # run while its producer still lives.
+            self._register_exit()
+
+    def _report(self, error: Exception) -> None:
+        text = redact(str(error) or type(error).__name__)
+        with self._counting:
+            self._stats.send_errors += 1
+            self._stats.last_error = text
+        now_s = time.monotonic()
+        if now_s - self._warned_s >= _WARN_EVERY_S:
+            self._warned_s = now_s
+            _log.warning("telemetry is not sent: %s", text)
+
+
+def _encode(event: Event) -> bytes | None:
+    try:
+        text = json.dumps(event, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return text.encode("utf-8") + b"\n"
+    except (TypeError, ValueError, RecursionError):  # an encoding error is a ValueError
+        return None
+
+
+def _records(lines: list[bytes], max_bytes: int) -> list[list[bytes]]:
+    """Cut lines into records of at most `max_bytes`; a longer line is a record of its own."""
+    records: list[list[bytes]] = []
+    size = max_bytes
+    for line in lines:
+        if size + len(line) > max_bytes:
+            records.append([])
+            size = 0
+        records[-1].append(line)
+        size += len(line)
+    return records
+
+
+def _close_weakly(reference: weakref.ref[BackgroundSender]) -> None:
+    sender = reference()
+    if sender is not None:
+        sender._close_at_exit()
+
+
+_senders: weakref.WeakSet[BackgroundSender] = weakref.WeakSet()
+
+
+def flush_all() -> bool:
+    """Flush every sender of this process, together within the longest exit deadline; False when that was not enough."""
+    senders = list(_senders)
+    end_s = time.monotonic() + max((sender.exit_deadline_s for sender in senders), default=0.0)
+    done = [sender.flush(end_s - time.monotonic()) for sender in senders]
+    return all(done)
+
+
+def _after_fork_in_child() -> None:
+    for sender in list(_senders):
+        with contextlib.suppress(Exception):
+            sender.transport.after_fork()
+            sender._reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,75 @@
+"""Telemetry by HTTP POST, to the ingest endpoint of the service."""
+
+from __future__ import annotations
+
+import http.client
+import urllib.error
+import urllib.request
+from urllib.parse import urlsplit
+
+from queuewatch.transports.base import SendError, Transport
+from queuewatch.transports.secrets import TOKEN_VARIABLE, secret, shown
+
+_NEVER = frozenset((400, 413, 415, 422))
+"""About the payload itself. Anything else, a wrong token or path included, is mended on the other side or by a rotation."""
+_MAX_RETRY_AFTER_S = 300.0
+
+
+class HttpTransport(Transport):
+    """Posts NDJSON; a bearer token comes from `QUEUEWATCH_TOKEN` or the file in `QUEUEWATCH_TOKEN_FILE`."""
+
+    def __init__(self, url: str, *, timeout_s: float = 10.0, max_bytes: int = 1_000_000) -> None:
+        parts = urlsplit(url)
+        if not parts.hostname:
+            raise ValueError(f"{shown(url)!r} has no host; use http(s)://host:9400/api/v1/events")
+        if parts.username or parts.password:
+            raise ValueError(f"a password does not belong in the URL; set {TOKEN_VARIABLE} instead")
+        if parts.path in ("", "/"):
+            url = f"{parts.scheme}://{parts.netloc}/api/v1/events"
+        self.name = shown(url)
+        self.max_bytes = max_bytes
+        self._url = url
+        self._timeout_s = timeout_s
+        self._opener = urllib.request.build_opener(_NoRedirect())
+
+    def send(self, payload: bytes) -> None:
+        headers = {"Content-Type": "application/x-ndjson", "User-Agent": "queuewatch"}
+        token = secret(TOKEN_VARIABLE)
+        if token:
+            if not (token.isascii() and token.isprintable()):
+                raise SendError(f"{TOKEN_VARIABLE} holds characters that no header can carry", retry=True)
+            headers["Authorization"] = f"Bearer {token}"
+        request = urllib.request.Request(self._url, data=payload, headers=headers, method="POST")
+        try:
+            with self._opener.open(request, timeout=self._timeout_s) as answer:
+                answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                raise _refused(self.name, error) from error
+        except (OSError, http.client.HTTPException) as error:  # URLError and timeouts are OSErrors
+            reason = getattr(error, "reason", None) or error
+            raise SendError(f"{self.name} does not answer: {reason}", retry=True) from error
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirected POST would become a GET without its body: better refused."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        return None
+
+
+def _refused(name: str, error: urllib.error.HTTPError) -> SendError:
+    hint = {401: f"; check {TOKEN_VARIABLE}", 403: f"; check {TOKEN_VARIABLE}", 404: "; check the URL"}.get(error.code, "")
+    return SendError(
+        f"{name} answered {error.code} {error.reason}{hint}",
+        retry=error.code not in _NEVER,
+        too_large=error.code == 413,
+        retry_after_s=_retry_after_s(error.headers.get("Retry-After")),
+    )
+
+
+def _retry_after_s(text: str | None) -> float | None:
+    """Seconds; the date form is rare and is left to the back-off."""
+    if text is None or not text.isascii() or not text.isdigit():
+        return None
+    return min(float(text), _MAX_RETRY_AFTER_S)

@@ -1,0 +1,170 @@
+"""Telemetry into a Kafka topic, many events per record."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import warnings
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+
+from queuewatch.quiet import quiet
+from queuewatch.transports.base import SENDER_THREAD, SendError, Transport
+from queuewatch.transports.secrets import PASSWORD_VARIABLE, USERNAME_VARIABLE, secret
+
+_RECORD_OVERHEAD_BYTES = 1_000
+
+
+class KafkaTransport(Transport):
+    """Sends one record per payload with kafka-python and waits until all in-sync replicas have it."""
+
+    OPTIONS: ClassVar[tuple[str, ...]] = (
+        "security_protocol",
+        "sasl_mechanism",
+        "ssl_cafile",
+        "ssl_certfile",
+        "ssl_keyfile",
+        "compression_type",
+        "client_id",
+    )
+
+    def __init__(self, brokers: Sequence[str], topic: str, *, timeout_s: float = 10.0, **options: object) -> None:
+        self.name = f"kafka://{','.join(brokers)}/{topic}"
+        self.max_bytes = 1_048_576 - _RECORD_OVERHEAD_BYTES  # a broker's default message.max.bytes
+        self._brokers = list(brokers)
+        self._topic = topic
+        self._timeout_s = timeout_s
+        self._options: dict[str, Any] = {"client_id": SENDER_THREAD, **options}
+        self._producer: Any = None
+
+    def prepare(self) -> None:
+        with warnings.catch_warnings():  # those of the library's own making, which an application may have made errors
+            warnings.simplefilter("ignore")
+            _producer_class()
+        client_id = self._options["client_id"]
+        quiet("kafka", SENDER_THREAD, f"{client_id}-network-thread", f"kafka-io-{client_id}")
+
+    def send(self, payload: bytes) -> None:
+        producer = self._connected()
+        from kafka import errors
+
+        try:
+            producer.send(self._topic, payload).get(timeout=self._timeout_s)
+        except (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError) as error:
+            raise SendError(f"{self.name}: the record is too large", retry=False, too_large=True) from error
+        except (errors.KafkaError, AssertionError, OSError) as error:
+            # A producer without its broker opens sockets at each attempt of its own and leaves them to the garbage
+            # collector: better none until the broker is back.
+            self._close(timeout_s=0.5)
+            # A topic may be created, a right be granted and a broker come back: only size is hopeless.
+            raise SendError(f"{self.name}: {_explain(error, self._topic)}", retry=True) from error
+
+    def close(self) -> None:
+        self._close(self._timeout_s)
+
+    def after_fork(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            # Its threads and locks are the parent's, and the connection is shared: no code of its own may run here, now
+            # or at the end of the child.
+            with contextlib.suppress(Exception):
+                producer._closed = True
+                producer._unregister_cleanup()
+            _left_to_the_parent.append(producer)
+
+    def _close(self, timeout_s: float) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with contextlib.suppress(Exception):  # nothing is in flight: each send waits for its answer
+                producer.close(timeout=timeout_s)
+
+    def _connected(self) -> Any:
+        if self._producer is None:
+            try:
+                made = _producer_class()
+            except ImportError as error:
+                raise SendError("kafka-python is not installed; pip install 'queuewatch[kafka]'", retry=True) from error
+            self._producer = self._connect(made)
+        return self._producer
+
+    def _check_that_one_listens(self) -> None:
+        for broker in self._brokers:
+            try:
+                socket.create_connection(_address(broker), timeout=min(3.0, self._timeout_s)).close()
+            except OSError:
+                continue
+            return
+        raise SendError(f"{self.name}: no broker listens there; check the address", retry=True)
+
+    def _connect(self, producer: Any) -> Any:
+        self._check_that_one_listens()
+        made: list[Any] = []
+
+        def client(**config: Any) -> Any:
+            made.append(producer.DEFAULT_CONFIG["kafka_client"](**config))
+            return made[-1]
+
+        settings = {
+            "bootstrap_servers": self._brokers,
+            "acks": "all",
+            "enable_idempotence": False,  # duplicates are harmless, and some clusters forbid it
+            "max_block_ms": int(self._timeout_s * 1000),
+            "delivery_timeout_ms": int(self._timeout_s * 1000),
+            "request_timeout_ms": int(self._timeout_s * 500),
+            "bootstrap_timeout_ms": int(self._timeout_s * 1000),
+            "max_request_size": 2 * self.max_bytes,
+            "allow_auto_create_topics": False,
+            "metrics_enabled": False,
+            "kafka_client": client,
+        }
+        # Older releases know fewer of them.
+        known = {name: value for name, value in settings.items() if name in producer.DEFAULT_CONFIG}
+        try:
+            return producer(**known, **self._options, **_credentials())
+        except SendError:
+            raise
+        except Exception as error:
+            # A producer that cannot connect leaves its sockets open, some more at each attempt.
+            for left in made:
+                with contextlib.suppress(Exception):
+                    left.close()
+            # Whatever it is (no broker, bad option, TLS), the sender reports it and tries again.
+            raise SendError(f"{self.name}: {_explain(error, self._topic)}", retry=True) from error
+
+
+_left_to_the_parent: Final[list[Any]] = []
+
+
+@lru_cache(maxsize=1)
+def _producer_class() -> Any:
+    """kafka-python's producer without its `__del__`, which closes it, waits for threads that a forked child does not have, and
+    switches the library's logger off for the whole process. Raises `ImportError`."""
+    from kafka import KafkaProducer
+
+    return type("TelemetryProducer", (KafkaProducer,), {"__del__": lambda _self: None})
+
+
+def _address(broker: str) -> tuple[str, int]:
+    """Host and port of `host:9092`, `host`, `[::1]:9092`."""
+    host, separator, port = broker.rpartition(":")
+    if not separator or not port.isdigit():
+        host, port = broker, "9092"
+    return host.strip("[]"), int(port)
+
+
+def _credentials() -> dict[str, str]:
+    found = {
+        "sasl_plain_username": secret(USERNAME_VARIABLE),
+        "sasl_plain_password": secret(PASSWORD_VARIABLE),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _explain(error: BaseException, topic: str) -> str:
+    kind = type(error).__name__
+    if kind == "NoBrokersAvailable" or "bootstrap" in str(error):
+        return "no broker answers; check the address and security_protocol"
+    if kind in ("UnknownTopicOrPartitionError", "KafkaTimeoutError"):
+        return f"{kind}: is the topic {topic!r} there and the broker up? ({error})"
+    return f"{kind}: {error}"

@@ -1,0 +1,58 @@
+"""Secrets of transports: from the environment or from a file it names, never from a URL, never in a log."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from queuewatch.transports.base import SendError
+
+TOKEN_VARIABLE: Final = "QUEUEWATCH_TOKEN"
+USERNAME_VARIABLE: Final = "QUEUEWATCH_KAFKA_USERNAME"
+PASSWORD_VARIABLE: Final = "QUEUEWATCH_KAFKA_PASSWORD"
+
+_HIDDEN: Final = (TOKEN_VARIABLE, PASSWORD_VARIABLE)
+
+
+def secret(name: str) -> str | None:
+    """The value of the variable `name`, else the content of the file named by `name`_FILE, else None.
+
+    Stripped of white space around it, which a secret store or an editor adds. Read at each use, so that a rotated file
+    takes effect. Raises `SendError` (to be retried) when the file cannot be read.
+    """
+    value = os.environ.get(name, "").strip()
+    if value:
+        return value
+    path = os.environ.get(f"{name}_FILE")
+    if not path:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise SendError(f"{name}_FILE: cannot read {path}: {reason}", retry=True) from None
+
+
+def redact(text: str) -> str:
+    """A text for a log, without any secret of ours that a library may have put into its error."""
+    for name in _HIDDEN:
+        try:
+            value = secret(name)
+        except SendError:
+            continue
+        if value:
+            # As it is, and as `repr` shows it.
+            text = text.replace(value, "***").replace(repr(value)[1:-1], "***")
+    return text
+
+
+def shown(url: str) -> str:
+    """A destination for people: without a user, a password and the values of its options."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url.partition("?")[0].partition("@")[0]
+    netloc = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=netloc, query="", fragment="").geturl() or url.partition("?")[0]

@@ -1,0 +1,202 @@
+"""Telemetry into a folder of NDJSON files, each appearing whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import time
+from io import FileIO
+from pathlib import Path
+from typing import Final
+
+from queuewatch.transports.base import SendError, Transport
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: files of a crashed process stay hidden there
+    _lock = None
+else:
+    _lock = fcntl.flock
+    _EXCLUSIVE = fcntl.LOCK_EX | fcntl.LOCK_NB
+
+_SUFFIX: Final = ".ndjson"
+_OPEN_SUFFIX: Final = ".open"
+_MEASURE_EVERY_S: Final = 10.0
+_ADOPT_AFTER_S: Final = 5.0
+"""Younger files may belong to a process that has made but not yet locked them."""
+
+
+class SpoolTransport(Transport):
+    """Appends to a hidden file and renames it into view when it is large or old enough.
+
+    A reader that lists `*.ndjson` sees only whole, synced files. `max_file_bytes` and `max_age_s` say when a file is
+    due; a folder that holds more than `max_folder_bytes` takes no more until its reader has removed some. With
+    `durable` each payload is synced to disk before `send` returns. Files left open by a process that died are brought
+    into view by the next one that opens the folder.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        max_file_bytes: int = 8 << 20,
+        max_age_s: float = 1.0,
+        max_folder_bytes: int = 1 << 30,
+        durable: bool = False,
+    ) -> None:
+        self.name = f"spool:{folder}"
+        self.max_bytes = max_file_bytes
+        self._folder = Path(folder)
+        self._max_file_bytes = max_file_bytes
+        self._max_age_s = max_age_s
+        self._max_folder_bytes = max_folder_bytes
+        self._durable = durable
+        self._host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:64]
+        self._sequence = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._file: FileIO | None = None
+        self._path = self._folder
+        self._size = 0
+        self._opened_s = 0.0
+        self._ready = False
+        self._folder_bytes = 0
+        self._measured_s = float("-inf")
+
+    def send(self, payload: bytes) -> None:
+        try:
+            file = self._opened()
+            self._check_room(len(payload))
+            position = self._size
+            try:
+                _write(file, payload)
+                if self._durable:
+                    os.fsync(file.fileno())
+            except OSError:
+                # A half-written line would spoil the next payload's first.
+                file.truncate(position)
+                file.seek(position)
+                raise
+            self._size += len(payload)
+            self._folder_bytes += len(payload)
+            if self._size >= self._max_file_bytes or self._age_s() >= self._max_age_s:
+                self._show()
+        except OSError as error:
+            raise SendError(f"{self.name}: {error.strerror or error}", retry=True) from error
+
+    def flush(self) -> None:
+        try:
+            self._show()
+        except OSError as error:
+            raise SendError(f"{self.name}: {error.strerror or error}", retry=True) from error
+
+    def due_s(self) -> float | None:
+        return None if self._file is None else max(0.0, self._max_age_s - self._age_s())
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._show()
+
+    def after_fork(self) -> None:
+        file = self._file
+        self._reset()
+        if file is not None:
+            # The file is unbuffered and its lock belongs to both descriptors: the parent notices nothing.
+            with contextlib.suppress(OSError):
+                file.close()
+
+    def _age_s(self) -> float:
+        return time.monotonic() - self._opened_s
+
+    def _opened(self) -> FileIO:
+        if self._file is not None:
+            return self._file
+        if not self._ready:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._adopt()
+            self._ready = True
+        self._sequence += 1
+        stem = f"{time.time_ns() // 1_000_000:013d}-{self._host}-{os.getpid()}-{self._sequence:06d}"
+        self._path = self._folder / f".{stem}{_OPEN_SUFFIX}"
+        file = self._path.open("xb", buffering=0)
+        if _lock is not None:
+            with contextlib.suppress(OSError):  # some network file systems have no locks
+                _lock(file, _EXCLUSIVE)
+        if self._durable:
+            self._sync_folder()
+        self._file, self._size, self._opened_s = file, 0, time.monotonic()
+        return file
+
+    def _show(self) -> None:
+        """Sync the open file and rename it into view."""
+        file = self._file
+        if file is None:
+            return
+        os.fsync(file.fileno())
+        if self._size:
+            os.rename(self._path, _visible(self._path))
+        else:
+            self._path.unlink()
+        self._file = None
+        file.close()
+        self._sync_folder()
+
+    def _sync_folder(self) -> None:
+        with contextlib.suppress(OSError):  # not every system lets a folder be opened
+            descriptor = os.open(self._folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _check_room(self, more: int) -> None:
+        now = time.monotonic()
+        if now - self._measured_s > _MEASURE_EVERY_S or self._folder_bytes + more > self._max_folder_bytes:
+            self._folder_bytes = _size_of(self._folder)
+            self._measured_s = now
+        if self._folder_bytes + more > self._max_folder_bytes:
+            raise SendError(
+                f"{self.name} holds {self._folder_bytes} bytes, more than max_folder_bytes="
+                f"{self._max_folder_bytes}; does anything read it?",
+                retry=True,
+            )
+
+    def _adopt(self) -> None:
+        """Bring into view what a process that died has written."""
+        if _lock is None:
+            return
+        for path in self._folder.glob(f".*-{self._host}-*{_OPEN_SUFFIX}"):
+            with contextlib.suppress(OSError), path.open("r+b") as file:
+                if time.time() - path.stat().st_mtime < _ADOPT_AFTER_S:
+                    continue
+                _lock(file, _EXCLUSIVE)  # raises when its writer lives
+                content = file.read()
+                whole = content.rfind(b"\n") + 1
+                if whole:
+                    file.truncate(whole)
+                    os.fsync(file.fileno())
+                    os.rename(path, _visible(path))
+                else:
+                    path.unlink()
+
+
+def _write(file: FileIO, payload: bytes) -> None:
+    view = memoryview(payload)
+    while len(view):
+        view = view[file.write(view) :]
+
+
+def _visible(path: Path) -> Path:
+    return path.with_name(path.name.removeprefix(".").removesuffix(_OPEN_SUFFIX) + _SUFFIX)
+
+
+def _size_of(folder: Path) -> int:
+    total = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                total += entry.stat().st_size
+    return total

@@ -1,0 +1,85 @@
+"""Telemetry into an SQS queue of the service's own."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final
+
+from queuewatch.quiet import quiet
+from queuewatch.transports.base import SENDER_THREAD, SendError, Transport
+
+_GONE = frozenset(("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"))
+_TOO_LARGE = frozenset(("InvalidParameterValue", "MessageTooLong", "BatchRequestTooLong"))
+
+own_session: Final = threading.local()
+"""`in_the_making` while this thread makes the session that carries telemetry, which nobody may watch."""
+
+
+class SqsTransport(Transport):
+    """Sends one SQS message per payload, through a boto3 client that is not watched itself."""
+
+    def __init__(self, queue: str, *, region: str | None = None, client: Any = None) -> None:
+        self.name = f"sqs:{queue}"
+        self.max_bytes = 250_000  # a message is limited to 256 KiB in most accounts
+        self._queue = queue
+        self._region = region
+        self._given = client
+        self._client: Any = client
+        self._url: str | None = None
+
+    def prepare(self) -> None:
+        import boto3  # noqa: F401
+
+        for library in ("boto3", "botocore", "urllib3"):
+            quiet(library, SENDER_THREAD)
+
+    def send(self, payload: bytes) -> None:
+        try:
+            self._connect()
+            self._client.send_message(QueueUrl=self._url, MessageBody=_body(payload))
+        except SendError:
+            raise
+        except Exception as error:
+            raise self._explain(error) from error
+
+    def close(self) -> None:
+        self._client, self._url = self._given, None
+
+    def after_fork(self) -> None:
+        self._client, self._url = self._given, None
+
+    def _connect(self) -> None:
+        if self._client is None:
+            try:
+                import boto3
+            except ImportError as error:
+                raise SendError("boto3 is not installed; pip install boto3", retry=True) from error
+            # A session of its own: hooks on the application's session must not see telemetry.
+            own_session.in_the_making = True
+            try:
+                self._client = boto3.Session().client("sqs", region_name=self._region)
+            finally:
+                own_session.in_the_making = False
+        if self._url is None:
+            if "/" in self._queue:
+                self._url = self._queue
+            else:
+                self._url = self._client.get_queue_url(QueueName=self._queue)["QueueUrl"]
+
+    def _explain(self, error: Exception) -> SendError:
+        code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
+        if code in _GONE:
+            return SendError(f"{self.name}: no such queue; create it or correct the name", retry=True)
+        return SendError(
+            f"{self.name}: {type(error).__name__}: {error}",
+            retry=code not in _TOO_LARGE,
+            too_large=code in _TOO_LARGE,
+        )
+
+
+def _body(payload: bytes) -> str:
+    """NDJSON as SQS allows it: two characters of Unicode are forbidden there, and may be escaped in JSON."""
+    text = payload.decode("utf-8")
+    if text.isascii():
+        return text
+    return text.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")

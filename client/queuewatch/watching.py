@@ -1,0 +1,269 @@
+"""`watch` and `unwatch`: from an application's boto3 object to telemetry on its way."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import Any, Final
+
+from queuewatch.handles import HandleMap
+from queuewatch.hooks import SqsHooks
+from queuewatch.leaving import flush_before_sigterm, leave_sigterm_alone
+from queuewatch.lineage import Lineage
+from queuewatch.sender import BackgroundSender, flush_all
+from queuewatch.sqs_events import Translator
+from queuewatch.transports import Transport, open_transport
+
+_log = logging.getLogger("queuewatch.client")
+
+TO_VARIABLE: Final = "QUEUEWATCH_TO"
+CONSUMER_VARIABLE: Final = "QUEUEWATCH_CONSUMER"
+DISABLED_VARIABLE: Final = "QUEUEWATCH_DISABLED"
+
+
+class Watch:
+    """One watched client, session or resource."""
+
+    def __init__(
+        self,
+        emitter: Any = None,
+        hooks: SqsHooks | None = None,
+        translator: Translator | None = None,
+        sender: _SharedSender | None = None,
+    ) -> None:
+        # Weakly: the table of watches must not keep a client alive that the application has dropped.
+        self._emitter = None if emitter is None else weakref.ref(emitter)
+        self._hooks = hooks
+        self._translator = translator
+        self._sender = sender
+
+    @property
+    def active(self) -> bool:
+        """Whether calls are seen; False after `unwatch` and when telemetry is switched off."""
+        return self._hooks is not None and self._hooks.active
+
+    def flush(self, timeout_s: float = 5.0) -> bool:
+        """Wait until all events so far are sent; False when the time was not enough.
+
+        For places where the process may be frozen or killed next, such as the end of an AWS Lambda invocation.
+        """
+        return self._sender is None or self._sender.sender.flush(timeout_s)
+
+    def stats(self) -> dict[str, int | str | None]:
+        """Counters: calls seen, events sent and dropped (why), errors in hooks and in sending, handles held."""
+        if self._hooks is None or self._translator is None or self._sender is None:
+            return {"calls": 0}
+        return {
+            "calls": self._hooks.calls,
+            "hook_errors": self._hooks.errors,
+            "handles": len(self._sender.handles),
+            "handles_evicted": self._sender.handles.evicted,
+            "unknown_handles": self._translator.unknown_handles,
+            **vars(self._sender.sender.stats()),
+        }
+
+    def unwatch(self) -> None:
+        """Stop seeing calls; what was seen is still sent, within the exit deadline."""
+        with _lock:
+            if not self.active or self._hooks is None or self._sender is None:
+                return
+            emitter = self._emitter() if self._emitter is not None else None
+            self._hooks.active = False
+            if emitter is not None:
+                self._hooks.unregister(emitter)
+                _watches.pop(emitter, None)
+            self._sender.users -= 1
+            last = self._sender.users == 0
+            if last:
+                _shared.pop(self._sender.key, None)
+            if not _shared:
+                leave_sigterm_alone()
+        if last:
+            self._sender.sender.close()
+
+
+class _SharedSender:
+    """One sender, and one memory of handles, for all watched objects with the same destination and limits.
+
+    One memory, because an application may receive with one client and delete with another.
+    """
+
+    def __init__(self, key: Any, sender: BackgroundSender, handles: HandleMap) -> None:
+        self.key = key
+        self.sender = sender
+        self.handles = handles
+        self.users = 0
+
+
+_lock = threading.RLock()
+_watches: weakref.WeakKeyDictionary[Any, Watch] = weakref.WeakKeyDictionary()
+_shared: dict[Any, _SharedSender] = {}
+
+
+def watch(
+    session_or_client: Any = None,
+    to: str | Transport | None = None,
+    *,
+    consumer: str | None = None,
+    scope: str | None = None,
+    lineage_attribute: str | None = None,
+    dead_letter_queues: Mapping[str, str] | None = None,
+    max_buffered: int = 20_000,
+    max_batch: int = 1_000,
+    linger_s: float = 0.2,
+    max_handles: int = 100_000,
+    exit_deadline_s: float = 2.0,
+) -> Watch:
+    """Send telemetry of every SQS call made through a boto3 client, session or resource.
+
+    A session covers the clients and resources made from it afterwards; None is boto3's default session.
+    `to`: `kafka://host:9092/topic`, `spool:/folder`, `http(s)://host:9400/api/v1/events`, `sqs:<queue>`, or a
+    `Transport`; default the environment's QUEUEWATCH_TO. `consumer` names this process (default
+    QUEUEWATCH_CONSUMER, else host and process id), `scope` replaces the `account/region` of the queue's URL.
+    `lineage_attribute` is a message attribute with an id of the sender's own, by which a redriven message is
+    linked to the old one; `dead_letter_queues` says which queue's dead letters go where.
+
+    The application's calls and answers stay as they are; they never wait for telemetry: beyond `max_buffered`
+    events it is dropped and counted, see `Watch.stats`. With QUEUEWATCH_DISABLED=1 nothing is done at all.
+    When the interpreter ends, what is buffered gets `exit_deadline_s` to be sent; likewise when SIGTERM would end the
+    process by default (an application with a handler of its own calls `flush` there, and so does one that leaves by
+    `os._exit`). 0 sends nothing more and leaves the signal alone.
+    Watching the same object again replaces the former watch. Raises `ValueError` for a `to` that is none and
+    `TypeError` for an object that cannot be watched; a destination that does not answer is no error.
+    """
+    if is_disabled():
+        return Watch()
+    emitter = _emitter_of(session_or_client)
+    transport, key = _transport_of(to)
+    if transport is None:
+        return Watch()
+    former = _watches.get(emitter)
+    if former is not None:
+        former.unwatch()
+    lineage = Lineage(lineage_attribute, dead_letter_queues or {}) if lineage_attribute else None
+    limits = (max_buffered, max_batch, linger_s, exit_deadline_s, max_handles)
+    with _lock:
+        shared = _shared.get((key, limits))
+        if shared is None:
+            sender = BackgroundSender(
+                transport,
+                max_buffered=max_buffered,
+                max_batch=max_batch,
+                linger_s=linger_s,
+                exit_deadline_s=exit_deadline_s,
+            )
+            shared = _shared[(key, limits)] = _SharedSender((key, limits), sender, HandleMap(max_handles))
+        shared.users += 1
+        translator = Translator(shared.handles, lineage)
+        hooks = SqsHooks(
+            translator,
+            shared.sender.offer,
+            _consumer_name(consumer),
+            scope=scope,
+            lineage_attribute=lineage_attribute,
+        )
+        hooks.register(emitter)
+        made = _watches[emitter] = Watch(emitter, hooks, translator, shared)
+    if exit_deadline_s > 0:
+        flush_before_sigterm(flush_all)
+    return made
+
+
+def is_disabled() -> bool:
+    """Whether the environment switches telemetry off."""
+    return os.environ.get(DISABLED_VARIABLE, "").lower() not in ("", "0", "false", "no")
+
+
+def unwatch(session_or_client: Any = None) -> None:
+    """Undo `watch`; without effect on an object that is not watched."""
+    found = _watches.get(_emitter_of(session_or_client))
+    if found is not None:
+        found.unwatch()
+
+
+def flush(timeout_s: float = 5.0) -> bool:
+    """`Watch.flush` of everything watched in this process."""
+    done = [shared.sender.flush(timeout_s) for shared in list(_shared.values())]
+    return all(done)
+
+
+def stats() -> dict[str, dict[str, int | str | None]]:
+    """`Watch.stats` of everything watched in this process, by destination."""
+    found: dict[str, dict[str, int | str | None]] = {}
+    for made in list(_watches.values()):
+        if made._sender is None:
+            continue
+        total = found.setdefault(made._sender.sender.transport.name, {})
+        for name, value in made.stats().items():
+            before = total.get(name)
+            if name in _OF_WATCH and isinstance(before, int) and isinstance(value, int):
+                value += before
+            total[name] = value
+    return found
+
+
+_OF_WATCH: Final = frozenset(("calls", "hook_errors", "unknown_handles"))
+"""Counters of one watch; the others belong to what several may share."""
+
+
+def _emitter_of(watched: Any) -> Any:
+    """The botocore event emitter of a client, a resource, a boto3 session or a botocore session."""
+    if watched is None:
+        import boto3
+
+        if boto3.DEFAULT_SESSION is None:
+            boto3.setup_default_session()
+        watched = boto3.DEFAULT_SESSION
+    meta = getattr(watched, "meta", None)
+    for owner in (meta, getattr(getattr(meta, "client", None), "meta", None), watched):
+        events = getattr(owner, "events", None)
+        if hasattr(events, "register_first"):
+            return events
+    if hasattr(watched, "get_component"):
+        return watched.get_component("event_emitter")
+    raise TypeError(f"cannot watch {type(watched).__name__}: give a boto3 client, resource or session")
+
+
+def _transport_of(to: str | Transport | None) -> tuple[Transport | None, Any]:
+    """The transport, and what makes it the same as another; None when the environment names none that works."""
+    if isinstance(to, Transport):
+        return to, id(to)
+    if to is not None:
+        return open_transport(to), to
+    to = os.environ.get(TO_VARIABLE)
+    if not to:
+        raise ValueError(f"no telemetry destination: give `to` or set {TO_VARIABLE}")
+    try:
+        return open_transport(to), to
+    except ValueError as error:  # a typo in a deployment must not keep the application from starting
+        _log.error("%s: %s; no telemetry is sent", TO_VARIABLE, error)
+        return None, None
+
+
+def _consumer_name(given: str | None) -> Any:
+    given = given or os.environ.get(CONSUMER_VARIABLE)
+    if given:
+        return lambda: given
+    host = os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or socket.gethostname()
+    names: dict[int, str] = {}
+
+    def name() -> str:
+        process = os.getpid()  # another one after a fork
+        if process not in names:
+            names[process] = f"{host}/{process}"
+        return names[process]
+
+    return name
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

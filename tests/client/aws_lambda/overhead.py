@@ -1,0 +1,120 @@
+"""What the wrapper adds to an invocation, with a healthy endpoint on the same machine.
+
+`python -m tests.client.aws_lambda.overhead` prints both runtimes. The handler does nothing, the batch has ten
+messages, and the time is taken around the wrapped handler, in the function's own process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_HERE = Path(__file__).parent
+_ROOT = _HERE.parents[2]
+_NODE = _ROOT / "client/queuewatch/aws_lambda/node/wrapper.mjs"
+CALLS = 2_000
+_WARM_UP = 100
+
+
+def measure(runtime: str, calls: int = CALLS) -> dict[str, float]:
+    """Milliseconds added per invocation: `p50`, `p99`, `max`.
+
+    `quiet_p50` and `quiet_p99` are those of the quietest tenth of the run: on a machine that is busy with other
+    things, the others measure those. `cpu` is the mean processor time, which they hardly touch; `late` counts
+    invocations over the default bound of 50 ms.
+    """
+    command = {
+        "python": [sys.executable, "-m", "tests.client.aws_lambda.overhead", "--function"],
+        "node": ["node", str(_HERE / "overhead.mjs"), str(_NODE)],
+    }[runtime]
+    with _endpoint() as url:
+        variables = {**os.environ, "QUEUEWATCH_TO": url, "AWS_LAMBDA_FUNCTION_NAME": "orders", "CALLS": str(calls)}
+        variables["QUEUEWATCH_LAMBDA_VISIBILITY_TIMEOUT_S"] = "30"
+        variables["QUEUEWATCH_LAMBDA_SEND_MS"] = "1000"  # each invocation waits for its telemetry: none is cheap by being late
+        done = subprocess.run(command, cwd=_ROOT, env=variables, capture_output=True, text=True, check=True, timeout=120)
+    found = json.loads(done.stdout)
+    bare, wrapped = sorted(found["bare"][_WARM_UP:]), sorted(found["wrapped"][_WARM_UP:])
+    return {
+        "p50": _at(wrapped, 0.5) - _at(bare, 0.5),
+        "p99": _at(wrapped, 0.99) - _at(bare, 0.5),
+        "quiet_p50": min(_at(sorted(window), 0.5) for window in _windows(found["wrapped"][_WARM_UP:])),
+        "quiet_p99": min(_at(sorted(window), 0.99) for window in _windows(found["wrapped"][_WARM_UP:])),
+        "cpu": found["cpu"] / len(found["wrapped"]),
+        "max": wrapped[-1],
+        "late": found["late"],
+    }
+
+
+def event(number: int) -> dict[str, Any]:
+    """A batch of ten."""
+    now_ms = str(int(time.time() * 1000))
+    said = {"ApproximateReceiveCount": "1", "SentTimestamp": now_ms, "ApproximateFirstReceiveTimestamp": now_ms}
+    arn = "arn:aws:sqs:eu-west-1:123456789012:orders"
+    record = {"body": "x" * 500, "attributes": said, "eventSource": "aws:sqs", "eventSourceARN": arn}
+    return {"Records": [{"messageId": f"{number:08}-0ea4-451a-a703-a558b933e27{i}", **record} for i in range(10)]}
+
+
+class _Context:
+    aws_request_id = "5fea7756-0ea4-451a-a703-a558b933e274"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 30_000
+
+
+def _nothing(_event: Any, _context: Any) -> None:
+    return None
+
+
+def _function() -> None:
+    """In a process of its own, as the function is."""
+    from queuewatch.aws_lambda.settings import settings_from
+    from queuewatch.aws_lambda.wrapper import wrap_handler
+
+    wrapped = wrap_handler(_nothing, settings_from())
+    found: dict[str, Any] = {"bare": [], "wrapped": [], "late": 0, "cpu": 0.0}
+    for i in range(int(os.environ["CALLS"])):
+        given = event(i)
+        for name, handler in (("bare", _nothing), ("wrapped", wrapped)):
+            cpu_s, began_s = time.process_time(), time.perf_counter()
+            handler(given, _Context())
+            found[name].append((time.perf_counter() - began_s) * 1000)
+            found["cpu"] += (time.process_time() - cpu_s) * 1000
+    found["late"] = sum(ms >= 50 for ms in found["wrapped"])
+    print(json.dumps(found))
+
+
+@contextmanager
+def _endpoint() -> Iterator[str]:
+    """A receiver in a process of its own: it must not share the function's interpreter lock."""
+    code = "from tests.client.aws_lambda.receiver import Receiver; r = Receiver(); print(r.url, flush=True); input()"
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _windows(values: list[float]) -> list[list[float]]:
+    size = len(values) // 10
+    return [values[i * size : (i + 1) * size] for i in range(10)]
+
+
+def _at(values: list[float], quantile: float) -> float:
+    return values[int(quantile * (len(values) - 1))]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--function"]:
+        _function()
+    else:
+        for name in ("python", "node"):
+            print(name, {key: round(value, 3) for key, value in measure(name).items()})

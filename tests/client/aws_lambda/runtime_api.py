@@ -1,0 +1,221 @@
+"""A Lambda execution environment: the Runtime API, and a process with a real runtime interface client.
+
+The process is frozen between invocations and killed when its time is up, as the platform does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Literal
+
+FUNCTION = "orders-function"
+_MAX_RESPONSE_BYTES = 6_291_556
+
+Kind = Literal["returned", "error", "timeout", "exited", "init error"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """How an invocation ended, and how long the caller waited for it."""
+
+    kind: Kind
+    body: bytes
+    duration_s: float
+
+    @property
+    def payload(self) -> Any:
+        """The decoded body. Raises `ValueError` for one that is no JSON."""
+        return json.loads(self.body, parse_constant=_refuse)
+
+
+@dataclass
+class _Invocation:
+    request_id: str
+    payload: bytes
+    deadline_ms: int
+    ended: threading.Event
+    kind: Kind = "timeout"
+    body: bytes = b""
+    refused: bool = False
+    """The platform refused the response: runtimes end themselves over that."""
+
+
+class Environment:
+    """One execution environment of a function; `invoke` is for one caller at a time."""
+
+    def __init__(self, command: Sequence[str], variables: Mapping[str, str], log: Path, *, freezes: bool = True) -> None:
+        self._command = list(command)
+        self._variables = dict(variables)
+        self._log = log
+        self._freezes = freezes
+        self._next: queue.Queue[_Invocation] = queue.Queue()
+        self._pending: dict[str, _Invocation] = {}
+        self._init_error = b""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def invoke(self, event: Any, *, timeout_s: float = 10.0, init_s: float = 20.0) -> Result:
+        """Invoke the function with an event. Its time counts from when the runtime takes the event."""
+        self._start()
+        assert self._process is not None
+        payload = json.dumps(event).encode()
+        made = _Invocation(str(uuid.uuid4()), payload, 0, threading.Event())
+        made.deadline_ms = int(timeout_s * 1000)  # made absolute when it is taken
+        self._pending[made.request_id] = made
+        began_s = time.monotonic()
+        self._next.put(made)
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGCONT)
+        taken_s: float | None = None
+        while not made.ended.wait(0.0005):
+            now_s = time.monotonic()
+            if taken_s is None and self._next.empty():
+                taken_s = now_s
+            if self._process.poll() is not None:
+                made.kind, made.body = ("init error", self._init_error) if self._init_error else ("exited", b"")
+                break
+            if now_s - (began_s + init_s if taken_s is None else taken_s) >= (0 if taken_s is None else timeout_s):
+                break
+        ended_s = time.monotonic()
+        del self._pending[made.request_id]
+        if made.refused or made.kind in ("timeout", "exited", "init error"):
+            self.kill()
+        elif self._freezes:
+            self._process.send_signal(signal.SIGSTOP)
+        return Result(made.kind, made.body, ended_s - (taken_s or began_s))
+
+    def thaw(self) -> None:
+        """Let the process run between invocations, for a test of what it does then."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End the process, as the platform does; the next invocation starts another."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def close(self) -> None:
+        """End everything."""
+        self.kill()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _start(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            return
+        self._init_error = b""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._next.get_nowait()
+        variables = {
+            "PATH": os.environ["PATH"],
+            "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{self._server.server_port}",
+            "AWS_LAMBDA_FUNCTION_NAME": FUNCTION,
+            "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "256",
+            "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{FUNCTION}",
+            "AWS_LAMBDA_LOG_STREAM_NAME": "2026/11/22/[$LATEST]0",
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            **self._variables,
+        }
+        with self._log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        environment = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_GET(self) -> None:
+                made = environment._next.get()
+                made.deadline_ms += int(time.time() * 1000)
+                headers = {
+                    "Lambda-Runtime-Aws-Request-Id": made.request_id,
+                    "Lambda-Runtime-Deadline-Ms": str(made.deadline_ms),
+                    "Lambda-Runtime-Invoked-Function-Arn": f"arn:aws:lambda:us-east-1:000000000000:function:{FUNCTION}",
+                    "Lambda-Runtime-Trace-Id": "Root=1-5bef4de7-ad49b0e87f6ef6c87fc2e700;Parent=9a9197af755a6419;Sampled=0",
+                    "Content-Type": "application/json",
+                }
+                with contextlib.suppress(OSError):  # the process that asked may have been killed
+                    self._answer(200, made.payload, headers)
+
+            def do_POST(self) -> None:
+                body = self._body()
+                parts = self.path.split("/")  # "", version, "runtime", "invocation", id, "response"
+                if parts[3:] == ["init", "error"]:
+                    environment._init_error = body
+                    return self._answer(202, b"{}", {})
+                made = environment._pending.get(parts[4])
+                if made is None:
+                    return self._answer(400, b'{"errorType":"InvalidRequestID"}', {})
+                if parts[5] == "response" and len(body) > _MAX_RESPONSE_BYTES:
+                    made.kind, made.body = "error", b'{"errorType":"Function.ResponseSizeTooLarge"}'
+                    made.refused = True
+                    self._answer(413, made.body, {})
+                else:
+                    made.kind, made.body = ("returned" if parts[5] == "response" else "error"), body
+                    self._answer(202, b"{}", {})
+                made.ended.set()
+                return None
+
+            def _body(self) -> bytes:
+                if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+                    return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                parts = []
+                while size := int(self.rfile.readline(), 16):
+                    parts.append(self.rfile.read(size))
+                    self.rfile.readline()
+                self.rfile.readline()
+                return b"".join(parts)
+
+            def _answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+                self.send_response(status)
+                for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        return Handler
+
+
+@contextmanager
+def environment(
+    command: Sequence[str], variables: Mapping[str, str], log: Path, *, freezes: bool = True
+) -> Iterator[Environment]:
+    """An execution environment while the block lasts."""
+    made = Environment(command, variables, log, freezes=freezes)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")

@@ -1,0 +1,91 @@
+"""Telemetry by way of a queue, and messages that come again or are dead letters: against ElasticMQ."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sources.sqs.telemetry import events_of
+from tests.client.aws_lambda.conftest import Runtime
+from tests.client.aws_lambda.mapping import poll_once
+from tests.client.aws_lambda.receiver import Receiver
+from tests.client.aws_lambda.test_carrying import ended
+from tests.services import sqs as sqs_service
+from tests.services.elasticmq import ElasticMQ
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+
+@pytest.fixture
+def sqs(elasticmq: ElasticMQ) -> SQSClient:
+    """A client of ElasticMQ."""
+    return sqs_service.client(elasticmq.endpoint)
+
+
+@pytest.mark.parametrize("by_url", [False, True], ids=["name", "URL"])
+def test_a_telemetry_queue_gets_what_the_collector_reads(
+    runtime: Runtime, elasticmq: ElasticMQ, sqs: SQSClient, by_url: bool
+) -> None:
+    """Signed with the function's credentials, by name or by URL."""
+    name = f"telemetry-{runtime.name}-{by_url}"
+    url = sqs.create_queue(QueueName=name)["QueueUrl"]
+    to = f"sqs:{url if by_url else name}"
+    with runtime.start(to, AWS_ENDPOINT_URL_SQS=elasticmq.endpoint, QUEUEWATCH_LAMBDA_SEND_MS="3000") as function:
+        ended(function, "m0", "é-m1")
+        bodies = [m["Body"] for m in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", [])]
+    events = [event for body in bodies for event in events_of(body)]
+    assert [(e["type"], e.get("message_id")) for e in events] == [
+        ("received", "m0"),
+        ("received", "é-m1"),
+        ("deleted", "m0"),
+        ("deleted", "é-m1"),
+        ("batch", None),
+    ]
+
+
+def test_a_large_batch_goes_in_messages_that_a_queue_takes(runtime: Runtime, elasticmq: ElasticMQ, sqs: SQSClient) -> None:
+    """256 KiB a message."""
+    url = sqs.create_queue(QueueName=f"telemetry-large-{runtime.name}")["QueueUrl"]
+    to = f"sqs:telemetry-large-{runtime.name}"
+    ids = [f"{i:04}" for i in range(2_000)]
+    with runtime.start(to, AWS_ENDPOINT_URL_SQS=elasticmq.endpoint, QUEUEWATCH_LAMBDA_SEND_MS="5000") as function:
+        ended(function, *ids)
+        found = set()
+        while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
+            found |= {e["message_id"] for m in messages for e in events_of(m["Body"]) if e["type"] == "deleted"}
+    assert found == set(ids)
+
+
+def test_a_poison_message_is_followed_to_the_dead_letter_queue_and_out_of_it(
+    runtime: Runtime, sqs: SQSClient, ingest: Receiver
+) -> None:
+    """Received twice, moved by the broker, and worked on from the dead-letter queue: the counts are the broker's."""
+    dead = sqs.create_queue(QueueName=f"dead-{runtime.name}", Attributes={"VisibilityTimeout": "1"})["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 2})
+    attributes: Any = {"VisibilityTimeout": "1", "RedrivePolicy": policy}
+    url = sqs.create_queue(QueueName=f"poisoned-{runtime.name}", Attributes=attributes)["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="raises|0")
+    settings = {"QUEUEWATCH_LAMBDA_SEND_MS": "1000", "QUEUEWATCH_LAMBDA_VISIBILITY_TIMEOUT_S": "1"}
+    with runtime.start(ingest.url, **settings) as function:  # type: ignore[arg-type]
+        ids = set()
+        for _ in range(2):
+            batch = poll_once(sqs, url, function)
+            assert batch is not None
+            assert batch.result.kind == "error"
+            ids |= set(batch.ids)
+            time.sleep(1.1)
+        assert poll_once(sqs, url, function) is None  # ElasticMQ moves it now
+        batch = poll_once(sqs, dead, function)
+        assert batch is not None
+        assert set(batch.ids) == ids
+    received = [(e["queue"], e["receive_count"], e.get("from_queue")) for e in ingest.events if e["type"] == "received"]
+    name = f"poisoned-{runtime.name}"
+    said = batch.records[0]["attributes"].get("DeadLetterQueueSourceArn")
+    assert received == [(name, 1, None), (name, 2, None), (f"dead-{runtime.name}", 3, name if said else None)]
+    released = [e for e in ingest.events if e["type"] == "released"]
+    assert [e["reason"] for e in released] == ["raised ChargeFailed"] * 3

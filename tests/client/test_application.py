@@ -1,0 +1,186 @@
+"""In an application's own environment, from the wheel: its package names, its frameworks, and no service."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+_OWNED = ("sources", "alerts", "streaming", "sinks")
+
+
+def _run(python: Path, environment: dict[str, str], *arguments: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """`queuewatch-instrument python ARG…` of the application's environment."""
+    command = [str(python.with_name("queuewatch-instrument")), str(python), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=cwd, env=environment | more)
+
+
+def _kinds(folder: Path) -> dict[str, int]:
+    lines = [line for path in folder.glob("*.ndjson") for line in path.read_text().splitlines()]
+    return dict(Counter(json.loads(line)["type"] for line in lines))
+
+
+@pytest.mark.parametrize("how", ["in code", "from outside"])
+def test_an_application_s_own_packages_are_not_in_the_way(
+    application: Path, sqs_environment: dict[str, str], tmp_path: Path, how: str
+) -> None:
+    """`sources`, `alerts`, `streaming` and `sinks` are its own, and telemetry works beside them."""
+    app, spool = tmp_path / "app", tmp_path / "spool"
+    for name in _OWNED:
+        (app / name).mkdir(parents=True)
+        (app / name / "__init__.py").write_text(f"WHOSE = 'the application {name}'\n")
+    watching = f"from queuewatch import watch\nwatch(client, to={f'spool:{spool}'!r})" if how == "in code" else ""
+    (app / "main.py").write_text(f"""
+import sources, alerts, streaming, sinks
+import boto3
+print(sources.WHOSE, alerts.WHOSE, streaming.WHOSE, sinks.WHOSE)
+client = boto3.client("sqs")
+{watching}
+url = client.create_queue(QueueName="q-{uuid.uuid4().hex}")["QueueUrl"]
+client.send_message(QueueUrl=url, MessageBody="x")
+[message] = client.receive_message(QueueUrl=url, WaitTimeSeconds=2)["Messages"]
+client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+""")
+    if how == "in code":
+        command = [str(application), "main.py"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=app, env=sqs_environment)
+    else:
+        done = _run(application, sqs_environment, "main.py", cwd=app, QUEUEWATCH_TO=f"spool:{spool}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() == " ".join(f"the application {name}" for name in _OWNED)
+    assert _kinds(spool) == {"sent": 1, "received": 1, "deleted": 1}
+
+
+def test_the_service_s_commands_are_not_a_traceback(application: Path, tmp_path: Path) -> None:
+    """The library has none of them, and says where they are."""
+    assert not application.with_name("queuewatch").exists()
+    done = subprocess.run(
+        [str(application), "-m", "queuewatch", "--help"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "queuewatch-service: not installed here" in done.stdout
+
+
+_ASYNC_LIFE = """
+async def life(client):
+    url = (await client.create_queue(QueueName=uuid.uuid4().hex))["QueueUrl"]
+    await client.send_message(QueueUrl=url, MessageBody="x")
+    answer = await client.receive_message(QueueUrl=url, WaitTimeSeconds=2, MessageSystemAttributeNames=["SenderId"])
+    [message] = answer["Messages"]
+    assert set(message["Attributes"]) == {"SenderId"}
+    await client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+"""
+_AIOBOTO3 = f"""
+import asyncio, uuid
+import aioboto3
+{_ASYNC_LIFE}
+async def main():
+    session = aioboto3.Session()
+    WATCH
+    async with session.client("sqs") as client:
+        await life(client)
+    async with session.resource("sqs") as resource:
+        queue = await resource.create_queue(QueueName=uuid.uuid4().hex)
+        await queue.send_message(MessageBody="x")
+        [message] = await queue.receive_messages(WaitTimeSeconds=2)
+        await message.delete()
+asyncio.run(main())
+"""
+_AIOBOTOCORE = f"""
+import asyncio, uuid
+from aiobotocore.session import get_session
+{_ASYNC_LIFE}
+async def main():
+    session = get_session()
+    WATCH
+    async with session.create_client("sqs") as client:
+        await asyncio.gather(life(client), life(client))
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("how", ["in code", "from outside"])
+@pytest.mark.parametrize("program", [_AIOBOTO3, _AIOBOTOCORE], ids=["aioboto3", "aiobotocore"])
+def test_asynchronous_clients_are_watched(
+    application: Path, sqs_environment: dict[str, str], tmp_path: Path, program: str, how: str
+) -> None:
+    """With the same hooks; the event loop waits for nothing."""
+    watching = f"from queuewatch import watch; watch(session, to={f'spool:{tmp_path}'!r})"
+    if how == "in code":
+        command = [str(application), "-c", program.replace("WATCH", watching)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path, env=sqs_environment)
+    else:
+        program = program.replace("WATCH", "")
+        done = _run(application, sqs_environment, "-c", program, cwd=tmp_path, QUEUEWATCH_TO=f"spool:{tmp_path}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert _kinds(tmp_path) == {"sent": 2, "received": 2, "deleted": 2}
+
+
+_TASKS = """
+import os, signal
+from urllib.parse import urlsplit
+from celery import Celery
+endpoint = urlsplit(os.environ["AWS_ENDPOINT_URL_SQS"])
+app = Celery("tasks", broker=f"sqs://testing:testing@{endpoint.hostname}:{endpoint.port}//")
+app.conf.update(
+    broker_transport_options={"is_secure": False, "region": "us-east-1", "polling_interval": 0.1, "wait_time_seconds": 1},
+    task_default_queue=os.environ["QUEUE"],
+    worker_enable_remote_control=False,
+    broker_connection_retry_on_startup=True,
+)
+@app.task
+def work(number):
+    print("worked", number, flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pool", ["solo", "prefork"])
+def test_of_celery_the_sends_are_seen(application: Path, sqs_environment: dict[str, str], tmp_path: Path, pool: str) -> None:
+    """And no more, which docs/celery.md says: a worker receives without boto3, and what it then deletes is unknown. It runs and
+    stops as it would without us."""
+    spool = tmp_path / "spool"
+    environment = sqs_environment | {"QUEUEWATCH_TO": f"spool:{spool}", "QUEUE": f"celery-{uuid.uuid4().hex[:8]}"}
+    (tmp_path / "tasks.py").write_text(_TASKS)
+    instrument = [str(application.with_name("queuewatch-instrument")), str(application)]
+    send = [*instrument, "-c", "import tasks\nfor n in range(3): tasks.work.delay(n)"]
+    subprocess.run(send, check=True, cwd=tmp_path, env=environment, timeout=60)
+    command = [
+        *instrument,
+        "-m",
+        "celery",
+        "-A",
+        "tasks",
+        "worker",
+        "-P",
+        pool,
+        "-c",
+        "1",
+        "--without-gossip",
+        "--without-mingle",
+    ]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as worker:
+        timer = threading.Timer(60, worker.kill)
+        timer.start()
+        try:
+            assert worker.stdout is not None
+            words = ""
+            while words.count("worked") < 3 and (line := worker.stdout.readline()):
+                words += line
+            time.sleep(1)  # for the last acknowledgement
+            worker.terminate()
+            words += worker.stdout.read()
+        finally:
+            timer.cancel()
+            worker.kill()
+    assert words.count("worked") == 3, words
+    assert "Traceback" not in words
+    assert _kinds(spool) == {"sent": 3}

@@ -1,0 +1,250 @@
+"""The lifecycles that a pull consumer reports are those of the queue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from queuewatch.cloudflare import Message, PullConsumer, PullError
+from queuewatch.transports import Transport
+from sources.wire import decode_records
+from tests.client.pull_broker import START_MS, Broker, Held, serving
+
+LEASE_S = 30
+
+
+class Kept(Transport):
+    """Keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.name, self.max_bytes = "kept", 1_000_000
+        self.payloads: list[bytes] = []
+
+    def send(self, payload: bytes) -> None:
+        self.payloads.append(payload)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for payload in self.payloads for line in payload.splitlines()]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Steps of a consumer, and where its messages are then.
+
+    A step is `pull N`, `wait SECONDS`, `ack I…`, `retry I… [after S]`: I are deliveries in the order of the pulls.
+    """
+
+    steps: str
+    states: str
+    why: str
+    broker: Broker = field(default_factory=Broker)
+    knows: bool = True
+    """Whether the consumer was told of the retries and the dead-letter queue."""
+
+
+NO_DLQ = Broker(dead_letters=False, max_retries=0)
+ONE_TRY = Broker(max_retries=0)
+TWO_TRIES = Broker(max_retries=1)
+OLD_API = Broker(names_leases=False)
+
+TABLE = (
+    Row("pull 3", "leased leased leased", "delivered, and nothing said"),
+    Row("pull 1", "leased available available", "one of three"),
+    Row("pull 3; ack 0 1 2", "gone gone gone", "the usual consumer"),
+    Row("pull 3; ack 0", "gone leased leased", "one acknowledged, the others still worked on"),
+    Row("pull 3; ack 0; ack 1; ack 2", "gone gone gone", "one by one"),
+    Row("pull 3; retry 0 1 2", "available available available", "given back at once"),
+    Row("pull 3; retry 1", "leased available leased", "one given back"),
+    Row("pull 3; retry 0 after 60", "delayed leased leased", "given back for later"),
+    Row("pull 3; retry 0 after 60; wait 59", "delayed available available", "leases end before the delay does"),
+    Row("pull 3; retry 0 after 60; wait 60", "available available available", "the delay is over"),
+    Row("pull 3; ack 0; retry 1 after 10", "gone delayed leased", "both in a batch"),
+    Row("pull 3; wait 29", "leased leased leased", "a lease lasts"),
+    Row("pull 3; wait 30", "available available available", "a lease ends with no word from anybody"),
+    Row("pull 3; wait 31; ack 0", "available available available", "an acknowledgement after the lease counts for nothing"),
+    Row("pull 3; wait 31; retry 0 after 60", "available available available", "neither does a retry"),
+    Row("pull 3; wait 31; pull 3; ack 0", "leased leased leased", "the old lease of a message delivered again"),
+    Row("pull 3; wait 31; pull 3; ack 3", "gone leased leased", "the new lease"),
+    Row("pull 3; retry 0; pull 1; ack 3", "gone leased leased", "received twice, acknowledged once"),
+    Row("pull 3; ack 0; ack 0", "gone leased leased", "acknowledged twice"),
+    Row("pull 3; retry 0; ack 0", "available leased leased", "an acknowledgement after a retry"),
+    Row("pull 3; ack 0; retry 0", "gone leased leased", "a retry after an acknowledgement"),
+    Row("pull 3; retry 0", "dead leased leased", "the last delivery given back", ONE_TRY),
+    Row("pull 3; retry 0 after 60", "dead leased leased", "its delay is not waited for", ONE_TRY),
+    Row("pull 3; ack 0", "gone leased leased", "the last delivery acknowledged", ONE_TRY),
+    Row("pull 3; retry 0; pull 1; retry 3", "dead leased leased", "two deliveries used up", TWO_TRIES),
+    Row("pull 3; wait 31; pull 3; retry 3", "dead leased leased", "a lease that ended counts as a delivery", TWO_TRIES),
+    Row("pull 3; retry 0", "gone leased leased", "no dead-letter queue: dropped", NO_DLQ),
+    Row("pull 3; retry 0", "delayed leased leased", "the queue's own delay", Broker(retry_delay_s=45)),
+    Row("pull 3; retry 0 after 0", "available leased leased", "zero overrides it", Broker(retry_delay_s=45)),
+    Row("pull 3; wait 31; ack 0 1 2", "available available available", "an API that names no leases: all had ended", OLD_API),
+    Row("pull 3; ack 0 1", "gone gone leased", "an API that names no leases: all were good", OLD_API),
+)
+
+
+def test_at_least_twenty_lifecycles_are_tried() -> None:
+    """The proof is only as good as what it tries."""
+    assert len(TABLE) >= 20
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.steps} ({row.why})")
+def test_what_is_reported_is_where_the_queue_has_the_messages(row: Row) -> None:
+    """From the events alone, by the rules of the wire format: a window ends by time, an end is final."""
+    with _consumer(row.broker, knows=row.knows) as (broker, consumer, kept):
+        _play(row.steps, broker, consumer)
+        assert consumer.flush()
+        truth = [broker.state(f"m{i}") for i in range(3)]
+        assert [state for state, _ in truth] == row.states.split()
+        assert [_concluded(kept.events, f"m{i}", broker.now) for i in range(3)] == truth
+        assert decode_records(kept.payloads).invalid == []
+
+
+def test_a_receive_carries_what_the_api_tells() -> None:
+    """Attempts, send time, and the end of the lease."""
+    with _consumer(Broker()) as (broker, consumer, kept):
+        _play("pull 1; retry 0; pull 1", broker, consumer)
+        consumer.flush()
+    received = [e for e in kept.events if e["type"] == "received"]
+    assert [e["receive_count"] for e in received] == [1, 2]
+    assert received[0] == {
+        "v": 1,
+        "type": "received",
+        "at": START_MS,
+        "system": "cloudflare_queues",
+        "scope": "account",
+        "queue": "orders",
+        "message_id": "m0",
+        "consumer": "billing-1",
+        "receive_count": 1,
+        "sent_at": START_MS - 5_000,
+        "invisible_until": START_MS + LEASE_S * 1000,
+    }
+
+
+def test_the_calls_are_those_of_the_published_api() -> None:
+    """Paths, bodies, and the token as a bearer."""
+    with _consumer(Broker()) as (broker, consumer, _):
+        _play("pull 2; ack 0; retry 1 after 7", broker, consumer)
+    folder = "/client/v4/accounts/account/queues/0123/messages"
+    assert broker.requests == [
+        (f"{folder}/pull", {"batch_size": 2, "visibility_timeout_ms": LEASE_S * 1000}, "Bearer hush"),
+        (f"{folder}/ack", {"acks": [{"lease_id": "lease-1"}], "retries": []}, "Bearer hush"),
+        (f"{folder}/ack", {"acks": [], "retries": [{"lease_id": "lease-2", "delay_seconds": 7}]}, "Bearer hush"),
+    ]
+
+
+def test_a_settlement_nobody_can_assign_is_not_reported() -> None:
+    """One of two leases is gone, the API gives a number only: neither message is said to be deleted."""
+    with _consumer(OLD_API) as (_, consumer, kept):
+        one, other = consumer.pull(2)
+        assert consumer.settle([one]).acked == 1
+        assert consumer.settle([one, other]).acked == 1
+        consumer.flush()
+        assert [e["message_id"] for e in kept.events if e["type"] == "deleted"] == ["m0"]
+        assert consumer.unknown == 2
+
+
+def test_without_knowledge_of_the_retries_the_last_one_is_reported_as_released() -> None:
+    """The service concludes from what it sees; a consumer that was not told must not guess."""
+    with _consumer(ONE_TRY, knows=False) as (broker, consumer, kept):
+        _play("pull 1; retry 0", broker, consumer)
+        consumer.flush()
+        assert [e["type"] for e in kept.events] == ["received", "released"]
+
+
+@pytest.mark.parametrize("status", [401, 429, 500])
+def test_a_refused_call_is_an_error_and_no_event(status: int) -> None:
+    """The caller is told, with the API's words; the token is not among them."""
+    with _consumer(Broker(status=status)) as (_, consumer, kept):
+        with pytest.raises(PullError, match="Authentication error") as caught:
+            consumer.pull()
+        assert caught.value.status == status
+        assert "hush" not in str(caught.value)
+        consumer.flush()
+        assert kept.events == []
+
+
+def test_an_api_that_is_not_there_is_an_error() -> None:
+    """No status, since nothing answered."""
+    with _consumer(Broker()) as (_, consumer, _kept):
+        pass
+    with pytest.raises(PullError) as caught:
+        consumer.pull()
+    assert caught.value.status is None
+
+
+def test_without_a_destination_it_is_a_plain_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is when telemetry is switched off."""
+    monkeypatch.delenv("QUEUEWATCH_TO", raising=False)
+    broker = replace(Broker(), messages=[Held("m0", START_MS)])
+    with serving(broker), PullConsumer("a", "0123", queue="orders", token="hush", base_url=broker.url) as consumer:
+        broker.now += 10
+        (message,) = consumer.pull()
+        assert (message.id, message.attempts, message.body) == ("m0", 1, "e30=")
+        assert consumer.settle([message]).acked == 1
+        assert consumer.flush()
+
+
+@contextmanager
+def _consumer(given: Broker, *, knows: bool = True) -> Iterator[tuple[Broker, PullConsumer, Kept]]:
+    broker = replace(given, messages=[Held(f"m{i}", START_MS - 5_000) for i in range(3)], dead=[], requests=[])
+    settings: dict[str, Any] = {}
+    if knows:
+        settings = {"max_retries": broker.max_retries, "retry_delay_s": broker.retry_delay_s}
+        settings["dead_letter_queue"] = "orders-dlq" if broker.dead_letters else None
+    kept = Kept()
+    with serving(broker):
+        consumer = PullConsumer(
+            "account",
+            "0123",
+            queue="orders",
+            to=kept,
+            token="hush",
+            consumer="billing-1",
+            visibility_timeout_s=LEASE_S,
+            base_url=broker.url,
+            clock_ms=lambda: broker.now,
+            **settings,
+        )
+        with consumer:
+            yield broker, consumer, kept
+
+
+def _play(steps: str, broker: Broker, consumer: PullConsumer) -> None:
+    deliveries: list[Message] = []
+    for step in steps.split("; "):
+        words, _, delay = step.partition(" after ")
+        verb, *numbers = words.split()
+        chosen = [int(number) for number in numbers]
+        if verb == "pull":
+            deliveries += consumer.pull(chosen[0])
+        elif verb == "wait":
+            broker.now += chosen[0] * 1000
+        elif verb == "ack":
+            consumer.settle(acks=[deliveries[i] for i in chosen])
+        else:
+            consumer.settle(retries=[deliveries[i] for i in chosen], delay_s=int(delay) if delay else None)
+
+
+def _concluded(events: list[dict[str, Any]], message_id: str, now: int) -> tuple[str, int]:
+    """Where a message is, by its events alone."""
+    state, until = "available", 0
+    for event in events:
+        if event["message_id"] != message_id:
+            continue
+        match event["type"]:
+            case "deleted" | "dropped":
+                return "gone", 0
+            case "dead_lettered":
+                return "dead", 0
+            case "received":
+                state, until = "leased", event["invisible_until"]
+            case "released":
+                state, until = "delayed", event.get("visible_at", event["at"])
+    return (state, until) if until > now else ("available", 0)

@@ -1,0 +1,134 @@
+"""Forks at the worst moments: while the first event is on its way, and under load."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_IMPORTS = """
+import sys, threading
+class Recorder:
+    def find_spec(self, name, path=None, target=None):
+        if threading.current_thread() is not threading.main_thread(): print(name)
+sys.meta_path.insert(0, Recorder())
+from queuewatch.sender import BackgroundSender
+from queuewatch.transports import open_transport
+sender = BackgroundSender(open_transport(sys.argv[1]))
+sender.offer([{"type": "x"}])
+sender.flush(float(sys.argv[2]))
+print("sent", sender.stats().sent)
+"""
+
+
+def _imported_in_the_thread(to: str, environment: dict[str, str], timeout_s: float = 20) -> list[str]:
+    command = [sys.executable, "-c", _IMPORTS, to, str(timeout_s)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_sender_s_thread_imports_nothing(kafka: Any, moto_sqs: Any, tmp_path: Path, sqs_environment: dict[str, str]) -> None:
+    """A child forked during an import would wait for that import for ever: there is none, with any transport."""
+    queue = f"imports-{threading.get_ident()}"
+    from tests.services import sqs
+
+    sqs.client(moto_sqs.endpoint).create_queue(QueueName=queue)
+    for to in (
+        f"spool:{tmp_path}",
+        f"sqs:{queue}?region=us-east-1",
+        f"kafka://{kafka.bootstrap.replace('127.0.0.1', 'localhost')}/{kafka.create_topic()}",
+    ):
+        assert _imported_in_the_thread(to, sqs_environment) == ["sent 1"], to
+    assert _imported_in_the_thread("https://localhost:1/", sqs_environment, 0.5) == ["sent 0"]
+
+
+_FORK_AFTER_THE_FIRST_SEND = """
+import os, sys, time
+from queuewatch.sender import BackgroundSender
+from queuewatch.transports import open_transport
+bad = 0
+sender = BackgroundSender(open_transport(sys.argv[1]), linger_s=0.01)
+sender.offer([{"type": "parent"}])
+for n in range(int(sys.argv[2])):
+    time.sleep(0.03)
+    child = os.fork()
+    if not child:
+        sender.offer([{"type": "child", "n": n}])
+        sys.exit(0 if sender.flush(30) else 3)
+    bad += os.waitpid(child, 0)[1] != 0
+assert sender.flush(30)
+print("bad", bad)
+"""
+
+
+@pytest.mark.slow
+def test_a_child_forked_right_after_the_first_send_sends_its_own(kafka: Any) -> None:
+    """At every tenth of the time that connecting to Kafka takes; it leaves quietly too, without waiting for a thread."""
+    topic = kafka.create_topic()
+    command = [sys.executable, "-c", _FORK_AFTER_THE_FIRST_SEND, f"kafka://{kafka.bootstrap}/{topic}", "15"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.stderr) == ("bad 0\n", "")
+    kinds = [event["type"] for event in _read(kafka, topic, 16)]
+    assert sorted(kinds) == ["child"] * 15 + ["parent"]
+
+
+_FORKS_UNDER_LOAD = """
+import os, sys, threading
+from queuewatch.sender import BackgroundSender
+from queuewatch.transports import open_transport
+sender = BackgroundSender(open_transport(sys.argv[1]), linger_s=0.01, max_buffered=1_000_000)
+forks, stop, numbers = int(sys.argv[2]), threading.Event(), [0] * 2
+def load(me):
+    while not stop.wait(0.001):
+        sender.offer([{"type": "parent", "id": f"{me}-{numbers[me]}"}])
+        numbers[me] += 1
+threads = [threading.Thread(target=load, args=(n,)) for n in range(2)]
+for thread in threads: thread.start()
+bad = 0
+for n in range(forks):
+    child = os.fork()
+    if not child:
+        sender.offer([{"type": "child", "id": str(n)}])
+        # Most children leave as a pre-forking server's do, a few through the interpreter's own end.
+        os._exit(0 if sender.flush(30) else 3) if n % 10 else sys.exit(0)
+    bad += os.waitpid(child, 0)[1] != 0
+stop.set()
+for thread in threads: thread.join()
+assert sender.flush(30)
+print(bad, sum(numbers))
+"""
+
+
+@pytest.mark.slow
+def test_forks_under_load_neither_hang_nor_double_anything(tmp_path: Path) -> None:
+    """Five hundred; each tenth child leaves through the interpreter's own end."""
+    forks = 500
+    to = f"spool:{tmp_path}?max_folder_bytes=4000000000"
+    done = subprocess.run(
+        [sys.executable, "-c", _FORKS_UNDER_LOAD, to, str(forks)], capture_output=True, text=True, timeout=250, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    bad, offered = map(int, done.stdout.split())
+    events = [json.loads(line) for path in tmp_path.glob("*.ndjson") for line in path.read_text().splitlines()]
+    assert bad == 0
+    assert len({(event["type"], event["id"]) for event in events}) == len(events) == forks + offered
+
+
+def _read(kafka: Any, topic: str, at_least: int) -> list[dict[str, Any]]:
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap, consumer_timeout_ms=3000)
+    try:
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek_to_beginning()
+        found = [json.loads(line) for record in consumer for line in record.value.splitlines()]
+    finally:
+        consumer.close()
+    assert len(found) >= at_least
+    return found

@@ -1,0 +1,399 @@
+"""A watched client tells every event of the contract, and the application sees what it would have seen without."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+
+from queuewatch import Watch, unwatch, watch
+from tests.client.transports import Kept
+from tests.services import sqs
+
+SCOPES = {"moto_sqs": "123456789012/us-east-1", "elasticmq": "000000000000/us-east-1"}
+
+
+@pytest.fixture(params=["moto_sqs", "elasticmq"])
+def service(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Endpoint and scope of a stand-in."""
+    return request.getfixturevalue(request.param).endpoint, SCOPES[request.param]
+
+
+@pytest.fixture
+def kept() -> Kept:
+    """Where the events go."""
+    return Kept()
+
+
+def new_queue(client: Any, suffix: str = "", **attributes: str) -> str:
+    """The URL of a queue no other test has."""
+    made = client.create_queue(QueueName=f"q-{uuid.uuid4().hex[:10]}{suffix}", Attributes=attributes)
+    return str(made["QueueUrl"])
+
+
+def told(watching: Watch, kept: Kept, *fields: str) -> list[tuple[Any, ...]]:
+    """The chosen fields of every event so far."""
+    assert watching.flush()
+    return [tuple(event.get(name) for name in fields) for event in kept.events()]
+
+
+@pytest.fixture
+def watched(service: tuple[str, str], kept: Kept) -> Iterator[tuple[Any, Watch]]:
+    """A watched client."""
+    client = sqs.client(service[0])
+    watching = watch(client, kept, consumer="worker-1", linger_s=0.01)
+    yield client, watching
+    watching.unwatch()
+
+
+def test_a_message_s_life_is_told(watched: tuple[Any, Watch], kept: Kept, service: tuple[str, str]) -> None:
+    """Sent, received, extended, released, received again, deleted: with counts, times and the consumer."""
+    client, watching = watched
+    url = new_queue(client)
+    before = int(time.time() * 1000)
+    message_id = client.send_message(QueueUrl=url, MessageBody="x")["MessageId"]
+    [got] = client.receive_message(QueueUrl=url, VisibilityTimeout=30)["Messages"]
+    client.change_message_visibility(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"], VisibilityTimeout=60)
+    client.change_message_visibility(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"], VisibilityTimeout=0)
+    [again] = client.receive_message(QueueUrl=url)["Messages"]
+    client.delete_message(QueueUrl=url, ReceiptHandle=again["ReceiptHandle"])
+    kinds = told(watching, kept, "type", "message_id", "consumer", "receive_count", "queue", "scope", "system")
+    place = (url.rsplit("/", 1)[1], service[1], "aws_sqs")
+    assert kinds == [
+        ("sent", message_id, None, None, *place),
+        ("received", message_id, "worker-1", 1, *place),
+        ("extended", message_id, "worker-1", None, *place),
+        ("released", message_id, "worker-1", None, *place),
+        ("received", message_id, "worker-1", 2, *place),
+        ("deleted", message_id, "worker-1", None, *place),
+    ]
+    sent, first, extended, released, second, _ = kept.events()
+    assert first["invisible_until"] - first["at"] == 30_000
+    assert extended["invisible_until"] - extended["at"] == 60_000
+    assert "invisible_until" not in second
+    assert "visible_at" not in released
+    for event in (first, second):
+        assert abs(event["sent_at"] - before) < 5000
+        assert abs(event["first_received_at"] - before) < 5000
+    assert before <= sent["at"] <= first["at"] <= extended["at"]
+    assert watching.stats()["hook_errors"] == 0
+    assert watching.stats()["handles"] == 1  # the first delivery's, which was never deleted
+
+
+def test_batches_map_entries_to_messages_and_leave_failures_out(watched: tuple[Any, Watch], kept: Kept) -> None:
+    """Only what succeeded is told, each under its own id."""
+    client, watching = watched
+    url = new_queue(client)
+    entries = [{"Id": f"e{n}", "MessageBody": "x", "DelaySeconds": 0} for n in range(3)]
+    sent = client.send_message_batch(QueueUrl=url, Entries=entries)
+    ids = {done["Id"]: done["MessageId"] for done in sent["Successful"]}
+    got: list[Any] = []
+    while len(got) < 3:
+        got += client.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", [])
+    handles = {message["MessageId"]: message["ReceiptHandle"] for message in got}
+    changed = client.change_message_visibility_batch(
+        QueueUrl=url,
+        Entries=[
+            {"Id": "a", "ReceiptHandle": handles[ids["e0"]], "VisibilityTimeout": 0},
+            {"Id": "b", "ReceiptHandle": "nobody's", "VisibilityTimeout": 5},
+        ],
+    )
+    assert [done["Id"] for done in changed["Successful"]] == ["a"]
+    deleted = client.delete_message_batch(
+        QueueUrl=url,
+        Entries=[
+            {"Id": "x", "ReceiptHandle": handles[ids["e1"]]},
+            {"Id": "y", "ReceiptHandle": handles[ids["e2"]]},
+        ],
+    )
+    assert len(deleted["Successful"]) == 2
+    kinds = told(watching, kept, "type", "message_id")
+    assert kinds[:3] == [("sent", ids["e0"]), ("sent", ids["e1"]), ("sent", ids["e2"])]
+    assert kinds[6:] == [("released", ids["e0"]), ("deleted", ids["e1"]), ("deleted", ids["e2"])]
+
+
+def test_a_batch_entry_that_fails_is_not_told(moto_sqs: Any, kept: Kept) -> None:
+    """Partial failure, answered with 200, on the way in (a send) and out (a delete)."""
+    client = sqs.client(moto_sqs.endpoint)
+    url = new_queue(client)
+    watching = watch(client, kept)
+    message_id = client.send_message(QueueUrl=url, MessageBody="x")["MessageId"]
+    [got] = client.receive_message(QueueUrl=url)["Messages"]
+
+    def fail(parsed: dict[str, Any], **_: Any) -> None:
+        parsed["Failed"] = [{"Id": done["Id"], "SenderFault": True, "Code": "X"} for done in parsed["Successful"]]
+        parsed["Successful"] = []
+
+    for operation in ("DeleteMessageBatch", "SendMessageBatch"):
+        # Registered first of all, so that the hooks see the changed answer.
+        client.meta.events.register_first(f"after-call.sqs.{operation}", fail)
+    client.delete_message_batch(QueueUrl=url, Entries=[{"Id": "1", "ReceiptHandle": got["ReceiptHandle"]}])
+    client.send_message_batch(QueueUrl=url, Entries=[{"Id": "1", "MessageBody": "x"}])
+    assert told(watching, kept, "type", "message_id") == [("sent", message_id), ("received", message_id)]
+    watching.unwatch()
+
+
+def test_fifo_events_carry_group_and_sequence(watched: tuple[Any, Watch], kept: Kept) -> None:
+    """Order within a group can only be judged with both."""
+    client, watching = watched
+    url = new_queue(client, ".fifo", FifoQueue="true", ContentBasedDeduplication="true")
+    client.send_message(QueueUrl=url, MessageBody="x", MessageGroupId="g1", MessageDeduplicationId="d1")
+    [got] = client.receive_message(QueueUrl=url)["Messages"]
+    client.delete_message(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"])
+    assert "Attributes" not in got
+    events = told(watching, kept, "type", "group")
+    assert events == [("sent", "g1"), ("received", "g1"), ("deleted", "g1")]
+    assert kept.events()[1]["sequence"].isdigit()
+
+
+def test_a_delayed_message_says_when_it_appears(watched: tuple[Any, Watch], kept: Kept) -> None:
+    """DelaySeconds of the message itself."""
+    client, watching = watched
+    url = new_queue(client)
+    client.send_message(QueueUrl=url, MessageBody="x", DelaySeconds=7)
+    client.send_message_batch(QueueUrl=url, Entries=[{"Id": "1", "MessageBody": "x", "DelaySeconds": 9}])
+    assert watching.flush()
+    assert [event["visible_at"] - event["at"] for event in kept.events()] == [7000, 9000]
+
+
+def test_a_dead_letter_says_where_it_came_from(elasticmq: Any, kept: Kept) -> None:
+    """DeadLetterQueueSourceArn on the receive from the dead-letter queue."""
+    client = sqs.client(elasticmq.endpoint)
+    dlq = new_queue(client)
+    arn = client.get_queue_attributes(QueueUrl=dlq, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    policy = '{"deadLetterTargetArn":"' + arn + '","maxReceiveCount":"1"}'
+    url = new_queue(client, RedrivePolicy=policy, VisibilityTimeout="0")
+    watching = watch(client, kept)
+    client.send_message(QueueUrl=url, MessageBody="x")
+    client.receive_message(QueueUrl=url)
+    client.receive_message(QueueUrl=url)
+    [got] = client.receive_message(QueueUrl=dlq, WaitTimeSeconds=2)["Messages"]
+    assert "Attributes" not in got
+    assert told(watching, kept, "type", "queue", "from_queue")[-1] == (
+        "received",
+        dlq.rsplit("/", 1)[1],
+        url.rsplit("/", 1)[1],
+    )
+    client.start_message_move_task(SourceArn=arn, MaxNumberOfMessagesPerSecond=10)
+    assert watching.flush()
+    state = kept.events()[-1]
+    assert (state["type"], state["queue"]) == ("queue_state", dlq.rsplit("/", 1)[1])
+    task = state["attributes"]["redrive_task"]
+    assert task == {"status": "RUNNING", "started_at": state["at"], "rate_per_s": 10}
+    watching.unwatch()
+
+
+def test_a_purge_concerns_the_whole_queue(watched: tuple[Any, Watch], kept: Kept) -> None:
+    """No message id."""
+    client, watching = watched
+    url = new_queue(client)
+    client.purge_queue(QueueUrl=url)
+    assert told(watching, kept, "type", "queue", "message_id") == [("purged", url.rsplit("/", 1)[1], None)]
+
+
+def test_a_failed_call_is_no_event_and_raises_as_before(watched: tuple[Any, Watch], kept: Kept) -> None:
+    """The application gets its own error."""
+    client, watching = watched
+    url = new_queue(client) + "-gone"
+    with pytest.raises(client.exceptions.QueueDoesNotExist):
+        client.send_message(QueueUrl=url, MessageBody="x")
+    with pytest.raises(Exception, match="Missing required parameter"):
+        client.send_message(QueueUrl=url)
+    assert told(watching, kept, "type") == []
+    assert watching.stats()["hook_errors"] == 0
+
+
+def test_a_message_of_another_process_is_counted_not_guessed(watched: tuple[Any, Watch], kept: Kept) -> None:
+    """A handle received elsewhere stands for nothing here."""
+    client, watching = watched
+    other = boto3.Session("testing", "testing", region_name=sqs.REGION).client("sqs", endpoint_url=client.meta.endpoint_url)
+    url = new_queue(client)
+    client.send_message(QueueUrl=url, MessageBody="x")
+    [got] = other.receive_message(QueueUrl=url)["Messages"]
+    client.delete_message(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"])
+    assert told(watching, kept, "type") == [("sent",)]
+    assert watching.stats()["unknown_handles"] == 1
+
+
+ASKED: list[dict[str, Any]] = [
+    {},
+    {"AttributeNames": ["All"]},
+    {"AttributeNames": ["SentTimestamp"]},
+    {"MessageSystemAttributeNames": ["All"]},
+    {"MessageSystemAttributeNames": ["ApproximateReceiveCount", "SenderId"]},
+    {"AttributeNames": ["SenderId"], "MessageSystemAttributeNames": ["SentTimestamp"]},
+    {"AttributeNames": [], "MessageAttributeNames": []},
+    {"MessageAttributeNames": ["All"]},
+    {"MessageAttributeNames": ["own"]},
+    {"MessageAttributeNames": ["other"], "MessageSystemAttributeNames": ["SentTimestamp"]},
+    {"MaxNumberOfMessages": 10, "VisibilityTimeout": 7, "WaitTimeSeconds": 0},
+]
+
+
+def _application(client: Any, asked: dict[str, Any]) -> list[Any]:
+    """Some calls; their answers or errors."""
+    url = new_queue(client)
+    attributes = {
+        "own": {"DataType": "String", "StringValue": "k1"},
+        "other": {"DataType": "String", "StringValue": "v"},
+    }
+    answers = [
+        client.send_message(QueueUrl=url, MessageBody="1", MessageAttributes=attributes),
+        client.send_message_batch(QueueUrl=url, Entries=[{"Id": "a", "MessageBody": "2"}, {"Id": "b", "MessageBody": "3"}]),
+    ]
+    for _ in range(4):
+        got = client.receive_message(QueueUrl=url, **asked)
+        answers.append(got)
+        for message in got.get("Messages", []):
+            answers.append(client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"]))
+    for wrong in ({"MessageSystemAttributeNames": ["Bogus"]}, {"MaxNumberOfMessages": 11}):
+        try:
+            answers.append(client.receive_message(QueueUrl=url, **wrong))
+        except client.exceptions.ClientError as error:
+            answers.append(error.response)
+    return answers
+
+
+_VOLATILE = re.compile(r"Id$|Handle$|^date$|requestid$|Timestamp$|length$|^server$|^Message$|RequestId")
+
+
+def _shape(value: Any, name: str = "") -> Any:
+    """An answer without what differs between any two runs; messages in the order of their bodies."""
+    if isinstance(value, dict):
+        return {k: _shape(v, k) for k, v in sorted(value.items())}
+    if isinstance(value, list):
+        return sorted((_shape(item, name) for item in value), key=repr)
+    return type(value).__name__ if _VOLATILE.search(name) else value
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=str)
+def test_the_application_sees_the_same_with_and_without(service: tuple[str, str], asked: dict[str, Any]) -> None:
+    """Answers and errors are equal, and the caller's own lists are left alone."""
+    plain, hooked = sqs.client(service[0]), sqs.client(service[0])
+    watching = watch(hooked, Kept(), lineage_attribute="own")
+    mine = {name: list(value) if isinstance(value, list) else value for name, value in asked.items()}
+    before = _shape(_application(plain, asked))
+    after = _shape(_application(hooked, mine))
+    watching.unwatch()
+    assert sorted(map(repr, after)) == sorted(map(repr, before))
+    assert mine == asked
+    assert watching.stats()["hook_errors"] == 0
+
+
+def test_sessions_cover_clients_and_resources_made_later(moto_sqs: Any, kept: Kept) -> None:
+    """And the resource's message objects hold what was asked for, no more."""
+    session = sqs.session()
+    watching = watch(session, kept)
+    resource = session.resource("sqs", endpoint_url=moto_sqs.endpoint)
+    queue = resource.create_queue(QueueName=f"r-{uuid.uuid4().hex[:8]}")
+    queue.send_message(MessageBody="x")
+    [message] = queue.receive_messages(AttributeNames=["SenderId"])
+    assert set(message.attributes) == {"SenderId"}
+    message.delete()
+    assert told(watching, kept, "type") == [("sent",), ("received",), ("deleted",)]
+    unwatch(session)
+    queue.send_message(MessageBody="unseen")
+    assert not watching.active
+    assert len(kept.events()) == 3
+
+
+@pytest.mark.parametrize("kind", ["resource", "botocore session", "default session"])
+def test_other_things_can_be_watched(moto_sqs: Any, kept: Kept, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resource, a botocore session, boto3's default session."""
+    session = sqs.session()
+    if kind == "resource":
+        resource = session.resource("sqs", endpoint_url=moto_sqs.endpoint)
+        watching = watch(resource, kept)
+        client = resource.meta.client
+    elif kind == "botocore session":
+        watching = watch(session._session, kept)
+        client = session.client("sqs", endpoint_url=moto_sqs.endpoint)
+    else:
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", session)
+        watching = watch(to=kept)
+        client = boto3.client("sqs", endpoint_url=moto_sqs.endpoint)
+    client.send_message(QueueUrl=new_queue(client), MessageBody="x")
+    assert told(watching, kept, "type") == [("sent",)]
+    watching.unwatch()
+
+
+def test_nothing_is_told_twice(moto_sqs: Any, kept: Kept) -> None:
+    """Session and client both watched, and one of them again."""
+    session = sqs.session()
+    one = watch(session, kept)
+    client = session.client("sqs", endpoint_url=moto_sqs.endpoint)
+    two = watch(client, kept)
+    three = watch(client, kept)
+    client.send_message(QueueUrl=new_queue(client), MessageBody="x")
+    for watching in (one, two, three):
+        assert watching.flush() or not watching.active
+    assert [event["type"] for event in kept.events()] == ["sent"]
+    for watching in (one, three):
+        watching.unwatch()
+
+
+def test_a_fault_in_a_hook_stays_in_the_hook(moto_sqs: Any, kept: Kept) -> None:
+    """It is counted; the application's answer is right, and stripped as ever."""
+    client = sqs.client(moto_sqs.endpoint)
+    url = new_queue(client)
+    watching = watch(client, kept)
+    assert watching._hooks is not None
+
+    def fault(*_: object) -> None:
+        raise RuntimeError("fault")
+
+    watching._hooks._deliver = fault
+    client.send_message(QueueUrl=url, MessageBody="x")
+    [got] = client.receive_message(QueueUrl=url)["Messages"]
+    assert "Attributes" not in got
+    watching._hooks._clock_ms = fault  # type: ignore[assignment]
+    client.delete_message(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"])
+    assert watching.stats()["hook_errors"] == 3
+    watching.unwatch()
+
+
+def test_a_watched_client_is_not_kept_alive(moto_sqs: Any, kept: Kept) -> None:
+    """The table of watches refers to it weakly."""
+    import gc
+    import weakref
+
+    client = sqs.client(moto_sqs.endpoint)
+    watching = watch(client, kept)
+    gone = weakref.ref(client.meta.events)
+    del client
+    gc.collect()
+    assert gone() is None
+    watching.unwatch()
+
+
+@pytest.mark.parametrize(
+    ("what", "error"), [(object(), TypeError), (sqs.session(), ValueError)], ids=["no client", "no destination"]
+)
+def test_misuse_is_told_at_once(what: Any, error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong arguments are the caller's, and are raised where they are given."""
+    monkeypatch.delenv("QUEUEWATCH_TO", raising=False)
+    with pytest.raises(error):
+        watch(what, None if error is ValueError else Kept())
+
+
+def test_a_typo_in_the_environment_does_not_stop_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deployment's mistake is logged; the application starts without telemetry."""
+    monkeypatch.setenv("QUEUEWATCH_TO", "kafak://broker/topic")
+    assert not watch(sqs.session()).active
+
+
+def test_one_variable_switches_everything_off(moto_sqs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No hook, no thread, not even a look at the destination."""
+    monkeypatch.setenv("QUEUEWATCH_DISABLED", "1")
+    client = sqs.client(moto_sqs.endpoint)
+    watching = watch(client, "nonsense")
+    client.send_message(QueueUrl=new_queue(client), MessageBody="x")
+    assert not watching.active
+    assert watching.flush()
+    assert watching.stats() == {"calls": 0}
+    watching.unwatch()

@@ -1,0 +1,250 @@
+"""`queuewatch-instrument`: programs that know nothing of queuewatch, watched."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_COMMAND = str(Path(sys.executable).with_name("queuewatch-instrument"))
+
+_LIFE = """
+def life(client, url):
+    client.send_message(QueueUrl=url, MessageBody="x")
+    for message in client.receive_message(QueueUrl=url, WaitTimeSeconds=2)["Messages"]:
+        assert "Attributes" not in message
+        client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+"""
+
+
+def run(
+    program: str, environment: dict[str, str], *, before: tuple[str, ...] = (), arguments: tuple[str, ...] = (), **more: str
+) -> subprocess.CompletedProcess[str]:
+    """`queuewatch-instrument python -c PROGRAM`, with more variables."""
+    command = [_COMMAND, *before, sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False, env=environment | more)
+
+
+def spooled(folder: Path) -> list[dict[str, Any]]:
+    """Every event that arrived."""
+    return [json.loads(line) for path in sorted(folder.glob("*.ndjson")) for line in path.read_text().splitlines()]
+
+
+def kinds(folder: Path) -> dict[str, int]:
+    """How many of each type arrived."""
+    return dict(Counter(event["type"] for event in spooled(folder)))
+
+
+def test_every_way_to_make_a_client_is_watched(sqs_environment: dict[str, str], tmp_path: Path) -> None:
+    """boto3's default session, sessions, resources, botocore's own, and one made in a thread; received with one and deleted with
+    another."""
+    program = f"""{_LIFE}
+import threading, uuid
+import boto3, botocore.session
+client = boto3.client("sqs")
+url = client.create_queue(QueueName=uuid.uuid4().hex)["QueueUrl"]
+life(client, url)
+life(boto3.Session().client("sqs"), url)
+life(boto3.resource("sqs").meta.client, url)
+life(botocore.session.get_session().create_client("sqs"), url)
+thread = threading.Thread(target=lambda: life(boto3.Session().client("sqs"), url))
+thread.start(); thread.join()
+queue = boto3.Session().resource("sqs").Queue(url)
+queue.send_message(MessageBody="x")
+[message] = queue.receive_messages(WaitTimeSeconds=2)
+boto3.client("sqs").delete_message(QueueUrl=url, ReceiptHandle=message.receipt_handle)
+"""
+    done = run(program, sqs_environment, QUEUEWATCH_TO=f"spool:{tmp_path}", QUEUEWATCH_CONSUMER="shop")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert kinds(tmp_path) == {"sent": 6, "received": 6, "deleted": 6}
+    assert {event["consumer"] for event in spooled(tmp_path) if event["type"] == "deleted"} == {"shop"}
+
+
+def test_child_processes_are_watched_too(sqs_environment: dict[str, str], tmp_path: Path) -> None:
+    """Another interpreter, a spawned one, and forks before and after the first call."""
+    script = tmp_path / "shop.py"
+    script.write_text(f"""{_LIFE}
+import multiprocessing, os, subprocess, sys, uuid
+def work():
+    import boto3
+    client = boto3.client("sqs")
+    life(client, client.create_queue(QueueName=uuid.uuid4().hex)["QueueUrl"])
+if __name__ == "__main__":
+    if sys.argv[1:] == ["child"]:
+        work()
+        sys.exit()
+    def forked():
+        child = os.fork()
+        if not child:
+            work()
+            sys.exit()
+        assert os.waitpid(child, 0)[1] == 0
+    forked()
+    subprocess.run([sys.executable, __file__, "child"], check=True)
+    for method in ("spawn", "fork"):
+        process = multiprocessing.get_context(method).Process(target=work)
+        process.start(); process.join()
+        assert process.exitcode == 0
+    work()
+    forked()
+""")
+    spool = tmp_path / "spool"
+    environment = sqs_environment | {"QUEUEWATCH_TO": f"spool:{spool}"}
+    done = subprocess.run(
+        [_COMMAND, sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert kinds(spool) == {"sent": 6, "received": 6, "deleted": 6}
+    assert len({event["consumer"] for event in spooled(spool) if event["type"] == "received"}) == 6
+
+
+def test_a_sitecustomize_that_is_there_runs_as_before(sqs_environment: dict[str, str], tmp_path: Path) -> None:
+    """Somebody else's agent may live in it; an error in it is reported as Python reports it; and `sys.path` is what it was."""
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.theirs = __file__\nimport botocore\n")
+    program = "import sys, sitecustomize; print(sys.theirs, sitecustomize.__file__, [p for p in sys.path if 'queuewatch' in p])"
+    plain = [sys.executable, "-c", "import sys; print(sys.path)"]
+    mine = str(tmp_path / "sitecustomize.py")
+    done = run(program, sqs_environment, QUEUEWATCH_TO="spool:/nowhere", PYTHONPATH=str(tmp_path))
+    assert (done.stdout.split()[:2], done.stderr) == ([mine, mine], "")
+    environment = sqs_environment | {"QUEUEWATCH_TO": "spool:/nowhere"}
+    paths = [
+        subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
+        for command in (plain, [_COMMAND, *plain])
+    ]
+    assert paths[0] == paths[1]
+    (tmp_path / "sitecustomize.py").write_text("1 / 0")
+    done = run("print('runs')", sqs_environment, QUEUEWATCH_TO="spool:/nowhere", PYTHONPATH=str(tmp_path))
+    assert done.stdout == "runs\n"
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_a_session_made_by_a_hidden_sitecustomize_s_import_is_watched(sqs_environment: dict[str, str], tmp_path: Path) -> None:
+    """botocore may be there before the program begins."""
+    (tmp_path / "sitecustomize.py").write_text("import boto3\n")
+    program = f"""{_LIFE}
+import boto3, uuid
+client = boto3.client("sqs")
+life(client, client.create_queue(QueueName=uuid.uuid4().hex)["QueueUrl"])
+"""
+    spool = tmp_path / "spool"
+    done = run(program, sqs_environment, QUEUEWATCH_TO=f"spool:{spool}", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert kinds(spool) == {"sent": 1, "received": 1, "deleted": 1}
+
+
+def test_telemetry_by_sqs_is_not_watched_itself(sqs_environment: dict[str, str], moto_sqs: Any) -> None:
+    """Or each message of telemetry would make another."""
+    from tests.services import sqs
+
+    client = sqs.client(moto_sqs.endpoint)
+    telemetry = client.create_queue(QueueName=f"telemetry-{uuid.uuid4().hex[:8]}")["QueueUrl"]
+    program = f"""{_LIFE}
+import boto3, time, uuid
+client = boto3.client("sqs")
+life(client, client.create_queue(QueueName=uuid.uuid4().hex)["QueueUrl"])
+time.sleep(2)
+"""
+    done = run(program, sqs_environment, QUEUEWATCH_TO=f"sqs:{telemetry}")
+    assert (done.returncode, done.stderr) == (0, "")
+    bodies: list[str] = []
+    while got := client.receive_message(QueueUrl=telemetry, MaxNumberOfMessages=10).get("Messages"):
+        bodies += [message["Body"] for message in got]
+    events = [json.loads(line) for body in bodies for line in body.splitlines()]
+    assert sorted(event["type"] for event in events) == ["deleted", "received", "sent"]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({}, "QUEUEWATCH_TO is not set"),
+        ({"QUEUEWATCH_TO": "kafka://broker:9092"}, "names no broker or no topic"),
+        ({"QUEUEWATCH_DISABLED": "1"}, ""),
+        ({"QUEUEWATCH_DISABLED": "1", "QUEUEWATCH_TO": "spool:/nowhere"}, ""),
+    ],
+    ids=["not set", "wrong", "off", "off though set"],
+)
+def test_without_telemetry_the_program_runs_all_the_same(
+    sqs_environment: dict[str, str], more: dict[str, str], says: str
+) -> None:
+    """A typo in a deployment must not keep an application from starting; the off switch says nothing."""
+    program = "import boto3, sys; boto3.client('sqs'); print('queuewatch' in sys.modules); sys.exit(5)"
+    done = run(program, sqs_environment | more)
+    assert (done.returncode, done.stdout) == (5, "False\n")
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == bool(says)
+
+
+def test_a_destination_may_be_given_as_an_option(sqs_environment: dict[str, str], tmp_path: Path) -> None:
+    """Options after the command are the command's."""
+    program = "import os, sys; print(os.environ['QUEUEWATCH_TO'], os.environ['QUEUEWATCH_CONSUMER'], sys.argv[1:])"
+    options = ("--to", f"spool:{tmp_path}", "--consumer", "me")
+    done = run(program, sqs_environment, before=options, arguments=("--to", "x"))
+    assert done.stdout == f"spool:{tmp_path} me ['--to', 'x']\n"
+
+
+@pytest.mark.parametrize(("command", "code"), [(["no-such-command"], 127), (["/etc/passwd"], 126), ([], 2)])
+def test_a_command_that_cannot_run_is_named(sqs_environment: dict[str, str], command: list[str], code: int) -> None:
+    """With a shell's exit codes."""
+    environment = sqs_environment | {"QUEUEWATCH_TO": "spool:/nowhere"}
+    done = subprocess.run([_COMMAND, *command], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert all(word in done.stderr for word in command)
+
+
+def test_the_command_becomes_the_program(sqs_environment: dict[str, str], tmp_path: Path) -> None:
+    """The same process: a supervisor's signals reach the application, and its exit code the supervisor."""
+    program = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    command = [_COMMAND, "--to", f"spool:{tmp_path}", sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=sqs_environment) as process:
+        try:
+            assert process.stdout is not None
+            assert int(process.stdout.readline()) == process.pid
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == -signal.SIGTERM
+        finally:
+            process.kill()
+
+
+def test_a_program_without_sqs_pays_almost_nothing(sqs_environment: dict[str, str], tmp_path: Path) -> None:
+    """Every Python process below the command runs the hook: it loads neither the library nor anything to speak of."""
+    program = "import sys; print(len(sys.modules), 'queuewatch' in sys.modules)"
+    environment = sqs_environment | {"QUEUEWATCH_TO": f"spool:{tmp_path}"}
+    plain = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    watched = run(program, environment)
+    modules, loaded = watched.stdout.split()
+    assert loaded == "False"
+    assert int(modules) - int(plain.stdout.split()[0]) <= 12
+    assert watched.stderr == ""
+
+
+def test_a_process_that_is_terminated_sends_what_it_saw(sqs_environment: dict[str, str], tmp_path: Path) -> None:
+    """`docker stop` on a loop that knows no signals."""
+    program = """
+import boto3, time, uuid
+client = boto3.client("sqs")
+url = client.create_queue(QueueName=uuid.uuid4().hex)["QueueUrl"]
+for n in range(10): client.send_message(QueueUrl=url, MessageBody="x")
+print("sent", flush=True)
+while True: time.sleep(1)
+"""
+    command = [_COMMAND, "--to", f"spool:{tmp_path}?max_age_s=60", sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=sqs_environment) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "sent\n"
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == -signal.SIGTERM
+        finally:
+            process.kill()
+    assert time.monotonic() - began < 5
+    assert kinds(tmp_path) == {"sent": 10}

@@ -1,0 +1,146 @@
+"""What the hooks remember: handles, places, and own ids across a redrive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from queuewatch.handles import HandleMap, Receipt
+from queuewatch.lineage import Lineage
+from queuewatch.places import Place, place_of_arn, place_of_url
+from queuewatch.sqs_events import Call, Translator
+
+ORDERS = Place("1/eu-west-1", "orders")
+DLQ = Place("1/eu-west-1", "orders-dlq")
+
+
+class Clock:
+    """A clock that is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_handles_are_bounded_in_number_and_age() -> None:
+    """The oldest go first; only those that could still be used count as evicted."""
+    clock = Clock()
+    handles = HandleMap(3, clock_s=clock)
+    for n in range(4):
+        handles.remember("u", f"h{n}", Receipt(f"m{n}", None))
+    assert handles.look_up("u", "h0") is None
+    assert handles.look_up("u", "h1") == Receipt("m1", None)
+    assert handles.look_up("other", "h1") is None
+    assert (len(handles), handles.evicted) == (3, 1)
+    clock.now_s = 12 * 3600 + 1
+    handles.remember("u", "h9", Receipt("m9", "g"))
+    assert (len(handles), handles.evicted) == (1, 1)
+    handles.forget("u", "h9")
+    handles.forget("u", "h9")
+    assert len(handles) == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("https://sqs.eu-west-1.amazonaws.com/1/orders", ORDERS),
+        ("https://sqs-fips.us-gov-west-1.amazonaws.com/1/q", Place("1/us-gov-west-1", "q")),
+        ("https://vpce-0a.sqs.eu-west-1.vpce.amazonaws.com/1/q", Place("1/eu-west-1", "q")),
+        ("https://eu-west-1.queue.amazonaws.com/1/q.fifo", Place("1/eu-west-1", "q.fifo")),
+        ("http://localhost:4566/1/q", Place("1/client-region", "q")),
+        ("http://localhost:4566/queue/q", Place("queue/client-region", "q")),
+        ("q", Place(None, "q")),
+    ],
+)
+def test_a_queue_url_tells_its_place(url: str, place: Place) -> None:
+    """Account and region as in the ARN, which is what a collector goes by."""
+    assert place_of_url(url, "client-region") == place
+
+
+def test_an_arn_tells_its_place() -> None:
+    """As above."""
+    assert place_of_arn("arn:aws:sqs:eu-west-1:1:orders") == ORDERS
+    assert place_of_arn("orders") == Place(None, "orders")
+
+
+def received(message_id: str, count: int, own_id: str, source: str | None = None) -> dict[str, Any]:
+    """A message as ReceiveMessage answers."""
+    attributes = {"ApproximateReceiveCount": str(count)}
+    if source:
+        attributes["DeadLetterQueueSourceArn"] = source
+    return {
+        "MessageId": message_id,
+        "ReceiptHandle": f"{message_id}-{count}",
+        "Attributes": attributes,
+        "MessageAttributes": {"own": {"StringValue": own_id, "DataType": "String"}},
+    }
+
+
+class Client:
+    """Feeds a translator calls, as the hooks would."""
+
+    def __init__(self, **dead_letter_queues: str) -> None:
+        self.translator = Translator(HandleMap(), Lineage("own", dead_letter_queues))
+        self.at = 1_760_000_000_000
+
+    def call(self, operation: str, place: Place, answer: dict[str, Any], **params: Any) -> list[dict[str, Any]]:
+        """Events of one call."""
+        self.at += 1000
+        call = Call(operation, {"QueueUrl": place.queue, **params}, place, "c", self.at, self.at + 5)
+        return self.translator.events(call, answer)
+
+    def receive(self, place: Place, message: dict[str, Any]) -> list[dict[str, Any]]:
+        """Events of a receive of one message."""
+        return self.call("ReceiveMessage", place, {"Messages": [message]})
+
+
+def redrives(events: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
+    """From where, old id, to where, new id."""
+    return [(e["queue"], e["message_id"], e["to_queue"], e["new_message_id"]) for e in events if e["type"] == "redriven"]
+
+
+def test_a_message_seen_in_the_dlq_is_linked_when_it_comes_back() -> None:
+    """Somebody looked at it there; SQS gave it a new id on the way."""
+    client = Client()
+    assert redrives(client.receive(ORDERS, received("a", 1, "k"))) == []
+    assert redrives(client.receive(DLQ, received("a", 4, "k", "arn:aws:sqs:eu-west-1:1:orders"))) == []
+    assert redrives(client.receive(ORDERS, received("b", 1, "k"))) == [("orders-dlq", "a", "orders", "b")]
+    assert redrives(client.receive(ORDERS, received("b", 2, "k"))) == []
+
+
+def test_a_message_sent_again_from_the_dlq_is_linked_too() -> None:
+    """A home-made redrive: received there, sent here, deleted there."""
+    client = Client(orders="orders-dlq")
+    client.receive(DLQ, received("a", 4, "k"))
+    sent = client.call(
+        "SendMessage",
+        ORDERS,
+        {"MessageId": "b"},
+        MessageAttributes={"own": {"StringValue": "k", "DataType": "String"}},
+    )
+    assert redrives(sent) == [("orders-dlq", "a", "orders", "b")]
+
+
+def test_a_failing_message_is_linked_when_its_dlq_is_configured() -> None:
+    """Nobody saw it in the DLQ: received often, never deleted, back under a new id at its first receive."""
+    client = Client(orders="orders-dlq")
+    client.receive(ORDERS, received("a", 1, "k"))
+    client.receive(ORDERS, received("a", 2, "k"))
+    assert redrives(client.receive(ORDERS, received("b", 1, "k"))) == [("orders-dlq", "a", "orders", "b")]
+
+
+@pytest.mark.parametrize("why", ["deleted before", "received once", "not a first receive", "no DLQ known", "no own id"])
+def test_without_evidence_it_is_a_message_of_its_own(why: str) -> None:
+    """A sender that sends twice uses the same own id twice."""
+    client = Client() if why == "no DLQ known" else Client(orders="orders-dlq")
+    own = "" if why == "no own id" else "k"
+    client.receive(ORDERS, received("a", 1, own))
+    if why != "received once":
+        client.receive(ORDERS, received("a", 2, own))
+    if why == "deleted before":
+        client.call("DeleteMessage", ORDERS, {}, ReceiptHandle="a-2")
+    count = 2 if why == "not a first receive" else 1
+    assert redrives(client.receive(ORDERS, received("b", count, own))) == []

@@ -1,0 +1,60 @@
+"""What the application's log gets from a destination in trouble: one warning of ours a minute, no library's."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.services.process import free_port
+
+_PROGRAM = """
+import logging, sys, time
+logging.basicConfig(level=logging.INFO, format="%(name)s %(threadName)s %(message)s")
+from queuewatch.sender import BackgroundSender
+from queuewatch.transports import open_transport
+sender = BackgroundSender(open_transport(sys.argv[1]), exit_deadline_s=0.5)
+for n in range(int(sys.argv[2])):
+    sender.offer([{"type": "x"}])
+    time.sleep(0.1)
+"""
+
+
+def _logged(to: str, tenths_s: int, environment: dict[str, str] | None = None) -> list[str]:
+    command = [sys.executable, "-c", _PROGRAM, to, str(tenths_s)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stderr.splitlines()
+
+
+@pytest.mark.slow
+def test_a_wrong_topic_is_one_warning(kafka: Any) -> None:
+    """In 25 seconds, in which the library alone logs a hundred lines."""
+    [line] = _logged(f"kafka://{kafka.bootstrap}/no-such-topic", 250)
+    assert line.startswith("queuewatch.client queuewatch-sender telemetry is not sent")
+    assert "no-such-topic" in line
+
+
+def test_a_healthy_broker_is_no_line_at_all(kafka: Any) -> None:
+    """Not even that a task blocked the library's event loop."""
+    assert _logged(f"kafka://{kafka.bootstrap}/{kafka.create_topic()}", 30) == []
+
+
+@pytest.mark.parametrize("to", ["kafka://127.0.0.1:{port}/t", "http://127.0.0.1:{port}/", "sqs:http://127.0.0.1:{port}/1/q"])
+def test_a_dead_destination_is_one_warning(to: str, sqs_environment: dict[str, str]) -> None:
+    """Of the SQS transport too, whose library says where it found its credentials."""
+    [line] = _logged(to.format(port=free_port()), 20, sqs_environment)
+    assert line.startswith("queuewatch.client queuewatch-sender telemetry is not sent")
+
+
+def test_an_application_s_own_use_of_the_library_is_heard(caplog: pytest.LogCaptureFixture) -> None:
+    """Only records of our own threads are dropped."""
+    from queuewatch.transports import open_transport
+
+    open_transport("kafka://127.0.0.1:1/t").prepare()
+    with caplog.at_level(logging.INFO):
+        logging.getLogger("kafka.producer.kafka").warning("the application's own")
+    assert "the application's own" in caplog.text

@@ -1,0 +1,87 @@
+"""A secret is used and shown nowhere: not in a log, an error or the counters."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queuewatch import open_transport
+from queuewatch.sender import BackgroundSender
+from queuewatch.transports.base import SendError
+from queuewatch.transports.secrets import redact, secret
+from tests.client.transports import Broken
+from tests.services.process import free_port
+
+SECRET = "s3cr3t-t0ken"
+
+
+@pytest.mark.parametrize("value", [SECRET, f"{SECRET}\n", f"  {SECRET}\r\n"])
+def test_white_space_around_a_secret_is_none_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: str) -> None:
+    """A secret store or an editor adds a line's end; in a header it would be refused, with the token in the error."""
+    monkeypatch.setenv("QUEUEWATCH_TOKEN", value)
+    assert secret("QUEUEWATCH_TOKEN") == SECRET
+    monkeypatch.delenv("QUEUEWATCH_TOKEN")
+    (tmp_path / "token").write_bytes(value.encode())
+    monkeypatch.setenv("QUEUEWATCH_TOKEN_FILE", str(tmp_path / "token"))
+    assert secret("QUEUEWATCH_TOKEN") == SECRET
+
+
+@pytest.mark.parametrize("value", [f"{SECRET}\nx", f"{SECRET}é", f"{SECRET}\x7f"])
+def test_a_token_no_header_can_carry_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, value: str
+) -> None:
+    """The error of the HTTP library would quote it."""
+    monkeypatch.setenv("QUEUEWATCH_TOKEN", value)
+    sender = BackgroundSender(open_transport(f"http://127.0.0.1:{free_port()}/"), linger_s=0.0)
+    with caplog.at_level(logging.DEBUG):
+        sender.offer([{"type": "x"}])
+        assert not sender.flush(0.5)
+        sender.close(0)
+    assert "QUEUEWATCH_TOKEN" in (sender.stats().last_error or "")
+    assert SECRET not in caplog.text + str(sender.stats())
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        f"kafka://b:9092/t?sasl_plain_password={SECRET}",
+        f"kafka://me:{SECRET}@b:9092/t",
+        f"kafka://b:9092?x={SECRET}",
+        f"http://me:{SECRET}@host/x",
+        f"http://?token={SECRET}",
+        f"ftp://me:{SECRET}@host/x",
+        f"spool:?x={SECRET}",
+        f"sqs:q?key={SECRET}",
+        f"http://[::1/?token={SECRET}",
+    ],
+)
+def test_a_wrong_destination_is_named_without_its_secret(to: str) -> None:
+    """Somebody will put one there."""
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        open_transport(to)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_destination_is_shown_without_its_query() -> None:
+    """In `stats()` and in warnings."""
+    transport = open_transport(f"https://host:9400/api/v1/events?key={SECRET}")
+    assert transport.name == "https://host:9400/api/v1/events"
+
+
+@pytest.mark.parametrize("variable", ["QUEUEWATCH_TOKEN", "QUEUEWATCH_KAFKA_PASSWORD"])
+def test_a_secret_in_a_library_s_error_is_redacted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variable: str
+) -> None:
+    """Whatever the library was thinking of."""
+    monkeypatch.setenv(variable, SECRET)
+    assert redact(f"bad options {{'password': '{SECRET}'}}") == "bad options {'password': '***'}"
+    broken: Any = Broken(SendError(f"refused {SECRET}", retry=True))
+    sender = BackgroundSender(broken, linger_s=0.0)
+    sender.offer([{"type": "x"}])
+    assert not sender.flush(0.3)
+    sender.close(0)
+    assert "refused ***" in caplog.text
+    assert SECRET not in caplog.text + str(sender.stats())

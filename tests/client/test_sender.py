@@ -1,0 +1,206 @@
+"""The background sender: many events per record, bounded, patient with the other side and never in the way."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from queuewatch import SendError
+from queuewatch.sender import BackgroundSender
+from tests.client.transports import Broken, Kept, later
+
+
+def events(count: int, **fields: Any) -> list[dict[str, Any]]:
+    """Numbered events."""
+    return [{"type": "sent", "n": n, **fields} for n in range(count)]
+
+
+def until(true: Callable[[], bool], timeout_s: float = 5.0) -> None:
+    """Wait for something that happens in another thread."""
+    end = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)
+
+
+def test_at_load_records_hold_many_events() -> None:
+    """One record for a thousand events, none lost, all in order."""
+    kept = Kept()
+    sender = BackgroundSender(kept, linger_s=0.2)
+    for event in events(5000):
+        sender.offer([event])
+    assert sender.flush()
+    assert [event["n"] for event in kept.events()] == list(range(5000))
+    assert len(kept.payloads) <= 10
+    stats = sender.stats()
+    assert (stats.accepted, stats.sent, stats.records, stats.buffered) == (5000, 5000, len(kept.payloads), 0)
+    sender.close()
+
+
+def test_a_single_event_waits_no_longer_than_the_linger() -> None:
+    """At low load freshness counts."""
+    kept = Kept()
+    sender = BackgroundSender(kept, linger_s=0.05)
+    start = time.monotonic()
+    sender.offer(events(1))
+    until(lambda: bool(kept.payloads), 2)
+    assert time.monotonic() - start < 1
+    sender.close()
+
+
+def test_records_stay_below_the_transport_s_limit() -> None:
+    """By bytes as well as by number; a single longer event is a record of its own."""
+    kept = Kept(max_bytes=1000)
+    sender = BackgroundSender(kept)
+    sender.offer([*events(50, pad="x" * 90), *events(1, pad="y" * 2000), *events(2)])
+    assert sender.flush()
+    assert len(kept.events()) == 53
+    assert sorted(map(len, kept.payloads))[-2] <= 1000
+    sender.close()
+
+
+def test_overflow_is_dropped_and_counted_and_offering_never_waits() -> None:
+    """The other side hangs: the application goes on at full speed."""
+    broken = Broken()
+    broken.gate.clear()
+    sender = BackgroundSender(broken, max_buffered=100, linger_s=0.01)
+    start = time.perf_counter()
+    for event in events(1000):
+        sender.offer([event])
+    assert time.perf_counter() - start < 0.5
+    stats = sender.stats()
+    assert (stats.accepted, stats.dropped_overflow, stats.buffered) == (100, 900, 100)
+    broken.gate.set()
+    assert sender.flush()
+    assert [event["n"] for event in broken.events()] == list(range(100))
+    sender.offer(events(1))
+    assert sender.flush()
+    assert sender.stats().sent == 101
+    sender.close()
+
+
+def test_a_broken_transport_is_tried_again_until_it_works() -> None:
+    """Nothing that was accepted is lost, and the reason can be seen."""
+    broken = Broken(later())
+    sender = BackgroundSender(broken, linger_s=0.01)
+    sender.offer(events(3))
+    until(lambda: broken.attempts >= 3)
+    assert sender.stats().last_error == "the other side is down"
+    assert not sender.flush(0.05)
+    broken.error = None
+    assert sender.flush()
+    assert len(broken.events()) == 3
+    assert sender.stats().send_errors >= 3
+    sender.close()
+
+
+def test_what_is_refused_for_good_is_dropped_and_counted() -> None:
+    """A payload that the other side cannot read does not become readable by trying."""
+    broken = Broken(SendError("400", retry=False))
+    sender = BackgroundSender(broken, linger_s=0.01)
+    sender.offer(events(3))
+    assert sender.flush()
+    assert sender.stats().dropped_refused == 3
+    broken.error = RuntimeError("a fault of the transport's own")
+    sender.offer(events(2))
+    assert sender.flush()
+    assert sender.stats().dropped_refused == 5
+    sender.close()
+
+
+def test_a_record_too_large_for_the_other_side_is_halved() -> None:
+    """Down to the one event that is the trouble."""
+
+    class Picky(Kept):
+        def send(self, payload: bytes) -> None:
+            if payload.count(b"\n") > 2 or b"huge" in payload:
+                raise SendError("413", retry=False, too_large=True)
+            super().send(payload)
+
+    picky = Picky()
+    sender = BackgroundSender(picky, linger_s=0.05)
+    sender.offer([*events(5), {"type": "huge"}, *events(5)])
+    assert sender.flush()
+    assert len(picky.events()) == 10
+    assert sender.stats().dropped_refused == 1
+    sender.close()
+
+
+def test_an_event_json_cannot_carry_costs_only_itself() -> None:
+    """Whatever an application's attribute may have held."""
+    kept = Kept()
+    sender = BackgroundSender(kept)
+    sender.offer([{"n": 1}, {"n": object()}, {"n": float("nan")}, {"n": "\ud800"}, {"n": 2}])
+    assert sender.flush()
+    assert kept.events() == [{"n": 1}, {"n": 2}]
+    assert sender.stats().dropped_refused == 3
+    sender.close()
+
+
+def test_closing_keeps_its_deadline_and_counts_what_was_left() -> None:
+    """An application must be able to leave while the broker is down."""
+    broken = Broken(later())
+    sender = BackgroundSender(broken, linger_s=0.01)
+    sender.offer(events(7))
+    start = time.monotonic()
+    sender.close(0.3)
+    assert time.monotonic() - start < 1.2
+    assert sender.stats().dropped_at_exit == 7
+    sender.offer(events(2))
+    assert sender.stats().dropped_overflow == 2
+    assert broken.closed == 1
+
+
+def test_a_retry_after_is_kept() -> None:
+    """A server that asks for time gets it."""
+    broken = Broken(SendError("429", retry=True, retry_after_s=0.4))
+    sender = BackgroundSender(broken, linger_s=0.01)
+    sender.offer(events(1))
+    until(lambda: broken.attempts == 1)
+    time.sleep(0.2)
+    assert broken.attempts == 1
+    broken.error = None
+    assert sender.flush()
+    sender.close()
+
+
+def test_many_threads_lose_nothing() -> None:
+    """Counters and buffer under contention."""
+    kept = Kept()
+    sender = BackgroundSender(kept, max_buffered=100_000, linger_s=0.01)
+
+    def offer(thread: int) -> None:
+        for n in range(2000):
+            sender.offer([{"t": thread, "n": n}])
+
+    threads = [threading.Thread(target=offer, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sender.flush()
+    assert sender.stats().accepted == sender.stats().sent == 16_000
+    found = kept.events()
+    assert len(found) == 16_000
+    for n in range(8):
+        assert [event["n"] for event in found if event["t"] == n] == list(range(2000))
+    sender.close()
+
+
+@pytest.mark.parametrize("wrong", [b"", b"x"])
+def test_payloads_are_ndjson(wrong: bytes) -> None:
+    """One line per event, each ended."""
+    kept = Kept()
+    sender = BackgroundSender(kept)
+    sender.offer([{"text": "line\nbreak é", "wrong": wrong.decode()}])
+    assert sender.flush()
+    [payload] = kept.payloads
+    assert payload.endswith(b"}\n")
+    assert payload.count(b"\n") == 1
+    assert json.loads(payload)["text"] == "line\nbreak é"
+    sender.close()

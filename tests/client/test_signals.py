@@ -1,0 +1,153 @@
+"""Signals: handlers that call SQS never wait for the code they interrupt, and SIGTERM does not cost the buffer."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.services.process import free_port
+
+_HANDLERS_THAT_CALL = """
+import os, signal, sys, time
+from queuewatch.handles import HandleMap, Receipt
+from queuewatch.lineage import Lineage
+from queuewatch.places import Place
+from queuewatch.sender import BackgroundSender
+from queuewatch.transports import open_transport
+sender = BackgroundSender(open_transport(sys.argv[1]), max_buffered=1_000_000)
+handles, lineage, place = HandleMap(100), Lineage("own", {}), Place("1/r", "q")
+count = interrupted = 0
+def work(kind):
+    global count
+    count += 1
+    handles.remember("u", f"h{count % 500}", Receipt("m", None))
+    handles.look_up("u", "h1"); handles.forget("u", f"h{count % 7}")
+    lineage.seen(f"k{count % 50}", place, f"m{count % 90}", 1, 1); lineage.deleted(f"m{count % 11}")
+    sender.offer([{"type": kind}])
+within = False
+def handler(*_):
+    global interrupted, within
+    if within: return
+    within = True
+    interrupted += 1
+    work("handler")
+    if interrupted % 50 == 0: sender.flush(0.01)
+    sender.stats()
+    within = False
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0003)
+end = time.monotonic() + 3
+while time.monotonic() < end: work("main"); sender.stats()
+signal.setitimer(signal.ITIMER_REAL, 0, 0)
+assert sender.flush(60)
+stats = sender.stats()
+assert (stats.dropped_overflow, stats.dropped_refused) == (0, 0), stats
+print(count, stats.sent, interrupted)
+"""
+
+
+def test_a_handler_that_calls_sqs_never_waits_for_what_it_interrupts(tmp_path: Path) -> None:
+    """Thousands of interruptions, anywhere in our code: no hang, nothing lost."""
+    command = [sys.executable, "-c", _HANDLERS_THAT_CALL, f"spool:{tmp_path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    offered, sent, interrupted = map(int, done.stdout.split())
+    assert offered == sent
+    assert interrupted > 200
+
+
+_TERMINATED = """
+import os, signal, sys, threading, time
+import boto3
+from queuewatch import watch
+{before}
+client = boto3.Session("testing", "testing", region_name="us-east-1").client("sqs", endpoint_url=sys.argv[1])
+watching = watch(client, sys.argv[2], linger_s=30)
+url = client.create_queue(QueueName=sys.argv[3])["QueueUrl"]
+{after}
+for n in range(10): client.send_message(QueueUrl=url, MessageBody="x")
+print("sent", flush=True)
+{wait}
+"""
+
+
+def _terminate(endpoint: str, to: str, *, before: str = "", after: str = "", wait: str = "") -> tuple[int, str, float]:
+    """Exit code, standard error, and how long the end took after one SIGTERM."""
+    program = _TERMINATED.format(before=before, after=after, wait=wait or "while True: time.sleep(1)")
+    command = [sys.executable, "-c", program, endpoint, to, f"t{time.time_ns()}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "sent\n"
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    return process.returncode, errors, time.monotonic() - began
+
+
+def _events(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for path in sorted(folder.glob("*.ndjson")) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    "wait", ["while True: time.sleep(1)", "threading.Event().wait()", "client.receive_message(QueueUrl=url)\nwhile True: pass"]
+)
+def test_sigterm_s_default_does_not_cost_the_buffer(moto_sqs: Any, tmp_path: Path, wait: str) -> None:
+    """And the process ends by the same signal, as its supervisor expects."""
+    code, errors, _ = _terminate(moto_sqs.endpoint, f"spool:{tmp_path}", wait=wait)
+    assert (code, errors) == (-signal.SIGTERM, "")
+    assert sum(event["type"] == "sent" for event in _events(tmp_path)) == 10
+
+
+def test_sigterm_beside_a_dead_destination_takes_no_longer_than_the_deadline(moto_sqs: Any) -> None:
+    """Two seconds by default."""
+    code, errors, took_s = _terminate(moto_sqs.endpoint, f"http://127.0.0.1:{free_port()}/")
+    assert code == -signal.SIGTERM
+    assert len(errors.splitlines()) <= 1, errors
+    assert took_s < 5
+
+
+_OWN = "def mine(*_): print('mine'); sys.exit(7)\nsignal.signal(signal.SIGTERM, mine)"
+_CHAINED = """
+former = signal.getsignal(signal.SIGTERM)
+def mine(*_):
+    if callable(former): former(*_)
+    os._exit(7)
+signal.signal(signal.SIGTERM, mine)
+"""
+
+
+@pytest.mark.parametrize(("before", "after"), [(_OWN, ""), ("", _OWN), ("", _CHAINED)], ids=["before", "after", "chained"])
+def test_an_application_s_own_handler_is_left_alone(moto_sqs: Any, tmp_path: Path, before: str, after: str) -> None:
+    """Also one that calls the handler before it, which by default is none."""
+    code, errors, _ = _terminate(moto_sqs.endpoint, f"spool:{tmp_path}", before=before, after=after)
+    assert (code, errors) == (7, "")
+
+
+def test_the_signal_is_given_back_with_the_last_watch(moto_sqs: Any, tmp_path: Path) -> None:
+    """`unwatch` leaves no trace."""
+    program = """
+import signal, sys
+import boto3
+from queuewatch import watch
+client = boto3.Session("testing", "testing", region_name="us-east-1").client("sqs", endpoint_url=sys.argv[1])
+assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+first = watch(client, sys.argv[2])
+assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+first.unwatch()
+assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+watch(client, sys.argv[2], exit_deadline_s=0)
+assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+"""
+    command = [sys.executable, "-c", program, moto_sqs.endpoint, f"spool:{tmp_path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr

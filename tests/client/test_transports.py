@@ -1,0 +1,316 @@
+"""Each way out against the real other side, and what goes wrong there."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queuewatch import SendError, open_transport
+from queuewatch.transports.http import HttpTransport
+from queuewatch.transports.spool import SpoolTransport
+from queuewatch.transports.sqs import SqsTransport
+from tests.services import sqs
+from tests.services.process import free_port
+
+# URLs
+
+
+@pytest.mark.parametrize(
+    ("to", "name"),
+    [
+        ("kafka://a:9092,b:9092/telemetry", "kafka://a:9092,b:9092/telemetry"),
+        ("kafka://a:9093/t?security_protocol=SSL&ssl_cafile=ca.pem", "kafka://a:9093/t"),
+        ("spool:/var/spool/queuewatch", "spool:/var/spool/queuewatch"),
+        ("spool:///var/spool/queuewatch?max_age_s=5", "spool:/var/spool/queuewatch"),
+        ("spool:relative/folder", "spool:relative/folder"),
+        ("http://host:9400/api/v1/events", "http://host:9400/api/v1/events"),
+        ("https://host", "https://host/api/v1/events"),
+        ("sqs:telemetry?region=eu-west-1", "sqs:telemetry"),
+        ("sqs:https://sqs.eu-west-1.amazonaws.com/1/t", "sqs:https://sqs.eu-west-1.amazonaws.com/1/t"),
+    ],
+)
+def test_a_url_names_its_transport(to: str, name: str) -> None:
+    """Without connecting to anything."""
+    assert open_transport(to).name == name
+
+
+@pytest.mark.parametrize(
+    ("to", "says"),
+    [
+        ("nowhere", "use kafka://"),
+        ("ftp://host/x", "'ftp' is no telemetry transport"),
+        ("kafka://broker", "names no broker or no topic"),
+        ("kafka://user:pw@broker/t", "QUEUEWATCH_KAFKA_PASSWORD"),
+        ("kafka://broker/t?acks=1", "unknown option 'acks'"),
+        ("spool:", "use kafka://"),
+        ("spool:/x?max_age_s=soon", "max_age_s='soon' is not a number"),
+        ("http://u:p@host/", "QUEUEWATCH_TOKEN"),
+        ("http:///path", "has no host"),
+    ],
+)
+def test_a_wrong_url_is_named_with_the_fix(to: str, says: str) -> None:
+    """At once, where it is given."""
+    with pytest.raises(ValueError, match=re.escape(says)):
+        open_transport(to)
+
+
+# Spool
+
+
+def shown(folder: Path) -> list[bytes]:
+    """The content of the files a reader would see, oldest first."""
+    return [path.read_bytes() for path in sorted(folder.glob("*.ndjson"))]
+
+
+def test_spool_files_appear_whole_by_size_and_by_age(tmp_path: Path) -> None:
+    """A reader never sees a file that still grows."""
+    folder = tmp_path / "spool"
+    spool = SpoolTransport(str(folder), max_file_bytes=10, max_age_s=0.1)
+    assert spool.due_s() is None
+    spool.send(b"1234\n")
+    assert shown(folder) == []
+    assert 0 <= (spool.due_s() or 0) <= 0.1
+    spool.send(b"5678\n")
+    assert shown(folder) == [b"1234\n5678\n"]
+    spool.send(b"9\n")
+    spool.flush()
+    assert shown(folder) == [b"1234\n5678\n", b"9\n"]
+    spool.close()
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_full_spool_takes_no_more_until_it_is_read(tmp_path: Path) -> None:
+    """An application's disk is not filled because nobody reads."""
+    spool = SpoolTransport(str(tmp_path), max_file_bytes=10, max_folder_bytes=25)
+    spool.send(b"x" * 9 + b"\n")
+    spool.send(b"x" * 9 + b"\n")
+    with pytest.raises(SendError, match="does anything read it") as caught:
+        spool.send(b"x" * 9 + b"\n")
+    assert caught.value.retry
+    next(tmp_path.glob("*.ndjson")).unlink()
+    spool.send(b"x" * 9 + b"\n")
+    spool.close()
+
+
+def test_files_of_a_dead_process_are_brought_into_view(tmp_path: Path) -> None:
+    """Its whole lines; those of a living one are left alone."""
+    program = (
+        "import os, sys; from queuewatch.transports.spool import SpoolTransport as S;"
+        "s = S(sys.argv[1], max_age_s=1000); s.send(b'{1}\\n{2}\\n{3'); os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    living = SpoolTransport(str(tmp_path), max_age_s=1000)
+    living.send(b"mine\n")
+    for path in tmp_path.glob(".*"):
+        os.utime(path, (time.time() - 60, time.time() - 60))
+    other = SpoolTransport(str(tmp_path), max_age_s=1000)
+    other.send(b"x\n")
+    assert shown(tmp_path) == [b"{1}\n{2}\n"]
+    living.close()
+    other.close()
+    assert sorted(shown(tmp_path)) == [b"mine\n", b"x\n", b"{1}\n{2}\n"]
+
+
+def test_a_spool_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    """A file in the folder's place."""
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(SendError, match="taken") as caught:
+        SpoolTransport(str(tmp_path / "taken")).send(b"x\n")
+    assert caught.value.retry
+
+
+# HTTP
+
+
+class Ingest(ThreadingHTTPServer):
+    """Answers with the statuses it is given, 202 when there are none left."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers: list[tuple[int, dict[str, str]]] = []
+        self.got: list[tuple[str, dict[str, str], bytes]] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Ingest
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.got.append((self.path, dict(self.headers), body))
+        status, headers = self.server.answers.pop(0) if self.server.answers else (202, {})
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def ingest() -> Iterator[Ingest]:
+    """A server for telemetry."""
+    with Ingest() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_http_posts_ndjson_with_the_token_of_the_moment(ingest: Ingest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rotated token file takes effect at the next request."""
+    monkeypatch.delenv("QUEUEWATCH_TOKEN", raising=False)
+    token = tmp_path / "token"
+    transport = HttpTransport(f"http://127.0.0.1:{ingest.server_port}")
+    for secret in ("one", "two\n"):
+        token.write_text(secret)
+        monkeypatch.setenv("QUEUEWATCH_TOKEN_FILE", str(token))
+        transport.send(b"{}\n")
+    path, headers, body = ingest.got[0]
+    assert (path, body, headers["Content-Type"]) == ("/api/v1/events", b"{}\n", "application/x-ndjson")
+    assert [headers["Authorization"] for _, headers, _ in ingest.got] == ["Bearer one", "Bearer two"]
+
+
+@pytest.mark.parametrize(
+    ("status", "retry", "too_large"),
+    [
+        (500, True, False),
+        (503, True, False),
+        (429, True, False),
+        (408, True, False),
+        (400, False, False),
+        (422, False, False),
+        (413, False, True),
+        (401, True, False),
+        (403, True, False),
+        (404, True, False),
+        (302, True, False),
+    ],
+)
+def test_http_statuses_mean_later_smaller_or_never(ingest: Ingest, status: int, retry: bool, too_large: bool) -> None:
+    """A wrong token or address may be mended while the events wait; a redirect is not followed, which would drop the body."""
+    ingest.answers = [(status, {"Retry-After": "7", "Location": "/elsewhere"})]
+    with pytest.raises(SendError) as caught:
+        HttpTransport(f"http://127.0.0.1:{ingest.server_port}/x").send(b"{}\n")
+    assert (caught.value.retry, caught.value.too_large, caught.value.retry_after_s) == (retry, too_large, 7.0)
+    assert len(ingest.got) == 1
+
+
+def test_nobody_listening_is_worth_another_attempt() -> None:
+    """Connection refused, by name."""
+    with pytest.raises(SendError, match="does not answer") as caught:
+        HttpTransport(f"http://127.0.0.1:{free_port()}").send(b"{}\n")
+    assert caught.value.retry
+
+
+def test_a_token_file_that_is_gone_is_named(ingest: Ingest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And waited for: a mount may come later."""
+    monkeypatch.delenv("QUEUEWATCH_TOKEN", raising=False)
+    monkeypatch.setenv("QUEUEWATCH_TOKEN_FILE", "/nonexistent/token")
+    with pytest.raises(SendError, match="/nonexistent/token") as caught:
+        HttpTransport(f"http://127.0.0.1:{ingest.server_port}").send(b"{}\n")
+    assert caught.value.retry
+
+
+# SQS
+
+
+def test_sqs_carries_a_payload_as_one_message(moto_sqs: Any) -> None:
+    """By name or by URL; characters SQS forbids are escaped."""
+    client = sqs.client(moto_sqs.endpoint)
+    name = f"telemetry-{uuid.uuid4().hex[:8]}"
+    url = client.create_queue(QueueName=name)["QueueUrl"]
+    for queue in (name, url):
+        SqsTransport(queue, client=client).send('{"a":"é\uffff"}\n'.encode())
+        [got] = client.receive_message(QueueUrl=url)["Messages"]
+        assert got["Body"] == '{"a":"é\\uffff"}\n'
+        client.delete_message(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"])
+
+
+def test_a_missing_telemetry_queue_is_named(moto_sqs: Any) -> None:
+    """It may yet be created."""
+    with pytest.raises(SendError, match="no such queue") as caught:
+        SqsTransport("nowhere", client=sqs.client(moto_sqs.endpoint)).send(b"{}\n")
+    assert caught.value.retry
+
+
+# Kafka
+
+
+def test_kafka_gets_one_record_per_payload(kafka: Any) -> None:
+    """Read back with a consumer."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    topic = kafka.create_topic()
+    transport = open_transport(f"kafka://{kafka.bootstrap}/{topic}?compression_type=gzip")
+    payload = b'{"n":1}\n' * 1000
+    transport.send(payload)
+    transport.send(b"{}\n")
+    transport.close()
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap, consumer_timeout_ms=5000)
+    with contextlib.closing(consumer):
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek_to_beginning()
+        assert [next(consumer).value for _ in range(2)] == [payload, b"{}\n"]
+
+
+def test_a_topic_that_is_not_there_is_named_and_waited_for(kafka: Any) -> None:
+    """It works once somebody has made it."""
+    from queuewatch.transports.kafka import KafkaTransport
+
+    topic = f"later-{uuid.uuid4().hex[:8]}"
+    transport = KafkaTransport([kafka.bootstrap], topic, timeout_s=1.5)
+    with pytest.raises(SendError, match=topic) as caught:
+        transport.send(b"{}\n")
+    assert caught.value.retry
+    kafka.create_topic(topic)
+    for _ in range(10):
+        with contextlib.suppress(SendError):
+            transport.send(b"{}\n")
+            break
+    else:
+        pytest.fail("the topic is there and nothing arrives")
+    transport.close()
+
+
+def test_a_broker_that_is_not_there_is_named() -> None:
+    """Within the transport's own time."""
+    from queuewatch.transports.kafka import KafkaTransport
+
+    start = time.monotonic()
+    with pytest.raises(SendError, match=r"kafka://127\.0\.0\.1") as caught:
+        KafkaTransport([f"127.0.0.1:{free_port()}"], "t", timeout_s=1.0).send(b"{}\n")
+    assert caught.value.retry
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
+def test_attempts_at_a_dead_broker_leave_nothing_open() -> None:
+    """An application may run for weeks beside a broker that is gone."""
+    from queuewatch.transports.kafka import KafkaTransport
+
+    transport = KafkaTransport([f"127.0.0.1:{free_port()}"], "t", timeout_s=0.2)
+    gc.disable()
+    try:
+        counts = []
+        for _ in range(4):
+            with contextlib.suppress(SendError):
+                transport.send(b"{}\n")
+            counts.append(len(os.listdir("/proc/self/fd")))
+    finally:
+        gc.enable()
+    assert counts[-1] <= counts[0]

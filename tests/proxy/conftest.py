@@ -1,0 +1,31 @@
+"""A proxy before each stand-in for SQS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.services import proxy as proxy_service
+from tests.services.proxy import Proxy
+
+
+@pytest.fixture(scope="session", params=["moto_sqs", "elasticmq"])
+def upstream(request: pytest.FixtureRequest) -> str:
+    """The endpoint of a stand-in."""
+    endpoint: str = request.getfixturevalue(request.param).endpoint
+    return endpoint
+
+
+@pytest.fixture(scope="session")
+def shared_proxy(upstream: str) -> Iterator[Proxy]:
+    """One proxy for all tests that only call; its events are of all of them."""
+    with proxy_service.start(upstream) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxy(upstream: str) -> Iterator[Proxy]:
+    """A proxy of this test's own."""
+    with proxy_service.start(upstream) as made:
+        yield made

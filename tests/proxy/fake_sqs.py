@@ -1,0 +1,79 @@
+"""An endpoint that keeps what it is asked and answers what a test chooses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+JSON = "application/x-amz-json-1.0"
+
+
+@dataclass
+class Asked:
+    """A request as it arrived."""
+
+    path: str
+    headers: Message
+    body: bytes
+    hung_up: threading.Event = field(default_factory=threading.Event)
+    """Set when the other side closes the connection before the answer."""
+
+
+Answer = tuple[int, str, bytes]
+"""Status, content type, body."""
+
+
+@dataclass
+class FakeSqs:
+    """A running endpoint."""
+
+    endpoint: str
+    asked: list[Asked]
+
+
+@contextmanager
+def fake_sqs(answer: Callable[[Asked], Answer], port: int = 0) -> Iterator[FakeSqs]:
+    """An endpoint that answers each request with `answer`, in a thread of its own."""
+    asked: list[Asked] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            found = Asked(self.path, self.headers, body)
+            asked.append(found)
+            watching = threading.Thread(target=self._watch, args=(found,), daemon=True)
+            watching.start()
+            status, kind, content = answer(found)
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Connection", "close")
+            self.end_headers()
+            self.wfile.write(content)
+            self.close_connection = True
+
+        def _watch(self, found: Asked) -> None:
+            try:
+                if self.connection.recv(1) == b"":
+                    found.hung_up.set()
+            except OSError:
+                found.hung_up.set()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield FakeSqs(f"http://127.0.0.1:{server.server_port}", asked)
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,45 @@
+"""The command by itself: help, health check, and what it says when something is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.proxy.fake_sqs import fake_sqs
+from tests.services import proxy as proxy_service
+
+
+def _command(*words: str, before: str = "pass") -> subprocess.CompletedProcess[str]:
+    program = f"import sys; {before}; from queuewatch.proxy.__main__ import main; sys.exit(main({list(words)!r}))"
+    env = proxy_service.environment({})
+    return subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("package", ["aiohttp", "botocore"])
+def test_a_client_without_the_extra_says_what_to_install(package: str) -> None:
+    """No traceback; and the help needs neither."""
+    without = f"sys.modules[{package!r}] = None"
+    done = _command("--to", "spool:/tmp/never", before=without)
+    assert done.returncode == 2
+    assert "pip install 'queuewatch[proxy]'" in done.stderr
+    assert "Traceback" not in done.stderr
+    shown = _command("--help", before=without)
+    assert shown.returncode == 0
+    assert "AWS_ENDPOINT_URL_SQS=http://127.0.0.1:9410" in shown.stdout
+
+
+def test_check_tells_whether_it_runs() -> None:
+    """0 for a proxy that answers, 1 for none; without importing anything heavy."""
+    light = "sys.modules['aiohttp'] = sys.modules['botocore'] = None"
+    with fake_sqs(lambda _: (200, "text/plain", b"")) as fake, proxy_service.start(fake.endpoint) as proxy:
+        address = urlsplit(proxy.endpoint).netloc
+        assert _command("--check", "--listen", address, before=light).returncode == 0
+        taken = _command("--listen", address, "--endpoint", fake.endpoint, "--to", "spool:/tmp/never")
+        assert taken.returncode == 1
+        assert f"cannot listen on {address}" in taken.stderr
+    gone = _command("--check", "--listen", address)
+    assert gone.returncode == 1
+    assert "does not answer" in gone.stderr

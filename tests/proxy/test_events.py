@@ -1,0 +1,166 @@
+"""The proxy reports what the hooks would report, whichever protocol and process a call comes from."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queuewatch import watch
+from tests.client.transports import Kept
+from tests.proxy import scenario
+from tests.services import proxy as proxy_service
+from tests.services import sdks, sqs
+from tests.services.proxy import Proxy
+from tests.services.sdks import Sdk
+
+
+def _lives(client: Any) -> None:
+    """Every operation that makes events."""
+    name = f"q-{uuid.uuid4().hex[:10]}"
+    url = client.create_queue(QueueName=name, Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
+    client.send_message(QueueUrl=url, MessageBody="a")
+    client.send_message(QueueUrl=url, MessageBody="b", DelaySeconds=2)
+    [got] = client.receive_message(QueueUrl=url, VisibilityTimeout=30)["Messages"]
+    client.change_message_visibility(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"], VisibilityTimeout=90)
+    client.change_message_visibility(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"], VisibilityTimeout=0)
+    [got] = client.receive_message(QueueUrl=url)["Messages"]
+    client.delete_message(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"])
+    entries = [{"Id": str(n), "MessageBody": "c"} for n in range(3)]
+    client.send_message_batch(QueueUrl=url, Entries=entries)
+    got = client.receive_message(QueueUrl=url, MaxNumberOfMessages=3)["Messages"]
+    handles = [{"Id": m["MessageId"], "ReceiptHandle": m["ReceiptHandle"]} for m in got]
+    changes = [{**entry, "VisibilityTimeout": 40} for entry in handles]
+    client.change_message_visibility_batch(QueueUrl=url, Entries=changes)
+    bad = {"Id": "bad", "ReceiptHandle": "no such handle"}
+    client.delete_message_batch(QueueUrl=url, Entries=[*handles, bad])
+    client.purge_queue(QueueUrl=url)
+    fifo = client.create_queue(QueueName=f"{name}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    client.send_message(QueueUrl=fifo, MessageBody="d", MessageGroupId="g", MessageDeduplicationId="1")
+    [got] = client.receive_message(QueueUrl=fifo)["Messages"]
+    client.delete_message(QueueUrl=fifo, ReceiptHandle=got["ReceiptHandle"])
+
+
+_TIMES = ("at", "invisible_until", "visible_at")
+
+
+def _without_times(event: dict[str, Any]) -> dict[str, Any]:
+    return {name: "time" if name in _TIMES else value for name, value in event.items()}
+
+
+def test_the_events_are_those_of_the_hooks(proxy: Proxy) -> None:
+    """The same calls seen by both: the hooks in the client, the proxy behind it."""
+    client = sqs.client(proxy.endpoint)
+    kept = Kept()
+    watching = watch(client, kept, consumer=proxy_service.CONSUMER, linger_s=0.01)
+    _lives(client)
+    assert watching.flush()
+    watching.unwatch()
+    hooked, proxied = kept.events(), proxy.events()
+    assert [_without_times(event) for event in proxied] == [_without_times(event) for event in hooked]
+    assert {event["type"] for event in proxied} == {"sent", "received", "extended", "released", "deleted", "purged"}
+    for mine, theirs in zip(proxied, hooked, strict=True):
+        for name in _TIMES:
+            assert abs(mine.get(name, 0) - theirs.get(name, 0)) < 1000
+
+
+def test_what_the_application_did_not_ask_for_is_known_all_the_same(proxy: Proxy) -> None:
+    """It gets no attributes, and the event has the receive count and the time of sending."""
+    client = sqs.client(proxy.endpoint)
+    url = client.create_queue(QueueName=f"q-{uuid.uuid4().hex[:10]}")["QueueUrl"]
+    client.send_message(QueueUrl=url, MessageBody="a")
+    [got] = client.receive_message(QueueUrl=url)["Messages"]
+    assert "Attributes" not in got
+    received = proxy.events()[-1]
+    assert received["type"] == "received"
+    assert received["receive_count"] == 1
+    assert received["sent_at"] > 1_600_000_000_000
+
+
+def test_a_message_received_by_one_process_and_deleted_by_another_is_known(proxy: Proxy, upstream: str) -> None:
+    """By the queue's URL as the proxy gave it, and as SQS gives it."""
+    first, second = sqs.client(proxy.endpoint), sqs.client(proxy.endpoint)
+    name = f"q-{uuid.uuid4().hex[:10]}"
+    own_url = first.create_queue(QueueName=name)["QueueUrl"]
+    assert own_url.startswith(proxy.endpoint)
+    sqs_url = sqs.client(upstream).get_queue_url(QueueName=name)["QueueUrl"]
+    for receive_url, delete_url in ((own_url, sqs_url), (sqs_url, own_url)):
+        first.send_message(QueueUrl=own_url, MessageBody="a")
+        [got] = first.receive_message(QueueUrl=receive_url)["Messages"]
+        second.delete_message(QueueUrl=delete_url, ReceiptHandle=got["ReceiptHandle"])
+    assert [event["type"] for event in proxy.events()] == ["sent", "received", "deleted"] * 2
+    assert proxy.stats()["unknown_handles"] == 0
+
+
+def test_a_redriven_message_is_followed_by_the_sender_s_own_id(upstream: str) -> None:
+    """The attribute is asked for, found, and taken out of the answer again."""
+    with proxy_service.start(upstream, "--lineage-attribute", "order") as proxy:
+        client: Any = sqs.client(proxy.endpoint)
+        name = f"q-{uuid.uuid4().hex[:10]}"
+        dlq = client.create_queue(QueueName=f"{name}-dlq")["QueueUrl"]
+        arn = client.get_queue_attributes(QueueUrl=dlq, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        policy = f'{{"deadLetterTargetArn":"{arn}","maxReceiveCount":"1"}}'
+        url = client.create_queue(QueueName=name, Attributes={"RedrivePolicy": policy})["QueueUrl"]
+        own = {"order": {"DataType": "String", "StringValue": "o-17"}}
+        client.send_message(QueueUrl=url, MessageBody="a", MessageAttributes=own)
+        [got] = client.receive_message(QueueUrl=url, VisibilityTimeout=0)["Messages"]
+        assert "MessageAttributes" not in got
+        assert "MD5OfMessageAttributes" not in got
+        assert client.receive_message(QueueUrl=url).get("Messages", []) == []
+        [dead] = client.receive_message(QueueUrl=dlq)["Messages"]
+        client.send_message(QueueUrl=url, MessageBody="a", MessageAttributes=own)
+        client.delete_message(QueueUrl=dlq, ReceiptHandle=dead["ReceiptHandle"])
+        kinds = [event["type"] for event in proxy.events()]
+    # A stand-in that does not say where a dead letter came from leaves nothing to conclude from.
+    assert kinds in (
+        ["sent", "received", "received", "sent", "redriven", "deleted"],
+        ["sent", "received", "received", "sent", "deleted"],
+    )
+
+
+@pytest.fixture(scope="session")
+def old_boto3() -> Sdk:
+    """A boto3 of before late 2023, which speaks the Query protocol."""
+    return sdks.require("boto3-query")
+
+
+@pytest.mark.parametrize("name", ["standard", "fifo", "large"])
+def test_a_query_application_gets_the_same_answers_and_makes_the_same_events(old_boto3: Sdk, upstream: str, name: str) -> None:
+    """Direct and proxied answers are equal, and so are the events of both protocols."""
+    with proxy_service.start(upstream) as proxy, proxy_service.start(upstream) as other:
+        direct, proxied = (
+            subprocess.run(
+                [str(old_boto3.python), str(Path(scenario.__file__)), endpoint, name],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=120,
+            ).stdout
+            for endpoint in (upstream, proxy.endpoint)
+        )
+        assert proxied == direct
+        scenario.record(other.endpoint, name)
+        query, json = proxy.events(), other.events()
+        assert proxy.stats()["telemetry_errors"] == 0
+    assert _shapes(query) == _shapes(json)
+    assert query
+
+
+def _shapes(events: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
+    fields = ("type", "group", "receive_count", "scope", "consumer")
+    return Counter((*(event.get(name) for name in fields), *sorted(event)) for event in events)
+
+
+def test_this_boto3_speaks_json_and_the_old_one_does_not(old_boto3: Sdk) -> None:
+    """Else the tests above would compare a protocol with itself."""
+    program = "import boto3; print(boto3.client('sqs', 'us-east-1').meta.service_model.metadata['protocol'])"
+    spoken = [
+        subprocess.run([python, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
+        for python in (sys.executable, str(old_boto3.python))
+    ]
+    assert spoken == ["json", "query"]

@@ -1,0 +1,318 @@
+"""Telemetry never costs a call; and what becomes of calls when SQS, the application or the proxy itself goes away."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from tests.proxy.fake_sqs import JSON, Asked, fake_sqs
+from tests.services import proxy as proxy_service
+from tests.services.elasticmq import ElasticMQ
+from tests.services.process import free_port, listens
+from tests.services.proxy import Proxy
+
+_SENT = b'{"MD5OfMessageBody":"0cc175b9c0f1b6a831c399e269772661","MessageId":"3f1c9d5e-2f5d-4a59-8f0a-4c39f7d2b001"}'
+_MESSAGE = b'{"Messages":[{"MessageId":"m-1","ReceiptHandle":"h-1","MD5OfBody":"0cc175b9c0f1b6a831c399e269772661","Body":"a"}]}'
+
+
+def client(endpoint: str, attempts: int = 1) -> Any:
+    """A boto3 client that tries so many times in all."""
+    config = Config(retries={"total_max_attempts": attempts, "mode": "standard"}, read_timeout=30, max_pool_connections=50)
+    session = boto3.Session("app", "app", region_name="us-east-1")
+    return session.client("sqs", endpoint_url=endpoint, config=config)
+
+
+def new_queue(made: Any) -> str:
+    """The URL of a queue no other test has."""
+    return str(made.create_queue(QueueName=f"q-{uuid.uuid4().hex[:10]}")["QueueUrl"])
+
+
+def sends(made: Any, url: str, count: int) -> list[float]:
+    """Seconds of each of `count` sends; every one must succeed."""
+    took = []
+    for n in range(count):
+        began_s = time.perf_counter()
+        made.send_message(QueueUrl=url, MessageBody=str(n))
+        took.append(time.perf_counter() - began_s)
+    return sorted(took)
+
+
+@contextmanager
+def silent_server() -> Iterator[str]:
+    """Accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/api/v1/events"
+
+
+@pytest.mark.parametrize("trouble", ["away", "silent", "full", "refusing", "unusable"])
+def test_no_call_waits_for_telemetry_or_is_lost_with_it(elasticmq: ElasticMQ, trouble: str) -> None:
+    """The destination is away, takes and never answers, is full, refuses; or is none at all."""
+    with silent_server() as silent, fake_sqs(lambda _: (403, "text/plain", b"no")) as refusing:
+        to = {
+            "away": "http://127.0.0.1:1/api/v1/events",
+            "silent": silent,
+            "full": "spool:/dev/full/no",
+            "refusing": f"{refusing.endpoint}/api/v1/events",
+            "unusable": "carrier-pigeon:home",
+        }[trouble]
+        with (
+            proxy_service.start(elasticmq.endpoint) as healthy,
+            proxy_service.start(elasticmq.endpoint, "--max-buffered", "50", to=to) as troubled,
+        ):
+            url = new_queue(client(elasticmq.endpoint))
+            both = client(healthy.endpoint), client(troubled.endpoint)
+            for made in both:
+                sends(made, url, 20)
+            usual, found = (sends(made, url, 200) for made in both)
+            stats = troubled.stats()
+    # The machine is shared: a call that waited for a connection or an answer would take seconds.
+    assert found[100] < 3 * usual[100] + 0.005
+    assert found[-1] < 1
+    if trouble == "unusable":
+        assert stats["telemetry"] == "off"
+    else:
+        assert stats["sent"] == 0
+        assert stats["dropped_overflow"] + stats["dropped_refused"] + stats["buffered"] == 220
+        assert stats["buffered"] <= 50
+
+
+def test_without_sqs_the_sdk_is_told_to_try_again() -> None:
+    """503 in the form of the protocol; the SDK's own retries carry the call once SQS is back."""
+    port = free_port()
+    with proxy_service.start(f"http://127.0.0.1:{port}") as proxy:
+        with pytest.raises(ClientError, match="no answer") as caught:
+            client(proxy.endpoint).send_message(QueueUrl="http://x/1/q", MessageBody="a")
+        assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
+        assert caught.value.response["Error"]["Code"] == "ServiceUnavailable"
+        back = threading.Event()
+
+        def come_back() -> None:
+            time.sleep(1.0)
+            with fake_sqs(lambda _: (200, JSON, _SENT), port):
+                back.wait(30)
+
+        thread = threading.Thread(target=come_back)
+        thread.start()
+        try:
+            client(proxy.endpoint, 10).send_message(QueueUrl="http://x/1/q", MessageBody="a")
+        finally:
+            back.set()
+            thread.join()
+        [event] = proxy.events()
+        assert event["type"] == "sent"
+
+
+def test_a_call_that_was_repeated_is_dated_by_its_answer() -> None:
+    """The message may have entered with the first attempt or the last: the same rule as in the hooks."""
+
+    def flaky(asked: Asked) -> tuple[int, str, bytes]:
+        if "attempt=1" in asked.headers["amz-sdk-request"]:
+            return 500, JSON, b"{}"
+        time.sleep(0.5)
+        return 200, JSON, _SENT
+
+    with fake_sqs(flaky) as fake, proxy_service.start(fake.endpoint) as proxy:
+        client(proxy.endpoint, 3).send_message(QueueUrl="http://x/1/q", MessageBody="a")
+        answered_ms = time.time() * 1000
+        [event] = proxy.events()
+    assert len(fake.asked) == 2
+    assert answered_ms - 450 < event["at"] <= answered_ms
+
+
+def test_without_credentials_the_sdk_is_told_to_try_again(tmp_path: Path) -> None:
+    """And once there are some, calls go through, without a restart."""
+    file = tmp_path / "credentials"
+    env = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADATA_DISABLED": "true"}
+    env["AWS_SHARED_CREDENTIALS_FILE"] = str(file)
+    with fake_sqs(lambda _: (200, JSON, _SENT)) as fake, proxy_service.start(fake.endpoint, env=env) as proxy:
+        with pytest.raises(ClientError, match="no AWS credentials"):
+            client(proxy.endpoint).send_message(QueueUrl="http://x/1/q", MessageBody="a")
+        file.write_text("[default]\naws_access_key_id = late\naws_secret_access_key = late\n")
+        client(proxy.endpoint, 8).send_message(QueueUrl="http://x/1/q", MessageBody="a")
+        assert "Credential=late/" in fake.asked[0].headers["Authorization"]
+
+
+def _raw_call(endpoint: str, operation: str) -> socket.socket:
+    """A call whose answer nobody reads."""
+    body = json.dumps({"QueueUrl": "http://x/1/q", "MessageBody": "a", "WaitTimeSeconds": 20}).encode()
+    host = urlsplit(endpoint).netloc
+    head = f"POST / HTTP/1.1\r\nHost: {host}\r\nX-Amz-Target: AmazonSQS.{operation}\r\nContent-Length: {len(body)}\r\n\r\n"
+    made = socket.create_connection((urlsplit(endpoint).hostname, urlsplit(endpoint).port))
+    made.sendall(head.encode() + body)
+    return made
+
+
+def _until(condition: Any, within_s: float = 10) -> bool:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_an_application_that_hangs_up_ends_its_long_poll_at_sqs() -> None:
+    """Or SQS would go on handing messages to nobody."""
+    release = threading.Event()
+
+    def answer(_: Asked) -> tuple[int, str, bytes]:
+        release.wait(20)
+        return 200, JSON, _MESSAGE
+
+    with fake_sqs(answer) as fake, proxy_service.start(fake.endpoint) as proxy:
+        caller = _raw_call(proxy.endpoint, "ReceiveMessage")
+        assert _until(lambda: len(fake.asked) == 1)
+        caller.close()
+        assert fake.asked[0].hung_up.wait(5)
+        release.set()
+        assert proxy.events() == []
+        assert proxy.stats()["in_flight"] == 0
+
+
+def test_a_send_is_carried_out_and_reported_when_the_application_hangs_up() -> None:
+    """SQS has the request by then."""
+    release = threading.Event()
+
+    def answer(_: Asked) -> tuple[int, str, bytes]:
+        release.wait(20)
+        return 200, JSON, _SENT
+
+    with fake_sqs(answer) as fake, proxy_service.start(fake.endpoint) as proxy:
+        caller = _raw_call(proxy.endpoint, "SendMessage")
+        assert _until(lambda: len(fake.asked) == 1)
+        caller.close()
+        assert not fake.asked[0].hung_up.wait(0.5)
+        release.set()
+        assert _until(lambda: proxy.stats()["accepted"] == 1)
+        assert [event["type"] for event in proxy.events()] == ["sent"]
+
+
+@contextmanager
+def _process(upstream: str, port: int, spool: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [*proxy_service.command_line(upstream, "--to", f"spool:{spool}?max_age_s=60", *options)]
+    command[command.index("127.0.0.1:0")] = f"127.0.0.1:{port}"
+    process = subprocess.Popen(command, env=proxy_service.environment({}), stderr=subprocess.DEVNULL)
+    try:
+        assert _until(lambda: listens(port), 30)
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def _spooled(spool: Path) -> list[str]:
+    return [json.loads(line)["type"] for path in sorted(spool.glob("*.ndjson")) for line in path.read_text().splitlines()]
+
+
+def test_sigterm_drains(elasticmq: ElasticMQ, tmp_path: Path) -> None:
+    """The long poll in flight is answered, what the application still settles is forwarded, and all events arrive."""
+    port = free_port()
+    with _process(elasticmq.endpoint, port, tmp_path) as process, ThreadPoolExecutor(1) as pool:
+        made = client(f"http://127.0.0.1:{port}")
+        url = new_queue(made)
+        polling = pool.submit(made.receive_message, QueueUrl=url, WaitTimeSeconds=10)
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(1.5)
+        assert process.poll() is None
+        made.send_message(QueueUrl=url, MessageBody="a")
+        [message] = polling.result(15)["Messages"]
+        made.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        assert process.wait(15) == 0
+    assert sorted(_spooled(tmp_path)) == ["deleted", "received", "sent"]
+
+
+def _after_30_s(_: Asked) -> tuple[int, str, bytes]:
+    time.sleep(30)
+    return 200, JSON, b"{}"
+
+
+def test_sigterm_is_bounded(tmp_path: Path) -> None:
+    """An application that goes on polling does not keep the proxy for longer than it was given."""
+    port = free_port()
+    with (
+        fake_sqs(_after_30_s) as fake,
+        _process(fake.endpoint, port, tmp_path, "--drain-s", "1") as process,
+    ):
+        with _raw_call(f"http://127.0.0.1:{port}", "ReceiveMessage"):
+            assert _until(lambda: len(fake.asked) == 1)
+            process.send_signal(signal.SIGTERM)
+            began_s = time.monotonic()
+            assert process.wait(20) == 0
+        assert time.monotonic() - began_s < 10
+
+
+def test_sigkill_and_a_restart_are_carried_by_the_sdk_s_retries(elasticmq: ElasticMQ, tmp_path: Path) -> None:
+    """Every call of a loop succeeds while the proxy is killed in the middle of it and started anew."""
+    port = free_port()
+    made = client(f"http://127.0.0.1:{port}", 12)
+    stop = threading.Event()
+    sent: list[str] = []
+
+    def loop(url: str) -> None:
+        while not stop.is_set():
+            sent.append(made.send_message(QueueUrl=url, MessageBody="a")["MessageId"])
+
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            with _process(elasticmq.endpoint, port, tmp_path) as process:
+                url = new_queue(made)
+                running = [pool.submit(loop, url) for _ in range(2)]
+                assert _until(lambda: len(sent) > 50)
+                os.kill(process.pid, signal.SIGKILL)
+                process.wait()
+                killed_at = len(sent)
+            with _process(elasticmq.endpoint, port, tmp_path):
+                assert _until(lambda: len(sent) > killed_at + 50, 60)
+                stop.set()
+                for future in running:
+                    future.result(30)
+                found = made.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
+        finally:
+            stop.set()
+    there = int(found["Attributes"]["ApproximateNumberOfMessages"])
+    # A call whose answer was lost with the proxy was repeated: at most one of each thread is there twice.
+    assert len(sent) <= there <= len(sent) + 2
+
+
+def test_what_sqs_does_not_understand_it_says_itself(elasticmq: ElasticMQ, proxy_of_elasticmq: Proxy) -> None:
+    """Broken bodies and unknown operations get the same answer as without the proxy."""
+    import httpx
+
+    for headers, body in (
+        ({"X-Amz-Target": "AmazonSQS.SendMessage", "Content-Type": JSON}, b'{"QueueUrl": '),
+        ({"X-Amz-Target": "AmazonSQS.NoSuchOperation", "Content-Type": JSON}, b"{}"),
+        ({"X-Amz-Target": "AmazonSQS.ReceiveMessage", "Content-Type": JSON}, b'{"QueueUrl": 3, "AttributeNames": 4}'),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, b"Action=NoSuchAction"),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, b"%ff&&==&SendMessageBatchRequestEntry.=1"),
+    ):
+        direct, proxied = (
+            httpx.post(endpoint, headers=headers, content=body) for endpoint in (elasticmq.endpoint, proxy_of_elasticmq.endpoint)
+        )
+        assert proxied.status_code == direct.status_code
+        assert len(proxied.text) == len(direct.text)
+
+
+@pytest.fixture(scope="module")
+def proxy_of_elasticmq(elasticmq: ElasticMQ) -> Iterator[Proxy]:
+    """A proxy before ElasticMQ alone."""
+    with proxy_service.start(elasticmq.endpoint) as made:
+        yield made

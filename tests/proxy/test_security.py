@@ -1,0 +1,176 @@
+"""The proxy signs for its own endpoints only, for SDKs only, and says nothing of what messages hold."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import boto3
+import httpx
+import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from botocore.exceptions import ClientError
+
+from tests.proxy.fake_sqs import JSON, Asked, FakeSqs, fake_sqs
+from tests.services import proxy as proxy_service
+from tests.services.proxy import Proxy
+
+_SECRET = "card-4111111111111111"
+_SENT = b'{"MD5OfMessageBody":"d","MessageId":"3f1c9d5e-2f5d-4a59-8f0a-4c39f7d2b001"}'
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeSqs]:
+    """An endpoint that answers every call as if a message had been sent."""
+    with fake_sqs(lambda _: (200, JSON, _SENT)) as made:
+        yield made
+
+
+@pytest.fixture
+def fenced(fake: FakeSqs) -> Iterator[Proxy]:
+    """A proxy for us-east-1 alone."""
+    with proxy_service.start(f"us-east-1={fake.endpoint}") as made:
+        yield made
+
+
+def _signed_for(region: str, service: str = "sqs") -> dict[str, str]:
+    scope = f"Credential=APPKEY/20260101/{region}/{service}/aws4_request"
+    return {
+        "X-Amz-Target": "AmazonSQS.SendMessage",
+        "Content-Type": JSON,
+        "Authorization": f"AWS4-HMAC-SHA256 {scope}, SignedHeaders=host, Signature=0",
+    }
+
+
+def test_the_application_s_own_signature_does_not_leave_the_proxy(fake: FakeSqs, fenced: Proxy) -> None:
+    """What arrives is signed with the proxy's key, correctly, and has nothing of the application's."""
+    session = boto3.Session("APPKEY", "app-secret", "app-token", region_name="us-east-1")
+    session.client("sqs", endpoint_url=fenced.endpoint).send_message(QueueUrl="https://sqs.example/1/q", MessageBody="a")
+    [asked] = fake.asked
+    everything = f"{asked.headers}{asked.body!r}"
+    assert "APPKEY" not in everything
+    assert "app-token" not in everything
+    _verify(asked, fake.endpoint)
+
+
+def _verify(asked: Asked, endpoint: str) -> None:
+    """Sign the request that arrived once more, with botocore, and compare."""
+    from datetime import datetime
+    from unittest import mock
+
+    found = str(asked.headers["Authorization"])
+    names = found.partition("SignedHeaders=")[2].partition(",")[0].split(";")
+    headers = {name: asked.headers[name] for name in names if name not in ("host", "x-amz-date")}
+    request = AWSRequest("POST", endpoint + asked.path, headers=headers, data=asked.body)
+    at = datetime.strptime(asked.headers["X-Amz-Date"], "%Y%m%dT%H%M%SZ")
+    with mock.patch("botocore.auth.get_current_datetime", return_value=at):
+        SigV4Auth(Credentials("proxy-key", "proxy-secret"), "sqs", "us-east-1").add_auth(request)
+    assert found == request.headers["Authorization"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        (_signed_for("eu-west-1"), "not for eu-west-1: add --region eu-west-1"),
+        (_signed_for("us-east-1", "s3"), "signed for s3"),
+        ({**_signed_for("us-east-1"), "Origin": "https://evil.example"}, "browsers"),
+        ({**_signed_for("us-east-1"), "Sec-Fetch-Site": "cross-site"}, "browsers"),
+    ],
+)
+def test_what_it_was_not_configured_for_is_refused(fake: FakeSqs, fenced: Proxy, headers: dict[str, str], words: str) -> None:
+    """Another region, another service, a page in a browser: 403 with the reason, and nothing is sent on."""
+    answer = httpx.post(fenced.endpoint, headers=headers, content=b"{}")
+    assert answer.status_code == 403
+    assert words in answer.text
+    assert fake.asked == []
+    assert fenced.stats()["refused"] == 1
+
+
+def test_an_sdk_understands_the_refusal(fenced: Proxy) -> None:
+    """The error has the form of the protocol."""
+    session = boto3.Session("APPKEY", "app-secret", region_name="ap-south-1")
+    with pytest.raises(ClientError, match="add --region ap-south-1"):
+        session.client("sqs", endpoint_url=fenced.endpoint).send_message(QueueUrl="https://sqs.example/1/q", MessageBody="a")
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("POST", "http://169.254.169.254/latest/meta-data"),
+        ("POST", "//evil.example/1/q"),
+        ("CONNECT", "evil.example:443"),
+        ("GET", "/"),
+        ("PUT", "/1/q"),
+    ],
+)
+def test_no_request_reaches_any_other_host(fake: FakeSqs, fenced: Proxy, method: str, target: str) -> None:
+    """A proxy request's URL, a path that looks like a host, a tunnel: refused, or sent to the endpoint as a path."""
+    connection = http.client.HTTPConnection(urlsplit(fenced.endpoint).netloc, timeout=10)
+    connection.putrequest(method, target, skip_host=False)
+    for name, value in {**_signed_for("us-east-1"), "Content-Length": "2"}.items():
+        connection.putheader(name, value)
+    connection.endheaders(b"{}")
+    status = connection.getresponse().status
+    assert status in (200, 400, 403)
+    assert (status == 200) == (len(fake.asked) == 1)
+    for asked in fake.asked:
+        assert asked.headers["Host"] == urlsplit(fake.endpoint).netloc
+
+
+def test_a_queue_url_of_another_host_is_sent_to_the_endpoint(fake: FakeSqs, fenced: Proxy) -> None:
+    """SQS judges it; the proxy never goes where a parameter says."""
+    body = json.dumps({"QueueUrl": "https://evil.example/1/q", "MessageBody": "a"}).encode()
+    assert httpx.post(fenced.endpoint, headers=_signed_for("us-east-1"), content=body).status_code == 200
+    assert json.loads(fake.asked[0].body)["QueueUrl"] == "https://evil.example/1/q"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--listen", "0.0.0.0:0"], "--allow-remote"),
+        (["--listen", "[::]:0"], "--allow-remote"),
+        (["--listen", "9410"], "use HOST:PORT"),
+        (["--endpoint", "https://key:secret@sqs.example"], "more than https://host"),
+        (["--endpoint", "ftp://sqs.example"], "no endpoint"),
+        (["--listen", "127.0.0.1:9410", "--endpoint", "http://127.0.0.1:9410"], "own address"),
+        (["--region", "mars-north-1x"], "no region"),
+    ],
+)
+def test_settings_that_open_too_much_are_refused(options: list[str], words: str) -> None:
+    """With the remedy, and exit code 2."""
+    command = [*proxy_service.command_line("http://127.0.0.1:1")[:3], *options, "--to", "spool:/tmp/never"]
+    done = subprocess.run(command, env=proxy_service.environment({}), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_no_log_says_what_a_message_holds(fake: FakeSqs) -> None:
+    """Not with broken JSON, XML, HTTP or telemetry, nor when SQS is away."""
+    with proxy_service.start(fake.endpoint, to="http://127.0.0.1:1/api/v1/events") as proxy:
+        json_call = _signed_for("us-east-1")
+        form = {**json_call, "Content-Type": "application/x-www-form-urlencoded"}
+        del form["X-Amz-Target"]
+        for headers, body in (
+            (json_call, f'{{"QueueUrl":"http://x/1/q","MessageBody":"{_SECRET}"}}'),
+            (json_call, f'{{"MessageBody":"{_SECRET}'),
+            (json_call, f'["{_SECRET}"]'),
+            (json_call, f'{{"QueueUrl":{{"{_SECRET}":1}}}}'),
+            (form, f"Action=ReceiveMessage&QueueUrl=http://x/1/q&MessageBody={_SECRET}"),
+            (form, f"Action=SendMessageBatch&SendMessageBatchRequestEntry.{_SECRET}=1&MessageAttribute.{_SECRET}"),
+        ):
+            assert httpx.post(proxy.endpoint, headers=headers, content=body.encode()).status_code == 200
+        connection = http.client.HTTPConnection(urlsplit(proxy.endpoint).netloc, timeout=10)
+        connection.connect()
+        connection.sock.sendall(f"POST / HTTP/1.1\r\n{_SECRET}\r\n\r\n".encode())
+        assert b"400" in connection.sock.recv(100)
+        assert proxy.stats()["telemetry_errors"] > 0
+        text = proxy.log.read_text()
+    assert "telemetry of a call is lost" in text
+    assert _SECRET not in text
+    assert "proxy-secret" not in text
