@@ -1,21 +1,17 @@
-"""The vocabulary of telemetry events: types, fields and who must carry what.
-
-Standard library only: an instrumented application imports this module and must gain nothing else by it.
-"""
+"""The vocabulary of telemetry events: types, fields and who must carry what."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, get_args
 
-Event = dict[str, Any]
-"""One telemetry event in the wire format: integer epoch milliseconds, absent fields left out."""
+# As explicit re-exports: what writes events and what reads them take the vocabulary from one place.
+from queuewatch.events import WIRE_VERSION as WIRE_VERSION
+from queuewatch.events import Event as Event
+from queuewatch.events import encode_ndjson as encode_ndjson
 
 Emit = Callable[[Sequence[Event]], None]
 """Where a collector or a hook hands its events on."""
-
-WIRE_VERSION: Final = 1
 
 EventType = Literal[
     "sent",
@@ -67,13 +63,3 @@ LATEST_MS: Final = 4_102_444_800_000  # 2100-01-01; a time given in microseconds
 MAX_NAME_CHARS: Final = 512
 MAX_REASON_CHARS: Final = 512
 MAX_ATTRIBUTES_BYTES: Final = 65_536
-
-
-def encode_ndjson(events: Iterable[Mapping[str, Any]]) -> bytes:
-    """Encode events as newline-delimited JSON, UTF-8, one object per line, a newline after each.
-
-    Raises `ValueError` or `TypeError` for a value JSON cannot carry.
-    """
-    lines = [json.dumps(event, ensure_ascii=False, separators=(",", ":"), allow_nan=False) for event in events]
-    lines.append("")
-    return "\n".join(lines).encode("utf-8")

@@ -1,12 +1,17 @@
 """The HTTP service: status page, metrics, API, health and ingest."""
 
+from sinks.http.access import Access, Credentials
 from sinks.http.app import create_app
-from sinks.http.server import CannotListenError, PortInUseError, RunningServer, serve
+from sinks.http.connections import ConnectionLimits
+from sinks.http.server import CannotListenError, PortInUseError, RunningServer, Tls, serve
 from sinks.http.settings import HttpSettings, IngestSettings, Page
 from sinks.http.staging import Spool, Stage, StageFullError, StageUnavailableError
 
 __all__ = [
+    "Access",
     "CannotListenError",
+    "ConnectionLimits",
+    "Credentials",
     "HttpSettings",
     "IngestSettings",
     "Page",
@@ -16,6 +21,7 @@ __all__ = [
     "Stage",
     "StageFullError",
     "StageUnavailableError",
+    "Tls",
     "create_app",
     "serve",
 ]

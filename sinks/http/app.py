@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sinks.http import page
+from sinks.http.connections import Connections
 from sinks.http.errors import ApiError, answer_api_error, answer_http_error
 from sinks.http.guard import Guard, content_security_policy
 from sinks.http.health import Health
@@ -48,7 +49,8 @@ def create_app(store: SnapshotStore, settings: HttpSettings | None = None) -> St
     read = ReadApi(store, settings)
     health = Health(store, settings)
     ingest = Ingest(settings.ingest)
-    exposition = Exposition(about_sinks=(*settings.about_sinks, ingest.families))
+    connections = Connections(settings.connections)
+    exposition = Exposition(about_sinks=(*settings.about_sinks, ingest.families, connections.families))
     app = Starlette(
         routes=[
             Route("/", page.index),
@@ -68,10 +70,11 @@ def create_app(store: SnapshotStore, settings: HttpSettings | None = None) -> St
             Route("/-/ready", health.ready),
             *(Route(path, _further_page(content)) for path, content in settings.pages.items()),
         ],
-        middleware=[Middleware(Guard)],
+        middleware=[Middleware(Guard, access=settings.access)],
         exception_handlers={ApiError: answer_api_error, HTTPException: answer_http_error},
     )
     app.state.stopping = stopping
+    app.state.connections = connections
     return app
 
 

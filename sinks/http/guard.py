@@ -1,4 +1,4 @@
-"""What holds for every answer: headers that keep a browser from doing more than needed, and no bare 500."""
+"""What holds for every answer: who may have one, headers that keep a browser from doing more than needed, and no bare 500."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import logging
 from collections.abc import MutableMapping, Sequence
 from typing import Any
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sinks.http.errors import internal_error
+from sinks.http.access import Access
+from sinks.http.errors import ApiError, internal_error
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +36,9 @@ HEADERS = {
 class Guard:
     """ASGI middleware around everything else."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -53,6 +55,12 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
+        headers = Headers(scope=scope)
+        try:
+            self._access.check(scope["path"], headers.get("host", ""), headers.get("authorization", ""))
+        except ApiError as error:
+            await error.response()(scope, receive, send_guarded)
+            return
         try:
             await self._app(scope, receive, send_guarded)
         except Exception:

@@ -15,6 +15,7 @@ import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from sinks.http.budget import ByteBudget, OverBudgetError, Share
 from sinks.http.errors import ApiError
 from sinks.http.responses import json_response
 from sinks.http.settings import IngestSettings
@@ -36,6 +37,7 @@ CONTENT_TYPES = frozenset(
 _ARROW_MARK = b"\xff\xff\xff\xff"
 _MAX_MEMBERS = 64
 """Members of one gzip body: each costs a copy of what follows it."""
+_INFLATED_AT_ONCE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -50,6 +52,7 @@ class Ingest:
 
     def __init__(self, settings: IngestSettings | None) -> None:
         self._settings = settings
+        self._budget = ByteBudget(settings.max_bytes_at_once if settings is not None else 0)
         self._in_work = 0
         self._threads: anyio.CapacityLimiter | None = None
         self._answers: Counter[int] = Counter()
@@ -89,28 +92,25 @@ class Ingest:
         _authorize(request, settings)
         _check_headers(request, settings)
         if self._in_work >= settings.max_concurrent:
-            raise ApiError(
-                429,
-                "busy",
-                f"{settings.max_concurrent} bodies are in work",
-                "send again in a second, with more events per request",
-                headers={"Retry-After": "1"},
-            )
+            raise _busy(f"{settings.max_concurrent} bodies are in work")
         self._in_work += 1
         try:
-            body = await _read(request, settings)
-            if self._threads is None:
-                self._threads = anyio.CapacityLimiter(settings.max_concurrent)
-            gzipped = _coding(request) == "gzip"
-            taken = await anyio.to_thread.run_sync(_take, body, gzipped, settings, limiter=self._threads)
+            with Share(self._budget) as held:
+                body = await _read(request, settings, held)
+                if self._threads is None:
+                    self._threads = anyio.CapacityLimiter(settings.max_concurrent)
+                gzipped = _coding(request) == "gzip"
+                taken = await anyio.to_thread.run_sync(_take, body, gzipped, settings, held, limiter=self._threads)
+        except OverBudgetError:
+            raise _busy(f"bodies of {settings.max_bytes_at_once} bytes are in work") from None
         finally:
             self._in_work -= 1
-        invalid = taken.decoded.invalid
+        refused = taken.decoded.refused
         self._events["accepted"] += taken.accepted
-        self._events["invalid"] += len(invalid)
-        answer: dict[str, Any] = {"accepted": taken.accepted, "invalid": len(invalid)}
-        if invalid:
-            answer["reasons"] = Counter(event.reason for event in invalid)
+        self._events["invalid"] += refused.total()
+        answer: dict[str, Any] = {"accepted": taken.accepted, "invalid": refused.total()}
+        if refused:
+            answer["reasons"] = refused
             answer["first_invalid"] = _described(taken.decoded)
         return json_response(answer, status=202)
 
@@ -150,7 +150,7 @@ def _coding(request: Request) -> str:
     return request.headers.get("content-encoding", "").strip().lower()
 
 
-async def _read(request: Request, settings: IngestSettings) -> bytes:
+async def _read(request: Request, settings: IngestSettings, held: Share) -> bytes:
     chunks: list[bytes] = []
     size = 0
     try:
@@ -159,6 +159,7 @@ async def _read(request: Request, settings: IngestSettings) -> bytes:
                 size += len(chunk)
                 if size > settings.max_body_bytes:
                     raise _too_large(settings)
+                held.take(len(chunk))
                 chunks.append(chunk)
     except TimeoutError:
         raise ApiError(
@@ -169,14 +170,16 @@ async def _read(request: Request, settings: IngestSettings) -> bytes:
     return b"".join(chunks)
 
 
-def _take(body: bytes, gzipped: bool, settings: IngestSettings) -> _Taken:
+def _take(body: bytes, gzipped: bool, settings: IngestSettings, held: Share) -> _Taken:
     """Inflate, read and stage one body. Runs in a thread."""
     if gzipped:
-        body = _inflated(body, settings)
+        body = _inflated(body, settings, held)
     if not body.strip():
         raise ApiError(400, "empty", "the body is empty", "send at least one event")
+    _check_count(_least_events(body), settings)
     decoded = settings.decode([body])
     accepted = decoded.events.num_rows
+    _check_count(accepted + decoded.refused.total(), settings)
     if not accepted:
         if not decoded.invalid:
             raise ApiError(400, "empty", "the body holds no event", "send at least one event")
@@ -184,9 +187,9 @@ def _take(body: bytes, gzipped: bool, settings: IngestSettings) -> _Taken:
         raise ApiError(
             400,
             "invalid_events",
-            f"none of {len(decoded.invalid)} events can be read; the first: {first.reason}: {first.detail}",
+            f"none of {decoded.refused.total()} events can be read; the first: {first.reason}: {first.detail}",
             "compare with the wire format in the documentation; nothing of this body was kept",
-            invalid=len(decoded.invalid),
+            invalid=decoded.refused.total(),
             first_invalid=_described(decoded),
         )
     kind: BodyKind = "arrow" if body.startswith(_ARROW_MARK) else "ndjson"
@@ -197,6 +200,29 @@ def _take(body: bytes, gzipped: bool, settings: IngestSettings) -> _Taken:
     except StageUnavailableError as error:
         raise ApiError(503, "stage", str(error), "send again later", headers={"Retry-After": "30"}) from error
     return _Taken(accepted, decoded)
+
+
+_CONTAINERS_PER_EVENT = 8
+"""Objects and arrays of one event: itself, its attributes, tags and lists in those."""
+
+
+def _least_events(body: bytes) -> int:
+    """At least so many events, or what costs as much to read, are in a body; nothing is parsed for it."""
+    if body.startswith(_ARROW_MARK):
+        return 0  # bounded by its own length, see sources/wire/arrow_sizes.py
+    containers = body.count(b"{") + body.count(b"[")
+    # A pretty-printed body has many lines and few objects.
+    return max(min(body.count(b"\n"), containers), containers // _CONTAINERS_PER_EVENT)
+
+
+def _check_count(count: int, settings: IngestSettings) -> None:
+    if count > settings.max_events:
+        raise ApiError(
+            413,
+            "too_many_events",
+            f"the body holds more than {settings.max_events} events",
+            "split it over several requests; nothing of this body was kept",
+        )
 
 
 def as_lines(body: bytes) -> bytes:
@@ -214,31 +240,40 @@ def as_lines(body: bytes) -> bytes:
     return b"".join(json.dumps(item, separators=(",", ":")).encode() + b"\n" for item in values)
 
 
-def _inflated(body: bytes, settings: IngestSettings) -> bytes:
+def _inflated(body: bytes, settings: IngestSettings, held: Share) -> bytes:
     """The content of all gzip members; never more than allowed, whatever the body claims to hold."""
     left = settings.max_inflated_bytes
     parts: list[bytes] = []
+    members = 0
     try:
         while body:
-            if len(parts) == _MAX_MEMBERS:
+            members += 1
+            if members > _MAX_MEMBERS:
                 raise zlib.error(f"it has more than {_MAX_MEMBERS} members")
             member = zlib.decompressobj(wbits=31)
-            part = member.decompress(body, left + 1)
-            left -= len(part)
-            if left < 0:
-                raise ApiError(
-                    413,
-                    "too_large",
-                    f"the body is larger than {settings.max_inflated_bytes} bytes when decompressed",
-                    "split it over several requests",
-                )
-            parts.append(part)
-            if not member.eof:
-                raise zlib.error("the stream ends too early")
+            while not member.eof:
+                part = member.decompress(body, min(_INFLATED_AT_ONCE, left + 1))
+                held.take(len(part))
+                left -= len(part)
+                if left < 0:
+                    raise ApiError(
+                        413,
+                        "too_large",
+                        f"the body is larger than {settings.max_inflated_bytes} bytes when decompressed",
+                        "split it over several requests",
+                    )
+                parts.append(part)
+                body = member.unconsumed_tail
+                if not (part or body or member.eof):
+                    raise zlib.error("the stream ends too early")
             body = member.unused_data
     except zlib.error as error:
         raise ApiError(400, "not_gzip", f"the body is not gzip as its header says: {error}", "send it again") from None
     return b"".join(parts)
+
+
+def _busy(why: str) -> ApiError:
+    return ApiError(429, "busy", why, "send again in a second, with more events per request", headers={"Retry-After": "1"})
 
 
 def _too_large(settings: IngestSettings) -> ApiError:

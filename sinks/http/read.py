@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sinks.explain import explain, to_dict, to_text
-from sinks.history import queue_id
 from sinks.http.errors import ApiError
 from sinks.http.responses import json_response
 from sinks.http.search import find
@@ -47,7 +46,7 @@ class ReadApi:
         query = _queue_query(request.query_params)
         found = matching(published, query)
         page = found[query.offset : query.offset + query.limit]
-        rows = [queue_row(q, published.findings.get(queue_id(q), ()), self._store.trend(queue_id(q)), now_ms) for q in page]
+        rows = [queue_row(q, published.findings.get(q.name, ()), self._store.trend(q.name), now_ms) for q in page]
         return _answer(
             request,
             {
@@ -63,7 +62,7 @@ class ReadApi:
         """`GET /api/v1/queue?queue=NAME&system=&scope=`: everything known of one queue."""
         published, now_ms = self._published(), self._settings.clock_ms()
         queue = _one_queue(published, _required(request.query_params, "queue"), request.query_params)
-        name = queue_id(queue)
+        name = queue.name
         findings = published.findings.get(name, ())
         limits = self._settings.thresholds(name) if self._settings.thresholds else Thresholds()
         firing = {finding.key.signal for finding in findings}

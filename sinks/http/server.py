@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 import uvicorn
 from starlette.applications import Starlette
+
+from sinks.http.connections import Connections, Loop, protocol_for
 
 _STOP_WITHIN_S = 5
 
@@ -33,12 +37,13 @@ class RunningServer:
     _server: uvicorn.Server
     _thread: threading.Thread
     _stopping: threading.Event
+    scheme: str = "http"
 
     @property
     def url(self) -> str:
         """Where a browser on this machine reaches it, without a slash at the end."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     def stop(self) -> None:
         """Finish the answers in progress, for some seconds at most, and close the port. Again: nothing."""
@@ -53,11 +58,20 @@ class RunningServer:
         self.stop()
 
 
-def serve(app: Starlette, host: str = "127.0.0.1", port: int = 9400) -> RunningServer:
+@dataclass(frozen=True)
+class Tls:
+    """PEM files: the certificate with its chain, and its key without a password."""
+
+    cert_file: Path
+    key_file: Path
+
+
+def serve(app: Starlette, host: str = "127.0.0.1", port: int = 9400, tls: Tls | None = None) -> RunningServer:
     """Serve `app` from a daemon thread; returns when it answers. Port 0 takes a free one.
 
     Raises PortInUseError or CannotListenError.
     """
+    connections: Connections = app.state.connections
     listener = _listen(host, port)
     config = uvicorn.Config(
         app,
@@ -66,15 +80,29 @@ def serve(app: Starlette, host: str = "127.0.0.1", port: int = 9400) -> RunningS
         lifespan="off",
         server_header=False,
         timeout_graceful_shutdown=_STOP_WITHIN_S,
+        http=protocol_for(connections),  # type: ignore[arg-type] # a factory serves as well as a class
+        ws="none",
+        ssl_certfile=tls.cert_file if tls else None,
+        ssl_keyfile=tls.key_file if tls else None,
     )
+    try:
+        config.load()
+    except OSError as error:  # ssl.SSLError is one too
+        listener.close()
+        raise CannotListenError(f"http.tls cannot be used ({error}); name a PEM certificate and its key") from error
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="queuewatch-http", daemon=True)
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(server.serve(sockets=[listener]))
+
+    thread = threading.Thread(target=run, name="queuewatch-http", daemon=True)
     thread.start()
     while not server.started:
         if not thread.is_alive():
             raise CannotListenError(f"the HTTP service on {host}:{port} ended at its start; see the log")
         time.sleep(0.01)
-    return RunningServer(host, listener.getsockname()[1], server, thread, app.state.stopping)
+    return RunningServer(host, listener.getsockname()[1], server, thread, app.state.stopping, "https" if tls else "http")
 
 
 def _listen(host: str, port: int) -> socket.socket:

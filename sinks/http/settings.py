@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from sinks.clock import wall_ms
 from sinks.explain import ThresholdsOf
+from sinks.http.access import Access
+from sinks.http.connections import ConnectionLimits
 from sinks.http.staging import Stage
 from sinks.prometheus import Family
 from sources.wire import Decoded, decode_records
@@ -24,6 +26,10 @@ class IngestSettings:
     """As sent, compressed or not."""
     max_inflated_bytes: int = 16 * 1024 * 1024
     """After decompression."""
+    max_events: int = 100_000
+    """Of one body."""
+    max_bytes_at_once: int = 64 * 1024 * 1024
+    """Of all bodies in work, as sent and decompressed; more are told to come back."""
     max_concurrent: int = 16
     """Bodies in work at once; more are told to come back."""
     body_within_s: float = 30.0
@@ -43,6 +49,9 @@ class Page:
 class HttpSettings:
     """Everything but the address, which `serve` takes."""
 
+    access: Access = field(default_factory=Access)
+    """Host names and credentials."""
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     ready_within_s: float = 60.0
     """Not ready when the last batch is older."""
     thresholds: ThresholdsOf | None = None

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sinks.advice import advice
-from sinks.history import Trend, queue_id
+from sinks.history import Trend
 from sinks.near_misses import NearMiss
 from sinks.store import Published, Resolved
 from streaming.judge.signals import Finding
@@ -32,6 +32,12 @@ def queue_row(queue: QueueView, findings: Sequence[Finding], trend: Trend | None
         "in_flight": queue.in_flight,
         "delayed": queue.delayed,
         "tracked": queue.tracked,
+        "tracked_states": dict(queue.tracked_states),
+        "basis": queue.basis,
+        "basis_since_ms": queue.basis_since_ms,
+        "basis_reason": queue.basis_reason,
+        "next_step": queue.next_step,
+        "exact_ages": sorted(queue.exact_ages & queue.oldest_ms.keys()),
         "oldest_ms": dict(queue.oldest_ms),
         "oldest_age_s": {scope: age_s(now_ms, since_ms) for scope, since_ms in queue.oldest_ms.items()},
         "receive_count_max": queue.receive_count_max,
@@ -94,6 +100,7 @@ def finding_view(finding: Finding, now_ms: int) -> Json:
         "signal": key.signal,
         "severity": finding.severity,
         "alerting": finding.alerting,
+        "folded": finding.folded,
         "system": key.system,
         "scope": key.scope,
         "queue": key.queue,
@@ -127,12 +134,14 @@ def trend_view(trend: Trend | None) -> Json | None:
 def summary_view(published: Published, now_ms: int) -> Json:
     """The whole at a glance."""
     snapshot = published.snapshot
-    statuses = Counter(queue.status for queue in snapshot.queues)
+    critical = {finding.key.queue_name for finding in snapshot.firing if finding.severity == "critical" and finding.announced}
+    # A queue in which something critical fires is not counted as fine.
+    statuses = Counter("critical" if q.status == "ok" and q.name in critical else q.status for q in snapshot.queues)
     oldest = [q.oldest_ms["all"] for q in snapshot.queues if "all" in q.oldest_ms and not q.is_dead_letter_queue]
     return {
         "queues": len(snapshot.queues),
         "statuses": dict(statuses),
-        "queues_firing": sum(queue_id(queue) in published.findings for queue in snapshot.queues),
+        "queues_firing": sum(queue.name in published.findings for queue in snapshot.queues),
         "firing": dict(Counter(finding.severity for finding in snapshot.firing)),
         "visible": sum(queue.visible or 0 for queue in snapshot.queues),
         "in_flight": sum(queue.in_flight or 0 for queue in snapshot.queues),

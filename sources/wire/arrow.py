@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -11,68 +12,153 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.events import MAX_ATTRIBUTES_BYTES
-from sources.wire.careful import Row, load_json, read_event, rows_to_table
-from sources.wire.invalid import RAW_LIMIT, InvalidEvent, RefusalError
-from sources.wire.schema import NAME, PLAIN_SCHEMA
+from sources.wire.arrow_sizes import check_sizes, most_bytes
+from sources.wire.careful import Row, dump, load_json, read_event, rows_to_table
+from sources.wire.found import Found
+from sources.wire.invalid import RefusalError
+from sources.wire.schema import NAME, PLAIN_SCHEMA, WIRE_SCHEMA
 
 STREAM_MARK: Final = b"\xff\xff\xff\xff"
 """The first bytes of every Arrow IPC stream; no UTF-8 text begins so."""
 
-# Handing a stream's few buffers to a pool takes longer than decompressing them.
-_ONE_THREAD: Final = pa.ipc.IpcReadOptions(use_threads=False)
+_KNOWN: Final = frozenset(PLAIN_SCHEMA.names)
+_FITTING: Final = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_boolean,
+    pa.types.is_timestamp,
+    pa.types.is_null,
+)
+_NAMES: Final = frozenset(field.name for field in WIRE_SCHEMA if field.type == NAME)
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
+GROUP_BYTES: Final = 64 << 20
+"""About so many bytes of decompressed columns are converted together."""
 
-class ArrowEvents:
-    """Events of some streams: `table` in `PLAIN_SCHEMA`, names encoded; `record`, 1-based `row` of each."""
-
-    def __init__(self, table: pa.Table, record: Ints, row: Ints) -> None:
-        self.table = table
-        self.record = record
-        self.row = row
+_SLOW_ROWS: Final = 1_000
+"""Rows turned into Python objects at a time."""
 
 
-def read_streams(values: Sequence[bytes], records: Sequence[int]) -> tuple[list[ArrowEvents], list[InvalidEvent]]:
-    """Read streams; `records` are their indices in the whole input.
+def read_streams(streams: Iterable[tuple[int, bytes]], found: Found) -> None:
+    """Read streams, given with their indices in the whole input, into `found`.
 
     Streams of one schema are read as one table. When that fails each is read alone, and a stream whose
-    columns do not convert is read row by row, so that a broken stream or row spoils no other.
+    columns do not convert is read row by row, so that a broken stream or row spoils no other. What a stream
+    declares is checked before it is decompressed: see `arrow_sizes`.
     """
-    invalid: list[InvalidEvent] = []
     by_schema: dict[pa.Schema, list[tuple[int, pa.Table]]] = {}
-    for value, record in zip(values, records, strict=True):
+    waiting = 0
+    for record, value in streams:
         try:
-            table = _open(value)
+            declared, table = _open(value)
         except RefusalError as refusal:
-            invalid.append(InvalidEvent(refusal.reason, refusal.detail, record, None, value[:RAW_LIMIT]))
+            found.refuse(refusal, record, None, value)
             continue
         by_schema.setdefault(table.schema, []).append((record, table))
-    found: list[ArrowEvents] = []
+        waiting += declared
+        if waiting > GROUP_BYTES:
+            _read_tables(by_schema, found)
+            by_schema, waiting = {}, 0
+    _read_tables(by_schema, found)
+
+
+def _read_tables(by_schema: Mapping[pa.Schema, Sequence[tuple[int, pa.Table]]], found: Found) -> None:
     for streams in by_schema.values():
         try:
-            found.append(_place(_convert(pa.concat_tables([t for _, t in streams])), streams))
+            table = _convert(pa.concat_tables([table for _, table in streams]))
         except (pa.ArrowException, RefusalError):
-            for record, table in streams:
-                events, refused = _read_rows(table, record)
-                found.append(events)
-                invalid.extend(refused)
-    return found, invalid
+            for record, alone in streams:
+                _read_stream(alone, record, found)
+        else:
+            lengths = np.array([len(table) for _, table in streams], np.int64)
+            record_of = np.repeat(np.array([record for record, _ in streams], np.int64), lengths)
+            first = np.repeat(np.cumsum(lengths) - lengths, lengths)
+            found.add(table, record_of, np.arange(len(table)) - first + 1, _raw_of_row(table))
 
 
-def _open(value: bytes) -> pa.Table:
+def _open(value: bytes) -> tuple[int, pa.Table]:
+    """The bytes a stream decompresses to, and its known columns."""
     try:
-        with pa.ipc.open_stream(value, options=_ONE_THREAD) as reader:
+        messages = pa.ipc.MessageReader.open_stream(value)
+        options = _options_for(bytes(messages.read_next_message().serialize()))
+        declared = check_sizes(messages, value)
+        with pa.ipc.open_stream(value, options=options) as reader:
             table = reader.read_all()
         # Offsets and dictionary indices come from outside: following a wrong one reads foreign memory.
         table.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except RefusalError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, StopIteration) as error:
         raise RefusalError("not_arrow", f"not a whole Arrow IPC stream: {str(error)[:200]}") from None
-    missing = [name for name in ("type", "at") if name not in table.column_names]
-    if missing:
-        raise RefusalError("missing_field", f"the Arrow stream has no column {missing[0]!r}")
-    known = [name for name in PLAIN_SCHEMA.names if table.schema.get_field_index(name) >= 0]
-    return table.select(known).replace_schema_metadata(None)
+    _check_expansion(table, most_bytes(value))
+    table = _with_integer_times(table)
+    return declared, table.replace_schema_metadata(None)
+
+
+@lru_cache(maxsize=64)
+def _options_for(schema_message: bytes) -> pa.ipc.IpcReadOptions:
+    """To read the columns of an event only: one nobody knows is not even decompressed.
+
+    Raises `RefusalError` for a schema that cannot hold events, `pa.ArrowException` for none at all.
+    """
+    schema = pa.ipc.read_schema(pa.py_buffer(schema_message))
+    known = [at for at, name in enumerate(schema.names) if name in _KNOWN]
+    for name in ("type", "at"):
+        if name not in schema.names:
+            raise RefusalError("missing_field", f"the Arrow stream has no column {name!r}")
+    for at in known:
+        field = schema.field(at)
+        if schema.names.count(field.name) > 1:
+            raise RefusalError("wrong_type", f"the Arrow stream has two columns {field.name!r}")
+        if (unfit := _unfit(field.type)) is not None:
+            raise RefusalError("wrong_type", f"{field.name} is {unfit}; send {PLAIN_SCHEMA.field(field.name).type}")
+        if field.name in ("type", "at") and pa.types.is_null(field.type):
+            raise RefusalError("wrong_type", f"{field.name} is a column of nulls; every event has one")
+    # Handing a stream's few buffers to a pool takes longer than decompressing them.
+    return pa.ipc.IpcReadOptions(use_threads=False, included_fields=known)
+
+
+def _unfit(kind: pa.DataType) -> str | None:
+    """A type no column of an event has; None for one that may fit.
+
+    Among the others are encodings in which few bytes stand for many (the size of what is decoded cannot be known
+    from them), and types whose values Python cannot always hold.
+    """
+    if pa.types.is_dictionary(kind):
+        return str(kind) if pa.types.is_null(kind.value_type) else _unfit(kind.value_type)
+    if pa.types.is_run_end_encoded(kind):
+        return "run-end encoded"
+    return None if any(fits(kind) for fits in _FITTING) else str(kind)
+
+
+def _with_integer_times(table: pa.Table) -> pa.Table:
+    """Timestamps as epoch milliseconds: Python has no name for those before the year 1 or after 9999."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            to_ms = pc.CastOptions(pa.timestamp("ms", field.type.tz), allow_time_truncate=True)
+            try:
+                column = table.column(at).cast(options=to_ms).cast(pa.int64())
+            except pa.ArrowException as error:
+                raise RefusalError("out_of_range", f"{field.name} is no time in milliseconds: {str(error)[:200]}") from None
+            table = table.set_column(at, field.name, column)
+    return table
+
+
+def _check_expansion(table: pa.Table, most: int) -> None:
+    """A dictionary's value may be long and stand in every row: written out it must not be larger than is allowed."""
+    expanded = 0
+    for field in table.schema:
+        if not pa.types.is_dictionary(field.type) or (field.type == NAME and field.name in _NAMES):
+            continue
+        words = field.type.value_type
+        if pa.types.is_string(words) or pa.types.is_large_string(words):
+            for chunk in table.column(field.name).chunks:
+                expanded += pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
+    if expanded > most:
+        raise RefusalError("too_large", f"dictionary-encoded columns hold {expanded} bytes written out; {most} are the limit")
 
 
 def _convert(table: pa.Table) -> pa.Table:
@@ -99,11 +185,9 @@ def _convert_column(field: pa.Field, column: pa.Array) -> pa.Array:
             return column
         column, kind = column.cast(kind.value_type), kind.value_type
     if field.type == pa.string():
-        fits = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+        fits = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     elif field.type == pa.bool_():
         fits = pa.types.is_boolean(kind)
-    elif pa.types.is_timestamp(kind):
-        return column.cast(pa.timestamp("ms")).cast(pa.int64())
     else:
         fits = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if not fits:
@@ -125,32 +209,51 @@ def _load_attributes(text: str) -> dict[str, Any]:
     value = load_json(raw)
     if not isinstance(value, dict):
         raise RefusalError("wrong_type", "attributes is not the JSON text of an object")
+    if not _is_finite(value):
+        raise RefusalError("out_of_range", "attributes holds a number that is not finite; leave it out")
     return value
 
 
-def _place(table: pa.Table, streams: Sequence[tuple[int, pa.Table]]) -> ArrowEvents:
-    lengths = np.array([len(t) for _, t in streams], np.int64)
-    record = np.repeat(np.array([record for record, _ in streams], np.int64), lengths)
-    first = np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return ArrowEvents(table, record, np.arange(len(table)) - first + 1)
-
-
-def _read_rows(table: pa.Table, record: int) -> tuple[ArrowEvents, list[InvalidEvent]]:
+def _is_finite(value: dict[str, Any]) -> bool:
     try:
-        return _place(_convert(table), [(record, table)]), []
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_stream(table: pa.Table, record: int, found: Found) -> None:
+    """Read one stream; row by row when its columns do not convert."""
+    try:
+        converted = _convert(table)
     except (pa.ArrowException, RefusalError):
         pass
+    else:
+        found.add(converted, np.full(len(table), record, np.int64), np.arange(len(table)) + 1, _raw_of_row(converted))
+        return
+    for first in range(0, len(table), _SLOW_ROWS):
+        _read_rows(table.slice(first, _SLOW_ROWS), record, first + 1, found)
+
+
+def _read_rows(table: pa.Table, record: int, first: int, found: Found) -> None:
     rows: list[Row] = []
     numbers: list[int] = []
-    invalid: list[InvalidEvent] = []
-    for number, event in enumerate(table.to_pylist(), start=1):
+    for number, event in enumerate(table.to_pylist(), start=first):
         try:
             if isinstance(event.get("attributes"), str):
                 event["attributes"] = _load_attributes(event["attributes"])
             rows.append(read_event(event))
             numbers.append(number)
         except RefusalError as refusal:
-            raw = json.dumps(event, default=str).encode()[:RAW_LIMIT]
-            invalid.append(InvalidEvent(refusal.reason, refusal.detail, record, number, raw))
-    where = np.full(len(rows), record, np.int64)
-    return ArrowEvents(rows_to_table(rows), where, np.array(numbers, np.int64)), invalid
+            found.refuse(refusal, record, number, partial(dump, event))
+    if rows:
+        read = rows_to_table(rows)
+        found.add(read, np.full(len(rows), record, np.int64), np.array(numbers, np.int64), _raw_of_row(read))
+
+
+def _raw_of_row(table: pa.Table) -> Callable[[int], bytes]:
+    def raw(row: int) -> bytes:
+        event = table.slice(row, 1).to_pylist()[0]
+        return dump({name: value for name, value in event.items() if value is not None})
+
+    return raw

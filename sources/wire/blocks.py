@@ -22,6 +22,9 @@ from sources.wire.scan import scan
 from sources.wire.schema import NAME, PLAIN_SCHEMA, READ_SCHEMA, no_values
 
 BLOCK_BYTES: Final = 8 << 20
+BLOCK_LINES: Final = 1 << 16
+"""Very short lines are cut sooner: the scan needs 260 bytes for each, whatever it holds."""
+
 SMALLEST_SPLIT: Final = 512
 """Lines that are read one by one when the parser does not read all of them."""
 
@@ -55,6 +58,7 @@ class BlockParser:
         while first < len(lines):
             limit = int(lines.start[first]) + BLOCK_BYTES
             last = max(first + 1, int(np.searchsorted(lines.end, limit, side="right")))
+            last = min(last, first + BLOCK_LINES)
             for piece in self._parse_block(lines.part(first, last)):
                 yield Parsed(first + piece.index, piece.table)
             first = last

@@ -59,6 +59,11 @@ def rows_to_table(rows: Sequence[Row]) -> pa.Table:
     )
 
 
+def dump(value: Any) -> bytes:
+    """A value as JSON, for people to look at."""
+    return json.dumps(value, default=str).encode("ascii")
+
+
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         fix = ' in quotes: "' + str(value)[:40] + '"' if _is_number(value) else " as text"

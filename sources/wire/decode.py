@@ -6,7 +6,7 @@ The way of the data: records → by content → lines → blocks (fast) or one b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,10 +16,10 @@ import pyarrow as pa
 from sources.wire.arrow import STREAM_MARK, read_streams
 from sources.wire.blocks import BlockParser
 from sources.wire.found import Decoded, Found
-from sources.wire.invalid import RefusalError
+from sources.wire.invalid import MOST_KEPT, RefusalError
 from sources.wire.lines import Ints, Lines, Mask, all_open, gather, parsable, split_lines
 from sources.wire.records import Group, Values, groups, lengths_of, starts_of
-from sources.wire.slow import SlowReader, dump
+from sources.wire.slow import SlowReader
 
 __all__ = ["Decoded", "decode_records"]
 
@@ -29,28 +29,28 @@ _BOM: Final = b"\xef\xbb\xbf"
 # array into exactly its elements, or cuts a text value and leaves lines that do not parse.
 _BETWEEN_ELEMENTS: Final = re.compile(rb"\}\s*,\s*\{")
 
+_ROWS_AT_ONCE: Final = 1 << 16
+"""About so many parsed lines are validated together."""
+
 _EMPTY: Final = RefusalError("empty", "the record is empty; send one event, a JSON array, NDJSON or an Arrow stream")
 
 
-def decode_records(values: Values, parser: BlockParser | None = None) -> Decoded:
+def decode_records(values: Values, parser: BlockParser | None = None, *, most_kept: int = MOST_KEPT) -> Decoded:
     """Decode record values, each one event, a JSON array, NDJSON or an Arrow IPC stream, told by content.
 
     `values` may also be a pyarrow binary array. Never raises for what a value holds: an event that cannot be
     read or breaks the contract goes to `invalid`, and spoils no other event of its value. A null or empty
-    value (a Kafka tombstone) is one invalid event. A `parser` that is handed in again remembers what the
+    value (a Kafka tombstone) is one invalid event. All invalid events are counted, the first `most_kept` of them
+    (of each way they are read) are kept. A `parser` that is handed in again remembers what the
     stream looks like.
     """
-    found = Found()
+    found = Found(most_kept)
     texts = _TextDecoder(found, parser or BlockParser())
     streams: list[tuple[int, bytes]] = []
     for group in groups(values):
         streams.extend(texts.decode(group))
     texts.finish()
-    if streams:
-        tables, invalid = read_streams([stream for _, stream in streams], [index for index, _ in streams])
-        found.invalid.extend(invalid)
-        for part in tables:
-            found.add(part.table, part.record, part.row, _raw_of_row(part.table))
+    read_streams(streams, found)
     return found.result()
 
 
@@ -106,9 +106,18 @@ class _TextDecoder:
     def finish(self) -> None:
         """Hand everything parsed to the result."""
         self._slow.finish()
-        if not self._parts:
+        self._flush()
+
+    def _keep(self, part: _Part) -> None:
+        self._parts.append(part)
+        # Lines that hold next to nothing are refused before they fill memory: as columns they are forty times as large.
+        if sum(len(kept.index) for kept in self._parts) >= _ROWS_AT_ONCE:
+            self._flush()
+
+    def _flush(self) -> None:
+        parts, self._parts = self._parts, []
+        if not parts:
             return
-        parts = self._parts
         firsts = np.cumsum([0, *(len(part.index) for part in parts)])
 
         def raw(row: int) -> bytes:
@@ -137,15 +146,20 @@ class _TextDecoder:
             rows = index[piece.index]
             if piece.table is None:
                 slow[rows] = True
+                continue
+            part = _Part(piece.table, lines, rows, texts.record[lines.record[rows]])
+            if texts.arrays:
+                parts.append(part)
             else:
-                parts.append(_Part(piece.table, lines, rows, texts.record[lines.record[rows]]))
+                self._keep(part)
         if texts.arrays and slow.any():
             # An element that does not parse alone may be a text value cut in two: read its whole array again.
             broken = np.intersect1d(lines.record[slow], np.fromiter(texts.arrays, np.int64))
             whole = np.union1d(whole, broken)
             slow &= ~np.isin(lines.record, broken)
             parts = [_without(broken, part) for part in parts]
-        self._parts.extend(parts)
+        for part in parts:
+            self._keep(part)
         self._read_slowly(texts, lines, np.flatnonzero(slow), whole)
 
     def _read_slowly(self, texts: _Texts, lines: Lines, slow: Ints, whole: Ints) -> None:
@@ -200,11 +214,3 @@ def _without(broken: Ints, part: _Part) -> _Part:
     if kept.all():
         return part
     return _Part(part.table.filter(pa.array(kept)), part.lines, part.index[kept], part.record[kept])
-
-
-def _raw_of_row(table: pa.Table) -> Callable[[int], bytes]:
-    def raw(row: int) -> bytes:
-        event = table.slice(row, 1).to_pylist()[0]
-        return dump({name: value for name, value in event.items() if value is not None})
-
-    return raw

@@ -17,10 +17,11 @@ def encode_arrow(events: Sequence[Mapping[str, Any]], compression: Literal["zstd
     Raises `ValueError` naming the field and the fix for an event the contract does not allow: a sender learns
     of it here and not from the reader's quarantine.
     """
-    table, _, flaws = validate(rows_to_table([read_event(event) for event in events]))
-    if flaws:
-        row, _, detail = flaws[0]
+    checked = validate(rows_to_table([read_event(event) for event in events]), 1)
+    if checked.flaws:
+        row, _, detail = checked.flaws[0]
         raise ValueError(f"event {row}: {detail}")
+    table = checked.events
     used = [name for name in table.column_names if table.column(name).null_count < len(table)]
     columns = table.select(used or ["type", "at"])
     sink = pa.BufferOutputStream()

@@ -18,11 +18,15 @@ Reason = Literal[
     "unsupported_version",
     "out_of_range",
     "too_long",
+    "too_large",
 ]
 REASONS: Final[tuple[str, ...]] = get_args(Reason)
 
 RAW_LIMIT: Final = 4096
 """Bytes of an invalid event that are kept for inspection."""
+
+MOST_KEPT: Final = 1_000
+"""Invalid events of one call that are kept for inspection; all are counted."""
 
 
 @dataclass(frozen=True)

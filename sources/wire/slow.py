@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from sources.wire.careful import Row, load_json, read_event, rows_to_table
+from sources.wire.careful import Row, dump, load_json, read_event, rows_to_table
 from sources.wire.found import Found
 from sources.wire.invalid import RefusalError
+
+_ROWS_AT_ONCE: Final = 10_000
+"""Rows kept as Python objects; so many are turned into columns."""
 
 
 class SlowReader:
@@ -46,18 +48,19 @@ class SlowReader:
             self._read(record, number, item, None)
 
     def _read(self, record: int, line: int, value: Any, raw: bytes | None) -> None:
-        if raw is None:
-            raw = dump(value)
         try:
             self._rows.append(read_event(value))
         except RefusalError as refusal:
-            self._found.refuse(refusal, record, line, raw)
+            self._found.refuse(refusal, record, line, raw if raw is not None else lambda: dump(value))
             return
         self._record.append(record)
         self._line.append(line)
-        self._raws.append(raw)
+        self._raws.append(raw if raw is not None else dump(value))
+        if len(self._rows) >= _ROWS_AT_ONCE:
+            self.finish()
 
     def finish(self) -> None:
+        """Hand what was read to the result."""
         if self._rows:
             self._found.add(
                 rows_to_table(self._rows),
@@ -65,6 +68,7 @@ class SlowReader:
                 np.array(self._line, np.int64),
                 self._raws.__getitem__,
             )
+            self._rows, self._record, self._line, self._raws = [], [], [], []
 
 
 def _is_object(raw: bytes) -> bool:
@@ -72,8 +76,3 @@ def _is_object(raw: bytes) -> bool:
         return isinstance(load_json(raw), dict)
     except RefusalError:
         return False
-
-
-def dump(value: Any) -> bytes:
-    """A value as JSON, for people to look at."""
-    return json.dumps(value, default=str).encode("ascii")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,32 +28,62 @@ Flaw = tuple[int, Reason, str]
 """Row, reason, detail."""
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def validate(table: pa.Table) -> tuple[pa.Table, Mask | None, list[Flaw]]:
-    """Split a table in `PLAIN_SCHEMA` (names may be dictionary-encoded already) into events and flaws.
+@dataclass(frozen=True)
+class Checked:
+    """`events`: the valid rows in `WIRE_SCHEMA`; `kept`: the mask of those rows, None when all are.
 
-    Returns the valid rows in `WIRE_SCHEMA`, the mask of the rows kept (None when all are) and one flaw for
-    each row refused, in row order. A row with several flaws is named by the first in the order of the checks.
+    `refused` counts all other rows by reason; `flaws` describes the first of them, in row order.
+    """
+
+    events: pa.Table
+    kept: Mask | None
+    flaws: list[Flaw]
+    refused: Counter[Reason]
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """Rows that failed one check, and what to say of one of them."""
+
+    rows: Ints
+    reason: Reason
+    detail: Callable[[int], str]
+
+
+def validate(table: pa.Table, most_described: int) -> Checked:
+    """Check the rows of a table in `PLAIN_SCHEMA` (names may be dictionary-encoded already).
+
+    A row with several flaws is counted and described by the first in the order of the checks. Only the first
+    `most_described` are described: a detail is a string, and a record can hold half a million flaws.
     """
     table = table.combine_chunks()
     columns = {name: _single(table.column(name)) for name in table.column_names}
     for name in WIRE_SCHEMA.names:
         if WIRE_SCHEMA.field(name).type == NAME and columns[name].type != NAME:
             columns[name] = _encode(columns[name])
-    flaws: dict[int, Flaw] = {}
-    for row, reason, detail in _checks(columns):
-        flaws.setdefault(row, (row, reason, detail))
+    failures = [failed for failed in _checks(columns) if len(failed.rows)]
     columns["reason"] = _shorten(columns["reason"])
     events = pa.Table.from_arrays([columns[name] for name in WIRE_SCHEMA.names], schema=WIRE_SCHEMA)
-    if not flaws:
-        return events, None, []
-    kept = np.ones(table.num_rows, dtype=np.bool_)
-    kept[list(flaws)] = False
-    return events.filter(pa.array(kept)), kept, sorted(flaws.values())
+    if not failures:
+        return Checked(events, None, [], Counter())
+    first_failure = np.full(table.num_rows, len(failures), np.int64)
+    for number in reversed(range(len(failures))):
+        first_failure[failures[number].rows] = number
+    kept = first_failure == len(failures)
+    refused: Counter[Reason] = Counter()
+    for number, count in zip(*np.unique(first_failure[~kept], return_counts=True), strict=True):
+        refused[failures[number].reason] += int(count)
+    flaws: list[Flaw] = []
+    for row in np.flatnonzero(~kept)[: max(0, most_described)].tolist():
+        failed = failures[first_failure[row]]
+        flaws.append((row, failed.reason, failed.detail(row)))
+    return Checked(events.filter(pa.array(kept)), kept, flaws, refused)
 
 
-def _checks(columns: dict[str, pa.Array]) -> Iterator[Flaw]:
+def _checks(columns: dict[str, pa.Array]) -> Iterator[_Failed]:
     yield from _check_version(columns["v"])
     yield from _check_type(columns["type"])
     yield from _check_required(columns)
@@ -63,28 +95,30 @@ def _checks(columns: dict[str, pa.Array]) -> Iterator[Flaw]:
             yield from _check_length(name, columns[name])
 
 
-def _check_version(versions: pa.Array) -> Iterator[Flaw]:
-    if _within(versions, WIRE_VERSION, WIRE_VERSION):
-        return
-    for row in _rows(pc.not_equal(versions, WIRE_VERSION)):
-        yield row, "unsupported_version", f"v={versions[row]}; this reader knows v={WIRE_VERSION}"
+def _check_version(versions: pa.Array) -> Iterator[_Failed]:
+    if not _within(versions, WIRE_VERSION, WIRE_VERSION):
+        wrong = _rows(pc.not_equal(versions, WIRE_VERSION))
+        yield _Failed(wrong, "unsupported_version", lambda row: f"v={versions[row]}; this reader knows v={WIRE_VERSION}")
 
 
-def _check_type(types: pa.DictionaryArray) -> Iterator[Flaw]:
+def _check_type(types: pa.DictionaryArray) -> Iterator[_Failed]:
     if types.null_count:
-        for row in _rows(pc.is_null(types)):
-            yield row, "missing_field", f"type is missing; send one of {', '.join(EVENT_TYPES)}"
+        missing = f"type is missing; send one of {', '.join(EVENT_TYPES)}"
+        yield _Failed(_rows(pc.is_null(types)), "missing_field", lambda _: missing)
     known = pc.is_in(types.dictionary, pa.array(EVENT_TYPES))
     if pc.all(known).as_py() is not False:
         return
-    for row in _rows(pc.invert(known).take(types.indices)):
+
+    def detail(row: int) -> str:
         name = types[row].as_py()
         near = difflib.get_close_matches(name[:64], EVENT_TYPES, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"send one of {', '.join(EVENT_TYPES)}"
-        yield row, "unknown_type", f"type={_short(name)}; {hint}"
+        return f"type={_short(name)}; {hint}"
+
+    yield _Failed(_rows(pc.invert(known).take(types.indices)), "unknown_type", detail)
 
 
-def _check_required(columns: dict[str, pa.Array]) -> Iterator[Flaw]:
+def _check_required(columns: dict[str, pa.Array]) -> Iterator[_Failed]:
     types: pa.DictionaryArray = columns["type"]
     present = set(types.dictionary.to_pylist())
     for name, needed_by in REQUIRED.items():
@@ -95,12 +129,12 @@ def _check_required(columns: dict[str, pa.Array]) -> Iterator[Flaw]:
         if absent is None:
             continue
         needed = pc.fill_null(pc.is_in(types.dictionary, pa.array(sorted(needed_by))).take(types.indices), False)
-        for row in np.flatnonzero(absent & needed.to_numpy(zero_copy_only=False)):
-            yield (
-                int(row),
-                "missing_field",
-                f"{name} is missing; a {types[int(row)].as_py()!r} event needs it",
-            )
+        rows = np.flatnonzero(absent & needed.to_numpy(zero_copy_only=False))
+
+        def detail(row: int, name: str = name) -> str:
+            return f"{name} is missing; a {types[row].as_py()!r} event needs it"
+
+        yield _Failed(rows, "missing_field", detail)
 
 
 def _absent(column: pa.Array) -> Mask | None:
@@ -121,12 +155,10 @@ def _absent(column: pa.Array) -> Mask | None:
     return mask
 
 
-def _check_time(name: str, times: pa.Array) -> Iterator[Flaw]:
-    if _within(times, EARLIEST_MS, LATEST_MS):
-        return
-    outside = pc.or_(pc.less(times, EARLIEST_MS), pc.greater(times, LATEST_MS))
-    for row in _rows(outside):
-        yield row, "out_of_range", _time_detail(name, times[row].as_py())
+def _check_time(name: str, times: pa.Array) -> Iterator[_Failed]:
+    if not _within(times, EARLIEST_MS, LATEST_MS):
+        outside = pc.or_(pc.less(times, EARLIEST_MS), pc.greater(times, LATEST_MS))
+        yield _Failed(_rows(outside), "out_of_range", lambda row: _time_detail(name, times[row].as_py()))
 
 
 def _time_detail(name: str, value: int) -> str:
@@ -138,14 +170,12 @@ def _time_detail(name: str, value: int) -> str:
     return f"{name}={value} is outside 2001 to 2100; send integer epoch milliseconds UTC"
 
 
-def _check_count(name: str, counts: pa.Array) -> Iterator[Flaw]:
-    if _within(counts, 0, None):
-        return
-    for row in _rows(pc.less(counts, 0)):
-        yield row, "out_of_range", f"{name}={counts[row]} is negative"
+def _check_count(name: str, counts: pa.Array) -> Iterator[_Failed]:
+    if not _within(counts, 0, None):
+        yield _Failed(_rows(pc.less(counts, 0)), "out_of_range", lambda row: f"{name}={counts[row]} is negative")
 
 
-def _check_length(name: str, column: pa.Array) -> Iterator[Flaw]:
+def _check_length(name: str, column: pa.Array) -> Iterator[_Failed]:
     texts = _texts(column)
     # Bytes are free to look at and never fewer than characters.
     if not len(texts) or _within(pc.binary_length(texts), None, MAX_NAME_CHARS):
@@ -153,8 +183,7 @@ def _check_length(name: str, column: pa.Array) -> Iterator[Flaw]:
     long = pc.greater(pc.utf8_length(texts), MAX_NAME_CHARS)
     if pa.types.is_dictionary(column.type):
         long = long.take(column.indices)
-    for row in _rows(long):
-        yield row, "too_long", f"{name} is longer than {MAX_NAME_CHARS} characters"
+    yield _Failed(_rows(long), "too_long", lambda _: f"{name} is longer than {MAX_NAME_CHARS} characters")
 
 
 def _shorten(reasons: pa.Array) -> pa.Array:
@@ -172,10 +201,9 @@ def _within(column: pa.Array, low: int | None, high: int | None) -> bool:
     return (low is None or ends["min"].as_py() >= low) and (high is None or ends["max"].as_py() <= high)
 
 
-def _rows(mask: pa.Array) -> list[int]:
+def _rows(mask: pa.Array) -> Ints:
     """Rows where the mask is true; null is not."""
-    found: list[int] = np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False)).tolist()
-    return found
+    return np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
 
 
 def _texts(column: pa.Array) -> pa.Array:

@@ -210,6 +210,46 @@ def test_too_many_at_once_are_told_to_come_back(start: StartService) -> None:
     assert 'queuewatch_ingest_events_total{result="accepted"} 6' in metrics
 
 
+def test_a_body_of_too_many_events_is_refused_before_it_is_read(start: StartService, spool: Path) -> None:
+    """In every form; one event more than allowed is too many, and what is written over many lines is one."""
+    service = serve_ingest(start, spool, max_events=1_000)
+    line = json.dumps(EVENTS[0]).encode()
+    for body in (b"{}\n" * 350_000, b"[" + b"{}," * 350_000 + b"{}]", b"\n".join([line] * 1_001), b"[" + b"[]," * 9_000 + b"[]]"):
+        began = time.process_time()
+        packed = gzip.compress(body)
+        refused(post(service, packed, NDJSON_TYPE | {"Content-Encoding": "gzip"}), 413, "too_many_events")
+        assert time.process_time() - began < 2
+    assert post(service, b"\n".join([line] * 1_000), NDJSON_TYPE).status_code == 202
+    long = EVENTS[0] | {"type": "queue_state", "attributes": {f"a{i}": i for i in range(1_500)}}
+    assert post(service, json.dumps(long, indent=1).encode(), JSON_TYPE).status_code == 202
+
+
+def test_all_flaws_of_a_body_are_counted(start: StartService, spool: Path) -> None:
+    """Also those beyond the ones that are described."""
+    answer = post(serve_ingest(start, spool), NDJSON + b"{}\n" * 5_000, NDJSON_TYPE)
+    assert (answer.status_code, answer.json()["invalid"]) == (202, 5_000)
+    assert answer.json()["reasons"] == {"missing_field": 5_000}
+
+
+def test_bytes_held_over_all_requests_are_bounded(start: StartService) -> None:
+    """Not the number of requests: what one inflates to is what the next cannot have, and it is given back."""
+    gate = Gate()
+    service = start(None, HttpSettings(ingest=IngestSettings(gate, max_bytes_at_once=3_000_000)))
+    large = gzip.compress(NDJSON + b" " * 2_000_000 + b"\n")
+    headers = NDJSON_TYPE | {"Content-Encoding": "gzip"}
+    with ThreadPoolExecutor(1) as senders:
+        first = senders.submit(post, service, large, headers)
+        assert gate.entered.acquire(timeout=20)
+        answer = post(service, large, headers)
+        refused(answer, 429, "busy")
+        assert answer.headers["retry-after"] == "1"
+        gate.open.set()
+        assert post(service, NDJSON, NDJSON_TYPE).status_code == 202
+        assert first.result().status_code == 202
+    for _ in range(3):
+        assert post(service, large, headers).status_code == 202
+
+
 def test_a_sender_that_stops_within_its_body_does_not_hold_its_place(start: StartService) -> None:
     """It is answered 408 after the time allowed, and the next one gets in."""
     service = start(None, HttpSettings(ingest=IngestSettings(Gate(), max_concurrent=1, body_within_s=0.3)))

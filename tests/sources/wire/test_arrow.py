@@ -39,7 +39,7 @@ def table_of(*rows: dict[str, Any], **types: pa.DataType) -> pa.Table:
     "types",
     [
         {},
-        {"queue": pa.large_string(), "message_id": pa.string_view()},
+        {"queue": pa.large_string(), "message_id": pa.large_string()},
         {
             "queue": pa.dictionary(pa.int8(), pa.string()),
             "message_id": pa.dictionary(pa.int32(), pa.string()),

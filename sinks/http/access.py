@@ -1,0 +1,127 @@
+"""Who may see what: the Host header, and credentials for the page with its API, and for the metrics."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import ipaddress
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sinks.http.errors import ApiError
+
+OPEN_PATHS = frozenset({"/-/healthy", "/-/ready"})
+"""For load balancers and kubelets, which show no credentials and name no host. They tell nothing but a state."""
+INGEST_PATH = "/api/v1/events"
+METRICS_PATH = "/metrics"
+
+_PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".svc", ".svc.cluster.local", ".lan", ".home.arpa", ".test", ".invalid")
+"""Nobody can register a name below these, so no stranger's page can have one."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What must be shown: a user's password (Basic), or a token (Bearer). With neither everybody is let in."""
+
+    username: str | None = None
+    password: str | None = None
+    token: str | None = None
+
+    @property
+    def needed(self) -> bool:
+        """Whether anything must be shown."""
+        return self.token is not None or self.password is not None
+
+    def check(self, authorization: str) -> None:
+        """Raises ApiError 401 when the header `Authorization` does not show them."""
+        if not self.needed:
+            return
+        scheme, _, given = authorization.partition(" ")
+        scheme, given = scheme.lower(), given.strip()
+        if scheme == "bearer" and self.token is not None and _same(given, self.token):
+            return
+        if scheme == "basic" and self.password is not None and self._is_user(given):
+            return
+        raise ApiError(
+            401,
+            "unauthorized",
+            "these are not the credentials" if given else "credentials are needed",
+            "send those of http.auth, or for /metrics those of http.metrics_auth",
+            headers={"WWW-Authenticate": ", ".join(self._challenges(scheme, given))},
+        )
+
+    def _is_user(self, given: str) -> bool:
+        try:
+            user, colon, password = base64.b64decode(given, validate=True).decode("utf-8").partition(":")
+        except (binascii.Error, UnicodeDecodeError, ValueError):
+            return False
+        # Both are compared, so that the time taken does not tell which was wrong.
+        right = (_same(user, self.username or ""), _same(password, self.password or ""))
+        return bool(colon) and all(right)
+
+    def _challenges(self, scheme: str, given: str) -> list[str]:
+        challenges = []
+        if self.password is not None:
+            challenges.append('Basic realm="queuewatch", charset="UTF-8"')
+        if self.token is not None:
+            wrong = ', error="invalid_token"' if scheme == "bearer" and given else ""
+            challenges.append(f'Bearer realm="queuewatch"{wrong}')
+        return challenges
+
+
+@dataclass(frozen=True)
+class Access:
+    """The rules for every request."""
+
+    page: Credentials = Credentials()
+    """For the page and its API."""
+    metrics: Credentials = Credentials()
+    hosts: Sequence[str] = ()
+    """Further names this service is reached by; `*` for any."""
+
+    def check(self, path: str, host: str, authorization: str) -> None:
+        """Raises ApiError 421 for a foreign Host, 401 without the credentials. Ingest asks for its own token itself."""
+        if path in OPEN_PATHS:
+            return
+        self._check_host(host)
+        if path == METRICS_PATH:
+            self.metrics.check(authorization)
+        elif path != INGEST_PATH:
+            self.page.check(authorization)
+
+    def _check_host(self, header: str) -> None:
+        name = host_name(header)
+        if name is not None and (is_private(name) or "*" in self.hosts or name in {h.lower() for h in self.hosts}):
+            return
+        raise ApiError(
+            421,
+            "unknown_host",
+            f"this service does not go by the name {(name or header)[:200]!r}",
+            "add the name to http.allowed_hosts, or use an address of this machine",
+        )
+
+
+def host_name(header: str) -> str | None:
+    """The name or address in a Host header, without the port; None when it is none."""
+    header = header.strip().lower()
+    if header.startswith("["):
+        address, bracket, port = header[1:].partition("]")
+        return address if bracket and (not port or port.startswith(":")) else None
+    name, _, _ = header.partition(":")
+    return name.removesuffix(".") or None
+
+
+def is_private(name: str) -> bool:
+    """Whether a name cannot be one that a stranger's page was loaded from: an address, this machine's own name, one without
+    a dot, or one below a suffix nobody can register. A page of a stranger that rebinds its name keeps that name."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return "." not in name or name == socket.gethostname().lower() or name.endswith(_PRIVATE_SUFFIXES)
+    return True
+
+
+def _same(given: str, right: str) -> bool:
+    return hmac.compare_digest(given.encode(), right.encode())

@@ -1,0 +1,148 @@
+"""Connections that cost something before a request is there: caps on how many, and deadlines for what they send and read.
+
+Every connection is a file descriptor of the job's own process, which its checkpoint needs too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from sinks.prometheus import Family
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """Counts, and seconds."""
+
+    total: int = 256
+    per_address: int = 64
+    """From one address. All that come through one proxy share its address."""
+    headers_within_s: float = 10.0
+    """From the first byte of a request, or from the beginning of the connection, until its headers are complete."""
+    read_within_s: float = 60.0
+    """A reader that takes none of its answer for so long is cut off."""
+    handshake_within_s: float = 10.0
+    """Of TLS."""
+
+
+class Connections:
+    """Who is connected, and how many were turned away. Used in the server's own thread; read from others."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self._by_address: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+
+    def admit(self, address: str) -> bool:
+        """Count one more connection, or refuse it."""
+        if self._by_address.total() >= self.limits.total:
+            self._refused["total"] += 1
+            return False
+        if self._by_address[address] >= self.limits.per_address:
+            self._refused["per_address"] += 1
+            return False
+        self._by_address[address] += 1
+        return True
+
+    def leave(self, address: str) -> None:
+        """A connection that was admitted has ended."""
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+
+    def too_slow(self, what: str) -> None:
+        """A connection was ended for not keeping a deadline."""
+        self._refused[what] += 1
+
+    def families(self) -> Iterable[Family]:
+        """For `/metrics`."""
+        reasons = ("total", "per_address", "slow_headers", "slow_reader")
+        return (
+            Family("queuewatch_http_connections", [({}, self._by_address.total())]),
+            Family("queuewatch_http_refused_total", [({"reason": reason}, self._refused[reason]) for reason in reasons]),
+        )
+
+
+def protocol_for(connections: Connections) -> Callable[..., asyncio.Protocol]:
+    """uvicorn's protocol with the caps and deadlines of `connections`."""
+
+    class Guarded(H11Protocol):
+        """One connection."""
+
+        _address: str | None = None
+        _deadline: asyncio.TimerHandle | None = None
+        _read_deadline: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
+            peer = transport.get_extra_info("peername")
+            address = str(peer[0]) if isinstance(peer, tuple) else ""
+            if not connections.admit(address):
+                transport.abort()
+                return
+            self._address = address
+            super().connection_made(transport)
+            self._await_headers()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._disarm()
+            if self._read_deadline is not None:
+                self._read_deadline.cancel()
+            if self._address is None:
+                return
+            connections.leave(self._address)
+            self._address = None
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            if self._address is None:
+                return
+            super().data_received(data)
+            if self.conn.their_state is h11.IDLE:
+                self._await_headers()
+            else:
+                self._disarm()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._read_deadline = self.loop.call_later(connections.limits.read_within_s, self._cut, "slow_reader")
+
+        def resume_writing(self) -> None:
+            if self._read_deadline is not None:
+                self._read_deadline.cancel()
+                self._read_deadline = None
+            super().resume_writing()
+
+        def _await_headers(self) -> None:
+            # One deadline for all of a request's headers, however often a byte of them comes.
+            if self._deadline is None:
+                self._deadline = self.loop.call_later(connections.limits.headers_within_s, self._cut, "slow_headers")
+
+        def _disarm(self) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+        def _cut(self, why: str) -> None:
+            connections.too_slow(why)
+            self.transport.abort()
+
+    return Guarded
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop whose servers do not wait a minute for a TLS handshake."""
+
+    handshake_within_s = ConnectionLimits.handshake_within_s
+
+    async def create_server(self, *args: Any, **options: Any) -> Any:
+        """As asyncio's."""
+        if options.get("ssl"):
+            options.setdefault("ssl_handshake_timeout", self.handshake_within_s)
+        return await super().create_server(*args, **options)
