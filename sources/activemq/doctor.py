@@ -3,9 +3,7 @@ to add it."""
 
 from __future__ import annotations
 
-import textwrap
 import time
-from collections.abc import Callable
 
 from sources.activemq.config import ActiveMQCollectorConfig
 from sources.activemq.connection import now_ms, open_session
@@ -14,12 +12,13 @@ from sources.activemq.findings import Finding, Observed, diagnose
 from sources.activemq.inbox import Inbox
 from sources.activemq.lifecycle import Lifecycle
 from sources.activemq.watch import Watch
+from sources.doctor.finding import Examination
+from sources.doctor.finding import Finding as Reported
 
 _LOOK_AT_MOST_S = 20.0
-_MARKS = {"ok": "ok     ", "warning": "warning", "error": "ERROR  "}
 
 
-def examine(config: ActiveMQCollectorConfig) -> list[Finding]:
+def check_broker(config: ActiveMQCollectorConfig) -> list[Finding]:
     """Everything found out about the first address that answers.
 
     One message goes through `probe_queue` unless that is None. An unreachable broker is a finding too.
@@ -58,18 +57,15 @@ def _look(watch: Watch, inbox: Inbox) -> list[Finding]:
     return watch.findings() or found
 
 
-def render(findings: list[Finding]) -> str:
-    """The findings for a terminal, what to do indented below each."""
-    lines = []
-    for finding in findings:
-        lines.append(f"{_MARKS[finding.level]}  {finding.check}: {finding.what}")
-        if finding.fix:
-            lines.append(textwrap.indent(finding.fix, "         "))
-    return "\n".join(lines)
-
-
-def run_doctor(config: ActiveMQCollectorConfig, write: Callable[[str], None]) -> int:
-    """Examine and print. Answers 0 when messages can be followed, 1 when something makes that impossible."""
-    findings = examine(config)
-    write(render(findings))
-    return 1 if any(finding.level == "error" for finding in findings) else 0
+def examine(config: ActiveMQCollectorConfig) -> Examination:
+    """What `check_broker` found, as every doctor reports it."""
+    found = check_broker(config)
+    return Examination(
+        system="activemq",
+        passed=[f"{one.check}: {one.what}" for one in found if one.level == "ok"],
+        findings=[
+            Reported(rule=one.check, severity="critical" if one.level == "error" else "warning", summary=one.what, fix=one.fix)
+            for one in found
+            if one.level != "ok"
+        ],
+    )

@@ -42,10 +42,6 @@ class QueueLore:
         """Where the queue's dead letters went last, if any did."""
         return self._dead_letter_queue_of.get(queue)
 
-    def is_grouped(self, queue: str) -> bool:
-        """Whether messages with a group were seen in the queue."""
-        return queue in self._grouped
-
     def is_ordered(self, queue: str) -> bool:
         """Whether order matters in the queue: its messages have groups, or configuration says so.
 

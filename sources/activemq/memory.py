@@ -157,10 +157,6 @@ class Memory:
         """How many messages `consumer` holds."""
         return len(self._held.get(consumer, ()))
 
-    def holders(self) -> list[str]:
-        """Consumers that hold something."""
-        return list(self._held)
-
     def lately_deleted_by(self, consumer: str, at_most: int) -> list[Message]:
         """The messages `consumer` was last told to have acknowledged, latest first."""
         found: list[Message] = []

@@ -14,6 +14,7 @@ from sources.activemq.inbox import Incoming
 from sources.activemq.lifecycle import Lifecycle
 from sources.activemq.reconcile import Reconciler
 from sources.activemq.statistics import QueueCounts
+from sources.activemq.temporary import of_lasting_queues
 from sources.activemq.unprepared import FlagWatch
 from sources.events import WIRE_VERSION, Emit, Event
 
@@ -234,7 +235,7 @@ class Watch:
         return event
 
     def _add(self, events: list[Event]) -> None:
-        self._events += events
+        self._events += of_lasting_queues(events)
         if len(self._events) >= _EMIT_AT_ONCE:
             self._send()
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sources.cloudflare.answers import ListedQueue
@@ -15,38 +14,44 @@ from sources.cloudflare.declared import Declared, read_declared
 from sources.cloudflare.discovery import Discovery
 from sources.cloudflare.errors import ApiError, Unauthorized
 from sources.cloudflare.settings import Finding
-from sources.cloudflare.telling import settings_attributes
+from sources.cloudflare.telling import SYSTEM, settings_attributes
 from sources.cloudflare.wrangler import WranglerError
+from sources.doctor.finding import Examination
+from sources.doctor.finding import Finding as Reported
 
 
-def run_doctor(config: CloudflareCollectorConfig, write: Callable[[str], None]) -> int:
-    """Look once and print. Answers 0 when there is nothing to mend, else 1.
+def examine(config: CloudflareCollectorConfig) -> Examination:
+    """Look once at every queue of the account, and at what the Wrangler files declare.
 
-    Without an answer from the API, what Wrangler files declare is examined alone.
+    Without an answer from the API, what Wrangler files declare is examined alone; that it did not answer is a finding.
     """
     try:
         declared = read_declared(config.wrangler_files, config.wrangler_env)
     except WranglerError as error:
-        write(f"ERROR  {error}")
-        return 1
-    failed = False
+        return Examination(system=SYSTEM, passed=(), findings=[_not_examined(str(error), None)])
+    found: list[Reported] = []
     try:
         attributes = _deployed(config, declared)
     except ApiError as error:
-        write(f"ERROR  {error}")
-        if isinstance(error, Unauthorized):
-            write(
-                f"       Create an API token with Queues Read for this account and give it as token_file or {config.token_env}."
-            )
+        found.append(_not_examined(str(error), _login(config) if isinstance(error, Unauthorized) else None))
         attributes = _declared_only(config, declared)
-        failed = True
+    passed: list[str] = []
     for name in sorted(attributes):
-        found = [*_told(attributes[name]), *_dead_letters(name, attributes)]
-        failed = failed or bool(found)
-        write(f"{'warning' if found else 'ok     '}  {name}")
-        for finding in found:
-            write(textwrap.indent(f"{finding.rule}: {finding.summary}", "         "))
-    return 1 if failed else 0
+        own = [*_told(attributes[name]), *_dead_letters(name, attributes)]
+        if not own:
+            passed.append(name)
+        found += [
+            Reported(rule=one.rule, severity="warning", queue=name, scope=config.account_id, summary=one.summary) for one in own
+        ]
+    return Examination(system=SYSTEM, passed=passed, findings=found)
+
+
+def _not_examined(summary: str, fix: str | None) -> Reported:
+    return Reported(rule="not_examined", severity="critical", summary=summary, fix=fix)
+
+
+def _login(config: CloudflareCollectorConfig) -> str:
+    return f"Create an API token with Queues Read for this account and give it as token_file or {config.token_env}."
 
 
 def _deployed(config: CloudflareCollectorConfig, declared: Declared) -> dict[str, dict[str, Any]]:

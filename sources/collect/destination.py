@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final, Self
 
-from sources.client.transports import SendError, Transport, open_transport
+from queuewatch.transports import SendError, Transport, open_transport
 from sources.events import Event
 
 _log = logging.getLogger(__name__)

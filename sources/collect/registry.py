@@ -57,5 +57,5 @@ def _load(kind: str, table: dict[str, str]) -> Any:
         return getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         raise ValueError(
-            f"the {kind} collector needs {error.name}, which is not installed; pip install 'queuewatch[service]'"
+            f"the {kind} collector needs {error.name}, which is not installed; pip install queuewatch-service"
         ) from error

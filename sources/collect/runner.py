@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from sources.client.transports import Transport
+from queuewatch.transports import Transport
 from sources.collect.base import Collector, CollectorRefused
 from sources.collect.destination import Destination, DestinationStopped
 from sources.collect.registry import collector_class, config_model

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sources.client.hooks import now_ms
-from sources.client.places import Place, place_of_arn, place_of_url
+from queuewatch.hooks import now_ms
+from queuewatch.places import Place, place_of_arn, place_of_url
 from sources.events import Event
 from sources.sqs.attributes import dead_letter_arn, queue_attributes, queue_state
 from sources.sqs.config import DiscoveryConfig
@@ -46,6 +46,14 @@ class Problem:
     call: str
     code: str
     message: str
+
+    @classmethod
+    def of(cls, queue: str, call: str, error: ClientError | BotoCoreError) -> Problem:
+        """From what botocore raised."""
+        if isinstance(error, ClientError):
+            answered = error.response.get("Error", {})
+            return cls(queue, call, str(answered.get("Code")), str(answered.get("Message")))
+        return cls(queue, call, type(error).__name__, str(error))
 
     @property
     def throttled(self) -> bool:
@@ -211,11 +219,8 @@ class AccountReader:
     def _try(self, queue: _Queue, call: str, action: Callable[[_Queue], Found], otherwise: Found) -> Found:
         try:
             return action(queue)
-        except ClientError as error:
-            told = error.response.get("Error", {})
-            problem = Problem(queue_name(queue.url), call, str(told.get("Code")), str(told.get("Message")))
-        except BotoCoreError as error:
-            problem = Problem(queue_name(queue.url), call, type(error).__name__, str(error))
+        except (ClientError, BotoCoreError) as error:
+            problem = Problem.of(queue_name(queue.url), call, error)
         with self._lock:
             self._problems.append(problem)
         return otherwise

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sources.client.places import Place, place_of_arn
+from queuewatch.places import Place, place_of_arn
 from sources.events import Event
 
 

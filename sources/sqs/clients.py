@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
@@ -20,6 +21,16 @@ def make_clients(config: SqsCollectorConfig, *, read_timeout_s: float = 15.0) ->
 
     Raises `CollectorRefused` when the profile does not exist or no region is known.
     """
+    clients: list[SQSClient] = _clients(config, "sqs", config.endpoint_url, read_timeout_s)
+    return clients
+
+
+def make_lambda_clients(config: SqsCollectorConfig, *, endpoint_url: str | None = None) -> list[Any]:
+    """Clients of AWS Lambda for the same login, in the same regions and order. Raises `CollectorRefused`."""
+    return _clients(config, "lambda", endpoint_url, 15.0)
+
+
+def _clients(config: SqsCollectorConfig, service: str, endpoint_url: str | None, read_timeout_s: float) -> list[Any]:
     settings = Config(
         retries={"mode": "adaptive", "max_attempts": 4},
         connect_timeout=5,
@@ -28,12 +39,11 @@ def make_clients(config: SqsCollectorConfig, *, read_timeout_s: float = 15.0) ->
         user_agent_extra="queuewatch",
     )
     try:
-        session = boto3.Session(profile_name=config.profile)
-        regions = config.regions or (session.region_name or "",)
+        session: Any = boto3.Session(profile_name=config.profile)
+        # boto3 reads AWS_DEFAULT_REGION and the profile; AWS_REGION is what EKS, ECS and Lambda set.
+        regions = config.regions or (session.region_name or os.environ.get("AWS_REGION", ""),)
         if not all(regions):
             raise CollectorRefused("no AWS region: set collect.sqs.regions, or AWS_REGION in the environment")
-        return [
-            session.client("sqs", region_name=region, endpoint_url=config.endpoint_url, config=settings) for region in regions
-        ]
+        return [session.client(service, region_name=region, endpoint_url=endpoint_url, config=settings) for region in regions]
     except (BotoCoreError, ValueError) as error:
         raise CollectorRefused(f"collect.sqs: {error}") from error

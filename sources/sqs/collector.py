@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sources.client.hooks import now_ms
-from sources.client.places import Place
+from queuewatch.hooks import now_ms
+from queuewatch.places import Place
 from sources.collect.base import CollectorRefused
 from sources.events import Emit, Event
 from sources.sqs.account import AccountReader, Problem

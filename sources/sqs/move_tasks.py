@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sources.client.places import place_of_arn
+from queuewatch.places import place_of_arn
 
 
 class Progress(NamedTuple):
@@ -14,6 +16,8 @@ class Progress(NamedTuple):
     started_at: int
     at: int
     moved: int
+    progressed_at: int
+    """When its count of moved messages was last seen to rise, or the task was first seen."""
 
 
 def latest(results: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -25,8 +29,9 @@ def redrive_task(task: Mapping[str, Any], at: int, before: Progress | None) -> t
     """The attribute `redrive_task` at `at` (epoch milliseconds), and the progress to hand in the next time.
 
     `rate_per_s` is what the task did since `before`, or since its start the first time; `time_left_s` follows from
-    it, or from the task's own limit while it has moved nothing; both are left out when they cannot be known. SQS
-    counts approximately: `moved` may pass `to_move`.
+    it, or from the task's own limit while it has moved nothing; both are left out when they cannot be known.
+    `progressed_at` tells a task that moves nothing any more from one that is slow. SQS counts approximately:
+    `moved` may pass `to_move`.
     """
     status = str(task.get("Status") or "UNKNOWN")
     moved = int(task.get("ApproximateNumberOfMessagesMoved") or 0)
@@ -42,6 +47,9 @@ def redrive_task(task: Mapping[str, Any], at: int, before: Progress | None) -> t
         found["to_queue"] = place_of_arn(str(task["DestinationArn"])).queue
     if task.get("FailureReason"):
         found["failure_reason"] = str(task["FailureReason"])
+    task_id = _task_id(task.get("TaskHandle"))
+    if task_id is not None:
+        found["task_id"] = task_id
     if status not in ("RUNNING", "CANCELLING"):
         return found, None
     rate = _rate_per_s(moved, at, started_at, before)
@@ -52,7 +60,20 @@ def redrive_task(task: Mapping[str, Any], at: int, before: Progress | None) -> t
         speed = rate or (float(limit) if limit else None)
         if left == 0 or speed:
             found["time_left_s"] = round(left / speed) if speed else 0
-    return found, Progress(started_at, at, moved)
+    same = before is not None and before.started_at == started_at and before.moved >= moved
+    progressed_at = before.progressed_at if before is not None and same else at
+    found["progressed_at"] = progressed_at
+    return found, Progress(started_at, at, moved, progressed_at)
+
+
+def _task_id(handle: object) -> str | None:
+    """The id in a task's handle, which is JSON in base64. SQS gives a handle only while the task runs."""
+    try:
+        named = json.loads(base64.b64decode(str(handle), validate=True)) if handle else None
+    except ValueError:
+        return None
+    found = named.get("taskId") if isinstance(named, dict) else None
+    return str(found) if found else None
 
 
 def _rate_per_s(moved: int, at: int, started_at: int, before: Progress | None) -> float | None:

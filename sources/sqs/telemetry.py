@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sources.client.hooks import now_ms
-from sources.client.places import Place, place_of_url
+from queuewatch.hooks import now_ms
+from queuewatch.places import Place, place_of_url
 from sources.collect.base import CollectorRefused
 from sources.events import EVENT_TYPES, Emit, Event
 from sources.sqs.clients import make_clients

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from sources.activemq.doctor import render
 from sources.activemq.findings import (
     PERMISSIONS_XML,
     PLUGIN_XML,
@@ -89,16 +88,6 @@ def test_many_silent_queues_are_summed_up() -> None:
     flags = frozenset({"advisoryForConsumed"})
     finding = found(changed(silent_flags={f"q{n:02}": flags for n in range(40)}), "queues")
     assert "q00, q01, q02, q03, q04 and 35 more (advisoryForConsumed)" in finding.what
-
-
-def test_findings_are_printed_with_the_xml_below() -> None:
-    printed = render([Finding("version", "ok", "fine"), Finding("statistics", "error", "silent", "<a>\n</a>")])
-    assert printed.splitlines() == [
-        "ok       version: fine",
-        "ERROR    statistics: silent",
-        "         <a>",
-        "         </a>",
-    ]
 
 
 def test_the_documentation_shows_the_same_xml() -> None:

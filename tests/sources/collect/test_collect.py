@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sources.client import SendError
+from queuewatch import SendError
 from sources.collect import (
     KINDS,
     SECTIONS,
@@ -25,7 +25,7 @@ from sources.collect import (
     run_collector,
 )
 from sources.events import Emit
-from tests.sources.client.transports import Broken, Kept, later
+from tests.client.transports import Broken, Kept, later
 
 
 def events(count: int, **fields: Any) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -88,9 +89,9 @@ def task(**fields: Any) -> dict[str, Any]:
 TASKS = [
     # task, seconds since its start, progress before, rate, time left
     (task(), 10, None, 10.0, 30),
-    (task(), 10, Progress(T, T + 5_000, 50), 10.0, 30),
-    (task(), 10, Progress(T, T + 8_000, 60), 20.0, 15),
-    (task(), 10, Progress(T - 1, T + 8_000, 60), 10.0, 30),  # of another task
+    (task(), 10, Progress(T, T + 5_000, 50, T + 5_000), 10.0, 30),
+    (task(), 10, Progress(T, T + 8_000, 60, T + 8_000), 20.0, 15),
+    (task(), 10, Progress(T - 1, T + 8_000, 60, T + 8_000), 10.0, 30),  # of another task
     (task(ApproximateNumberOfMessagesMoved=0), 10, None, 0.0, 20),  # nothing moved: by its own limit
     (task(ApproximateNumberOfMessagesMoved=0, MaxNumberOfMessagesPerSecond=None), 10, None, 0.0, None),
     (task(ApproximateNumberOfMessagesMoved=410), 10, None, 41.0, 0),  # approximate counts pass each other
@@ -108,13 +109,40 @@ def test_a_running_task_tells_rate_and_time_left(
     assert (found.get("rate_per_s"), found.get("time_left_s")) == (rate, left)
     assert found["status"] == "RUNNING"
     assert found["to_queue"] == "orders"
-    assert progress == Progress(T, T + after_s * 1000, told["ApproximateNumberOfMessagesMoved"])
+    at = T + after_s * 1000
+    assert progress == Progress(T, at, told["ApproximateNumberOfMessagesMoved"], at)
+
+
+def test_a_task_that_moves_nothing_any_more_says_since_when() -> None:
+    """A slow one is told from a stuck one; a further task starts anew."""
+    progress: Progress | None = None
+    looks = [(0, 0, 0), (60, 100, 60), (120, 100, 60), (180, 100, 60), (240, 101, 240)]
+    for after_s, moved, since_s in looks:
+        found, progress = redrive_task(task(ApproximateNumberOfMessagesMoved=moved), T + after_s * 1000, progress)
+        assert found["progressed_at"] == T + since_s * 1000
+    found, _ = redrive_task(task(StartedTimestamp=T + 250_000, ApproximateNumberOfMessagesMoved=0), T + 300_000, progress)
+    assert found["progressed_at"] == T + 300_000
+
+
+@pytest.mark.parametrize(
+    ("handle", "task_id"),
+    [
+        (base64.b64encode(b'{"taskId":"7b-1","sourceArn":"arn:aws:sqs:eu-west-1:1:orders-dlq"}').decode(), "7b-1"),
+        (base64.b64encode(b"[]").decode(), None),
+        ("no base64!", None),
+        (None, None),
+    ],
+)
+def test_a_task_s_id_is_in_its_handle(handle: str | None, task_id: str | None) -> None:
+    """Where SQS gives one: while the task runs."""
+    found, _ = redrive_task(task(TaskHandle=handle), T, None)
+    assert found.get("task_id") == task_id
 
 
 def test_a_finished_task_tells_how_it_ended() -> None:
     """And is followed no more."""
     told = task(Status="FAILED", FailureReason="AccessDenied", ApproximateNumberOfMessagesMoved=7)
-    found, progress = redrive_task(told, T + 1000, Progress(T, T, 0))
+    found, progress = redrive_task(told, T + 1000, Progress(T, T, 0, T))
     assert found == {
         "status": "FAILED",
         "moved": 7,

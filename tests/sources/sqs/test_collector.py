@@ -18,9 +18,8 @@ from sources.collect import CollectorRefused, run_collector
 from sources.sqs.account import AccountReader, Problem
 from sources.sqs.collector import SqsCollector
 from sources.sqs.config import DiscoveryConfig, SqsCollectorConfig
-from sources.sqs.snapshot import read_account
 from sources.wire import decode_records, encode_ndjson
-from tests.sources.client.transports import Kept
+from tests.client.transports import Kept
 from tests.sources.sqs.accounts import READ_ONLY, Account, Fake, Recorded
 
 PLAIN = {"ApproximateNumberOfMessages": "1", "VisibilityTimeout": "30"}
@@ -30,6 +29,16 @@ TO_DLQ = PLAIN | {"RedrivePolicy": '{"deadLetterTargetArn":"arn:aws:sqs:eu-west-
 def names(events: list[dict[str, Any]]) -> list[str]:
     """The queues told of."""
     return sorted(event["queue"] for event in events)
+
+
+def read_account(client: Any, discovery: DiscoveryConfig, problems: list[Problem] | None = None) -> list[dict[str, Any]]:
+    """One look at an account."""
+    reader = AccountReader(client, discovery)
+    reader.discover()
+    events: Any = reader.read()
+    if problems is not None:
+        problems.extend(reader.take_problems())
+    return list(events)
 
 
 def collect(
@@ -129,7 +138,7 @@ def test_queues_are_found_by_prefix_pattern_tag_and_url(discovery: dict[str, Any
     """Over any number of pages, each queue once, with the dead-letter queues of those found."""
     fake = Fake(QUEUES, page)
     fake.tags = TAGS
-    found: Any = read_account(fake, DiscoveryConfig(**discovery))  # type: ignore[arg-type]
+    found: Any = read_account(fake, DiscoveryConfig(**discovery))
     assert names(found) == expected
     assert set(fake.calls) <= READ_ONLY
     if not DiscoveryConfig(**discovery).lists:

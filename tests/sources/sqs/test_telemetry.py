@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sources.client.transports.sqs import SqsTransport
+from queuewatch.transports.sqs import SqsTransport
 from sources.collect import CollectorRefused, DestinationStopped
 from sources.sqs.config import SqsCollectorConfig
 from sources.sqs.telemetry import SqsTelemetryCollector, events_of

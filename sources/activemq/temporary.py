@@ -1,0 +1,25 @@
+"""Queues that clients make for replies and that end with their connection: normal life, and no rows of anybody's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from sources.events import Event
+
+_NAME: Final = re.compile(r"ID:.+-\d+-\d{13}-\d+:\d+:\d+")
+"""The broker names a temporary queue after its connection (`ID:host-port-milliseconds-number:connection`) and a number."""
+
+
+def is_temporary(queue: str) -> bool:
+    """Whether a queue has the name of a temporary one.
+
+    A client that reconnects sends to it by name, and the broker then makes an ordinary queue of that name.
+    """
+    return _NAME.fullmatch(queue) is not None
+
+
+def of_lasting_queues(events: Iterable[Event]) -> list[Event]:
+    """The events that are not about temporary queues."""
+    return [event for event in events if not is_temporary(str(event.get("queue", "")))]

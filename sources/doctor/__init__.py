@@ -1,0 +1,6 @@
+"""What every `queuewatch doctor` has in common: findings, an exit code, text and JSON."""
+
+from sources.doctor.finding import SEVERITIES, Examination, Finding, Severity
+from sources.doctor.report import as_json, as_text
+
+__all__ = ["SEVERITIES", "Examination", "Finding", "Severity", "as_json", "as_text"]

@@ -1,0 +1,95 @@
+"""Examines queues: those of an account as they are, or those of code as they will be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sources.doctor.finding import Examination, Finding
+from sources.sqs.clients import make_clients, make_lambda_clients
+from sources.sqs.config import SqsCollectorConfig
+from sources.sqs.doctor.account import POLICY_PAGE, RegionReader
+from sources.sqs.doctor.files import read_queues
+from sources.sqs.doctor.lambdas import Consumers
+from sources.sqs.doctor.permissions import read_only
+from sources.sqs.doctor.rules import findings
+from sources.sqs.doctor.settings import Queues, QueueSettings
+
+SYSTEM: Final = "aws_sqs"
+
+Processing = Mapping[str, float]
+"""Shell-style pattern of queue names → how long a message is usually worked on, in seconds; the first that fits counts."""
+
+
+def examine_account(
+    config: SqsCollectorConfig, *, processing_s: Processing | None = None, with_lambda: bool = True
+) -> Examination:
+    """Look once at every queue `config` finds, in each of its regions.
+
+    A region whose queues cannot be listed is a finding. Raises `CollectorRefused` when there is no such profile or no
+    region.
+    """
+    clients = make_clients(config)
+    lambdas = make_lambda_clients(config) if with_lambda and _has_lambda(config) else [None] * len(clients)
+    examined: list[QueueSettings] = []
+    found: list[Finding] = []
+    for client, functions in zip(clients, lambdas, strict=True):
+        consumers = Consumers(read_only(functions)) if functions is not None else None
+        reader = RegionReader(read_only(client), config.discovery, consumers, concurrency=config.concurrency)
+        try:
+            queues = reader.read()
+        except (ClientError, BotoCoreError) as error:
+            found.append(_cannot_list(client.meta.region_name, error))
+            continue
+        found += [*reader.findings, *findings(_with_processing(queues, processing_s))]
+        examined += queues.by_key.values()
+    return _examination(examined, found)
+
+
+def _has_lambda(config: SqsCollectorConfig) -> bool:
+    """A stand-in for SQS says nothing of where Lambda is: that of the login's account is another world."""
+    own = config.endpoint_url
+    return own is None or "amazonaws.com" in own or any(os.environ.get(f"AWS_ENDPOINT_URL{s}") for s in ("", "_LAMBDA"))
+
+
+def examine_files(files: Sequence[Path], *, processing_s: Processing | None = None) -> Examination:
+    """Examine the queues of Terraform plans and CloudFormation templates, each file by itself. Raises `UnreadableFile`."""
+    examined: list[QueueSettings] = []
+    found: list[Finding] = []
+    for file in files:
+        queues = read_queues(file)
+        found += findings(_with_processing(queues, processing_s))
+        examined += queues.by_key.values()
+    return _examination(examined, found)
+
+
+def _examination(examined: Sequence[QueueSettings], found: Sequence[Finding]) -> Examination:
+    concerned = {(finding.scope, finding.queue) for finding in found}
+    passed = sorted(queue.name for queue in examined if (queue.scope, queue.name) not in concerned)
+    return Examination(system=SYSTEM, passed=passed, findings=found)
+
+
+def _with_processing(queues: Queues, processing_s: Processing | None) -> Queues:
+    if not processing_s:
+        return queues
+    known = (
+        replace(queue, usual_processing_s=next((s for p, s in processing_s.items() if fnmatchcase(queue.name, p)), None))
+        for queue in queues.by_key.values()
+    )
+    return Queues.of(known, queues.missing)
+
+
+def _cannot_list(region: str, error: Exception) -> Finding:
+    return Finding(
+        rule="not_examined",
+        severity="critical",
+        scope=region,
+        summary=f"The queues cannot be listed: {error}",
+        fix=f"Log in (`aws sso login`), name a profile with --profile, and allow what {POLICY_PAGE} lists.",
+    )

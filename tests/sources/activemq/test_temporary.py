@@ -1,0 +1,30 @@
+"""Which queues are temporary, told by the name alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from sources.activemq.temporary import is_temporary, of_lasting_queues
+
+
+@pytest.mark.parametrize(
+    ("queue", "temporary"),
+    [
+        ("ID:app-7f9c-44231-1616425384741-4:1:1", True),
+        ("ID:collector.internal-34567-1795266478822-2:12:345", True),
+        ("orders", False),
+        ("ID:orders", False),
+        ("ID:app-44231-1616425384741-4:1", False),
+        ("replies.ID:app-44231-1616425384741-4:1:1", False),
+        ("", False),
+    ],
+)
+def test_temporary_queues_are_told_by_their_names(queue: str, temporary: bool) -> None:
+    """The name of the connection they end with, and a number."""
+    assert is_temporary(queue) is temporary
+
+
+def test_events_of_lasting_queues_and_of_none_pass() -> None:
+    """A heartbeat has no queue."""
+    events = [{"type": "heartbeat"}, {"queue": "orders"}, {"queue": "ID:app-44231-1616425384741-4:1:1"}]
+    assert of_lasting_queues(events) == events[:2]

@@ -1,0 +1,316 @@
+"""`doctor sqs` on an account: what it reads, what it never calls, and how long a thousand queues take."""
+
+from __future__ import annotations
+
+import fnmatch
+import io
+import json
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from sources.doctor import Examination
+from sources.sqs.config import DiscoveryConfig, SqsCollectorConfig
+from sources.sqs.doctor import examine_account
+from sources.sqs.doctor.account import RegionReader
+from sources.sqs.doctor.permissions import POLICY, NotPermitted, allowed_actions, read_only
+from sources.sqs.doctor.rules import findings
+from tests.sources.sqs.accounts import Account, Fake
+
+REGION = "us-east-1"
+WELL = {"VisibilityTimeout": "180", "SqsManagedSseEnabled": "true"}
+
+
+@pytest.fixture
+def _login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that open nothing."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+
+
+@pytest.fixture
+def _aws(_login: None) -> Iterator[None]:
+    """SQS, Lambda and IAM in this process."""
+    with mock_aws(config={"lambda": {"use_docker": False}}):
+        yield
+
+
+@pytest.fixture
+def move_tasks(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """ListMessageMoveTasks, which the stand-in lacks; answers with what the test puts in."""
+    from moto.sqs.responses import SQSResponse
+
+    tasks: list[dict[str, Any]] = []
+    monkeypatch.setattr(SQSResponse, "list_message_move_tasks", lambda _: json.dumps({"Results": tasks}), raising=False)
+    return tasks
+
+
+def function(name: str, timeout_s: int) -> str:
+    """The ARN of a new Lambda function."""
+    role = boto3.client("iam").create_role(RoleName=f"{name}-role", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+    code = io.BytesIO()
+    with zipfile.ZipFile(code, "w") as archive:
+        archive.writestr("work.py", "def handle(event, context): pass")
+    made = boto3.client("lambda").create_function(
+        FunctionName=name,
+        Runtime="python3.11",
+        Role=role,
+        Handler="work.handle",
+        Code={"ZipFile": code.getvalue()},
+        Timeout=timeout_s,
+    )
+    return str(made["FunctionArn"])
+
+
+def queue(name: str, dead_letters: str | None = None, receives: int = 5, **attributes: str) -> str:
+    """The ARN of a new queue."""
+    client = boto3.client("sqs")
+    if dead_letters is not None:
+        attributes["RedrivePolicy"] = json.dumps({"deadLetterTargetArn": dead_letters, "maxReceiveCount": receives})
+    url = client.create_queue(QueueName=name, Attributes=WELL | attributes)["QueueUrl"]  # type: ignore[arg-type]
+    return client.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+
+
+def rules(examination: Examination) -> list[tuple[str | None, str]]:
+    """Queue and rule of each finding."""
+    return sorted((finding.queue or "", finding.rule) for finding in examination.findings)
+
+
+@pytest.mark.usefixtures("_aws")
+def test_an_account_is_examined_with_its_lambda_functions(move_tasks: list[dict[str, Any]]) -> None:
+    """Settings of queues, functions and redrive tasks come together."""
+    dlq = queue("orders-dlq", MessageRetentionPeriod="1209600")
+    orders = queue("orders", dlq, receives=1)
+    queue("mail", queue("mail-dlq", MessageRetentionPeriod="1209600"))
+    boto3.client("lambda").create_event_source_mapping(EventSourceArn=orders, FunctionName=function("work", 31), BatchSize=10)
+    boto3.client("sqs").send_message(
+        QueueUrl=boto3.client("sqs").get_queue_url(QueueName="orders-dlq")["QueueUrl"], MessageBody="x"
+    )
+    move_tasks.append({"Status": "FAILED", "FailureReason": "CouldNotDetermineMessageSource", "StartedTimestamp": 1})
+    examination = examine_account(SqsCollectorConfig())
+    assert rules(examination) == [
+        ("mail-dlq", "redrive_failed"),
+        ("orders", "lambda_visibility"),
+        ("orders", "single_receive"),
+        ("orders", "whole_batch_fails"),
+        ("orders-dlq", "dead_letters_waiting"),
+        ("orders-dlq", "redrive_failed"),
+    ]
+    assert examination.passed == ["mail"]
+    assert {finding.scope for finding in examination.findings} == {"123456789012/us-east-1"}
+
+
+@pytest.mark.usefixtures("_aws", "move_tasks")
+def test_versions_of_functions_have_timeouts_of_their_own() -> None:
+    """The list of functions tells only of the newest; what a mapping names is asked for."""
+    dlq = queue("dlq", MessageRetentionPeriod="1209600")
+    arn = function("work", 200)
+    client = boto3.client("lambda")
+    version = client.publish_version(FunctionName="work")["FunctionArn"]
+    client.update_function_configuration(FunctionName="work", Timeout=5)
+    client.create_event_source_mapping(
+        EventSourceArn=queue("a", dlq), FunctionName=version, FunctionResponseTypes=["ReportBatchItemFailures"]
+    )
+    client.create_event_source_mapping(
+        EventSourceArn=queue("b", dlq), FunctionName=arn, FunctionResponseTypes=["ReportBatchItemFailures"]
+    )
+    assert rules(examine_account(SqsCollectorConfig())) == [("a", "lambda_visibility")]
+
+
+@pytest.mark.usefixtures("_aws", "move_tasks")
+def test_a_login_that_may_not_look_at_lambda_examines_the_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says what it did not look at, without failing for it."""
+    from botocore.exceptions import ClientError
+
+    from sources.sqs.doctor.lambdas import Consumers
+
+    def refused(_: Any) -> Any:
+        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "ListEventSourceMappings")
+
+    monkeypatch.setattr(Consumers, "read", refused)
+    queue("mail", queue("mail-dlq", MessageRetentionPeriod="1209600"))
+    examination = examine_account(SqsCollectorConfig())
+    [finding] = examination.findings
+    assert (finding.rule, finding.severity) == ("not_examined", "info")
+    assert "iam-policy-doctor.json" in (finding.fix or "")
+
+
+@pytest.mark.usefixtures("_login")
+def test_no_login_is_a_finding_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worst there is: nothing was examined."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "nowhere")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "nowhere")
+    [finding] = examine_account(SqsCollectorConfig()).findings
+    assert (finding.rule, finding.severity, finding.scope) == ("not_examined", "critical", REGION)
+    assert "credentials" in finding.summary
+    assert "--profile" in (finding.fix or "")
+
+
+# -- only reads, and only what the policy lists --
+
+
+def _allowed(action: str, resource: str) -> bool:
+    """Whether the shipped policy allows a call, judged as IAM does it: action and resource in one statement."""
+    for statement in json.loads(POLICY.read_text())["Statement"]:
+        actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
+        if action in actions and fnmatch.fnmatchcase(resource, statement["Resource"]):
+            return bool(statement["Effect"] == "Allow")
+    return False
+
+
+def _resource(params: dict[str, Any]) -> str:
+    """The ARN a call is about; a star where IAM knows none."""
+    if "QueueUrl" in params:
+        account, name = params["QueueUrl"].split("/")[-2:]
+        return f"arn:aws:sqs:{REGION}:{account}:{name}"
+    return str(params.get("SourceArn") or params.get("FunctionName") or "*")
+
+
+@pytest.mark.usefixtures("_aws", "move_tasks")
+def test_every_call_is_one_that_the_shipped_policy_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every call on the way, with its resource; together they are the whole policy, so none in it is idle."""
+    calls: set[tuple[str, str]] = set()
+
+    def note(params: dict[str, Any], model: Any, **_: Any) -> None:
+        calls.add((f"{model.service_model.endpoint_prefix}:{model.name}", _resource(params)))
+
+    def noted(client: Any) -> Any:
+        client.meta.events.register("before-parameter-build", note)
+        return read_only(client)
+
+    dlq = queue("orders-dlq")
+    orders = queue("orders", dlq)
+    function("work", 3)
+    version = boto3.client("lambda").publish_version(FunctionName="work")["FunctionArn"]
+    boto3.client("lambda").create_event_source_mapping(EventSourceArn=orders, FunctionName=version)
+    monkeypatch.setattr("sources.sqs.doctor.examine.read_only", noted)
+    examine_account(SqsCollectorConfig())
+    examine_account(SqsCollectorConfig(discovery=DiscoveryConfig(prefixes=("orders",), tags={"team": "*"})))
+    examine_account(SqsCollectorConfig(discovery=DiscoveryConfig(prefixes=("orders-",))))
+    assert [call for call in calls if not _allowed(*call)] == []
+    assert {action for action, _ in calls} == allowed_actions()
+
+
+@pytest.mark.usefixtures("_aws")
+def test_a_call_outside_the_policy_is_not_made() -> None:
+    """Whatever the login allows."""
+    made = queue("orders")
+    client = read_only(boto3.client("sqs"))
+    url = client.list_queues()["QueueUrls"][0]
+    for call, params in (
+        ("receive_message", {"QueueUrl": url}),
+        ("purge_queue", {"QueueUrl": url}),
+        ("set_queue_attributes", {"QueueUrl": url, "Attributes": {}}),
+        ("start_message_move_task", {"SourceArn": made}),
+    ):
+        with pytest.raises(NotPermitted):
+            getattr(client, call)(**params)
+
+
+def test_the_policy_names_reads_alone() -> None:
+    """No wildcard hides a write."""
+    assert all(action.split(":")[1].startswith(("Get", "List")) for action in allowed_actions())
+    assert "*" not in "".join(allowed_actions())
+    assert (Path(__file__).parents[4] / "docs" / "sqs.md").read_text().count(POLICY.name)
+
+
+# -- a real engine --
+
+
+def test_settings_are_read_from_an_engine(elasticmq: Any) -> None:
+    """FIFO types, retention and receives as a server tells them; Lambda is not looked for beside a stand-in."""
+    account = Account(elasticmq.endpoint)
+    dlq = account.queue("dead.fifo", FifoQueue="true")
+    account.queue("pay.fifo", FifoQueue="true", RedrivePolicy=account.redrive_to(dlq, receives=1))
+    account.queue("lonely")
+    client = read_only(account.client)
+    reader = RegionReader(client, DiscoveryConfig(prefixes=(account.prefix,)))
+    found = [*findings(reader.read()), *reader.findings]
+    own = {(str(finding.queue).removeprefix(account.prefix), finding.rule) for finding in found}
+    assert {("pay.fifo", "single_receive"), ("lonely", "no_dead_letter_queue")} <= own
+    assert not [rule for name, rule in own if name == "dead.fifo" and rule in ("no_dead_letter_queue", "not_examined")]
+    assert not [rule for _, rule in own if rule == "dead_letter_retention"]
+
+
+# -- parts of an account --
+
+DLQ_OF = '{"deadLetterTargetArn":"arn:aws:sqs:eu-west-1:1:%s","maxReceiveCount":5}'
+
+
+def read(fake: Fake, **discovery: Any) -> tuple[list[tuple[str | None, str]], RegionReader]:
+    """Findings of a fake account."""
+    client: Any = fake
+    reader = RegionReader(client, DiscoveryConfig(**discovery))
+    found = [*findings(reader.read()), *reader.findings]
+    return sorted((finding.queue or "", finding.rule) for finding in found), reader
+
+
+def test_dead_letter_queues_that_the_filter_leaves_out_are_read() -> None:
+    """And those that do not exist are missed."""
+    fake = Fake({"orders": {"RedrivePolicy": DLQ_OF % "failed"}, "failed": {"MessageRetentionPeriod": "60"}})
+    fake.queues["orders"]["MessageRetentionPeriod"] = "60"
+    assert read(fake, prefixes=["orders"])[0] == [("orders", "dead_letter_retention")]
+    del fake.queues["failed"]
+    assert read(fake, prefixes=["orders"])[0] == [("orders", "dead_letter_queue_missing")]
+    fake.fail = {("GetQueueAttributes", "failed"): "AccessDenied"}
+    assert read(fake, prefixes=["orders"])[0] == [("failed", "not_examined")]
+
+
+def test_sources_that_the_filter_leaves_out_make_a_dead_letter_queue() -> None:
+    """Only asked where the filter may hide them."""
+    fake = Fake({"orders": {"RedrivePolicy": DLQ_OF % "failed"}, "failed": {"ApproximateNumberOfMessages": "3"}, "lonely": {}})
+    assert read(fake, prefixes=["failed"])[0] == [("failed", "dead_letters_waiting")]
+    assert "ListDeadLetterSourceQueues" in fake.calls
+    fake.calls.clear()
+    assert read(fake)[0] == [("failed", "dead_letters_waiting"), ("lonely", "no_dead_letter_queue")]
+    assert "ListDeadLetterSourceQueues" not in fake.calls
+
+
+def test_one_queue_s_errors_are_its_own() -> None:
+    """A queue deleted meanwhile is none."""
+    fake = Fake({"a": {}, "b": {}, "c": {}})
+    fake.fail = {("GetQueueAttributes", "a"): "AccessDenied", ("GetQueueAttributes", "b"): "QueueDoesNotExist"}
+    found, reader = read(fake)
+    assert found == [("a", "not_examined"), ("c", "no_dead_letter_queue")]
+    assert reader.findings[0].scope == "1/eu-west-1"
+
+
+def test_a_dead_letter_queue_that_cannot_be_read_is_said_once() -> None:
+    """It is both listed and named by a redrive policy."""
+    fake = Fake({"orders": {"RedrivePolicy": DLQ_OF % "failed"}, "failed": {}})
+    fake.fail = {("GetQueueAttributes", "failed"): "AccessDenied"}
+    assert read(fake)[0] == [("failed", "not_examined")]
+
+
+def test_a_thousand_queues_take_about_as_many_calls_many_at_a_time() -> None:
+    """Half of them dead-letter queues, which need two; at 50 ms a call that is five seconds."""
+    lock = threading.Lock()
+    running = [0]
+    most = [0]
+
+    class Slow(Fake):
+        def _called(self, operation: str, where: str) -> str:
+            with lock:
+                running[0] += 1
+                most[0] = max(most[0], running[0])
+            time.sleep(0.001)
+            with lock:
+                running[0] -= 1
+            return super()._called(operation, where)
+
+    sources = {f"q{n}": {"RedrivePolicy": DLQ_OF % f"d{n}"} for n in range(500)}
+    slow = Slow(sources | {f"d{n}": {} for n in range(500)})
+    assert read(slow)[0] == []
+    assert len(slow.calls) == 1 + 1_000 + 500
+    assert most[0] == 16

@@ -1,0 +1,414 @@
+"""`doctor sqs` on code before it is deployed: Terraform plans, CloudFormation and SAM templates."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sources.sqs.doctor import examine_files
+from sources.sqs.doctor.files import UnreadableFile, read_queues
+from sources.sqs.doctor.settings import QueueSettings
+
+DAY_S = 86_400
+WORDS = (
+    *("Ref", "Fn::GetAtt", "Fn::Sub", "Fn::Join", "Type", "Properties", "RedrivePolicy", "RedriveAllowPolicy", "QueueName"),
+    *("deadLetterTargetArn", "maxReceiveCount", "sourceQueueArns", "redrivePermission", "root_module", "resources", "values"),
+    *("redrive_policy", "visibility_timeout_seconds", "child_modules", "module_calls", "expressions", "references"),
+)
+"""Keys that mean something to one of the readers."""
+REGION_AND_ACCOUNT = "arn:aws:sqs:${AWS::Region}:${AWS::AccountId}"
+BY_QUEUE = "{MessageRetentionPeriod: 1209600, RedriveAllowPolicy: {redrivePermission: byQueue, sourceQueueArns: [!Sub '%s:%s']}}"
+ARN = "arn:aws:sqs:eu-west-1:123456789012:"
+
+
+def written(folder: Path, name: str, content: str | dict[str, Any]) -> Path:
+    """A file."""
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def rules(path: Path, **processing_s: float) -> list[tuple[str | None, str]]:
+    """Queue and rule of each finding."""
+    return sorted((finding.queue or "", finding.rule) for finding in examine_files([path], processing_s=processing_s).findings)
+
+
+def queues(path: Path) -> dict[str, QueueSettings]:
+    """What was read, by name."""
+    return {queue.name: queue for queue in read_queues(path).by_key.values()}
+
+
+# -- Terraform --
+
+SQS_VALUES = {
+    "content_based_deduplication": False,
+    "delay_seconds": 0,
+    "fifo_queue": False,
+    "kms_master_key_id": None,
+    "max_message_size": 262144,
+    "message_retention_seconds": 4 * DAY_S,
+    "receive_wait_time_seconds": 0,
+    "visibility_timeout_seconds": 180,
+}
+COMPUTED = ("arn", "id", "url", "redrive_policy", "redrive_allow_policy", "sqs_managed_sse_enabled", "deduplication_scope")
+
+
+class Plan:
+    """A plan, put together as `terraform show -json` writes one for resources that are created."""
+
+    def __init__(self) -> None:
+        self.planned: dict[str, list[dict[str, Any]]] = {}
+        self.changes: list[dict[str, Any]] = []
+        self.configured: dict[str, Any] = {"resources": [], "module_calls": {}}
+
+    def add(self, address: str, *, refer: dict[str, list[str]] | None = None, **values: Any) -> Plan:
+        """A resource. What `refer` names is known only after the apply, and refers to something."""
+        module, _, own = address.rpartition(".aws_")
+        own = f"aws_{own}" if module else address
+        type_, name = own.split("[")[0].split(".")[:2]
+        if type_ == "aws_sqs_queue":
+            values = {key: value for key, value in SQS_VALUES.items() if key not in (refer or {})} | values
+        refer = refer or {}
+        unknown = {key: True for key in (*COMPUTED, *refer) if key not in values}
+        entry = {"address": address, "mode": "managed", "type": type_, "name": name, "values": values}
+        self.planned.setdefault(module, []).append(entry)
+        change = {"actions": ["create"], "before": None, "after": values, "after_unknown": unknown}
+        self.changes.append({"address": address, "mode": "managed", "type": type_, "change": change})
+        expressions: dict[str, Any] = {key: {"references": references} for key, references in refer.items()}
+        expressions |= {key: {"constant_value": value} for key, value in values.items() if key not in SQS_VALUES}
+        resources = self.module(module)["resources"]
+        if not any(found["address"] == own.split("[")[0] for found in resources):
+            resources.append({"address": own.split("[")[0], "type": type_, "name": name, "expressions": expressions})
+        return self
+
+    def module(self, address: str) -> dict[str, Any]:
+        """The configuration of a module."""
+        found = self.configured
+        for part in address.split("module.")[1:]:
+            name = part.strip(".").split("[")[0]
+            call = found["module_calls"].setdefault(name, {"module": {"resources": [], "module_calls": {}, "outputs": {}}})
+            found = call["module"]
+        return found
+
+    def write(self, folder: Path) -> Path:
+        """As a file."""
+        children = [{"address": m, "resources": r} for m, r in self.planned.items() if m]
+        root = {"resources": self.planned.get("", []), "child_modules": children}
+        document = {
+            "format_version": "1.2",
+            "planned_values": {"root_module": root},
+            "resource_changes": self.changes,
+            "configuration": {"root_module": self.configured},
+        }
+        return written(folder, "plan.json", document)
+
+
+def to(*references: str) -> dict[str, list[str]]:
+    """A redrive policy made by jsonencode from resources that do not exist yet."""
+    return {"redrive_policy": list(references)}
+
+
+def test_a_plan_of_new_queues_is_read_by_what_refers_to_what(tmp_path: Path) -> None:
+    """The dead-letter queue's ARN is not known before the apply, so neither is the redrive policy."""
+    plan = Plan()
+    plan.add("aws_sqs_queue.orders", name="orders", refer=to("aws_sqs_queue.dlq.arn", "aws_sqs_queue.dlq"))
+    plan.add("aws_sqs_queue.dlq", name="orders-failed", message_retention_seconds=14 * DAY_S)
+    path = plan.write(tmp_path)
+    assert rules(path) == []
+    assert rules(path, orders=181) == [("orders", "short_visibility")]
+
+
+def test_every_rule_that_code_can_break(tmp_path: Path) -> None:
+    """Each once."""
+    plan = Plan()
+    plan.add("aws_sqs_queue.lonely", name="lonely", sqs_managed_sse_enabled=False)
+    plan.add("aws_sqs_queue.short", name="short", refer=to("aws_sqs_queue.failed.arn"))
+    plan.add("aws_sqs_queue.failed", name="failed", redrive_allow_policy='{"redrivePermission":"denyAll"}')
+    plan.add("aws_sqs_queue.mixed", name="mixed.fifo", fifo_queue=True, refer=to("aws_sqs_queue.failed.arn"))
+    policy = json.dumps({"deadLetterTargetArn": f"{ARN}old", "maxReceiveCount": 1})
+    plan.add("aws_sqs_queue.single", name="single", redrive_policy=policy)
+    policy = policy.replace("eu-west-1", "eu-west-2")
+    plan.add("aws_sqs_queue.abroad", name="abroad", arn=f"{ARN}abroad", redrive_policy=policy.replace("1}", "3}"))
+    plan.add(
+        "aws_sqs_queue.half",
+        name="half-dlq.fifo",
+        fifo_queue=True,
+        deduplication_scope="messageGroup",
+        fifo_throughput_limit="perQueue",
+    )
+    assert rules(plan.write(tmp_path)) == [
+        ("abroad", "dead_letter_queue_elsewhere"),
+        ("half-dlq.fifo", "fifo_throughput"),
+        ("lonely", "no_dead_letter_queue"),
+        ("lonely", "unencrypted"),
+        ("mixed.fifo", "allow_policy"),
+        ("mixed.fifo", "redrive_type_mismatch"),
+        ("short", "allow_policy"),
+        ("short", "dead_letter_retention"),
+        ("single", "single_receive"),
+    ]
+
+
+def test_policies_as_resources_of_their_own(tmp_path: Path) -> None:
+    """aws_sqs_queue_redrive_policy and aws_sqs_queue_redrive_allow_policy."""
+    plan = Plan().add("aws_sqs_queue.orders", name="orders").add("aws_sqs_queue.failed", name="failed")
+    path = plan.write(tmp_path)
+    assert rules(path) == [("failed", "no_dead_letter_queue"), ("orders", "no_dead_letter_queue")]
+    plan.add(
+        "aws_sqs_queue_redrive_policy.orders", refer={"queue_url": ["aws_sqs_queue.orders.id"], **to("aws_sqs_queue.failed.arn")}
+    )
+    assert rules(plan.write(tmp_path)) == [("orders", "dead_letter_retention")]
+    allow = json.dumps({"redrivePermission": "byQueue", "sourceQueueArns": [f"{ARN}others"]})
+    plan.add(
+        "aws_sqs_queue_redrive_allow_policy.failed", redrive_allow_policy=allow, refer={"queue_url": ["aws_sqs_queue.failed.id"]}
+    )
+    assert rules(plan.write(tmp_path)) == [("orders", "allow_policy"), ("orders", "dead_letter_retention")]
+
+
+def test_lambda_functions_of_a_plan(tmp_path: Path) -> None:
+    """Timeout, batching window and response types come from three resources."""
+    plan = Plan()
+    plan.add("aws_sqs_queue.orders", name="orders", refer=to("aws_sqs_queue.failed.arn"))
+    plan.add("aws_sqs_queue.failed", name="failed", message_retention_seconds=14 * DAY_S)
+    plan.add("aws_lambda_function.work", function_name="work", timeout=29)
+    mapping: dict[str, Any] = {
+        "batch_size": 10,
+        "maximum_batching_window_in_seconds": 6,
+        "function_response_types": ["ReportBatchItemFailures"],
+    }
+    refer = {"event_source_arn": ["aws_sqs_queue.orders.arn"], "function_name": ["aws_lambda_function.work.arn"]}
+    plan.add("aws_lambda_event_source_mapping.orders", refer=refer, **mapping)
+    assert rules(plan.write(tmp_path)) == []
+    plan.planned[""][-1]["values"]["maximum_batching_window_in_seconds"] = 7
+    plan.planned[""][-1]["values"]["function_response_types"] = None
+    assert rules(plan.write(tmp_path)) == [("orders", "lambda_batching_window"), ("orders", "whole_batch_fails")]
+
+
+def test_references_lead_through_modules(tmp_path: Path) -> None:
+    """Into one over its variable, out of one over its output."""
+    plan = Plan()
+    plan.add("module.orders.aws_sqs_queue.this[0]", name="orders", refer=to("var.dead_letter_arn"))
+    plan.add("module.failed.aws_sqs_queue.this[0]", name="failed", message_retention_seconds=60)
+    plan.configured["module_calls"]["orders"]["expressions"] = {
+        "dead_letter_arn": {"references": ["module.failed.arn", "module.failed"]}
+    }
+    plan.module("module.failed")["outputs"]["arn"] = {
+        "expression": {"references": ["aws_sqs_queue.this[0].arn", "aws_sqs_queue.this[0]"]}
+    }
+    assert rules(plan.write(tmp_path)) == [("orders", "dead_letter_retention")]
+
+
+def test_instances_find_their_own(tmp_path: Path) -> None:
+    """for_each: the dead-letter queue with the same key."""
+    plan = Plan()
+    for key in ("a", "b"):
+        plan.add(f'aws_sqs_queue.main["{key}"]', name=f"main-{key}", refer=to("aws_sqs_queue.failed", "each.key"))
+        retention_s = 60 if key == "b" else 14 * DAY_S
+        plan.add(f'aws_sqs_queue.failed["{key}"]', name=f"failed-{key}", message_retention_seconds=retention_s)
+    assert rules(plan.write(tmp_path)) == [("main-b", "dead_letter_retention")]
+
+
+def test_a_queue_of_the_same_name_in_another_region_is_another_queue(tmp_path: Path) -> None:
+    """Known ARNs are compared whole."""
+    policy = {"deadLetterTargetArn": f"{ARN}failed".replace("eu-west-1", "us-east-1"), "maxReceiveCount": 3}
+    plan = Plan().add("aws_sqs_queue.orders", name="orders", arn=f"{ARN}orders", redrive_policy=json.dumps(policy))
+    plan.add("aws_sqs_queue.failed", name="failed-dlq", arn=f"{ARN}failed")
+    assert rules(plan.write(tmp_path)) == [("orders", "dead_letter_queue_elsewhere")]
+
+
+def test_what_cannot_be_told_is_not_guessed(tmp_path: Path) -> None:
+    """A redrive policy from somewhere else is one, to nobody knows where."""
+    plan = Plan().add("aws_sqs_queue.orders", name="orders", refer=to("local.policy"))
+    plan.add("aws_sqs_queue.keyed", refer={"name_prefix": ["var.x"], "kms_master_key_id": ["aws_kms_key.k.arn"], **to("local.p")})
+    path = plan.write(tmp_path)
+    assert rules(path) == []
+    assert queues(path)["orders"].encrypted is None
+    assert queues(path)["aws_sqs_queue.keyed"].encrypted is True
+
+
+# -- CloudFormation --
+
+TEMPLATE = """
+Parameters:
+  Timeout: {Type: Number, Default: 31}
+Resources:
+  Orders:
+    Type: AWS::SQS::Queue
+    Properties:
+      QueueName: orders
+      VisibilityTimeout: 180
+      RedrivePolicy: {deadLetterTargetArn: !GetAtt Failed.Arn, maxReceiveCount: 5}
+  Failed:
+    Type: AWS::SQS::Queue
+    Properties: {MessageRetentionPeriod: 1209600}
+  Work:
+    Type: AWS::Lambda::Function
+    Properties: {FunctionName: work, Timeout: !Ref Timeout}
+  Mapping:
+    Type: AWS::Lambda::EventSourceMapping
+    Properties:
+      EventSourceArn: !GetAtt Orders.Arn
+      FunctionName: !Ref Work
+      FunctionResponseTypes: [ReportBatchItemFailures]
+"""
+
+
+def test_a_template_is_read_with_its_short_forms(tmp_path: Path) -> None:
+    """References and parameters with a default are followed."""
+    assert rules(written(tmp_path, "t.yaml", TEMPLATE)) == [("orders", "lambda_visibility")]
+    assert rules(written(tmp_path, "t.yaml", TEMPLATE.replace("Default: 31", "Default: 30"))) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("1209600", "345600", [("orders", "dead_letter_retention")]),
+        ("{MessageRetentionPeriod: 1209600}", "{}", [("orders", "dead_letter_retention")]),
+        ("maxReceiveCount: 5", "maxReceiveCount: 1", [("orders", "single_receive")]),
+        (
+            "{MessageRetentionPeriod: 1209600}",
+            "{FifoQueue: true}",
+            [("orders", "dead_letter_retention"), ("orders", "redrive_type_mismatch")],
+        ),
+        (
+            "      RedrivePolicy: {deadLetterTargetArn: !GetAtt Failed.Arn, maxReceiveCount: 5}\n",
+            "",
+            [("Failed", "no_dead_letter_queue"), ("orders", "no_dead_letter_queue")],
+        ),
+        ("QueueName: orders", "QueueName: orders\n      SqsManagedSseEnabled: false", [("orders", "unencrypted")]),
+        ("QueueName: orders", "QueueName: orders\n      SqsManagedSseEnabled: false\n      KmsMasterKeyId: !Ref Key", []),
+        ("QueueName: orders", "QueueName: !Sub '${AWS::StackName}-orders'", []),
+        ("!GetAtt Failed.Arn", "{'Fn::GetAtt': [Failed, Arn]}", []),
+        ("!GetAtt Failed.Arn", "!ImportValue other-stack", [("Failed", "no_dead_letter_queue")]),
+        (
+            "{deadLetterTargetArn: !GetAtt Failed.Arn, maxReceiveCount: 5}",
+            "!If [Has, {maxReceiveCount: 1}, !Ref AWS::NoValue]",
+            [("Failed", "no_dead_letter_queue")],
+        ),
+        ("VisibilityTimeout: 180", "VisibilityTimeout: !Ref Unknown", []),
+        ("      VisibilityTimeout: 180\n", "", [("orders", "lambda_visibility")]),
+        ("[ReportBatchItemFailures]", "[]", [("orders", "whole_batch_fails")]),
+        (
+            "[ReportBatchItemFailures]",
+            "[ReportBatchItemFailures]\n      MaximumBatchingWindowInSeconds: 1",
+            [("orders", "lambda_batching_window")],
+        ),
+        (
+            "{MessageRetentionPeriod: 1209600}",
+            BY_QUEUE % (REGION_AND_ACCOUNT, "orders"),
+            [],
+        ),
+        (
+            "{MessageRetentionPeriod: 1209600}",
+            BY_QUEUE % (REGION_AND_ACCOUNT, "others"),
+            [("orders", "allow_policy")],
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_a_template_changes(tmp_path: Path, before: str, after: str, expected: list[tuple[str, str]]) -> None:
+    """One change each to a template without a fault."""
+    good = TEMPLATE.replace("Default: 31", "Default: 30")
+    assert before in good
+    assert rules(written(tmp_path, "t.yaml", good.replace(before, after))) == expected
+
+
+def test_a_queue_that_may_be_a_dead_letter_queue_is_only_mentioned(tmp_path: Path) -> None:
+    """Where the template does not tell whose."""
+    path = written(tmp_path, "t.yaml", TEMPLATE.replace("!GetAtt Failed.Arn", "!ImportValue other-stack"))
+    found = {finding.rule: finding.severity for finding in examine_files([path]).findings}
+    assert found["no_dead_letter_queue"] == "info"
+
+
+def test_a_sam_template_s_events_are_consumers(tmp_path: Path) -> None:
+    """The function's timeout may stand under Globals."""
+    template = """
+Transform: AWS::Serverless-2016-10-31
+Globals: {Function: {Timeout: 60}}
+Resources:
+  Jobs:
+    Type: AWS::SQS::Queue
+    Properties: {VisibilityTimeout: 60, RedrivePolicy: {deadLetterTargetArn: !GetAtt JobsDLQ.Arn, maxReceiveCount: 5}}
+  JobsDLQ: {Type: AWS::SQS::Queue, Properties: {MessageRetentionPeriod: 1209600}}
+  Work:
+    Type: AWS::Serverless::Function
+    Properties:
+      Events:
+        Jobs: {Type: SQS, Properties: {Queue: !GetAtt Jobs.Arn, BatchSize: 1}}
+        Web: {Type: Api, Properties: {Path: /}}
+"""
+    assert rules(written(tmp_path, "template.yaml", template)) == [("Jobs", "lambda_visibility")]
+
+
+def test_json_templates_are_read_too(tmp_path: Path) -> None:
+    """As the CDK writes them: ARNs by Fn::GetAtt, names left to CloudFormation."""
+    policy = {"deadLetterTargetArn": {"Fn::GetAtt": ["Dead1234", "Arn"]}, "maxReceiveCount": 3}
+    resources = {
+        "Jobs5678": {"Type": "AWS::SQS::Queue", "Properties": {"RedrivePolicy": policy}},
+        "Dead1234": {"Type": "AWS::SQS::Queue"},
+    }
+    assert rules(written(tmp_path, "stack.template.json", {"Resources": resources})) == [("Jobs5678", "dead_letter_retention")]
+
+
+# -- files that are neither --
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"PK\x03\x04plan", "terraform show -json"),
+        (b"\xff\xfe\x00x", "is not text"),
+        (b"a: [", "neither JSON nor YAML"),
+        (b'{"a": 1}', "no planned_values and no Resources"),
+        (b"", "no planned_values and no Resources"),
+        (b"just words", "no planned_values and no Resources"),
+    ],
+)
+def test_a_file_that_is_neither_is_refused_with_what_to_do(tmp_path: Path, content: bytes, says: str) -> None:
+    """By name."""
+    path = tmp_path / "tfplan"
+    path.write_bytes(content)
+    with pytest.raises(UnreadableFile, match="tfplan") as refused:
+        read_queues(path)
+    assert says in str(refused.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    """Is named."""
+    with pytest.raises(UnreadableFile, match=r"gone\.json: No such file"):
+        read_queues(tmp_path / "gone.json")
+
+
+@pytest.mark.parametrize("resources", [{"A": None}, {"A": {"Type": "AWS::SQS::Queue", "Properties": None}}, {"A": {"Type": 1}}])
+def test_odd_templates_do_not_stop_it(tmp_path: Path, resources: dict[str, Any]) -> None:
+    """What has no shape has no settings."""
+    read_queues(written(tmp_path, "t.json", {"Resources": resources}))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON, st.sampled_from(["template", "plan", "state"]))
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_document_is_read_or_refused(tmp_path: Path, document: Any, form: str) -> None:
+    """By name and without a traceback, whatever stands where something else belongs."""
+    if form == "template":
+        document = {"Resources": {"Q": {"Type": "AWS::SQS::Queue", "Properties": document}, "R": document}}
+    elif form == "plan":
+        resource = {"address": "aws_sqs_queue.q", "mode": "managed", "type": "aws_sqs_queue", "name": "q", "values": document}
+        document = {"planned_values": {"root_module": {"resources": [resource]}}, "configuration": document}
+    else:
+        document = {"format_version": "1.0", "values": document}
+    path = written(tmp_path, "any.json", json.dumps(document))
+    with contextlib.suppress(UnreadableFile):
+        examine_files([path])
