@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from alerts.entries import consumers, dead_letters, groups, messages, queues, telemetry, watcher
+from alerts.entries import consumers, dead_letters, flow, groups, messages, queues, redrive, telemetry, watcher
 from alerts.entry import Entry
 from alerts.units import shown, spoken, spoken_duration
 from streaming.core.thresholds import Thresholds
@@ -14,9 +14,11 @@ from streaming.core.thresholds import Thresholds
 CATALOGUE: tuple[Entry, ...] = (
     *messages.ENTRIES,
     *dead_letters.ENTRIES,
+    *redrive.ENTRIES,
     *groups.ENTRIES,
     *consumers.ENTRIES,
     *queues.ENTRIES,
+    *flow.ENTRIES,
     *telemetry.ENTRIES,
     *watcher.ENTRIES,
 )

@@ -13,6 +13,7 @@ from sinks.near_misses import NearMiss, message_near_misses, queue_near_misses
 from sinks.sentences import consumer_sentence, group_sentence, message_sentence, queue_sentence
 from sinks.store import SEVERITY_RANK
 from sinks.words import duration, printable
+from streaming.core.settings import QueueName
 from streaming.core.thresholds import Thresholds
 from streaming.judge.signals import Finding
 from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, QueueView, Snapshot
@@ -21,7 +22,7 @@ MAX_SUBJECTS = 10
 """One name may be many things: the same queue name in many regions."""
 
 SubjectKind = Literal["queue", "message", "group", "consumer"]
-ThresholdsOf = Callable[[tuple[str, str, str]], Thresholds]
+ThresholdsOf = Callable[[QueueName], Thresholds]
 """The limits of a queue, by (system, scope, queue)."""
 
 
@@ -144,13 +145,13 @@ class _Context:
         return Subject("consumer", consumer.consumer, queue, sentence, reasons, ())
 
     def limits(self, queue: QueueView) -> Thresholds:
-        return self.thresholds((queue.system, queue.scope, queue.queue))
+        return self.thresholds(queue.name)
 
     def reasons(self, queue: QueueView, concerns: Callable[[Finding], bool]) -> tuple[Reason, ...]:
         found = [
             Reason(f, max(0, self.now_ms - f.since_ms) / 1000, advice(f.key.signal, self.runbook_base_url))
             for f in self.snapshot.firing
-            if (f.key.system, f.key.scope, f.key.queue) == (queue.system, queue.scope, queue.queue) and concerns(f)
+            if f.key.queue_name == queue.name and concerns(f)
         ]
         return tuple(sorted(found, key=lambda r: (-SEVERITY_RANK[r.finding.severity], r.finding.since_ms)))
 

@@ -38,6 +38,8 @@ def signal_line(change: SignalChange) -> Line:
     }
     if not finding.alerting:
         line["alerting"] = False
+    if finding.folded is not None:
+        line["folded"] = finding.folded
     return line
 
 

@@ -42,7 +42,7 @@ def message_near_misses(queue: QueueView, message: MessageView, limits: Threshol
 
 def _queue(queue: QueueView, limits: Thresholds, now_ms: int) -> Iterator[NearMiss]:
     poison, highest = poison_limit(queue, limits), queue.receive_count_max
-    if highest < poison:
+    if highest is not None and highest < poison:
         sentence = f"the highest receive count is {highest:,}; it fires at {poison:,}."
         yield NearMiss("PoisonMessage", highest, poison, "count", sentence)
     held_since = [c.oldest_held_since_ms for c in queue.consumers if c.oldest_held_since_ms is not None]

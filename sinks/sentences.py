@@ -13,6 +13,8 @@ _STATUS_WORDS: Mapping[str, str] = {
     "stalled": "is stalled: messages wait and nothing is finished",
     "stopped": "has stopped: messages wait and nobody receives them",
     "stale": "is not being reported on any more",
+    "failing": "is failing: consumers receive its messages and finish hardly any",
+    "unknown": "is not known well enough to be judged",
 }
 
 
@@ -29,8 +31,9 @@ def queue_sentence(queue: QueueView, now_ms: int, *, firing: bool) -> str:
     if queue.delayed:
         parts.append(f"{queue.delayed:,} delayed")
     if "all" in queue.oldest_ms:
-        parts.append(f"the oldest {_ago(now_ms, queue.oldest_ms['all'])} old")
-    if queue.receive_count_max > 1:
+        least = "" if "all" in queue.exact_ages else "at least "
+        parts.append(f"the oldest {least}{_ago(now_ms, queue.oldest_ms['all'])} old")
+    if queue.receive_count_max and queue.receive_count_max > 1:
         parts.append(f"one was received {queue.receive_count_max:,} times")
     if queue.last_settled_at_ms is not None:
         parts.append(f"the last was finished {_ago(now_ms, queue.last_settled_at_ms)} ago")
@@ -42,7 +45,11 @@ def queue_sentence(queue: QueueView, now_ms: int, *, firing: bool) -> str:
     elif firing and queue.status == "ok":
         how = "flows as a whole"
     numbers = "; ".join(parts)
-    return f"{kind} {queue.queue} {how}" + (f": {numbers}." if numbers else ".")
+    rests_on = ""
+    if queue.basis != "messages" and queue.basis_reason:
+        step = f": {queue.next_step}" if queue.next_step else ""
+        rests_on = f" {queue.basis_reason[0].upper()}{queue.basis_reason[1:]}{step}."
+    return f"{kind} {queue.queue} {how}" + (f": {numbers}." if numbers else ".") + rests_on
 
 
 def message_sentence(queue: QueueView, message: MessageView, now_ms: int) -> str:

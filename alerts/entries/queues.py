@@ -22,7 +22,9 @@ QUEUE_STALLED = Entry(
         "stalled; dead-letter "
         "queues and paused queues are not expected to move.",
         "Nothing was settled for {stalled_s}.",
-        "The reason is no_receives when nothing was received in that time either, else no_progress.",
+        "The reason is no_receives when nothing was received in the last {stalled_s} either, else no_progress.",
+        "Where messages are not all reported, the broker's counts must show it: visible at every count, nothing in flight, never "
+        "falling.",
     ),
     thresholds=("stalled_s",),
     severity="critical",
@@ -203,7 +205,7 @@ QUEUE_STALE = Entry(
     links=(links.ACTIVEMQ_ADVISORIES,),
 )
 
-_AGE = Limit(3600.0, "seconds", "how old the oldest visible message may get")
+_AGE = Limit(900.0, "seconds", "how old the oldest visible message may get: the limit QueueLagging looks ahead to")
 
 MESSAGE_TOO_OLD = Entry(
     name="MessageTooOld",
@@ -269,58 +271,4 @@ MESSAGE_TOO_OLD = Entry(
     links=(links.SQS_QUOTAS, links.CLOUDFLARE_CONCURRENCY, links.ACTIVEMQ_PREFETCH),
 )
 
-QUEUE_LAGGING = Entry(
-    name="QueueLagging",
-    group="queues",
-    subject="queue",
-    meaning=(
-        "The queue has been judged lagging for long: it is worked on, but the backlog does not come down. "
-        "No threshold is "
-        "involved; the judgement looks at the trend."
-    ),
-    rule=("The queue's status has been lagging without a break for {wait}.",),
-    thresholds=(),
-    severity="warning",
-    alert=AlertSpec(
-        expr='max by (%(by)s) (queuewatch_queue_status{status="lagging"%(match)s}) > 0',
-        why=("The status series, because the status is no signal: it needs no threshold and is published for every queue."),
-        summary="A queue has been falling behind for an hour.",
-        description=(
-            f"{QUEUE} does not catch up. Visible messages: {messages_in('visible')}. Oldest visible: {oldest('visible')}."
-        ),
-        for_s=3600.0,
-    ),
-    dashboard="queue",
-    evidence=(EvidenceField("queuewatch_queue_status", "1 for the status the queue is in"),),
-    checks={
-        "aws_sqs": (
-            sqs.metric("NumberOfMessagesSent", "Sum", "more arrives than usual"),
-            sqs.metric("NumberOfMessagesDeleted", "Sum", "less is finished than arrives"),
-            sqs.concurrency("a limit that was reached"),
-            sqs.lambda_metric("Duration", "Average", "each message takes longer than before"),
-            sqs.service("fewer running tasks than desired"),
-        ),
-        "activemq": (
-            activemq.counts("EnqueueCount growing faster than DequeueCount"),
-            activemq.consumers("how evenly the work is spread"),
-            activemq.times("messages staying longer and longer"),
-            activemq.memory("limits that slow dispatch"),
-            activemq.broker("a broker at its limits"),
-        ),
-        "cloudflare_queues": (
-            cloudflare.backlog("backlog_count, twice, a minute apart"),
-            cloudflare.consumers("max_concurrency and batch_size"),
-            cloudflare.tail("invocations that fail or take long"),
-            cloudflare.deployments("a deployment that made it slower"),
-            cloudflare.info("producers that were added"),
-        ),
-    },
-    fix=(
-        "Add consumers, or make each faster; compare the rates of sent and deleted on the queue's dashboard.",
-        "If arrivals have doubled, ask the producers before you scale: it may be a loop.",
-    ),
-    ignore=("A backfill that was announced and shrinks overall.",),
-    links=(links.CLOUDFLARE_CONCURRENCY, links.ACTIVEMQ_PREFETCH, links.SQS_QUOTAS),
-)
-
-ENTRIES = (QUEUE_STALLED, QUEUE_MISCONFIGURED, MESSAGE_TOO_OLD, QUEUE_LAGGING, QUEUE_STALE)
+ENTRIES = (QUEUE_STALLED, QUEUE_MISCONFIGURED, MESSAGE_TOO_OLD, QUEUE_STALE)

@@ -314,9 +314,57 @@ CLOCK_SKEW = Entry(
     links=(),
 )
 
+CLOCK_UNTRUSTED = Entry(
+    name="ClockUntrusted",
+    group="telemetry",
+    subject="clock",
+    meaning=(
+        "The clock of the machine queuewatch runs on jumped, or senders date their events in the future. What ends by time "
+        "(retention, moves nobody reported) is not concluded from a time that nothing bears out, so it may be shown late."
+    ),
+    rule=(
+        "The clock moved by an hour or more between two batches, or a quarter of an hour back, and neither the sources' own "
+        "times nor a minute of silence bears it out; or",
+        "an event was dated more than the skew allowance in the future within the last ten minutes.",
+    ),
+    thresholds=(),
+    severity="warning",
+    alert=signal_alert(
+        "ClockUntrusted",
+        "A clock cannot be trusted: queuewatch's own jumped, or senders are ahead.",
+        "The clock of the machine queuewatch runs on jumped, or senders date events in the future. Signals that wait for time to "
+        "pass may come late.",
+        identity=("job",),
+    ),
+    dashboard="pipeline",
+    evidence=(
+        EvidenceField("jump_s", "how far the clock reads from the time that is believed, in seconds"),
+        EvidenceField("batches", "how many batches it has held"),
+        EvidenceField("sources_for", "sources that speak from the time the clock reads"),
+        EvidenceField("sources_against", "sources that speak from the time that is believed"),
+        EvidenceField("ahead_total", "events dated in the future so far"),
+        EvidenceField("allowance_s", "how far in the future an event may be dated"),
+    ),
+    checks={},
+    watcher_checks=(
+        watcher.clocks("whether this host's own clock is right"),
+        watcher.skew("the queues whose senders are ahead"),
+        watcher.events("how many events are ahead"),
+        watcher.newest_events("`at` of the newest events, by consumer"),
+        watcher.collectors("whether the collectors report again"),
+    ),
+    fix=(
+        "Repair the time synchronisation of the machine, or of the senders. What was held back is made up for by itself.",
+        "After a planned stop of more than an hour nothing is to be done: it ends as soon as the collectors report again.",
+    ),
+    ignore=("The first minute after a long stop of the service.",),
+    links=(),
+)
+
 ENTRIES = (
     TELEMETRY_STALE,
     TELEMETRY_PARTIAL,
+    CLOCK_UNTRUSTED,
     COLLECTOR_SILENT,
     COVERAGE_LOW,
     INVALID_EVENTS,

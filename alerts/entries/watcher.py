@@ -244,6 +244,49 @@ FALLING_BEHIND = Entry(
     links=(),
 )
 
+TELEMETRY_LOST = Entry(
+    name="TelemetryLost",
+    group="watcher",
+    subject="queuewatch",
+    meaning=(
+        "Telemetry was deleted from Kafka before queuewatch read it. What was tracked since is incomplete: messages may seem "
+        "unsettled that were deleted, and sends may be missing."
+    ),
+    rule=("Records of a partition were gone before they were read, during the last fifteen minutes.",),
+    thresholds=(),
+    severity="warning",
+    alert=AlertSpec(
+        expr=(
+            "sum by (%(by)s) (increase(queuewatch_pipeline_lost_records_total[15m])) > 0 or "
+            "sum by (%(by)s) (increase(queuewatch_pipeline_offset_resets_total[15m])) > 0"
+        ),
+        why="Counted per partition against what the brokers still hold; a topic that was created again loses an unknown number.",
+        summary="Telemetry was lost in Kafka before it was read.",
+        description="Records were deleted from Kafka before queuewatch read them. What it tracks since then is incomplete.",
+        identity=("job",),
+    ),
+    dashboard="pipeline",
+    evidence=(
+        EvidenceField("queuewatch_pipeline_lost_records_total", "by topic and partition"),
+        EvidenceField("queuewatch_pipeline_offset_resets_total", "partitions of a topic that was deleted and created again"),
+    ),
+    checks={},
+    watcher_checks=(
+        watcher.logs("kafka_records_lost or kafka_topic_reset: which partitions, and how many records"),
+        watcher.consumer_lag("how far behind it is"),
+        watcher.topic("retention: shorter than the longest outage of queuewatch, and it will happen again"),
+        watcher.pipeline("events per second that are managed"),
+        watcher.events("a surge of telemetry"),
+    ),
+    fix=(
+        "Raise the topic's retention above the longest outage you want to survive.",
+        "Give it more CPU when it cannot keep up with what is sent.",
+        "Messages that seem unsettled are reconciled away when the broker's own counts say the queue is empty.",
+    ),
+    ignore=("The topic was deleted and created again on purpose.",),
+    links=(),
+)
+
 FINDINGS_CAPPED = Entry(
     name="FindingsCapped",
     group="watcher",
@@ -288,5 +331,6 @@ ENTRIES = (
     NO_RECENT_BATCH,
     PIPELINE_LAGGING,
     FALLING_BEHIND,
+    TELEMETRY_LOST,
     FINDINGS_CAPPED,
 )

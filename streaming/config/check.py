@@ -41,14 +41,19 @@ def summary(config: Config) -> Iterator[str]:
 def warnings(config: Config) -> Iterator[str]:
     """What is allowed and hardly meant, with the remedy, a line each."""
     http = config.http
-    if http.ingest.enabled and http.ingest.bearer_token() is None and not _is_loopback(http.host):
+    if http.ingest.enabled and http.ingest.bearer_token() is None and not is_loopback(http.host):
         yield (
             f"whoever reaches {http.host}:{http.port} may send events: "
             "set http.ingest.token_file, or let http.host be 127.0.0.1 behind a proxy that asks for a login"
         )
+    if http.tls.cert_file is None and not is_loopback(http.host):
+        for name, auth in (("auth", http.auth), ("metrics_auth", http.metrics_auth)):
+            if auth.username is not None or auth.token is not None or auth.token_file is not None:
+                yield f"the credentials of http.{name} go over the network in clear: set http.tls, or put a TLS proxy in front"
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens on `host`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from streaming.config.kafka import KafkaTopic
 from streaming.config.section import Bytes, Count, Seconds, Secret, Section
@@ -32,6 +32,8 @@ class SparkSection(Section):
     """A batch at most so often; 0 for one after another."""
     checkpoint_dir: str = Field(default="queuewatch-data/checkpoint", min_length=1)
     """What survives a restart: a path, or a URI of a file system all of Spark's machines share."""
+    batch_deadline_s: Annotated[float, Field(ge=10)] = 240
+    """A batch that takes longer hangs: Spark's Python workers are ended, and if that does not help, its Java process."""
     driver_memory: str = "2g"
     """The heap of the Java process, in local mode of the whole of Spark. Python's memory comes on top."""
     conf: dict[str, str] = Field(default_factory=dict)
@@ -54,8 +56,12 @@ class IngestSection(Section):
     token: Secret = None
     token_file: Path | None = None
     """Holds the bearer token senders must show; without one, whoever reaches the port may send."""
+    allow_without_token: bool = False
+    """Take events from whoever reaches the port where that is not this machine alone; without it `run` refuses to start."""
     max_body_bytes: Bytes = 4 * 1024 * 1024
     """As sent, compressed or not."""
+    max_events: Count = 100_000
+    """Of one body; more are refused."""
     max_spooled_bytes: Bytes | None = None
     """Refuse more while so many bytes wait in the spool folder; for a folder whose files are not kept."""
 
@@ -64,6 +70,48 @@ class IngestSection(Section):
         if self.token is not None:
             return self.token.get_secret_value()
         return self.token_file.read_text(encoding="utf-8").strip() if self.token_file is not None else None
+
+
+class AuthSection(Section):
+    """Who is let in: a user with a password (Basic), or whoever shows a token (Bearer). With neither, everybody."""
+
+    username: str | None = None
+    password: Secret = None
+    password_file: Path | None = None
+    token: Secret = None
+    token_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.username is not None) != (self.password is not None or self.password_file is not None):
+            raise ValueError("username and password_file belong together: give both, or neither")
+        return self
+
+    def secrets(self) -> tuple[str | None, str | None]:
+        """Password and token, read now. Raises `OSError` when a file cannot be read, `ValueError` for an empty one."""
+        return _secret(self.password, self.password_file), _secret(self.token, self.token_file)
+
+
+def _secret(given: SecretStr | None, file: Path | None) -> str | None:
+    found = given.get_secret_value() if given is not None else file.read_text(encoding="utf-8").strip() if file else None
+    if found == "":
+        raise ValueError(f"{file or 'the secret'} is empty")
+    return found
+
+
+class TlsSection(Section):
+    """HTTPS. PEM files, read at the start."""
+
+    cert_file: Path | None = None
+    """The certificate with its chain."""
+    key_file: Path | None = None
+    """Its key, without a password."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file belong together: give both, or neither")
+        return self
 
 
 class HttpSection(Section):
@@ -75,6 +123,19 @@ class HttpSection(Section):
     """0 takes any free port and says which."""
     ready_within_s: Annotated[float, Field(gt=0)] = 60
     """`/-/ready` says no when the last batch is older."""
+    healthy_within_s: Annotated[float, Field(gt=0)] = 600
+    """`/-/healthy` says no when no batch was committed for so long: then the process should be restarted."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Public names the service is reached by (`*`: any). Addresses and names nobody can register are known anyway; others are
+    refused, so that no stranger's page can read this one by rebinding its name."""
+    max_connections: Count = 256
+    max_connections_per_address: Count = 64
+    """All that come through one proxy count as one address."""
+    tls: TlsSection = Field(default_factory=TlsSection)
+    auth: AuthSection = Field(default_factory=AuthSection)
+    """For the page and its API."""
+    metrics_auth: AuthSection = Field(default_factory=AuthSection)
+    """For `/metrics`."""
     ingest: IngestSection = Field(default_factory=IngestSection)
 
 

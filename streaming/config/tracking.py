@@ -64,6 +64,8 @@ class Judging(Section):
 
     lateness_s: Seconds = 600
     """Events that arrive up to so much out of order change nothing in the result."""
+    skew_allowance_s: Seconds = 300
+    """Events dated further in the future count as having happened when they came, and as `ahead`."""
     top_k: Count = 10
     """Groups and consumers shown by name per queue; the rest is folded into `other`."""
     messages_per_queue: Count = 100
@@ -92,6 +94,7 @@ def settings_of(judging: Judging, queues: tuple[QueueOverrides, ...], *, now_is_
     same = {f.name for f in fields(Settings)} & set(Judging.model_fields) - {"slow_strategy_params"}
     return Settings(
         lateness_ms=round(judging.lateness_s * 1000),
+        skew_allowance_ms=round(judging.skew_allowance_s * 1000),
         forget_queue_after_ms=round(judging.forget_queue_after_s * 1000),
         now_is_event_time=now_is_event_time,
         defaults=replace(Thresholds(), **_given(judging.thresholds)),

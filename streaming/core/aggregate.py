@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.expire import expiry
 from streaming.core.groups import ordered_facts, unordered_groups
-from streaming.core.listing import Viewer, held_by_consumers, held_since, last_acks, list_messages, recent_arrivals, recent_losses
+from streaming.core.listing import (
+    Viewer,
+    consumer_results,
+    held_by_consumers,
+    held_since,
+    last_acks,
+    list_messages,
+    recent_arrivals,
+    recent_losses,
+)
 from streaming.core.packet import Quarantined
-from streaming.core.queues import NEVER, poison_receives, visibility_ms
+from streaming.core.queues import NEVER, ConsumerState, dead_letter_queue, max_receive_count, poison_receives, visibility_ms
 from streaming.core.report import (
     AGE_BUCKETS_S,
+    AGE_SCOPES,
     OLDEST_LISTED,
     QueueFacts,
     ShardReport,
     no_numbers,
     per_queue_min,
 )
+from streaming.core.rows import F_DEAD_LETTERED, F_DROPPED, F_SENT_KNOWN
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState
 from streaming.core.sweep import SILENT_MEMORY_MS
 from streaming.core.windows import Windows, windows
 
+LOST_LATELY_MS = 300_000
 _BOUNDS_MS = np.array([int(b * 1000) for b in AGE_BUCKETS_S], dtype=np.int64)
 
 
@@ -39,6 +50,8 @@ def report(state: ShardState, now: int, before: int, quarantine: list[Quarantine
     queues = [_facts(state, number, consumers.get(number, {})) for number in range(len(state.queues))]
     for number, acks in last_acks(state, settings).items():
         queues[number].consumer_acks = acks
+    for number, results in consumer_results(state, settings).items():
+        queues[number].consumer_results = results
     if len(state.rows):
         singled = _singled(state, w, settings)
         _numbers(state, w, singled, queues, now, settings)
@@ -53,46 +66,47 @@ def report(state: ShardState, now: int, before: int, quarantine: list[Quarantine
         for number, held in held_by_consumers(state, w, settings).items():
             queues[number].consumers = held
     return ShardReport(
-        now,
-        state.messages,
-        {facts.name: facts for facts in queues},
-        recent_arrivals(state, since, settings) if len(state.rows) else [],
-        Counter(state.events_total),
-        Counter(state.invalid_total),
-        {name: at for name, at in state.collectors.items() if at >= state.high_water - SILENT_MEMORY_MS},
-        quarantine,
-        state.high_water,
+        now=now,
+        rows=state.messages,
+        queues={facts.name: facts for facts in queues},
+        arrivals=recent_arrivals(state, since, settings) if len(state.rows) else [],
+        events_total=Counter(state.events_total),
+        invalid_total=Counter(state.invalid_total),
+        collectors={name: at for name, at in state.collectors.items() if at >= state.high_water - SILENT_MEMORY_MS},
+        quarantine=quarantine,
+        high_water=state.high_water,
     )
 
 
-def _consumers(state: ShardState) -> dict[int, dict[str, list[Any]]]:
+def _consumers(state: ShardState) -> dict[int, dict[str, ConsumerState]]:
     """Per queue (by index) what was told of its consumers lately."""
-    out: dict[int, dict[str, list[Any]]] = {}
+    out: dict[int, dict[str, ConsumerState]] = {}
     for (number, consumer), told in state.consumer_states.items():
-        if told[0] >= state.high_water - SILENT_MEMORY_MS:
+        if told.at >= state.high_water - SILENT_MEMORY_MS:
             out.setdefault(number, {})[consumer] = told
     return out
 
 
-def _facts(state: ShardState, number: int, consumers: dict[str, list[Any]]) -> QueueFacts:
+def _facts(state: ShardState, number: int, consumers: dict[str, ConsumerState]) -> QueueFacts:
     q = state.queues[number]
     return QueueFacts(
-        q.name,
-        dict(q.attributes),
-        list(q.totals),
-        dict(q.holds),
-        list(q.depths),
-        q.ordered,
-        q.dead_letter,
-        q.messages_seen,
-        q.last_event_at,
-        q.last_received_at,
-        q.last_settled_at,
-        q.last_state_at,
-        q.skew_ms,
-        no_numbers(),
-        [NEVER] * 4,
-        [0] * (len(AGE_BUCKETS_S) + 1),
+        name=q.name,
+        attributes=dict(q.attributes),
+        totals=list(q.totals),
+        holds=dict(q.holds),
+        depths=list(q.depths),
+        ordered=q.ordered,
+        dead_letter=q.dead_letter,
+        messages_seen=q.messages_seen,
+        last_event_at=q.last_event_at,
+        last_received_at=q.last_received_at,
+        last_settled_at=q.last_settled_at,
+        last_state_at=q.last_state_at,
+        skew_ms=q.skew_ms,
+        numbers=no_numbers(),
+        oldest=[NEVER] * len(AGE_SCOPES),
+        oldest_but_used_up=[NEVER] * len(AGE_SCOPES),
+        age_counts=[0] * (len(AGE_BUCKETS_S) + 1),
         consumer_states=consumers,
     )
 
@@ -105,17 +119,48 @@ class _Singled:
     dead: Array
     """Dead letters."""
     oldest_at: Array
+    received: Array
+    """Mask: unsettled, delivered at least once, and when it was sent is known. Without those of `used_up`."""
+    used_up: Array
+    """Messages whose receives are used up and whose last window is over: the next receive moves them."""
 
 
 def _singled(state: ShardState, w: Windows, settings: Settings) -> _Singled:
     rows = state.rows
     queue = rows["queue"]
     of_dead = np.array([q.dead_letter for q in state.queues], dtype=bool)[queue]
+    used_up = _used_up(state, w, settings)
+    received = w.live & (rows["last_received"] > 0) & ((rows["flags"] & F_SENT_KNOWN) != 0)
+    received[used_up] = False
     return _Singled(
-        _poison(state, w, of_dead, settings),
-        np.flatnonzero(w.live & (of_dead | (rows["arrived"] > 0))),
-        per_queue_min(queue, rows["sent"], w.live, len(state.queues)),
+        poison=_poison(state, w, of_dead, settings),
+        dead=np.flatnonzero(w.live & (of_dead | (rows["arrived"] > 0))),
+        oldest_at=per_queue_min(queue, rows["sent"], w.live, len(state.queues)),
+        received=received,
+        used_up=used_up,
     )
+
+
+def _used_up(state: ShardState, w: Windows, settings: Settings) -> Array:
+    rows = state.rows
+    limits = [max_receive_count(q, settings) if dead_letter_queue(q, settings) else None for q in state.queues]
+    if not any(limits):
+        return np.zeros(0, dtype=np.int64)
+    near = np.flatnonzero(w.visible & (rows["receive_count"] >= min(filter(None, limits))))
+    limit = np.array([n or NEVER for n in limits], dtype=np.int64)[rows.at("queue", near)]
+    result: Array = near[rows.at("receive_count", near) >= limit]
+    return result
+
+
+def _lost_at_receives(state: ShardState, now: int, n: int) -> Array:
+    """Per queue the highest receive count at which a message was dead-lettered or dropped in the last five minutes."""
+    rows = state.rows
+    out = np.zeros(n, dtype=np.int64)
+    lost = np.flatnonzero(
+        ((rows["flags"] & np.uint32(F_DEAD_LETTERED | F_DROPPED)) != 0) & (rows["ended"] > now - LOST_LATELY_MS)
+    )
+    np.maximum.at(out, rows.at("queue", lost), rows.at("receive_count", lost).astype(np.int64))
+    return out
 
 
 def _poison(state: ShardState, w: Windows, of_dead: Array, settings: Settings) -> Array:
@@ -151,27 +196,56 @@ def _numbers(state: ShardState, w: Windows, singled: _Singled, queues: list[Queu
         "in_flight": np.bincount(queue[w.in_flight], minlength=n),
         "delayed": np.bincount(queue[w.delayed], minlength=n),
         "poison": np.bincount(queue[singled.poison], minlength=n),
+        "used_up": np.bincount(queue[singled.used_up], minlength=n),
         "dead_letters": np.bincount(queue[singled.dead], minlength=n),
         "age_sum_ms": np.bincount(of_live, weights=age_ms, minlength=n).astype(np.int64),
         "receive_count_max": receives_max,
         "expires_at": expires_at,
         "visible_since": per_queue_min(queue, w.visible_since, w.visible, n),
+        "lost_at_receives": _lost_at_receives(state, now, n),
+        "used_up_last": np.zeros(n, dtype=np.int64),
+        "used_up_first": np.full(n, NEVER, dtype=np.int64),
+        "oldest_received": per_queue_min(queue, sent, singled.received, n),
+        "oldest_held": per_queue_min(queue, sent, singled.received & w.in_flight, n),
+        "oldest_received_visible": per_queue_min(queue, sent, singled.received & w.visible, n),
     }
-    oldest = np.stack(
-        [
-            singled.oldest_at,
-            per_queue_min(queue, sent, w.visible, n),
-            _cloudwatch_oldest(state, w, singled, now, settings),
-            _oldest_without(state, w, singled, singled.poison),
-        ],
-        axis=1,
-    ).tolist()
+    oldest = _oldest(state, w, singled, now, settings)
+    but_used_up = oldest
+    if len(singled.used_up):
+        over = w.window_end[singled.used_up]
+        np.maximum.at(columns["used_up_last"], queue[singled.used_up], over)
+        np.minimum.at(columns["used_up_first"], queue[singled.used_up], over)
+        but_used_up = _oldest(state, *_without(state, w, singled), now, settings)
     lists = {name: values.tolist() for name, values in columns.items()}
     counts = histogram.tolist()
     for number, facts in enumerate(queues):
         facts.numbers = {name: values[number] for name, values in lists.items()}
         facts.oldest = oldest[number]
+        facts.oldest_but_used_up = but_used_up[number]
         facts.age_counts = counts[number]
+
+
+def _oldest(state: ShardState, w: Windows, singled: _Singled, now: int, settings: Settings) -> list[list[int]]:
+    """Per queue and scope of AGE_SCOPES the time its age counts from."""
+    scopes: list[list[int]] = np.stack(
+        [
+            singled.oldest_at,
+            per_queue_min(state.rows["queue"], state.rows["sent"], w.visible, len(state.queues)),
+            _cloudwatch_oldest(state, w, singled, now, settings),
+            _oldest_without(state, w, singled, singled.poison),
+        ],
+        axis=1,
+    ).tolist()
+    return scopes
+
+
+def _without(state: ShardState, w: Windows, singled: _Singled) -> tuple[Windows, _Singled]:
+    """The same as if the messages whose receives are used up were gone."""
+    live, visible = w.live.copy(), w.visible.copy()
+    live[singled.used_up] = visible[singled.used_up] = False
+    oldest_at = per_queue_min(state.rows["queue"], state.rows["sent"], live, len(state.queues))
+    poison = singled.poison[~np.isin(singled.poison, singled.used_up)]
+    return replace(w, live=live, visible=visible), replace(singled, poison=poison, oldest_at=oldest_at)
 
 
 def _oldest_without(state: ShardState, w: Windows, singled: _Singled, apart: Array) -> Array:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from streaming.core import attempts
 from streaming.core.columns import Array
-from streaming.core.events import ARRIVED, FIRST_END, PRIMARY, RECEIVED, REDRIVEN_IN, Events
+from streaming.core.events import AHEAD, ARRIVED, FIRST_END, PRIMARY, RECEIVED, REDRIVEN_IN, Events
 from streaming.core.frozen import forgotten, thaw
 from streaming.core.order import message_order
 from streaming.core.queues import NEVER
@@ -178,6 +178,7 @@ def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
 
 
 def _count_results(state: ShardState, results: Array, flags: Array) -> None:
-    counts = np.bincount(results[(flags & PRIMARY) != 0], minlength=3).tolist()
-    for name, n in zip(("accepted", "duplicate", "late"), counts, strict=True):
+    results = np.where((results == 0) & ((flags & AHEAD) != 0), 3, results)
+    counts = np.bincount(results[(flags & PRIMARY) != 0], minlength=4).tolist()
+    for name, n in zip(("accepted", "duplicate", "late", "ahead"), counts, strict=True):
         state.events_total[name] += n

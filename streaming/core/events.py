@@ -39,6 +39,8 @@ PRIMARY = 1
 """The row stands for the event itself; a derived row is not counted as an event."""
 BY_RECEIVE = 2
 """The move was not seen: it is known from a first receive out of the dead-letter queue."""
+AHEAD = 4
+"""The event was dated in the future; its time is that at which it came."""
 
 DTYPES: dict[str, str] = {
     "code": "u1",
@@ -70,6 +72,8 @@ class Fact(NamedTuple):
     queue: QueueName
     body: dict[str, Any]
     primary: bool = True
+    ahead: bool = False
+    """It was dated in the future; `at` is when it came."""
 
 
 @dataclass(slots=True)
@@ -86,6 +90,8 @@ class Events:
     dead_letter_queues: set[QueueName] = field(default_factory=set)
     """Queues something was dead-lettered to: every shard must know them as such."""
     ordered_queues: set[QueueName] = field(default_factory=set)
+    skews: dict[QueueName, int] = field(default_factory=dict)
+    """How far events of a queue were dated in the future, in milliseconds."""
 
     def __len__(self) -> int:
         return len(self.columns["code"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
+import pyarrow as pa
 
+from streaming.core.beyond_counts import beyond_counts
 from streaming.core.columns import Array, distinct
 from streaming.core.events import RECEIVED, queue_hash
+from streaming.core.failures import count_failures
 from streaming.core.frozen import forgotten, thaw, thaw_queues
 from streaming.core.hashing import row_key
 from streaming.core.queues import (
@@ -15,6 +16,7 @@ from streaming.core.queues import (
     T_DEAD_LETTERED,
     T_EXPIRED,
     T_RECONCILED,
+    Depth,
     QueueRecord,
     dead_letter_queue,
     max_receive_count,
@@ -24,6 +26,7 @@ from streaming.core.queues import (
 from streaming.core.rows import (
     F_ARRIVED,
     F_ARRIVED_BY_RECEIVE,
+    F_ARRIVED_INFERRED,
     F_DEAD_LETTERED,
     F_DROPPED,
     F_EXPIRED,
@@ -57,6 +60,8 @@ def settle_by_time(state: ShardState, now: int, settings: Settings) -> None:
     _conclude_moves(state, now, settings)
     _run_out(state, now, settings)
     _reconcile(state, settings)
+    _forget_beyond_counts(state)
+    count_failures(state, now, settings)
     _notice(state, now)
 
 
@@ -106,7 +111,7 @@ def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Sett
     hit_keys = rows.key[hit]
     for number, source in enumerate(state.queues):
         there = source.attribute("dead_letter_queue")
-        target = state.queue_index.get((source.name[0], source.name[1], there)) if isinstance(there, str) else None
+        target = state.queue_index.get(source.name.sibling(there)) if isinstance(there, str) else None
         if target is None or not len(hit) or _is_ordered(source, settings) or _is_ordered(state.queues[target], settings):
             # An ordered queue is in a shard of its own: what became of a message in the other cannot be told here.
             continue
@@ -225,7 +230,7 @@ def _long_empty(state: ShardState, settings: Settings) -> dict[int, tuple[int, i
             continue
         after_ms = int(settings.thresholds(record.name).reconcile_after_s * 1000)
         if stretch[1] - stretch[0] >= after_ms:
-            out[number] = (stretch[1], after_ms, record.depths[-1][3] >= 0)
+            out[number] = (stretch[1], after_ms, record.depths[-1].delayed >= 0)
     return out
 
 
@@ -254,21 +259,92 @@ def _conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
         record = state.queues[int(queue[mine[0]])]
         wait_ms = max(2 * min(visibility_ms(record, settings), 3_600_000), 60_000)
         # The broker's word is the same on all whose windows ended between two of its counts.
-        between = np.searchsorted([depth[0] for depth in record.depths], over[mine], side="right")
+        between = np.searchsorted([depth.at for depth in record.depths], over[mine], side="right")
         left = np.array([_left_between(record.depths[:n], record.depths[n:]) for n in range(len(record.depths) + 1)])
         hit = mine[(now - over[mine] >= wait_ms) & left[between]]
         _end(state, candidates[hit], over[hit], F_DEAD_LETTERED | F_MOVE_INFERRED, T_DEAD_LETTERED)
         record.last_settled_at = max(record.last_settled_at, int(over[hit].max(initial=0)))
+        keys, arrived = rows.key[candidates[hit]], over[hit]
+        if _add_dead_letters(state, record, keys, arrived, settings):
+            # Rows were inserted: the other queues' candidates stand elsewhere now.
+            _conclude_moves(state, now, settings)
+            return
 
 
-def _left_between(before: list[list[int]], after: list[list[int]]) -> bool:
+def _add_dead_letters(state: ShardState, source: QueueRecord, keys: Array, arrived: Array, settings: Settings) -> bool:
+    """Messages whose move was concluded become rows of the dead-letter queue, with its expiry clock. True when any did.
+
+    Ordered queues are left out: the two may be in different shards.
+    """
+    name = dead_letter_queue(source, settings)
+    if not name or not len(keys) or _is_ordered(source, settings):
+        return False
+    target = state.queue_number(source.name.sibling(name))
+    there = state.queues[target]
+    if _is_ordered(there, settings):
+        return False
+    there.dead_letter = True
+    rows = state.rows
+    at, _ = rows.find(keys)
+    copied = {column: rows.at(column, at) for column in ("hi", "lo", "sent", "flags", "receive_count", "group")}
+    texts = rows.at("text", at)
+    new = row_key(copied["hi"], copied["lo"], np.full(len(at), queue_hash(there.name), dtype=np.uint64))
+    order = np.argsort(new)
+    thaw(state, new[order], settings)
+    place, found = find_remembered(state, new[order], settings)
+    order, place = order[~found], place[~found]
+    _, stale = rows.find(new[order])
+    order, place = order[~stale], place[~stale]
+    if not len(order):
+        return False
+    rows.insert(place, new[order])
+    here = place + np.arange(len(order))
+    for column in ("hi", "lo", "sent", "receive_count"):
+        rows.put(column, here, copied[column][order])
+    known = copied["flags"][order] & np.uint32(F_SENT_KNOWN)
+    rows.put("queue", here, target)
+    rows.put("flags", here, known | np.uint32(F_ARRIVED | F_ARRIVED_INFERRED))
+    rows.put("arrived", here, arrived[order])
+    rows.put("parent", here, keys[order])
+    rows.put("origin", here, state.queue_index[source.name])
+    _copy_texts(state, here, texts[order])
+    count_totals(state, here, T_ARRIVED)
+    there.messages_seen = True
+    there.last_event_at = max(there.last_event_at, int(arrived.max()))
+    return True
+
+
+def _copy_texts(state: ShardState, here: Array, texts: Array) -> None:
+    """Give new rows ids of their own: a text belongs to one row."""
+    told = np.flatnonzero(texts >= 0)
+    if len(told):
+        copied = state.texts.take(pa.array(texts[told]))
+        state.rows.put("text", here[told], (len(state.texts) + np.arange(len(told))).astype(np.int32))
+        state.texts = pa.concat_arrays([state.texts, copied])
+
+
+def _left_between(before: list[Depth], after: list[Depth]) -> bool:
     """Whether somebody received between these counts of the broker, and messages went: nothing is visible any more, or less than
-    was (deletions change nothing there); and it counted fewer than when it last counted before."""
+    was (deletions change nothing there); and it counted fewer than when it last counted before.
+
+    One count after which this held is enough, whatever was counted later: what is concluded must not depend on which counts had
+    come in when it was asked.
+    """
     if not before or not after:
         return False
-    visible = [depth[1] for depth in after]
-    received = 0 in visible or any(later < earlier for earlier, later in pairwise(visible))
-    return received and sum(max(n, 0) for n in after[-1][1:]) < sum(max(n, 0) for n in before[-1][1:])
+    received, visible = False, after[0].visible
+    for depth in after:
+        received = received or depth.visible == 0 or depth.visible < visible
+        visible = depth.visible
+        if received and depth.unsettled < before[-1].unsettled:
+            return True
+    return False
+
+
+def _forget_beyond_counts(state: ShardState) -> None:
+    """Let go of messages that were only ever sent and that the broker's counts leave no room for."""
+    gone, at = beyond_counts(state)
+    _end(state, gone, at, F_RECONCILED, T_RECONCILED)
 
 
 def _notice(state: ShardState, now: int) -> None:

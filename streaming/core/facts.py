@@ -11,7 +11,7 @@ import pyarrow as pa
 from streaming.core.attempts import count_retried_of, refold
 from streaming.core.events import Events, Fact
 from streaming.core.hashing import hash_texts, text_hash
-from streaming.core.queues import visibility_ms
+from streaming.core.queues import ConsumerState, visibility_ms
 from streaming.core.repeats import is_new
 from streaming.core.rows import F_TIMELINE
 from streaming.core.settings import Settings
@@ -37,7 +37,8 @@ def apply_facts(state: ShardState, events: Events, settings: Settings) -> None:
     for fact, new in zip(events.facts, fresh.tolist(), strict=True):
         if fact.primary:
             late = fact.at < state.high_water - settings.lateness_ms
-            state.events_total["late" if late else "accepted" if new else "duplicate"] += 1
+            result = "late" if late else "duplicate" if not new else "ahead" if fact.ahead else "accepted"
+            state.events_total[result] += 1
         if new:
             _apply_one(state, fact, settings, windows, failed)
     _batches_failed(state, failed)
@@ -68,7 +69,7 @@ def _apply_one(state: ShardState, fact: Fact, settings: Settings, windows: set[i
         collector = str(fact.body.get("consumer", ""))
         state.collectors[collector] = max(state.collectors.get(collector, 0), fact.at)
         return
-    if not fact.queue[2]:
+    if not fact.queue.queue:
         # A consumer may be told of without a queue: it is heard, but there is no queue without a name.
         return
     number = state.queue_number(fact.queue)
@@ -85,7 +86,7 @@ def _apply_one(state: ShardState, fact: Fact, settings: Settings, windows: set[i
             windows.add(number)
         dead_letters = attributes.get("dead_letter_queue")
         if isinstance(dead_letters, str) and dead_letters:
-            there = (fact.queue[0], fact.queue[1], dead_letters)
+            there = fact.queue.sibling(dead_letters)
             state.queues[state.queue_number(there)].dead_letter = True
     elif fact.type == "purged":
         record.purged_at = max(record.purged_at, fact.at)
@@ -97,6 +98,6 @@ def _apply_one(state: ShardState, fact: Fact, settings: Settings, windows: set[i
     elif fact.type == "consumer_state":
         key = (number, str(fact.body.get("consumer", "")))
         known = state.consumer_states.get(key)
-        if known is None or fact.at >= known[0]:
-            merged = {**(known[1] if known else {}), **attributes}
-            state.consumer_states[key] = [fact.at, merged]
+        if known is None or fact.at >= known.at:
+            merged = {**(known.attributes if known else {}), **attributes}
+            state.consumer_states[key] = ConsumerState(fact.at, merged)

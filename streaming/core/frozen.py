@@ -23,6 +23,7 @@ from streaming.core.packet import text_columns, texts_of
 from streaming.core.rows import ENDS, F_ARRIVED, F_DELETED, F_MOVE_INFERRED, ROW_COLUMNS, Rows
 from streaming.core.settings import Settings
 from streaming.core.state import ATTEMPT_COLUMNS, Layer, ShardState
+from streaming.core.upgrades import FORMAT_VERSION, upgrade_layer
 
 FEWEST_FROZEN: Final = 4_096
 """A layer has at least so many messages: each costs a search per step."""
@@ -152,7 +153,7 @@ def _layer(state: ShardState, part: _Part) -> Layer:
         columns["texts.lengths"], columns["texts.bytes"] = text_columns(used)
     if len(part.attempts["key"]):
         columns |= {f"a.{name}": values for name, values in part.attempts.items()}
-    packed = pack_columns(columns, {}, raw=_RAW, compress=True)
+    packed = pack_columns(columns, {"version": FORMAT_VERSION}, raw=_RAW, compress=True)
     body = b"".join((rows.key.tobytes(), packed))
     return Layer(
         hashlib.blake2b(body, digest_size=16).hexdigest(),
@@ -166,7 +167,8 @@ def _layer(state: ShardState, part: _Part) -> Layer:
 
 def _unpacked(state: ShardState, layer: Layer) -> _Part:
     """What is in a layer, with the numbers that names have now."""
-    columns, _ = unpack_columns(memoryview(layer.body)[8 * layer.rows :])
+    columns, header = unpack_columns(memoryview(layer.body)[8 * layer.rows :])
+    upgrade_layer(columns, header)
     texts = pa.array([], pa.string())
     if "texts.lengths" in columns:
         texts = texts_of(columns.pop("texts.lengths"), columns.pop("texts.bytes"))

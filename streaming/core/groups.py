@@ -52,7 +52,7 @@ def _in_order(state: ShardState, rows: Array) -> Array:
 def _one_queue(
     state: ShardState, w: Windows, viewer: Viewer, number: int, rows: Array, now: int, settings: Settings
 ) -> OrderedFacts:
-    live, record = state.rows, state.queues[number]
+    live = state.rows
     names, head_at, group, unsettled = np.unique(
         live.at("group", rows), return_index=True, return_inverse=True, return_counts=True
     )
@@ -63,7 +63,7 @@ def _one_queue(
     head = rows[head_at]
     settled = state.groups.time[names]
     facts = _Groups(state, viewer, names, unsettled, in_flight, oldest, settled, head)
-    stuck, stuck_groups = _stuck(facts, w, record.last_settled_at, number, now, settings)
+    stuck, stuck_groups = _stuck(facts, w, number, now, settings)
     look_ahead, hidden = _look_ahead(facts, w, rows, group, number, settings)
     order = _oldest_first(state, names, oldest, settings.top_k + 1)
     top = order[: settings.top_k]
@@ -129,13 +129,12 @@ class _Groups:
         ]
 
 
-def _stuck(
-    facts: _Groups, w: Windows, queue_settled: int, number: int, now: int, settings: Settings
-) -> tuple[list[StuckGroup], int]:
+def _stuck(facts: _Groups, w: Windows, number: int, now: int, settings: Settings) -> tuple[list[StuckGroup], int]:
     """The groups stuck longest, and how many are stuck.
 
     1. Something waits behind the head. 2. The head is not merely delayed. 3. Nothing of the group was settled, and the
-    head was there, for long enough. 4. The head was received, or others flow while it is not."""
+    head was there, for long enough. 4. The head is in flight; or somebody receives from the queue, and the head came back or
+    a younger message was received instead of it. Where nobody receives at all, the queue is stalled and no group is stuck."""
     state = facts.state
     live, record = state.rows, state.queues[number]
     if record.dead_letter:
@@ -147,9 +146,13 @@ def _stuck(
     limit = int(max(factor_ms, thresholds.group_stuck_min_s * 1000))
     since = np.maximum(np.maximum(live.at("sent", facts.head), live.at("delay", facts.head)), facts.settled)
     receives = live.at("receive_count", facts.head)
-    touched = (receives > 0) | (queue_settled > since)
-    hit = (facts.unsettled > 1) & ~w.delayed[facts.head] & (now - since >= limit) & touched
+    passed_over = (record.youngest_sent_at > live.at("sent", facts.head)) & (record.youngest_received_at > since)
+    alive = now - record.last_received_at < limit
     poison = poison_receives(record, settings)
+    # Whoever has just got the head, after nobody worked for a while, is given time to finish it.
+    held = w.in_flight[facts.head] & ((receives >= poison) | (now - live.at("last_received", facts.head) >= limit // 2))
+    touched = held | (~w.in_flight[facts.head] & alive & ((receives > 0) | passed_over))
+    hit = (facts.unsettled > 1) & ~w.delayed[facts.head] & (now - since >= limit) & touched
     out = []
     for i in np.flatnonzero(hit).tolist():
         if receives[i] >= poison:

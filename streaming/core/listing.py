@@ -10,7 +10,7 @@ from streaming.core.columns import Array
 from streaming.core.events import EXTENDED, RECEIVED
 from streaming.core.expire import expiry, find_remembered
 from streaming.core.queues import NEVER, visibility_ms
-from streaming.core.report import Arrival, HeldBy, Listed, Loss, Rank
+from streaming.core.report import RETENTION_RAN_OUT, Arrival, ConsumerResults, HeldBy, Listed, Loss, Rank
 from streaming.core.rows import F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED, F_DROPPED, F_EXPIRED, F_MOVE_INFERRED, F_TIMELINE
 from streaming.core.sequences import sequence_text
 from streaming.core.settings import Settings
@@ -210,6 +210,20 @@ def last_acks(state: ShardState, settings: Settings) -> dict[int, dict[str, int]
     return out
 
 
+def consumer_results(state: ShardState, settings: Settings) -> dict[int, dict[str, ConsumerResults]]:
+    """Per queue (by index) how the deliveries of its consumers ended, of those with the most failed ones."""
+    names = state.consumers
+    told = np.flatnonzero((names.finished > 0) | (names.failed > 0))
+    told = told[np.lexsort((-names.failed[told], names.queue[told]))]
+    queue = names.queue[told]
+    chosen = told[np.arange(len(queue)) - np.searchsorted(queue, queue, side="left") < settings.consumers_per_report]
+    out: dict[int, dict[str, ConsumerResults]] = {}
+    counted = zip(names.finished[chosen].tolist(), names.failed[chosen].tolist(), strict=True)
+    for name, number, results in zip(names.words(chosen), names.queue[chosen].tolist(), counted, strict=True):
+        out.setdefault(number, {})[name or ""] = ConsumerResults(*results)
+    return out
+
+
 def held_since(state: ShardState, rows: Array) -> Array:
     """Since when these in-flight messages have been held without a break: their latest receive, extended or not."""
     received = state.rows.at("last_received", rows)
@@ -220,7 +234,7 @@ def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[A
     """Dead letters that came after `since`, moves that were only concluded included: of each queue the latest."""
     rows = state.rows
     came = np.flatnonzero(rows["arrived"] > max(since, 0)) if rows.has("arrived") else np.zeros(0, dtype=np.int64)
-    moved, there = _inferred_moves(state, since)
+    moved, there = _inferred_moves(state, since, settings)
     hit = np.concatenate([came, moved])
     if not len(hit):
         return []
@@ -275,21 +289,25 @@ def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int
     out: dict[int, list[Loss]] = {}
     for number, placed, at_ms, message_id, dropped, key, receives, sent_at in told:
         kind = "dropped" if dropped else "expired"
-        reason = state.loss_reasons.get(key, "" if dropped else "retention ran out")
+        reason = state.loss_reasons.get(key, "" if dropped else RETENTION_RAN_OUT)
         out.setdefault(number, []).append(Loss(placed, at_ms, message_id, kind, reason, receives, sent_at))
     return out
 
 
-def _inferred_moves(state: ShardState, since: int) -> tuple[Array, Array]:
+def _inferred_moves(state: ShardState, since: int, settings: Settings) -> tuple[Array, Array]:
     """Rows of messages whose move was concluded after `since`, and the dead-letter queue of each (by index)."""
     rows = state.rows
     moved = np.flatnonzero(((rows["flags"] & F_MOVE_INFERRED) != 0) & (rows["ended"] > since))
     target = np.full(len(state.queues), -1, dtype=np.int32)
+    ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)
     for number in np.unique(rows.at("queue", moved)).tolist():
         record = state.queues[number]
         there = record.attribute("dead_letter_queue")
         if isinstance(there, str):
-            target[number] = state.queue_index.get((record.name[0], record.name[1], there), -1)
+            target[number] = state.queue_index.get(record.name.sibling(there), -1)
+        if target[number] >= 0 and not ordered[number] and not ordered[target[number]]:
+            # It is a row of the dead-letter queue, and listed as one.
+            target[number] = -1
     queue = target[rows.at("queue", moved)]
     return moved[queue >= 0], queue[queue >= 0]
 

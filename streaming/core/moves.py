@@ -41,20 +41,20 @@ def expand_moves(events: Events, table: pa.Table) -> None:
         for i, row in enumerate(moves.tolist()):
             here = events.queues[events.columns["queue"][row]]
             if code[row] == DEAD_LETTERED:
-                if to[i] and to[i] != here[2]:
-                    there = (here[0], here[1], to[i])
+                if to[i] and to[i] != here.queue:
+                    there = here.sibling(to[i])
                     events.dead_letter_queues.add(there)
                     events.columns["peer"][row] = index(there)
                     builder.add(row, ARRIVED, index(there), peer=int(events.columns["queue"][row]))
                 continue
             # A redrive may be told from either end.
-            if not to[i] and origin[i] and origin[i] != here[2]:
-                to[i], source = here[2], (here[0], here[1], origin[i])
+            if not to[i] and origin[i] and origin[i] != here.queue:
+                to[i], source = here.queue, here.sibling(origin[i])
                 events.columns["queue"][row] = index(source)
             here = events.queues[events.columns["queue"][row]]
             events.dead_letter_queues.add(here)
             if to[i]:
-                there = (here[0], here[1], to[i])
+                there = here.sibling(to[i])
                 events.columns["peer"][row] = index(there)
                 if new_id[i]:
                     same = new_id[i] == own_id[i]
@@ -64,8 +64,8 @@ def expand_moves(events: Events, table: pa.Table) -> None:
         origins = from_queue.take(pa.array(receives)).to_pylist()
         for row, name in zip(receives.tolist(), origins, strict=True):
             here = events.queues[events.columns["queue"][row]]
-            if name and name != here[2]:
-                origin_index = index((here[0], here[1], name))
+            if name and name != here.queue:
+                origin_index = index(here.sibling(name))
                 events.dead_letter_queues.add(here)
                 own = int(events.columns["queue"][row])
                 builder.add(row, DEAD_LETTERED, origin_index, peer=own, flags=BY_RECEIVE)

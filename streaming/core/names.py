@@ -20,6 +20,10 @@ class Names:
     texts: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
     time: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """A time for each, in epoch milliseconds: when something of that name was last settled."""
+    finished: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Of consumers: deliveries that ended with a deletion, as a running total…"""
+    failed: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """…and those that ended without a settlement."""
     _hashes: Array | None = None
     """Of queue and name, ascending…"""
     _numbers: Array | None = None
@@ -58,7 +62,8 @@ class Names:
             numbers[new] = len(self) + np.arange(int(new.sum()), dtype=np.int32)
             self.queue = np.concatenate([self.queue, owners[new].astype(np.int32)])
             self.texts = pa.concat_arrays([self.texts, pa.array([words[i] for i in word[new].tolist()], pa.string())])
-            self.time = np.concatenate([self.time, np.zeros(int(new.sum()), dtype=np.int64)])
+            for column in ("time", "finished", "failed"):
+                setattr(self, column, np.concatenate([getattr(self, column), np.zeros(int(new.sum()), dtype=np.int64)]))
             order = np.argsort(hashes[new])
             where = np.searchsorted(known, hashes[new][order])
             self._hashes = np.insert(known, where, hashes[new][order])
@@ -72,6 +77,7 @@ class Names:
         kept = np.flatnonzero(used)
         moved[kept] = np.arange(len(kept))
         self.queue, self.time = self.queue[kept], self.time[kept]
+        self.finished, self.failed = self.finished[kept], self.failed[kept]
         self.texts = self.texts.take(pa.array(kept))
         self._hashes = self._numbers = None
         return moved

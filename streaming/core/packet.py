@@ -55,6 +55,7 @@ def pack(packet: Packet) -> bytes:
         "consumers": events.consumers,
         "reasons": events.reasons,
         "facts": [list(fact) for fact in events.facts],
+        "skews": [[queue, skew] for queue, skew in events.skews.items()],
         "dlq": sorted(events.dead_letter_queues),
         "ordered": sorted(events.ordered_queues),
         "invalid": packet.invalid,
@@ -107,16 +108,17 @@ def _unpack_one(blob: bytes) -> Packet:
         header["consumers"],
         header["reasons"],
         texts,
-        [Fact(kind, at, _name(queue), body, primary) for kind, at, queue, body, primary in header["facts"]],
+        [Fact(kind, at, _name(queue), *others) for kind, at, queue, *others in header["facts"]],
         {_name(q) for q in header["dlq"]},
         {_name(q) for q in header["ordered"]},
+        {_name(q): skew for q, skew in header["skews"]},
     )
     kept = [Quarantined(r, d, base64.b64decode(raw), o, line) for r, d, raw, o, line in header["quarantine"]]
     return Packet(events, Counter(header["invalid"]), kept)
 
 
 def _name(parts: Sequence[str]) -> QueueName:
-    return (parts[0], parts[1], parts[2])
+    return QueueName(*parts)
 
 
 def _concatenate(packets: Sequence[Packet]) -> Packet:
@@ -148,6 +150,8 @@ def _concatenate(packets: Sequence[Packet]) -> Packet:
         out.events.facts += events.facts
         out.events.dead_letter_queues |= events.dead_letter_queues
         out.events.ordered_queues |= events.ordered_queues
+        for queue, skew in events.skews.items():
+            out.events.skews[queue] = max(skew, out.events.skews.get(queue, 0))
         out.invalid += packet.invalid
         out.quarantine += packet.quarantine
     out.events.columns = {name: np.concatenate(parts) for name, parts in columns.items()}

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.core.ahead import AHEAD_MS
 from streaming.core.attributes import read_attributes
 from streaming.core.columns import Array, distinct, plain
-from streaming.core.events import EXTENDED, MESSAGE_TYPES, PRIMARY, RECEIVED, RELEASED, Events, Fact
+from streaming.core.events import AHEAD, EXTENDED, MESSAGE_TYPES, PRIMARY, RECEIVED, RELEASED, Events, Fact
 from streaming.core.hashing import hash_texts, ids_to_bits
 from streaming.core.moves import expand_moves
 from streaming.core.sequences import read_sequences
@@ -24,7 +25,8 @@ def prepare(table: pa.Table) -> Events:
     n = table.num_rows
     codes = _codes(table["type"])
     queues, queue_index = _queues(table)
-    facts = _facts(table, np.flatnonzero(codes == 0), queues, queue_index)
+    ahead_ms = _ints(table[AHEAD_MS]) if AHEAD_MS in table.column_names else None
+    facts = _facts(table, np.flatnonzero(codes == 0), queues, queue_index, ahead_ms)
     ids = plain(table["message_id"])
     hi, lo, is_uuid = ids_to_bits(ids)
     # Most are about a message: columns of all rows are made, and the few that are not taken out in the end.
@@ -65,6 +67,11 @@ def prepare(table: pa.Table) -> Events:
     }
     texts = ids.take(pa.array(text_rows)) if len(text_rows) else pa.array([], pa.string())
     events = Events(columns, queues, groups, consumers, reasons, texts.cast(pa.string()), facts)
+    if ahead_ms is not None:
+        columns["flags"][ahead_ms > 0] |= AHEAD
+        for row in np.flatnonzero(ahead_ms).tolist():
+            queue = queues[queue_index[row]]
+            events.skews[queue] = max(int(ahead_ms[row]), events.skews.get(queue, 0))
     _learn_ordered(events, table["ordered"])
     expand_moves(events, table)
     if facts:
@@ -116,18 +123,20 @@ def _queues(table: pa.Table) -> tuple[list[QueueName], Array]:
         value, queue = divmod(value, sizes[2])
         system, scope = divmod(value, sizes[1])
         pick = [w[i - 1] if i else "" for w, i in zip(words, (system, scope, queue), strict=True)]
-        names.append((pick[0], pick[1], pick[2]))
+        names.append(QueueName(*pick))
     return names, index
 
 
-def _facts(table: pa.Table, rows: Array, queues: Sequence[QueueName], queue_index: Array) -> list[Fact]:
+def _facts(table: pa.Table, rows: Array, queues: Sequence[QueueName], queue_index: Array, ahead_ms: Array | None) -> list[Fact]:
     if not len(rows):
         return []
     facts = []
-    for body, queue in zip(table.take(pa.array(rows)).to_pylist(), queue_index[rows].tolist(), strict=True):
-        body = {k: v for k, v in body.items() if v is not None}
+    ahead = np.zeros(len(rows), dtype=bool) if ahead_ms is None else ahead_ms[rows] > 0
+    bodies = table.take(pa.array(rows)).to_pylist()
+    for body, queue, was_ahead in zip(bodies, queue_index[rows].tolist(), ahead.tolist(), strict=True):
+        body = {k: v for k, v in body.items() if v is not None and k != AHEAD_MS}
         body["attributes"] = read_attributes(body.get("attributes"))
-        facts.append(Fact(body["type"], int(body["at"]), queues[queue], body))
+        facts.append(Fact(body["type"], int(body["at"]), queues[queue], body, ahead=was_ahead))
     return facts
 
 

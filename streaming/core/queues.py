@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -31,8 +31,19 @@ TOTALS = (
     "reconciled",
     "arrived",
     "retried",
+    "touched",
+    "touched_unsent",
+    "unseen_receives",
+    "failed",
+    "outlived",
 )
-"""Running totals by index. `arrived`: dead letters that came in. `retried`: redeliveries out of failed batches."""
+"""Running totals by index.
+
+`arrived`: dead letters that came in. `retried`: redeliveries out of failed batches. `touched`: messages of which a delivery
+or an end was reported; `touched_unsent`: those of them whose send was not. `unseen_receives`: deliveries known only because
+a later receive count says so. `failed`: deliveries that ended without a settlement. `outlived`: messages settled after the
+visibility window of the delivery that settled them had ended.
+"""
 (
     T_SENT,
     T_RECEIVED,
@@ -44,7 +55,12 @@ TOTALS = (
     T_RECONCILED,
     T_ARRIVED,
     T_RETRIED,
-) = range(10)
+    T_TOUCHED,
+    T_TOUCHED_UNSENT,
+    T_UNSEEN_RECEIVES,
+    T_FAILED,
+    T_OUTLIVED,
+) = range(len(TOTALS))
 
 HOLD_BUCKETS = 64
 """Holding times are counted in buckets of a half power of two milliseconds."""
@@ -54,6 +70,28 @@ MOST_ATTRIBUTES = 200
 
 NEVER = np.iinfo(np.int64).max // 4
 """Later than any time: a window that only an acknowledgement ends."""
+
+
+class Depth(NamedTuple):
+    """One count by the broker: messages by state at a time (epoch milliseconds)."""
+
+    at: int
+    visible: int
+    in_flight: int
+    delayed: int
+    """-1: not reported."""
+
+    @property
+    def unsettled(self) -> int:
+        """All messages the broker counted."""
+        return self.visible + self.in_flight + max(self.delayed, 0)
+
+
+class ConsumerState(NamedTuple):
+    """What was last reported of a consumer, and when (epoch milliseconds)."""
+
+    at: int
+    attributes: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -66,8 +104,8 @@ class QueueRecord:
     totals: list[int] = field(default_factory=lambda: [0] * len(TOTALS))
     holds: dict[int, int] = field(default_factory=dict)
     """Holding-time bucket -> messages deleted after being held so long."""
-    depths: list[list[int]] = field(default_factory=list)
-    """Recent [at, visible, in flight, delayed or -1] as the broker counted, oldest first."""
+    depths: list[Depth] = field(default_factory=list)
+    """Recent counts by the broker, oldest first."""
     empty_from: int = 0
     """The broker has said empty ever since then, as of the oldest of `depths` (0: it had not)."""
     ordered: bool = False
@@ -79,6 +117,10 @@ class QueueRecord:
     last_settled_at: int = 0
     last_state_at: int = 0
     skew_ms: int = 0
+    youngest_sent_at: int = 0
+    """When the youngest of the messages received so far was sent…"""
+    youngest_received_at: int = 0
+    """…and when it was last received."""
 
     def attribute(self, name: str) -> Any:
         """The latest value of an attribute, or None when it was never told."""
@@ -103,27 +145,22 @@ class QueueRecord:
         visible, in_flight = attributes.get("visible"), attributes.get("in_flight")
         if isinstance(visible, int) and isinstance(in_flight, int):
             delayed = attributes.get("delayed")
-            depth = [at, visible, in_flight, delayed if isinstance(delayed, int) else -1]
+            depth = Depth(at, visible, in_flight, delayed if isinstance(delayed, int) else -1)
             if depth not in self.depths:
                 self.depths.append(depth)
                 self.depths.sort()
-        while len(self.depths) > 2 and self.depths[1][0] < keep_since:
+        while len(self.depths) > 2 and self.depths[1].at < keep_since:
             oldest = self.depths.pop(0)
-            self.empty_from = (self.empty_from or oldest[0]) if is_empty(oldest) else 0
+            self.empty_from = (self.empty_from or oldest.at) if oldest.unsettled == 0 else 0
 
     def empty_stretch(self) -> tuple[int, int] | None:
         """From when until when the broker last said empty without a break, or None when its last word was another."""
-        if not self.depths or not is_empty(self.depths[-1]):
+        if not self.depths or self.depths[-1].unsettled:
             return None
         start = self.empty_from
         for depth in self.depths:
-            start = (start or depth[0]) if is_empty(depth) else 0
-        return start, self.depths[-1][0]
-
-
-def is_empty(depth: list[int]) -> bool:
-    """Whether the broker counted nothing at all."""
-    return depth[1] == 0 and depth[2] == 0 and depth[3] <= 0
+            start = (start or depth.at) if depth.unsettled == 0 else 0
+        return start, self.depths[-1].at
 
 
 class Described(Protocol):
@@ -144,7 +181,7 @@ def visibility_ms(record: Described, settings: Settings) -> int:
         rule = settings.rule(record.name)
         told = rule.visibility_timeout_s if rule else None
     if told is None:
-        told = DEFAULT_VISIBILITY_S.get(record.name[0])
+        told = DEFAULT_VISIBILITY_S.get(record.name.system)
     return NEVER if told is None else int(told * 1000)
 
 
@@ -155,7 +192,7 @@ def retention_ms(record: Described, settings: Settings) -> int:
         rule = settings.rule(record.name)
         told = rule.retention_s if rule else None
     if told is None:
-        told = DEFAULT_RETENTION_S.get(record.name[0], LONGEST_RETENTION_S)
+        told = DEFAULT_RETENTION_S.get(record.name.system, LONGEST_RETENTION_S)
     return int(told * 1000)
 
 

@@ -34,10 +34,15 @@ from streaming.core.queues import (
     T_DELETED,
     T_DROPPED,
     T_EXPIRED,
+    T_OUTLIVED,
     T_RECEIVED,
     T_REDRIVEN,
     T_SENT,
+    T_TOUCHED,
+    T_TOUCHED_UNSENT,
+    T_UNSEEN_RECEIVES,
     hold_bucket,
+    visibility_ms,
 )
 from streaming.core.repeats import fingerprint, is_new
 from streaming.core.rows import (
@@ -47,13 +52,18 @@ from streaming.core.rows import (
     F_DEAD_LETTERED,
     F_DELETED,
     F_DROPPED,
+    F_ENTERED,
     F_EXPIRED,
     F_MOVE_INFERRED,
     F_MOVE_TOLD,
+    F_OUTLIVED,
     F_REDRIVEN,
     F_SENT,
     F_SENT_KNOWN,
+    F_TOUCHED,
+    F_UNSENT,
     F_WINDOW_DEFAULT,
+    Rows,
 )
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState
@@ -95,13 +105,14 @@ def apply_segments(state: ShardState, events: Events, seg: Segments, results: Ar
     """One epoch of every message. Returns the results with duplicates (1) filled in."""
     duplicate = np.zeros(len(seg["code"]), dtype=bool)
     _entered(state, seg, duplicate, settings)
+    _touched(state, seg)
     accepted_receive = _received(state, seg, duplicate)
     attempts.record(state, seg.columns, seg.starts, seg.rows, ~duplicate, settings)
     _registers(state, seg)
     _touch_queues(state, seg)
     _count(state, seg["queue"][accepted_receive], T_RECEIVED)
     _names(state, seg)
-    _ended(state, events, seg, duplicate)
+    _ended(state, events, seg, duplicate, settings)
     return np.where(duplicate & (results == 0), 1, results).astype(np.uint8)
 
 
@@ -142,6 +153,24 @@ def _entered(state: ShardState, seg: Segments, duplicate: Array, settings: Setti
             record.skew_ms = max(record.skew_ms, int(ahead[seg["queue"] == queue].max()))
 
 
+def _touched(state: ShardState, seg: Segments) -> None:
+    """Count the messages of which a delivery or an end is reported, and those of them whose send is not: what share of the
+    sends is reported follows from it. A send that is reported later takes its message out again."""
+    live, rows, code = state.rows, seg.rows, seg["code"]
+    flags = live.at("flags", rows)
+    was_touched, was_unsent = (flags & F_TOUCHED) != 0, (flags & F_UNSENT) != 0
+    # A move into the queue, seen from its other end, is as good as a send.
+    entered = ((flags & F_ENTERED) != 0) | seg.any((code == SENT) | (code == REDRIVEN_IN) | (code == ARRIVED))
+    touches = ((code == RECEIVED) | (code >= FIRST_END)) & ((seg["flags"] & PRIMARY) != 0)
+    touched = was_touched | seg.any(touches)
+    unsent = touched & ~entered & (was_unsent | ~was_touched)
+    _count_rows(state, rows[touched & ~was_touched], T_TOUCHED)
+    _count_rows(state, rows[unsent & ~was_unsent], T_TOUCHED_UNSENT)
+    _count_rows(state, rows[was_unsent & ~unsent], T_TOUCHED_UNSENT, sign=-1)
+    changed = np.where(touched, F_TOUCHED, 0) | np.where(unsent, F_UNSENT, 0) | np.where(entered, F_ENTERED, 0)
+    live.put("flags", rows, (flags & ~np.uint32(F_UNSENT)) | changed.astype(np.uint32))
+
+
 def _arrived(state: ShardState, seg: Segments, arrives: Array, flags: Array) -> Array:
     """Dead letters: counted once each; a time that was told beats one that was concluded."""
     rows, at = seg.rows, seg["at"]
@@ -160,7 +189,9 @@ def _arrived(state: ShardState, seg: Segments, arrives: Array, flags: Array) -> 
     _count_rows(state, rows[here][~was], T_ARRIVED)
     concluded = F_ARRIVED_BY_RECEIVE | F_ARRIVED_INFERRED
     flags = flags.copy()
-    by_receive = ~was & ~is_told
+    inferred = was & ((flags[here] & F_ARRIVED_INFERRED) != 0)
+    by_receive = (~was | inferred) & ~is_told
+    flags[here[inferred]] &= ~np.uint32(F_ARRIVED_INFERRED)
     flags[here] = np.where(is_told, flags[here] & ~np.uint32(concluded), flags[here]) | np.uint32(F_ARRIVED)
     flags[here[by_receive]] |= np.uint32(F_ARRIVED_BY_RECEIVE)
     last = seg.last(arrives & (seg["peer"] >= 0))
@@ -178,6 +209,7 @@ def _received(state: ShardState, seg: Segments, duplicate: Array) -> Array:
     live = state.rows
     is_receive = code == RECEIVED
     count = seg["receive_count"]
+    unseen_before = _unseen_receives(live, rows) if is_receive.any() else np.zeros(0, dtype=np.int64)
     numbered = is_receive & (count > 0) & (count <= _COUNTED_RECEIVES)
     if numbered.any():
         bit = np.where(numbered, np.uint64(1) << np.maximum(count - 1, 0).astype(np.uint64), np.uint64(0))
@@ -204,7 +236,20 @@ def _received(state: ShardState, seg: Segments, duplicate: Array) -> Array:
         known = np.maximum(live.at("receive_count", rows), np.maximum.reduceat(np.where(is_receive, count, 0), seg.starts))
         seen_ones = np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows)
         live.put("receive_count", rows, np.maximum(known, seen_ones).astype(np.int32))
+        more_unseen = _unseen_receives(live, rows) - unseen_before
+        for sign in (1, -1):
+            changed_rows = np.repeat(rows, np.maximum(sign * more_unseen, 0))
+            _count_rows(state, changed_rows, T_UNSEEN_RECEIVES, sign=sign)
     return accepted
+
+
+def _unseen_receives(live: Rows, rows: Array) -> Array:
+    """Deliveries of each message that are known only from a later receive count. A dead letter's count goes on from the
+    queue it came from, so it says nothing here."""
+    seen = np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows)
+    unseen = np.maximum(live.at("receive_count", rows).astype(np.int64) - seen, 0)
+    result: Array = np.where(live.at("arrived", rows) > 0, 0, unseen)
+    return result
 
 
 def _registers(state: ShardState, seg: Segments) -> None:
@@ -254,7 +299,7 @@ def _names(state: ShardState, seg: Segments) -> None:
     np.maximum.at(state.groups.time, group[known], ended[known])
 
 
-def _ended(state: ShardState, events: Events, seg: Segments, duplicate: Array) -> None:
+def _ended(state: ShardState, events: Events, seg: Segments, duplicate: Array, settings: Settings) -> None:
     """Ends: counted once per message and kind; a later one moves the time, an earlier one than a delivery ends nothing."""
     code = seg["code"]
     is_end = code >= FIRST_END
@@ -286,10 +331,13 @@ def _ended(state: ShardState, events: Events, seg: Segments, duplicate: Array) -
             flags = np.where(told, (flags | F_MOVE_TOLD) & ~np.uint32(F_MOVE_INFERRED), flags).astype(np.uint32)
         duplicate |= mask & ~(_firsts(seg, mask) & new)
         if kind == DELETED:
+            _outlived(state, seg, mask, counted, settings)
+            flags |= live.at("flags", rows) & np.uint32(F_OUTLIVED)
             held = at[counted] - last_received[seg.of_event[counted]]
             _count_holds(state, seg["queue"][counted], held, last_received[seg.of_event[counted]] > 0)
             holder = live.at("consumer", rows)[seg.of_event[counted]]
             np.maximum.at(state.consumers.time, holder[holder >= 0], at[counted][holder >= 0])
+            np.add.at(state.consumers.finished, holder[holder >= 0], 1)
         if kind in (EXPIRED, DROPPED):
             _remember_reasons(state, events, seg, counted)
         flags |= np.where(seg.any(final & (code == kind)), flag, 0).astype(np.uint32)
@@ -300,6 +348,32 @@ def _ended(state: ShardState, events: Events, seg: Segments, duplicate: Array) -
     group = live.at("group", rows)
     grouped = (group >= 0) & (settled_at > 0)
     np.maximum.at(state.groups.time, group[grouped], settled_at[grouped])
+
+
+def _outlived(state: ShardState, seg: Segments, deleted: Array, counted: Array, settings: Settings) -> None:
+    """Count messages whose work went on after their visibility window: deleted after it, by another consumer than the one that
+    has it now, or once more by whoever got it meanwhile."""
+    live = state.rows
+    event = np.flatnonzero(deleted)
+    of = seg.of_event[event]
+    row = seg.rows[of]
+    first = np.zeros(len(deleted), dtype=bool)
+    first[counted] = True
+    code, end = live.at("window_code", row), live.at("window_end", row)
+    by_default = (live.at("flags", row) & F_WINDOW_DEFAULT) != 0
+    visibility = np.array([visibility_ms(q, settings) for q in state.queues], dtype=np.int64)[seg["queue"][event]]
+    end = np.where(by_default, np.minimum(live.at("window_at", row) + visibility, NEVER), end)
+    late = ((code == RECEIVED) | (code == EXTENDED)) & (end > 0) & (seg["at"][event] > end)
+    holder = live.at("consumer", row)
+    stolen = (seg["consumer"][event] >= 0) & (holder >= 0) & (seg["consumer"][event] != holder)
+    ended = live.at("ended", row)
+    ended = np.where(ended > 0, ended, np.minimum.reduceat(np.where(deleted, seg["at"], NEVER), seg.starts)[of])
+    again = ~first[event] & (seg["at"][event] > ended) & (live.at("receive_count", row) > 1)
+    new = (live.at("flags", row) & F_OUTLIVED) == 0
+    hit = np.unique(row[(late & first[event] | stolen | again) & new])
+    if len(hit):
+        live.put("flags", hit, live.at("flags", hit) | np.uint32(F_OUTLIVED))
+        _count_rows(state, hit, T_OUTLIVED)
 
 
 def _remember_reasons(state: ShardState, events: Events, seg: Segments, counted: Array) -> None:
@@ -313,12 +387,29 @@ def _touch_queues(state: ShardState, seg: Segments) -> None:
     latest = np.zeros((3, len(state.queues)), dtype=np.int64)
     for i, mask in enumerate((np.ones(len(code), dtype=bool), code == RECEIVED, code >= FIRST_END)):
         np.maximum.at(latest[i], queue[mask], at[mask])
+    _note_youngest(state, seg)
     for number in np.flatnonzero(latest[0]).tolist():
         record = state.queues[number]
         record.messages_seen = True
         record.last_event_at = max(record.last_event_at, int(latest[0, number]))
         record.last_received_at = max(record.last_received_at, int(latest[1, number]))
         record.last_settled_at = max(record.last_settled_at, int(latest[2, number]))
+
+
+def _note_youngest(state: ShardState, seg: Segments) -> None:
+    """Remember the youngest message received of each queue: groups whose older head waits meanwhile are passed over."""
+    live, rows = state.rows, seg.rows
+    received = np.flatnonzero((live.at("last_received", rows) > 0) & ((live.at("flags", rows) & F_SENT_KNOWN) != 0))
+    if not len(received):
+        return
+    rows = rows[received]
+    queue, sent, at = live.at("queue", rows), live.at("sent", rows), live.at("last_received", rows)
+    order = np.lexsort((at, sent, queue))
+    last = order[np.append(queue[order][1:] != queue[order][:-1], True)]
+    for number, sent_at, received_at in zip(queue[last].tolist(), sent[last].tolist(), at[last].tolist(), strict=True):
+        record = state.queues[number]
+        youngest = max((record.youngest_sent_at, record.youngest_received_at), (sent_at, received_at))
+        record.youngest_sent_at, record.youngest_received_at = youngest
 
 
 def _count_holds(state: ShardState, queue: Array, held_ms: Array, known: Array) -> None:
@@ -340,12 +431,13 @@ def _firsts(seg: Segments, mask: Array) -> Array:
     return out
 
 
-def _count(state: ShardState, queue: Array, total: int) -> None:
+def _count(state: ShardState, queue: Array, total: int, sign: int = 1) -> None:
     if len(queue):
         counts = np.bincount(queue)
         for number in np.flatnonzero(counts).tolist():
-            state.queues[number].totals[total] += int(counts[number])
+            state.queues[number].totals[total] += sign * int(counts[number])
 
 
-def _count_rows(state: ShardState, rows: Array, total: int) -> None:
-    _count(state, state.rows.at("queue", rows), total)
+def _count_rows(state: ShardState, rows: Array, total: int, sign: int = 1) -> None:
+    if len(rows):
+        _count(state, state.rows.at("queue", rows), total, sign)

@@ -18,7 +18,7 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.garbage import not_collecting
 from streaming.core.packet import Quarantined
-from streaming.core.queues import NEVER, TOTALS
+from streaming.core.queues import NEVER, TOTALS, ConsumerState, Depth
 from streaming.core.settings import QueueName, Settings
 from streaming.core.views import MessageView
 
@@ -43,9 +43,9 @@ AGE_SCOPES = ("all", "visible", "cloudwatch", "healthy")
 OLDEST_LISTED = 3
 """How many of the messages with the oldest send time are listed."""
 
-SUMS = ("visible", "in_flight", "delayed", "poison", "age_sum_ms", "dead_letters")
-MAXIMA = ("receive_count_max",)
-MINIMA = ("expires_at", "visible_since")
+SUMS = ("visible", "in_flight", "delayed", "poison", "used_up", "age_sum_ms", "dead_letters")
+MAXIMA = ("receive_count_max", "lost_at_receives", "used_up_last")
+MINIMA = ("expires_at", "visible_since", "used_up_first", "oldest_received", "oldest_received_visible", "oldest_held")
 
 
 Rank = tuple[int, int]
@@ -118,6 +118,13 @@ class HeldBy(NamedTuple):
     message_id: str
 
 
+class ConsumerResults(NamedTuple):
+    """How one consumer's deliveries ended so far: with a deletion, or without a settlement. Running totals."""
+
+    finished: int
+    failed: int
+
+
 class Arrival(NamedTuple):
     """A message that came to a dead-letter queue. `known_by`: event, first_receive or inferred."""
 
@@ -128,6 +135,10 @@ class Arrival(NamedTuple):
     source: str | None
     receive_count: int
     rank: Rank
+
+
+RETENTION_RAN_OUT = "retention ran out"
+"""Reason of a loss that was concluded from a message's age and reported by nobody."""
 
 
 class Loss(NamedTuple):
@@ -150,7 +161,7 @@ class QueueFacts:
     attributes: dict[str, tuple[int, Any]]
     totals: list[int]
     holds: dict[int, int]
-    depths: list[list[int]]
+    depths: list[Depth]
     ordered: bool
     dead_letter: bool
     messages_seen: bool
@@ -163,6 +174,8 @@ class QueueFacts:
     """By name of SUMS, MAXIMA and MINIMA."""
     oldest: list[int] = field(default_factory=list)
     """Per scope of AGE_SCOPES the time its age counts from, NEVER where no message is in it."""
+    oldest_but_used_up: list[int] = field(default_factory=list)
+    """The same without messages whose receives are used up and whose last window is over."""
     age_counts: list[int] = field(default_factory=list)
     groups: list[GroupFacts] = field(default_factory=list)
     """Of unordered queues: oldest first."""
@@ -170,9 +183,10 @@ class QueueFacts:
     ordered_facts: OrderedFacts | None = None
     consumers: list[HeldBy] = field(default_factory=list)
     messages: dict[str, list[Listed]] = field(default_factory=dict)
-    consumer_states: dict[str, list[Any]] = field(default_factory=dict)
+    consumer_states: dict[str, ConsumerState] = field(default_factory=dict)
     consumer_acks: dict[str, int] = field(default_factory=dict)
     """When each consumer last had a message acknowledged, as far as its receives are known."""
+    consumer_results: dict[str, ConsumerResults] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
     """The latest `messages_per_queue`, oldest first."""
 
@@ -286,6 +300,7 @@ def _merge_queue(a: QueueFacts, b: QueueFacts, settings: Settings) -> None:
         for name in names:
             a.numbers[name] = combine(a.numbers[name], b.numbers[name])
     a.oldest = [min(x, y) for x, y in zip(a.oldest, b.oldest, strict=True)]
+    a.oldest_but_used_up = [min(x, y) for x, y in zip(a.oldest_but_used_up, b.oldest_but_used_up, strict=True)]
     a.age_counts = [x + y for x, y in zip(a.age_counts, b.age_counts, strict=True)]
     a.groups = _merge_groups(a.groups, b.groups)
     a.folded_groups += b.folded_groups
@@ -298,6 +313,9 @@ def _merge_queue(a: QueueFacts, b: QueueFacts, settings: Settings) -> None:
     a.consumer_states.update(b.consumer_states)
     for consumer, at in b.consumer_acks.items():
         a.consumer_acks[consumer] = max(at, a.consumer_acks.get(consumer, 0))
+    for consumer, results in b.consumer_results.items():
+        before = a.consumer_results.get(consumer, ConsumerResults(0, 0))
+        a.consumer_results[consumer] = ConsumerResults(before.finished + results.finished, before.failed + results.failed)
 
 
 def _merge_groups(a: list[GroupFacts], b: list[GroupFacts]) -> list[GroupFacts]:

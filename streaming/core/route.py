@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from streaming.core.ahead import hold_back
 from streaming.core.columns import Array, distinct
 from streaming.core.events import Events, Fact, queue_hash
 from streaming.core.hashing import id_hash
@@ -28,9 +29,13 @@ def route(
     quarantine: Sequence[Quarantined],
     shards: int,
     settings: Settings,
+    now: int | None = None,
 ) -> list[Packet]:
-    """One packet per shard, empty ones included, from a table in the wire format and what could not be read."""
-    events = prepare(table)
+    """One packet per shard, empty ones included, from a table in the wire format and what could not be read.
+
+    Times beyond `now` (epoch milliseconds) are held back; None where the events themselves say what time it is.
+    """
+    events = prepare(table if now is None else hold_back(table, now, settings.skew_allowance_ms))
     owner = shard_of(events, shards, settings)
     packets = []
     for shard in range(shards):
@@ -41,6 +46,7 @@ def route(
         packet.events.facts = [placed for fact in facts if (placed := _place(fact, shard, shards)) is not None]
         packet.events.dead_letter_queues = events.dead_letter_queues
         packet.events.ordered_queues = events.ordered_queues
+        packet.events.skews = events.skews
     packets[0].invalid = invalid
     packets[0].quarantine = list(quarantine)
     return packets

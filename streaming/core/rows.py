@@ -35,6 +35,7 @@ ROW_COLUMNS: dict[str, tuple[str, int]] = {
     "batch": ("u8", 0),
     "arrived": ("i8", 0),  # in a dead-letter queue: when it came…
     "arrived_noticed": ("i8", 0),  # …and the step in which that was first known
+    "failures": ("i4", 0),  # deliveries that ended without a settlement, as counted in the totals
     "ended_noticed": ("i8", 0),  # the step in which its loss, or a move nobody reported, was first known
     "parent": ("u8", 0),  # key of its row in the queue it came from
     "origin": ("i4", -1),  # the queue it came from
@@ -53,6 +54,10 @@ F_ARRIVED, F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED = 2048, 4096, 8192
 F_TRIMMED = 16384  # the oldest attempts were let go
 F_MOVE_INFERRED = 32768
 F_MOVE_TOLD = 65536
+F_TOUCHED = 1 << 17  # a delivery or an end of it was reported
+F_UNSENT = 1 << 18  # …and its send was not, so far
+F_ENTERED = 1 << 20  # how it came into the queue was reported: a send, a redrive, a move
+F_OUTLIVED = 1 << 19  # it was settled after the visibility window of the delivery that settled it
 ENDS = F_DELETED | F_DEAD_LETTERED | F_REDRIVEN | F_EXPIRED | F_DROPPED | F_PURGED | F_RECONCILED
 
 

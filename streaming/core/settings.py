@@ -6,12 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming.core.thresholds import Thresholds
 
-QueueName = tuple[str, str, str]
-"""(system, scope, queue)."""
+
+class QueueName(NamedTuple):
+    """What makes a queue unique. `scope` is its account and region, broker or the like; empty when nobody reports it."""
+
+    system: str
+    scope: str
+    queue: str
+
+    def sibling(self, queue: str) -> QueueName:
+        """Another queue of the same system and scope."""
+        return QueueName(self.system, self.scope, queue)
+
 
 THRESHOLD_NAMES = frozenset(f.name for f in fields(Thresholds))
 
@@ -36,7 +46,7 @@ class QueueRule:
     dead_letter_queue: str | None = None
 
     def matches(self, name: QueueName) -> bool:
-        return fnmatchcase(name[2], self.pattern) or fnmatchcase("/".join(name), self.pattern)
+        return fnmatchcase(name.queue, self.pattern) or fnmatchcase("/".join(name), self.pattern)
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,10 @@ class Settings:
 
     lateness_ms: int = 600_000
     """Events older than the newest one by more than this no longer bring a message to life."""
+
+    skew_allowance_ms: int = 300_000
+    """Events dated beyond `now` by more are held back to it. A request to AWS that is five minutes off is refused, so no
+    sender that works is further ahead."""
 
     now_is_event_time: bool = False
     """True in a replay: `now` comes from the events, so every shard knows how far time has got."""
@@ -95,4 +109,4 @@ class Settings:
         rule = self.rule(name)
         if rule is not None and rule.ordered is not None:
             return rule.ordered
-        return name[2].endswith(".fifo") or name in self.ordered_queues
+        return name.queue.endswith(".fifo") or name in self.ordered_queues

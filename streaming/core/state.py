@@ -16,16 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.core.columns import Array, UnreadableBlob, pack_columns, unpack_columns
+from streaming.core.columns import Array, pack_columns, unpack_columns
 from streaming.core.events import queue_hash
 from streaming.core.hashing import bits_to_uuid, row_key
 from streaming.core.names import Names
 from streaming.core.packet import text_columns, texts_of
-from streaming.core.queues import QueueRecord
+from streaming.core.queues import ConsumerState, Depth, QueueRecord
 from streaming.core.rows import ROW_COLUMNS, Rows
 from streaming.core.settings import QueueName
-
-FORMAT_VERSION = 2
+from streaming.core.upgrades import FORMAT_VERSION, upgrade_head
 
 ATTEMPT_COLUMNS: dict[str, str] = {
     "key": "u8",
@@ -90,8 +89,8 @@ class ShardState:
     events_total: Counter[str]
     invalid_total: Counter[str]
     collectors: dict[str, int]
-    consumer_states: dict[tuple[int, str], list[Any]]
-    """(queue index, consumer) -> [at, attributes]."""
+    consumer_states: dict[tuple[int, str], ConsumerState]
+    """By queue index and consumer."""
     failed_batches: dict[int, int]
     loss_reasons: dict[int, str]
     """Key of a lost message's row -> why, as reported."""
@@ -108,25 +107,25 @@ class ShardState:
     def empty(cls) -> ShardState:
         """A shard that has seen nothing."""
         return cls(
-            Rows.empty(),
-            [],
-            {},
-            Names(),
-            Names(),
-            pa.array([], pa.string()),
-            {name: np.zeros(0, dtype=dtype) for name, dtype in ATTEMPT_COLUMNS.items()},
-            {"hash": np.zeros(0, dtype=np.uint64), "at": np.zeros(0, dtype=np.int64)},
-            Counter(),
-            Counter(),
-            {},
-            {},
-            {},
-            {},
-            [],
-            {},
-            0,
-            0,
-            0,
+            rows=Rows.empty(),
+            queues=[],
+            queue_index={},
+            groups=Names(),
+            consumers=Names(),
+            texts=pa.array([], pa.string()),
+            attempts={name: np.zeros(0, dtype=dtype) for name, dtype in ATTEMPT_COLUMNS.items()},
+            fingerprints={"hash": np.zeros(0, dtype=np.uint64), "at": np.zeros(0, dtype=np.int64)},
+            events_total=Counter(),
+            invalid_total=Counter(),
+            collectors={},
+            consumer_states={},
+            failed_batches={},
+            loss_reasons={},
+            frozen=[],
+            renumberings={},
+            renumbered=0,
+            high_water=0,
+            now=0,
         )
 
     def queue_number(self, name: QueueName) -> int:
@@ -177,6 +176,7 @@ class ShardState:
         columns |= {f"fp.{name}": values for name, values in self.fingerprints.items()}
         for kind, names in (("g", self.groups), ("c", self.consumers)):
             columns |= {f"{kind}.queue": names.queue, f"{kind}.time": names.time}
+            columns |= {f"{kind}.finished": names.finished, f"{kind}.failed": names.failed}
             columns[f"{kind}.lengths"], columns[f"{kind}.bytes"] = text_columns(names.texts)
         columns |= {f"moved.{serial}": moved for serial, (_, moved) in self.renumberings.items()}
         columns["texts.lengths"], columns["texts.bytes"] = text_columns(self.texts)
@@ -201,13 +201,9 @@ class ShardState:
 
     @classmethod
     def unpack(cls, packed: Packed) -> ShardState:
-        """The state of `pack`. Raises UnreadableBlob when it is damaged or of a newer version."""
+        """The state of `pack`, of this version or an earlier one. Raises UnreadableBlob when it is damaged or of a newer one."""
         columns, header = unpack_columns(packed.head)
-        if header["version"] != FORMAT_VERSION:
-            raise UnreadableBlob(
-                f"state of version {header['version']}, but this queuewatch reads version {FORMAT_VERSION}: "
-                "run the version that wrote it, or start with a new checkpoint folder"
-            )
+        upgrade_head(columns, header)
         queues = [_queue_record(values) for values in header["queues"]]
         row_columns: dict[str, Array | None] = {name: columns.get(name) for name in ROW_COLUMNS}
         state = cls.empty()
@@ -225,7 +221,7 @@ class ShardState:
         state.events_total = Counter(header["events"])
         state.invalid_total = Counter(header["invalid"])
         state.collectors = header["collectors"]
-        state.consumer_states = {(q, c): v for q, c, *v in header["consumer_states"]}
+        state.consumer_states = {(q, c): ConsumerState(*told) for q, c, *told in header["consumer_states"]}
         state.failed_batches = {int(k): v for k, v in header["failed_batches"]}
         state.loss_reasons = {int(k): v for k, v in header["loss_reasons"]}
         state.frozen = [
@@ -256,11 +252,13 @@ _OF_RECORD = attrgetter(*(f.name for f in fields(QueueRecord)))
 
 
 def _queue_record(values: list[Any]) -> QueueRecord:
-    (system, scope, queue), attributes, totals, holds, *others = values
+    name, attributes, totals, holds, *others = values
     told = {name: (at, value) for name, (at, value) in attributes.items()}
-    return QueueRecord((system, scope, queue), told, totals, {int(bucket): n for bucket, n in holds.items()}, *others)
+    record = QueueRecord(QueueName(*name), told, totals, {int(bucket): n for bucket, n in holds.items()}, *others)
+    record.depths = [Depth(*depth) for depth in record.depths]
+    return record
 
 
 def _names(columns: dict[str, Array], kind: str) -> Names:
     texts = texts_of(columns[f"{kind}.lengths"], columns[f"{kind}.bytes"])
-    return Names(columns[f"{kind}.queue"], texts, columns[f"{kind}.time"])
+    return Names(texts=texts, **{name: columns[f"{kind}.{name}"] for name in ("queue", "time", "finished", "failed")})

@@ -42,8 +42,8 @@ def sweep(state: ShardState, settings: Settings) -> None:
 
 def _sweep_told_once(state: ShardState, horizon: int) -> None:
     """Consumers and collectors have names of their own at every start: those nobody told of for long would pile up."""
-    if any(told[0] < horizon for told in state.consumer_states.values()):
-        state.consumer_states = {key: told for key, told in state.consumer_states.items() if told[0] >= horizon}
+    if any(told.at < horizon for told in state.consumer_states.values()):
+        state.consumer_states = {key: told for key, told in state.consumer_states.items() if told.at >= horizon}
     if any(at < horizon for at in state.collectors.values()):
         state.collectors = {name: at for name, at in state.collectors.items() if at >= horizon}
 

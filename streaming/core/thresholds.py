@@ -41,6 +41,28 @@ class Thresholds:
     # QueueStalled: visible backlog and nothing settled for this long.
     stalled_s: float = 300.0
 
+    # QueueFailing: share of the deliveries that ended in failing_window_s (failing_min_deliveries or more) without a settlement.
+    failing_ratio: float = 0.5
+    failing_window_s: float = 300.0
+    failing_min_deliveries: int = 20
+
+    # QueueLagging: lagging for lagging_for_s, and the oldest visible message passes lag_limit_s within lag_forecast_s.
+    lag_limit_s: float = 900.0
+    lag_forecast_s: float = 1_800.0
+    lagging_for_s: float = 120.0
+
+    # WindowTooShort: share of the deliveries of short_window_s that outlived their visibility window, and how many at least.
+    short_window_ratio: float = 0.02
+    short_window_s: float = 900.0
+    short_window_min_deliveries: int = 5
+
+    # QueueSilent: so many messages were due by the queue's own rates and none came. silent_pages 1: it pages.
+    silent_messages: int = 20
+    silent_pages: int = 0
+
+    # RedriveStalled: a move task that moved nothing for this long.
+    redrive_stalled_s: float = 600.0
+
     # SlowConsumer (hold): oldest held longer than max(slow_hold_min_s, slow_hold_factor x the queue's median hold).
     slow_hold_min_s: float = 30.0
     slow_hold_factor: float = 10.0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from streaming.core.aggregate import report
 from streaming.core.apply import apply_events
+from streaming.core.clock import LARGEST_STEP_BACK_MS
 from streaming.core.expire import settle_by_time
 from streaming.core.facts import apply_facts
 from streaming.core.packet import Packet
 from streaming.core.report import ShardReport
+from streaming.core.rewind import rewind
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState
 from streaming.core.sweep import sweep
@@ -16,11 +18,18 @@ from streaming.core.sweep import sweep
 def track(state: ShardState, packet: Packet, now: int, settings: Settings) -> tuple[ShardState, ShardReport]:
     """Take in what happened, let time pass until `now` (epoch milliseconds), say how things stand.
 
-    `state` is used up: go on with the one returned. `now` never goes back; an earlier one counts as the latest seen.
+    `state` is used up: go on with the one returned. An earlier `now` counts as the latest seen, unless it is so much
+    earlier that the latest was wrong: see `clock`.
     """
+    if now <= state.now - LARGEST_STEP_BACK_MS:
+        rewind(state, now, settings)
     now, before = max(now, state.now), state.now
     apply_facts(state, packet.events, settings)
     apply_events(state, packet.events, settings)
+    for name, skew_ms in packet.events.skews.items():
+        if name in state.queue_index:
+            record = state.queues[state.queue_index[name]]
+            record.skew_ms = max(record.skew_ms, skew_ms)
     state.invalid_total.update(packet.invalid)
     state.events_total["invalid"] += sum(packet.invalid.values())
     state.high_water = max(state.high_water, _newest(packet, now, settings))

@@ -19,6 +19,9 @@ from streaming.core.report import Arrival, Merged, QueueFacts
 from streaming.core.settings import QueueName, Settings
 from streaming.core.thresholds import Thresholds
 from streaming.core.views import MessageView
+from streaming.judge.history import History, Window
+from streaming.judge.knowledge.basis import Basis
+from streaming.judge.knowledge.queue import NOTHING_KNOWN, Knowledge
 from streaming.judge.memory import QueueMemory
 from streaming.judge.signals import Finding, Severity, SignalKey, SignalName
 
@@ -40,8 +43,13 @@ class Context:
     settings: Settings
     firing: dict[SignalKey, Finding]
     """What of this queue fired after the last evaluation."""
+    recent: Window
+    """The last eleven minutes, the present included."""
+    history: History
     arrivals: tuple[Arrival, ...] = ()
     """Dead letters that came into this queue lately."""
+    knowledge: Knowledge = NOTHING_KNOWN
+    """What may be said of the queue, and how sure it is."""
 
     @cached_property
     def name(self) -> QueueName:
@@ -82,6 +90,16 @@ class Context:
         return self.facts.dead_letter
 
     @cached_property
+    def past(self) -> Window:
+        """Everything remembered, the present included: ten seconds apart at first, ever farther behind."""
+        return self.history.window(self.name)
+
+    @property
+    def basis(self) -> Basis:
+        """Which kind of knowledge there is of the queue."""
+        return self.knowledge.reason.basis
+
+    @cached_property
     def tracked(self) -> int:
         """Unsettled messages known one by one."""
         numbers = self.facts.numbers
@@ -101,13 +119,12 @@ class Context:
 
     @cached_property
     def coverage_ratio(self) -> float | None:
-        """Tracked messages as a share of the broker's count; None where there is nothing to compare."""
+        """Tracked messages as a share of the broker's count (of one where it counts none and some are tracked); None where
+        there is nothing to compare."""
         if "visible" not in self.broker_counts:
             return None
         counted = sum(self.broker_counts.values())
-        if counted == 0:
-            return 1.0 if self.tracked == 0 else None
-        return self.tracked / counted
+        return 1.0 if counted == self.tracked == 0 else self.tracked / max(counted, 1)
 
     @cached_property
     def settled_total(self) -> int:
@@ -139,6 +156,7 @@ class Context:
         self, signal: SignalName, severity: Severity, since: int, evidence: dict[str, Any], **about: str | None
     ) -> Finding:
         """A finding about this queue; `evidence` must hold a `summary`."""
+        evidence = {**evidence, "basis": self.basis}
         return Finding(self.key(signal, **about), severity, min(since, self.now), evidence)
 
     def remember_holds(self) -> None:

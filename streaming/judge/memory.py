@@ -1,35 +1,53 @@
-"""What the judge must remember from one evaluation to the next: what fires, since when a condition holds, recent rates.
+"""What the judge must remember from one evaluation to the next: what fires, since when a condition holds, the past.
 
-Kept as JSON, so that a newer version reads what an older one wrote.
+Kept as JSON beside the packed history, so that a newer version reads what an older one wrote.
 """
 
 from __future__ import annotations
 
 import json
+import struct
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from operator import attrgetter
 from typing import Any
 
+from streaming.core.clock import Clock
+from streaming.core.report import ConsumerResults
 from streaming.core.settings import QueueName
+from streaming.judge.history import History
+from streaming.judge.knowledge.basis import Basis
+from streaming.judge.knowledge.evidence import Evidence
 from streaming.judge.signals import Finding, SignalKey
 
-VERSION = 2
-SAMPLE_EVERY_MS = 10_000
-SAMPLES_KEPT_MS = 660_000
+VERSION = 3
+READABLE_VERSIONS = (2, 3)
+"""Version 2 kept its samples otherwise: what it wrote is read without them."""
+
+
+_MAGIC = b"QWJ3"
 
 
 @dataclass(slots=True)
-class RateSample:
-    """A queue's running totals at one time."""
+class CountedArrivals:
+    """Dead letters known by the depth of their queue alone."""
 
-    at: int
-    received: int
-    settled: int
-    retried: int
-    unsettled: int
-    oldest_visible_at: int
-    """0 when nothing was visible."""
+    depth: int = -1
+    """The last count taken in, -1 before the first."""
+    arrived: int = 0
+    """Arrivals reported by messages when that count was taken in."""
+    unexplained: int = 0
+    """By how many messages the depth rose that no arrival reported so far accounts for."""
+    since: int = 0
+    """When the present unexplained rise was first counted (epoch milliseconds)."""
+    announced: int = 0
+    """How many of them were announced from counts and are still there: arrivals reported later are these."""
+    shown: int = 0
+    """How many the present announcement is about…"""
+    at: int = 0
+    """…and when it was made."""
+    quiet_ids: list[str] = field(default_factory=list)
+    """Messages whose arrival was reported later, and is not announced again."""
 
 
 @dataclass(slots=True)
@@ -38,7 +56,15 @@ class QueueMemory:
 
     since: dict[str, int] = field(default_factory=dict)
     """Condition -> since when it has held without a break."""
-    samples: list[RateSample] = field(default_factory=list)
+    evidence: Evidence = field(default_factory=Evidence)
+    """What the broker's counts said of the telemetry."""
+    failed_at: int = 0
+    """When QueueFailing last fired."""
+    basis: Basis = "unknown"
+    basis_since: int = 0
+    consumer_marks: list[tuple[int, dict[str, ConsumerResults]]] = field(default_factory=list)
+    """While deliveries fail: how those of each consumer had ended at some times of the last minutes, oldest first."""
+    counted_arrivals: CountedArrivals = field(default_factory=CountedArrivals)
     holds_counted: dict[int, int] = field(default_factory=dict)
     """Holding-time bucket -> how many of the running total are already in `holds`."""
     holds: dict[int, float] = field(default_factory=dict)
@@ -56,22 +82,6 @@ class QueueMemory:
             return None
         return self.since.setdefault(condition, now if began is None else min(began, now))
 
-    def sample(self, new: RateSample) -> None:
-        """Remember the totals of now, not more often than every ten seconds. The one before all windows stays: where the
-        queue is judged rarely, it is what there is to compare with."""
-        if not self.samples or new.at - self.samples[-1].at >= SAMPLE_EVERY_MS:
-            self.samples.append(new)
-            while len(self.samples) > 2 and self.samples[1].at < new.at - SAMPLES_KEPT_MS:
-                self.samples.pop(0)
-
-    def sample_before(self, at: int) -> RateSample | None:
-        """The latest sample not younger than asked for, else the oldest there is."""
-        chosen = None
-        for sample in self.samples:
-            if chosen is None or sample.at <= at:
-                chosen = sample
-        return chosen
-
 
 @dataclass(slots=True)
 class JudgeMemory:
@@ -84,6 +94,9 @@ class JudgeMemory:
     folded_now: dict[str, int] = field(default_factory=dict)
     """…and how many of them are, so that only more is counted."""
     at: int = 0
+    history: History = field(default_factory=History)
+    clock: Clock = field(default_factory=Clock)
+    """Whether the service's own clock is believed."""
 
     @classmethod
     def empty(cls) -> JudgeMemory:
@@ -91,29 +104,39 @@ class JudgeMemory:
         return cls()
 
     def to_bytes(self) -> bytes:
-        """Compressed JSON."""
+        """Compressed JSON, and behind it the history."""
         body = {
             "version": VERSION,
             "at": self.at,
             "folded": self.folded,
             "folded_now": self.folded_now,
+            "clock": asdict(self.clock),
             "queues": [[list(name), _queue_json(q)] for name, q in self.queues.items()],
             "firing": [_finding_json(finding) for finding in self.firing.values()],
         }
-        return zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 1)
+        head = zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 1)
+        return b"".join((_MAGIC, struct.pack("<I", len(head)), head, self.history.to_bytes()))
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> JudgeMemory:
         """The memory of `to_bytes`. Raises ValueError when it is damaged or of a newer version."""
+        history = History()
         try:
+            if blob[:4] == _MAGIC:
+                (length,) = struct.unpack_from("<I", blob, 4)
+                blob, rest = blob[8 : 8 + length], blob[8 + length :]
+                history = History.from_bytes(rest)
             body = json.loads(zlib.decompress(blob))
-        except (zlib.error, ValueError) as error:
+        except (zlib.error, struct.error, ValueError) as error:
             raise ValueError(f"the judge's memory is damaged: {error}") from error
-        if body["version"] != VERSION:
-            raise ValueError(f"the judge's memory is of version {body['version']}; this queuewatch reads version {VERSION}")
-        memory = cls(at=body["at"], folded=body["folded"], folded_now=body.get("folded_now", {}))
+        if body["version"] not in READABLE_VERSIONS:
+            raise ValueError(
+                f"the judge's memory is of version {body['version']}; this queuewatch reads versions {READABLE_VERSIONS}"
+            )
+        memory = cls(at=body["at"], folded=body["folded"], folded_now=body.get("folded_now", {}), history=history)
+        memory.clock = Clock(**body.get("clock", {}))
         for name, q in body["queues"]:
-            memory.queues[name[0], name[1], name[2]] = _queue_of(q)
+            memory.queues[QueueName(*name)] = _queue_of(q)
         for key, *told in body["firing"]:
             known = Finding(SignalKey(*key), *told)
             memory.firing[known.key] = known
@@ -130,10 +153,13 @@ def _finding_json(finding: Finding) -> list[Any]:
 
 
 def _queue_json(q: QueueMemory) -> dict[str, Any]:
-    samples = [[s.at, s.received, s.settled, s.retried, s.unsettled, s.oldest_visible_at] for s in q.samples]
     return {
         "since": q.since,
-        "samples": samples,
+        "evidence": q.evidence.to_list(),
+        "basis": [q.basis, q.basis_since],
+        "failed_at": q.failed_at,
+        "consumer_marks": q.consumer_marks,
+        "counted_arrivals": astuple(q.counted_arrivals),
         "holds_counted": q.holds_counted,
         "holds": q.holds,
         "holds_at": q.holds_at,
@@ -143,12 +169,20 @@ def _queue_json(q: QueueMemory) -> dict[str, Any]:
 
 
 def _queue_of(body: dict[str, Any]) -> QueueMemory:
-    return QueueMemory(
-        body["since"],
-        [RateSample(*values) for values in body["samples"]],
-        {int(k): v for k, v in body["holds_counted"].items()},
-        {int(k): v for k, v in body["holds"].items()},
-        body["holds_at"],
-        body["strategies"],
-        body["noisy"],
+    memory = QueueMemory(
+        since=body["since"],
+        holds_counted={int(k): v for k, v in body["holds_counted"].items()},
+        holds={int(k): v for k, v in body["holds"].items()},
+        holds_at=body["holds_at"],
+        strategies=body["strategies"],
+        noisy=body["noisy"],
     )
+    if "evidence" in body:
+        memory.evidence = Evidence.from_list(body["evidence"])
+        memory.basis, memory.basis_since = body["basis"]
+        memory.failed_at = body["failed_at"]
+        memory.consumer_marks = [
+            (at, {name: ConsumerResults(*results) for name, results in marks.items()}) for at, marks in body["consumer_marks"]
+        ]
+        memory.counted_arrivals = CountedArrivals(*body["counted_arrivals"])
+    return memory

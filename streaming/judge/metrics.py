@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from streaming.judge.snapshot import AGE_BUCKETS_S, QUEUE_STATUSES, TOTALS, QueueView, Snapshot
+from streaming.core.settings import QueueName
+from streaming.judge.snapshot import AGE_BUCKETS_S, BASES, QUEUE_STATUSES, TOTALS, QueueView, Snapshot
 
 MetricName = Literal[
     "queuewatch_queue_messages",
+    "queuewatch_tracked_messages",
+    "queuewatch_telemetry_basis",
     "queuewatch_oldest_message_age_seconds",
     "queuewatch_oldest_message_timestamp_seconds",
+    "queuewatch_oldest_message_age_exact",
     "queuewatch_message_age_seconds",
     "queuewatch_messages_sent_total",
     "queuewatch_messages_received_total",
@@ -31,6 +36,7 @@ MetricName = Literal[
     "queuewatch_queue_status",
     "queuewatch_consumer_oldest_held_seconds",
     "queuewatch_signals",
+    "queuewatch_signals_folded",
     "queuewatch_telemetry_coverage_ratio",
     "queuewatch_telemetry_last_event_timestamp_seconds",
     "queuewatch_telemetry_clock_skew_seconds",
@@ -46,8 +52,15 @@ MetricName = Literal[
     "queuewatch_pipeline_last_batch_timestamp_seconds",
     "queuewatch_ingest_requests_total",
     "queuewatch_ingest_events_total",
+    "queuewatch_http_connections",
+    "queuewatch_http_refused_total",
     "queuewatch_alertmanager_posts_total",
     "queuewatch_alertmanager_alerts",
+    "queuewatch_pipeline_lost_records_total",
+    "queuewatch_pipeline_offset_resets_total",
+    "queuewatch_outbox_records",
+    "queuewatch_outbox_lost_records_total",
+    "queuewatch_outbox_deliveries_total",
 ]
 
 MetricKind = Literal["gauge", "counter", "histogram"]
@@ -72,7 +85,19 @@ OTHER = "other"
 QUEUE_LABELS = ("system", "scope_id", "queue")
 
 METRICS: tuple[Metric, ...] = (
-    Metric("queuewatch_queue_messages", "gauge", "Messages of the queue by state.", ("state",)),
+    Metric(
+        "queuewatch_queue_messages",
+        "gauge",
+        "Messages of the queue by state: those tracked where all are reported, else the broker's own count.",
+        ("state",),
+    ),
+    Metric("queuewatch_tracked_messages", "gauge", "Unsettled messages known one by one, by state.", ("state",)),
+    Metric(
+        "queuewatch_telemetry_basis",
+        "gauge",
+        "1 for the kind of knowledge there is of the queue, 0 for the others.",
+        ("basis",),
+    ),
     Metric(
         "queuewatch_oldest_message_age_seconds",
         "gauge",
@@ -84,6 +109,12 @@ METRICS: tuple[Metric, ...] = (
         "queuewatch_oldest_message_timestamp_seconds",
         "gauge",
         "Unix time from which the age of the oldest unsettled message counts, per scope.",
+        ("scope",),
+    ),
+    Metric(
+        "queuewatch_oldest_message_age_exact",
+        "gauge",
+        "1 where the age of the oldest message is exact, 0 where it is at least so old.",
         ("scope",),
     ),
     Metric(
@@ -150,7 +181,18 @@ METRICS: tuple[Metric, ...] = (
         ("consumer",),
         ages=True,
     ),
-    Metric("queuewatch_signals", "gauge", "Signals firing now.", ("signal", "severity")),
+    Metric(
+        "queuewatch_signals",
+        "gauge",
+        "Signals firing now, without those that another signal of the queue explains.",
+        ("signal", "severity"),
+    ),
+    Metric(
+        "queuewatch_signals_folded",
+        "gauge",
+        "Signals firing now that another signal explains: counted and listed, not announced by themselves.",
+        ("signal", "folded_into"),
+    ),
     Metric(
         "queuewatch_telemetry_coverage_ratio",
         "gauge",
@@ -234,6 +276,19 @@ SINK_METRICS: tuple[Metric, ...] = (
         per_queue=False,
     ),
     Metric(
+        "queuewatch_http_connections",
+        "gauge",
+        "Connections to the page, metrics, API and ingest now.",
+        per_queue=False,
+    ),
+    Metric(
+        "queuewatch_http_refused_total",
+        "counter",
+        "Connections refused (total, per_address) or ended (slow_headers, slow_reader) by a limit.",
+        ("reason",),
+        per_queue=False,
+    ),
+    Metric(
         "queuewatch_alertmanager_posts_total",
         "counter",
         "Requests to an Alertmanager: ok, rejected (it did not take an alert) or failed (tried again).",
@@ -245,6 +300,40 @@ SINK_METRICS: tuple[Metric, ...] = (
         "gauge",
         "Alerts firing by direct push, and findings left out because there are too many.",
         ("state",),
+        per_queue=False,
+    ),
+    Metric(
+        "queuewatch_pipeline_lost_records_total",
+        "counter",
+        "Kafka records that were deleted before they were read, since the checkpoint began.",
+        ("topic", "partition"),
+        per_queue=False,
+    ),
+    Metric(
+        "queuewatch_pipeline_offset_resets_total",
+        "counter",
+        "Kafka partitions found to begin anew because their topic was created again; they are read from their beginning.",
+        per_queue=False,
+    ),
+    Metric(
+        "queuewatch_outbox_records",
+        "gauge",
+        "Records in the checkpoint that a destination (signal log, quarantine) has not taken yet.",
+        ("destination",),
+        per_queue=False,
+    ),
+    Metric(
+        "queuewatch_outbox_lost_records_total",
+        "counter",
+        "Records given up because their destination was away for too long.",
+        ("destination",),
+        per_queue=False,
+    ),
+    Metric(
+        "queuewatch_outbox_deliveries_total",
+        "counter",
+        "Batches of records sent to a destination: ok, or failed (tried again).",
+        ("destination", "result"),
         per_queue=False,
     ),
 )
@@ -267,6 +356,8 @@ def samples(snapshot: Snapshot, now_ms: int) -> Iterator[Sample]:
     firing: dict[tuple[str, str, str], dict[tuple[str, str], int]] = {}
     for finding in snapshot.firing:
         key = finding.key
+        if finding.folded is not None:
+            continue
         counts = firing.setdefault((key.system, key.scope, key.queue), {})
         counts[key.signal, finding.severity] = counts.get((key.signal, finding.severity), 0) + 1
     for queue in snapshot.queues:
@@ -275,7 +366,23 @@ def samples(snapshot: Snapshot, now_ms: int) -> Iterator[Sample]:
         yield from _signal_samples(firing.pop((queue.system, queue.scope, queue.queue), {}), base)
     for (system, scope, name), counts in firing.items():
         yield from _signal_samples(counts, {"system": system, "scope_id": scope, "queue": name})
+    yield from _folded_samples(snapshot)
     yield from _watcher_samples(snapshot)
+
+
+def _folded_samples(snapshot: Snapshot) -> Iterator[Sample]:
+    for (queue, signal, folded), count in sorted(folded_counts(snapshot).items()):
+        labels = dict(zip(QUEUE_LABELS, queue, strict=True)) | {"signal": signal, "folded_into": folded}
+        yield Sample("queuewatch_signals_folded", labels, count)
+
+
+def folded_counts(snapshot: Snapshot) -> Counter[tuple[QueueName, str, str]]:
+    """By queue, signal and the signal that explains it: how many fire."""
+    counts: Counter[tuple[QueueName, str, str]] = Counter()
+    for finding in snapshot.firing:
+        if finding.folded is not None:
+            counts[finding.key.queue_name, finding.key.signal, finding.folded] += 1
+    return counts
 
 
 def _age_s(now_ms: int, since_ms: int) -> float:
@@ -291,10 +398,15 @@ def _queue_samples(queue: QueueView, base: dict[str, str], now_ms: int) -> Itera
     ):
         if count is not None:
             yield Sample("queuewatch_queue_messages", base | {"state": state}, count)
+    for state, count in queue.tracked_states.items():
+        yield Sample("queuewatch_tracked_messages", base | {"state": state}, count)
+    for basis in BASES:
+        yield Sample("queuewatch_telemetry_basis", base | {"basis": basis}, int(basis == queue.basis))
     for scope, since_ms in queue.oldest_ms.items():
+        yield Sample("queuewatch_oldest_message_age_exact", base | {"scope": scope}, int(scope in queue.exact_ages))
         yield Sample("queuewatch_oldest_message_age_seconds", base | {"scope": scope}, _age_s(now_ms, since_ms))
         yield Sample("queuewatch_oldest_message_timestamp_seconds", base | {"scope": scope}, since_ms / 1000)
-    if queue.tracked:
+    if queue.tracked and queue.age_counts:
         cumulated = 0
         for upper_s, count in zip((*AGE_BUCKETS_S, float("inf")), queue.age_counts, strict=True):
             cumulated += count
@@ -302,9 +414,14 @@ def _queue_samples(queue: QueueView, base: dict[str, str], now_ms: int) -> Itera
         yield Sample("queuewatch_message_age_seconds_count", base, cumulated)
         yield Sample("queuewatch_message_age_seconds_sum", base, queue.age_sum_s)
     for total in TOTALS:
-        yield Sample(f"queuewatch_messages_{total}_total", base, queue.totals.get(total, 0))
-    yield Sample("queuewatch_receive_count_max", base, queue.receive_count_max)
-    yield Sample("queuewatch_poison_messages", base, queue.poison_messages)
+        if total in queue.totals:
+            yield Sample(f"queuewatch_messages_{total}_total", base, queue.totals[total])
+    for name, number in (
+        ("queuewatch_receive_count_max", queue.receive_count_max),
+        ("queuewatch_poison_messages", queue.poison_messages),
+    ):
+        if number is not None:
+            yield Sample(name, base, number)
     if queue.groups:
         yield Sample("queuewatch_stuck_groups", base, queue.stuck_groups)
         for group_state, count in queue.groups.items():
@@ -351,7 +468,7 @@ def _watcher_samples(snapshot: Snapshot) -> Iterator[Sample]:
     for collector, last_ms in sorted(snapshot.collectors.items()):
         name = "queuewatch_telemetry_last_event_timestamp_seconds"
         yield Sample(name, {"collector": collector}, last_ms / 1000)
-    for result in ("accepted", "duplicate", "late", "invalid"):
+    for result in ("accepted", "duplicate", "late", "ahead", "invalid"):
         yield Sample("queuewatch_events_total", {"result": result}, snapshot.events_total.get(result, 0))
     for reason, count in sorted(snapshot.invalid_total.items()):
         yield Sample("queuewatch_events_invalid_total", {"reason": reason}, count)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from streaming.core.settings import QueueName
+
 SignalName = Literal[
     "PoisonMessage",
     "MessageHeldTooLong",
@@ -15,6 +17,10 @@ SignalName = Literal[
     "LookAheadSaturated",
     "ConcurrencyCollapsed",
     "QueueStalled",
+    "QueueFailing",
+    "QueueLagging",
+    "WindowTooShort",
+    "QueueSilent",
     "SlowConsumer",
     "BatchRetryStorm",
     "MessageDropped",
@@ -22,6 +28,9 @@ SignalName = Literal[
     "QueueMisconfigured",
     "TelemetryStale",
     "TelemetryPartial",
+    "RedriveFailed",
+    "RedriveStalled",
+    "ClockUntrusted",
 ]
 SIGNAL_NAMES: tuple[SignalName, ...] = get_args(SignalName)
 
@@ -48,6 +57,11 @@ class SignalKey:
     part: str | None = None
     """Tells apart several findings on one subject: the rule of a lint, the arrival number of a dead letter."""
 
+    @property
+    def queue_name(self) -> QueueName:
+        """The queue it is about; all parts are empty for a signal about a collector."""
+        return QueueName(self.system, self.scope, self.queue)
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -59,6 +73,16 @@ class Finding:
     evidence: Evidence
     alerting: bool = True
     """False: shown and logged, never paged (the broker's own slow-consumer strategies)."""
+    folded: SignalName | None = None
+    """The signal of the same queue that explains it: it is counted and listed, and neither announced nor pushed by itself."""
+
+    was_announced: bool = False
+    """Whether it reached people by itself since it began."""
+
+    @property
+    def announced(self) -> bool:
+        """Whether it reaches people by itself."""
+        return self.alerting and self.folded is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from streaming.core.report import AGE_BUCKETS_S as AGE_BUCKETS_S
+from streaming.core.settings import QueueName
 from streaming.core.views import Attempt as Attempt
 from streaming.core.views import MessageView as MessageView
+from streaming.judge.knowledge.basis import BASES as BASES
+from streaming.judge.knowledge.basis import Basis as Basis
 from streaming.judge.signals import Finding
 
 AgeScope = Literal["all", "visible", "cloudwatch", "healthy"]
 AGE_SCOPES: tuple[AgeScope, ...] = ("all", "visible", "cloudwatch", "healthy")
 
-QueueStatus = Literal["ok", "lagging", "stalled", "stopped", "stale"]
-QUEUE_STATUSES: tuple[QueueStatus, ...] = ("ok", "lagging", "stalled", "stopped", "stale")
+QueueStatus = Literal["ok", "lagging", "failing", "stalled", "stopped", "stale", "unknown"]
+QUEUE_STATUSES: tuple[QueueStatus, ...] = get_args(QueueStatus)
 
 GroupState = Literal["backlog", "in_flight", "blocked", "hidden"]
 GROUP_STATES: tuple[GroupState, ...] = ("backlog", "in_flight", "blocked", "hidden")
@@ -68,17 +71,19 @@ class QueueView:
     visible: int | None
     in_flight: int | None
     delayed: int | None
+    """What is tracked where the basis is `messages`, else the broker's own count."""
     tracked: int
-    """Unsettled messages known one by one; the counts above fall back to the broker's own when it is zero."""
+    """Unsettled messages known one by one."""
     oldest_ms: Mapping[AgeScope, int]
-    """Per scope the timestamp its age counts from; a scope without a message is absent."""
+    """Per scope the timestamp its age counts from; a scope without a message, or of which nothing can be proved, is absent."""
     age_counts: tuple[int, ...]
-    """Unsettled messages per bucket of AGE_BUCKETS_S, not cumulated, the last one is +Inf: len(AGE_BUCKETS_S) + 1."""
+    """Unsettled messages per bucket of AGE_BUCKETS_S, not cumulated, the last one is +Inf: len(AGE_BUCKETS_S) + 1. Empty where
+    not all messages are known."""
     age_sum_s: float
     totals: Mapping[str, int]
-    """By name of TOTALS."""
-    receive_count_max: int
-    poison_messages: int
+    """By name of TOTALS, those that are reported."""
+    receive_count_max: int | None
+    poison_messages: int | None
     stuck_groups: int
     groups: Mapping[GroupState, int]
     """Empty when the queue has no groups."""
@@ -99,8 +104,24 @@ class QueueView:
     last_event_at_ms: int
     last_settled_at_ms: int | None
     last_received_at_ms: int | None
+    basis: Basis = "messages"
+    """Which kind of knowledge there is of the queue…"""
+    basis_since_ms: int = 0
+    basis_reason: str = ""
+    """…why it is that…"""
+    next_step: str = ""
+    """…and what would improve it; empty when nothing has to."""
+    exact_ages: frozenset[str] = frozenset(AGE_SCOPES)
+    """The scopes of `oldest_ms` that are exact; the others are at least so old."""
+    tracked_states: Mapping[str, int] = field(default_factory=dict)
+    """Unsettled messages known one by one, by state; empty when no message was ever reported."""
     clock_skew_s: float | None = None
     """How far the senders' clocks ran ahead of ours at worst, when they did."""
+
+    @property
+    def name(self) -> QueueName:
+        """What makes the queue unique."""
+        return QueueName(self.system, self.scope, self.queue)
 
 
 @dataclass(frozen=True, slots=True)

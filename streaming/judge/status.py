@@ -8,24 +8,44 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
+
+from streaming.core.queues import Depth
 from streaming.judge.context import Context
-from streaming.judge.memory import RateSample
+from streaming.judge.history import Window
+from streaming.judge.rules.failing import is_failing
+from streaming.judge.rules.queues import is_long_stalled, stalled_since
 from streaming.judge.snapshot import QueueStatus
 
 WINDOW_MS = 300_000
+GROWTH_RATIO = 1.1
+"""A backlog that is only counted must have grown by more than the error of the counts."""
 
 
 def queue_status(c: Context) -> QueueStatus:
-    """`stale`, `ok`, `stopped`, `stalled` or `lagging`, by the first rule that applies."""
+    """`stale`, `unknown`, `failing`, `ok`, `stopped`, `stalled` or `lagging`, by the first rule that applies."""
     if _telemetry_stale(c):
         return "stale"
+    if c.basis == "unknown":
+        return "unknown"
+    if is_failing(c):
+        return "failing"
+    return _messages_status(c) if c.basis == "messages" else _counts_status(c)
+
+
+def is_lagging(c: Context) -> bool:
+    """Whether consumers work but do not keep up."""
+    return (_messages_status(c) if c.basis == "messages" else _counts_status(c)) == "lagging"
+
+
+def _messages_status(c: Context) -> QueueStatus:
     window = _window(c)
     if c.is_dead_letter_queue or c.paused or _was_caught_up(window):
         return "ok"
-    if window[-1].at - window[0].at < WINDOW_MS // 2:
+    if window.at[-1] - window.at[0] < WINDOW_MS // 2:
         return "ok"
-    settled = window[-1].settled - window[0].settled
-    received = window[-1].received - window[0].received
+    settled = window["settled"][-1] - window["settled"][0]
+    received = window["received"][-1] - window["received"][0]
     if not settled and not received:
         return "stopped"
     if not settled:
@@ -35,10 +55,31 @@ def queue_status(c: Context) -> QueueStatus:
     return "ok"
 
 
-def _window(c: Context) -> list[RateSample]:
+def _counts_status(c: Context) -> QueueStatus:
+    """The same from the broker's counts, where messages cannot tell."""
+    counts = [depth for depth in c.facts.depths if depth.at >= c.now - WINDOW_MS]
+    if c.facts.messages_seen and "visible" not in c.facts.attributes:
+        return _messages_status(c)
+    since = stalled_since(c)
+    if since is not None and is_long_stalled(c, since):
+        return "stopped" if c.facts.last_received_at < since else "stalled"
+    if not counts:
+        known = bool(c.broker_counts) or c.facts.last_settled_at >= c.now - WINDOW_MS
+        return "ok" if known else "unknown"
+    if c.is_dead_letter_queue or c.paused or any(depth.visible == 0 for depth in counts):
+        return "ok"
+    if counts[-1].at - counts[0].at < WINDOW_MS // 2:
+        return "ok"
+    active = max(c.facts.last_received_at, c.facts.last_settled_at, c.memory.evidence.life_at)
+    if c.memory.evidence.frozen_since and c.now - active >= WINDOW_MS // 2:
+        return "stopped"
+    return "lagging" if _grows(counts) else "ok"
+
+
+def _window(c: Context) -> Window:
     """The samples of the last five minutes; where the queue is judged more rarely than that, the latest two."""
-    inside = [s for s in c.memory.samples if s.at >= c.now - WINDOW_MS]
-    return inside if len(inside) > 1 else c.memory.samples[-2:]
+    inside = c.recent.since(c.now - WINDOW_MS)
+    return inside if len(inside) > 1 else Window(c.recent.at[-2:], c.recent.values[-2:])
 
 
 def _telemetry_stale(c: Context) -> bool:
@@ -50,15 +91,22 @@ def _telemetry_stale(c: Context) -> bool:
     return c.now - c.facts.last_event_at >= limit_ms
 
 
-def _was_caught_up(window: list[RateSample]) -> bool:
+def _was_caught_up(window: Window) -> bool:
     """2. "If nothing was waiting at some point of the window, the consumers keep up." """
-    return any(s.oldest_visible_at == 0 for s in window)
+    return not len(window) or bool((window["oldest_visible_at"] == 0).any())
 
 
-def _falls_behind(window: list[RateSample]) -> bool:
+def _falls_behind(window: Window) -> bool:
     """5. "If the oldest waiting message got older in every part of the window and the backlog did not shrink, consumers work
     but do not keep up." """
     last = len(window) - 1
-    parts = [window[i] for i in sorted({i * last // 4 for i in range(5)})]
-    ages = [s.at - s.oldest_visible_at for s in parts]
-    return all(later > earlier for earlier, later in pairwise(ages)) and window[-1].unsettled >= window[0].unsettled
+    parts = sorted({i * last // 4 for i in range(5)})
+    ages = (window.at - window["oldest_visible_at"])[parts]
+    return bool((np.diff(ages) > 0).all()) and bool(window["unsettled"][-1] >= window["unsettled"][0])
+
+
+def _grows(counts: list[Depth]) -> bool:
+    """5, by counts: "If the backlog grew in every part of the window, by more than counts err, consumers do not keep up." """
+    last = len(counts) - 1
+    parts = [counts[i].unsettled for i in sorted({i * last // 4 for i in range(5)})]
+    return all(later >= earlier for earlier, later in pairwise(parts)) and parts[-1] > GROWTH_RATIO * parts[0] + 2

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streaming.core.queues import NEVER, TOTALS
-from streaming.core.report import AGE_SCOPES, GroupFacts
+from streaming.core.queues import TOTALS
+from streaming.core.report import GroupFacts
 from streaming.judge.context import Context
-from streaming.judge.memory import RateSample
+from streaming.judge.knowledge.queue import STATES
 from streaming.judge.snapshot import ConsumerView, GroupState, GroupView, MessageView, QueueStatus, QueueView
 
 DRAIN_WINDOW_MS = 300_000
@@ -17,30 +17,35 @@ DRAIN_MIN_MS = 60_000
 def queue_view(c: Context, status: QueueStatus) -> QueueView:
     """What is published of one queue. What is not known is None or absent, never zero."""
     facts, numbers = c.facts, c.facts.numbers
-    depth: dict[str, int | None] = {state: numbers[state] for state in ("visible", "in_flight", "delayed")}
-    if not facts.messages_seen:
-        depth = {state: c.broker_counts.get(state) for state in depth}
+    depth, reason = c.knowledge.depth, c.knowledge.reason
+    receives = reason.basis in ("messages", "consumers", "partial")
     top_k = c.settings.top_k
     groups, other_groups, other_oldest = _groups(c, top_k)
     held = facts.consumers
     return QueueView(
-        system=c.name[0],
-        scope=c.name[1],
-        queue=c.name[2],
+        system=c.name.system,
+        scope=c.name.scope,
+        queue=c.name.queue,
         status=status,
         kind=str(facts.attribute("kind")) if facts.attribute("kind") else None,
         ordered=c.ordered,
         is_dead_letter_queue=c.is_dead_letter_queue,
-        visible=depth["visible"],
-        in_flight=depth["in_flight"],
-        delayed=depth["delayed"],
+        basis=reason.basis,
+        basis_since_ms=c.memory.basis_since,
+        basis_reason=reason.why,
+        next_step=reason.next_step,
+        visible=depth.get("visible"),
+        in_flight=depth.get("in_flight"),
+        delayed=depth.get("delayed"),
+        tracked_states={state: numbers[state] for state in STATES} if facts.messages_seen else {},
         tracked=c.tracked,
-        oldest_ms={scope: at for scope, at in zip(AGE_SCOPES, facts.oldest, strict=True) if at < NEVER},  # type: ignore[misc]
-        age_counts=tuple(facts.age_counts),
+        oldest_ms={scope: age.since_ms for scope, age in c.knowledge.ages.items()},  # type: ignore[misc]
+        exact_ages=frozenset(scope for scope, age in c.knowledge.ages.items() if age.exact),
+        age_counts=tuple(facts.age_counts) if reason.basis == "messages" else (),
         age_sum_s=numbers["age_sum_ms"] / 1000,
-        totals=dict(zip(TOTALS, facts.totals, strict=True)),
-        receive_count_max=numbers["receive_count_max"],
-        poison_messages=numbers["poison"],
+        totals=_totals(c),
+        receive_count_max=numbers["receive_count_max"] if receives else None,
+        poison_messages=numbers["poison"] if receives else None,
         stuck_groups=facts.ordered_facts.stuck_groups if facts.ordered_facts else 0,
         groups=_group_states(c),
         top_groups=groups,
@@ -63,9 +68,24 @@ def queue_view(c: Context, status: QueueStatus) -> QueueView:
     )
 
 
+_SEND_TOTALS, _TAKE_TOTALS = ("sent",), ("received", "deleted", "dead_lettered", "redriven", "expired", "dropped")
+
+
+def _totals(c: Context) -> dict[str, int]:
+    """Running totals of what is reported: of the sends where sends are seen, of the rest where consumers are."""
+    if not c.facts.messages_seen:
+        return {}
+    totals = dict(zip(TOTALS, c.facts.totals, strict=True))
+    if c.basis == "consumers" and not totals["sent"]:
+        return {name: value for name, value in totals.items() if name not in _SEND_TOTALS}
+    if c.basis == "producers":
+        return {name: value for name, value in totals.items() if name not in _TAKE_TOTALS or value}
+    return totals
+
+
 def _connection(c: Context, consumer: str) -> tuple[bool | None, int | None]:
     state = c.facts.consumer_states.get(consumer)
-    attributes = state[1] if state else {}
+    attributes = state.attributes if state else {}
     return attributes.get("connected"), attributes.get("prefetch")
 
 
@@ -128,33 +148,36 @@ def _group_states(c: Context) -> dict[GroupState, int]:
 
 def _time_to_drain_s(c: Context) -> float | None:
     """Backlog divided by how fast it shrank over the last five minutes, or since it began to; None unless it shrinks."""
-    if not c.tracked or c.is_dead_letter_queue:
+    if not c.tracked or c.is_dead_letter_queue or c.basis != "messages":
         return None
-    peak = _peak_behind(c) or _began_to_shrink(c)
-    if peak is None or c.now - peak.at < DRAIN_MIN_MS or c.settled_total <= peak.settled:
+    unsettled, settled = c.recent["unsettled"], c.recent["settled"]
+    peak = _peak_behind(c)
+    if peak is None:
+        peak = _began_to_shrink(c)
+    if peak is None or c.now - c.recent.at[peak] < DRAIN_MIN_MS or c.settled_total <= settled[peak]:
         return None
-    gone = peak.unsettled - c.tracked
-    return round(c.tracked * (c.now - peak.at) / gone / 1000, 1) if gone > 0 else None
+    gone = int(unsettled[peak]) - c.tracked
+    return round(c.tracked * (c.now - int(c.recent.at[peak])) / gone / 1000, 1) if gone > 0 else None
 
 
-def _peak_behind(c: Context) -> RateSample | None:
-    """The largest backlog of the first half of the window, if the second half stayed below: one that goes up and down
-    does not shrink."""
-    start = c.memory.sample_before(c.now - DRAIN_WINDOW_MS)
-    if start is None:
-        return None
-    middle = start.at + (c.now - start.at) // 2
-    window = [s for s in c.memory.samples if s.at >= start.at]
-    peak = max((s for s in window if s.at <= middle), key=lambda s: (s.unsettled, s.at))
-    later = max([c.tracked, *(s.unsettled for s in window if s.at > middle)])
-    return peak if peak.unsettled > later else None
+def _peak_behind(c: Context) -> int | None:
+    """The place of the largest backlog of the first half of the window, if the second half stayed below: one that goes up and
+    down does not shrink."""
+    at, unsettled = c.recent.at, c.recent["unsettled"]
+    start = max(c.recent.last_before(c.now - DRAIN_WINDOW_MS), 0)
+    middle = int(at[start]) + (c.now - int(at[start])) // 2
+    first = [i for i in range(start, len(at)) if at[i] <= middle]
+    peak = max(first, key=lambda i: (unsettled[i], at[i]))
+    later = max([c.tracked, *(int(unsettled[i]) for i in range(start, len(at)) if at[i] > middle)])
+    return peak if unsettled[peak] > later else None
 
 
-def _began_to_shrink(c: Context) -> RateSample | None:
-    """The sample since which the backlog never grew; None when it grew last."""
+def _began_to_shrink(c: Context) -> int | None:
+    """The place of the sample since which the backlog never grew; None when it grew last."""
+    at, unsettled = c.recent.at, c.recent["unsettled"]
     began, later = None, c.tracked
-    for sample in reversed(c.memory.samples):
-        if sample.unsettled < later or sample.at < c.now - DRAIN_WINDOW_MS:
+    for i in range(len(at) - 2, -1, -1):
+        if unsettled[i] < later or at[i] < c.now - DRAIN_WINDOW_MS:
             break
-        began, later = sample, sample.unsettled
+        began, later = i, int(unsettled[i])
     return began

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from sinks.lines import metric_line, signal_line, to_json
 from sources.wire import decode_records
 from streaming.core.settings import Settings
-from streaming.replay.recording import Recording, ReplayError, check_steps, read_recording
+from streaming.replay.errors import ReplayError
+from streaming.replay.recording import Recording, check_steps, read_recording
 from streaming.replay.run import Engine, replay
 from streaming.replay.times import parse_duration_ms, parse_time_ms
 
 EXIT_OK, EXIT_UNUSABLE = 0, 2
+EXPECTED = 'each is a JSON object such as {"v": 1, "type": "sent", "at": EPOCH_MS, "system": …, "queue": …, "message_id": …}'
 
 
 def run_replay(
@@ -36,7 +40,9 @@ def run_replay(
         print(f"queuewatch replay: {option}: {error}", file=err)
         return EXIT_UNUSABLE
     try:
-        recording = read_recording(files, decode_records, settings.lateness_ms)
+        # Every line that cannot be read is named.
+        decode = partial(decode_records, most_kept=sys.maxsize)
+        recording = read_recording(files, decode, settings.lateness_ms)
         check_steps(recording, every_ms, until_ms)
     except ReplayError as error:
         print(f"queuewatch replay: {error}", file=err)
@@ -66,3 +72,5 @@ def _name_unreadable(recording: Recording, err: TextIO) -> None:
     for bad in recording.unreadable:
         place = bad.file if bad.line is None else f"{bad.file}:{bad.line}"
         print(f"{place}: {bad.reason}: {bad.detail}", file=err)
+    if recording.unreadable and not len(recording.events):
+        print(f"queuewatch replay: no event could be read: {EXPECTED}", file=err)

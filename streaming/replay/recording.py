@@ -1,7 +1,8 @@
 """Recorded events read from files and put in the order in which a live run would have taken them in.
 
 An event belongs where its own time says, unless it came later than the lateness allows: then it takes effect only when it
-came. "Came" is the newest time any event before it in its file had. Several files are taken side by side, as several senders.
+came. "Came" is the newest time any event before it in its file had, one that the events after it belie left out (see
+`arrival_times`). Several files are taken side by side, as several senders.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.core.ahead import AHEAD_MS, hold_back
 from streaming.core.packet import QUARANTINED_BYTES, Quarantined
+from streaming.core.queues import NEVER
 from streaming.core.settings import QueueName
+from streaming.replay.content import name_of, read_content, refuse_binary
+from streaming.replay.errors import ReplayError
 
 Ints = npt.NDArray[np.int64]
-
-
-class ReplayError(Exception):
-    """A replay that cannot be done: says which file or option, and what to do."""
 
 
 class DecodedRecords(Protocol):
@@ -78,7 +79,7 @@ class Recording:
 
 
 def read_recording(paths: Sequence[Path], decode: Decoder, lateness_ms: int) -> Recording:
-    """Read all files. Raises ReplayError for one that cannot be opened."""
+    """Read all files. Raises ReplayError for one that cannot be opened, or that can hold no event."""
     tables: list[pa.Table] = []
     came: list[Ints] = []
     unreadable: list[Unreadable] = []
@@ -87,6 +88,8 @@ def read_recording(paths: Sequence[Path], decode: Decoder, lateness_ms: int) -> 
         tables.append(table)
         came.append(came_at)
         unreadable += bad
+    if any(AHEAD_MS in table.column_names for table in tables):
+        tables = [_with_ahead(table) for table in tables]
     events = pa.concat_tables(tables).unify_dictionaries() if tables else pa.table({})
     came_at = np.concatenate(came) if came else np.zeros(0, dtype=np.int64)
     at = events["at"].to_numpy() if len(events) else np.zeros(0, dtype=np.int64)
@@ -96,23 +99,67 @@ def read_recording(paths: Sequence[Path], decode: Decoder, lateness_ms: int) -> 
 
 
 def _read_file(path: Path, decode: Decoder) -> tuple[pa.Table, Ints, list[Unreadable]]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ReplayError(f"{path}: {error.strerror or error}: name a file of recorded events") from error
+    content = read_content(path)
     # A file without a word is a recording in which nothing happened, not an event that cannot be read.
     decoded = decode([content] if content.strip() else [])
     order = np.argsort(decoded.line, kind="stable")
     events = decoded.events.take(pa.array(order))
+    if decoded.invalid and not len(events):
+        refuse_binary(path, content)
     at = events["at"].to_numpy() if len(events) else np.zeros(0, dtype=np.int64)
-    came_at = np.maximum.accumulate(at) if len(at) else at
+    came_at = arrival_times(at)
+    # An event that is ahead of when it came is held back, as a live run does; smaller differences cannot be told.
+    limit = np.where(at > came_at, came_at, NEVER)
+    if (limit < NEVER).any():
+        events = hold_back(events, limit, 0)
     lines = decoded.line[order]
     bad = []
     for one in sorted(_by_line(decoded.invalid, content, decode), key=lambda i: i.line or 0):
         before = int(np.searchsorted(lines, one.line, side="left")) if one.line is not None else 0
         when = int(came_at[max(before - 1, 0)]) if len(came_at) else 0
-        bad.append(Unreadable(str(path), one.line, one.reason, one.detail, one.raw, when))
+        bad.append(Unreadable(name_of(path), one.line, one.reason, one.detail, one.raw, when))
     return events, came_at, bad
+
+
+def _with_ahead(table: pa.Table) -> pa.Table:
+    if AHEAD_MS in table.column_names:
+        return table
+    return table.append_column(AHEAD_MS, pa.array(np.zeros(len(table), dtype=np.int64)))
+
+
+JUMP_MS = 86_400_000
+"""A recording may be quiet for so long: within it every time is believed."""
+LONGEST_QUIET_MS = 366 * 86_400_000
+"""At the end of a recording, where nothing follows that could say otherwise, so much is believed."""
+FOLLOWERS = 100
+"""So many of the next events are asked whether they come from the time to which one jumps."""
+
+
+def arrival_times(at: Ints) -> Ints:
+    """When each event of a file came, from the times of the events in the order of the file: the newest so far.
+
+    A time that jumps ahead by more than a day is not believed when most of the events after it come from before that
+    jump: one event dated 2096 would make all that follow it come in 2096.
+    """
+    newest = np.maximum.accumulate(at) if len(at) else at
+    if not len(at) or (int(np.diff(newest).max(initial=0)) <= JUMP_MS and at[0] <= np.median(at[: FOLLOWERS + 1]) + JUMP_MS):
+        return newest
+    clock = int(at[0]) if _is_believed(at, 0, int(at[0])) else int(np.median(at[1 : FOLLOWERS + 1]))
+    came = np.empty_like(at)
+    for i, told in enumerate(at.tolist()):
+        if told > clock and (told - clock <= JUMP_MS or _is_believed(at, i, clock)):
+            clock = told
+        came[i] = clock
+    return came
+
+
+def _is_believed(at: Ints, i: int, clock: int) -> bool:
+    """Whether the events after event `i` bear out the time it jumps to."""
+    following = at[i + 1 : i + 1 + FOLLOWERS]
+    before = int((following < at[i] - JUMP_MS).sum())
+    if not before:
+        return bool(at[i] - clock <= LONGEST_QUIET_MS)
+    return 2 * before <= len(following)
 
 
 def _by_line(invalid: Sequence[Any], content: bytes, decode: Decoder) -> Sequence[Any]:
@@ -134,7 +181,7 @@ def _ordered_queues(events: pa.Table) -> frozenset[QueueName]:
     # A queue_state of kind fifo says it too; its attributes are JSON text.
     fifo = pc.fill_null(pc.match_substring_regex(events["attributes"], r'"kind"\s*:\s*"fifo"'), False)
     chosen = events.filter(pc.or_(said, fifo)).select(["system", "scope", "queue"])
-    names = {(r["system"] or "", r["scope"] or "", r["queue"] or "") for r in chosen.to_pylist()}
+    names = {QueueName(r["system"] or "", r["scope"] or "", r["queue"] or "") for r in chosen.to_pylist()}
     return frozenset(names)
 
 

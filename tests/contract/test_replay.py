@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import subprocess
@@ -41,6 +42,8 @@ FORMS: dict[str, Callable[[list[Event]], bytes]] = {
     "an array": lambda events: json.dumps(events).encode(),
     "an array written over lines": lambda events: json.dumps(events, indent=2).encode(),
     "an Arrow stream": arrow,
+    "gzip": lambda events: gzip.compress(ndjson(events)),
+    "gzip in two parts": lambda events: gzip.compress(ndjson(events[:1])) + gzip.compress(ndjson(events[1:])),
 }
 
 
@@ -128,7 +131,58 @@ def test_lines_of_a_file_without_an_event(tmp_path: Path, content: str, lines: l
     """Each line is named, and one value over several lines is one."""
     path = tmp_path / "events"
     path.write_text(content)
-    assert [error.removeprefix(f"{path}:").split(":")[0] for error in replayed_file([path]).errors.splitlines()] == lines
+    *named, hint = replayed_file([path]).errors.splitlines()
+    assert [error.removeprefix(f"{path}:").split(":")[0] for error in named] == lines
+    assert hint.startswith("queuewatch replay: no event could be read: each is a JSON object such as")
+
+
+PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(range(256))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (PNG, "is binary and holds no event"),
+        ("Gr\u00fc\u00dfe\n".encode("latin-1"), "is binary and holds no event"),
+        (gzip.compress(PNG), "is binary and holds no event"),
+        (gzip.compress(ndjson(TWO))[:-9], "gzip, but damaged or cut off"),
+        (b"\x28\xb5\x2f\xfd\x00", "zstd -dc {path} | queuewatch replay -"),
+        (b"BZh91AY", "bzip2 -dc {path} | queuewatch replay -"),
+        (b"\xfd7zXZ\x00\x00", "xz -dc {path} | queuewatch replay -"),
+        (b"PK\x03\x04\x00", "unzip -p {path} | queuewatch replay -"),
+        (b"ARROW1\x00\x00", "write it as an Arrow IPC stream"),
+    ],
+    ids=["a picture", "another encoding", "a picture in gzip", "half a gzip", "zstd", "bzip2", "xz", "zip", "an Arrow file"],
+)
+def test_a_file_that_can_hold_no_event_is_refused_with_what_to_do(tmp_path: Path, content: bytes, says: str) -> None:
+    """Named, with exit code 2: it was not meant to be replayed."""
+    path = tmp_path / "events"
+    path.write_bytes(content)
+    code, out, errors = run(path)
+    assert (code, out) == (2, "")
+    assert errors.startswith("queuewatch replay: ")
+    assert says.format(path=path) in errors
+    assert str(path) in errors
+
+
+def test_a_broken_line_in_another_encoding_among_good_ones_is_a_line(tmp_path: Path) -> None:
+    """Only a file without any event is refused."""
+    path = tmp_path / "events"
+    path.write_bytes(ndjson(TWO[:1]) + b"\xff\x00\n" + ndjson(TWO[1:]))
+    assert replayed_file([path]).metric("events_total", result="invalid")[90] == 1
+
+
+def test_standard_input_is_a_file_called_minus(tmp_path: Path) -> None:
+    """Plain or gzip; what cannot be read is named, too."""
+    command = [sys.executable, "-m", "streaming.cli.main", "replay", "-"]
+    path = tmp_path / "events"
+    path.write_bytes(ndjson(TWO))
+    beside = subprocess.run([*command[:-1], str(path)], capture_output=True, check=True).stdout
+    for content in (ndjson(TWO), gzip.compress(ndjson(TWO))):
+        assert subprocess.run(command, input=content, capture_output=True, check=True).stdout == beside
+    done = subprocess.run(command, input=ndjson(TWO) + b"x\n", capture_output=True, check=False)
+    assert done.stderr.decode().startswith("standard input:3: not_json: ")
+    assert subprocess.run(command, input=PNG, capture_output=True, check=False).returncode == 2
 
 
 @pytest.mark.parametrize(("until_s", "at"), [(None, 0), (600, ms(600))])
@@ -222,13 +276,25 @@ def test_a_wrong_option_is_named(tmp_path: Path, options: tuple[str, str], compl
     assert complaint in err
 
 
-def test_an_event_of_a_clock_decades_ahead_does_not_print_for_ever(tmp_path: Path) -> None:
-    """It is refused with the remedy, and the remedy works."""
+def test_an_event_of_a_clock_decades_ahead_does_not_drag_the_time_there(tmp_path: Path) -> None:
+    """It takes effect when it came and is counted as ahead; the replay ends with the events that are not."""
     path = tmp_path / "events"
     path.write_bytes(ndjson([*TWO, ev("sent", 2e9, message_id="future")]))
-    code, out, err = run(path)
+    code, out, _ = run(path)
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert max(line["at"] for line in lines) == max(one["at"] for one in TWO)
+    counted = {line["labels"]["result"]: line["value"] for line in lines if line.get("name") == "queuewatch_events_total"}
+    assert (counted["accepted"], counted["ahead"]) == (len(TWO), 1)
+
+
+def test_a_recording_of_too_many_steps_is_refused(tmp_path: Path) -> None:
+    """With the remedy, and the remedy works."""
+    path = tmp_path / "events"
+    path.write_bytes(ndjson([*TWO, ev("sent", 300 * 86_400, message_id="much later")]))
+    code, out, err = run(path, "--every", "1s")
     assert (code, out) == (2, "")
-    assert "spans 23,148 days" in err
+    assert "spans 300 days" in err
     assert replayed_file([path], until_s=90).lines == replayed(TWO, tmp_path).lines
 
 

@@ -46,7 +46,7 @@ def run_steps(
     for now_ms, events in steps:
         decoded = decode_records([json.dumps(e).encode() for e in events])
         assert not decoded.invalid, decoded.invalid
-        packets = route(decoded.events, Counter(), [], shards, settings)
+        packets = route(decoded.events, Counter(), [], shards, settings, None if settings.now_is_event_time else T0 + now_ms)
         reports = []
         for i, packet in enumerate(packets):
             if restart:

@@ -52,6 +52,27 @@ class Message:
         return any(at >= last_received for at in ends)
 
     @property
+    def last_received(self) -> int:
+        return max((int(e["at"]) for e in self.receives), default=0)
+
+    @property
+    def touched(self) -> bool:
+        """Whether a delivery or an end of it was reported."""
+        return any(e["type"] in ENDS | {"received"} and "v" in e for e in self.events)
+
+    @property
+    def entered(self) -> bool:
+        """Whether how it came into the queue was reported."""
+        return bool(self.of("sent") or self.of("moved_back") or self.arrivals)
+
+    def failed_deliveries(self, now: int) -> int:
+        """Deliveries that are over without a settlement; the last one counts as settled by a deletion or redrive after it."""
+        last_received = max((e["at"] for e in self.receives), default=0)
+        settled = any(e["type"] in {"deleted", "redriven"} and e["at"] >= last_received for e in self.events)
+        open_ = not self.ended and self.state(now) == "in_flight"
+        return max(len(self.receives) - (settled or open_), 0)
+
+    @property
     def sent_at(self) -> int:
         known = [e["sent_at"] for e in self.events if "sent_at" in e] + [e["at"] for e in self.of("sent")]
         if self.fifo and self.arrivals:
@@ -110,6 +131,11 @@ class Message:
             if count % 3 == 0 and over <= now:
                 start = max(start, over)
         return start
+
+
+def passes(youngest: tuple[int, int], head: Message, since: int) -> bool:
+    """Whether the youngest message received, given as (sent at, received at), went past a head that waited."""
+    return youngest[0] > head.sent_at and youngest[1] > since
 
 
 class Model:
@@ -171,9 +197,15 @@ class Model:
         }
         return {scope: min(times, default=None) for scope, times in scopes.items()}
 
-    def totals(self, queue: str) -> dict[str, int]:
+    def totals(self, queue: str, now: int) -> dict[str, int]:
         messages = self.messages[queue].values()
-        totals = {"sent": sum(bool(m.of("sent")) for m in messages), "received": sum(len(m.receives) for m in messages)}
+        totals = {
+            "sent": sum(bool(m.of("sent")) for m in messages),
+            "received": sum(len(m.receives) for m in messages),
+            "touched": sum(m.touched for m in messages),
+            "touched_unsent": sum(m.touched and not m.entered for m in messages),
+            "failed": sum(m.failed_deliveries(now) for m in messages),
+        }
         return totals | {end: sum(any(e["type"] == end for e in m.events) for m in messages) for end in sorted(ENDS)}
 
     def arrivals(self, queue: str) -> dict[str, int | None]:
@@ -193,6 +225,10 @@ class Model:
             if name is not None and not m.ended:
                 groups[name].append(m)
         limit = max(2 * self.visibility_ms[queue], GROUP_STUCK_MIN_MS)
+        received = [m for m in self.messages[queue].values() if m.receives]
+        alive = any(now - m.last_received < limit for m in received)
+        known = [(m.sent_at, m.last_received) for m in received if m.sent_known]
+        youngest = max(known, default=(0, 0))
         out = {}
         for name, messages in groups.items():
             # Where some message of the queue has no position, send times are all there is to go by.
@@ -201,8 +237,12 @@ class Model:
             head = min(messages, key=lambda m: (0 if by_position else m.sent_at, m.sequence is not None, m.sequence or 0))
             delay = max((e.get("visible_at", 0) for e in head.of("sent")), default=0)
             since = max(head.sent_at, delay, settled[name])
-            flows = max(settled.values(), default=0) > since
-            if len(messages) < 2 or now - since < limit or head.state(now) == "delayed" or not (head.receive_count or flows):
+            if len(messages) < 2 or now - since < limit or head.state(now) == "delayed":
+                continue
+            in_flight, is_poison = head.state(now) == "in_flight", head.message_id in self.poison(queue)
+            if in_flight and not is_poison and now - head.last_received < limit // 2:
+                continue
+            if not in_flight and not (alive and (head.receive_count or passes(youngest, head, since))):
                 continue
             if head.message_id in self.poison(queue):
                 reason = "poison_head"

@@ -97,11 +97,14 @@ def said(merged: Merged) -> dict[str, dict[str, Any]]:
             "depth": {state: facts.numbers[state] for state in ("visible", "in_flight", "delayed")},
             "oldest": {scope: None if at >= NEVER else at for scope, at in scopes},
             "poison": {one.view.message_id for one in facts.messages.get("poison", [])},
-            "totals": {t: facts.total(t) for t in TOTALS if t not in ("reconciled", "arrived", "retried")},
+            "totals": {t: facts.total(t) for t in TOTALS if t not in NOT_MODELLED},
             "arrivals": {a.message_id: a.at for a in merged.arrivals if a.queue[2] == queue},
             "stuck": {_stuck(s)[0]: _stuck(s)[1:] for s in ordered.stuck} if ordered else {},
         }
     return out
+
+
+NOT_MODELLED = {"reconciled", "arrived", "retried", "unseen_receives", "outlived"}
 
 
 def _stuck(stuck: StuckGroup) -> tuple[str, str, int, str]:
@@ -114,7 +117,7 @@ def expected(model: Model, queue: str, now: int) -> dict[str, Any]:
         "depth": model.depth(queue, now),
         "oldest": model.oldest(queue, now),
         "poison": model.poison(queue),
-        "totals": model.totals(queue),
+        "totals": model.totals(queue, now),
         "arrivals": model.arrivals(queue),
         "stuck": model.stuck(queue, now) if queue.endswith(".fifo") else {},
     }

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.core.settings import Settings
+from streaming.core.settings import QueueName, Settings
 from tests.core.driving import T0, event, run_steps
 
 EXAMPLES = int(os.environ.get("QUEUEWATCH_EXAMPLES", "60"))
@@ -75,4 +75,4 @@ def test_moves_are_concluded_message_by_message(data: st.DataObject) -> None:
         expected = {m: times[-1] + WINDOW_S[queue] for m, times in messages.items() if _concluded(queue, times, counted)}
         told_of = {a.message_id: (a.at - T0) // 1_000 for a in merged.arrivals if a.queue[2] == f"{queue}-dead"}
         assert told_of == expected
-        assert merged.queues["aws_sqs", "", queue].total("dead_lettered") == len(expected)
+        assert merged.queues[QueueName("aws_sqs", "", queue)].total("dead_lettered") == len(expected)

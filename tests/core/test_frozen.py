@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streaming.core import frozen, sweep
 from streaming.core.queues import T_DELETED
 from streaming.core.report import Merged
-from streaming.core.settings import Settings
+from streaming.core.settings import QueueName, Settings
 from streaming.core.state import ShardState
 from tests.core.driving import T0, event, run_steps
 from tests.core.test_against_reference import EXAMPLES
@@ -147,7 +147,7 @@ def test_what_is_told_of_a_name_does_not_depend_on_whether_a_row_has_it() -> Non
     steps = [(1_000, early), (2_000, []), (41_000, others), (42_000, []), (61_000, back)]
     for fewest_frozen in (1, NEVER_FROZEN):
         told = run_steps(steps, Settings(lateness_ms=LATENESS_MS), fewest_frozen=fewest_frozen)[-1].queues
-        assert told["aws_sqs", "", "orders"].consumer_acks == {"w1": T0 + 500}
-        ordered = told["aws_sqs", "", "payments.fifo"].ordered_facts
+        assert told[QueueName("aws_sqs", "", "orders")].consumer_acks == {"w1": T0 + 500}
+        ordered = told[QueueName("aws_sqs", "", "payments.fifo")].ordered_facts
         assert ordered is not None
         assert [(group.name, group.last_settled_at) for group in ordered.oldest] == [("g", 0)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streaming.core.queues import NEVER
 from streaming.core.report import Merged
-from streaming.core.settings import QueueRule, Settings
+from streaming.core.settings import QueueName, QueueRule, Settings
 from tests.core.driving import T0, event, run_steps
 
 EXAMPLES = int(os.environ.get("QUEUEWATCH_EXAMPLES", "60"))
@@ -41,7 +41,7 @@ def lives(draw: st.DrawFn, queue: str) -> list[Wire]:
 
 def _reconciled(merged: Merged, queue: str) -> tuple[int, int]:
     """How many were let go, and how many are left."""
-    facts = merged.queues["aws_sqs", "", queue]
+    facts = merged.queues[QueueName("aws_sqs", "", queue)]
     return facts.total("reconciled"), sum(facts.numbers[state] for state in ("visible", "in_flight", "delayed"))
 
 

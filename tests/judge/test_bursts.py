@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import zlib
 from typing import Any
 
@@ -59,5 +60,7 @@ def test_what_is_told_late_is_announced_before_what_is_only_later(kind: str) -> 
 def test_the_memory_of_a_long_burst_does_not_grow(kind: str) -> None:
     """It is written with every batch."""
     steps = in_steps([e for n in range(30) for e in burst(kind, 20, at_ms=10_000 * n, first=20 * n)], 10, 300)
-    memory = json.dumps(json.loads(zlib.decompress(judged(steps, EVENT_TIME).memory.to_bytes())))
+    packed = judged(steps, EVENT_TIME).memory.to_bytes()
+    (length,) = struct.unpack_from("<I", packed, 4)
+    memory = json.dumps(json.loads(zlib.decompress(packed[8 : 8 + length])))
     assert 0 < len(set(re.findall(r"\bm\d+", memory))) <= LISTED

@@ -54,6 +54,28 @@ def test_rules_of_worker_queues(attributes: dict[str, Any], rules: list[str]) ->
     assert list(found(state(0, **attributes))) == rules
 
 
+@pytest.mark.parametrize(
+    ("queue", "dead_letter_queue", "retention_s", "rules"),
+    [
+        ("orders", "dead", 345_600, ["dead_letter_retention"]),
+        ("orders", "dead", 345_599, ["dead_letter_retention"]),
+        ("orders", "dead", 345_601, []),
+        ("orders.fifo", "dead.fifo", 345_600, []),
+        ("orders.fifo", "dead.fifo", 60, []),
+    ],
+    ids=["equal", "shorter", "longer", "FIFO equal", "FIFO shorter"],
+)
+def test_retention_of_sqs_dead_letter_queues(queue: str, dead_letter_queue: str, retention_s: int, rules: list[str]) -> None:
+    """A standard dead letter keeps its send time, so its queue must keep messages longer; a FIFO one starts anew."""
+    source = {"kind": "fifo" if ".fifo" in queue else "standard", "retention_s": 345_600, "max_receive_count": 3}
+    states = [
+        event("queue_state", 0, queue=queue, attributes=source | {"dead_letter_queue": dead_letter_queue}, system="aws_sqs"),
+        event("queue_state", 0, queue=dead_letter_queue, attributes=source | {"retention_s": retention_s}, system="aws_sqs"),
+    ]
+    fired = {(f.key.queue, f.evidence["rule"]) for f in judged([(0, states)]).firing("QueueMisconfigured")}
+    assert sorted(rule for name, rule in fired if name == queue) == rules
+
+
 def test_what_a_collector_found_is_passed_on_once() -> None:
     """A rule the judge has itself is left to it; several findings of one rule are one."""
     told = [

@@ -58,50 +58,55 @@ def _relayed(c: Context) -> dict[str, str]:
 
 def _sibling(c: Context) -> QueueFacts | None:
     name = c.dead_letter_queue
-    return c.merged.queues.get((c.name[0], c.name[1], name)) if name else None
+    return c.merged.queues.get(c.name.sibling(name)) if name else None
 
 
 def redrive_type_mismatch(c: Context) -> Problem | None:
     """A FIFO queue needs a FIFO dead-letter queue, a standard one a standard one."""
     other = _sibling(c)
-    if other is None or c.name[0] != "aws_sqs":
+    if other is None or c.name.system != "aws_sqs":
         return None
     kinds = [_kind(facts) for facts in (c.facts, other)]
     if None in kinds or kinds[0] == kinds[1]:
         return None
     words = (
-        f"{c.name[2]} is {kinds[0]} but its dead-letter queue {other.name[2]} is {kinds[1]}: the move will fail. "
+        f"{c.name.queue} is {kinds[0]} but its dead-letter queue {other.name.queue} is {kinds[1]}: the move will fail. "
         f"Create a {kinds[0]} dead-letter queue and point the redrive policy at it."
     )
-    return words, {"kind": kinds[0], "dead_letter_queue": other.name[2], "dead_letter_queue_kind": kinds[1]}
+    return words, {"kind": kinds[0], "dead_letter_queue": other.name.queue, "dead_letter_queue_kind": kinds[1]}
 
 
 def _kind(facts: QueueFacts) -> str | None:
     told = facts.attribute("kind")
     if told in ("standard", "fifo"):
         return str(told)
-    return "fifo" if facts.name[2].endswith(".fifo") else "standard"
+    return "fifo" if facts.name.queue.endswith(".fifo") else "standard"
 
 
 def dead_letter_retention(c: Context) -> Problem | None:
-    """A standard dead letter keeps its original send time: with no longer a retention it can be lost as it arrives."""
+    """A dead letter keeps its original send time: with no longer a retention it can be lost as it arrives.
+
+    Not on SQS FIFO queues, where the retention of a dead letter starts anew at the move.
+    """
+    if c.name[0] == "aws_sqs" and _kind(c.facts) == "fifo":
+        return None
     other = _sibling(c)
     own, theirs = c.facts.number("retention_s"), other.number("retention_s") if other else None
     if other is None or own is None or theirs is None or theirs > own:
         return None
     words = (
-        f"Dead-letter queue {other.name[2]} keeps messages {duration(theirs * 1000)}, no longer than {c.name[2]} itself "
+        f"Dead-letter queue {other.name.queue} keeps messages {duration(theirs * 1000)}, no longer than {c.name.queue} itself "
         f"({duration(own * 1000)}): a message that waited long is lost soon after the move. Raise its retention, best to 14 days."
     )
-    return words, {"retention_s": own, "dead_letter_queue": other.name[2], "dead_letter_retention_s": theirs}
+    return words, {"retention_s": own, "dead_letter_queue": other.name.queue, "dead_letter_retention_s": theirs}
 
 
 def single_receive(c: Context) -> Problem | None:
     """maxReceiveCount 1: one crash of a consumer, or one look in the console, dead-letters a good message."""
-    if c.max_receive_count != 1 or c.name[0] == "cloudflare_queues":
+    if c.max_receive_count != 1 or c.name.system == "cloudflare_queues":
         return None
     words = (
-        f"{c.name[2]} dead-letters after a single receive: any crash, deploy or look in the console loses a try. "
+        f"{c.name.queue} dead-letters after a single receive: any crash, deploy or look in the console loses a try. "
         "Set maxReceiveCount to 3 or more."
     )
     return words, {"max_receive_count": 1}
@@ -109,7 +114,11 @@ def single_receive(c: Context) -> Problem | None:
 
 def no_dead_letter_queue(c: Context) -> Problem | None:
     """Without a dead-letter queue a poison message comes back until retention, or is dropped when retries run out."""
-    if c.is_dead_letter_queue or c.dead_letter_queue is not None or (c.max_receive_count is not None and c.name[0] == "aws_sqs"):
+    if (
+        c.is_dead_letter_queue
+        or c.dead_letter_queue is not None
+        or (c.max_receive_count is not None and c.name.system == "aws_sqs")
+    ):
         return None
     if c.facts.attribute("has_consumer") is False:
         # Nobody receives from it, so no message of it can fail.
@@ -118,9 +127,9 @@ def no_dead_letter_queue(c: Context) -> Problem | None:
     told_all = c.facts.number("retention_s") is not None and c.facts.attribute("kind") is not None
     if not told_none and not told_all:
         return None
-    lost = c.name[0] == "cloudflare_queues"
+    lost = c.name.system == "cloudflare_queues"
     what = "is deleted when its retries run out" if lost else "is received again and again until its retention runs out"
-    return f"{c.name[2]} has no dead-letter queue: a message that fails {what}. Add one.", {}
+    return f"{c.name.queue} has no dead-letter queue: a message that fails {what}. Add one.", {}
 
 
 def no_retries(c: Context) -> Problem | None:
@@ -129,7 +138,7 @@ def no_retries(c: Context) -> Problem | None:
         return None
     lost = f"goes to {c.dead_letter_queue}" if c.dead_letter_queue else "is lost"
     words = (
-        f"{c.name[2]} retries nothing: a message {lost} at its first failure, be it only a deploy or a passing error. "
+        f"{c.name.queue} retries nothing: a message {lost} at its first failure, be it only a deploy or a passing error. "
         "Set max_retries to 3 or more."
     )
     return words, {"max_retries": 0}
@@ -141,7 +150,7 @@ def whole_batch_fails(c: Context) -> Problem | None:
     if size is None or size < LARGEST_BATCH or c.facts.attribute("throws_on_error") is not True:
         return None
     words = (
-        f"An error in the consumer of {c.name[2]} fails its whole batch of up to {size:g}: every good message in it is "
+        f"An error in the consumer of {c.name.queue} fails its whole batch of up to {size:g}: every good message in it is "
         "delivered again and uses up a retry. Acknowledge or retry each message by itself, or make batches smaller."
     )
     return words, {"max_batch_size": int(size), "throws_on_error": True}
@@ -154,7 +163,7 @@ def allow_policy(c: Context) -> Problem | None:
         sources = policy.get("sources") or policy.get("sourceQueueArns") or []
         if isinstance(sources, list) and len(sources) > 10:
             words = (
-                f"The redrive allow policy of {c.name[2]} lists {len(sources)} source queues, but 10 is the limit. "
+                f"The redrive allow policy of {c.name.queue} lists {len(sources)} source queues, but 10 is the limit. "
                 "Use allowAll or split the dead-letter queue."
             )
             return words, {"sources": len(sources)}
@@ -165,12 +174,12 @@ def allow_policy(c: Context) -> Problem | None:
     permission = policy.get("permission") or policy.get("redrivePermission")
     sources = policy.get("sources") or policy.get("sourceQueueArns") or []
     names = {str(source).rsplit(":", 1)[-1] for source in sources} if isinstance(sources, list) else set()
-    if permission == "denyAll" or (permission == "byQueue" and c.name[2] not in names):
+    if permission == "denyAll" or (permission == "byQueue" and c.name.queue not in names):
         words = (
-            f"Dead-letter queue {other.name[2]} does not accept messages from {c.name[2]} ({permission}): "
+            f"Dead-letter queue {other.name.queue} does not accept messages from {c.name.queue} ({permission}): "
             "failing messages stay in the source. Add it to the redrive allow policy."
         )
-        return words, {"dead_letter_queue": other.name[2], "permission": permission}
+        return words, {"dead_letter_queue": other.name.queue, "permission": permission}
     return None
 
 
@@ -182,7 +191,7 @@ def short_visibility(c: Context) -> Problem | None:
     if c.facts.number("visibility_timeout_s") is None:
         return None
     words = (
-        f"Messages of {c.name[2]} are usually held {duration(usual)} but its visibility timeout is "
+        f"Messages of {c.name.queue} are usually held {duration(usual)} but its visibility timeout is "
         f"{duration(c.visibility_ms)}: they are delivered again while still being worked on. "
         "Raise it to six times the usual processing time, or extend while working."
     )
@@ -191,14 +200,14 @@ def short_visibility(c: Context) -> Problem | None:
 
 def backoff_beyond_cap(c: Context) -> Problem | None:
     """A back-off that grows past the longest delay the system takes is cut off, or refused."""
-    cap_s = DELAY_CAP_S.get(c.name[0])
+    cap_s = DELAY_CAP_S.get(c.name.system)
     longest = c.facts.number("max_retry_delay_s") or c.facts.number("retry_delay_s")
     attempt = c.facts.number("backoff_cap_exceeded_at_attempt")
     if cap_s is None or (attempt is None and (longest is None or longest <= cap_s)):
         return None
     at = f" at attempt {int(attempt)}" if attempt is not None else ""
     words = (
-        f"The back-off of {c.name[2]} exceeds the longest delay of {duration(cap_s * 1000)}{at}. "
+        f"The back-off of {c.name.queue} exceeds the longest delay of {duration(cap_s * 1000)}{at}. "
         "Cap the delay, or the retry fails or comes early."
     )
     return words, {"delay_cap_s": cap_s} | ({"attempt": int(attempt)} if attempt is not None else {})

@@ -46,7 +46,7 @@ def slow_consumer(c: Context) -> Iterator[Finding]:
             evidence["usual_hold_s"] = round(usual / 1000, 3)
         compared = f"; usual here is {usual / 1000:.3g} s" if usual is not None else ""
         evidence["summary"] = (
-            f"Consumer {held.consumer} of {c.name[2]} has held message {held.message_id} for {duration(held_ms)}{compared}."
+            f"Consumer {held.consumer} of {c.name.queue} has held message {held.message_id} for {duration(held_ms)}{compared}."
         )
         yield c.finding("SlowConsumer", "warning", held.since, evidence, consumer=held.consumer)
 
@@ -73,7 +73,7 @@ def broker_strategies(c: Context) -> Iterator[Finding]:
                 "would_abort": verdict.would_abort,
                 "prefetch": facts.prefetch or 0,
                 "dispatched": facts.dispatched,
-                "summary": f"{_STRATEGY_NAMES[strategy]} calls consumer {consumer} of {c.name[2]} slow: {verdict.why}.",
+                "summary": f"{_STRATEGY_NAMES[strategy]} calls consumer {consumer} of {c.name.queue} slow: {verdict.why}.",
             }
             since = verdict.since_ms if verdict.since_ms is not None else c.now
             finding = c.finding("SlowConsumer", "info", since, evidence, consumer=consumer, part=strategy)
@@ -85,11 +85,11 @@ def zombie_consumer(c: Context) -> Iterator[Finding]:
     if not c.facts.consumer_states:
         return
     min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
-    states = {name: state[1] for name, state in c.facts.consumer_states.items()}
+    states = {name: state.attributes for name, state in c.facts.consumer_states.items()}
     for departed in departed_of(states):
         verdict = is_zombie(departed, min_hold_ms, ZOMBIE_GRACE_MS, c.now)
         if verdict.slow:
-            words = f"Consumer {departed.consumer} of {c.name[2]} is a zombie: it {verdict.why}. Restart it."
+            words = f"Consumer {departed.consumer} of {c.name.queue} is a zombie: it {verdict.why}. Restart it."
             evidence = {"strategy": "zombie", "returned_messages": departed.returned, "summary": words}
             since = verdict.since_ms or departed.removed_at_ms
             yield c.finding("SlowConsumer", "warning", since, evidence, consumer=departed.consumer, part="zombie")
@@ -97,7 +97,7 @@ def zombie_consumer(c: Context) -> Iterator[Finding]:
 
 def _facts(c: Context, consumer: str, held: HeldBy | None) -> ConsumerFacts:
     state = c.facts.consumer_states.get(consumer)
-    attributes: dict[str, Any] = dict(state[1]) if state else {}
+    attributes: dict[str, Any] = dict(state.attributes) if state else {}
     attributes.setdefault("last_ack_at", c.facts.consumer_acks.get(consumer))
     if held is not None:
         attributes.setdefault("dispatched", held.held)

@@ -20,8 +20,20 @@ def group_stuck(c: Context) -> Iterator[Finding]:
     """Nothing of the group was settled for max(2 x visibility timeout, 60 s) while messages wait behind its head."""
     facts = c.facts.ordered_facts
     for stuck in facts.stuck if facts else []:
+        if c.basis != "messages" and not _is_proved(c, stuck):
+            continue
         evidence = _stuck(c, stuck)
         yield c.finding("GroupStuck", "critical", stuck.since, evidence, group=stuck.group.name)
+
+
+def _is_proved(c: Context, stuck: StuckGroup) -> bool:
+    """Whether its head is certainly there, though not every message is reported: somebody who reports has just received it
+    again, or still has it, and a head in flight blocks its group whoever else consumes."""
+    head = stuck.group.head
+    if head is None or stuck.reason == "not_received" or not head.last_received_at_ms:
+        return False
+    limit_ms = max(c.thresholds.group_stuck_visibility_factor * (c.visibility_ms or 0), c.thresholds.group_stuck_min_s * 1000)
+    return head.state == "in_flight" or c.now - head.last_received_at_ms <= limit_ms
 
 
 def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:
@@ -43,7 +55,7 @@ def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:
         if head.consumer is not None:
             evidence["head_consumer"] = head.consumer
     evidence["summary"] = (
-        f"Group {stuck.group.name} of {c.name[2]} has not moved for {duration(c.now - stuck.since)}: "
+        f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration(c.now - stuck.since)}: "
         f"{_REASONS[stuck.reason]}; {plural(stuck.waiting, 'message')} wait behind it."
     )
     return evidence
@@ -66,7 +78,7 @@ def look_ahead_saturated(c: Context) -> Iterator[Finding]:
         "hidden_messages": hidden.hidden_messages,
         "hidden_groups": hidden.hidden_groups,
         "summary": (
-            f"The first {hidden.limit} messages of {c.name[2]} all belong to blocked groups, "
+            f"The first {hidden.limit} messages of {c.name.queue} all belong to blocked groups, "
             f"{hidden.blocking_messages} of them to {hidden.blocking_group}: "
             f"{plural(hidden.hidden_messages, 'message')} of {plural(hidden.hidden_groups, 'other group')} cannot be received."
         ),
@@ -92,7 +104,7 @@ def concurrency_collapsed(c: Context) -> Iterator[Finding]:
         "groups_backlog": facts.backlog,
         "collapsed_s": seconds(c.now - since),
         "summary": (
-            f"{facts.in_flight} of {facts.groups} groups of {c.name[2]} in flight for {duration(c.now - since)} "
+            f"{facts.in_flight} of {facts.groups} groups of {c.name.queue} in flight for {duration(c.now - since)} "
             f"while {facts.backlog} have messages waiting: consumers work one group at a time."
         ),
     }
@@ -131,7 +143,7 @@ def noisy_group(c: Context) -> Iterator[Finding]:
             "share_ratio": round(share, 3),
             "group_unsettled": noisy.unsettled,
             "summary": (
-                f"Group {name} has {noisy.in_flight} of the {in_flight} messages in flight of {c.name[2]} "
+                f"Group {name} has {noisy.in_flight} of the {in_flight} messages in flight of {c.name.queue} "
                 f"({share:.0%}): other groups wait for it."
             ),
         }

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from heapq import nlargest
 from typing import Any
 
-from streaming.core.report import Arrival, Loss, Rank
+from streaming.core.report import RETENTION_RAN_OUT, Arrival, Loss, Rank
 from streaming.core.views import MessageView
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.signals import Finding
@@ -86,12 +86,16 @@ def dead_letter_arrived(c: Context) -> Iterator[Finding]:
     # Shards report arrivals for as long as events may be late; a longer burst is remembered by what fires.
     found = {f.key: f for f in c.firing_here("DeadLetterArrived")}
     firing = list(found.values())
+    quiet_ids = set(c.memory.counted_arrivals.quiet_ids)
     for arrival in c.arrivals:
+        if arrival.message_id in quiet_ids:
+            # It was announced when the queue's depth rose; who it was is known only now.
+            continue
         about = {"message_id": arrival.message_id, "part": _which_arrival(arrival, firing)}
         finding = c.finding("DeadLetterArrived", "warning", arrival.at, _arrival(c, arrival), **about)
         found[finding.key] = finding
     newer = c.now
-    for finding in _latest(c, found.values(), "arrived_at"):
+    for finding in _latest(c, (f for f in found.values() if f.key.message_id is not None), "arrived_at"):
         quiet_from = _quiet_from(finding, "arrived_at")
         if newer - quiet_from >= quiet_ms:
             return
@@ -147,14 +151,78 @@ def _arrival(c: Context, arrival: Arrival) -> dict[str, Any]:
     if arrival.source:
         evidence["from_queue"] = arrival.source
     origin = f" from {arrival.source}" if arrival.source else ""
-    evidence["summary"] = f"Message {arrival.message_id} arrived in {c.name[2]}{origin} ({known_by})."
+    evidence["summary"] = f"Message {arrival.message_id} arrived in {c.name.queue}{origin} ({known_by})."
     return evidence
+
+
+COUNT_GRACE_MS = 120_000
+"""So long an arrival that was only counted may be reported by a message before it is announced from the count."""
+COUNT_ERROR_RATIO = 0.06
+QUIET_IDS_KEPT = 1_000
+
+
+def dead_letters_counted(c: Context) -> Iterator[Finding]:
+    """The depth of this dead-letter queue rose and no message said so: at least so many arrived. Not announced twice: messages
+    reported later are taken for these."""
+    known = c.memory.counted_arrivals
+    if not c.is_dead_letter_queue:
+        return
+    _count_arrivals(c)
+    if known.unexplained and c.now - known.since >= COUNT_GRACE_MS:
+        known.announced += known.unexplained
+        known.shown, known.at = known.shown + known.unexplained, c.now
+        known.unexplained = 0
+    if not known.shown or c.now - known.at >= c.thresholds.dead_letter_quiet_s * 1000:
+        known.shown = 0
+        return
+    evidence = {
+        "known_by": "counts",
+        "at_least": known.shown,
+        "arrived_at": known.at,
+        "dead_letters_now": known.depth,
+        "summary": (
+            f"At least {plural(known.shown, 'message')} arrived in {c.name.queue}: its depth rose to {known.depth} "
+            "and no message reported it."
+        ),
+    }
+    yield c.finding("DeadLetterArrived", "warning", known.at, evidence, part=f"counted-{known.at}")
+
+
+def _count_arrivals(c: Context) -> None:
+    known = c.memory.counted_arrivals
+    arrived = c.facts.total("arrived")
+    reported = arrived - known.arrived
+    known.arrived = arrived
+    if known.depth < 0:
+        known.depth = c.facts.depths[-1].unsettled if c.facts.depths else -1
+        return
+    if reported > 0:
+        explained = min(reported, known.unexplained)
+        known.unexplained -= explained
+        late = min(reported - explained, known.announced)
+        if late:
+            latest = sorted(c.arrivals, key=lambda a: a.rank)[-late:]
+            known.quiet_ids = [*known.quiet_ids, *(a.message_id for a in latest)][-QUIET_IDS_KEPT:]
+            known.announced -= late
+        reported -= explained + late
+    counted = c.facts.depths[-1].unsettled if c.facts.depths else known.depth
+    slack = int(COUNT_ERROR_RATIO * max(counted, known.depth))
+    rise = counted - known.depth
+    if rise > slack:
+        more = max(rise - max(reported, 0), 0)
+        if more and not known.unexplained:
+            known.since = c.now
+        known.unexplained += more
+        known.depth = counted
+    elif -rise > slack:
+        known.depth = counted
+        known.announced = min(known.announced, counted)
 
 
 def dead_letter_expiring(c: Context) -> Iterator[Finding]:
     """The first dead letter to go has less than min(24 h, a quarter of retention) left. Standard SQS: retention runs from
     the original send; FIFO: from the move."""
-    if not c.facts.numbers["dead_letters"]:
+    if not c.facts.numbers["dead_letters"] or _may_be_gone(c):
         return
     expires_at = c.facts.numbers["expires_at"]
     limit_ms = int(min(c.thresholds.dead_letter_expiring_s * 1000, c.thresholds.dead_letter_expiring_ratio * c.retention_ms))
@@ -173,10 +241,15 @@ def dead_letter_expiring(c: Context) -> Iterator[Finding]:
         evidence["message_id"] = first.message_id
     which = f"Message {first.message_id}" if first is not None else "The oldest message"
     evidence["summary"] = (
-        f"{which} of dead-letter queue {c.name[2]} is lost in {duration(left_ms)}: "
+        f"{which} of dead-letter queue {c.name.queue} is lost in {duration(left_ms)}: "
         f"its retention of {duration(c.retention_ms)} runs from its {evidence['clock']}."
     )
     yield c.finding("DeadLetterExpiring", "critical", expires_at - limit_ms, evidence)
+
+
+def _may_be_gone(c: Context) -> bool:
+    """Whether the broker counts fewer dead letters than are tracked: the first of them may have been taken unseen."""
+    return bool(c.broker_counts) and sum(c.broker_counts.values()) < (1 - COUNT_ERROR_RATIO) * c.tracked
 
 
 def message_dropped(c: Context) -> Iterator[Finding]:
@@ -185,6 +258,9 @@ def message_dropped(c: Context) -> Iterator[Finding]:
     # A loss is reported for as long as events may be late, and once in any case; its quiet may last longer.
     found = {f.key: f for f in c.firing_here("MessageDropped")}
     for loss in c.facts.losses:
+        if loss.reason == RETENTION_RAN_OUT and c.basis != "messages":
+            # It may have been taken unseen long ago.
+            continue
         finding = c.finding("MessageDropped", "critical", loss.at, _lost(loss), message_id=loss.message_id)
         found[finding.key] = finding
     for finding in _latest(c, found.values(), "lost_at"):

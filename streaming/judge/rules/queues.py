@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.signals import Finding
+
+COUNT_AGE_MS = 30_000
+COUNTS_RECENT_MS = 300_000
+"""A stall concluded from counts needs one this recent."""
 
 
 def queue_stalled(c: Context) -> Iterator[Finding]:
     """A visible backlog, and nothing settled for 5 min: consumers stopped, or receive and never finish."""
     since = stalled_since(c)
-    if since is None or c.now - since < c.thresholds.stalled_s * 1000:
+    if since is None or not is_long_stalled(c, since):
         return
-    visible = c.facts.numbers["visible"]
+    visible = c.knowledge.depth.get("visible", c.facts.numbers["visible"])
     received = c.facts.last_received_at
-    reason = "no_progress" if received >= since else "no_receives"
-    if reason == "no_receives":
-        ago = f"; the last receive was {duration(c.now - received)} ago" if received else ""
-        what = f"no consumer received anything{ago}"
-    else:
+    # Consumers that went away half an hour ago are no longer receiving, whatever they did when the stall began.
+    receiving = received >= max(since, c.now - int(c.thresholds.stalled_s * 1000))
+    reason = "no_progress" if receiving else "no_receives"
+    if receiving:
         what = f"consumers receive (last {duration(c.now - received)} ago) but finish nothing"
-    evidence = {
+    elif received:
+        what = f"no consumer received anything; the last receive was {duration(c.now - received)} ago"
+    elif c.basis in ("messages", "consumers", "partial"):
+        what = "no consumer received anything"
+    else:
+        what = "nothing is in flight and the backlog does not fall, by the broker's own counts"
+    evidence: dict[str, Any] = {
         "reason": reason,
         "stalled_s": seconds(c.now - since),
         "visible": visible,
-        "in_flight": c.facts.numbers["in_flight"],
+        "in_flight": c.knowledge.depth.get("in_flight", c.facts.numbers["in_flight"]),
         "summary": (
-            f"Nothing of {c.name[2]} was settled for {duration(c.now - since)} with {plural(visible, 'message')} visible: {what}."
+            f"Nothing of {c.name.queue} was settled for {duration(c.now - since)} "
+            f"with {plural(visible, 'message')} visible: {what}."
         ),
     }
     if received:
@@ -37,23 +48,49 @@ def queue_stalled(c: Context) -> Iterator[Finding]:
     yield c.finding("QueueStalled", "critical", since, evidence)
 
 
+def is_long_stalled(c: Context, since: int) -> bool:
+    """Whether a stall has lasted long enough to be called one."""
+    # A broker's count is half a minute old, or a whole one, when it comes.
+    wait_ms = c.thresholds.stalled_s * 1000 - (0 if c.basis == "messages" else COUNT_AGE_MS)
+    return c.now - since >= wait_ms
+
+
 def stalled_since(c: Context) -> int | None:
     """Since when there has been a visible backlog of which nothing was settled; None where there is no such backlog.
 
-    A dead-letter queue is not expected to be worked on, a paused queue must not be.
+    A dead-letter queue is not expected to be worked on, a paused queue must not be. Where messages are not all reported, the
+    broker's own counts must show the same.
     """
     waiting = c.facts.numbers["visible"] > 0 and not c.is_dead_letter_queue and not c.paused
     backlog = c.memory.holds_since("backlog", waiting, c.now, c.facts.numbers["visible_since"])
-    return None if backlog is None else max(backlog, c.facts.last_settled_at)
+    if c.basis == "messages" or "visible" not in c.facts.attributes:
+        return None if backlog is None else max(backlog, c.facts.last_settled_at)
+    return None if c.is_dead_letter_queue or c.paused else _stalled_by_counts(c)
+
+
+def _stalled_by_counts(c: Context) -> int | None:
+    """Visible at every count, never falling, nothing in flight, and nobody reports a delivery or an end."""
+    e = c.memory.evidence
+    active = max(c.facts.last_received_at, c.facts.last_settled_at)
+    if c.now - e.seen_at > COUNTS_RECENT_MS:
+        # The counts ended: what was concluded stands until somebody is seen to work.
+        fired = c.firing_here("QueueStalled")
+        return fired[0].since_ms if fired and active < fired[0].since_ms else None
+    if e.frozen_since and e.visible_since:
+        return max(e.visible_since, e.life_at, active)
+    # All who take messages are instrumented: what they have in flight and never finish is seen.
+    if e.visible_since and e.ends.holds(c.now) and e.ends.is_long(c.now) and c.basis == "consumers":
+        return max(e.visible_since, c.facts.last_settled_at)
+    return None
 
 
 def batch_retry_storm(c: Context) -> Iterator[Finding]:
     """At least half of the deliveries of the last 5 min are redeliveries of messages out of failed batches."""
     window_ms = int(c.thresholds.retry_storm_window_s * 1000)
-    before = c.memory.sample_before(c.now - window_ms)
     received, retried = c.facts.total("received"), c.facts.total("retried")
-    if before is not None and before.at <= c.now - window_ms:
-        received, retried = received - before.received, retried - before.retried
+    before = c.recent.last_before(c.now - window_ms)
+    if before >= 0:
+        received, retried = received - int(c.recent["received"][before]), retried - int(c.recent["retried"][before])
     storm = received >= c.thresholds.retry_storm_min_deliveries and retried >= c.thresholds.retry_storm_ratio * received > 0
     since = c.memory.holds_since("retry_storm", storm, c.now)
     if since is None:
@@ -64,7 +101,7 @@ def batch_retry_storm(c: Context) -> Iterator[Finding]:
         "wasted_ratio": round(retried / received, 3),
         "window_s": seconds(window_ms),
         "summary": (
-            f"{retried} of {received} deliveries of {c.name[2]} in {duration(window_ms)} "
+            f"{retried} of {received} deliveries of {c.name.queue} in {duration(window_ms)} "
             f"({retried / received:.0%}) were redeliveries of messages from failed batches."
         ),
     }

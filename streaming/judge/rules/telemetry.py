@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from streaming.core.clock import Clock, senders_are_ahead
 from streaming.core.report import Merged
 from streaming.core.settings import Settings
-from streaming.judge.context import Context, duration, seconds
+from streaming.judge.context import Context, duration, plural, seconds
+from streaming.judge.knowledge.needs import withheld
 from streaming.judge.signals import Finding, SignalKey
 
 FORGET_COLLECTOR_MS = 24 * 3_600_000
@@ -32,6 +34,36 @@ def telemetry_stale(merged: Merged, now: int, settings: Settings) -> Iterator[Fi
         yield Finding(SignalKey("TelemetryStale", "", "", "", consumer=collector), "warning", last, evidence)
 
 
+def clock_untrusted(clock: Clock, now: int, settings: Settings) -> Iterator[Finding]:
+    """The service's clock jumped and nothing bears it out yet; or events were dated beyond the allowance within 10 min."""
+    if not clock.trusted:
+        jump_ms = clock.read - clock.now
+        where = "ahead of" if jump_ms > 0 else "behind"
+        evidence = {
+            "jump_s": seconds(jump_ms),
+            "read_at": clock.read,
+            "batches": clock.batches,
+            "sources_for": clock.for_read,
+            "sources_against": clock.for_now,
+            "summary": (
+                f"This machine's clock jumped: it reads {duration(abs(jump_ms))} {where} the time of the batches before. "
+                "Until sources bear it out, time goes on from there, and nothing is settled by the time jumped over."
+            ),
+        }
+        yield Finding(SignalKey("ClockUntrusted", "", "", "", part="service"), "warning", clock.jumped_at, evidence)
+    if senders_are_ahead(clock, now):
+        evidence = {
+            "ahead_total": clock.ahead_total,
+            "last_ahead_at": clock.ahead_at,
+            "allowance_s": seconds(settings.skew_allowance_ms),
+            "summary": (
+                f"{plural(clock.ahead_total, 'event')} so far were dated more than {duration(settings.skew_allowance_ms)} in the "
+                "future and count as having happened when they came: the ages of those messages are too small."
+            ),
+        }
+        yield Finding(SignalKey("ClockUntrusted", "", "", "", part="senders"), "warning", clock.ahead_at, evidence)
+
+
 def telemetry_partial(c: Context) -> Iterator[Finding]:
     """Tracked messages are less than 90 % or more than 110 % of the broker's own count for 10 min."""
     ratio = c.coverage_ratio
@@ -41,12 +73,20 @@ def telemetry_partial(c: Context) -> Iterator[Finding]:
     if since is None or ratio is None or c.now - since < c.thresholds.coverage_s * 1000:
         return
     counted = sum(c.broker_counts.values())
-    missing = "some consumers or producers are not instrumented" if ratio < 1 else "some deletions are not reported"
+    reason = c.knowledge.reason
+    missing = "some sends, or some receives of consumers that are not instrumented" if ratio < 1 else "some deletions"
+    why = reason.why if reason.basis != "messages" else f"{missing} are not reported"
     evidence = {
         "coverage_ratio": round(ratio, 3),
         "tracked": c.tracked,
         "broker_count": counted,
         "off_s": seconds(c.now - since),
-        "summary": f"{c.tracked} messages of {c.name[2]} are tracked but the broker counts {counted} ({ratio:.0%}): {missing}.",
+        "missing": why,
+        "next_step": reason.next_step,
+        "withheld": ", ".join(withheld(reason.basis)),
+        "summary": (
+            f"{c.tracked} messages of {c.name.queue} are tracked but the broker counts {counted} ({ratio:.0%}): {why}"
+            + (f"; {reason.next_step}." if reason.next_step else ".")
+        ),
     }
     yield c.finding("TelemetryPartial", "info", since, evidence)

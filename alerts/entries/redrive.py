@@ -1,0 +1,79 @@
+"""Redrive tasks: dead letters on their way back."""
+
+from __future__ import annotations
+
+from alerts.commands import sqs
+from alerts.entries import links
+from alerts.entry import Entry, EvidenceField, QueueSystem
+from alerts.signal_alert import signal_alert
+from alerts.templating import QUEUE, messages_in, own_value
+
+_ONLY_SQS: dict[QueueSystem, str] = {
+    "activemq": "it has no move tasks: messages are moved by an operation that ends at once",
+    "cloudflare_queues": "it has no move tasks",
+}
+_CHECKS = (
+    sqs.move_tasks("Status, FailureReason, ApproximateNumberOfMessagesMoved"),
+    sqs.attributes("how many dead letters are left, and their retention"),
+    sqs.dead_letter_sources("whether the destination still exists"),
+    sqs.changes("StartMessageMoveTask", "who started it, and with which destination"),
+    sqs.changes("SetQueueAttributes", "a policy or key of the destination changed just before"),
+)
+
+REDRIVE_FAILED = Entry(
+    name="RedriveFailed",
+    group="messages",
+    subject="dead-letter queue",
+    meaning="A move task that was to bring dead letters back ended as failed. The messages it did not move go on ageing.",
+    rule=("The last move task of the dead-letter queue has the status FAILED; for a day, or until another task starts.",),
+    thresholds=(),
+    severity="warning",
+    alert=signal_alert(
+        "RedriveFailed",
+        "A redrive of dead letters failed.",
+        f"The last redrive of {QUEUE} failed. Messages left: {messages_in('visible')}. Signals: {own_value('count')}.",
+    ),
+    dashboard="dead-letters",
+    evidence=(
+        EvidenceField("reason", "why it failed, in the broker's word"),
+        EvidenceField("moved", "messages it had moved"),
+        EvidenceField("to_queue", "its destination"),
+    ),
+    checks={"aws_sqs": _CHECKS},
+    fix=(
+        "AccessDenied: give whoever starts the task sqs:SendMessage on the destination, and the key's kms:Decrypt and "
+        "kms:GenerateDataKey. CouldNotDetermineMessageSource: name the destination.",
+        "Start the task again; it goes on with what is left.",
+    ),
+    ignore=("A task that was started to try the permissions.",),
+    links=(links.SQS_DEAD_LETTERS,),
+    not_applicable=_ONLY_SQS,
+)
+
+REDRIVE_STALLED = Entry(
+    name="RedriveStalled",
+    group="messages",
+    subject="dead-letter queue",
+    meaning="A move task runs and moves nothing. Only one can run per queue, so it also keeps others from starting.",
+    rule=("A move task is RUNNING, has messages left to move, and moved none for {redrive_stalled_s}.",),
+    thresholds=("redrive_stalled_s",),
+    severity="warning",
+    alert=signal_alert(
+        "RedriveStalled",
+        "A redrive of dead letters moves nothing any more.",
+        f"The redrive of {QUEUE} runs and moves nothing. Messages left: {messages_in('visible')}. Signals: {own_value('count')}.",
+    ),
+    dashboard="dead-letters",
+    evidence=(
+        EvidenceField("stalled_s", "seconds since a message was moved"),
+        EvidenceField("moved", "messages it had moved"),
+        EvidenceField("to_move", "messages it was to move"),
+    ),
+    checks={"aws_sqs": _CHECKS},
+    fix=("Cancel the task (CancelMessageMoveTask), remove what keeps it from sending, and start it again.",),
+    ignore=("A rate limit of a few messages a second on a large queue: raise redrive_stalled_s for the pattern.",),
+    links=(links.SQS_DEAD_LETTERS,),
+    not_applicable=_ONLY_SQS,
+)
+
+ENTRIES = (REDRIVE_FAILED, REDRIVE_STALLED)

@@ -1,0 +1,63 @@
+"""Events dated in the future: a sender's clock that is ahead must not decide for everybody.
+
+A time beyond `now` by more than the skew allowance is brought back before anything else sees it. The event counts as
+having happened when it came; how far it was ahead is kept for the figure of the skew alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.core.columns import Array, plain
+
+AHEAD_MS = "ahead_ms"
+"""The column that says how far an event was ahead, 0 where it was not. A table without it has no such event."""
+
+_PAST = ("at", "sent_at", "first_received_at")
+"""What these say has happened."""
+_ENDS = ("invisible_until", "visible_at")
+"""These are in the future by nature: they move with the event they belong to."""
+
+
+def hold_back(table: pa.Table, now: int | Array, allowance_ms: int) -> pa.Table:
+    """Bring times of a wire-format table that lie beyond `now` (one for all rows, or one a row) by more than
+    `allowance_ms` back to `now`, and what came with them by as much. The table as it is when there are none."""
+    latest = int(np.min(now)) + allowance_ms
+    if not len(table) or all(_latest(table, name) <= latest for name in _PAST):
+        return table
+    limit = np.broadcast_to(np.asarray(now, dtype=np.int64), (len(table),))
+    times = {name: _ints(table, name) for name in _PAST}
+    beyond = {name: np.where(values > limit + allowance_ms, values - limit, 0) for name, values in times.items()}
+    ahead_ms = np.maximum.reduce(list(beyond.values()))
+    hit = ahead_ms > 0
+    if not hit.any():
+        return table
+    shift = beyond["at"]
+    at = times["at"] - shift
+    table = _put(table, "at", at, np.ones(len(table), dtype=bool))
+    for name in ("sent_at", "first_received_at"):
+        # A clock that is ahead is ahead for all it says; what the broker says of its own clock may be right.
+        back = np.where(beyond[name] > 0, times[name] - shift, times[name])
+        back = np.where(hit & (back > limit + allowance_ms), at, back)
+        table = _put(table, name, back, times[name] > 0)
+    for name in _ENDS:
+        ends = _ints(table, name)
+        table = _put(table, name, np.maximum(ends - shift, 1), ends > 0)
+    return table.append_column(AHEAD_MS, pa.array(ahead_ms))
+
+
+def _latest(table: pa.Table, name: str) -> int:
+    column = table.column(name)
+    return 0 if column.null_count == len(column) else int(pc.max(column).as_py())
+
+
+def _ints(table: pa.Table, name: str) -> Array:
+    values: Array = pc.fill_null(plain(table.column(name)), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return values
+
+
+def _put(table: pa.Table, name: str, values: Array, told: Array) -> pa.Table:
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place), pa.array(values, mask=~told))

@@ -1,0 +1,66 @@
+"""Messages that cannot all be there: more sends were reported than the broker counts, and nobody reports who takes them.
+
+Of all messages sent, no more than the broker's count can be left, so only the newest are worth keeping: a queue of which only
+the producers are instrumented would otherwise grow until retention.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.hashing import id_hash
+from streaming.core.queues import QueueRecord
+from streaming.core.rows import F_SENT, F_TOUCHED
+from streaming.core.state import ShardState
+
+COUNT_LAG_MS = 120_000
+"""A broker's count may be older than it says: only messages sent so long before it are held against it."""
+COUNTS_LOOKED_AT_MS = 300_000
+COUNT_ERROR_RATIO = 0.05
+BUCKETS = 16
+"""Messages are ranked in buckets by id, so that what is kept is the same for 1, 2, 4, 8 or 16 shards."""
+
+
+def beyond_counts(state: ShardState) -> tuple[Array, Array]:
+    """Rows of messages that were only ever sent and that the broker's counts leave no room for; and the time of the count."""
+    rows = state.rows
+    none = np.zeros(0, dtype=np.int64)
+    most = np.array([_most_there(q) for q in state.queues], dtype=np.int64)
+    if not (most >= 0).any() or len(rows) <= BUCKETS:
+        return none, none
+    counted_at = np.array([q.depths[-1].at if q.depths else 0 for q in state.queues], dtype=np.int64)
+    queue = rows["queue"]
+    # A queue with fewer rows than it may hold needs no further look.
+    crowded = (most >= 0) & (np.bincount(queue, minlength=len(most)) > np.maximum(most, BUCKETS))
+    if not crowded.any():
+        return none, none
+    flags = rows["flags"]
+    only_sent = (rows["ended"] == 0) & ((flags & np.uint32(F_SENT | F_TOUCHED)) == F_SENT)
+    since = np.maximum(rows["sent"], rows["delay"])
+    hit = np.flatnonzero(crowded[queue] & only_sent & (since <= counted_at[queue] - COUNT_LAG_MS))
+    if not len(hit):
+        return none, none
+    bucket = queue[hit].astype(np.int64) * BUCKETS + (id_hash(rows.at("hi", hit), rows.at("lo", hit)) % BUCKETS).astype(np.int64)
+    order = np.lexsort((-since[hit], bucket))
+    sorted_bucket = bucket[order]
+    rank = np.arange(len(order)) - np.searchsorted(sorted_bucket, sorted_bucket, side="left")
+    room = np.array([_room(int(n)) for n in most], dtype=np.int64)
+    gone = np.sort(hit[order[rank >= room[queue[hit[order]]]]])
+    return gone, counted_at[queue[gone]]
+
+
+def _most_there(record: QueueRecord) -> int:
+    """The most messages the queue can have held by its latest counts; -1 where nobody counts."""
+    if not record.depths:
+        return -1
+    since = record.depths[-1].at - COUNTS_LOOKED_AT_MS
+    return math.ceil(max(d.unsettled for d in record.depths if d.at >= since) / (1 - COUNT_ERROR_RATIO))
+
+
+def _room(most: int) -> int:
+    """How many of one bucket are kept: its share of the newest `most` by a margin of six standard deviations."""
+    share = most / BUCKETS
+    return math.ceil(share + 6 * math.sqrt(share) + 6)

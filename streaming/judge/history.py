@@ -1,0 +1,255 @@
+"""What the judge remembers of every queue's past: one table of samples on a shared time axis, a row per queue.
+
+Samples are ten seconds apart for eleven minutes; behind that, the gap between two grows with their age, to a twentieth of it:
+what happened ten hours ago is known to half an hour, and two weeks take some two hundred samples.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from streaming.core.settings import QueueName
+
+Ints = npt.NDArray[np.int64]
+
+FIELDS = (
+    "present",
+    "received",
+    "settled",
+    "departed",
+    "deleted",
+    "retried",
+    "sent",
+    "touched",
+    "touched_unsent",
+    "unseen_receives",
+    "failed",
+    "outlived",
+    "arrived",
+    "unsettled",
+    "tracked_visible",
+    "tracked_in_flight",
+    "tracked_delayed",
+    "oldest_visible_at",
+    "counted_at",
+    "counted_visible",
+    "counted_in_flight",
+    "counted_delayed",
+    "work_ms",
+    "work_count",
+)
+"""Columns of a sample. Running totals: `received` to `arrived` (`settled`: every end; `departed`: every end but reconciliations),
+`work_ms` and `work_count` (time held and number of deleted messages). Gauges: `unsettled`, `tracked_*`, `oldest_visible_at` (0:
+nothing visible). The broker's latest count and its time (0: none yet). Times are epoch milliseconds."""
+COLUMN = {name: i for i, name in enumerate(FIELDS)}
+
+SAMPLE_EVERY_MS = 10_000
+DENSE_MS = 660_000
+AGE_TO_GAP = 20
+"""Behind the dense stretch, a sample goes when its neighbours are closer together than this part of their age."""
+KEPT_MS = 14 * 86_400_000
+_CODEC = pa.Codec("zstd", compression_level=1)
+
+
+class Window:
+    """Some samples of one queue, oldest first: `at` (epoch milliseconds) and a column per field."""
+
+    __slots__ = ("at", "values")
+
+    def __init__(self, at: Ints, values: Ints) -> None:
+        self.at, self.values = at, values
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def __getitem__(self, field: str) -> Ints:
+        return self.values[:, COLUMN[field]]
+
+    def since(self, at: int) -> Window:
+        """The samples at `at` or later."""
+        first = int(np.searchsorted(self.at, at, side="left"))
+        return Window(self.at[first:], self.values[first:])
+
+    def last_before(self, at: int) -> int:
+        """The place of the latest sample at `at` or earlier, -1 for none."""
+        return int(np.searchsorted(self.at, at, side="right")) - 1
+
+    def change(self, field: str, since: int) -> int:
+        """How much a running total grew since the latest sample at `since` or before it, else since the oldest there is."""
+        if not len(self):
+            return 0
+        column = self[field]
+        return int(column[-1] - column[max(self.last_before(since), 0)])
+
+
+@dataclass(slots=True)
+class _Sample:
+    at: int
+    values: Ints
+    """A row per queue known then, a column per field."""
+    packed: bytes = b""
+    """As the difference from the sample before."""
+
+
+class History:
+    """The samples of all queues. `add` once per evaluation; `window` and `recent` are what rules look at."""
+
+    def __init__(self) -> None:
+        self._place: dict[QueueName, int] = {}
+        self._samples: list[_Sample] = []
+        self._now: _Sample | None = None
+        self._dense: tuple[Ints, Ints] | None = None
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, History) and self.to_bytes() == other.to_bytes()
+
+    __hash__ = None  # type: ignore[assignment] # it changes with every evaluation
+
+    @property
+    def last_at(self) -> int:
+        """When the latest sample was kept, 0 before the first."""
+        return self._samples[-1].at if self._samples else 0
+
+    def add(self, at: int, names: Sequence[QueueName], values: Ints) -> None:
+        """Take in the present of all queues: `values` has a row for each of `names`. Queues not named are forgotten."""
+        self._forget(names)
+        for name in names:
+            self._place.setdefault(name, len(self._place))
+        table = np.zeros((len(self._place), len(FIELDS)), dtype=np.int64)
+        table[[self._place[name] for name in names]] = values
+        self._dense = None
+        self._now = _Sample(at, table)
+        if not self._samples or at - self._samples[-1].at >= SAMPLE_EVERY_MS:
+            self._keep(self._now)
+            self._now = None
+        self._thin(at)
+
+    def forget_after(self, now: int) -> None:
+        """Let go of samples later than `now` (epoch milliseconds): they were taken at a time that was wrong."""
+        while self._samples and self._samples[-1].at > now:
+            self._samples.pop()
+        self._now, self._dense = None, None
+
+    def recent(self, name: QueueName) -> Window:
+        """The dense stretch of one queue, the present included."""
+        place = self._place.get(name)
+        if self._dense is None:
+            self._dense = self._stack()
+        at, values = self._dense
+        if place is None:
+            return Window(at[:0], np.zeros((0, len(FIELDS)), dtype=np.int64))
+        mine = values[:, place]
+        first = int(np.argmax(mine[:, 0] > 0)) if mine[:, 0].any() else len(mine)
+        return Window(at[first:], mine[first:])
+
+    def window(self, name: QueueName) -> Window:
+        """Everything that is remembered of one queue, the present included."""
+        place = self._place.get(name)
+        samples = self._all()
+        rows = [] if place is None else [(s.at, s.values[place]) for s in samples if len(s.values) > place and s.values[place, 0]]
+        if not rows:
+            return Window(np.zeros(0, dtype=np.int64), np.zeros((0, len(FIELDS)), dtype=np.int64))
+        return Window(np.array([at for at, _ in rows], dtype=np.int64), np.array([values for _, values in rows]))
+
+    def to_bytes(self) -> bytes:
+        """The kept samples; the present is not one of them."""
+        head = {
+            "fields": FIELDS,
+            "queues": [list(name) for name in self._place],
+            "samples": [[s.at, len(s.values), len(s.packed)] for s in self._samples],
+        }
+        text = json.dumps(head, separators=(",", ":")).encode()
+        return b"".join((struct.pack("<I", len(text)), text, *(s.packed for s in self._samples)))
+
+    @classmethod
+    def from_bytes(cls, blob: bytes) -> History:
+        """The history of `to_bytes`. Raises ValueError when it is damaged. Fields of another release are left out, or zero."""
+        try:
+            (length,) = struct.unpack_from("<I", blob)
+            head: dict[str, Any] = json.loads(blob[4 : 4 + length])
+            known = [(i, COLUMN[name]) for i, name in enumerate(head["fields"]) if name in COLUMN]
+            history, start = cls(), 4 + length
+            history._place = {QueueName(*name): i for i, name in enumerate(head["queues"])}
+            before = np.zeros((0, len(head["fields"])), dtype=np.int64)
+            for at, rows, size in head["samples"]:
+                before = _undo(blob[start : start + size], before, rows, len(head["fields"]))
+                values = np.zeros((rows, len(FIELDS)), dtype=np.int64)
+                values[:, [here for _, here in known]] = before[:, [there for there, _ in known]]
+                history._keep(_Sample(at, values))
+                start += size
+        except (struct.error, ValueError, KeyError, IndexError, OSError) as error:
+            raise ValueError(f"the judge's history is damaged: {error}") from error
+        return history
+
+    def _all(self) -> list[_Sample]:
+        return self._samples if self._now is None else [*self._samples, self._now]
+
+    def _keep(self, sample: _Sample) -> None:
+        before = self._samples[-1].values if self._samples else np.zeros((0, len(FIELDS)), dtype=np.int64)
+        sample.packed = _difference(before, sample.values)
+        self._samples.append(sample)
+
+    def _stack(self) -> tuple[Ints, Ints]:
+        samples = self._all()
+        since = samples[-1].at - DENSE_MS if samples else 0
+        dense = [s for s in samples if s.at >= since]
+        # One sample older than the stretch: what there is to compare with where a queue is judged rarely.
+        older = [s for s in samples if s.at < since][-1:]
+        chosen = older + dense
+        values = np.zeros((len(chosen), len(self._place), len(FIELDS)), dtype=np.int64)
+        for i, sample in enumerate(chosen):
+            values[i, : len(sample.values)] = sample.values
+        return np.array([s.at for s in chosen], dtype=np.int64), values
+
+    def _forget(self, names: Sequence[QueueName]) -> None:
+        gone = self._place.keys() - set(names)
+        if not gone:
+            return
+        kept = [place for name, place in self._place.items() if name not in gone]
+        self._place = {name: i for i, name in enumerate(name for name in self._place if name not in gone)}
+        samples, self._samples = self._samples, []
+        for sample in samples:
+            self._keep(_Sample(sample.at, sample.values[[place for place in kept if place < len(sample.values)]]))
+
+    def _thin(self, now: int) -> None:
+        samples = self._samples
+        i = 1
+        while i < len(samples) - 1 and samples[i].at < now - DENSE_MS:
+            before, after = samples[i - 1], samples[i + 1]
+            if after.at - before.at <= (now - after.at) // AGE_TO_GAP:
+                after.packed = _difference(before.values, after.values)
+                del samples[i]
+            else:
+                i += 1
+        while len(samples) > 2 and samples[0].at < now - KEPT_MS:
+            samples[1].packed = _difference(samples[0].values[:0], samples[1].values)
+            del samples[0]
+
+
+def _difference(before: Ints, values: Ints) -> bytes:
+    step = values.copy()
+    shared = min(len(before), len(values))
+    step[:shared] -= before[:shared]
+    packed: bytes = _CODEC.compress(np.ascontiguousarray(step.T).tobytes(), asbytes=True) if step.size else b""
+    return packed
+
+
+def _undo(packed: bytes, before: Ints, rows: int, width: int) -> Ints:
+    if not packed:
+        return np.zeros((rows, width), dtype=np.int64)
+    body = _CODEC.decompress(packed, rows * width * 8, asbytes=True)
+    values: Ints = np.frombuffer(body, dtype=np.int64).reshape(width, rows).T.copy()
+    shared = min(len(before), rows)
+    values[:shared] += before[:shared]
+    return values

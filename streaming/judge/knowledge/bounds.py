@@ -1,0 +1,73 @@
+"""How old the oldest message of a queue must be at least: arguments of counting, true for any order of service.
+
+Each needs something to be established about the telemetry (see `evidence`); used without it, a bound is a lie with a proof.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streaming.judge.history import Ints, Window
+
+COUNT_ERROR_RATIO = 0.05
+NEIGHBOUR_MS = 90_000
+"""A count may be as old as this: the smallest of those around it is taken."""
+
+
+def settlement_bound(past: Window, established_since: int, *, minus: int, exact: bool) -> int | None:
+    """The latest time (epoch milliseconds) by which the oldest message was certainly there, or None.
+
+    Of N messages counted at t0, at most as many can be gone as ends were reported since. `minus` further ones are not counted (in
+    flight, for the age of what is visible; poison suspects). Needs every end to be reported since `established_since`.
+    `exact`: the counts have shown to be neither late nor approximate.
+    """
+    at = past["counted_at"]
+    rows = np.flatnonzero((at > 0) & (at >= established_since))
+    if not len(rows):
+        return None
+    counted = _smallest(past, rows, exact=exact)
+    # Ends since the count: from the sample before it, which may only be too many.
+    before = np.maximum(np.searchsorted(past.at, at[rows] if exact else at[rows] - NEIGHBOUR_MS, side="right") - 1, 0)
+    gone = past["departed"][-1] - past["departed"][before]
+    left = np.flatnonzero(counted - gone - minus > 0)
+    return int(at[rows[left[0]]]) if len(left) else None
+
+
+def send_bound(past: Window, counted: int, established_since: int, *, exact: bool) -> int | None:
+    """The latest time by which the oldest of `counted` messages was certainly sent, or None.
+
+    Of all that were sent only `counted` are left, and the youngest these can be are the newest. Needs every send to be reported
+    since `established_since`.
+    """
+    if not exact:
+        counted = int(min(counted, _latest_smallest(past)) / (1 + COUNT_ERROR_RATIO))
+    if counted <= 0:
+        return None
+    sent = past["sent"]
+    since = sent[-1] - sent
+    # The first sample since which fewer than that were sent: the oldest of them was sent before it.
+    younger = np.flatnonzero(since < counted)
+    if not len(younger):
+        return None
+    at = int(past.at[younger[0]])
+    return at if at > established_since else None
+
+
+def _smallest(past: Window, rows: Ints, *, exact: bool) -> Ints:
+    """What the broker counted at these samples; with counts that may be late or off, the least it can have meant."""
+    counted = past["counted_visible"] + past["counted_in_flight"] + np.maximum(past["counted_delayed"], 0)
+    if exact:
+        known: Ints = counted[rows]
+        return known
+    at = past["counted_at"]
+    left = np.searchsorted(at, at[rows] - NEIGHBOUR_MS, side="left")
+    right = np.searchsorted(at, at[rows] + NEIGHBOUR_MS, side="right")
+    least = np.array([counted[i:j].min() for i, j in zip(left.tolist(), right.tolist(), strict=True)], dtype=np.int64)
+    sure: Ints = np.floor(least * (1 - COUNT_ERROR_RATIO) / (1 + COUNT_ERROR_RATIO)).astype(np.int64)
+    return sure
+
+
+def _latest_smallest(past: Window) -> int:
+    counted = past["counted_visible"] + past["counted_in_flight"] + np.maximum(past["counted_delayed"], 0)
+    at = past["counted_at"]
+    return int(counted[at >= at[-1] - NEIGHBOUR_MS].min())

@@ -1,0 +1,24 @@
+"""The judge's memory after `now` was taken back: what it noted at times that have not come yet is forgotten."""
+
+from __future__ import annotations
+
+from streaming.judge.knowledge.evidence import Evidence
+from streaming.judge.memory import JudgeMemory
+
+
+def rewind_memory(memory: JudgeMemory, now: int) -> JudgeMemory:
+    """`memory` with nothing later than `now` (epoch milliseconds). It is used up: go on with the one returned."""
+    memory.history.forget_after(now)
+    for queue in memory.queues.values():
+        if queue.evidence.seen_at > now:
+            queue.evidence = Evidence()
+        queue.consumer_marks = [mark for mark in queue.consumer_marks if mark[0] <= now]
+        queue.failed_at = min(queue.failed_at, now)
+        queue.basis_since = min(queue.basis_since, now)
+        queue.counted_arrivals.since = min(queue.counted_arrivals.since, now)
+        queue.counted_arrivals.at = min(queue.counted_arrivals.at, now)
+        queue.since = {condition: min(at, now) for condition, at in queue.since.items()}
+        queue.noisy = {group: min(at, now) for group, at in queue.noisy.items()}
+        queue.holds_at = min(queue.holds_at, now)
+    memory.at = min(memory.at, now)
+    return memory

@@ -1,0 +1,58 @@
+"""The bytes of a recording: a file or standard input, unpacked where it is gzip, refused where it can hold no event."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from streaming.replay.errors import ReplayError
+
+STANDARD_INPUT: Final = "-"
+FORMS: Final = "NDJSON, JSON or Arrow IPC, plain or gzip"
+
+_GZIP: Final = b"\x1f\x8b"
+_PACKED: Final = {
+    b"\x28\xb5\x2f\xfd": ("zstd", "zstd -dc"),
+    b"BZh": ("bzip2", "bzip2 -dc"),
+    b"\xfd7zXZ\x00": ("xz", "xz -dc"),
+    b"PK\x03\x04": ("a zip archive", "unzip -p"),
+}
+_ARROW_FILE: Final = b"ARROW1"
+
+
+def read_content(path: Path, stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read()) -> bytes:
+    """What is in `path`, `-` for standard input. Raises `ReplayError` that says which file and what to do."""
+    try:
+        content = stdin() if str(path) == STANDARD_INPUT else path.read_bytes()
+    except OSError as error:
+        raise ReplayError(f"{path}: {error.strerror or error}: name a file of recorded events") from error
+    if content.startswith(_GZIP):
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ReplayError(f"{name_of(path)}: gzip, but damaged or cut off ({error}): record or copy it again") from error
+    for magic, (kind, command) in _PACKED.items():
+        if content.startswith(magic):
+            raise ReplayError(f"{name_of(path)} is compressed ({kind}): {command} {path} | queuewatch replay -")
+    return content
+
+
+def name_of(path: Path) -> str:
+    """How a file is called in messages."""
+    return "standard input" if str(path) == STANDARD_INPUT else str(path)
+
+
+def refuse_binary(path: Path, content: bytes) -> None:
+    """Raise `ReplayError` for what holds no event because it is no text. Call it when nothing could be decoded."""
+    if content.startswith(_ARROW_FILE):
+        raise ReplayError(f"{name_of(path)} is an Arrow file; write it as an Arrow IPC stream")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise ReplayError(f"{name_of(path)} is binary and holds no event: name a file of recorded events ({FORMS})")

@@ -1,0 +1,171 @@
+"""A broken deploy and a slow one, by name: QueueFailing, QueueLagging, and the two quieter ones of their kind."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.replaying import Lines, ev, replayed
+
+Events = list[dict[str, Any]]
+STANDARD = ev("queue_state", 0, attributes={"visibility_timeout_s": 30, "max_receive_count": 10, "dead_letter_queue": "d"})
+
+
+def delivered(n: int, at_s: float, every_s: float, failing: set[int], prefix: str = "m", consumer: str = "w") -> Events:
+    """`n` messages, each sent, received and, unless it is one of `failing`, deleted a second later; those are released."""
+    out = []
+    for i in range(n):
+        about, at = {"message_id": f"{prefix}{i}"}, at_s + i * every_s
+        out += [ev("sent", at, **about), ev("received", at + 1, receive_count=1, consumer=consumer, **about)]
+        out.append(ev("released" if i in failing else "deleted", at + 2, **about))
+    return out
+
+
+def ordered(events: Events) -> Events:
+    """By time."""
+    return sorted(events, key=lambda e: e["at"])
+
+
+def of(events: Events, folder: Path, until_s: float) -> Lines:
+    """Their replay."""
+    return replayed(ordered([STANDARD, *events, ev("heartbeat", until_s, consumer="x")]), folder)
+
+
+@pytest.mark.parametrize(
+    ("n", "failing", "fires"),
+    [(20, 10, True), (20, 9, False), (19, 19, False), (40, 20, True), (40, 19, False)],
+    ids=["half of twenty", "one fewer", "nineteen are too few", "half of forty", "less than half"],
+)
+def test_queue_failing_from_half_of_twenty_on(tmp_path: Path, n: int, failing: int, fires: bool) -> None:
+    """Deliveries that ended in five minutes; failures spread evenly among the others."""
+    step = n / failing
+    chosen = {math.ceil((i + 1) * step) - 1 for i in range(failing)}
+    lines = of(delivered(n, 0, 5, chosen), tmp_path, n * 5 + 60)
+    assert bool(lines.signals("QueueFailing", "firing")) is fires
+
+
+def test_a_broken_deploy_is_one_page_and_folds_its_poison(tmp_path: Path) -> None:
+    """Receives without deletions: signalled within 90 s of the first window's end, and what it explains is folded."""
+    events = delivered(120, 0, 1, set())
+    for i in range(150):
+        for receive in range(4):
+            about = {"message_id": f"bad{i}", "consumer": "w"}
+            if not receive:
+                events.append(ev("sent", 120 + i, message_id=f"bad{i}"))
+            events.append(ev("received", 121 + i + 32 * receive, receive_count=receive + 1, **about))
+    lines = of(events, tmp_path, 420)
+    (told,) = lines.times("QueueFailing", "firing")
+    assert 150 < told <= 240
+    poison = lines.signals("PoisonMessage", "firing")
+    assert len(poison) > 50
+    assert {x.get("folded") for x in poison if x["at"] > ev("x", told)["at"]} == {"QueueFailing"}
+    assert lines.metric("queue_status", queue="q", status="failing")[360] == 1
+    assert lines.metric("signals_folded", queue="q", signal="PoisonMessage")[360] > 50
+    assert not lines.metric("signals", queue="q", signal="PoisonMessage").get(360)
+
+
+def test_a_single_poison_message_is_as_loud_as_ever(tmp_path: Path) -> None:
+    """In a healthy queue nothing is folded."""
+    events = delivered(100, 0, 2, set())
+    events += [
+        ev("sent", 10, message_id="bad"),
+        *(ev("received", 20 + 40 * n, message_id="bad", receive_count=n + 1) for n in range(4)),
+    ]
+    lines = of(events, tmp_path, 240)
+    (fired,) = lines.signals("PoisonMessage", "firing")
+    assert "folded" not in fired
+    assert not lines.signals("QueueFailing")
+
+
+def test_one_bad_consumer_is_named(tmp_path: Path) -> None:
+    """It fails nearly everything, the others nearly nothing: a bad host, not a bad deploy."""
+    events = delivered(100, 0, 2, set(), "a", "good") + delivered(160, 20, 1, set(range(160)), "b", "worker-7")
+    lines = of(events, tmp_path, 260)
+    (fired, *_) = lines.signals("QueueFailing", "firing")
+    later = [x for x in lines.lines if x["kind"] == "signal" and x["signal"] == "QueueFailing"][-1]
+    assert later["evidence"]["consumer"] == "worker-7"
+    assert later["evidence"]["consumer_failed_ratio"] > 0.9 > 0.1 > later["evidence"]["others_failed_ratio"]
+    assert fired["severity"] == "critical"
+
+
+def flow(seconds: int, every_s: float, work_s: float, workers: int, at_s: float = 0, first: int = 0) -> Events:
+    """A queue with `workers` consumers that take messages in order and `work_s` for each."""
+    free = [at_s] * workers
+    out = []
+    for i in range(int(seconds / every_s)):
+        sent = at_s + i * every_s
+        worker = min(range(workers), key=lambda w: free[w])
+        begin = max(sent + 0.1, free[worker])
+        free[worker] = begin + work_s
+        about = {"message_id": f"f{first + i}"}
+        out.append(ev("sent", sent, **about))
+        if begin < at_s + seconds:
+            out.append(
+                ev("received", begin, receive_count=1, consumer=f"w{worker}", invisible_until=ev("x", begin + 600)["at"], **about)
+            )
+        if free[worker] < at_s + seconds:
+            out.append(ev("deleted", free[worker], consumer=f"w{worker}", **about))
+    return out
+
+
+def test_a_slow_deploy_is_lagging_within_ten_minutes(tmp_path: Path) -> None:
+    """Ten times slower from a known instant on: told with the rates and the cause, as a warning."""
+    lines = of(flow(900, 1, 1.5, 4) + flow(900, 1, 15, 4, 900, 900), tmp_path, 1_800)
+    (fired, *_) = lines.signals("QueueLagging", "firing")
+    assert 900 < lines.times("QueueLagging", "firing")[0] <= 1_500
+    assert fired["severity"] == "warning"
+    assert "processing takes" in fired["evidence"]["cause"]
+    assert fired["evidence"]["rate_in_per_s"] > fired["evidence"]["rate_out_per_s"]
+
+
+def test_a_burst_that_recovers_is_not_lagging(tmp_path: Path) -> None:
+    """A backlog that grows for two minutes and is then worked off."""
+    burst = [ev("sent", 300 + i / 5, message_id=f"b{i}") for i in range(300)]
+    burst += [
+        e
+        for i in range(300)
+        for e in (
+            ev("received", 305 + i, message_id=f"b{i}", receive_count=1, invisible_until=ev("x", 2_000)["at"]),
+            ev("deleted", 306 + i, message_id=f"b{i}"),
+        )
+    ]
+    assert not of(burst, tmp_path, 900).signals("QueueLagging")
+
+
+def test_work_that_outlasts_its_window(tmp_path: Path) -> None:
+    """Deleted after the window ended: a finding of its own, with a timeout that would fit."""
+    events = delivered(60, 0, 10, set())
+    for i in range(6):
+        about = {"message_id": f"long{i}", "consumer": "w"}
+        events += [ev("sent", 50 + 90 * i, message_id=f"long{i}"), ev("received", 51 + 90 * i, receive_count=1, **about)]
+        events.append(ev("deleted", 96 + 90 * i, **about))
+    (fired,) = of(events, tmp_path, 700).signals("WindowTooShort", "firing")
+    assert fired["evidence"]["outlived_deliveries"] >= 5
+    assert fired["evidence"]["timeout_that_fits_s"] >= 45
+
+
+@pytest.mark.parametrize(("silence_s", "fires"), [(50, False), (120, True)], ids=["not yet", "twenty were due"])
+def test_a_queue_that_always_has_traffic_falls_silent(tmp_path: Path, silence_s: int, fires: bool) -> None:
+    """By its own rate of the last hour twenty messages were due; it is info."""
+    lines = of(delivered(1_400, 0, 3, set()), tmp_path, 4_200 + silence_s)
+    fired = lines.signals("QueueSilent", "firing")
+    assert bool(fired) is fires
+    assert {x["severity"] for x in fired} <= {"info"}
+
+
+def test_a_failed_and_a_stalled_redrive(tmp_path: Path) -> None:
+    """From the move task's state, as the collector reports it."""
+    running = {"status": "RUNNING", "started_at": ev("x", 0)["at"], "moved": 5, "to_move": 50}
+    events = [
+        ev("queue_state", at, "d", attributes={"redrive_task": running | {"progressed_at": ev("x", 10)["at"]}})
+        for at in (10, 300, 700)
+    ]
+    failed = running | {"status": "FAILED", "failure_reason": "AccessDenied"}
+    events += [ev("queue_state", 900, "d", attributes={"redrive_task": failed}), ev("heartbeat", 1_000, consumer="x")]
+    lines = replayed(ordered(events), tmp_path)
+    assert lines.times("RedriveStalled", "firing") == [pytest.approx(610, abs=2)]
+    (fired,) = lines.signals("RedriveFailed", "firing")
+    assert fired["evidence"]["reason"] == "AccessDenied"

@@ -1,0 +1,144 @@
+"""Partial telemetry: what is published is exact, a bound that says so, or absent; signals fire only on what can carry them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.replaying import Lines, ev, replayed
+
+Events = list[dict[str, Any]]
+END_S = 2_400
+
+
+def counted(visible: list[int], every_s: int = 30, in_flight: int = 0, queue: str = "q", **more: Any) -> Events:
+    """What the broker counts, poll after poll."""
+    attributes = {"visibility_timeout_s": 30, "in_flight": in_flight, "delayed": 0, **more}
+    return [ev("queue_state", every_s * i, queue, attributes=attributes | {"visible": n}) for i, n in enumerate(visible)]
+
+
+def worked(until_s: int, every_s: int = 2, *, sends: bool = True, takes: bool = True) -> Events:
+    """Messages that are sent, received a second later and deleted half a second after that."""
+    out = []
+    for i in range(until_s // every_s):
+        about, at = {"message_id": f"m{i}"}, i * every_s
+        if sends:
+            out.append(ev("sent", at, **about))
+        if takes:
+            sent_at = ev("x", at)["at"]
+            out.append(ev("received", at + 1, receive_count=1, consumer="w", sent_at=sent_at, **about))
+            out.append(ev("deleted", at + 1.5, **about))
+    return out
+
+
+def ordered(events: Events) -> Events:
+    """By time, as a collector and clients would have written them."""
+    return sorted(events, key=lambda e: e["at"])
+
+
+def basis(lines: Lines, at_s: float, queue: str = "q") -> str:
+    """The basis published at a time."""
+    states = ("messages", "consumers", "producers", "partial", "counts", "unknown")
+    return next(b for b in states if lines.metric("telemetry_basis", queue=queue, basis=b).get(at_s) == 1)
+
+
+def test_consumers_only_whose_consumers_die(tmp_path: Path) -> None:
+    """The broker's count is what is published, the death is signalled in six minutes, and the status is never ok."""
+    died_s = 1_200
+    polls = [0] * (died_s // 30 + 1) + [15 * i for i in range(1, (END_S - died_s) // 30)]
+    lines = replayed(ordered(worked(died_s, sends=False) + counted(polls)), tmp_path)
+    assert basis(lines, 1_140) == "consumers"
+    (told,) = lines.times("QueueStalled", "firing")
+    assert died_s < told <= died_s + 360
+    depth = lines.metric("queue_messages", queue="q", state="visible")
+    assert depth[2_100] == polls[70]
+    assert lines.metric("queue_status", queue="q", status="ok")[2_100] == 0
+    assert lines.signals("QueueStalled", "firing")[0]["evidence"]["basis"] == "consumers"
+
+
+def test_producers_only_of_a_healthy_queue_page_nobody(tmp_path: Path) -> None:
+    """Sends and a count that stays near zero: no stall, no age of hours, and rows that cannot be there are forgotten."""
+    polls = [1 + i % 2 for i in range(END_S // 30)]
+    events = worked(END_S, every_s=1, takes=False) + counted(polls, in_flight=1)
+    lines = replayed(ordered(events), tmp_path)
+    assert basis(lines, 1_200) == "producers"
+    assert not [x for x in lines.signals() if x["severity"] == "critical"]
+    ages = lines.metric("oldest_message_age_seconds", queue="q")
+    assert max((age for at, age in ages.items() if at > 120), default=0) < 120
+    tracked = lines.metric("tracked_messages", queue="q", state="visible")
+    assert max(tracked.values()) < 1_500
+    assert lines.metric("messages_reconciled_total", queue="q")[END_S - 60] > 500
+
+
+def test_a_backlog_known_by_counts_alone_is_stopped(tmp_path: Path) -> None:
+    """From 100 to 500 with nothing in flight: not ok, signalled, and with an age that says it is a lower bound."""
+    lines = replayed(counted([100 + 5 * i for i in range(80)]), tmp_path)
+    assert basis(lines, 1_200) == "counts"
+    assert lines.metric("queue_status", queue="q", status="stopped")[1_200] == 1
+    (fired,) = lines.signals("QueueStalled", "firing")
+    assert fired["evidence"]["basis"] == "counts"
+    age = lines.metric("oldest_message_age_seconds", queue="q", scope="visible")
+    assert 900 <= age[1_200] <= 1_200
+    assert lines.metric("oldest_message_age_exact", queue="q", scope="visible")[1_200] == 0
+    assert not lines.metric("poison_messages", queue="q")
+    assert not lines.metric("messages_sent_total", queue="q")
+
+
+def test_a_growing_count_with_work_in_flight_is_lagging(tmp_path: Path) -> None:
+    """Somebody works, and the backlog grows all the same."""
+    lines = replayed(counted([100 + 10 * i for i in range(60)], in_flight=4), tmp_path)
+    assert lines.metric("queue_status", queue="q", status="lagging")[1_200] == 1
+    assert not lines.signals("QueueStalled")
+
+
+def test_a_dead_letter_queue_that_fills_is_announced_from_its_counts(tmp_path: Path) -> None:
+    """At least so many; and not again when one of them is received later."""
+    source = ev("queue_state", 0, attributes={"dead_letter_queue": "d"})
+    events = [source, *counted([0] * 5 + [3] * 40, queue="d")]
+    events.append(ev("received", 900, "d", message_id="late", receive_count=5, from_queue="q"))
+    lines = replayed(ordered([*events, ev("heartbeat", 1_500, consumer="x")]), tmp_path)
+    (fired,) = lines.signals("DeadLetterArrived", "firing", queue="d")
+    assert (fired["evidence"]["at_least"], fired["evidence"]["known_by"]) == (3, "counts")
+    assert 150 <= lines.times("DeadLetterArrived", "firing", queue="d")[0] <= 300
+
+
+def test_coverage_exists_when_the_broker_counts_nothing(tmp_path: Path) -> None:
+    """Many tracked and none counted is the worst case, not an unknown one."""
+    sends = [ev("sent", 400 + i, message_id=f"m{i}") for i in range(50)]
+    lines = replayed(ordered(counted([0] * 18) + sends), tmp_path)
+    assert lines.metric("telemetry_coverage_ratio", queue="q")[480] > 10
+
+
+def test_full_telemetry_is_exact_and_says_so(tmp_path: Path) -> None:
+    """Sends and ends are seen and the counts agree: the tracked messages are published, their ages exact."""
+    events = [*worked(900), ev("sent", 600, message_id="old"), *counted([1] * 20 + [2] * 20)]
+    lines = replayed(ordered(events), tmp_path)
+    assert basis(lines, 840) == "messages"
+    assert lines.metric("oldest_message_age_seconds", queue="q", scope="all")[840] == pytest.approx(240, abs=1)
+    assert lines.metric("oldest_message_age_exact", queue="q", scope="all")[840] == 1
+
+
+def test_an_unknown_queue_is_never_ok(tmp_path: Path) -> None:
+    """Settings that were reported once, and no count."""
+    lines = replayed([ev("queue_state", 0, attributes={"kind": "standard"}), ev("heartbeat", 300, consumer="x")], tmp_path)
+    assert lines.metric("queue_status", queue="q", status="unknown")[300] == 1
+    assert lines.metric("queue_status", queue="q", status="ok")[300] == 0
+
+
+def test_a_concluded_dead_letter_is_a_message_of_its_queue(tmp_path: Path) -> None:
+    """With its send time and an expiry clock, until the queue's own count says otherwise."""
+    state = {"visibility_timeout_s": 30, "max_receive_count": 2, "dead_letter_queue": "d", "retention_s": 86_400}
+    events = [ev("queue_state", 0, attributes=state), ev("queue_state", 0, "d", attributes={"retention_s": 86_400})]
+    events += [ev("sent", 0, message_id="bad")]
+    events += [ev("received", 10 + 40 * n, message_id="bad", receive_count=n + 1) for n in range(2)]
+    events += [
+        ev("queue_state", at, attributes={"visible": n, "in_flight": 0, "delayed": 0}) for at, n in ((60, 1), (85, 1), (120, 0))
+    ]
+    lines = replayed([*events, ev("heartbeat", 600, consumer="x")], tmp_path)
+    assert lines.metric("tracked_messages", queue="d", state="visible")[600] == 1
+    assert lines.metric("dead_letter_expiry_seconds", queue="d")[600] == pytest.approx(86_400 - 600, abs=2)
+    (fired,) = lines.signals("DeadLetterArrived", "firing", queue="d")
+    assert (fired["evidence"]["known_by"], fired["message_id"]) == ("inferred", "bad")
+    assert fired["evidence"]["dead_letters_now"] == 1

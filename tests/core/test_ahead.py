@@ -1,0 +1,137 @@
+"""Events dated in the future: held back to now, counted apart, and no queue or collector is blinded by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sources.wire import decode_records, encode_ndjson
+from streaming.core.ahead import AHEAD_MS, hold_back
+from streaming.core.report import Merged
+from streaming.core.settings import QueueName, Settings
+from streaming.core.state import ShardState
+from tests.core.driving import T0, event, run_steps
+
+YEARS = 70 * 365 * 86_400_000
+"""How far ahead a clock is that says 2096."""
+ALLOWED = Settings().skew_allowance_ms
+NAME = QueueName("aws_sqs", "", "orders")
+
+TIMES = [
+    # what is told, what becomes of it with now = 1,000,000 and an allowance of 300,000 ms: (field -> ms after T0)
+    ({"at": 1_000_000}, {"at": 1_000_000}, 0, "now is now"),
+    ({"at": 1_300_000}, {"at": 1_300_000}, 0, "within the allowance"),
+    ({"at": 1_300_001}, {"at": 1_000_000}, 300_001, "beyond it"),
+    ({"at": YEARS}, {"at": 1_000_000}, YEARS - 1_000_000, "2096"),
+    ({"at": YEARS, "sent_at": YEARS - 500}, {"at": 1_000_000, "sent_at": 999_500}, YEARS - 1_000_000, "its age stays"),
+    ({"at": YEARS, "sent_at": 5}, {"at": 1_000_000, "sent_at": 5}, YEARS - 1_000_000, "the broker's clock was right"),
+    ({"at": 900_000, "sent_at": YEARS}, {"at": 900_000, "sent_at": 900_000}, YEARS - 1_000_000, "the broker's was not"),
+    ({"at": 5, "first_received_at": YEARS}, {"at": 5, "first_received_at": 5}, YEARS - 1_000_000, "the first receive"),
+    (
+        {"at": YEARS, "invisible_until": YEARS + 30_000},
+        {"at": 1_000_000, "invisible_until": 1_030_000},
+        YEARS - 1_000_000,
+        "window",
+    ),
+    ({"at": 5, "visible_at": 86_400_000}, {"at": 5, "visible_at": 86_400_000}, 0, "a delay of a day is no skew"),
+]
+
+
+@pytest.mark.parametrize(("told", "kept", "ahead_ms", "why"), TIMES, ids=[row[3] for row in TIMES])
+@pytest.mark.parametrize("among", [0, 3])
+def test_times_beyond_now_are_brought_back(
+    told: dict[str, int], kept: dict[str, int], ahead_ms: int, why: str, among: int
+) -> None:
+    """Alone, and among events that are in order, which stay as they are."""
+    row = event("received", 0, message_id="m") | {name: T0 + at for name, at in told.items()}
+    others = [event("received", i, message_id="o") for i in range(among)]
+    table = hold_back(decode_records([encode_ndjson([*others, row])]).events, T0 + 1_000_000, ALLOWED)
+    found = table.to_pylist()
+    assert {name: at - T0 for name, at in found[-1].items() if name in told} == kept, why
+    assert found[-1].get(AHEAD_MS, 0) == ahead_ms
+    assert [one["at"] - T0 for one in found[:-1]] == list(range(among))
+    assert all(one.get(AHEAD_MS, 0) == 0 for one in found[:-1])
+
+
+def test_a_table_without_such_events_is_left_alone() -> None:
+    """The usual case costs three maxima."""
+    table = decode_records([encode_ndjson([event("sent", i, message_id=f"m{i}") for i in range(10)])]).events
+    assert hold_back(table, T0, ALLOWED) is table
+    assert hold_back(table.slice(0, 0), T0, ALLOWED).num_rows == 0
+    assert hold_back(table, np.full(10, T0), ALLOWED) is table
+
+
+def judged(poison: dict[str, Any], shards: int = 2) -> Merged:
+    """The report after one event from 2096 and an ordinary life after it."""
+    steps = [
+        (0, [event("sent", 0, message_id="before")]),
+        (1_000, [event("queue_state", 500, attributes={"visible": 1, "in_flight": 0}), poison]),
+        (2_000, [event("sent", 1_500, message_id="after"), event("heartbeat", 1_500, consumer="collector")]),
+        (
+            3_000,
+            [
+                event("received", 2_500, message_id="after"),
+                event("queue_state", 2_500, attributes={"visible": 7, "in_flight": 1}),
+            ],
+        ),
+    ]
+    return run_steps(steps, shards=shards)[-1]
+
+
+@pytest.mark.parametrize(
+    "poison",
+    [
+        event("queue_state", YEARS, attributes={"visible": 99, "in_flight": 0}),
+        event("purged", YEARS),
+        event("heartbeat", YEARS, consumer="collector"),
+        event("sent", YEARS, message_id="other"),
+        event("received", YEARS, message_id="other", receive_count=1),
+        event("batch", YEARS, batch_id="b", attributes={"size": 1, "failed": 1}),
+        event("consumer_state", YEARS, consumer="c", attributes={"prefetch": 1}),
+    ],
+    ids=lambda one: one["type"],
+)
+@pytest.mark.parametrize("shards", [1, 3])
+def test_one_event_of_2096_blinds_nothing(poison: dict[str, Any], shards: int) -> None:
+    """What is told after it, by clocks that are right, is what counts."""
+    merged = judged(poison, shards)
+    assert +merged.events_total == {"accepted": 6, "ahead": 1}
+    facts = merged.queues[NAME]
+    latest = [facts.last_event_at, facts.last_state_at, facts.last_received_at, merged.high_water, *merged.collectors.values()]
+    assert max(latest) <= T0 + 3_000
+    assert facts.attribute("visible") == 7
+    assert merged.collectors == {"collector": T0 + 1_500}
+    if poison["type"] != "purged":
+        assert facts.numbers["visible"] + facts.numbers["in_flight"] >= 2
+    else:
+        assert facts.numbers["in_flight"] == 1, "the message sent after the purge is there"
+
+
+def test_how_far_it_was_ahead_is_kept_for_the_skew() -> None:
+    """The raw figure, in the queue's own record."""
+    assert judged(event("sent", YEARS, message_id="other")).queues[NAME].skew_ms == YEARS - 1_000
+
+
+def test_what_it_ended_is_frozen_and_forgotten_like_the_rest() -> None:
+    """An end in 2096 would pin its layer for ever."""
+    states: list[ShardState] = []
+    lives = [event("sent", 0, message_id="m"), event("deleted", YEARS, message_id="m")]
+    hours = [(3_600_000 * n, [event("sent", 3_600_000 * n, message_id=f"n{n}")]) for n in range(1, 4)]
+    run_steps([(1_000, lives), *hours], states=states, fewest_frozen=1)
+    assert states[0].messages == 3
+
+
+def test_the_same_event_twice_in_a_batch_is_one() -> None:
+    """Held back alike."""
+    twice = [event("deleted", YEARS, message_id="m"), event("deleted", YEARS, message_id="m")]
+    merged = run_steps([(0, [event("sent", 0, message_id="m")]), (1_000, twice)])[-1]
+    assert +merged.events_total == {"accepted": 1, "ahead": 1, "duplicate": 1}
+    assert merged.queues[NAME].total("deleted") == 1
+
+
+def test_in_a_replay_events_say_what_time_it_is() -> None:
+    """Nothing is ahead of a `now` that comes from themselves; the recording sorts out what is."""
+    merged = run_steps([(0, [event("sent", 600_000, message_id="m")])], Settings(now_is_event_time=True))[-1]
+    assert +merged.events_total == {"accepted": 1}

@@ -1,0 +1,84 @@
+"""Another number of shards: the same totals and the same reports, and events go on finding what they are about."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sources.wire import decode_records
+from streaming.core.queues import QueueRecord
+from streaming.core.report import Merged, merge
+from streaming.core.reshard import AT_HOME, SHARED, differences, report_of, reshard
+from streaming.core.route import route
+from streaming.core.settings import Settings
+from streaming.core.state import ShardState
+from streaming.core.track import track
+from tests.core.driving import T0, event
+from tests.core.test_upgrades import stored_states
+from tests.streaming.checkpoints import NAMES, unpacked
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 7])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_report_is_the_same_for_another_number_of_shards(name: str, shards: int, tmp_path: Path) -> None:
+    """And back again."""
+    states = stored_states(unpacked(name, tmp_path))
+    before = report_of(states, Settings())
+    there = reshard([ShardState.unpack(state.pack()) for state in states], shards, Settings())
+    assert len(there) == shards
+    assert differences(before, report_of(there, Settings())) == []
+    assert sum(state.messages for state in there) == sum(state.messages for state in states)
+    back = reshard(there, 2, Settings())
+    assert differences(before, report_of(back, Settings())) == []
+    back[0].queues[0].totals[0] += 1
+    assert len(differences(before, report_of(back, Settings()))) == 1
+
+
+def go_on(states: list[ShardState], now_ms: int, events: Sequence[dict[str, Any]]) -> Merged:
+    """One step of all shards."""
+    decoded = decode_records([json.dumps(event).encode() for event in events])
+    reports = []
+    for i, packet in enumerate(route(decoded.events, Counter(), [], len(states), Settings())):
+        states[i], report = track(states[i], packet, T0 + now_ms, Settings())
+        reports.append(report)
+    return merge(reports, Settings())
+
+
+def test_later_events_find_what_they_are_about() -> None:
+    """Settlements, late and repeated events, a batch that failed: the same as if the shards had always been so many."""
+    first = [
+        *(event("sent", n, message_id=f"m{n}", sent_at=T0 + n) for n in range(40)),
+        *(event("sent", n, "p.fifo", message_id=f"f{n}", group=f"g{n % 3}", sequence=str(n)) for n in range(20)),
+        *(
+            event("received", 1_000 + n, message_id=f"m{n}", receive_count=1, consumer=f"c{n % 4}", batch_id="b")
+            for n in range(20)
+        ),
+        *(event("received", 1_500 + n, "p.fifo", message_id=f"f{n}", consumer="c9") for n in range(5)),
+        *(event("deleted", 2_000 + n, message_id=f"m{n}") for n in range(10)),
+    ]
+    second = [
+        *(event("deleted", 3_000 + n, message_id=f"m{n}") for n in range(5, 15)),
+        *(event("received", 1_000 + n, message_id=f"m{n}", receive_count=1, consumer=f"c{n % 4}") for n in range(20)),
+        *(event("received", 1_500 + n, "p.fifo", message_id=f"f{n}", consumer="c9") for n in range(5)),
+        *(event("deleted", 3_500, "p.fifo", message_id=f"f{n}") for n in range(3)),
+        event("batch", 2_900, batch_id="b", attributes={"size": 10, "failed": True, "retried": 10}),
+        event("dead_lettered", 3_600, message_id="m30", to_queue="dlq"),
+    ]
+    kept = [ShardState.empty() for _ in range(2)]
+    go_on(kept, 2_500, first)
+    changed = reshard([ShardState.unpack(state.pack()) for state in kept], 5, Settings())
+    expected, found = go_on(kept, 4_000, second), go_on(changed, 4_000, second)
+    assert differences(expected, found) == []
+    assert found.events_total["duplicate"] == 5 + 20 + 5
+
+
+def test_every_field_of_a_queue_has_a_rule() -> None:
+    """Whoever adds one must say whether every shard has it, or only the home."""
+    assert {field.name for field in fields(QueueRecord)} == {"name", *SHARED, *AT_HOME}
+    assert not set(SHARED) & set(AT_HOME)

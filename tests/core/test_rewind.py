@@ -1,0 +1,37 @@
+"""`now` comes back under control after a wrong one was believed."""
+
+from __future__ import annotations
+
+from streaming.core.settings import QueueName
+from streaming.core.state import ShardState
+from tests.core.driving import T0, event, run_steps
+
+MONTH = 30 * 86_400_000
+NAME = QueueName("aws_sqs", "", "orders")
+
+
+def test_now_comes_back_and_life_goes_on() -> None:
+    """What the month ahead expired stays so; what comes after it is tracked by the right time."""
+    states: list[ShardState] = []
+    steps = [
+        (0, [event("sent", 0, message_id="m"), event("heartbeat", 0, consumer="c")]),
+        (MONTH, [event("heartbeat", MONTH, consumer="c"), event("sent", MONTH, message_id="then")]),
+        (2_000, [event("sent", 1_500, message_id="n"), event("heartbeat", 1_500, consumer="c")]),
+        (40_000, [event("received", 3_000, message_id="n", receive_count=1)]),
+    ]
+    expired, back, later = run_steps(steps, states=states, restart=True)[1:]
+    assert (expired.now, back.now, later.now) == (T0 + MONTH, T0 + 2_000, T0 + 40_000)
+    assert back.high_water <= T0 + 2_000
+    assert back.collectors == {"c": T0 + 2_000}
+    assert later.events_total["late"] == 0
+    facts = later.queues[NAME]
+    assert facts.total("expired") == 1
+    assert facts.last_received_at == T0 + 3_000
+    assert facts.last_event_at <= T0 + 3_000
+    assert facts.numbers["visible"] == 2, "the window of n ended by the right time"
+
+
+def test_a_small_step_back_waits() -> None:
+    """Of the clock of a batch that was read a moment early."""
+    reports = run_steps([(10_000, []), (9_000, []), (10_500, [])])
+    assert [merged.now - T0 for merged in reports] == [10_000, 10_000, 10_500]

@@ -1,0 +1,94 @@
+"""What earlier releases packed is read by this one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streaming.core.columns import UnreadableBlob, pack_columns, unpack_columns
+from streaming.core.frozen import thaw_queues
+from streaming.core.packet import empty_packet
+from streaming.core.report import ShardReport, merge
+from streaming.core.settings import QueueName, Settings
+from streaming.core.state import Packed, ShardState
+from streaming.core.track import track
+from streaming.core.upgrades import FORMAT_VERSION, OLDEST_READABLE, STEPS, Columns, Header, Step, upgrade_head, upgrade_layer
+from tests.streaming.checkpoints import FOLDER, NAMES, unpacked
+
+
+def stored_states(checkpoint: Path) -> list[ShardState]:
+    """The latest state of each shard of a stored checkpoint: the one that has come furthest in time."""
+    latest: dict[str, ShardState] = {}
+    layers = {path.stem: path.read_bytes() for path in (checkpoint / "shards").glob("*.layer")}
+    for path in (checkpoint / "shards").glob("*.state"):
+        head = path.read_bytes()
+        frozen = [entry[0] for entry in unpack_columns(head)[1]["frozen"]]
+        state = ShardState.unpack(Packed(head, {name: layers[name] for name in frozen}))
+        shard = path.name.split("-")[0]
+        if shard not in latest or state.now > latest[shard].now:
+            latest[shard] = state
+    return list(latest.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stored_state_of_every_format_is_read_and_says_what_it_said(name: str, tmp_path: Path) -> None:
+    """Totals per queue as the release that wrote it published them, frozen messages included; and it is packed again."""
+    states = stored_states(unpacked(name, tmp_path))
+    for state in states:
+        assert ShardState.unpack(state.pack()).messages == state.messages
+    reports: list[ShardReport] = []
+    for state in states:
+        thaw_queues(state, range(len(state.queues)), Settings())
+        reports.append(track(state, empty_packet(), state.now, Settings())[1])
+    merged = merge(reports, Settings())
+    published = json.loads((FOLDER / f"{name}.json").read_text())["metrics"]
+    assert {queue for _, _, queue in merged.queues} == {"orders", "orders-dlq", "payments.fifo", "later"}
+    for (system, scope, queue), facts in merged.queues.items():
+        for total in ("sent", "received", "deleted", "dead_lettered", "dropped"):
+            series = f'queuewatch_messages_{total}_total{{system="{system}",scope_id="{scope}",queue="{queue}"}}'
+            assert facts.total(total) == published[series], series
+    assert merged.events_total["accepted"] == published['queuewatch_events_total{result="accepted"}']
+    assert merged.queues[QueueName("aws_sqs", "eu/1", "payments.fifo")].numbers["visible"] == 12
+
+
+def test_there_is_a_step_from_every_version_that_is_read() -> None:
+    """Whoever raises the version must say how to get there, and store a checkpoint of the version before."""
+    assert sorted(STEPS) == list(range(OLDEST_READABLE, FORMAT_VERSION))
+    stored = {int(name.removeprefix("state-")) for name in NAMES}
+    assert set(range(OLDEST_READABLE, FORMAT_VERSION)) <= stored | {FORMAT_VERSION}
+
+
+def test_an_old_head_and_an_old_layer_go_through_every_step_in_between() -> None:
+    """In order, each from the version it is of."""
+
+    def doubled(columns: Columns, header: Header) -> None:
+        columns["x"] = columns["x"] * 2
+        header["doubled"] = True
+
+    def renamed(columns: Columns, _: Header) -> None:
+        columns["y"] = columns.pop("x")
+
+    def layer_doubled(columns: Columns) -> None:
+        columns["x"] = columns["x"] * 2
+
+    steps = {2: Step(doubled, layer_doubled), 3: Step(renamed)}
+    for version, expected in ((2, [2, 4]), (3, [1, 2])):
+        columns, header = unpack_columns(pack_columns({"x": np.array([1, 2])}, {"version": version}, compress=True))
+        upgrade_head(columns, header, steps=steps, to=4)
+        assert columns["y"].tolist() == expected
+        assert header == {"version": 4} | ({"doubled": True} if version == 2 else {})
+    for header, expected in (({}, [2]), ({"version": 2}, [2]), ({"version": 3}, [1])):
+        layer = {"x": np.array([1])}
+        upgrade_layer(layer, header, steps=steps, to=4)
+        assert layer["x"].tolist() == expected
+
+
+@pytest.mark.parametrize("version", [FORMAT_VERSION + 1, OLDEST_READABLE - 1, "2"])
+def test_a_state_of_another_version_is_refused_with_what_to_do(version: object) -> None:
+    """A newer one, and one that is no longer read."""
+    blob = pack_columns({}, {"version": version}, compress=True)
+    with pytest.raises(UnreadableBlob, match=r"run the release that wrote it"):
+        ShardState.unpack(Packed(blob, {}))

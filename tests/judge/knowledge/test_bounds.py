@@ -1,0 +1,73 @@
+"""The two counting arguments, against simulated queues that serve in any order."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.judge.history import COLUMN, FIELDS, Window
+from streaming.judge.knowledge.bounds import send_bound, settlement_bound
+
+STEP_MS = 10_000
+
+
+def simulated(sends: list[int], takes: list[int], seed: int) -> tuple[Window, list[int]]:
+    """Samples of a queue that gets `sends[i]` messages in step i and loses up to `takes[i]`, chosen at random; and when those
+    that are left were sent."""
+    rng = np.random.default_rng(seed)
+    waiting: list[int] = []
+    values, sent, departed = [], 0, 0
+    for i, (n, m) in enumerate(zip(sends, takes, strict=True)):
+        at = (i + 1) * STEP_MS
+        waiting += [at] * n
+        sent += n
+        gone = min(m, len(waiting))
+        for _ in range(gone):
+            waiting.pop(int(rng.integers(len(waiting))))
+        departed += gone
+        row = [0] * len(FIELDS)
+        for name, value in (
+            ("present", 1),
+            ("sent", sent),
+            ("departed", departed),
+            ("counted_at", at),
+            ("counted_visible", len(waiting)),
+        ):
+            row[COLUMN[name]] = value
+        values.append(row)
+    at_ms = np.array([(i + 1) * STEP_MS for i in range(len(sends))], dtype=np.int64)
+    return Window(at_ms, np.array(values, dtype=np.int64)), waiting
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, max_size=40)
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps=STEPS, seed=st.integers(0, 10_000))
+def test_a_settlement_bound_is_never_younger_than_the_truth(steps: list[tuple[int, int]], seed: int) -> None:
+    """Whatever the order of service: the oldest message left was there at that time."""
+    past, left = simulated([n for n, _ in steps], [m for _, m in steps], seed)
+    for exact in (True, False):
+        bound = settlement_bound(past, 1, minus=0, exact=exact)
+        assert bound is None or (left and min(left) <= bound)
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps=STEPS, seed=st.integers(0, 10_000))
+def test_a_send_bound_is_never_younger_than_the_truth(steps: list[tuple[int, int]], seed: int) -> None:
+    """Of all that were sent so many are left, and the youngest these can be are the newest."""
+    past, left = simulated([n for n, _ in steps], [m for _, m in steps], seed)
+    for exact in (True, False):
+        bound = send_bound(past, len(left), 0, exact=exact)
+        assert bound is None or (left and min(left) <= bound)
+
+
+def test_without_consumers_both_bounds_come_close() -> None:
+    """A minute of work, then nobody: the age is told to the grid of the samples."""
+    past, left = simulated([3] * 60, [3] * 6 + [0] * 54, 1)
+    oldest = min(left)
+    assert settlement_bound(past, 1, minus=0, exact=True) == oldest
+    sent = send_bound(past, len(left), 0, exact=True)
+    assert sent is not None
+    assert oldest <= sent <= oldest + 2 * STEP_MS

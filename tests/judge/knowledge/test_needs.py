@@ -1,0 +1,25 @@
+"""Every signal says on which basis of knowledge it may fire, and that is enforced."""
+
+from __future__ import annotations
+
+from streaming.judge.knowledge.basis import BASES
+from streaming.judge.knowledge.needs import SUPPORT, supported, withheld
+from streaming.judge.signals import SIGNAL_NAMES
+
+
+def test_every_signal_declares_what_it_needs() -> None:
+    """None may be forgotten, and full telemetry carries all of them."""
+    assert set(SUPPORT) == set(SIGNAL_NAMES)
+    assert all(supported(signal, "messages") == "exact" for signal in SIGNAL_NAMES)
+
+
+def test_what_needs_every_message_is_withheld_elsewhere() -> None:
+    """How many groups have a backlog is known only where sends and ends are."""
+    for basis in BASES:
+        if basis != "messages":
+            assert {"LookAheadSaturated", "ConcurrencyCollapsed"} <= set(withheld(basis))
+
+
+def test_a_stall_is_told_wherever_somebody_counts() -> None:
+    """By messages, or by the broker's counts."""
+    assert [basis for basis in BASES if supported("QueueStalled", basis) is None] == ["unknown"]

@@ -1,0 +1,70 @@
+"""ClockUntrusted: fires while the clock is not believed or senders are ahead, and is kept over a restart."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from streaming.core.clock import Clock, tick
+from streaming.core.report import ShardReport
+from streaming.core.settings import QueueName, Settings
+from streaming.judge.history import FIELDS
+from streaming.judge.judge import judge
+from streaming.judge.memory import JudgeMemory, QueueMemory
+from streaming.judge.rewind import rewind_memory
+
+T0 = 1_700_000_000_000
+DAY = 86_400_000
+
+
+def report(now: int, ahead: int = 0) -> ShardReport:
+    """Of a shard in which nothing else happened."""
+    return ShardReport(now, 0, {}, [], Counter(ahead=ahead), Counter(), {}, [], now)
+
+
+def fired(memory: JudgeMemory, now: int, ahead: int = 0) -> tuple[JudgeMemory, list[tuple[str, str | None, str]]]:
+    """The memory after, and (status, part, summary) of each change."""
+    memory, _, changes = judge(memory, report(now, ahead), now, Settings())
+    assert {change.finding.key.signal for change in changes} <= {"ClockUntrusted"}
+    said: list[tuple[str, str | None, str]] = [
+        (change.status, change.finding.key.part, str(change.finding.evidence["summary"])) for change in changes
+    ]
+    return JudgeMemory.from_bytes(memory.to_bytes()), said
+
+
+def test_a_jump_fires_until_it_is_believed_or_over() -> None:
+    """With how far the clock is off."""
+    memory = JudgeMemory(clock=tick(Clock(), T0))
+    memory, said = fired(memory, T0)
+    assert said == []
+    memory.clock = tick(memory.clock, T0 + 30 * DAY)
+    memory, said = fired(memory, T0)
+    assert [one[:2] for one in said] == [("firing", "service")]
+    assert "it reads 30 d ahead of the time of the batches before" in said[0][2]
+    memory.clock = tick(memory.clock, T0 + 1_000)
+    _, said = fired(memory, T0 + 1_000)
+    assert [one[:2] for one in said] == [("resolved", "service")]
+
+
+def test_senders_that_are_ahead_fire_for_ten_minutes() -> None:
+    """Counted from the last event that was; a quarter of an hour later it is over."""
+    memory, said = fired(JudgeMemory.empty(), T0, ahead=2)
+    assert [one[:2] for one in said] == [("firing", "senders")]
+    assert said[0][2].startswith("2 events so far were dated more than 5 min in the future")
+    memory, said = fired(memory, T0 + 599_000, ahead=2)
+    assert said == []
+    _, said = fired(memory, T0 + 600_000, ahead=2)
+    assert [one[:2] for one in said] == [("resolved", "senders")]
+
+
+def test_the_memory_of_a_wrong_time_is_forgotten() -> None:
+    """Or no rate would be taken until that time has come."""
+    queue = QueueMemory(since={"coverage": T0 + DAY}, holds_at=T0 + DAY, noisy={"g": T0 + DAY})
+    name = QueueName("s", "", "q")
+    memory = JudgeMemory(queues={name: queue}, at=T0 + DAY)
+    for at in (T0, T0 + DAY):
+        memory.history.add(at, [name], np.ones((1, len(FIELDS)), dtype=np.int64))
+    memory = rewind_memory(memory, T0 + 5)
+    assert (memory.at, queue.since, queue.holds_at, queue.noisy) == (T0 + 5, {"coverage": T0 + 5}, T0 + 5, {"g": T0 + 5})
+    assert memory.history.window(name).at.tolist() == [T0]

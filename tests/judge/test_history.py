@@ -1,0 +1,83 @@
+"""The judge's table of samples: what it keeps, forgets, and reads back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.core.settings import QueueName
+from streaming.judge.history import AGE_TO_GAP, DENSE_MS, FIELDS, History, Ints
+
+T0 = 1_700_000_000_000
+A, B, C = (QueueName("aws_sqs", "", name) for name in "abc")
+
+
+def row(value: int) -> list[int]:
+    """A sample all of whose fields are `value`, which is present."""
+    return [1, *([value] * (len(FIELDS) - 1))]
+
+
+def table(*values: int) -> Ints:
+    """A row per queue."""
+    return np.array([row(value) for value in values], dtype=np.int64)
+
+
+def test_samples_are_dense_at_first_and_ever_farther_apart() -> None:
+    """Two days in steps of ten seconds: no gap is larger than a tenth of its age, and there are not many."""
+    history = History()
+    for i in range(2 * 8_640):
+        history.add(T0 + i * 10_000, [A], table(i))
+    at = history.window(A).at
+    now = int(at[-1])
+    dense = at[at >= now - DENSE_MS]
+    assert set(np.diff(dense)) == {10_000}
+    gaps, ages = np.diff(at), now - at[:-1]
+    assert (gaps <= np.maximum(10_000, 2 * ages // AGE_TO_GAP)).all()
+    assert len(at) < 250
+
+
+def test_a_queue_that_comes_later_or_goes_takes_no_other_with_it() -> None:
+    """Rows are found by name, whatever was added and forgotten between."""
+    history = History()
+    history.add(T0, [A, B], table(1, 2))
+    history.add(T0 + 10_000, [A, B, C], table(3, 4, 5))
+    history.add(T0 + 20_000, [A, C], table(6, 7))
+    assert history.window(A)["sent"].tolist() == [1, 3, 6]
+    assert history.window(C)["sent"].tolist() == [5, 7]
+    assert len(history.window(B)) == 0
+    assert history.recent(C)["sent"].tolist() == [5, 7]
+
+
+NAMES = st.sets(st.sampled_from("abcd"), min_size=1)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(1, 400), st.sets(st.sampled_from("abcd"), min_size=1), st.integers(0, 2**50)), max_size=40
+    )
+)
+def test_what_is_read_back_is_what_was_kept(steps: list[tuple[int, set[str], int]]) -> None:
+    """Packed sample by sample as differences: nothing is lost, whatever queues come and go."""
+    history, now = History(), T0
+    for seconds, names, value in steps:
+        now += seconds * 1000
+        queues = [QueueName("s", "", name) for name in sorted(names)]
+        history.add(now, queues, table(*(value + i for i in range(len(queues)))))
+    again = History.from_bytes(history.to_bytes())
+    for name in "abcd":
+        kept = [s for s in history.window(QueueName("s", "", name)).at.tolist() if s <= history.last_at]
+        window = again.window(QueueName("s", "", name))
+        assert window.at.tolist() == kept
+        assert np.array_equal(window.values, history.window(QueueName("s", "", name)).values[: len(kept)])
+
+
+def test_a_damaged_history_is_refused() -> None:
+    """Not read as something else."""
+    history = History()
+    history.add(T0, [A], table(1))
+    blob = history.to_bytes()
+    with pytest.raises(ValueError, match="damaged"):
+        History.from_bytes(blob[:-4])
