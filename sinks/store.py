@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from sinks.history import History, QueueId, Trend, queue_id
+from sinks.history import History, Trend
+from streaming.core.settings import QueueName
 from streaming.judge.signals import Finding, Severity, SignalKey
 from streaming.judge.snapshot import QueueView, Snapshot
 
@@ -25,16 +26,16 @@ class Published:
         self.snapshot = snapshot
 
     @cached_property
-    def queues(self) -> Mapping[QueueId, QueueView]:
+    def queues(self) -> Mapping[QueueName, QueueView]:
         """Queues by identity."""
-        return {queue_id(queue): queue for queue in self.snapshot.queues}
+        return {queue.name: queue for queue in self.snapshot.queues}
 
     @cached_property
-    def findings(self) -> Mapping[QueueId, tuple[Finding, ...]]:
+    def findings(self) -> Mapping[QueueName, tuple[Finding, ...]]:
         """Firing signals by queue, the worst and then the longest firing first."""
-        found: dict[QueueId, list[Finding]] = {}
+        found: dict[QueueName, list[Finding]] = {}
         for finding in self.firing:
-            found.setdefault((finding.key.system, finding.key.scope, finding.key.queue), []).append(finding)
+            found.setdefault(finding.key.queue_name, []).append(finding)
         return {name: tuple(of_queue) for name, of_queue in found.items()}
 
     @cached_property
@@ -55,7 +56,7 @@ class SnapshotStore:
     """The latest snapshot, a short past of each queue, and the signals resolved last. Safe for threads."""
 
     def __init__(self, *, history_step_s: float = 10.0, history_points: int = 90, resolved_kept: int = 100) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._latest: Published | None = None
         self._history = History(history_step_s, history_points)
         self._history_at_ms: int | None = None
@@ -63,7 +64,7 @@ class SnapshotStore:
 
     def publish(self, snapshot: Snapshot) -> None:
         """Make `snapshot` the one everybody reads from now on."""
-        with self._changed:
+        with self._lock:
             before = self._latest
             self._latest = Published(1 if before is None else before.version + 1, snapshot)
             if before is not None:
@@ -72,27 +73,20 @@ class SnapshotStore:
             if self._history_at_ms is None or abs(snapshot.at_ms - self._history_at_ms) >= 1_000:
                 self._history_at_ms = snapshot.at_ms
                 self._history.record(snapshot.at_ms, snapshot.queues)
-            self._changed.notify_all()
 
     @property
     def latest(self) -> Published | None:
         """The latest snapshot, None before the first."""
         return self._latest
 
-    def wait_newer(self, version: int, timeout_s: float) -> Published | None:
-        """Block until a snapshot after `version` is published or the time is over; the latest either way."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._latest is not None and self._latest.version > version, timeout_s)
-            return self._latest
-
-    def trend(self, queue: QueueId) -> Trend | None:
+    def trend(self, queue: QueueName) -> Trend | None:
         """The recent past of one queue."""
-        with self._changed:
+        with self._lock:
             return self._history.of(queue)
 
     def resolved(self) -> tuple[Resolved, ...]:
         """Signals resolved lately, the last one first."""
-        with self._changed:
+        with self._lock:
             return tuple(reversed(self._resolved))
 
     def _note_resolved(self, before: Snapshot, now: Snapshot) -> None:

@@ -10,9 +10,12 @@ from dataclasses import dataclass, replace
 
 from alerts.catalogue import BY_NAME
 from alerts.config import AlertRulesConfig
+from alerts.entry import AlertName
+from alerts.explains import explained_by
 from sinks.alertmanager.alert import OTHERS, Told
 from sinks.alertmanager.config import AlertmanagerConfig
 from sinks.store import SEVERITY_RANK
+from streaming.core.settings import QueueName
 from streaming.judge.signals import Finding, Severity, SignalKey
 
 ENDED_KEPT_MS = 900_000
@@ -71,6 +74,11 @@ class AlertBook:
         if not changed:
             self.version = before
 
+    def resume(self, lines: Iterable[Line], version: int) -> None:
+        """Go on from what an earlier process saved. What fires is then ended, or not, by the next `update`."""
+        self._lines = {(line.told.finding.key, line.told.severity): line for line in lines}
+        self.version = version
+
     def since(self, version: int) -> list[Line]:
         """What changed after `version`; all lines for -1."""
         return [line for line in self._lines.values() if line.version > version]
@@ -92,6 +100,7 @@ class AlertBook:
     def _choose(self, firing: Iterable[Finding]) -> Iterator[Told]:
         """The findings that become alerts, and one for the rest of each signal and queue."""
         wanted = [told for finding in firing if (told := self._wanted(finding)) is not None]
+        wanted = _without_explained(wanted)
         wanted.sort(key=self._order)
         by_kind: dict[_Kind, list[Told]] = {}
         chosen: list[Told] = []
@@ -111,7 +120,7 @@ class AlertBook:
         severity = switch.severity or finding.severity
         queue = finding.key.queue
         if (
-            not finding.alerting
+            not finding.announced
             or not switch.enabled
             or SEVERITY_RANK[severity] < SEVERITY_RANK[self._config.min_severity]
             or (switch.only_queues and not re.fullmatch(switch.only_queues, queue))
@@ -134,6 +143,14 @@ class AlertBook:
 
     def _is_told(self, key: SignalKey) -> bool:
         return any((line := self._lines.get((key, severity))) is not None and line.ended_ms is None for severity in SEVERITY_RANK)
+
+
+def _without_explained(wanted: list[Told]) -> list[Told]:
+    """One incident, one page: what another alert of the same queue explains is left to that one."""
+    firing: dict[QueueName, set[AlertName]] = {}
+    for told in wanted:
+        firing.setdefault(told.finding.key.queue_name, set()).add(told.finding.key.signal)
+    return [t for t in wanted if explained_by(t.finding.key.signal, firing[t.finding.key.queue_name]) is None]
 
 
 def _folded(rest: Sequence[Told]) -> Told:

@@ -4,6 +4,7 @@ nor others.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import ssl
 import threading
@@ -18,6 +19,7 @@ from alerts.config import AlertRulesConfig
 from sinks.alertmanager.alert import to_json
 from sinks.alertmanager.book import AlertBook, Line
 from sinks.alertmanager.config import AlertmanagerConfig, Destination
+from sinks.alertmanager.remembered import Keeper, from_bytes, to_bytes
 from sinks.clock import wall_ms
 from sinks.prometheus import Family
 from streaming.judge.snapshot import Snapshot
@@ -27,12 +29,17 @@ log = logging.getLogger(__name__)
 _PER_POST = 200
 _FIRST_RETRY_S = 1.0
 _LAST_RETRY_S = 30.0
+_BOOK = "book.json"
 _LIVES_RESENDS = 4
 """An alert ends by itself after so many resends that did not come, as with Prometheus."""
 
 
 class AlertmanagerPush:
-    """`publish` every snapshot; `close` at the end, which ends no alert: the next start goes on with them."""
+    """`publish` every snapshot; `close` at the end, which ends no alert: the next start goes on with them.
+
+    After `resume`, what fires and what has ended is saved with every change, so that an Alertmanager that is away learns of it
+    though the process ends meanwhile.
+    """
 
     def __init__(
         self,
@@ -51,6 +58,9 @@ class AlertmanagerPush:
         self._changed = threading.Condition()
         self._stopping = False
         self._posts: Counter[tuple[str, str]] = Counter()
+        self._sent = dict.fromkeys(map(_key, config.destinations), -1)
+        """By destination the version of the book it has."""
+        self._keeper: Keeper | None = None
         for destination in config.destinations:
             destination.authorization()  # A secret's file that cannot be read is told at the start.
         self._threads = [
@@ -60,13 +70,33 @@ class AlertmanagerPush:
         for thread in self._threads:
             thread.start()
 
+    def resume(self, keeper: Keeper) -> None:
+        """Go on from what an earlier process saved, and save from now on. To be called before the first `publish`."""
+        self._keeper = keeper
+        content = keeper.read(_BOOK)
+        if content is None:
+            return
+        try:
+            saved = from_bytes(content)
+        except ValueError as error:
+            log.error("the saved alerts cannot be read: %s; what fires is sent anew", error)
+            return
+        with self._changed:
+            self._book.resume(saved.lines, saved.version)
+            self._sent |= {name: version for name, version in saved.sent.items() if name in self._sent}
+            self._changed.notify_all()
+
     def publish(self, snapshot: Snapshot) -> None:
-        """Note what fires; returns at once."""
+        """Note and save what fires; sends nothing itself. Raises `OSError` when it cannot be saved."""
         with self._changed:
             before = self._book.version
             self._book.update(snapshot.firing, self._clock_ms())
-            if self._book.version != before:
-                self._changed.notify_all()
+            if self._book.version == before:
+                return
+            self._changed.notify_all()
+            saved = to_bytes(self._book.version, self._book.since(-1), self._sent)
+        if self._keeper is not None:
+            self._keeper.write(_BOOK, saved)
 
     def families(self) -> Iterable[Family]:
         """How sending goes, for `/metrics`."""
@@ -92,16 +122,16 @@ class AlertmanagerPush:
             thread.join(within_s / len(self._threads))
 
     def _run(self, destination: Destination) -> None:
-        name = _name(destination)
-        sent, resend_at_ms, wait_s = -1, 0, 0.0
+        name, key = _name(destination), _key(destination)
+        resend_at_ms, wait_s = 0, 0.0
         client: httpx.Client | None = None
         stopping = False
         while not stopping:
-            stopping = self._wait(sent, resend_at_ms, wait_s)
+            stopping = self._wait(key, resend_at_ms, wait_s)
             with self._changed:
                 now_ms, version = self._clock_ms(), self._book.version
                 all_of_them = now_ms >= resend_at_ms
-                lines = self._book.since(-1 if all_of_them else sent)
+                lines = self._book.since(-1 if all_of_them else self._sent[key])
             try:
                 client = client or _client(destination)
                 self._post(client, name, lines, now_ms)
@@ -117,20 +147,22 @@ class AlertmanagerPush:
             else:
                 if wait_s:
                     log.warning("Alertmanager %s takes alerts again", name)
-                sent, wait_s = version, 0.0
+                wait_s = 0.0
+                with self._changed:
+                    self._sent[key] = version
                 if all_of_them:
                     resend_at_ms = now_ms + int(self._config.resend_s * 1000)
         if client is not None:
             client.close()
 
-    def _wait(self, sent: int, resend_at_ms: int, wait_s: float) -> bool:
+    def _wait(self, key: str, resend_at_ms: int, wait_s: float) -> bool:
         """Until there is something to send; answers whether it is the last time."""
         with self._changed:
             if wait_s:
                 self._changed.wait_for(lambda: self._stopping, wait_s)
             else:
                 until_resend_s = max(0, resend_at_ms - self._clock_ms()) / 1000
-                self._changed.wait_for(lambda: self._stopping or self._book.version > sent, until_resend_s)
+                self._changed.wait_for(lambda: self._stopping or self._book.version > self._sent[key], until_resend_s)
             return self._stopping
 
     def _post(self, client: httpx.Client, name: str, lines: Sequence[Line], now_ms: int) -> None:
@@ -177,3 +209,8 @@ def _name(destination: Destination) -> str:
     """Host and port: an address may hold a password, a label and a log must not."""
     parts = urlsplit(destination.url)
     return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
+
+
+def _key(destination: Destination) -> str:
+    """What tells this address from all others, without saying it."""
+    return hashlib.blake2b(destination.url.encode(), digest_size=8).hexdigest()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from typing import Final
 from urllib.parse import urlsplit
 
 import structlog
 from pydantic import BaseModel
 
-from sources.client.transports import Transport
-from sources.client.transports.kafka import KafkaTransport
+from queuewatch.transports import Transport
+from queuewatch.transports.kafka import KafkaTransport
 from sources.collect import SECTIONS, CollectorRefused, collector_class, config_model, run_collector
 from streaming.cli.errors import CommandError
 from streaming.cli.signals import stopped_by_signals
@@ -18,6 +19,8 @@ from streaming.config.logging import set_up_logging
 from streaming.config.model import Config
 
 _log = structlog.get_logger(__name__)
+
+_FIRST_KEYS: Final = {"activemq": "addresses: [stomp://HOST:61613]", "cloudflare": "account_id: ID"}
 
 
 def collect_until_stopped(config: Config, kind: str, to: str | None) -> None:
@@ -41,7 +44,10 @@ def collect_until_stopped(config: Config, kind: str, to: str | None) -> None:
 
 
 def section_of(config: Config, kind: str) -> BaseModel:
-    """The collector's section, or its defaults where it can do without one. Raises `ConfigError`."""
+    """The collector's section. Raises `ConfigError` for an unknown kind and where the section is missing.
+
+    Only SQS does without one: account and region come from the AWS environment, where any AWS program looks.
+    """
     try:
         collector_class(kind)
     except ValueError as error:
@@ -50,10 +56,13 @@ def section_of(config: Config, kind: str) -> BaseModel:
     found = config.section(f"collect.{section}")
     if isinstance(found, BaseModel):
         return found
-    try:
+    if section == "sqs":
         return config_model(kind)()
-    except ValueError as error:
-        raise ConfigError(f"collect.{section}", "the section is missing", "Say there what to collect from") from error
+    raise ConfigError(
+        f"collect.{section}",
+        "the section is missing",
+        f"Say there what to collect from: {_FIRST_KEYS[section]}, as in deploy/queuewatch.yaml",
+    )
 
 
 def destination_of(config: Config, to: str | None) -> str | Transport:

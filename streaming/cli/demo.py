@@ -11,7 +11,8 @@ EXPLAINED = (
     "orders          one order cannot be processed: watch its receive count climb until it is moved to orders-dlq,",
     "                which a job empties at once: by depth nothing was ever wrong, its arrival is counted all the same",
     "payments.fifo   one payment of customer-3 hangs: that customer's others wait behind it, everybody else's flow",
-    "invoices        one of two consumers sits on a message; and there is no dead-letter queue, which is pointed out",
+    "invoices        one of two consumers sits on a message until its window ends, then the next one does: there is no",
+    "                dead-letter queue, which is pointed out",
 )
 
 

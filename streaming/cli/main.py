@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from streaming.cli import check_config, collect, demo, doctor, explain, replay, rules, run
+from streaming.cli import check_config, collect, demo, doctor, explain, replay, rules, run, state
 from streaming.cli.errors import reported
 
 app = typer.Typer(
@@ -24,8 +24,9 @@ app.command("collect")(collect.collect)
 app.command("replay")(replay.replay)
 app.command("check-config")(check_config.check_config)
 app.command("rules")(rules.rules)
-app.command("doctor")(doctor.doctor)
+app.add_typer(doctor.app, name="doctor")
 app.command("explain")(explain.explain)
+app.add_typer(state.app, name="state")
 
 
 @app.command("version")

@@ -2,78 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from sinks.alertmanager.push import AlertmanagerPush
-from sinks.signal_log import SignalLog, SignalLogFile, SignalLogTopic, signal_log_producer
+from sinks.append_once import AppendOnceFile
+from sinks.prometheus import Family
+from sinks.records import Destination
+from sinks.signal_log import signal_records
 from sinks.store import SnapshotStore
-from streaming.config.kafka import KafkaConnection
+from sinks.topic import RecordTopic, durable_producer
+from streaming.config.kafka import KafkaTopic
 from streaming.config.model import Config
 from streaming.config.service import QuarantineSection, SignalLogSection
 from streaming.core.packet import Quarantined
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.spark.checkpoint import Checkpoint
-from streaming.spark.errors import SourceUnavailable
+from streaming.spark.delivery import Deliveries, Delivery, delivery_families
+from streaming.spark.job import FolderOf
+from streaming.spark.outbox import Outbox
 from streaming.spark.outlets import Outlets
-from streaming.spark.quarantine import Quarantine, QuarantineFile, QuarantineTopic
+from streaming.spark.quarantine import quarantine_records
+
+
+class OutletMetrics:
+    """What the outlets say of themselves; nothing before they are open."""
+
+    def __init__(self) -> None:
+        self.deliveries: tuple[Delivery, ...] = ()
+
+    def __call__(self) -> Iterable[Family]:
+        """For `/metrics`."""
+        return delivery_families(self.deliveries)
 
 
 @contextmanager
 def open_outlets(
-    config: Config, checkpoint: Checkpoint, store: SnapshotStore, push: AlertmanagerPush | None
+    config: Config,
+    checkpoint: Checkpoint,
+    folder_of: FolderOf,
+    store: SnapshotStore,
+    push: AlertmanagerPush | None,
+    metrics: OutletMetrics,
 ) -> Iterator[Outlets]:
-    """The outlets of a job on `checkpoint`; their files and connections are closed at the end of the block."""
-    with ExitStack() as stack:
-        logs = _signal_logs(config.signal_log, checkpoint.id, stack)
-        quarantines = _quarantines(config.quarantine, checkpoint.id, stack)
+    """The outlets of a job on `checkpoint`; their files and connections are closed at the end of the block.
 
-        def signals(changes: Sequence[SignalChange], batch_id: int) -> None:
-            for log in logs:
-                log.append(changes, batch_id)
+    No destination need be there: each is connected to by its own thread, when it has something to send.
+    """
+    if push is not None:
+        push.resume(folder_of("outbox/alertmanager"))
+    logs = _deliveries(_signal_logs(config.signal_log, checkpoint.id), folder_of)
+    quarantines = _deliveries(_quarantines(config.quarantine, checkpoint.id), folder_of)
+    metrics.deliveries = (*logs, *quarantines)
+    to_logs, to_quarantines = Deliveries(logs), Deliveries(quarantines)
 
-        def quarantine(invalid: Sequence[Quarantined], batch_id: int) -> None:
-            for place in quarantines:
-                place.keep(invalid, batch_id)
+    def publish(snapshot: Snapshot) -> None:
+        store.publish(snapshot)
+        if push is not None:
+            push.publish(snapshot)
 
-        def publish(snapshot: Snapshot) -> None:
-            store.publish(snapshot)
-            if push is not None:
-                push.publish(snapshot)
+    def signals(changes: Sequence[SignalChange], batch_id: int) -> None:
+        to_logs.put(signal_records(changes), batch_id)
 
-        yield Outlets(signals, quarantine, publish)
+    def quarantine(invalid: Sequence[Quarantined], batch_id: int) -> None:
+        to_quarantines.put(quarantine_records(invalid, batch_id, checkpoint.id), batch_id)
+
+    try:
+        yield Outlets(publish, signals, quarantine)
+    finally:
+        for delivery in metrics.deliveries:
+            delivery.close()
 
 
-def _signal_logs(section: SignalLogSection, stream: str, stack: ExitStack) -> list[SignalLog]:
-    logs: list[SignalLog] = []
+def _deliveries(destinations: Mapping[str, Destination], folder_of: FolderOf) -> list[Delivery]:
+    return [Delivery(name, destination, Outbox(folder_of(f"outbox/{name}"), name)) for name, destination in destinations.items()]
+
+
+def _signal_logs(section: SignalLogSection, stream: str) -> dict[str, Destination]:
+    logs: dict[str, Destination] = {}
     if section.path is not None:
-        logs.append(SignalLogFile(section.path, stream, max_bytes=section.max_bytes, keep_files=section.keep_files))
+        logs["signal_log_file"] = AppendOnceFile(section.path, stream, max_bytes=section.max_bytes, keep_files=section.keep_files)
     if section.kafka is not None:
-        logs.append(SignalLogTopic(_producer(section.kafka, section.kafka.topic), section.kafka.topic))
-    for log in logs:
-        stack.callback(log.close)
+        logs["signal_log_topic"] = RecordTopic(_connecting(section.kafka), section.kafka.topic)
     return logs
 
 
-def _quarantines(section: QuarantineSection, stream: str, stack: ExitStack) -> list[Quarantine]:
-    places: list[Quarantine] = []
+def _quarantines(section: QuarantineSection, stream: str) -> dict[str, Destination]:
+    places: dict[str, Destination] = {}
     if section.path is not None:
-        places.append(QuarantineFile(section.path, stream, max_bytes=section.max_bytes))
+        # The file and its predecessor together.
+        half = max(1, section.max_bytes // 2)
+        places["quarantine_file"] = AppendOnceFile(section.path, stream, max_bytes=half, keep_files=1, trims=True)
     if section.kafka is not None:
-        places.append(QuarantineTopic(_producer(section.kafka, section.kafka.topic), section.kafka.topic, stream))
-    for place in places:
-        stack.callback(place.close)
+        places["quarantine_topic"] = RecordTopic(_connecting(section.kafka), section.kafka.topic)
     return places
 
 
-def _producer(connection: KafkaConnection, topic: str) -> Any:
-    try:
-        return signal_log_producer(connection.python_options())
-    except Exception as error:  # kafka-python raises many kinds at start, and none says which servers it asked
-        servers = ", ".join(connection.bootstrap_servers)
-        raise SourceUnavailable(
-            f"no Kafka broker answers at {servers}, where the topic {topic} is to be written ({error})",
-            "Check bootstrap_servers, security_protocol and the login",
-        ) from error
+def _connecting(connection: KafkaTopic) -> Callable[[], Any]:
+    return lambda: durable_producer(connection.python_options())

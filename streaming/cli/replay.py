@@ -20,7 +20,10 @@ class EngineName(StrEnum):
 
 
 def replay(
-    files: Annotated[list[Path], typer.Argument(help="Files of recorded events: NDJSON, JSON or Arrow IPC.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Files of recorded events: NDJSON, JSON or Arrow IPC, plain or gzip; - is standard input."),
+    ],
     every: Annotated[str | None, typer.Option(help="Print metrics so often in event time, for example 60s or 5m.")] = None,
     until: Annotated[str | None, typer.Option(help="Let time pass to this moment after the last event.")] = None,
     config: OptionalConfigFile = None,

@@ -12,18 +12,33 @@ import structlog
 from alerts.config import AlertRulesConfig
 from alerts.runbook import runbook_html
 from sinks.alertmanager.push import AlertmanagerPush
-from sinks.http import HttpSettings, IngestSettings, Page, RunningServer, Spool, create_app, serve
+from sinks.http import (
+    Access,
+    ConnectionLimits,
+    Credentials,
+    HttpSettings,
+    IngestSettings,
+    Page,
+    RunningServer,
+    Spool,
+    Tls,
+    create_app,
+    serve,
+)
 from sinks.store import SnapshotStore
 from sources.wire.scan import is_compiled
-from streaming.cli.outlets import open_outlets
+from streaming.cli.outlets import OutletMetrics, open_outlets
 from streaming.cli.signals import stopped_by_signals
-from streaming.config.check import warnings
+from streaming.config.check import is_loopback, warnings
 from streaming.config.errors import ConfigError
 from streaming.config.logging import set_up_logging
 from streaming.config.model import Config, to_settings
+from streaming.config.service import AuthSection
 from streaming.core.settings import Settings
-from streaming.spark.job import open_job, source_kinds
+from streaming.spark.checkpoint import Checkpoint
+from streaming.spark.job import FolderOf, open_job, source_kinds
 from streaming.spark.monitor import Monitor
+from streaming.spark.outlets import Outlets
 
 _log = structlog.get_logger(__name__)
 
@@ -59,16 +74,19 @@ def run_service(
         push = _alertmanager(config)
         if push is not None:
             stack.callback(push.close)
-        server = stack.enter_context(_http(config, settings, store, push))
+        outlet_metrics = OutletMetrics()
+        server = stack.enter_context(_http(config, settings, store, push, outlet_metrics, monitor))
         _log.info("listening", url=server.url)
         for line in warnings(config):
             _log.warning("unsafe_setting", warning=line)
         if not is_compiled():
             _log.warning("slow_decoding", warning="JSON is read by a slower parser: install gcc, then queuewatch again")
         on_listening(server)
-        job = stack.enter_context(
-            open_job(config, lambda checkpoint: stack.enter_context(open_outlets(config, checkpoint, store, push)), monitor)
-        )
+
+        def outlets_for(checkpoint: Checkpoint, folder_of: FolderOf) -> Outlets:
+            return stack.enter_context(open_outlets(config, checkpoint, folder_of, store, push, outlet_metrics))
+
+        job = stack.enter_context(open_job(config, outlets_for, monitor))
         on_spark_up()
         job.run(stop)
 
@@ -83,20 +101,46 @@ def _alertmanager(config: Config) -> AlertmanagerPush | None:
         raise ConfigError("alertmanager", f"{error.filename}: {error.strerror}", "Create it, or name another file") from error
 
 
-def _http(config: Config, settings: Settings, store: SnapshotStore, push: AlertmanagerPush | None) -> RunningServer:
+def _http(
+    config: Config,
+    settings: Settings,
+    store: SnapshotStore,
+    push: AlertmanagerPush | None,
+    outlets: OutletMetrics,
+    monitor: Monitor,
+) -> RunningServer:
     rules = config.section("alerts") or AlertRulesConfig()
     app = create_app(
         store,
         HttpSettings(
+            access=Access(
+                _credentials("http.auth", config.http.auth),
+                _credentials("http.metrics_auth", config.http.metrics_auth),
+                config.http.allowed_hosts,
+            ),
+            connections=ConnectionLimits(config.http.max_connections, config.http.max_connections_per_address),
             ready_within_s=config.http.ready_within_s,
             thresholds=settings.thresholds,
             runbook_base_url=rules.runbook_base_url,
             ingest=_ingest(config),
-            about_sinks=[push.families] if push is not None else [],
+            about_sinks=[monitor.families, outlets, *([push.families] if push is not None else [])],
+            job_fault=lambda: monitor.liveness.fault(config.http.healthy_within_s),
             pages={"/runbook": Page(runbook_html(rules, settings.defaults).encode())},
         ),
     )
-    return serve(app, config.http.host, config.http.port)
+    files = config.http.tls
+    tls = Tls(files.cert_file, files.key_file) if files.cert_file and files.key_file else None
+    return serve(app, config.http.host, config.http.port, tls)
+
+
+def _credentials(key: str, section: AuthSection) -> Credentials:
+    try:
+        password, token = section.secrets()
+    except OSError as error:
+        raise ConfigError(key, f"{error.filename}: {error.strerror}", "Create it, or name another file") from error
+    except ValueError as error:
+        raise ConfigError(key, str(error), "Write the secret to it, or leave the key out") from error
+    return Credentials(section.username, password, token)
 
 
 def _ingest(config: Config) -> IngestSettings | None:
@@ -107,7 +151,13 @@ def _ingest(config: Config) -> IngestSettings | None:
     assert spool is not None, "the model refuses ingest without a spool folder"
     try:
         token = section.bearer_token()
+        if not token and not section.allow_without_token and not is_loopback(config.http.host):
+            raise ConfigError(
+                "http.ingest",
+                f"whoever reaches {config.http.host}:{config.http.port} could send events",
+                "Set http.ingest.token_file, or http.ingest.allow_without_token: true where only senders reach the port",
+            )
         stage = Spool(Path(spool.folder), max_spooled_bytes=section.max_spooled_bytes)
     except OSError as error:
         raise ConfigError("http.ingest", f"{error.filename}: {error.strerror}", "Create it, or name another file") from error
-    return IngestSettings(stage, token=token, max_body_bytes=section.max_body_bytes)
+    return IngestSettings(stage, token=token or None, max_body_bytes=section.max_body_bytes, max_events=section.max_events)

@@ -10,7 +10,7 @@ _SHOWN = ("pyspark", "pyarrow", "pandas", "kafka-python", "boto3", "stomp.py")
 
 def own_version() -> str:
     """The version of this installation."""
-    return metadata.version("queuewatch")
+    return metadata.version("queuewatch-service")
 
 
 def all_versions() -> list[tuple[str, str]]:

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from queuewatch import flush, watch
 from sinks.http import RunningServer
 from sinks.store import SnapshotStore
-from sources.client import flush, watch
 from sources.collect.runner import run_collector
 from sources.sqs.config import SqsCollectorConfig
 from streaming.config.model import Config

@@ -4,6 +4,7 @@
   moved to `orders-dlq`, and a job empties that queue: by its depth nothing was ever wrong.
 - `payments.fifo`: a payment of one customer hangs; all later payments of that customer wait behind it, the others flow.
 - `invoices`: one of two consumers sits on a message and does not finish.
+- `emails`: its producer is not instrumented, as in the middle of a rollout; the page says so, and what would mend it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 Watch = Callable[[Any, str], None]
 """Instruments a client: `(client, consumer name)`."""
 
-ORDERS, ORDERS_DLQ, INVOICES = "orders", "orders-dlq", "invoices"
+ORDERS, ORDERS_DLQ, INVOICES, EMAILS = "orders", "orders-dlq", "invoices", "emails"
 PAYMENTS, PAYMENTS_DLQ = "payments.fifo", "payments-dlq.fifo"
 DLQ_RETENTION_S = 14 * 86_400
 CUSTOMERS = [f"customer-{n}" for n in range(1, 7)]
@@ -47,6 +48,9 @@ class Shop:
 
     def start(self) -> None:
         """Open for business."""
+        unwatched = threading.Thread(target=self._send_emails, name="demo-newsletter", daemon=True)
+        self.threads.append(unwatched)
+        unwatched.start()
         roles: list[tuple[str, Callable[[SQSClient], None]]] = [
             ("shop", self._sell),
             ("orders-worker-1", self._work_on_orders),
@@ -55,6 +59,7 @@ class Shop:
             ("payments-worker-2", self._work_on_payments),
             ("invoices-worker-1", self._work_on_invoices),
             ("invoices-worker-2", self._work_on_invoices),
+            ("emails-worker-1", self._work_on_emails),
         ]
         for name, work in roles:
             thread = threading.Thread(target=self._run, args=(name, work), name=f"demo-{name}", daemon=True)
@@ -106,6 +111,7 @@ class Shop:
         create(PAYMENTS_DLQ, fifo | kept)
         create(PAYMENTS, fifo | {"VisibilityTimeout": str(PAYMENTS_VISIBILITY_S)}, PAYMENTS_DLQ)
         create(INVOICES, {"VisibilityTimeout": str(INVOICES_VISIBILITY_S)})
+        create(EMAILS, {})
         return urls
 
     def _sell(self, client: SQSClient) -> None:
@@ -150,8 +156,25 @@ class Shop:
         url = self.urls[INVOICES]
         for message in client.receive_message(QueueUrl=url, MaxNumberOfMessages=1).get("Messages", []):
             if json.loads(message["Body"])["hangs"]:
-                self.stopping.wait()
+                # By then the message is visible again and the next worker gets it; this one goes on.
+                self.stopping.wait(INVOICES_VISIBILITY_S)
+                continue
             self.stopping.wait(0.2)
+            client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        self.stopping.wait(0.5)
+
+    def _send_emails(self) -> None:
+        """The producer that nobody has instrumented yet."""
+        client = self.client()
+        while not self.stopping.wait(1):
+            try:
+                client.send_message(QueueUrl=self.urls[EMAILS], MessageBody="hello")
+            except (ClientError, BotoCoreError):
+                self.stopping.wait(1)
+
+    def _work_on_emails(self, client: SQSClient) -> None:
+        url = self.urls[EMAILS]
+        for message in client.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
             client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
         self.stopping.wait(0.5)
 

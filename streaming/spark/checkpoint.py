@@ -1,17 +1,19 @@
-"""What a checkpoint was made with, written into it: some of it can never change."""
+"""What a checkpoint was made with and in which formats it is written: its manifest, checked before Spark starts."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from streaming.spark.errors import CheckpointInUse, CheckpointMismatch
 from streaming.spark.folder import Folder, LocalFolder
+from streaming.spark.formats import BEFORE_THEY_WERE_LISTED, FORMATS, unreadable
 
 NAME: Final = "queuewatch.json"
 LAYOUT: Final = 1
@@ -54,49 +56,99 @@ def locked(folder: Folder) -> Iterator[None]:
         yield
 
 
+@dataclass(frozen=True)
+class Manifest:
+    """What `queuewatch.json` says."""
+
+    checkpoint: Checkpoint
+    formats: Mapping[str, int]
+    written_by: str | None
+    """The release that wrote to it last; None for one that did not say so."""
+
+
 def claim(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Checkpoint:
-    """Take the checkpoint in `folder` (at `uri`) into use; write its identity when it is new.
+    """Take the checkpoint in `folder` (at `uri`) into use: write its manifest when it is new, or of an earlier release.
 
     `sources` names the kinds of source in the order they are read. Raises `CheckpointMismatch`.
     """
     found = find(folder, uri, shards=shards, sources=sources)
-    if found is not None:
-        return found
-    made = Checkpoint(uuid.uuid4().hex, shards, tuple(sources))
-    body = {"layout": LAYOUT, "id": made.id, "shards": shards, "sources": list(sources)}
-    folder.write(NAME, json.dumps(body, indent=2).encode())
-    return made
+    if found is None:
+        made = Checkpoint(uuid.uuid4().hex, shards, tuple(sources))
+        write_manifest(folder, made)
+        return made
+    # From the first batch on an earlier release could not read it any more: it must refuse it, not fail in it.
+    if dict(found.formats) != dict(FORMATS) or found.written_by != own_version():
+        write_manifest(folder, found.checkpoint)
+    return found.checkpoint
 
 
-def find(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Checkpoint | None:
-    """The identity of the checkpoint, None for a new one.
+def find(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Manifest | None:
+    """The manifest of the checkpoint, None for a new one.
 
-    Raises `CheckpointMismatch` when it was made with other shards or sources, or by a release that keeps it
-    differently.
+    Raises `CheckpointMismatch` when it was made with other shards or sources, or holds what this release cannot read.
     """
-    content = folder.read(NAME)
-    if content is None:
+    manifest = read_manifest(folder, uri)
+    if manifest is None:
         return None
-    try:
-        body = json.loads(content)
-        found = Checkpoint(str(body["id"]), int(body["shards"]), tuple(body["sources"]))
-        layout = int(body["layout"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointMismatch(f"{uri}/{NAME} cannot be read ({error})", f"Restore it, or {_START_AFRESH}") from error
-    if layout != LAYOUT:
-        raise CheckpointMismatch(
-            f"the checkpoint {uri} has layout {layout}, this release of queuewatch writes {LAYOUT}",
-            f"Use the release that wrote it, or {_START_AFRESH}",
-        )
+    found = manifest.checkpoint
     if found.shards != shards:
         raise CheckpointMismatch(
-            f"the checkpoint {uri} was made with spark.shards: {found.shards}, not {shards}, and the number of "
-            "shards is fixed for the life of a checkpoint",
-            f"Set spark.shards back to {found.shards}, or {_START_AFRESH}",
+            f"the checkpoint {uri} was made with spark.shards: {found.shards}, not {shards}",
+            f"Set spark.shards back to {found.shards}, or make a checkpoint with {shards} shards of it: "
+            f"queuewatch state reshard {uri} --shards {shards} --out NEW, then set spark.checkpoint_dir to it",
         )
     if found.sources != tuple(sources):
         raise CheckpointMismatch(
             f"the checkpoint {uri} was made with the sources {', '.join(found.sources)}, not {', '.join(sources)}",
             f"Configure the same sources again, or {_START_AFRESH}",
         )
-    return found
+    return manifest
+
+
+def read_manifest(folder: Folder, uri: str) -> Manifest | None:
+    """What a checkpoint says of itself, None where there is none.
+
+    Raises `CheckpointMismatch` when that cannot be read, or names a format this release cannot read.
+    """
+    content = folder.read(NAME)
+    if content is None:
+        return None
+    try:
+        body = json.loads(content)
+        checkpoint = Checkpoint(str(body["id"]), int(body["shards"]), tuple(body["sources"]))
+        layout = int(body["layout"])
+        formats = {str(name): int(version) for name, version in body.get("formats", BEFORE_THEY_WERE_LISTED).items()}
+        written_by = body.get("written_by")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointMismatch(f"{uri}/{NAME} cannot be read ({error})", f"Restore it, or {_START_AFRESH}") from error
+    problems = unreadable(formats)
+    if layout != LAYOUT:
+        problems.insert(0, f"layout {layout} (this release writes {LAYOUT})")
+    if problems:
+        by = f"release {written_by}" if written_by else "another release"
+        raise CheckpointMismatch(
+            f"the checkpoint {uri} was written by {by} of queuewatch and holds {'; '.join(problems)}",
+            f"Use the release that wrote it, or {_START_AFRESH}",
+        )
+    return Manifest(checkpoint, formats, written_by)
+
+
+def write_manifest(folder: Folder, checkpoint: Checkpoint) -> None:
+    """Write what a checkpoint says of itself, as of this release."""
+    body = {
+        "layout": LAYOUT,
+        "id": checkpoint.id,
+        "shards": checkpoint.shards,
+        "sources": list(checkpoint.sources),
+        "formats": dict(FORMATS),
+        "written_by": own_version(),
+    }
+    folder.write(NAME, json.dumps(body, indent=2).encode())
+
+
+def own_version() -> str:
+    """The release that runs, `unknown` where it is not installed."""
+    try:
+        return version("queuewatch")
+    except PackageNotFoundError:
+        return "unknown"

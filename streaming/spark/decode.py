@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,15 +19,17 @@ from streaming.core.garbage import not_collecting
 from streaming.core.packet import Quarantined, pack
 from streaming.core.route import route
 from streaming.core.settings import Settings
+from streaming.spark.batch_time import task_latest_ms
 from streaming.spark.worker_end import end_quietly
 from streaming.spark.worker_heap import spare_modules
 
 RECORD_SCHEMA: Final = "value binary, origin string, position long"
 """What is decoded. `origin` and `position` say where a record came from; a tick comes from nowhere."""
 
-PACKET_SCHEMA: Final = "shard int, step_ms long, part int, packet binary"
+PACKET_SCHEMA: Final = "shard int, step_ms long, part int, packet binary, read string"
 """What goes to the shards. `step_ms` is null in a live run: the time of the batch. `part` numbers the input tasks, so that
-packets can be put in the same order again."""
+packets can be put in the same order again. `read` says to one shard how many Kafka records the packets are made of: JSON, by
+`topic/partition`."""
 
 QUARANTINED_PER_PACKET: Final = 1000
 """So many invalid events are kept for inspection; all are counted."""
@@ -49,9 +52,12 @@ def decode_and_route(keys: list[int], settings: Settings) -> Callable[[Batches],
         end_quietly()
         context = TaskContext.get()
         part = context.partitionId() if context is not None else 0
+        now_ms = task_latest_ms() if context is not None else None
         with not_collecting():
             for heard in _gathered(batches):
-                yield _rows(keys, part, heard.packets(len(keys), settings))
+                yield _rows(
+                    keys, part, heard.packets(len(keys), settings, now_ms), json.dumps(heard.read) if heard.read else None
+                )
 
     return stage
 
@@ -64,18 +70,23 @@ class _Heard:
     events: int = 0
     invalid: Counter[str] = field(default_factory=Counter)
     quarantined: list[Quarantined] = field(default_factory=list)
+    read: Counter[str] = field(default_factory=Counter)
+    """Kafka records by `topic/partition`."""
 
     def add(self, decoded: Decoded, records: pa.RecordBatch) -> None:
+        if records.column("position").null_count < len(records):
+            origins = records.column("origin").filter(pc.is_valid(records.column("position")))
+            self.read.update({pair["values"]: pair["counts"] for pair in pc.value_counts(origins).to_pylist()})
         self.tables.append(decoded.events)
         self.events += len(decoded.events)
-        self.invalid.update(event.reason for event in decoded.invalid)
+        self.invalid.update(decoded.refused)
         room = QUARANTINED_PER_PACKET - len(self.quarantined)
         self.quarantined += _quarantined(decoded.invalid[:room], records)
 
-    def packets(self, shards: int, settings: Settings) -> list[bytes]:
+    def packets(self, shards: int, settings: Settings, now_ms: int | None) -> list[bytes]:
         """One packed packet per shard."""
         events = pa.concat_tables(self.tables).unify_dictionaries().combine_chunks()
-        return [pack(packet) for packet in route(events, self.invalid, self.quarantined, shards, settings)]
+        return [pack(packet) for packet in route(events, self.invalid, self.quarantined, shards, settings, now_ms)]
 
 
 def _gathered(batches: Batches) -> Iterator[_Heard]:
@@ -95,15 +106,16 @@ def _gathered(batches: Batches) -> Iterator[_Heard]:
         yield heard
 
 
-def _rows(keys: list[int], part: int, packets: list[bytes]) -> pa.RecordBatch:
+def _rows(keys: list[int], part: int, packets: list[bytes], read: str | None) -> pa.RecordBatch:
     n = len(keys)
     columns = [
         pa.array(keys, pa.int32()),
         pa.nulls(n, pa.int64()),
         pa.array([part] * n, pa.int32()),
         pa.array(packets, pa.binary()),
+        pa.array([read] + [None] * (n - 1), pa.string()),
     ]
-    return pa.RecordBatch.from_arrays(columns, names=["shard", "step_ms", "part", "packet"])
+    return pa.RecordBatch.from_arrays(columns, names=["shard", "step_ms", "part", "packet", "read"])
 
 
 def _quarantined(invalid: Iterable[InvalidEvent], records: pa.RecordBatch) -> list[Quarantined]:

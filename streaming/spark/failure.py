@@ -6,7 +6,14 @@ import re
 from typing import Final
 
 _CAUSE: Final = re.compile(r"^\s*Caused by: (?:[\w.$]+\.)?([\w$]+(?::.*)?)$", re.MULTILINE)
-_PYTHON: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Unavailable|Blob)\b.*)$", re.MULTILINE)
+_PYTHON: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Unavailable|Blob|Damaged)\b.*)$", re.MULTILINE)
+_LOST_TASK: Final = re.compile(r"Lost task .*?\): (?:[\w.]+\.)?([\w$]+: .*)$", re.MULTILINE)
+_JAVA_BEGINS: Final = re.compile(r"^(?:[\w.]+\.)?Py4JJavaError: .*$", re.MULTILINE)
+_TRACEBACK: Final = "Traceback (most recent call last)"
+_WORKER_EXITED: Final = "Python worker exited unexpectedly"
+_WORKER_GONE: Final = re.compile(r"Connection reset|Broken pipe|Stream closed|EOFException")
+WHY_GONE: Final = "it crashed, was killed (for lack of memory: see the system's log), or hung for longer than Spark waits"
+_FULL: Final = re.compile(r"No space left on device|Disk quota exceeded")
 _LONGEST: Final = 500
 
 
@@ -18,12 +25,29 @@ def reason_of(error: BaseException | None) -> str:
     """
     if error is None:
         return "it stopped without saying why"
-    text = str(error)
-    for pattern in (_PYTHON if "Traceback (most recent call last)" in text else _CAUSE, _CAUSE):
+    text = str(error).split("=== Streaming Query ===")[0]
+    # What Java said to Python stands behind Py4J's own line, which says nothing.
+    for begins in _JAVA_BEGINS.finditer(text):
+        text = text[begins.end() :]
+    if _WORKER_EXITED in text:
+        return f"a Python worker exited unexpectedly: {WHY_GONE}"
+    for pattern in (_PYTHON if _TRACEBACK in text else _CAUSE, _CAUSE, _LOST_TASK):
         found = pattern.findall(text)
         if found:
-            return _short(found[-1])
-    return _short(text.split("=== Streaming Query ===")[0])
+            reason = _short(found[-1])
+            if _WORKER_GONE.search(reason) and _TRACEBACK not in text:
+                return f"a Python worker is gone ({reason}): {WHY_GONE}"
+            return reason
+    return _short(text)
+
+
+def is_full_disk(error: BaseException | None) -> bool:
+    """Whether the query failed because a disk has no room: that passes, and nothing is gained by giving up."""
+    while error is not None:
+        if _FULL.search(str(error)):
+            return True
+        error = error.__cause__
+    return False
 
 
 def _short(text: str) -> str:

@@ -57,12 +57,7 @@ class LocalFolder:
 
     def write(self, name: str, content: bytes) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        scratch = self.path / f".{name}.{os.getpid()}.part"
-        with scratch.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(self.path / name)
+        write_durably(self.path / name, content)
 
     def names(self) -> list[str]:
         if not self.path.is_dir():
@@ -71,6 +66,26 @@ class LocalFolder:
 
     def delete(self, name: str) -> None:
         (self.path / name).unlink(missing_ok=True)
+
+
+def write_durably(path: Path, content: bytes | memoryview) -> None:
+    """Create or replace a file so that not even a power cut leaves a part of it under its name."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with scratch.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+    except OSError:
+        # On a full disk a part of it would keep the room others need.
+        scratch.unlink(missing_ok=True)
+        raise
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class HadoopFolder:

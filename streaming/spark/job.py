@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 import structlog
@@ -12,27 +12,43 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streaming.config.errors import ConfigError
 from streaming.config.model import Config, to_settings
 from streaming.config.service import Restarts
-from streaming.spark import pipeline
+from streaming.spark import pipeline, versions
 from streaming.spark.batch_time import BatchTimes
 from streaming.spark.checkpoint import Checkpoint, claim, find, locked
 from streaming.spark.errors import JobError, QueryFailed, SourceUnavailable, SparkDied
-from streaming.spark.failure import reason_of
+from streaming.spark.failure import is_full_disk, reason_of
 from streaming.spark.folder import Folder, local_folder, open_folder
 from streaming.spark.gate import Gate
 from streaming.spark.listener import ProgressListener
+from streaming.spark.liveness import Watchdog
+from streaming.spark.losses import Brokers, KafkaLosses, Partition, with_offsets
 from streaming.spark.memory_store import MemoryStore
 from streaming.spark.monitor import Monitor
-from streaming.spark.outlets import Outlets, reliable
+from streaming.spark.outlets import Outlets
 from streaming.spark.publish import Publisher
 from streaming.spark.readers.kafka import Topics, survey
 from streaming.spark.readers.spool import prepare_spool
+from streaming.spark.recovery import recover
+from streaming.spark.scratch import scratch_for
+from streaming.spark.seed import read_seed
 from streaming.spark.session import open_session
-from streaming.spark.state_files import Pruner, state_keeper
+from streaming.spark.state_files import VERSIONS_KEPT, Pruner, state_keeper
+from streaming.spark.versions import VersionLedger
 
 DRAIN_WITHIN_S = 60.0
 """A batch is given so long to finish before a stop interrupts it."""
+
+FolderOf = Callable[[str], Folder]
+"""A folder of the checkpoint by its name, which may have slashes."""
+
+FULL_DISK_WAIT_S = 5.0
+"""A full disk is looked at again so often, for as long as it takes."""
+
+SILENT_AFTER_S = 15.0
+"""Without a batch for so long, the log says what the job waits for; again after twice as long, and so on."""
 
 _LOOK_EVERY_S = 0.2
 _log = structlog.get_logger(__name__)
@@ -55,10 +71,13 @@ class Job:
         self._config = config
         self._topics = topics
         self._settings = to_settings(config)
-        # Kept over restarts of the query: what waits for a destination waits on.
-        self._outlets = reliable(outlets)
+        self._outlets = outlets
         self._monitor = monitor
+        self._liveness = monitor.liveness
+        self._watchdog = Watchdog(monitor.liveness, _java_pid, deadline_s=config.spark.batch_deadline_s)
         self._gate = Gate()
+        kafka = config.source.kafka
+        self._losses = KafkaLosses(self._folder("offsets"), Brokers(kafka).earliest) if kafka is not None else None
         self._fault: str | None = None
 
     def fault(self) -> str | None:
@@ -75,6 +94,11 @@ class Job:
         except Exception as error:
             if isinstance(error, JobError) or _java_lives():
                 raise
+            if self._watchdog.ended_java is not None:
+                raise SparkDied(
+                    f"Spark hung and was ended: {self._watchdog.ended_java}",
+                    "Start again: it goes on from its checkpoint. See the log above for what it was doing",
+                ) from error
             # Whatever was asked of it last failed, in one of many ways.
             raise SparkDied(
                 "Spark's Java process ended unexpectedly, perhaps for lack of memory",
@@ -87,39 +111,75 @@ class Job:
         while not stop.is_set():
             try:
                 self._run_query(topics if topics is not None else survey_of(self._config), stop)
-            except (QueryFailed, SourceUnavailable) as error:
-                self._fault = error.problem
-                wait_s = failures.next_wait_s(self._monitor.last_committed, error)
-                _log.error("query_failed", error=error.problem, restart_in_s=wait_s)
+            except Exception as error:
+                problem = error.problem if isinstance(error, JobError) else reason_of(error)
+                if is_full_disk(error) and _java_lives():
+                    # It passes, and a process that starts anew would find the disk no emptier.
+                    problem, wait_s = f"a disk is full: {problem}", FULL_DISK_WAIT_S
+                elif isinstance(error, QueryFailed | SourceUnavailable):
+                    wait_s = failures.next_wait_s(self._monitor.last_committed, error)
+                else:
+                    raise
+                self._fault = self._liveness.doing = problem
+                _log.error("query_failed", error=problem, restart_in_s=wait_s)
                 stop.wait(wait_s)
                 topics = None
 
     def _run_query(self, topics: Topics | None, stop: threading.Event) -> None:
         query = self._start(topics)
         try:
-            while query.isActive:
-                if stop.wait(_LOOK_EVERY_S):
-                    self._drain(query)
-                    return
-                if query.lastProgress is not None:
-                    self._fault = None
+            with self._watchdog.watching():
+                say_at_s = SILENT_AFTER_S
+                while query.isActive:
+                    if stop.wait(_LOOK_EVERY_S):
+                        self._drain(query)
+                        return
+                    if reset := self._monitor.take_reset():
+                        self._drain(query)
+                        query.stop()
+                        self._read_anew(reset)
+                        return
+                    silent_s = self._liveness.query_silent_s
+                    if silent_s < SILENT_AFTER_S:
+                        say_at_s = SILENT_AFTER_S
+                        if query.lastProgress is not None:
+                            self._fault = None
+                    elif silent_s >= say_at_s:
+                        say_at_s = 2 * silent_s
+                        self._say_silent(query, silent_s)
         finally:
             if _java_lives():
                 query.stop()
-        raise QueryFailed(f"the streaming query failed: {reason_of(query.exception())}", "See the log above")
+        cause = query.exception()
+        raise QueryFailed(f"the streaming query failed: {reason_of(cause)}", "See the log above") from cause
+
+    def _say_silent(self, query: StreamingQuery, silent_s: float) -> None:
+        """Nothing was committed for a while: say so, and what Spark is waiting for."""
+        doing = str(query.status["message"])
+        self._fault = self._liveness.doing = f"no batch for {silent_s:.0f} s; Spark: {doing}"
+        hint = "the brokers may not answer" if "Kafka" in doing else "a large batch, or a worker that hangs"
+        _log.warning("no_progress", silent_s=round(silent_s), doing=doing, hint=hint)
 
     def _start(self, topics: Topics | None) -> StreamingQuery:
         spark_config = self._config.spark
         location = spark_config.checkpoint_dir
-        keeper = state_keeper(location)
+        local = local_folder(location)
+        if local is not None:
+            recover(local.path)
+        seed = read_seed(local.path) if local is not None else None
+        keeper = state_keeper(location, seed.states if seed is not None else None)
+        kept = self._versions_kept()
+        memories = MemoryStore(self._folder("judge"), kept=kept)
         publisher = Publisher(
             self._settings,
             spark_config.shards,
-            MemoryStore(self._folder("judge")),
+            memories,
             self._outlets,
             self._monitor,
-            Pruner(keeper, spark_config.shards),
-            BatchTimes(self._folder("offsets")),
+            Pruner(keeper, spark_config.shards, kept=kept),
+            BatchTimes(self._folder("offsets"), memories),
+            VersionLedger(self._folder(versions.FOLDER), kept=kept),
+            self._losses,
         )
         return pipeline.start(
             self.spark,
@@ -131,7 +191,24 @@ class Job:
             shards=spark_config.shards,
             trigger_interval_s=spark_config.trigger_interval_s,
             checkpoint=location,
+            starting=seed.kafka if seed is not None else None,
         )
+
+    def _read_anew(self, reset: Mapping[Partition, int]) -> None:
+        """Let the next query read partitions from their beginning: Spark went on where they ended when it found them anew."""
+        folder = self._folder("offsets")
+        committed = max((int(name) for name in self._folder("commits").names() if name.isdigit()), default=None)
+        logged = folder.read(str(committed))
+        if logged is None:
+            return
+        folder.write(str(committed), with_offsets(logged, dict.fromkeys(reset, 0)))
+        # The checksum Hadoop keeps beside it on a local disk is that of the old content.
+        folder.delete(f".{committed}.crc")
+        self._gate = Gate()
+
+    def _versions_kept(self) -> int:
+        """A few more than Spark keeps of its own."""
+        return max(VERSIONS_KEPT, int(self.spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 0) + 5)
 
     def _folder(self, name: str) -> Folder:
         return open_folder(self.spark, f"{self._config.spark.checkpoint_dir.rstrip('/')}/{name}")
@@ -146,11 +223,11 @@ class Job:
 
 
 @contextmanager
-def open_job(config: Config, outlets_for: Callable[[Checkpoint], Outlets], monitor: Monitor) -> Iterator[Job]:
+def open_job(config: Config, outlets_for: Callable[[Checkpoint, FolderOf], Outlets], monitor: Monitor) -> Iterator[Job]:
     """A job ready to run, with its session and its checkpoint; both are let go at the end of the block.
 
-    `outlets_for` makes the outlets once the checkpoint is known. Raises `RuntimeUnavailable` (no Java, no
-    connector), `CheckpointMismatch`, `CheckpointInUse` or `SourceUnavailable`.
+    `outlets_for` makes the outlets once the checkpoint is known, with folders in it for what they keep. Raises
+    `RuntimeUnavailable` (no Java, no connector), `CheckpointMismatch`, `CheckpointInUse` or `SourceUnavailable`.
     """
     kinds = source_kinds(config)
     if config.source.spool is not None:
@@ -158,16 +235,18 @@ def open_job(config: Config, outlets_for: Callable[[Checkpoint], Outlets], monit
     location, shards = config.spark.checkpoint_dir, config.spark.shards
     with ExitStack() as stack:
         # What can be refused at once comes before Spark, which takes seconds to be up.
-        local = local_folder(location)
+        local, scratch = local_folder(location), None
         if local is not None:
             stack.enter_context(locked(local))
             find(local, location, shards=shards, sources=kinds)
+            scratch = stack.enter_context(scratch_for(local.path))
         topics = survey_of(config)
         spark = open_session(
             config.spark,
             app_name="queuewatch",
             with_kafka=config.source.kafka is not None,
             log_level=config.log.spark_level,
+            scratch=scratch,
         )
         stack.callback(_close, spark)
         checkpoint = claim(open_folder(spark, location), location, shards=shards, sources=kinds)
@@ -181,7 +260,8 @@ def open_job(config: Config, outlets_for: Callable[[Checkpoint], Outlets], monit
             spark=spark.version,
             master=config.spark.master,
         )
-        yield Job(spark, config, checkpoint, topics, outlets_for(checkpoint), monitor)
+        outlets = outlets_for(checkpoint, lambda name: open_folder(spark, f"{location.rstrip('/')}/{name}"))
+        yield Job(spark, config, checkpoint, topics, outlets, monitor)
 
 
 def survey_of(config: Config) -> Topics | None:
@@ -190,17 +270,21 @@ def survey_of(config: Config) -> Topics | None:
 
 
 def source_kinds(config: Config) -> tuple[str, ...]:
-    """The kinds of source in the order the pipeline reads them. Raises `JobError` when there is none."""
+    """The kinds of source in the order the pipeline reads them. Raises `ConfigError` when there is none."""
     kinds = tuple(kind for kind in ("kafka", "spool") if getattr(config.source, kind) is not None)
     if not kinds:
-        raise JobError("there is nothing to read: no source is configured", "Add source.kafka or source.spool")
+        raise ConfigError("source", "there is nothing to read: no source is configured", "Add source.kafka or source.spool")
     return kinds
 
 
 def _java_lives() -> bool:
-    gateway = SparkContext._gateway
-    process = getattr(gateway, "proc", None)
+    process = getattr(SparkContext._gateway, "proc", None)
     return process is None or process.poll() is None
+
+
+def _java_pid() -> int | None:
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process.pid if process is not None and process.poll() is None else None
 
 
 def _close(spark: SparkSession) -> None:

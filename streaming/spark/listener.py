@@ -22,8 +22,6 @@ class Progress:
     duration_s: float
     waiting: int | None
     """Records (Kafka) and files (spool) in the sources that no batch has taken; None when no source tells."""
-    lost: int
-    """Kafka records this batch should have read that were gone."""
     durations_ms: Mapping[str, int]
     """By Spark's names: addBatch, walCommit, commitOffsets, queryPlanning, latestOffset…"""
 
@@ -98,7 +96,6 @@ def progress_of(report: Mapping[str, Any]) -> Progress:
         batch_id=int(report["batchId"]),
         duration_s=int(report.get("batchDuration") or report.get("durationMs", {}).get("triggerExecution", 0)) / 1000,
         waiting=sum(waiting) if waiting else None,
-        lost=sum(_lost(source) for source in sources),
         durations_ms={name: int(ms) for name, ms in report.get("durationMs", {}).items()},
     )
 
@@ -109,16 +106,6 @@ def _waiting(source: Mapping[str, Any]) -> int | None:
         return sum(max(0, offset - end.get(partition, 0)) for partition, offset in latest.items())
     outstanding = (source.get("metrics") or {}).get("numFilesOutstanding")
     return int(outstanding) if outstanding is not None else None
-
-
-def _lost(source: Mapping[str, Any]) -> int:
-    """Offsets passed over without a record; compacted topics and transactions have such gaps too."""
-    start, end = _kafka_offsets(source.get("startOffset")), _kafka_offsets(source.get("endOffset"))
-    if start is None or end is None:
-        return 0
-    expected = sum(offset - start[partition] for partition, offset in end.items() if partition in start)
-    known = all(partition in start for partition in end)
-    return max(0, expected - int(source.get("numInputRows", 0))) if known else 0
 
 
 def _kafka_offsets(offset: Any) -> dict[tuple[str, str], int] | None:

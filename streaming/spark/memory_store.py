@@ -13,6 +13,9 @@ from streaming.spark.folder import Folder
 KEPT: Final = 20
 """Memories kept; more than the batches Spark can go back."""
 
+SEED: Final = "seed.memory"
+"""What a checkpoint begins with that was made from another one."""
+
 _NAME = re.compile(r"(\d{12})\.memory")
 _log = structlog.get_logger(__name__)
 
@@ -24,8 +27,9 @@ class MemoryStore:
     own. So it announces the same changes, and forgets none.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, *, kept: int = KEPT) -> None:
         self._folder = folder
+        self._kept = kept
         self._ids = sorted(int(found[1]) for name in folder.names() if (found := _NAME.fullmatch(name)))
         self._latest: tuple[int, JudgeMemory] | None = None
 
@@ -35,7 +39,8 @@ class MemoryStore:
         if not earlier:
             if batch_id > 0:
                 _log.warning("judge_memory_missing", batch_id=batch_id, effect="signals that fire are announced again")
-            return JudgeMemory.empty()
+            seed = self._folder.read(SEED)
+            return JudgeMemory.empty() if seed is None else JudgeMemory.from_bytes(seed)
         if self._latest is not None and self._latest[0] == earlier[-1]:
             return self._latest[1]
         content = self._folder.read(_name(earlier[-1]))
@@ -48,9 +53,9 @@ class MemoryStore:
         self._folder.write(_name(batch_id), memory.to_bytes())
         stale = [known for known in self._ids if known > batch_id]
         kept = sorted({*self._ids, batch_id} - set(stale))
-        for known in [*stale, *kept[:-KEPT]]:
+        for known in [*stale, *kept[: -self._kept]]:
             self._folder.delete(_name(known))
-        self._ids = kept[-KEPT:]
+        self._ids = kept[-self._kept :]
         self._latest = (batch_id, memory)
 
 

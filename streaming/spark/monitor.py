@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
+from sinks.prometheus import Family
 from streaming.core.report import Merged
 from streaming.judge.snapshot import PipelineView
 from streaming.spark.listener import Progress
+from streaming.spark.liveness import Liveness
+from streaming.spark.losses import Losses, Partition, named
 
 _log = structlog.get_logger(__name__)
 
@@ -25,29 +28,21 @@ class Monitor:
 
     def __init__(self, clock_ms: Callable[[], int] = wall_ms) -> None:
         self._clock_ms = clock_ms
+        self.liveness = Liveness()
         self._lock = threading.Lock()
         self._progress: Progress | None = None
-        self._committed = threading.Condition(self._lock)
-        self._lost = 0
+        self._lost: dict[str, int] = {}
+        self._resets = 0
+        self._reset: dict[Partition, int] = {}
         self._events: int | None = None
         self._events_at_ms = 0
         self._lag_s: float | None = None
 
     def progressed(self, progress: Progress) -> None:
         """A batch was committed."""
-        with self._committed:
+        self.liveness.progressed()
+        with self._lock:
             self._progress = progress
-            self._lost += progress.lost
-            self._committed.notify_all()
-        if progress.lost:
-            _log.error(
-                "kafka_records_lost",
-                batch_id=progress.batch_id,
-                lost=progress.lost,
-                lost_since_start=self._lost,
-                cause="they were deleted from the topic before they were read, or the topic is compacted",
-                fix="give the topic a longer retention, or the job more cores",
-            )
         _log.debug("batch_done", batch_id=progress.batch_id, **progress.durations_ms)
 
     def published(self, batch_id: int, merged: Merged, state_bytes: int, state_rows: int) -> PipelineView:
@@ -76,14 +71,47 @@ class Monitor:
                 events_per_s=rate,
             )
 
+    def lost(self, batch_id: int, losses: Losses, so_far: Mapping[str, int]) -> None:
+        """What a batch lost of Kafka, and what was lost so far by `topic/partition`, this batch included."""
+        with self._lock:
+            self._lost = dict(so_far)
+            self._resets += len(losses.reset)
+            self._reset |= losses.reset
+        if losses.lost:
+            _log.error(
+                "kafka_records_lost",
+                batch_id=batch_id,
+                lost={named(partition): n for partition, n in losses.lost.items()},
+                lost_so_far=sum(so_far.values()),
+                cause="they were deleted from the topic before they were read",
+                fix="give the topic a longer retention, or the job more cores",
+            )
+        if losses.reset:
+            _log.error(
+                "kafka_topic_reset",
+                batch_id=batch_id,
+                partitions={named(partition): at for partition, at in losses.reset.items()},
+                cause="the topic was deleted and created again: what the old one still held is lost",
+                action="the new one is read from its beginning",
+            )
+
+    def take_reset(self) -> dict[Partition, int]:
+        """The partitions that began anew since this was last asked, with the offset Spark went on from."""
+        with self._lock:
+            taken, self._reset = self._reset, {}
+            return taken
+
+    def families(self) -> Iterable[Family]:
+        """What was lost, for `/metrics`."""
+        with self._lock:
+            lost = [(dict(zip(("topic", "partition"), name.rsplit("/", 1), strict=True)), n) for name, n in self._lost.items()]
+            return (
+                Family("queuewatch_pipeline_lost_records_total", lost),
+                Family("queuewatch_pipeline_offset_resets_total", [({}, self._resets)]),
+            )
+
     @property
     def last_committed(self) -> int | None:
         """The id of the last batch known to be committed."""
         with self._lock:
             return self._progress.batch_id if self._progress else None
-
-    def wait_commit(self, timeout_s: float) -> bool:
-        """Block until one more batch is committed, or the time is over (False)."""
-        with self._committed:
-            before = self._progress
-            return self._committed.wait_for(lambda: self._progress is not before, timeout_s)

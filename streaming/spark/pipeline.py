@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,13 +31,14 @@ def start(
     shards: int,
     trigger_interval_s: float,
     checkpoint: str,
+    starting: Mapping[tuple[str, int], int] | None = None,
 ) -> StreamingQuery:
     """Start the streaming query; `publish` is a `Publisher`.
 
-    `topics` is the survey of the Kafka source, when there is one.
+    `topics` is the survey of the Kafka source, when there is one; `starting` the offsets a new checkpoint begins at.
     """
     keys = shard_keys(shards)
-    records = read(spark, sources, topics)
+    records = read(spark, sources, topics, starting)
     packets = decoded(records, keys, settings)
     return (
         tracked(packets, settings, keeper)
@@ -49,11 +50,13 @@ def start(
     )
 
 
-def read(spark: SparkSession, sources: Sources, topics: Topics | None) -> DataFrame:
+def read(
+    spark: SparkSession, sources: Sources, topics: Topics | None, starting: Mapping[tuple[str, int], int] | None = None
+) -> DataFrame:
     """Whole records of every configured source, and ticks."""
     streams = [read_ticks(spark)]
     if sources.kafka is not None and topics is not None:
-        streams.append(read_kafka(spark, sources.kafka, topics))
+        streams.append(read_kafka(spark, sources.kafka, topics, starting))
     if sources.spool is not None:
         streams.append(read_spool(spark, sources.spool))
     return reduce(DataFrame.union, streams)

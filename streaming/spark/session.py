@@ -40,6 +40,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     # A checksum of every packet, to notice a task that gives something else when it runs again: decoding never does.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
     "spark.python.unix.domain.socket.enabled": "true",
+    # A worker that hangs, or is stopped, is ended; its task fails and the batch runs again.
+    "spark.python.worker.killOnIdleTimeout": "true",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
     "spark.locality.wait": "0s",
@@ -65,14 +67,18 @@ ARROW_MEMORY: Final = "system"
 """Where pyarrow has the workers' memory from: glibc, to which the above is said. Its own allocator gives memory back."""
 
 
-def open_session(config: SparkSection, *, app_name: str, with_kafka: bool, log_level: str = "ERROR") -> SparkSession:
+def open_session(
+    config: SparkSection, *, app_name: str, with_kafka: bool, log_level: str = "ERROR", scratch: Path | None = None
+) -> SparkSession:
     """A session as `config` describes it, the Kafka connector's jars on its class path when `with_kafka`.
+
+    `scratch` is a folder of the session's own for what Spark puts aside; by default Spark makes some in the temporary one.
 
     Raises `RuntimeUnavailable` when this machine lacks a Java, or the jars.
     """
     ensure_java()
     conf = SparkConf().setMaster(config.master).setAppName(app_name)
-    for name, value in conf_of(config, with_kafka=with_kafka, log_level=log_level).items():
+    for name, value in conf_of(config, with_kafka=with_kafka, log_level=log_level, scratch=scratch).items():
         conf.set(name, value)
     if SparkContext._gateway is None:
         SparkContext(conf=conf, gateway=_launch(conf))
@@ -99,12 +105,14 @@ def _launch(conf: SparkConf) -> Any:
         ) from error
 
 
-def conf_of(config: SparkSection, *, with_kafka: bool, log_level: str) -> dict[str, str]:
+def conf_of(config: SparkSection, *, with_kafka: bool, log_level: str, scratch: Path | None = None) -> dict[str, str]:
     """Every Spark setting of the session, the user's own included."""
     conf = {
         **DEFAULTS,
         "spark.sql.execution.arrow.maxBytesPerBatch": _arrow_batch(config.checkpoint_dir),
         "spark.driver.memory": config.driver_memory,
+        **({"spark.local.dir": str(scratch)} if scratch is not None and "SPARK_LOCAL_DIRS" not in os.environ else {}),
+        "spark.python.worker.idleTimeoutSeconds": str(max(5, round(config.batch_deadline_s / 2))),
         "spark.executorEnv.GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", MEMORY_TUNABLES),
         "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": os.environ.get("ARROW_DEFAULT_MEMORY_POOL", ARROW_MEMORY),
         **config.conf,
@@ -125,7 +133,8 @@ def conf_of(config: SparkSection, *, with_kafka: bool, log_level: str) -> dict[s
     # The work is done in Python; here bytes are moved, for which the quick compiler does. The thorough one took a fifth of all
     # processor time for minutes after every start.
     given = conf.get("spark.driver.extraJavaOptions", "")
-    options = ["-Xss16m", "-XX:TieredStopAtLevel=1"]
+    # With its memory full, Java would go on half dead: better it ends, and with it the service, to be started anew.
+    options = ["-Xss16m", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError"]
     if not re.search(r"-XX:\+Use\w+GC\b", given):
         # Nearly all memory is free again after each batch. Java does not start with two collectors named.
         options.append("-XX:+UseParallelGC")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import json
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -22,8 +23,11 @@ from streaming.spark.worker_heap import spare_modules
 STATE_SCHEMA: Final = "state binary"
 """What a `StateKeeper` says: Spark's own state columns can never change, what is in the blob can."""
 
-REPORT_SCHEMA: Final = "shard int, step_ms long, report binary, state_bytes long, state_rows long, state_files array<string>"
-"""One row per shard and step. The size of the state (bytes packed, rows) and where it is, as of the end of the batch."""
+REPORT_SCHEMA: Final = (
+    "shard int, step_ms long, report binary, state_bytes long, state_rows long, state_files array<string>, read string"
+)
+"""One row per shard and step. The size of the state (bytes packed, rows) and where it is, as of the end of the batch. `read`
+counts the Kafka records this shard was told of, as in `PACKET_SCHEMA`, those of the whole batch in its first row."""
 
 Frame = Any
 """A pandas DataFrame. pandas itself is only reached through pyarrow here."""
@@ -37,25 +41,32 @@ def track_shard(settings: Settings, keeper: StateKeeper) -> ShardStage:
         spare_modules()
         end_quietly()
         with not_collecting():
-            shard_state = ShardState.unpack(keeper.fetch(state.get[0])) if state.exists else ShardState.empty()
+            packed_before = keeper.fetch(state.get[0]) if state.exists else keeper.first(int(key[0]))
+            shard_state = ShardState.unpack(packed_before) if packed_before is not None else ShardState.empty()
             reports = []
             rows = 0
-            for step_ms, blobs in _by_step(packets):
+            read: Counter[str] = Counter()
+            for step_ms, blobs in _by_step(packets, read):
                 shard_state, report = track(shard_state, unpack(blobs), step_ms, settings)
                 reports.append((step_ms, report.to_bytes()))
                 rows = report.rows
             packed = shard_state.pack()
             kept = keeper.keep(int(key[0]), packed)
             state.update((kept,))
-            yield _frame(int(key[0]), reports, packed.size, rows, keeper.files_of(kept))
+            yield _frame(int(key[0]), reports, packed.size, rows, keeper.files_of(kept), json.dumps(read) if read else None)
 
     return stage
 
 
-def _by_step(frames: Iterable[Frame]) -> list[tuple[int, list[bytes]]]:
-    """The packets of each step in the order of time, and within it of input tasks, however the shuffle mixed them."""
+def _by_step(frames: Iterable[Frame], read: Counter[str]) -> list[tuple[int, list[bytes]]]:
+    """The packets of each step in the order of time, and within it of input tasks, however the shuffle mixed them.
+
+    What was read is added to `read`.
+    """
     steps: defaultdict[int, list[tuple[int, int, bytes]]] = defaultdict(list)
     for frame in frames:
+        for counts in frame["read"].dropna():
+            read.update(json.loads(counts))
         live = frame["step_ms"].isna()
         now_ms = task_now_ms() if live.any() else None
         times = frame["step_ms"].where(~live, now_ms)
@@ -64,7 +75,9 @@ def _by_step(frames: Iterable[Frame]) -> list[tuple[int, list[bytes]]]:
     return [(step_ms, [packet for _, _, packet in sorted(steps[step_ms])]) for step_ms in sorted(steps)]
 
 
-def _frame(shard: int, reports: list[tuple[int, bytes]], state_bytes: int, state_rows: int, files: list[str]) -> Frame:
+def _frame(
+    shard: int, reports: list[tuple[int, bytes]], state_bytes: int, state_rows: int, files: list[str], read: str | None
+) -> Frame:
     n = len(reports)
     return pa.table(
         {
@@ -74,5 +87,6 @@ def _frame(shard: int, reports: list[tuple[int, bytes]], state_bytes: int, state
             "state_bytes": pa.array([state_bytes] * n, pa.int64()),
             "state_rows": pa.array([state_rows] * n, pa.int64()),
             "state_files": pa.array([files] * n, pa.list_(pa.string())),
+            "read": pa.array([read] + [None] * (n - 1), pa.string()),
         }
     ).to_pandas()

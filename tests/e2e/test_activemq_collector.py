@@ -11,8 +11,9 @@ import pytest
 
 from sources.activemq.collector import ActiveMQCollector
 from sources.activemq.config import ActiveMQCollectorConfig
-from sources.activemq.doctor import examine, run_doctor
+from sources.activemq.doctor import check_broker, examine
 from sources.activemq.findings import PERMISSIONS_XML, Finding
+from sources.doctor import as_text
 from sources.events import Event
 from tests.services.activemq import ActiveMQ, Policy
 from tests.services.process import free_port
@@ -211,24 +212,24 @@ def test_a_broker_is_watched_over_tls(tmp_path: Path) -> None:
     tls, trusted = certificates.make(tmp_path)
     with services(), broker.start(broker.Setup(tls=tls)) as running:
         config = configured(running, scheme="stomp+ssl", tls={"ca_file": trusted})
-        assert run_doctor(config, lambda _: None) == 0
+        assert not examine(config).fails("info")
         with collecting(config) as collected:
             wait_until(collected.is_connected)
-        [refused] = examine(configured(running, scheme="stomp+ssl"))
+        [refused] = check_broker(configured(running, scheme="stomp+ssl"))
         assert refused.level == "error"
         assert "CERTIFICATE_VERIFY_FAILED" in refused.what
         assert "tls.ca_file" in (refused.fix or "")
 
 
 def test_tls_where_the_broker_has_none_is_said(activemq: ActiveMQ) -> None:
-    [finding] = examine(configured(activemq, scheme="stomp+ssl", connect_timeout_s=2))
+    [finding] = check_broker(configured(activemq, scheme="stomp+ssl", connect_timeout_s=2))
     assert "SSL" in finding.what
     assert "does this connector speak TLS" in (finding.fix or "")
 
 
 def test_a_port_nobody_listens_on_is_said() -> None:
     config = ActiveMQCollectorConfig(addresses=(f"stomp://127.0.0.1:{free_port()}",))
-    [finding] = examine(config)
+    [finding] = check_broker(config)
     assert "Connection refused" in finding.what
     assert "is the broker up" in (finding.fix or "")
 
@@ -271,7 +272,7 @@ def password_file(tmp_path: Path) -> Path:
 
 def test_the_documented_permissions_are_enough(guarded: ActiveMQ, password_file: Path) -> None:
     config = configured(guarded, username="watch", password_file=password_file)
-    findings = examine(config)
+    findings = check_broker(config)
     assert {finding.level for finding in findings} == {"ok"}
     assert {"version", "statistics", "subscriptions", "advisories"} <= levels(findings).keys()
 
@@ -284,14 +285,14 @@ def test_the_documented_permissions_are_enough(guarded: ActiveMQ, password_file:
     ],
 )
 def test_a_refused_login_is_said_with_what_to_set(guarded: ActiveMQ, login: dict[str, str], said: str, remedy: str) -> None:
-    [finding] = examine(configured(guarded, **login))
+    [finding] = check_broker(configured(guarded, **login))
     assert said in finding.what
     assert remedy in (finding.fix or "")
 
 
 def test_a_user_who_may_not_read_advisories_is_told_the_permissions_to_add(password_file: Path) -> None:
     with services(), broker.start(broker.Setup(security=security(""))) as running:
-        findings = examine(configured(running, username="watch", password_file=password_file))
+        findings = check_broker(configured(running, username="watch", password_file=password_file))
     assert "not authorized" in findings[-1].what
     assert "ActiveMQ.Advisory.>" in (findings[-1].fix or "")
 
@@ -301,11 +302,12 @@ def test_a_user_who_may_not_read_advisories_is_told_the_permissions_to_add(passw
 
 def test_a_broker_without_the_plugin_and_the_flags_is_told_both() -> None:
     setup = broker.Setup(policies=(Policy(advisories=False),), statistics=False)
-    printed: list[str] = []
     with services(), broker.start(setup) as running:
-        assert run_doctor(configured(running), printed.append) == 1
+        examination = examine(configured(running))
+    assert examination.fails("critical")
+    printed = as_text(examination)
     for wanted in ("<statisticsBrokerPlugin/>", "advisoryForDelivery", "advisoryForDispatched", "advisoryForConsumed"):
-        assert wanted in printed[0]
+        assert wanted in printed
 
 
 def test_a_broker_without_jmx_still_tells_its_queues() -> None:

@@ -76,3 +76,6 @@ def test_the_demo_shows_every_trouble_and_ends_cleanly(tmp_path: Path) -> None:
     assert "What was seen:" in said
     assert "Traceback" not in said
     assert "Exception" not in said
+    # What Java and Spark say to each other is not for a newcomer, neither at the start nor after Ctrl-C.
+    assert "WARNING" not in said
+    assert "ERROR" not in said

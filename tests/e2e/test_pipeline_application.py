@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sources.client import watch
+from queuewatch import watch
 from tests.e2e.service import Service, running
 from tests.services.elasticmq import ElasticMQ
 from tests.services.kafka import Kafka
@@ -168,7 +168,13 @@ def test_what_hurts_is_named_by_id(
         arrived = wait_for_signal(service, tmp_path, signal="DeadLetterArrived", message_id=shop.poison_id, status="firing")
         stuck = wait_for_signal(service, tmp_path, signal="GroupStuck", group="stuck", status="firing")
         resolved = wait_for_signal(service, tmp_path, signal="PoisonMessage", message_id=shop.poison_id, status="resolved")
-        metrics = service.wait(lambda m: any("dead_lettered_total" in name and value == 1 for name, value in m.items()))
+        age = "queuewatch_oldest_message_age_seconds{"
+        metrics = service.wait(
+            lambda m: (
+                any("dead_lettered_total" in name and value == 1 for name, value in m.items())
+                and any(name.startswith(age) and shop.payments_name in name and 'scope="all"' in name for name in m)
+            )
+        )
         heads = json.loads(service.get(f"/api/v1/queues/{shop.payments_name}/messages"))
         assert service.stop() == 0, service.words()
 

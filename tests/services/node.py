@@ -32,3 +32,11 @@ def find_node() -> Node:
     if not (modules / "miniflare").is_dir():
         raise ServiceUnavailable("the node packages are not installed; run npm ci")
     return Node(executable, modules)
+
+
+def lambda_runtime_client() -> Path:
+    """The `index.mjs` of Lambda's runtime interface client for Node.js. Raises `ServiceUnavailable`."""
+    folder = _ROOT / "tests/client/aws_lambda/runtime/node_modules/aws-lambda-ric"
+    if not (folder / "rapid-client.node").is_file():
+        raise ServiceUnavailable("aws-lambda-ric is not compiled; install cmake and a C++ compiler and run make node")
+    return folder / "index.mjs"

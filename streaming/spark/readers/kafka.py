@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafka import KafkaConsumer, TopicPartition
@@ -38,6 +39,8 @@ class Topics:
     partitions: int
     record_bytes: float | None
     """Mean size of the latest records; None when there are none."""
+    found: tuple[tuple[str, int], ...] = field(default=(), compare=False)
+    """Every partition: topic and number."""
 
 
 def survey(source: KafkaSource) -> Topics:
@@ -63,7 +66,8 @@ def survey(source: KafkaSource) -> Topics:
     try:
         partitions = [_partitions(consumer, topic, servers) for topic in source.topics]
         flat = [partition for of_topic in partitions for partition in of_topic]
-        return Topics(len(flat), _record_bytes(consumer, flat))
+        found = tuple((partition.topic, partition.partition) for partition in flat)
+        return Topics(len(flat), _record_bytes(consumer, flat), found)
     except (KafkaError, OSError) as error:
         raise SourceUnavailable(
             f"Kafka at {servers} does not say what is in {', '.join(source.topics)} ({_words(error)})",
@@ -73,12 +77,14 @@ def survey(source: KafkaSource) -> Topics:
         consumer.close()
 
 
-def read_kafka(spark: SparkSession, source: KafkaSource, topics: Topics) -> DataFrame:
-    """The stream of record values, with `topic/partition` and offset."""
+def read_kafka(
+    spark: SparkSession, source: KafkaSource, topics: Topics, starting: Mapping[tuple[str, int], int] | None = None
+) -> DataFrame:
+    """The stream of record values, with `topic/partition` and offset. `starting` says where a new checkpoint begins."""
     reader = (
         spark.readStream.format("kafka")
         .option("subscribe", ",".join(source.topics))
-        .option("startingOffsets", source.starting_offsets)
+        .option("startingOffsets", _starting(topics, starting) if starting else source.starting_offsets)
         # Records deleted before they were read cannot be had back by stopping; the listener counts them, loudly.
         .option("failOnDataLoss", "false")
         .option("maxOffsetsPerTrigger", records_per_trigger(source, topics))
@@ -93,6 +99,14 @@ def read_kafka(spark: SparkSession, source: KafkaSource, topics: Topics) -> Data
         fn.concat("topic", fn.lit("/"), fn.col("partition").cast("string")).alias("origin"),
         fn.col("offset").alias("position"),
     )
+
+
+def _starting(topics: Topics, starting: Mapping[tuple[str, int], int]) -> str:
+    """Spark asks for every partition there is; -2 stands for the beginning of one that is new."""
+    body: dict[str, dict[str, int]] = {}
+    for topic, number in topics.found:
+        body.setdefault(topic, {})[str(number)] = starting.get((topic, number), -2)
+    return json.dumps(body)
 
 
 def records_per_trigger(source: KafkaSource, topics: Topics) -> int:

@@ -115,11 +115,11 @@ def test_a_configuration_that_is_not_there(queuewatch: Run) -> None:
 
 
 def test_nothing_to_read_is_said_before_anything_starts(queuewatch: Run, tmp_path: Path) -> None:
-    """`run` without a source."""
+    """`run` without a source: a mistake in the configuration."""
     (tmp_path / "q.yaml").write_text("http: {port: 0}\n")
     done = queuewatch("run", "--config", "q.yaml")
-    assert done.returncode == 1
-    assert "queuewatch: there is nothing to read: no source is configured. Add source.kafka or source.spool\n" in done.stderr
+    assert done.returncode == 2
+    assert done.stderr.endswith("source: there is nothing to read: no source is configured. Add source.kafka or source.spool\n")
 
 
 def test_a_port_in_use_is_said_before_spark_starts(queuewatch: Run, tmp_path: Path) -> None:

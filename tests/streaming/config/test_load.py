@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streaming.config import Config, ConfigError, ConfigErrors, load_config, to_settings
-from streaming.core.settings import Settings
+from streaming.core.settings import QueueName, Settings
 from streaming.core.thresholds import Thresholds
 
 ConfigFile = Callable[[str], Path]
@@ -224,7 +224,7 @@ def test_thresholds_reach_the_core_by_pattern(write: ConfigFile) -> None:
             {},
         )
     )
-    pay, other = ("aws_sqs", "", "payments"), ("aws_sqs", "", "orders")
+    pay, other = QueueName("aws_sqs", "", "payments"), QueueName("aws_sqs", "", "orders")
     assert settings.lateness_ms == 60_000
     assert settings.thresholds(pay) == Thresholds(poison_receives=5, held_min_s=1.5)
     assert settings.thresholds(other) == Thresholds(poison_receives=5, held_min_s=2)

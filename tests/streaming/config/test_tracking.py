@@ -8,7 +8,12 @@ from streaming.config.tracking import Judging, ThresholdOverrides
 from streaming.core.settings import QueueRule, Settings
 from streaming.core.thresholds import Thresholds
 
-OTHERWISE_NAMED = {"lateness_ms": "lateness_s", "forget_queue_after_ms": "forget_queue_after_s", "defaults": "thresholds"}
+OTHERWISE_NAMED = {
+    "lateness_ms": "lateness_s",
+    "skew_allowance_ms": "skew_allowance_s",
+    "forget_queue_after_ms": "forget_queue_after_s",
+    "defaults": "thresholds",
+}
 NOT_THE_USERS = {
     "now_is_event_time": "whether it is a replay says it",
     "ordered_queues": "a replay finds out; the user has queues[].ordered",

@@ -28,6 +28,7 @@ from streaming.spark.outlets import Outlets
 from streaming.spark.publish import Publisher
 from streaming.spark.readers.kafka import Topics
 from streaming.spark.state_files import Pruner, state_keeper
+from streaming.spark.versions import VersionLedger
 from tests.streaming.spark.packets import ndjson
 
 SHARDS = 2
@@ -107,10 +108,11 @@ class Live:
 
     def _start(self, gate: Gate) -> StreamingQuery:
         keeper = state_keeper(str(self.checkpoint))
-        times = BatchTimes(LocalFolder(self.checkpoint / "offsets"))
-        outlets = Outlets(self._take_changes, self._take_invalid, self._take_snapshot)
+        outlets = Outlets(self._take_snapshot, self._take_changes, self._take_invalid)
         memories = MemoryStore(LocalFolder(self.checkpoint / "judge"))
-        publisher = Publisher(self.settings, SHARDS, memories, outlets, Monitor(), Pruner(keeper, SHARDS), times)
+        times = BatchTimes(LocalFolder(self.checkpoint / "offsets"), memories)
+        ledger = VersionLedger(LocalFolder(self.checkpoint / "versions"))
+        publisher = Publisher(self.settings, SHARDS, memories, outlets, Monitor(), Pruner(keeper, SHARDS), times, ledger)
 
         def publish(batch: DataFrame, batch_id: int) -> None:
             publisher(_Recorded(batch, lambda rows: self._record(batch_id, rows)), batch_id)  # type: ignore[arg-type] # collect only

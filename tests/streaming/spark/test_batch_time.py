@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from streaming.judge.memory import JudgeMemory
 from streaming.spark.batch_time import BatchTimes, task_now_ms
 from streaming.spark.folder import LocalFolder
+from streaming.spark.memory_store import MemoryStore
 from tests.streaming.spark.live import Live
 
 LOG = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1795266478822,"conf":{}}\n0\n{"t":{"0":5}}'
@@ -54,3 +56,42 @@ def test_shards_judge_by_the_time_in_the_log(spark: SparkSession, tmp_path: Path
     for batch_id, rows in live.batches:
         assert {step_ms for _, step_ms, _ in rows} <= {logged.of(batch_id)}
     assert [snapshot.at_ms for snapshot in live.snapshots] == [logged.of(n) for n, rows in live.batches if rows]
+
+
+class Told:
+    """Stands for a batch's frame; keeps what the tasks are told."""
+
+    def __init__(self) -> None:
+        self.properties: dict[str, str] = {}
+        self.sparkSession = self
+        self.sparkContext = self
+
+    def setLocalProperty(self, name: str, value: str) -> None:  # noqa: N802 - Spark calls it so
+        """As Spark's context does."""
+        self.properties[name] = value
+
+
+def test_a_clock_that_jumps_for_one_batch_is_not_believed(tmp_path: Path) -> None:
+    """The tasks go on from where time was; events as late as the clock reads are not ahead; a second run says the same."""
+    reads = {0: 1_795_000_000_000, 1: 1_797_592_000_000, 2: 1_795_000_002_000}
+    logs = {f"batch_{n}": LOG.replace("1795266478822", str(read)) for n, read in reads.items()}
+    offsets, judge = tmp_path / "offsets", tmp_path / "judge"
+    offsets.mkdir()
+    judge.mkdir()
+    times(offsets, **logs)
+    memories = MemoryStore(LocalFolder(judge))
+    for _ in range(2):
+        told = []
+        for batch_id in sorted(reads):
+            clocked = BatchTimes(LocalFolder(offsets), memories)
+            batch = Told()
+            clocked.tell(batch, batch_id)  # type: ignore[arg-type] # only what tells is asked
+            assert clocked.clock is not None
+            memories.save(batch_id, JudgeMemory(clock=clocked.clock))
+            told.append((*map(int, batch.properties.values()), clocked.clock.trusted))
+        assert told == [
+            (reads[0], reads[0], True),
+            (reads[0], reads[1], False),
+            (reads[2], reads[2], True),
+        ]
+        memories = MemoryStore(LocalFolder(judge))

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from streaming.spark.checkpoint import NAME, claim, find, locked
+from streaming.spark.checkpoint import NAME, claim, find, locked, read_manifest
 from streaming.spark.errors import CheckpointInUse, CheckpointMismatch
 from streaming.spark.folder import LocalFolder
+from streaming.spark.formats import FORMATS
 
 
 def test_the_first_claim_writes_what_the_next_one_finds(tmp_path: Path) -> None:
@@ -20,7 +21,10 @@ def test_the_first_claim_writes_what_the_next_one_finds(tmp_path: Path) -> None:
     assert find(folder, "here", shards=4, sources=["kafka"]) is None
     made = claim(folder, "here", shards=4, sources=["kafka"])
     assert claim(folder, "here", shards=4, sources=["kafka"]) == made
-    assert find(folder, "here", shards=4, sources=["kafka"]) == made
+    found = find(folder, "here", shards=4, sources=["kafka"])
+    assert found is not None
+    assert found.checkpoint == made
+    assert dict(found.formats) == FORMATS
     assert claim(LocalFolder(tmp_path / "other"), "there", shards=4, sources=["kafka"]).id != made.id
 
 
@@ -53,10 +57,38 @@ def test_an_identity_that_cannot_be_read_is_named(tmp_path: Path, content: bytes
 
 
 def test_another_releases_layout_is_refused(tmp_path: Path) -> None:
-    """Both numbers are said."""
+    """Both numbers are said, and who wrote it."""
     (tmp_path / NAME).write_text(json.dumps({"layout": 9, "id": "x", "shards": 2, "sources": ["kafka"]}))
-    with pytest.raises(CheckpointMismatch, match=r"has layout 9, this release of queuewatch writes 1"):
+    with pytest.raises(CheckpointMismatch, match=r"holds layout 9 \(this release writes 1\)"):
         claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"])
+
+
+@pytest.mark.parametrize(
+    ("formats", "says"),
+    [
+        ({"state": FORMATS["state"] + 1}, "state of version"),
+        ({"state": 1}, "state of version 1"),
+        ({"judge": 99}, "judge of version 99"),
+        ({"telepathy": 1}, "telepathy, which this release does not know"),
+    ],
+)
+def test_what_this_release_cannot_read_is_refused_before_spark_starts(tmp_path: Path, formats: dict[str, int], says: str) -> None:
+    """By the manifest, not by a batch that fails for ever; nothing is written."""
+    body = {"layout": 1, "id": "x", "shards": 2, "sources": ["kafka"], "formats": {**FORMATS, **formats}, "written_by": "9.1"}
+    (tmp_path / NAME).write_text(json.dumps(body))
+    with pytest.raises(CheckpointMismatch, match=f"written by release 9.1 of queuewatch and holds {says}") as caught:
+        claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"])
+    assert "Use the release that wrote it" in caught.value.fix
+    assert json.loads((tmp_path / NAME).read_text()) == body
+
+
+def test_a_manifest_of_an_earlier_release_is_brought_up_to_date_before_anything_is_written(tmp_path: Path) -> None:
+    """It listed no formats; its id stays. The earlier release will then refuse what it can no longer read."""
+    (tmp_path / NAME).write_text(json.dumps({"layout": 1, "id": "x", "shards": 2, "sources": ["kafka"]}))
+    assert claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"]).id == "x"
+    manifest = read_manifest(LocalFolder(tmp_path), "here")
+    assert manifest is not None
+    assert dict(manifest.formats) == FORMATS
 
 
 def test_two_jobs_cannot_work_on_one_checkpoint(tmp_path: Path) -> None:

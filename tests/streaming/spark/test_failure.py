@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.spark.failure import reason_of
+from streaming.spark.failure import WHY_GONE, is_full_disk, reason_of
 
 PYTHON = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -25,10 +25,34 @@ Caused by: org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This
 === Streaming Query ===
 """
 
+WORKER = """[STREAM_FAILED] Query terminated with exception: An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "py4j/protocol.py", line 327, in get_return_value
+    raise Py4JJavaError(
+py4j.protocol.Py4JJavaError: An error occurred while calling o224.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times, most recent failure: \
+Lost task 0.0 in stage 4.0 (TID 5) (10.0.0.1 executor driver): {cause}
+\tat a.b.C(D.scala:1)
+
+Driver stacktrace:
+\tat a.b.C(D.scala:1)
+Caused by: {cause}
+\tat a.b.C(D.scala:1)
+"""  # noqa: E501 - as Spark writes it
+CRASHED = WORKER.format(cause="org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider ...")
+RESET = WORKER.format(cause="java.net.SocketException: Connection reset")
+REMOTE = WORKER.format(cause=PYTHON.split("\n", 1)[1].split("\n\n")[0])
+
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        pytest.param(CRASHED, f"a Python worker exited unexpectedly: {WHY_GONE}", id="a worker was killed"),
+        pytest.param(
+            RESET, f"a Python worker is gone (SocketException: Connection reset): {WHY_GONE}", id="Spark ended a worker"
+        ),
+        pytest.param(
+            REMOTE, "UnreadableBlob: the state is of format 9, this release reads up to 1", id="Python behind Java's line"
+        ),
         (PYTHON, "UnreadableBlob: the state is of format 9, this release reads up to 1"),
         (JAVA, "UnknownTopicOrPartitionException: This server does not host this topic-partition."),
         (
@@ -50,3 +74,11 @@ def test_a_query_that_stopped_in_silence() -> None:
 def test_a_long_reason_is_cut() -> None:
     """It goes into one line of a log."""
     assert len(reason_of(RuntimeError("x" * 10_000))) == 500
+
+
+def test_a_full_disk_is_recognised() -> None:
+    """Whoever met it, Java or Python: it passes."""
+    assert is_full_disk(RuntimeError("java.io.IOException: No space left on device"))
+    assert is_full_disk(OSError(28, "No space left on device"))
+    assert not is_full_disk(RuntimeError("Connection reset"))
+    assert not is_full_disk(None)

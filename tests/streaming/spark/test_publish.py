@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, Row
 
-from sinks.signal_log import SignalLogFile
+from sinks.append_once import AppendOnceFile
+from sinks.signal_log import signal_records
 from streaming.core.packet import Quarantined
 from streaming.core.settings import Settings
 from streaming.judge.signals import SignalChange
@@ -20,10 +21,11 @@ from streaming.spark.decode import decode_and_route
 from streaming.spark.folder import LocalFolder
 from streaming.spark.memory_store import MemoryStore
 from streaming.spark.monitor import Monitor
-from streaming.spark.outlets import UNDELIVERED_KEPT, Delivery, Outlets, reliable
+from streaming.spark.outlets import Outlets
 from streaming.spark.publish import Publisher
 from streaming.spark.state_files import InlineState, Pruner
 from streaming.spark.stateful_shard import track_shard
+from streaming.spark.versions import VersionLedger
 from tests.streaming.spark.packets import T0, batch, event, ndjson
 from tests.streaming.spark.test_stateful_shard import State
 
@@ -74,6 +76,11 @@ class NoTimes(BatchTimes):
         return batch_id
 
 
+def ledger_in(folder: Path) -> VersionLedger:
+    """The ledger of a checkpoint."""
+    return VersionLedger(LocalFolder(folder / "versions"))
+
+
 class Published:
     """Takes what a publisher gives out."""
 
@@ -81,18 +88,27 @@ class Published:
         self.snapshots: list[Snapshot] = []
         self.quarantined: list[tuple[int, Sequence[Quarantined]]] = []
         self.changes: list[tuple[int, Sequence[SignalChange]]] = []
-        self.log = SignalLogFile(folder / "signals.ndjson", "here")
+        self.log = AppendOnceFile(folder / "signals.ndjson", "here")
         self._folder = folder
 
     def publisher(self) -> Publisher:
         """A publisher as after a restart: it knows only what is on disk."""
-        outlets = Outlets(self._signals, lambda bad, n: self.quarantined.append((n, bad)), self.snapshots.append)
+        outlets = Outlets(self.snapshots.append, self._signals, lambda bad, n: self.quarantined.append((n, bad)))
         memories = MemoryStore(LocalFolder(self._folder / "judge"))
-        return Publisher(Settings(), len(KEYS), memories, outlets, Monitor(), Pruner(InlineState(), len(KEYS)), NoTimes())
+        return Publisher(
+            Settings(),
+            len(KEYS),
+            memories,
+            outlets,
+            Monitor(),
+            Pruner(InlineState(), len(KEYS)),
+            NoTimes(),
+            ledger_in(self._folder),
+        )
 
     def _signals(self, changes: Sequence[SignalChange], batch_id: int) -> None:
         self.changes.append((batch_id, changes))
-        self.log.append(changes, batch_id)
+        self.log.append(signal_records(changes), batch_id)
 
     def text(self) -> str:
         """The signal log."""
@@ -182,55 +198,28 @@ def test_invalid_events_go_to_the_quarantine_once(out: Published) -> None:
     assert out.snapshots[-1].events_total["invalid"] == 1
 
 
-class Destination:
-    """Takes items, unless it is down."""
+def test_the_snapshot_is_shown_before_anything_is_kept_for_a_destination(out: Published, tmp_path: Path) -> None:
+    """The page does not wait for a disk; and what could not be kept is kept when the batch runs again."""
+    full = [True]
 
-    def __init__(self) -> None:
-        self.down = False
-        self.got: list[tuple[int, Sequence[Any]]] = []
+    def signals(changes: Sequence[SignalChange], batch_id: int) -> None:
+        if full[0]:
+            raise OSError("no space left on device")
+        out.changes.append((batch_id, changes))
 
-    def __call__(self, items: Sequence[Any], batch_id: int) -> None:
-        if self.down:
-            raise OSError("no space left")
-        self.got.append((batch_id, items))
-
-
-def test_what_a_destination_did_not_take_is_delivered_when_it_is_back() -> None:
-    """In order, under the batch it belongs to."""
-    destination = Destination()
-    delivery = Delivery("signal_log", destination)
-    destination.down = True
-    for batch_id, items in enumerate((["a"], [], ["b", "c"])):
-        delivery.deliver(items, batch_id)
-    destination.down = False
-    delivery.deliver(["d"], 3)
-    assert [(n, list(items)) for n, items in destination.got if items] == [(0, ["a"]), (2, ["b", "c"]), (3, ["d"])]
-
-
-def test_a_destination_that_stays_down_does_not_fill_the_memory() -> None:
-    """The oldest are given up, and that is said."""
-    destination = Destination()
-    destination.down = True
-    delivery = Delivery("signal_log", destination)
-    for batch_id in range(UNDELIVERED_KEPT // 1000 + 5):
-        delivery.deliver([batch_id] * 1000, batch_id)
-    destination.down = False
-    delivery.deliver([], 99)
-    kept = [n for n, items in destination.got if items]
-    assert kept[-1] == UNDELIVERED_KEPT // 1000 + 4
-    assert sum(len(items) for _, items in destination.got) <= UNDELIVERED_KEPT
-
-
-def test_a_destination_that_fails_stops_neither_the_others_nor_the_batch(out: Published) -> None:
-    """The page shows the snapshot while the log's disk is full."""
-    failing = Destination()
-    failing.down = True
-    memories = MemoryStore(LocalFolder(out.log.__dict__["_path"].parent / "judge"))
-    outlets = reliable(Outlets(failing, lambda bad, n: out.quarantined.append((n, bad)), out.snapshots.append))
-    publisher = Publisher(Settings(), len(KEYS), memories, outlets, Monitor(), Pruner(InlineState(), len(KEYS)), NoTimes())
-    publish(publisher, Shards().rows(T0, poison(T0, 3)), 0)
+    memories = MemoryStore(LocalFolder(tmp_path / "judge"))
+    outlets = Outlets(out.snapshots.append, signals, lambda bad, n: out.quarantined.append((n, bad)))
+    publisher = Publisher(
+        Settings(), len(KEYS), memories, outlets, Monitor(), Pruner(InlineState(), len(KEYS)), NoTimes(), ledger_in(tmp_path)
+    )
+    rows = Shards().rows(T0, poison(T0, 3))
+    with pytest.raises(OSError, match="no space left"):
+        publish(publisher, rows, 0)
     assert len(out.snapshots) == 1
-    assert len(out.quarantined) == 1
+    assert not memories.before(1).firing
+    full[0] = False
+    publish(publisher, rows, 0)
+    assert [change.status for _, changes in out.changes for change in changes] == ["firing"]
     assert memories.before(1).firing
 
 
@@ -241,10 +230,11 @@ def test_garbage_is_not_looked_for_while_a_batch_is_judged(tmp_path: Path) -> No
         Settings(),
         len(KEYS),
         MemoryStore(LocalFolder(tmp_path / "judge")),
-        Outlets(lambda *_: None, lambda *_: None, lambda _: collecting.append(gc.isenabled())),
+        Outlets(lambda _: collecting.append(gc.isenabled()), lambda *_: None, lambda *_: None),
         Monitor(),
         Pruner(InlineState(), len(KEYS)),
         NoTimes(),
+        ledger_in(tmp_path),
     )
     publish(publisher, Shards().rows(T0, poison(T0, 1)), 0)
     assert collecting == [False]

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from sinks.append_once import AppendOnceFile
 from streaming.core.packet import Quarantined
-from streaming.spark.quarantine import QuarantineFile, QuarantineTopic
+from streaming.spark.quarantine import quarantine_records
 
 
 def bad(*raws: bytes) -> list[Quarantined]:
@@ -25,6 +26,18 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def raws(path: Path) -> list[str]:
     """The events in the file."""
     return [line["raw"] for line in lines(path)]
+
+
+class QuarantineFile:
+    """The file as the service opens it."""
+
+    def __init__(self, path: Path, stream: str, *, max_bytes: int) -> None:
+        self._stream = stream
+        self._file = AppendOnceFile(path, stream, max_bytes=max_bytes // 2, keep_files=1, trims=True)
+
+    def keep(self, invalid: list[Quarantined], batch_id: int) -> None:
+        """Keep the invalid events of one batch."""
+        self._file.append(quarantine_records(invalid, batch_id, self._stream), batch_id)
 
 
 @pytest.fixture
@@ -98,35 +111,8 @@ def test_a_batch_larger_than_the_bound_is_cut_at_a_line(path: Path) -> None:
     assert path.stat().st_size <= 1_000
 
 
-class Producer:
-    """Takes records as kafka-python's producer does."""
-
-    def __init__(self, fails: bool = False) -> None:
-        self.records: list[tuple[str, bytes, bytes]] = []
-        self._fails = fails
-
-    def send(self, topic: str, *, key: bytes, value: bytes) -> Producer:
-        """Take one."""
-        self.records.append((topic, key, value))
-        return self
-
-    def get(self, timeout: float) -> None:
-        """Acknowledge it, or not."""
-        if self._fails:
-            raise RuntimeError(f"no answer within {timeout}")
-
-
 def test_records_of_a_batch_that_runs_again_have_the_same_keys() -> None:
     """A topic cannot be cut; a reader can tell copies."""
-    producer = Producer()
-    quarantine = QuarantineTopic(producer, "bad", "here")
-    quarantine.keep(bad(b"a", b"b"), 2)
-    quarantine.keep(bad(b"a", b"b"), 2)
-    assert producer.records[:2] == producer.records[2:]
-    assert [key for _, key, _ in producer.records[:2]] == [b"here/2/0", b"here/2/1"]
-
-
-def test_a_topic_that_does_not_take_records_is_an_error() -> None:
-    """The caller keeps them and tries again."""
-    with pytest.raises(OSError, match="quarantine topic bad does not take records"):
-        QuarantineTopic(Producer(fails=True), "bad", "here").keep(bad(b"a"), 2)
+    first, again = (quarantine_records(bad(b"a", b"b"), 2, "here") for _ in range(2))
+    assert first == again
+    assert [record.key for record in first] == ["here/2/0", "here/2/1"]

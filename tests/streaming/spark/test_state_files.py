@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
 import pytest
 
 from streaming.core.state import Packed
-from streaming.spark.state_files import VERSIONS_KEPT, FileState, InlineState, Pruner, state_keeper
+from streaming.spark import state_files
+from streaming.spark.state_files import VERSIONS_KEPT, FileState, InlineState, Pruner, StateDamaged, state_keeper
 
 BLOB = bytes(range(256)) * 4
 
@@ -51,7 +53,7 @@ def test_a_checkpoint_may_move_from_inline_to_files_but_says_so_the_other_way(tm
     """A folder that cannot be reached is named."""
     files, inline = state_keeper(str(tmp_path)), InlineState()
     assert files.fetch(inline.keep(0, packed(BLOB))).head == BLOB
-    with pytest.raises(FileNotFoundError, match="local checkpoint folder"):
+    with pytest.raises(StateDamaged, match="local checkpoint folder"):
         inline.fetch(files.keep(0, packed(BLOB)))
 
 
@@ -124,3 +126,65 @@ def test_a_layer_is_written_once_and_lives_as_long_as_a_version_points_to_it(tmp
     for _ in range(VERSIONS_KEPT):
         batch()
     assert not layer.exists()
+
+
+@pytest.fixture
+def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that has seen no file yet."""
+    monkeypatch.setattr(state_files, "_whole", set())
+
+
+DAMAGES = {
+    "gone": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "changed": lambda path: path.write_bytes(b"\xff" + path.read_bytes()[1:]),
+}
+
+
+@pytest.mark.parametrize("suffix", ["state", "layer"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_noticed_and_named(tmp_path: Path, suffix: str, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Head and layers, by a worker that did not write them."""
+    keeper = state_keeper(str(tmp_path))
+    kept = keeper.keep(0, packed(BLOB, abc=BLOB))
+    (path,) = (tmp_path / "shards").glob(f"*.{suffix}")
+    DAMAGES[damage](path)
+    monkeypatch.setattr(state_files, "_whole", set())
+    with pytest.raises(StateDamaged, match=path.name):
+        keeper.fetch(kept)
+
+
+@pytest.mark.usefixtures("another_process")
+def test_a_layer_that_lost_its_bytes_is_not_used_again_because_of_its_name(tmp_path: Path) -> None:
+    """An empty file under the right name, as a power cut may leave: it is written anew."""
+    keeper = state_keeper(str(tmp_path))
+    layer = tmp_path / "shards" / "abc.layer"
+    layer.write_bytes(b"")
+    kept = keeper.keep(0, packed(BLOB, abc=BLOB))
+    assert bytes(keeper.fetch(kept).layers["abc"]) == BLOB
+
+
+def test_what_is_kept_is_on_the_disk_when_spark_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file, and the folder that names it."""
+    synced: list[str] = []
+    real = os.fsync
+
+    def recording(descriptor: int) -> None:
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        real(descriptor)
+
+    keeper = state_keeper(str(tmp_path))
+    monkeypatch.setattr(os, "fsync", recording)
+    keeper.keep(0, packed(b"x", abc=b"y"))
+    assert [name == "shards" for name in synced] == [False, True, False, True]
+
+
+def test_a_state_kept_by_an_earlier_release_is_fetched(tmp_path: Path) -> None:
+    """It said names alone."""
+    keeper = state_keeper(str(tmp_path))
+    (tmp_path / "shards" / "0-1.state").write_bytes(b"head")
+    (tmp_path / "shards" / "abc.layer").write_bytes(b"layer")
+    fetched = keeper.fetch(b"F0-1.state abc.layer")
+    assert (fetched.head, bytes(fetched.layers["abc"])) == (b"head", b"layer")
+    assert keeper.files_of(b"F0-1.state abc.layer") == ["0-1.state", "abc.layer"]

@@ -1,0 +1,133 @@
+"""A file of lines to which a batch is appended once, however often it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from sinks.records import Record, Undelivered
+
+_TAIL = 65_536
+
+
+class AppendOnceFile:
+    """Lines in one file.
+
+    Beside it stands `<file>.batch`: the last batch and where its lines begin. It is written before the lines, so whatever a
+    crash or a full disk leaves behind that point is cut off when the batch comes again. `stream` names the checkpoint: a new
+    one counts its batches from zero and must not cut off the old one's lines.
+
+    A file that would grow beyond `max_bytes` is first moved to `<file>.1` (and that to `.2`, up to `keep_files`). Moving it away
+    from outside (logrotate) is fine too. With `trims`, a batch that is itself larger than `max_bytes` is cut at a line.
+    """
+
+    def __init__(
+        self, path: Path, stream: str = "", *, max_bytes: int | None = None, keep_files: int = 5, trims: bool = False
+    ) -> None:
+        self._path = path
+        self._mark = path.with_name(path.name + ".batch")
+        self._stream = stream
+        self._max_bytes = max_bytes
+        self._keep_files = keep_files
+        self._trims = trims
+
+    def append(self, records: Sequence[Record], batch_id: int) -> None:
+        """Append the lines of one batch and fsync. Raises `Undelivered` when the disk does not take them."""
+        lines = self._lines(records)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._begin(batch_id, len(lines))
+            if lines:
+                with self._path.open("ab") as file:
+                    file.write(lines)
+                    file.flush()
+                    os.fsync(file.fileno())
+        except OSError as error:
+            raise Undelivered(
+                f"{self._path} cannot be written: {error.strerror}; free space, fix its permissions, or configure another path"
+            ) from error
+
+    def close(self) -> None:
+        """Nothing stays open between batches."""
+
+    def _lines(self, records: Sequence[Record]) -> bytes:
+        lines = bytearray()
+        for record in records:
+            line = record.line.encode() + b"\n"
+            if self._trims and self._max_bytes is not None and len(lines) + len(line) > self._max_bytes:
+                break
+            lines += line
+        return bytes(lines)
+
+    def _begin(self, batch_id: int, new_bytes: int) -> None:
+        mark = self._read_mark()
+        if mark.get("stream") == self._stream and mark.get("batch_id") == batch_id:
+            self._truncate(int(mark["position"]))
+            return
+        if not new_bytes:
+            return
+        self._cut_torn_line()
+        size = self._size()
+        if self._max_bytes is not None and size and size + new_bytes > self._max_bytes:
+            self._rotate()
+        mark = {"stream": self._stream, "batch_id": batch_id, "position": self._size()}
+        part = self._mark.with_name(self._mark.name + ".part")
+        with part.open("w") as new:
+            json.dump(mark, new)
+            new.flush()
+            os.fsync(new.fileno())
+        os.replace(part, self._mark)
+        _fsync_folder(self._path.parent)
+
+    def _read_mark(self) -> dict[str, Any]:
+        try:
+            mark = json.loads(self._mark.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return mark if isinstance(mark, dict) else {}
+
+    def _size(self) -> int:
+        try:
+            return self._path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def _truncate(self, position: int) -> None:
+        if position < self._size():
+            with self._path.open("rb+") as file:
+                file.truncate(position)
+                os.fsync(file.fileno())
+
+    def _rotate(self) -> None:
+        kept = [self._path, *(self._path.with_name(f"{self._path.name}.{n}") for n in range(1, self._keep_files + 1))]
+        for newer, older in reversed(list(pairwise(kept))):
+            if newer.exists():
+                os.replace(newer, older)
+
+    def _cut_torn_line(self) -> None:
+        """A crash whose batch never ran again (its checkpoint was deleted) may leave half a line."""
+        size = self._size()
+        if size == 0:
+            return
+        with self._path.open("rb") as file:
+            tail = b""
+            start = size
+            while start > 0 and b"\n" not in tail:
+                start = max(0, start - _TAIL)
+                file.seek(start)
+                tail = file.read(size - start)
+        whole = start + tail.rfind(b"\n") + 1
+        if whole != size:
+            self._truncate(whole)
+
+
+def _fsync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,59 @@
+"""Records in a Kafka topic. It is connected to when there is something to send, and anew after a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sinks.records import Record, Undelivered
+
+_CLOSE_WITHIN_S = 2.0
+
+
+class RecordTopic:
+    """One Kafka record per record, under its key.
+
+    `connect` makes a kafka-python KafkaProducer, best by `durable_producer`. A record that was sent twice has the same key and
+    value: compaction keeps one, and so does a reader that remembers the keys it saw.
+    """
+
+    def __init__(self, connect: Callable[[], Any], topic: str, *, timeout_s: float = 30.0) -> None:
+        self._connect = connect
+        self._topic = topic
+        self._timeout_s = timeout_s
+        self._producer: Any = None
+
+    def append(self, records: Sequence[Record], batch_id: int) -> None:
+        """Send the records and wait until every one is acknowledged. Raises `Undelivered`."""
+        del batch_id  # A second run's records carry the first one's keys.
+        if not records:
+            return
+        try:
+            if self._producer is None:
+                self._producer = self._connect()
+            sent = [self._producer.send(self._topic, key=key.encode(), value=line.encode()) for key, line in records]
+            for record in sent:
+                record.get(timeout=self._timeout_s)
+        except Exception as error:  # kafka-python's errors have no common base that is an OSError
+            self.close()
+            raise Undelivered(
+                f"the topic {self._topic!r} did not take {len(records)} records: {str(error) or type(error).__name__}; "
+                "check that the brokers answer, that the topic exists and that this user may write to it"
+            ) from error
+
+    def close(self) -> None:
+        """Close the connection if there is one."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close(timeout=_CLOSE_WITHIN_S)
+
+
+def durable_producer(connection: Mapping[str, Any]) -> Any:
+    """A KafkaProducer that counts as sent only what all replicas hold.
+
+    `connection` holds kafka-python's own settings, `bootstrap_servers` and those of the login. Raises when no broker answers.
+    """
+    from kafka import KafkaProducer
+
+    durable = {"acks": "all", "enable_idempotence": True, "client_id": "queuewatch-out", "linger_ms": 5}
+    return KafkaProducer(**{**durable, **connection})

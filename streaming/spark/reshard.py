@@ -1,0 +1,63 @@
+"""`queuewatch state reshard`: a checkpoint as a new one with another number of shards."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+from streaming.core.reshard import differences, report_of, reshard
+from streaming.core.settings import Settings
+from streaming.core.state import ShardState
+from streaming.spark.checkpoint import Checkpoint, write_manifest
+from streaming.spark.errors import CheckpointMismatch
+from streaming.spark.folder import LocalFolder, write_durably
+from streaming.spark.memory_store import SEED as MEMORY
+from streaming.spark.seed import Seed, write_seed
+from streaming.spark.shards import shard_keys
+from streaming.spark.state_files import StateFile, state_keeper
+from streaming.spark.stored import Stored
+
+
+def reshard_into(stored: Stored, target: Path, shards: int, settings: Settings) -> int:
+    """Write the checkpoint `target`, which must not exist; the number of messages in it.
+
+    The new states are read back and must give the same totals and the same report as the old ones. Raises
+    `CheckpointMismatch` when they do not, and when something is in the way.
+    """
+    if target.exists() and any(target.iterdir()):
+        raise CheckpointMismatch(f"{target} is there already, and not empty", "Name a new folder")
+    before = report_of(list(stored.states().values()), settings)
+    made = reshard(list(stored.states().values()), shards, settings)
+    target.mkdir(parents=True, exist_ok=True)
+    keeper = state_keeper(str(target))
+    kept = {key: keeper.keep(key, state.pack()) for key, state in zip(shard_keys(shards), made, strict=True)}
+    again = [ShardState.unpack(keeper.fetch(pointer)) for pointer in kept.values()]
+    messages = sum(state.messages for state in again)
+    if wrong := differences(before, report_of(again, settings)):
+        raise CheckpointMismatch(
+            f"the states of {target} do not say what those of {stored.path} say: {', '.join(wrong[:5])}",
+            "Keep the old checkpoint and report this, with it if you can",
+        )
+    if stored.memory is not None:
+        (target / "judge").mkdir(exist_ok=True)
+        write_durably(target / "judge" / MEMORY, stored.memory)
+    files = {key: tuple(map(StateFile.of, keeper.files_of(pointer))) for key, pointer in kept.items()}
+    write_seed(target, Seed(files, stored.kafka))
+    # The manifest last: without it the folder is no checkpoint.
+    write_manifest(LocalFolder(target), Checkpoint(uuid.uuid4().hex, shards, stored.manifest.checkpoint.sources))
+    return messages
+
+
+def files_read(checkpoint: Path) -> list[str]:
+    """The files of a spool folder that a checkpoint has read, as far as Spark's log of them is there."""
+    found: list[str] = []
+    for log in sorted((checkpoint / "sources").glob("*/[0-9]*")):
+        for line in log.read_text(errors="replace").splitlines()[1:]:
+            try:
+                body = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(body, dict) and "path" in body:
+                found.append(str(body["path"]))
+    return found

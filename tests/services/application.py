@@ -1,0 +1,65 @@
+"""An application's own environment: its frameworks, the library from its wheel, and no service."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+from typing import Final
+
+from streaming.spark import jars
+from tests.services import sqs
+from tests.services.process import ServiceUnavailable
+from tests.wheels import build_client
+
+_FRAMEWORKS: Final = Path(__file__).with_name("frameworks.txt")
+
+
+def variables(endpoint: str) -> dict[str, str]:
+    """The environment of a program whose boto3 finds a stand-in for SQS by itself, and no telemetry settings."""
+    cleaned = {name: value for name, value in os.environ.items() if not name.startswith("QUEUEWATCH_")}
+    return cleaned | {
+        "AWS_ENDPOINT_URL_SQS": endpoint,
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": sqs.REGION,
+    }
+
+
+def create(folder: Path) -> Path:
+    """Its Python, with boto3, aioboto3, Celery and the library. Raises `ServiceUnavailable`."""
+    frameworks = _frameworks()
+    environment = folder / "environment"
+    venv.create(environment, symlinks=True)
+    python = environment / "bin" / "python"
+    [packages] = environment.glob("lib/python*/site-packages")
+    (packages / "frameworks.pth").write_text(f"{frameworks}\n")
+    subprocess.run([*_pip(python), "--no-index", str(build_client(folder))], check=True)
+    return python
+
+
+def _frameworks() -> Path:
+    """The packages of `frameworks.txt`, installed once for every run: they are many."""
+    locked = hashlib.sha256(_FRAMEWORKS.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    folder = jars.cache_dir() / f"frameworks-{locked}"
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
+            options = ["--require-hashes", "--target", f"{unfinished}/packages", "-r", str(_FRAMEWORKS)]
+            command = [*_pip(Path(sys.executable)), *options]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise ServiceUnavailable(f"{_FRAMEWORKS.name} cannot be installed: {done.stderr.strip()[-300:]}")
+            with contextlib.suppress(OSError):  # another run was quicker
+                os.rename(f"{unfinished}/packages", folder)
+    return folder
+
+
+def _pip(python: Path) -> list[str]:
+    options = ["--python", str(python), "--quiet", "--disable-pip-version-check"]
+    return [sys.executable, "-m", "pip", *options, "install", "--no-deps"]

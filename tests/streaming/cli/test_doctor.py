@@ -1,0 +1,116 @@
+"""`queuewatch doctor`: the same options and exit codes for every system."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from streaming.cli.errors import exit_code
+from streaming.cli.main import app
+
+
+def doctor(*arguments: str | Path) -> tuple[int, str, str]:
+    """Exit code, standard output, and what is said of a mistake."""
+    done = CliRunner().invoke(app, ["doctor", *map(str, arguments)])
+    if isinstance(done.exception, Exception):
+        code = exit_code(done.exception)
+        assert code is not None, done.exception
+        return code, done.stdout, str(done.exception)
+    return done.exit_code, done.stdout, " ".join(done.stderr.replace("│", " ").split())
+
+
+@pytest.fixture
+def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No AWS configuration of anybody's."""
+    monkeypatch.setenv("AWS_CONFIG_FILE", "nowhere")
+
+
+SINGLE = {"Resources": {"Jobs": {"Type": "AWS::SQS::Queue", "Properties": {"SqsManagedSseEnabled": False}}}}
+FIFO = {"FifoQueue": True, "FifoThroughputLimit": "perQueue", "DeduplicationScope": "queue", "QueueName": "dlq.fifo"}
+
+
+def test_doctor_sqs_examines_code_before_it_is_deployed(tmp_path: Path) -> None:
+    """Without an account; as text, or as JSON for a program."""
+    template = tmp_path / "t.json"
+    template.write_text(json.dumps(SINGLE))
+    code, text, errors = doctor("sqs", "--template", template)
+    assert (code, errors) == (1, "")
+    assert "  warning   unencrypted: " in text
+    document = json.loads(doctor("sqs", "--template", template, "--json")[1])
+    assert document["counts"] == {"critical": 0, "warning": 2, "info": 0}
+    assert [(f["queue"], f["rule"]) for f in document["findings"]] == [("Jobs", "no_dead_letter_queue"), ("Jobs", "unencrypted")]
+    slow = doctor("sqs", "--template", template, "--processing", "Jobs=31s", "--json")[1]
+    assert json.loads(slow)["counts"]["warning"] == 3
+
+
+@pytest.mark.parametrize(
+    ("template", "severity", "code"),
+    [
+        (SINGLE, "info", 1),
+        (SINGLE, "warning", 1),
+        (SINGLE, "critical", 0),
+        ({"Resources": {"Dlq": {"Type": "AWS::SQS::Queue", "Properties": FIFO}}}, "info", 1),
+        ({"Resources": {"Dlq": {"Type": "AWS::SQS::Queue", "Properties": FIFO}}}, "warning", 0),
+        ({"Resources": {}}, "info", 0),
+    ],
+)
+def test_doctor_fails_on_the_severity_asked_for(tmp_path: Path, template: object, severity: str, code: int) -> None:
+    """0 or 1, for a pipeline to stop at."""
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(template))
+    assert doctor("sqs", "--template", path, "--fail-on", severity)[0] == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["sqs", "--plan", "gone.json"], 1, "gone.json: No such file or directory"),
+        (["sqs", "--profile", "nobody"], 1, "nobody"),
+        (["sqs", "--template", "t", "--processing", "45s"], 2, "is not PATTERN=DURATION"),
+        (["sqs", "--template", "t", "--processing", "a=soon"], 2, "is not a duration"),
+        (["sqs", "--template", "t", "--profile", "p"], 2, "files are examined instead of an account"),
+        (["sqs", "--fail-on", "never"], 2, "'never' is not one of"),
+        (["rabbitmq"], 2, "No such command 'rabbitmq'"),
+        (["activemq"], 2, "--config"),
+    ],
+)
+@pytest.mark.usefixtures("_nowhere")
+def test_doctor_says_what_is_wrong_with_the_command(arguments: list[str], code: int, says: str) -> None:
+    """With the exit code of a mistake in the command line, or of something that is not there."""
+    found, _, said = doctor(*arguments)
+    assert found == code
+    assert says in said
+
+
+def test_doctor_s_help_names_every_system() -> None:
+    """And each has the options they share."""
+    assert all(f" {system} " in doctor("--help")[1] for system in ("sqs", "activemq", "cloudflare"))
+    for system in ("sqs", "activemq", "cloudflare"):
+        shown = doctor(system, "--help")[1]
+        assert "--json" in shown
+        assert "--fail-on" in shown
+
+
+def test_doctor_activemq_reports_as_the_others_do(tmp_path: Path) -> None:
+    """A broker that does not answer is a finding, in JSON too."""
+    config = tmp_path / "q.yaml"
+    config.write_text("collect: {activemq: {addresses: ['stomp://127.0.0.1:1']}}\n")
+    code, text, _ = doctor("activemq", "--config", config, "--json")
+    assert code == 1
+    [finding] = json.loads(text)["findings"]
+    assert (finding["rule"], finding["severity"]) == ("connection", "critical")
+
+
+def test_doctor_cloudflare_reports_as_the_others_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that is not there is a finding, beside those of Wrangler files."""
+    monkeypatch.delenv("QUEUEWATCH_CLOUDFLARE_TOKEN", raising=False)
+    wrangler = tmp_path / "wrangler.toml"
+    wrangler.write_text('[[queues.consumers]]\nqueue = "orders"\nmax_retries = 0\n')
+    config = tmp_path / "q.yaml"
+    config.write_text(f"collect: {{cloudflare: {{account_id: abc, wrangler_files: ['{wrangler}']}}}}\n")
+    code, text, _ = doctor("cloudflare", "--config", config, "--json", "--fail-on", "critical")
+    assert code == 1
+    assert {"not_examined", "no_retries"} <= {finding["rule"] for finding in json.loads(text)["findings"]}

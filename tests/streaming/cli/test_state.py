@@ -1,0 +1,125 @@
+"""A checkpoint is looked at, verified, exported and cut anew without Spark, by the commands the documentation names."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from streaming.cli.main import app
+from streaming.cli.stating import exported
+from streaming.spark.checkpoint import locked
+from streaming.spark.errors import CheckpointInUse, CheckpointMismatch
+from streaming.spark.folder import LocalFolder
+from streaming.spark.shards import shard_keys
+from streaming.spark.stored import open_stored
+from tests.e2e.service import running
+from tests.streaming.checkpoints import FOLDER, NAMES, unpacked
+
+
+def queuewatch(*arguments: object) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+@pytest.fixture(params=NAMES)
+def checkpoint(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """One as an earlier release left it."""
+    return unpacked(request.param, tmp_path)
+
+
+def published(name: str = NAMES[0]) -> dict[str, float]:
+    """What the release published that wrote it."""
+    metrics: dict[str, float] = json.loads((FOLDER / f"{name}.json").read_text())["metrics"]
+    return metrics
+
+
+def test_inspect_says_what_is_in_it(checkpoint: Path) -> None:
+    """In lines a person reads."""
+    done = queuewatch("state", "inspect", checkpoint)
+    assert done.exit_code == 0, done.output
+    for words in (
+        "formats     ",
+        "sources     spool",
+        "queue       aws_sqs eu/1 payments.fifo: 12 visible, sent 4412, deleted 4400",
+    ):
+        assert words in done.output
+
+
+def test_a_good_checkpoint_is_verified(checkpoint: Path) -> None:
+    """And a damaged one is named, with exit code 1, though it can still be read as far as it is whole."""
+    done = queuewatch("state", "verify", checkpoint)
+    assert (done.exit_code, "good" in done.output) == (0, True), done.output
+    for state in (checkpoint / "shards").glob("*.layer"):
+        state.write_bytes(state.read_bytes()[:100])
+    done = queuewatch("state", "verify", checkpoint)
+    assert done.exit_code == 1
+
+
+def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+    """With what to name."""
+    done = queuewatch("state", "inspect", tmp_path)
+    assert isinstance(done.exception, CheckpointMismatch)
+    assert "is no checkpoint of queuewatch" in str(done.exception)
+
+
+def test_export_gives_every_queue_and_message(checkpoint: Path, tmp_path: Path) -> None:
+    """To a file, or to standard output."""
+    done = queuewatch("state", "export", checkpoint, "--out", tmp_path / "out.ndjson")
+    assert done.exit_code == 0, done.output
+    lines: list[dict[str, Any]] = [json.loads(line) for line in (tmp_path / "out.ndjson").read_text().splitlines()]
+    kinds = Counter(line["kind"] for line in lines)
+    assert kinds["queue"] == 4
+    live = Counter(line["queue"] for line in lines if line["kind"] == "message" and not line["settled"])
+    assert (live["payments.fifo"], live["later"]) == (12, 1)
+    (order,) = [line for line in lines if line.get("message_id") == "order/4" and line["queue"] == "orders"]
+    assert (order["receive_count"], order["consumer"]) == (2, "worker-1")
+
+
+@pytest.mark.parametrize("shards", [1, 3, 5])
+def test_reshard_makes_a_checkpoint_with_the_same_messages(checkpoint: Path, tmp_path: Path, shards: int) -> None:
+    """Verified by the command itself; the old one stays."""
+    before = sorted(exported(checkpoint))
+    refused = queuewatch("state", "reshard", checkpoint, "--shards", shards, "--out", tmp_path / "new")
+    assert refused.exit_code == 1
+    assert "2 files in it were read" in str(refused.exception)
+    done = queuewatch("state", "reshard", checkpoint, "--shards", shards, "--out", tmp_path / "new", "--spool-is-empty")
+    assert done.exit_code == 0, done.output
+    assert sorted(exported(tmp_path / "new")) == before == sorted(exported(checkpoint))
+    assert list(open_stored(tmp_path / "new").files) == shard_keys(shards)
+    assert queuewatch("state", "verify", tmp_path / "new").exit_code == 0
+    again = queuewatch("state", "reshard", checkpoint, "--shards", shards, "--out", tmp_path / "new", "--spool-is-empty")
+    assert isinstance(again.exception, CheckpointMismatch)
+
+
+def test_a_checkpoint_in_use_is_not_cut(checkpoint: Path, tmp_path: Path) -> None:
+    """What runs goes on writing it."""
+    with locked(LocalFolder(checkpoint)):
+        done = queuewatch("state", "reshard", checkpoint, "--shards", 3, "--out", tmp_path / "new", "--spool-is-empty")
+    assert isinstance(done.exception, CheckpointInUse)
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_queuewatch_goes_on_from_a_checkpoint_that_was_cut_anew(checkpoint: Path, tmp_path: Path) -> None:
+    """The service with three shards, from two: every total as it was, and on from there; what fired fires."""
+    done = queuewatch("state", "reshard", checkpoint, "--shards", 3, "--out", tmp_path / "new", "--spool-is-empty")
+    assert done.exit_code == 0, done.output
+    (tmp_path / "inbox").mkdir()
+    config = {
+        "source": {"spool": {"folder": "inbox"}},
+        "spark": {"checkpoint_dir": "new", "shards": 3, "master": "local[2]", "driver_memory": "1g"},
+        "log": {"format": "json"},
+    }
+    with running(tmp_path, config) as service:
+        metrics = service.wait(lambda m: m.get('queuewatch_events_total{result="accepted"}', 0) > 0, within_s=400)
+        assert service.stop() == 0, service.words()
+    totals = {name: value for name, value in published().items() if "_total{" in name}
+    # A total of what nobody reports has no series where it is nothing.
+    assert {name: metrics.get(name, 0.0) for name in totals} == totals
+    assert queuewatch("state", "verify", tmp_path / "new").exit_code == 0

@@ -1,0 +1,48 @@
+"""What Spark puts aside does not pile up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streaming.config.service import SparkSection
+from streaming.spark.job import DRAIN_WITHIN_S
+from streaming.spark.scratch import scratch_for
+from streaming.spark.session import conf_of
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the same checkpoint; another one's is not touched, for its process may run."""
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    killed = scratch_for(tmp_path / "a")
+    folder = killed.__enter__()
+    (folder / "blockmgr-1").mkdir()
+    with scratch_for(tmp_path / "b") as other:
+        (other / "blockmgr-2").mkdir()
+        with scratch_for(tmp_path / "a") as again:
+            assert again == folder
+            assert list(again.iterdir()) == []
+            assert (other / "blockmgr-2").is_dir()
+        assert not folder.exists()
+
+
+def test_spark_is_told_unless_somebody_else_has_said_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster's manager does, by the environment; a user by spark.conf."""
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    told = conf_of(SparkSection(), with_kafka=False, log_level="ERROR", scratch=tmp_path)
+    assert told["spark.local.dir"] == str(tmp_path)
+    own = SparkSection(conf={"spark.local.dir": "/elsewhere"})
+    assert conf_of(own, with_kafka=False, log_level="ERROR", scratch=tmp_path)["spark.local.dir"] == "/elsewhere"
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/cluster")
+    assert "spark.local.dir" not in conf_of(SparkSection(), with_kafka=False, log_level="ERROR", scratch=tmp_path)
+
+
+def test_a_stop_is_given_the_time_it_takes() -> None:
+    """The batch in work, Spark's own stop, and some seconds for the destinations."""
+    manifest = Path(__file__).parents[3] / "deploy" / "kubernetes" / "base" / "statefulset.yaml"
+    (grace,) = [line for line in manifest.read_text().splitlines() if "terminationGracePeriodSeconds" in line]
+    compose = (manifest.parents[2] / "compose.yaml").read_text()
+    needed_s = DRAIN_WITHIN_S + 30 + 10
+    assert float(grace.split(":")[1]) >= needed_s
+    assert "stop_grace_period: 120s" in compose
