@@ -1,0 +1,122 @@
+"""`python -m lab matrix|incidents|record`: run the laboratory. Prints a table; `--json` keeps the rows."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lab import incidents, table
+from lab.matrix import KINDS, Selection, run_matrix
+from lab.scenarios.matrix import SCENARIOS
+from lab.telemetry import CHANGEOVERS, COUNTS, VIEWS, seen
+from sources.wire import encode_ndjson
+
+ALL = {**SCENARIOS, **incidents.ALL}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one part of the laboratory; 1 when something that is judged does not hold and `--strict` was given."""
+    options = _parser().parse_args(arguments)
+    code: int = options.run(options)
+    return code
+
+
+def matrix(options: argparse.Namespace) -> int:
+    """The matrix of scenarios and bases of knowledge."""
+    selection = Selection(options.only, options.basis, options.kind, options.counts, options.seed)
+    began, rows = time.monotonic(), []
+    for some in run_matrix(selection, options.jobs):
+        rows += some
+        _keep(rows, options)
+        _progress(f"{len(rows)} cells, {time.monotonic() - began:.0f} s: {some[-1]['scenario']}/{some[-1]['kind']}")
+    shown = rows if options.all else [row for row in rows if row["broken"]]
+    if shown:
+        print(table.matrix_cells(shown), end="\n\n")
+    print(table.matrix_summary(rows))
+    return _close(rows, began, options)
+
+
+def run_incidents(options: argparse.Namespace) -> int:
+    """Incidents, further faults and healthy runs."""
+    selection = incidents.Selection(options.only, options.kind, options.seed, options.basis, options.counts)
+    began, rows = time.monotonic(), []
+    for row in incidents.run_incidents(selection, options.jobs):
+        rows.append(row)
+        _keep(rows, options)
+        _progress(f"{time.monotonic() - began:.0f} s: {row['scenario']}/{row['kind']} {' '.join(row['broken']) or 'holds'}")
+    print(table.incidents(rows))
+    return _close(rows, began, options)
+
+
+def _progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _keep(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
+    """What is ready so far, so that a run that is broken off is not lost."""
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def _close(rows: list[dict[str, Any]], began: float, options: argparse.Namespace) -> int:
+    held = sum(1 for row in rows if not row["broken"])
+    print(f"\n{held} of {len(rows)} hold, {time.monotonic() - began:.0f} s")
+    return 1 if options.strict and held < len(rows) else 0
+
+
+def record(options: argparse.Namespace) -> int:
+    """One recording as files: events.ndjson for `queuewatch replay`, labels.json and truth.json."""
+    recording = ALL[options.scenario](options.kind, options.seed)
+    view = ({**VIEWS, **CHANGEOVERS}[options.basis]).with_counts(options.counts)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "events.ndjson").write_bytes(encode_ndjson(seen(recording, view)))
+    (options.out / "labels.json").write_text(json.dumps(recording.labels_json(), indent=1) + "\n")
+    (options.out / "truth.json").write_text(json.dumps(recording.truth()) + "\n")
+    print(options.out)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m lab", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("matrix", help="every scenario under every basis of knowledge")
+    one.set_defaults(run=matrix)
+    one.add_argument("--only", nargs="+", default=[], help="scenarios with this in their name")
+    one.add_argument("--basis", nargs="+", default=[], choices=[*VIEWS, *CHANGEOVERS])
+    one.add_argument("--kind", nargs="+", default=[], choices=KINDS)
+    one.add_argument("--counts", nargs="+", default=[], choices=list(COUNTS))
+    one.add_argument("--seed", nargs="+", type=int, default=[1])
+    one.add_argument("--all", action="store_true", help="print the cells that hold, too")
+    _common(one)
+    three = commands.add_parser("incidents", help="broken and slow deploys, and what only looks like them")
+    three.set_defaults(run=run_incidents)
+    three.add_argument("--only", nargs="+", default=[], help="scenarios with this in their name")
+    three.add_argument("--kind", nargs="+", default=[], choices=KINDS)
+    three.add_argument("--basis", default="full", choices=list(VIEWS))
+    three.add_argument("--counts", default="exact", choices=list(COUNTS))
+    three.add_argument("--seed", nargs="+", type=int, default=[1])
+    _common(three)
+    two = commands.add_parser("record", help="write one recording as files")
+    two.set_defaults(run=record)
+    two.add_argument("scenario", choices=list(ALL))
+    two.add_argument("--kind", default="standard", choices=KINDS)
+    two.add_argument("--basis", default="full", choices=[*VIEWS, *CHANGEOVERS])
+    two.add_argument("--counts", default="exact", choices=list(COUNTS))
+    two.add_argument("--seed", type=int, default=1)
+    two.add_argument("--out", type=Path, required=True)
+    return parser
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="keep the rows in this file")
+    parser.add_argument("--strict", action="store_true", help="exit 1 when something does not hold")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

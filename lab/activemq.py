@@ -1,0 +1,208 @@
+"""An ActiveMQ Classic queue: the broker pushes messages into its consumers' prefetch windows.
+
+A dispatched message is in flight until it is acknowledged or its consumer's connection ends; no window runs out. What is
+reported is what a collector makes of the broker's advisories: redeliveries within a client (a rollback) are invisible, the
+copy in the dead-letter queue keeps the message's id.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lab.consumer import ServiceTime
+from lab.history import Delivery, History, Outcome
+from lab.report import Report, System, event
+from lab.simulation import Simulation
+
+SYSTEM: System = "activemq"
+STATE_EVERY_S = 30.0
+Failure = Literal["rollback", "nack"]
+"""A JMS client rolls back and tries again itself; a STOMP NACK makes a dead letter at once."""
+
+
+@dataclass
+class MqMessage:
+    """A message and what will go wrong with it."""
+
+    id: str
+    sent_at: int
+    fails: bool = False
+    redelivered: int = 0
+
+
+@dataclass
+class MqQueue:
+    """One queue of a broker and its subscriptions."""
+
+    sim: Simulation
+    name: str
+    history: History
+    reports: list[Report]
+    dead_letters: MqQueue | None = None
+    sent: list[MqMessage] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._log = self.history.of(self.name)
+        self._random = self.sim.random(f"ids of {self.name}")
+        self._waiting: deque[MqMessage] = deque()
+        self.consumers: deque[MqConsumer] = deque()
+
+    def send(self, *, fails: bool = False) -> MqMessage:
+        """A producer's send."""
+        message = MqMessage(f"ID:shop-{self._random.getrandbits(48):012x}:1:1:1", self.sim.now, fails)
+        self.sent.append(message)
+        self.arrive(message)
+        return message
+
+    def arrive(self, message: MqMessage, from_queue: str | None = None) -> None:
+        """A message enters the queue: MessageDelivered."""
+        self._log.enter(message.id, "visible", message.sent_at, self.sim.now)
+        told = event(
+            "sent", self.sim.now, self.name, SYSTEM, message_id=message.id, sent_at=message.sent_at, from_queue=from_queue
+        )
+        self.reports.append(Report("producer", "broker-1", message.id, told))
+        self._waiting.append(message)
+        self.dispatch()
+
+    def dispatch(self) -> None:
+        """Push what waits into prefetch windows that have room, one consumer after the other."""
+        for _ in range(len(self.consumers)):
+            while self._waiting and any(c.room for c in self.consumers):
+                consumer = self.consumers[0]
+                self.consumers.rotate(-1)
+                if consumer.room:
+                    self._push(self._waiting.popleft(), consumer)
+
+    def settle(self, message: MqMessage, delivery: Delivery) -> None:
+        """Acknowledged: MessageConsumed."""
+        self._end_delivery(delivery, "deleted")
+        self._log.leave(message.id, "deleted", self.sim.now)
+        self._report("deleted", message, delivery)
+
+    def bury(self, message: MqMessage, delivery: Delivery) -> None:
+        """Moved to the dead-letter queue: MessageDelivered there, MessageDLQd here."""
+        assert self.dead_letters is not None
+        self._end_delivery(delivery, "dropped")
+        self._log.leave(message.id, "dead_lettered", self.sim.now)
+        self._report("dead_lettered", message, delivery, to_queue=self.dead_letters.name)
+        self.dead_letters.arrive(message, self.name)
+
+    def take_back(self, held: list[tuple[MqMessage, Delivery]]) -> None:
+        """A connection ended: what it held is in front again, in its order."""
+        for message, delivery in reversed(held):
+            self._end_delivery(delivery, "released")
+            message.redelivered += 1
+            self._log.change(message.id, "visible", self.sim.now)
+            self._report("released", message, delivery)
+            self._waiting.appendleft(message)
+        self.dispatch()
+
+    def _push(self, message: MqMessage, consumer: MqConsumer) -> None:
+        delivery = Delivery(self.name, message.id, consumer.name, message.redelivered + 1, self.sim.now)
+        self._log.deliveries.append(delivery)
+        self._log.change(message.id, "in_flight", self.sim.now)
+        self._report("received", message, delivery)
+        consumer.take(message, delivery)
+
+    def _end_delivery(self, delivery: Delivery, outcome: Outcome) -> None:
+        delivery.ended_at, delivery.outcome = self.sim.now, outcome
+
+    def _report(self, kind: str, message: MqMessage, delivery: Delivery, **fields: Any) -> None:
+        about: dict[str, Any] = {"message_id": message.id, "sent_at": message.sent_at, "receive_count": delivery.receive_count}
+        told = event(kind, self.sim.now, self.name, SYSTEM, consumer=delivery.consumer, **about, **fields)
+        self.reports.append(Report("consumer", delivery.consumer, message.id, told))
+
+
+@dataclass
+class MqConsumer:
+    """One subscription: a prefetch window, one message at work at a time. Attributes may be changed while it runs."""
+
+    sim: Simulation
+    name: str
+    queue: MqQueue
+    service: ServiceTime
+    prefetch: int = 100
+    max_redeliveries: int = 6
+    failure: Failure = "rollback"
+    fails_always: bool = False
+    slow_factor: float = 1.0
+    connected: bool = False
+    hung: bool = False
+
+    def __post_init__(self) -> None:
+        self._random = self.sim.random(f"consumer {self.name}")
+        self._held: deque[tuple[MqMessage, Delivery]] = deque()
+        self._life = 0
+        self._working = False
+        self.connect()
+        self._tell_regularly()
+
+    @property
+    def room(self) -> bool:
+        """Whether the prefetch window takes one more."""
+        return self.connected and len(self._held) < self.prefetch
+
+    def connect(self) -> None:
+        """Subscribe."""
+        self.connected = True
+        self.queue.consumers.append(self)
+        self._tell_state()
+        self.queue.dispatch()
+
+    def disconnect(self) -> None:
+        """The connection ends; the broker has back at once what was not acknowledged."""
+        self.connected, self._working = False, False
+        self._life += 1
+        self.queue.consumers.remove(self)
+        held, self._held = list(self._held), deque()
+        self._tell_state()
+        self.queue.take_back(held)
+
+    def change(self, **attributes: object) -> None:
+        """Set attributes by name."""
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    def take(self, message: MqMessage, delivery: Delivery) -> None:
+        """A message is dispatched to it."""
+        self._held.append((message, delivery))
+        self._work()
+
+    def _work(self) -> None:
+        if self._working or self.hung or not self._held:
+            return
+        self._working = True
+        message, _ = self._held[0]
+        work_s = self.service(self._random) * self.slow_factor
+        if self.fails_always or message.fails:
+            tries = self.max_redeliveries + 1 if self.failure == "rollback" else 1
+            work_s = work_s / 2 * tries + (tries - 1)  # the client's default delay between its redeliveries is 1 s
+        life = self._life
+        self.sim.after_s(work_s, lambda: self._finish(life))
+
+    def _finish(self, life: int) -> None:
+        if life != self._life:
+            return
+        if self.hung:
+            self._working = False
+            return
+        message, delivery = self._held.popleft()
+        self._working = False
+        if self.fails_always or message.fails:
+            self.queue.bury(message, delivery)
+        else:
+            self.queue.settle(message, delivery)
+        self._work()
+        self.queue.dispatch()
+
+    def _tell_regularly(self) -> None:
+        self.sim.after_s(STATE_EVERY_S, self._tell_regularly)
+        if self.connected:
+            self._tell_state()
+
+    def _tell_state(self) -> None:
+        attributes = {"connected": self.connected, "prefetch": self.prefetch, "dispatched": len(self._held)}
+        told = event("consumer_state", self.sim.now, self.queue.name, SYSTEM, consumer=self.name, attributes=attributes)
+        self.queue.reports.append(Report("consumer", self.name, None, told))

@@ -1,0 +1,128 @@
+"""What really happened: the state of every message at every instant, each delivery and each end.
+
+Counts and ages at any time follow from it exactly. Nothing of it is known to queuewatch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+State = Literal["visible", "in_flight", "delayed"]
+STATES: tuple[State, ...] = ("visible", "in_flight", "delayed")
+End = Literal["deleted", "dead_lettered", "redriven", "expired", "dropped", "purged"]
+Outcome = Literal["deleted", "timed_out", "released", "expired", "purged", "dropped", "open"]
+
+NEVER = 1 << 62
+Ints = npt.NDArray[np.int64]
+
+
+class Ending(NamedTuple):
+    """A message left a queue."""
+
+    queue: str
+    message_id: str
+    at: int
+    how: End
+
+
+@dataclass
+class Delivery:
+    """A message was handed to a consumer. `ended_at` is when its window ended or it was settled."""
+
+    queue: str
+    message_id: str
+    consumer: str
+    receive_count: int
+    at: int
+    ended_at: int = NEVER
+    outcome: Outcome = "open"
+
+
+class Counts(NamedTuple):
+    """A broker's exact counts of one queue at one instant."""
+
+    visible: int
+    in_flight: int
+    delayed: int
+
+    @property
+    def unsettled(self) -> int:
+        return self.visible + self.in_flight + self.delayed
+
+
+@dataclass
+class QueueHistory:
+    """One queue: intervals of states, deliveries and ends, in the order in which they happened."""
+
+    name: str
+    _open: dict[str, tuple[State, int, int]] = field(default_factory=dict)
+    _closed: list[tuple[int, int, int, int]] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
+    endings: list[Ending] = field(default_factory=list)
+    entered: int = 0
+    _arrays: tuple[Ints, Ints, Ints, Ints] | None = None
+
+    def enter(self, message_id: str, state: State, sent_at: int, now: int) -> None:
+        """A message comes into the queue."""
+        self.entered += 1
+        self._open[message_id] = (state, now, sent_at)
+
+    def change(self, message_id: str, state: State, now: int) -> None:
+        """A message of the queue is in another state from now on."""
+        self._close(message_id, now)
+        self._open[message_id] = (state, now, self._sent_at)
+
+    def leave(self, message_id: str, how: End, now: int) -> None:
+        """A message is no longer in the queue."""
+        self._close(message_id, now)
+        self.endings.append(Ending(self.name, message_id, now, how))
+
+    def _close(self, message_id: str, now: int) -> None:
+        state, since, self._sent_at = self._open.pop(message_id)
+        if now > since:
+            self._closed.append((STATES.index(state), since, now, self._sent_at))
+
+    def freeze(self) -> None:
+        """The simulation is over: what is open now stays so."""
+        rows = self._closed + [(STATES.index(s), since, NEVER, sent) for s, since, sent in self._open.values()]
+        table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+        self._arrays = (table[:, 0], table[:, 1], table[:, 2], table[:, 3])
+
+    def counts(self, at: int) -> Counts:
+        """The exact counts at an epoch millisecond, whatever happens in it included."""
+        state, since, until, _ = self._frozen()
+        held = np.bincount(state[(since <= at) & (at < until)], minlength=3)
+        return Counts(int(held[0]), int(held[1]), int(held[2]))
+
+    def oldest_sent_at(self, at: int, *, visible_only: bool = False) -> int | None:
+        """When the oldest unsettled (or visible) message was sent; None when there is none."""
+        state, since, until, sent = self._frozen()
+        here = (since <= at) & (at < until)
+        if visible_only:
+            here &= state == 0
+        return int(sent[here].min()) if here.any() else None
+
+    def _frozen(self) -> tuple[Ints, Ints, Ints, Ints]:
+        if self._arrays is None:
+            raise ValueError("the simulation is not over: freeze the history first")
+        return self._arrays
+
+
+class History:
+    """The queues of one simulation by name."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, QueueHistory] = {}
+
+    def of(self, queue: str) -> QueueHistory:
+        """The history of one queue, begun when first asked for."""
+        return self.queues.setdefault(queue, QueueHistory(queue))
+
+    def freeze(self) -> None:
+        """The simulation is over."""
+        for queue in self.queues.values():
+            queue.freeze()

@@ -1,0 +1,151 @@
+"""The incidents and the healthy runs under full telemetry: what was told, when, how loudly, and whom it named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from lab import harness
+from lab.notifications import announced, notifications
+from lab.recording import Label, Recording
+from lab.scenarios.activemq import ACTIVEMQ_FAULTS, ACTIVEMQ_HEALTHY
+from lab.scenarios.cloudflare import CLOUDFLARE_FAULTS, CLOUDFLARE_HEALTHY
+from lab.scenarios.faults import FAULTS, possible
+from lab.scenarios.healthy import HEALTHY
+from lab.scenarios.incidents import INCIDENTS
+from lab.telemetry import VIEWS, View, seen
+
+TRIGGER_MS = 5_000
+MOST_ANNOUNCED = 5
+QUEUE_WIDE = ("QueueFailing", "QueueLagging")
+"""What must never fire on a healthy queue, whatever its severity."""
+
+
+ALL = {**INCIDENTS, **FAULTS, **CLOUDFLARE_FAULTS, **ACTIVEMQ_FAULTS, **HEALTHY, **CLOUDFLARE_HEALTHY, **ACTIVEMQ_HEALTHY}
+
+
+@dataclass(frozen=True)
+class Aim:
+    """One of `signals` within `within_s` of the earliest instant at which it could be told, or of the fault itself."""
+
+    signals: tuple[str, ...]
+    within_s: float
+    after_fault: bool = False
+
+
+AIMS = {
+    "broken_deploy": Aim(("QueueFailing",), 90),
+    "bad_host": Aim(("QueueFailing",), 90),
+    "slow_deploy": Aim(("QueueLagging",), 600, after_fault=True),
+    "producers_doubled": Aim(("QueueLagging",), 600, after_fault=True),
+    "window_too_short": Aim(("WindowTooShort",), 900),
+    "producers_stopped": Aim(("QueueSilent",), 1800),
+    "low_traffic_poison": Aim(("PoisonMessage",), 10),
+    "consumers_dead": Aim(("QueueStalled",), 330),
+    "one_consumer_dead": Aim(("QueueLagging",), 900),
+    "poison": Aim(("PoisonMessage", "GroupStuck"), 10),
+    "poison_after_deploy": Aim(("PoisonMessage",), 10),
+    "hung_consumer": Aim(("SlowConsumer", "MessageHeldTooLong"), 60),
+    "dead_letters_drained": Aim(("DeadLetterArrived",), 120),
+    "dead_letters_expiring": Aim(("DeadLetterExpiring",), 60),
+    "retention_too_short": Aim(("MessageDropped",), 60),
+    "look_ahead_saturated": Aim(("LookAheadSaturated",), 60),
+    "group_hogs": Aim(("LookAheadSaturated", "ConcurrencyCollapsed"), 300),
+    "noisy_tenant": Aim(("NoisyGroup",), 60),
+    "failed_batches": Aim(("BatchRetryStorm", "QueueFailing"), 300),
+    "lost": Aim(("MessageDropped",), 60),
+    "misconfigured_redrive": Aim(("QueueMisconfigured",), 60),
+}
+"""By fault."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which runs; nothing chosen means all. Scenarios are chosen by a part of their name."""
+
+    only: Sequence[str] = ()
+    kinds: Sequence[str] = ()
+    seeds: Sequence[int] = (1,)
+    basis: str = "full"
+    counts: str = "exact"
+
+
+def run_incidents(selection: Selection, jobs: int) -> Iterator[dict[str, Any]]:
+    """One row for each run, on `jobs` processes; rows come as they are ready, in order."""
+    names = [n for n in ALL if not selection.only or any(part in n for part in selection.only)]
+    view = VIEWS[selection.basis].with_counts(selection.counts)
+    every = product(names, selection.kinds or ("standard", "fifo"), selection.seeds, [view])
+    runs = [run for run in every if possible(run[0], run[1])]
+    if jobs == 1 or not runs:
+        yield from (run_one(*run) for run in runs)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(run_one, *zip(*runs, strict=True))
+
+
+def run_one(name: str, kind: str, seed: int, view: View) -> dict[str, Any]:
+    """Run one scenario and compare."""
+    recording = ALL[name](kind, seed)
+    outcome = harness.run(seen(recording, view), trigger_ms=TRIGGER_MS, every_ms=60_000, until=recording.ends_at)
+    about = {"scenario": name, "kind": kind, "seed": seed, "telemetry": view.name}
+    return {**about, **judge(recording, outcome)}
+
+
+def judge(recording: Recording, outcome: harness.Outcome) -> dict[str, Any]:
+    """What a run shows, and which aims it misses (`broken`)."""
+    loud = announced(outcome.signals)
+    row: dict[str, Any] = {
+        "announced": len(loud),
+        "notifications": notifications(loud),
+        "criticals": dict(Counter(s["signal"] for s in loud if s["severity"] == "critical")),
+        "warnings": dict(Counter(s["signal"] for s in loud if s["severity"] == "warning")),
+        "folded": sum(1 for s in outcome.fired() if s.get("folded")),
+        "queue_wide": sum(1 for s in outcome.fired(*QUEUE_WIDE)),
+    }
+    if recording.labels:
+        row |= _fault(recording.labels[0], outcome)
+    else:
+        row["broken"] = [name for name, wrong in (("queue_wide", row["queue_wide"]), ("critical", row["criticals"])) if wrong]
+    if row.get("aim_for_announced") and len(loud) > MOST_ANNOUNCED:
+        row["broken"].append("announced")
+    return row
+
+
+def _fault(label: Label, outcome: harness.Outcome) -> dict[str, Any]:
+    aim = AIMS[label.fault]
+    fired = [s for s in outcome.fired(*aim.signals) if s["at"] >= label.from_ms]
+    at = harness.first_at(fired)
+    since = label.from_ms if aim.after_fault else label.tellable_ms
+    after_s = None if at is None else (at - since) / 1000
+    broken = [] if after_s is not None and after_s <= aim.within_s else ["told"]
+    named = next((_names(s, label) for s in fired), None)
+    if named is False:
+        broken.append("culprit")
+    early = [s for s in outcome.fired(*QUEUE_WIDE) if s["at"] < label.from_ms]
+    if early:
+        broken.append("before_fault")
+    return {
+        "fault": label.fault,
+        "signal": "|".join(aim.signals),
+        "tellable_after_s": (label.tellable_ms - label.from_ms) / 1000,
+        "told_after_fault_s": None if at is None else (at - label.from_ms) / 1000,
+        "told_after_s": after_s,
+        "within_s": aim.within_s,
+        "culprit_named": named,
+        "aim_for_announced": label.fault in ("broken_deploy", "bad_host"),
+        "broken": broken,
+    }
+
+
+def _names(signal: dict[str, Any], label: Label) -> bool | None:
+    """Whether the signal names the label's culprit, in what it is about or in its evidence; None when there is none."""
+    culprits = [c for c in (label.message_id, label.group, label.consumer) if c]
+    if not culprits:
+        return None
+    return any(c in (signal.get("message_id"), signal.get("group"), signal.get("consumer")) for c in culprits) or any(
+        c in str(value) for c in culprits for value in signal["evidence"].values()
+    )

@@ -1,0 +1,70 @@
+"""The outcome of one simulation: what clients could have reported, what was true, and what was wrong (the labels)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from lab.history import History
+from lab.report import Report, System
+from lab.simulation import T0_MS
+
+
+@dataclass(frozen=True)
+class Label:
+    """One thing that was wrong. Times are epoch milliseconds."""
+
+    fault: str
+    queue: str
+    from_ms: int
+    to_ms: int | None
+    """None: until the end of the recording."""
+    tellable_ms: int
+    """The earliest instant at which what can be seen differs from health, with everything instrumented."""
+    message_id: str | None = None
+    group: str | None = None
+    consumer: str | None = None
+    expected: tuple[str, ...] = ()
+    """Signals of which any names the fault."""
+
+
+@dataclass
+class Recording:
+    """A scenario that has run. `settings` are what the collector reads of each queue's configuration."""
+
+    name: str
+    seed: int
+    duration_s: float
+    reports: list[Report]
+    history: History
+    settings: Mapping[str, dict[str, Any]]
+    labels: list[Label] = field(default_factory=list)
+    allowed: frozenset[str] = frozenset()
+    """Signals that may fire as critical once the fault is there: the fault itself and what it causes."""
+    system: System = "aws_sqs"
+
+    @property
+    def ends_at(self) -> int:
+        return T0_MS + round(self.duration_s * 1000)
+
+    def fault_at(self) -> int | None:
+        """When the first fault begins; None for a healthy recording."""
+        return min((label.from_ms for label in self.labels), default=None)
+
+    def truth(self, every_s: float = 10.0) -> list[dict[str, Any]]:
+        """Counts and oldest ages of every queue, sampled."""
+        step = round(every_s * 1000)
+        rows = []
+        for at in range(T0_MS, self.ends_at + 1, step):
+            for name, queue in self.history.queues.items():
+                oldest, visible = queue.oldest_sent_at(at), queue.oldest_sent_at(at, visible_only=True)
+                row: dict[str, Any] = {"at": at, "queue": name, **queue.counts(at)._asdict()}
+                row["oldest_age_s"] = None if oldest is None else (at - oldest) / 1000
+                row["oldest_visible_age_s"] = None if visible is None else (at - visible) / 1000
+                rows.append(row)
+        return rows
+
+    def labels_json(self) -> list[dict[str, Any]]:
+        """The labels as plain values, absent fields left out."""
+        return [{name: value for name, value in asdict(label).items() if value is not None} for label in self.labels]

@@ -1,0 +1,115 @@
+"""ActiveMQ queues: what prefetch hides, and what only looks slow."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lab.activemq import SYSTEM, MqConsumer, MqQueue
+from lab.consumer import lognormal
+from lab.history import History
+from lab.recording import Label, Recording
+from lab.report import Report
+from lab.scenarios.incidents import FAILING, half_failed_at
+from lab.scenarios.matrix import DEATH, FAULT_S, HOUR_S, POISON
+from lab.simulation import T0_MS, Simulation, ms
+from lab.world import silence_tells_after_s
+
+RATE_PER_S = 1.5
+SERVICE_S = 1.5
+
+
+class MqWorld:
+    """One queue `orders` and its dead-letter queue, consumers with one message at work each."""
+
+    def __init__(self, name: str, seed: int, *, rate_per_s: float = RATE_PER_S, consumers: int = 4, prefetch: int = 100) -> None:
+        self.name, self.seed, self.rate_per_s = name, seed, rate_per_s
+        self.sim, self.history = Simulation(seed, HOUR_S), History()
+        self.reports: list[Report] = []
+        parked = MqQueue(self.sim, "DLQ.orders", self.history, self.reports)
+        self.queue = MqQueue(self.sim, "orders", self.history, self.reports, parked)
+        self.consumers = [
+            MqConsumer(self.sim, f"worker-{n}", self.queue, lognormal(SERVICE_S), prefetch) for n in range(1, consumers + 1)
+        ]
+        self._random = self.sim.random("producer")
+        self._next()
+
+    def run(self, allowed: frozenset[str] = frozenset()) -> Recording:
+        """Run it."""
+        self.sim.run()
+        self.history.freeze()
+        settings = {"orders": {"kind": "queue", "dead_letter_queue": "DLQ.orders"}, "DLQ.orders": {"kind": "queue"}}
+        name = f"{self.name}/activemq"
+        return Recording(name, self.seed, HOUR_S, self.reports, self.history, settings, [], allowed, SYSTEM)
+
+    def _next(self) -> None:
+        self.sim.after_s(self._random.expovariate(self.rate_per_s), self._send)
+
+    def _send(self) -> None:
+        self.queue.send()
+        self._next()
+
+
+def mq_healthy(_kind: str, seed: int) -> Recording:
+    """Four consumers with a prefetch of 100, half busy."""
+    return MqWorld("mq_healthy", seed).run()
+
+
+def mq_prefetch_one(_kind: str, seed: int) -> Recording:
+    """A prefetch of 1 and nine tenths busy: the window is nearly always full, and nobody is slow."""
+    return MqWorld("mq_prefetch_one", seed, rate_per_s=2.4, prefetch=1).run()
+
+
+def mq_restarts(_kind: str, seed: int) -> Recording:
+    """Every ten minutes each consumer restarts within a minute: what it held is delivered again."""
+    world = MqWorld("mq_restarts", seed)
+    for begin_s in range(600, int(HOUR_S) - 300, 600):
+        for n, consumer in enumerate(world.consumers):
+            world.sim.at_s(begin_s + 10 * n, consumer.disconnect)
+            world.sim.at_s(begin_s + 10 * n + 20, consumer.connect)
+    return world.run()
+
+
+def mq_gone(_kind: str, seed: int) -> Recording:
+    """All consumers disconnect."""
+    world = MqWorld("mq_gone", seed)
+    for consumer in world.consumers:
+        world.sim.at_s(FAULT_S, consumer.disconnect)
+    recording = world.run(DEATH)
+    told_ms = ms(FAULT_S + silence_tells_after_s(RATE_PER_S))
+    recording.labels.append(Label("consumers_dead", "orders", ms(FAULT_S), None, told_ms, expected=("QueueStalled",)))
+    return recording
+
+
+def mq_hung(_kind: str, seed: int) -> Recording:
+    """worker-2 stops working and stays connected, with up to a hundred messages in its prefetch window."""
+    world = MqWorld("mq_hung", seed)
+    world.sim.at_s(FAULT_S, partial(world.consumers[1].change, hung=True))
+    recording = world.run(frozenset({"MessageHeldTooLong", "SlowConsumer", "MessageTooOld"}))
+    told_ms = ms(FAULT_S + 4.7 * SERVICE_S)
+    recording.labels.append(Label("hung_consumer", "orders", ms(FAULT_S), None, told_ms, consumer="worker-2"))
+    return recording
+
+
+def mq_poison(_kind: str, seed: int) -> Recording:
+    """One message that is rolled back seven times, unseen, and then is a dead letter."""
+    world = MqWorld("mq_poison", seed)
+    world.sim.at_s(FAULT_S, lambda: world.queue.send(fails=True))
+    recording = world.run(POISON)
+    moved = next(e for e in world.history.of("orders").endings if e.how == "dead_lettered")
+    recording.labels.append(Label("dead_letters_drained", "orders", moved.at, None, moved.at, moved.message_id))
+    return recording
+
+
+def mq_broken(_kind: str, seed: int) -> Recording:
+    """A broken deploy over STOMP: every message is refused and becomes a dead letter at once."""
+    world = MqWorld("mq_broken", seed)
+    for consumer in world.consumers:
+        world.sim.at_s(FAULT_S, partial(consumer.change, fails_always=True, failure="nack"))
+    recording = world.run(FAILING)
+    half = half_failed_at(world.history.of("orders").deliveries, T0_MS + round(FAULT_S * 1000), recording.ends_at)
+    recording.labels.append(Label("broken_deploy", "orders", ms(FAULT_S), None, half or recording.ends_at))
+    return recording
+
+
+ACTIVEMQ_FAULTS = {f.__name__: f for f in (mq_gone, mq_hung, mq_poison, mq_broken)}
+ACTIVEMQ_HEALTHY = {f.__name__: f for f in (mq_healthy, mq_prefetch_one, mq_restarts)}

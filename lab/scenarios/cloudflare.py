@@ -1,0 +1,113 @@
+"""Cloudflare queues: batches that fail, and batches that do not."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from lab.cloudflare import SYSTEM, CloudflareQueue, CloudflareSettings
+from lab.consumer import lognormal
+from lab.history import History
+from lab.recording import Label, Recording
+from lab.report import Report
+from lab.scenarios.incidents import FAILING, half_failed_at
+from lab.scenarios.matrix import DEATH, FAULT_S, HOUR_S, POISON
+from lab.simulation import T0_MS, Simulation, ms
+from lab.world import silence_tells_after_s
+
+RATE_PER_S = 2.0
+SERVICE_S = 0.5
+"""Of a message; a batch takes the sum of its messages' times."""
+
+
+class CloudflareWorld:
+    """One queue `orders`, two messages a second, a consumer that works on up to five batches at once."""
+
+    def __init__(self, name: str, seed: int, *, dead_letters: bool = True, rate_per_s: float = RATE_PER_S, **settings: Any):
+        self.name, self.seed, self.rate_per_s = name, seed, rate_per_s
+        self.sim, self.history = Simulation(seed, HOUR_S), History()
+        self.reports: list[Report] = []
+        target = "orders-dlq" if dead_letters else None
+        parked = None if target is None else self._queue(CloudflareSettings(target))
+        self.queue = self._queue(CloudflareSettings("orders", dead_letter_queue=target, **settings))
+        self.queue.dead_letters, self.queue.service = parked, lognormal(SERVICE_S)
+        self.queues = [q for q in (self.queue, parked) if q is not None]
+        self.bad_ratio = 0.0
+        self._random: Random = self.sim.random("producer")
+        self._next()
+
+    def run(self, label: Label | None = None, allowed: frozenset[str] = frozenset()) -> Recording:
+        """Run it. A label that depends on what happened may be appended to the recording."""
+        self.sim.run()
+        self.history.freeze()
+        settings = {q.name: q.settings.attributes(has_consumer=q.service is not None) for q in self.queues}
+        labels = [] if label is None else [label]
+        name = f"{self.name}/cloudflare"
+        return Recording(name, self.seed, HOUR_S, self.reports, self.history, settings, labels, allowed, SYSTEM)
+
+    def _queue(self, settings: CloudflareSettings) -> CloudflareQueue:
+        return CloudflareQueue(self.sim, settings, self.history, self.reports)
+
+    def _next(self) -> None:
+        self.sim.after_s(self._random.expovariate(self.rate_per_s), self._send)
+
+    def _send(self) -> None:
+        self.queue.send(fails_on="*" if self._random.random() < self.bad_ratio else None)
+        self._next()
+
+
+def worker_healthy(_kind: str, seed: int) -> Recording:
+    """Batches are acknowledged; nothing is retried."""
+    return CloudflareWorld("worker_healthy", seed).run()
+
+
+def worker_retries_late(_kind: str, seed: int) -> Recording:
+    """One message in two hundred fails once or more and has a delay of a minute; those that end are dead letters by design."""
+    world = CloudflareWorld("worker_retries_late", seed, retry_delay_s=60.0)
+    world.queue.failure, world.bad_ratio = "retry", 0.005
+    return world.run(allowed=POISON)
+
+
+def worker_storm(_kind: str, seed: int) -> Recording:
+    """From minute 20 on one message in twelve fails, and each fails its whole batch."""
+    world = CloudflareWorld("worker_storm", seed)
+    world.sim.at_s(FAULT_S, lambda: setattr(world, "bad_ratio", 1 / 12))
+    recording = world.run(allowed=FAILING | {"BatchRetryStorm"})
+    return _failing(recording, "failed_batches", "BatchRetryStorm", "QueueFailing")
+
+
+def worker_broken(_kind: str, seed: int) -> Recording:
+    """A broken deploy: every batch throws."""
+    world = CloudflareWorld("worker_broken", seed)
+    world.sim.at_s(FAULT_S, lambda: world.queue.change(fails_always=True))
+    return _failing(world.run(allowed=FAILING | {"BatchRetryStorm"}), "broken_deploy", "QueueFailing")
+
+
+def worker_loses(_kind: str, seed: int) -> Recording:
+    """No dead-letter queue, and a message that always fails: it is dropped after its last retry."""
+    world = CloudflareWorld("worker_loses", seed, dead_letters=False)
+    world.queue.failure = "retry"
+    world.sim.at_s(FAULT_S, lambda: world.queue.send(fails_on="*"))
+    recording = world.run(allowed=POISON | {"MessageDropped"})
+    lost = next(e for e in world.history.of("orders").endings if e.how == "dropped")
+    recording.labels.append(Label("lost", "orders", lost.at, None, lost.at, lost.message_id, expected=("MessageDropped",)))
+    return recording
+
+
+def worker_gone(_kind: str, seed: int) -> Recording:
+    """Nothing is delivered any more: the consumer's deliveries stop, the backlog grows."""
+    world = CloudflareWorld("worker_gone", seed)
+    world.sim.at_s(FAULT_S, lambda: world.queue.change(paused=True))
+    told_ms = ms(FAULT_S + 30 + silence_tells_after_s(0.4))
+    return world.run(Label("consumers_dead", "orders", ms(FAULT_S), None, told_ms, expected=("QueueStalled",)), DEATH)
+
+
+def _failing(recording: Recording, fault: str, *expected: str) -> Recording:
+    deliveries = recording.history.of("orders").deliveries
+    half = half_failed_at(deliveries, T0_MS + round(FAULT_S * 1000), recording.ends_at)
+    recording.labels.append(Label(fault, "orders", ms(FAULT_S), None, half or recording.ends_at, expected=expected))
+    return recording
+
+
+CLOUDFLARE_FAULTS = {f.__name__: f for f in (worker_storm, worker_broken, worker_loses, worker_gone)}
+CLOUDFLARE_HEALTHY = {f.__name__: f for f in (worker_healthy, worker_retries_late)}

@@ -1,0 +1,192 @@
+"""Further faults, one queue each. An hour unless said otherwise; they begin at minute 20."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from random import Random
+from typing import Any
+
+from lab.consumer import Consumer, lognormal
+from lab.producer import steady
+from lab.recording import Recording
+from lab.report import Report
+from lab.scenarios.matrix import (
+    AFTERMATH,
+    FAULT_S,
+    HOUR_S,
+    POISON,
+    SERVICE_S,
+    USUAL_PER_S,
+    Scenario,
+    consumers_dead,
+    one_consumer_dead,
+    poison,
+    send_bad,
+)
+from lab.simulation import T0_MS
+from lab.world import World
+
+TAIL_FACTOR = 4.7
+"""Of lognormal times with sigma 0.5, one in a thousand takes longer than this many times the median."""
+
+
+def hung_consumer(kind: str, seed: int) -> Recording:
+    """A thread of worker-2 works on one message for ever and keeps extending its window."""
+    world = World("hung_consumer", kind, seed, HOUR_S)
+    world.produce(steady(USUAL_PER_S), USUAL_PER_S)
+    _, second = world.consume(lognormal(SERVICE_S), extend_every_s=20)
+    world.sim.at_s(FAULT_S, second.hang)
+    recording = world.run(frozenset({"MessageHeldTooLong", "GroupStuck"}))
+    main = world.history.of(world.queue.name)
+    held = next(d for d in main.deliveries if d.at >= T0_MS + FAULT_S * 1000 and d.outcome == "open" and d.consumer == "worker-2")
+    from_s = (held.at - T0_MS) / 1000
+    world.label("hung_consumer", from_s, from_s + TAIL_FACTOR * SERVICE_S, "SlowConsumer", consumer=held.consumer)
+    return recording
+
+
+def dead_letters_drained(kind: str, seed: int) -> Recording:
+    """A job nobody watches takes dead letters away within a minute: the depth of the queue tells nothing."""
+    world = World("dead_letters_drained", kind, seed, HOUR_S)
+    producer = world.produce(steady(USUAL_PER_S), USUAL_PER_S)
+    world.consume(lognormal(SERVICE_S))
+    assert world.dead_letters is not None
+    unseen: list[Report] = []
+    Consumer(world.sim, "drain", world.dead_letters, unseen, lognormal(20.0), threads=1)
+    send_bad(world, producer, FAULT_S)
+    recording = world.run(POISON)
+    bad = next(m for m in producer.sent if m.fails_on)
+    moved = next(e for e in world.history.of(world.queue.name).endings if e.message_id == bad.id)
+    moved_s = (moved.at - T0_MS) / 1000
+    world.label("dead_letters_drained", moved_s, moved_s, "DeadLetterArrived", message_id=bad.id)
+    return recording
+
+
+def dead_letters_expiring(kind: str, seed: int) -> Recording:
+    """A dead-letter queue that keeps messages for 40 minutes: a quarter of that is left half an hour after the send."""
+    retention_s = 2400.0
+    world = World("dead_letters_expiring", kind, seed, HOUR_S, dead_letter_retention_s=retention_s, retention_s=1800)
+    producer = world.produce(steady(USUAL_PER_S), USUAL_PER_S)
+    world.consume(lognormal(SERVICE_S))
+    send_bad(world, producer, FAULT_S)
+    recording = world.run(POISON | {"DeadLetterExpiring", "MessageDropped"})
+    bad = next(m for m in producer.sent if m.fails_on)
+    clock = bad.arrived_at if kind == "fifo" else bad.sent_at
+    due_s = (clock - T0_MS) / 1000 + 0.75 * retention_s
+    world.label("dead_letters_expiring", due_s, due_s, "DeadLetterExpiring", message_id=bad.id)
+    return recording
+
+
+def retention_too_short(kind: str, seed: int) -> Recording:
+    """Consumers become four times slower at a retention of 15 minutes: messages expire before anybody receives them."""
+    world = World("retention_too_short", kind, seed, HOUR_S, retention_s=900)
+    world.produce(steady(USUAL_PER_S), USUAL_PER_S)
+    for consumer in world.consume(lognormal(SERVICE_S)):
+        world.sim.at_s(FAULT_S, partial(consumer.change, slow_factor=4.0))
+    recording = world.run(AFTERMATH | {"MessageDropped", "GroupStuck"})
+    lost = min(e.at for e in world.history.of(world.queue.name).endings if e.how == "expired")
+    lost_s = (lost - T0_MS) / 1000
+    world.label("retention_too_short", lost_s, lost_s, "MessageDropped")
+    return recording
+
+
+def look_ahead_saturated(kind: str, seed: int) -> Recording:
+    """FIFO: 600 messages of one customer lie behind one that cannot be processed, and the queue looks at 500."""
+    world = World("look_ahead_saturated", kind, seed, HOUR_S, look_ahead=500, max_receive_count=None, dead_letter_queue=None)
+    producer = world.produce(steady(USUAL_PER_S), USUAL_PER_S)
+    world.consume(lognormal(SERVICE_S))
+
+    def send(**particulars: Any) -> None:
+        producer.send(group="customer-07", **particulars)
+
+    world.sim.at_s(FAULT_S, lambda: send(fails_on="*"))
+    for n in range(600):
+        world.sim.at_s(FAULT_S + 1 + n / 60, send)
+    full_s = FAULT_S + 1 + 500 / 60
+    world.label("look_ahead_saturated", full_s, full_s, "LookAheadSaturated", group="customer-07")
+    return world.run(POISON | AFTERMATH | {"LookAheadSaturated", "ConcurrencyCollapsed", "QueueStalled"})
+
+
+def group_hogs(kind: str, seed: int) -> Recording:
+    """FIFO: 900 messages of one customer fill the look-ahead of 300 and are worked on one by one; the others wait."""
+    world = World("group_hogs", kind, seed, HOUR_S, look_ahead=300)
+    producer = world.produce(steady(USUAL_PER_S), USUAL_PER_S)
+    world.consume(lognormal(SERVICE_S))
+    for n in range(900):
+        world.sim.at_s(FAULT_S + n / 90, lambda: producer.send(group="customer-07"))
+    world.label(
+        "group_hogs", FAULT_S + 300 / 90, FAULT_S + 300 / 90, "ConcurrencyCollapsed", "LookAheadSaturated", group="customer-07"
+    )
+    return world.run(AFTERMATH | {"LookAheadSaturated", "GroupStuck"})
+
+
+def noisy_tenant(kind: str, seed: int) -> Recording:
+    """A fair queue: one of forty tenants sends 400 long jobs, and takes most of what is in flight."""
+    world = World("noisy_tenant", kind, seed, HOUR_S)
+    producer = world.produce(steady(USUAL_PER_S), USUAL_PER_S, mark=_tenant)
+    world.consume(lognormal(SERVICE_S), 4, threads=16, extend_every_s=20)
+    for n in range(400):
+        world.sim.at_s(FAULT_S + n / 40, lambda: producer.send(group="tenant-07", work_s=60.0))
+    world.label("noisy_tenant", FAULT_S, FAULT_S + 1, "NoisyGroup", group="tenant-07")
+    return world.run(AFTERMATH)
+
+
+def misconfigured_redrive(kind: str, seed: int) -> Recording:
+    """maxReceiveCount 1: the first failure of any message makes it a dead letter. Wrong from the start."""
+    world = World("misconfigured_redrive", kind, seed, HOUR_S, max_receive_count=1)
+    world.produce(steady(USUAL_PER_S), USUAL_PER_S)
+    world.consume(lognormal(SERVICE_S))
+    world.label("misconfigured_redrive", 0, 0, "QueueMisconfigured")
+    return world.run()
+
+
+def poison_after_deploy(kind: str, seed: int) -> Recording:
+    """Only the new version cannot process one message in forty; all consumers have it from minute 20 on."""
+    world = World("poison_after_deploy", kind, seed, HOUR_S)
+    producer = world.produce(steady(USUAL_PER_S), USUAL_PER_S, mark=_sometimes_bad)
+    for consumer in world.consume(lognormal(SERVICE_S)):
+        world.sim.at_s(FAULT_S, partial(consumer.change, version="v2"))
+    recording = world.run(POISON)
+    since = T0_MS + FAULT_S * 1000
+    thirds = [d for d in world.history.of(world.queue.name).deliveries if d.receive_count == 3 and d.at >= since]
+    first = thirds[0]
+    sent_s = (next(m.sent_at for m in producer.sent if m.id == first.message_id) - T0_MS) / 1000
+    told_s = (first.at - T0_MS) / 1000
+    world.label("poison_after_deploy", sent_s, told_s, "PoisonMessage", message_id=first.message_id)
+    return recording
+
+
+FAULTS: Mapping[str, Scenario] = {
+    scenario.__name__: scenario
+    for scenario in (
+        consumers_dead,
+        one_consumer_dead,
+        poison,
+        hung_consumer,
+        dead_letters_drained,
+        dead_letters_expiring,
+        retention_too_short,
+        look_ahead_saturated,
+        group_hogs,
+        noisy_tenant,
+        misconfigured_redrive,
+        poison_after_deploy,
+    )
+}
+ONLY_FIFO = frozenset({"look_ahead_saturated", "group_hogs"})
+ONLY_STANDARD = frozenset({"noisy_tenant"})
+
+
+def possible(name: str, kind: str) -> bool:
+    """Whether a scenario makes sense for a kind of queue."""
+    if name.startswith(("worker_", "mq_")):
+        return kind == "standard"
+    return not (name in ONLY_FIFO and kind != "fifo") and not (name in ONLY_STANDARD and kind != "standard")
+
+
+def _tenant(random: Random) -> dict[str, Any]:
+    return {"group": f"tenant-{random.randrange(40):02d}"}
+
+
+def _sometimes_bad(random: Random) -> dict[str, Any]:
+    return {"fails_on": "v2"} if random.random() < 0.025 else {}

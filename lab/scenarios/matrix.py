@@ -1,0 +1,145 @@
+"""The eight scenarios that every way of being instrumented is tried on. One hour each; faults begin at minute 20."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lab.consumer import lognormal
+from lab.history import Delivery
+from lab.producer import Producer, steady
+from lab.recording import Recording
+from lab.simulation import T0_MS
+from lab.world import World, silence_tells_after_s
+
+HOUR_S = 3600.0
+FAULT_S = 1200.0
+SERVICE_S = 4.0
+USUAL_PER_S = 1.25
+BUSY_PER_S = 1.75
+"""Two consumers of four threads settle up to two messages a second."""
+
+Scenario = Callable[[str, int], Recording]
+"""Of the kind of queue (standard or fifo) and a seed."""
+
+AFTERMATH = frozenset({"MessageTooOld", "QueueLagging"})
+"""What any backlog that keeps growing may raise."""
+DEATH = frozenset({"QueueStalled", "GroupStuck", "QueueSilent"}) | AFTERMATH
+POISON = frozenset({"PoisonMessage", "GroupStuck", "DeadLetterArrived", "MessageTooOld"})
+
+
+def healthy_busy(kind: str, seed: int) -> Recording:
+    """Seven eighths of what the consumers can do: there is nearly always something visible."""
+    world = World("healthy_busy", kind, seed, HOUR_S)
+    world.produce(steady(BUSY_PER_S), BUSY_PER_S)
+    world.consume(lognormal(SERVICE_S))
+    return world.run()
+
+
+def healthy_idle(kind: str, seed: int) -> Recording:
+    """A message every two minutes."""
+    world = World("healthy_idle", kind, seed, HOUR_S)
+    world.produce(steady(1 / 120), 1 / 120)
+    world.consume(lognormal(SERVICE_S))
+    return world.run()
+
+
+def consumers_dead(kind: str, seed: int) -> Recording:
+    """Every consumer is killed at minute 20 and stays away."""
+    world = World("consumers_dead", kind, seed, HOUR_S)
+    world.produce(steady(USUAL_PER_S), USUAL_PER_S)
+    for consumer in world.consume(lognormal(SERVICE_S)):
+        world.sim.at_s(FAULT_S, consumer.kill)
+    told_s = FAULT_S + silence_tells_after_s(USUAL_PER_S)
+    world.label("consumers_dead", FAULT_S, told_s, "QueueStalled")
+    return world.run(DEATH)
+
+
+def one_consumer_dead(kind: str, seed: int) -> Recording:
+    """One of two consumers is killed: the other does 1 of the 1.25 messages a second that come."""
+    world = World("one_consumer_dead", kind, seed, HOUR_S)
+    world.produce(steady(USUAL_PER_S), USUAL_PER_S)
+    _, second = world.consume(lognormal(SERVICE_S))
+    world.sim.at_s(FAULT_S, second.kill)
+    told_s = FAULT_S + 2 * silence_tells_after_s(USUAL_PER_S)
+    world.label("one_consumer_dead", FAULT_S, told_s, "QueueLagging", consumer=second.name)
+    return world.run(AFTERMATH)
+
+
+def poison(kind: str, seed: int) -> Recording:
+    """One message that every consumer fails on, without a dead-letter queue: it stays."""
+    world = World("poison", kind, seed, HOUR_S, max_receive_count=None, dead_letter_queue=None)
+    producer = world.produce(steady(USUAL_PER_S), USUAL_PER_S)
+    world.consume(lognormal(SERVICE_S))
+    send_bad(world, producer, FAULT_S)
+    recording = world.run(POISON)
+    label_bad_messages(world, producer, "PoisonMessage", "GroupStuck")
+    return recording
+
+
+def dead_letters(kind: str, seed: int) -> Recording:
+    """Three messages that every consumer fails on end in the dead-letter queue, minutes apart."""
+    world = World("dead_letters", kind, seed, HOUR_S)
+    producer = world.produce(steady(USUAL_PER_S), USUAL_PER_S)
+    world.consume(lognormal(SERVICE_S))
+    for at_s in (FAULT_S, FAULT_S + 400, FAULT_S + 900):
+        send_bad(world, producer, at_s)
+    recording = world.run(POISON)
+    label_bad_messages(world, producer, "DeadLetterArrived", "PoisonMessage")
+    return recording
+
+
+def burst(kind: str, seed: int) -> Recording:
+    """400 messages within five seconds; the consumers catch up within ten minutes."""
+    world = World("burst", kind, seed, HOUR_S)
+    producer = world.produce(steady(USUAL_PER_S), USUAL_PER_S)
+    producer.burst(FAULT_S, 400)
+    world.consume(lognormal(SERVICE_S))
+    return world.run()
+
+
+def batch_consumer(kind: str, seed: int) -> Recording:
+    """Consumers that work the first 200 seconds of every 400, at four times the rate of what comes in."""
+    world = World("batch_consumer", kind, seed, HOUR_S)
+    world.produce(steady(0.8 * USUAL_PER_S), 0.8 * USUAL_PER_S)
+    for consumer in world.consume(lognormal(SERVICE_S / 2)):
+        for begin_s in range(0, int(HOUR_S), 400):
+            world.sim.at_s(begin_s, consumer.start)
+            world.sim.at_s(begin_s + 200, consumer.stop)
+    return world.run()
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    scenario.__name__: scenario
+    for scenario in (
+        healthy_busy,
+        healthy_idle,
+        consumers_dead,
+        one_consumer_dead,
+        poison,
+        dead_letters,
+        burst,
+        batch_consumer,
+    )
+}
+HEALTHY = ("healthy_busy", "healthy_idle", "burst", "batch_consumer")
+
+
+def send_bad(world: World, producer: Producer, at_s: float) -> None:
+    world.sim.at_s(at_s, lambda: producer.send(fails_on="*"))
+
+
+def label_bad_messages(world: World, producer: Producer, *expected: str) -> None:
+    """One label for each message that cannot be processed. It can be told by its third delivery: once may be a crash."""
+    deliveries = world.history.of(world.queue.name).deliveries
+    for message in producer.sent:
+        if not message.fails_on:
+            continue
+        third = _third(deliveries, message.id)
+        tellable_s = ((third.at if third else world.sim.ends_at) - T0_MS) / 1000
+        sent_s = (message.sent_at - T0_MS) / 1000
+        about = {"message_id": message.id} | ({"group": message.group} if message.group else {})
+        world.label(world.name, sent_s, tellable_s, *expected, **about)
+
+
+def _third(deliveries: list[Delivery], message_id: str) -> Delivery | None:
+    return next((d for d in deliveries if d.message_id == message_id and d.receive_count == 3), None)

@@ -1,0 +1,77 @@
+"""Rows as a table for people."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]
+
+CRITERIA = (
+    "false_criticals", "told_in_time", "lost_signals", "ok_while_dead", "depth", "age_violations", "not_exact", "dead_age",
+    "tracked",
+)  # fmt: skip
+
+
+def columns(rows: Sequence[Sequence[object]], headings: Sequence[str]) -> str:
+    """Values under headings, each column as wide as its widest."""
+    texts = [list(headings), *([_text(value) for value in row] for row in rows)]
+    widths = [max(len(row[n]) for row in texts) for n in range(len(headings))]
+    return "\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in texts)
+
+
+def matrix_summary(rows: Sequence[Row]) -> str:
+    """How many cells break each criterion, by basis."""
+    by_basis: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_basis[row["basis"]].append(row)
+    lines = []
+    for basis, mine in by_basis.items():
+        broken = Counter(name for row in mine for name in row["broken"])
+        lines.append([basis, len(mine), sum(1 for row in mine if not row["broken"]), *(broken[c] or "." for c in CRITERIA)])
+    return columns(lines, ["basis", "cells", "hold", *CRITERIA])
+
+
+def matrix_cells(rows: Sequence[Row]) -> str:
+    """One line for each cell."""
+    lines = []
+    for row in rows:
+        depth = f"{row['depth_wrong']} (absent {row['depth_absent']}, worst {row['depth_worst_ratio']})"
+        ages = f"{row['age_violations']} (+{row['age_worst_excess_s']} s)"
+        lines.append(
+            [
+                f"{row['scenario']}/{row['kind']}",
+                f"{row['basis']}/{row['counts']}",
+                " ".join(row["broken"]) or "holds",
+                ",".join(row["false_criticals"]) or ".",
+                row["told_after_s"],
+                row["ok_while_dead"],
+                depth if row["depth_wrong"] else ".",
+                ages if row["age_violations"] else ".",
+                row["not_exact"] or ".",
+                row["dead_age_ratio"],
+                f"{row['tracked_most']}/{row['tracked_bound']}",
+                "→".join(row["bases"]) or ".",
+            ]
+        )
+    headings = ["scenario", "telemetry", "broken", "false critical", "told s", "ok dead", "depth wrong", "age too high"]
+    return columns(lines, [*headings, "not exact", "dead age", "tracked", "basis"])
+
+
+def incidents(rows: Sequence[Row]) -> str:
+    """One line for each incident or healthy run."""
+    lines = []
+    for row in rows:
+        criticals = " ".join(f"{name}×{n}" for name, n in row["criticals"].items())
+        warnings = " ".join(f"{name}×{n}" for name, n in row["warnings"].items())
+        told = [row.get(name) for name in ("signal", "tellable_after_s", "told_after_fault_s", "told_after_s", "within_s")]
+        named = {True: "yes", False: "no", None: None}[row.get("culprit_named")]
+        loud = [row["announced"], row["notifications"], row["folded"], criticals or ".", warnings or "."]
+        lines.append([f"{row['scenario']}/{row['kind']}", row["seed"], " ".join(row["broken"]) or "holds", *told, named, *loud])
+    headings = ["scenario", "seed", "broken", "signal", "tellable s", "told s", "beyond", "aim", "culprit", "announced"]
+    return columns(lines, [*headings, "notifications", "folded", "critical", "warning"])
+
+
+def _text(value: object) -> str:
+    return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,179 @@
+"""Who is instrumented, and what the collector sees: from everything that could be reported to what is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from random import Random
+from typing import Any
+
+from lab.history import Counts
+from lab.recording import Recording
+from lab.report import Event, Report, System, event
+from lab.simulation import T0_MS, ms
+
+POLL_EVERY_S = 30
+COLLECTORS: Mapping[System, str] = {
+    "aws_sqs": "sqs/eu-west-1",
+    "activemq": "activemq/broker-1",
+    "cloudflare_queues": "cloudflare/0123456789abcdef",
+}
+EVER = (0.0, float("inf"))
+NEVER = (0.0, 0.0)
+
+Span = tuple[float, float]
+"""From and until, in seconds since the beginning."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What of a recording reaches queuewatch."""
+
+    name: str
+    producers: Span = EVER
+    consumers: Span = EVER
+    collector: Span = EVER
+    share: float = 1.0
+    """Of all messages, the share that is reported, by message on both sides."""
+    only_consumers: frozenset[str] | None = None
+    """None: all."""
+    noise: float = 0.0
+    """Each count is off by up to this share, at random."""
+    lag_s: float = 0.0
+    """Counts are those of so many seconds ago."""
+    late_ratio: float = 0.0
+    """This share of the messages' events arrives up to `late_s` late."""
+    late_s: float = 0.0
+    repeated_ratio: float = 0.0
+    """This share of the messages' events arrives twice."""
+    skew_s: Mapping[str, float] = field(default_factory=dict)
+    """How far a client's clock is ahead."""
+
+    @property
+    def base(self) -> str:
+        """The name without the quality of the counts."""
+        return self.name.split("/")[0]
+
+    @property
+    def full(self) -> bool:
+        """Whether every message is reported from its send to its end, always."""
+        everything = self.share >= 1 and self.only_consumers is None
+        return everything and self.producers == self.consumers == EVER
+
+    def with_counts(self, counts: str) -> View:
+        """The same with another quality of the broker's counts, a name of COUNTS."""
+        return replace(self, name=f"{self.name}/{counts}", **COUNTS[counts])
+
+
+COUNTS: Mapping[str, Mapping[str, Any]] = {"exact": {}, "noisy": {"noise": 0.05}, "late": {"lag_s": 60.0}}
+
+VIEWS: Mapping[str, View] = {
+    view.name: view
+    for view in (
+        View("attributes", producers=NEVER, consumers=NEVER),
+        View("producers", consumers=NEVER),
+        View("consumers", producers=NEVER),
+        View("sample25", share=0.25),
+        View("sample50", share=0.5),
+        View("full"),
+        View("one_of_two", only_consumers=frozenset({"worker-1"})),
+    )
+}
+
+CHANGEOVERS: Mapping[str, View] = {
+    view.name: view
+    for view in (
+        View("producer_joins", producers=(1800.0, EVER[1])),
+        View("consumers_join", consumers=(1800.0, EVER[1])),
+        View("all_join", producers=(1800.0, EVER[1]), consumers=(1800.0, EVER[1])),
+        View("producer_leaves", producers=(0.0, 1800.0)),
+        View("collector_dies", collector=(0.0, 2400.0)),
+    )
+}
+
+
+def seen(recording: Recording, view: View) -> list[Event]:
+    """The events that reach queuewatch, in the order of their arrival."""
+    arrivals = [(arrives, n, told) for n, (arrives, told) in enumerate(_arrivals(recording, view))]
+    arrivals.sort(key=lambda a: a[:2])
+    return [told for _, _, told in arrivals]
+
+
+def _arrivals(recording: Recording, view: View) -> Iterator[tuple[int, Event]]:
+    yield from _polls(recording, view)
+    random = Random(f"{recording.seed}/{recording.name}/{view.name}/transport")
+    for report in recording.reports:
+        if not _reported(report, view):
+            continue
+        told = report.event
+        arrives = told["at"]
+        skew_ms = round(view.skew_s.get(report.client, 0.0) * 1000)
+        if skew_ms:
+            told = {**told, "at": told["at"] + skew_ms}
+        if view.late_ratio and random.random() < view.late_ratio:
+            arrives += round(random.uniform(0, view.late_s) * 1000)
+        yield arrives, told
+        if view.repeated_ratio and random.random() < view.repeated_ratio:
+            yield arrives + 1000, told
+
+
+def _reported(report: Report, view: View) -> bool:
+    at = report.event["at"]
+    span = view.producers if report.role == "producer" else view.consumers
+    if not ms_in(at, span):
+        return False
+    if report.role == "consumer" and view.only_consumers is not None and report.client not in view.only_consumers:
+        return False
+    return view.share >= 1 or report.message_id is None or _draw(report.message_id) < view.share
+
+
+def ms_in(at: int, span: Span) -> bool:
+    """Whether an epoch millisecond lies in a span of seconds."""
+    return span[0] <= (at - T0_MS) / 1000 < span[1]
+
+
+def _draw(message_id: str) -> float:
+    """The same number in [0, 1) for a message on both sides."""
+    return int.from_bytes(blake2b(message_id.encode(), digest_size=6).digest()) / 2**48
+
+
+def _polls(recording: Recording, view: View) -> Iterator[tuple[int, Event]]:
+    random = Random(f"{recording.seed}/{recording.name}/{view.name}/counts")
+    system = recording.system
+    at_s = 0
+    while (at := ms(at_s)) <= recording.ends_at:
+        if ms_in(at, view.collector):
+            for queue, attributes in recording.settings.items():
+                counted_at = max(T0_MS, at - round(view.lag_s * 1000))
+                history = recording.history.of(queue)
+                counts = Counts(*(_noisy(count, view.noise, random) for count in history.counts(counted_at)))
+                told = read_counts(system, counts, history.oldest_sent_at(counted_at))
+                yield at, event("queue_state", at, queue, system, attributes={**attributes, **told})
+            yield at, {"v": 1, "type": "heartbeat", "at": at, "system": system, "consumer": COLLECTORS[system]}
+        at_s += POLL_EVERY_S
+
+
+def read_counts(system: System, counts: Counts, oldest_sent_at: int | None) -> dict[str, int | None]:
+    """What a broker of this kind says of its messages."""
+    if system == "cloudflare_queues":
+        # The backlog is what is not acknowledged; how much of it is in flight is only known when there is none.
+        in_flight = None if counts.unsettled else 0
+        return {"visible": counts.unsettled, "in_flight": in_flight, "oldest_sent_at": oldest_sent_at}
+    if system == "activemq":
+        return {"visible": counts.visible + counts.delayed, "in_flight": counts.in_flight}
+    return counts._asdict()
+
+
+def _noisy(count: int, noise: float, random: Random) -> int:
+    return max(0, round(count * (1 + random.uniform(-noise, noise)))) if noise else count
+
+
+def polled(events: list[Event], queue: str) -> dict[int, Counts]:
+    """What the broker said of a queue at each poll among `events`."""
+    found = {}
+    for told in events:
+        if told["type"] == "queue_state" and told["queue"] == queue:
+            a = told["attributes"]
+            found[told["at"]] = Counts(a["visible"], a["in_flight"] or 0, a.get("delayed", 0))
+    return found

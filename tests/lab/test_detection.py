@@ -1,0 +1,38 @@
+"""A fixed part of the matrix of partial telemetry and of the incidents: what holds must not stop holding."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.incidents import Selection as IncidentSelection
+from lab.incidents import run_incidents
+from lab.matrix import Cell, run_cells
+
+HOLDS = [
+    ("healthy_busy", "attributes"),
+    ("healthy_busy", "producers"),
+    ("healthy_busy", "consumers"),
+    ("healthy_busy", "full"),
+    ("consumers_dead", "attributes"),
+    ("consumers_dead", "producers"),
+    ("consumers_dead", "consumers"),
+    ("consumers_dead", "sample25"),
+    ("consumers_dead", "full"),
+    ("poison", "consumers"),
+    ("batch_consumer", "attributes"),
+    ("consumers_dead", "collector_dies"),
+]
+
+
+@pytest.mark.parametrize(("scenario", "basis"), HOLDS)
+def test_a_cell_of_the_matrix_holds(scenario: str, basis: str) -> None:
+    """No false page, no ok beside a dead consumer, depths near the broker's, no age above the true one."""
+    (row,) = run_cells([Cell(scenario, "standard", 1, basis, "exact")])
+    assert row["broken"] == []
+
+
+@pytest.mark.parametrize("incident", ["slow_deploy", "consumers_dead", "rolling_deploys", "burst_x50", "nightly_batch"])
+def test_an_incident_is_told_and_health_is_not(incident: str) -> None:
+    """In time and by name; healthy runs raise neither QueueFailing nor QueueLagging."""
+    rows = list(run_incidents(IncidentSelection(only=(incident,), kinds=("standard",)), jobs=1))
+    assert [row["broken"] for row in rows if row["scenario"] == incident] == [[]]

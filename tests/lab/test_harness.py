@@ -1,0 +1,42 @@
+"""A recording goes through queuewatch's own code, and what it published can be asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab import criteria, harness
+from lab.matrix import Cell, Selection
+from lab.scenarios.matrix import healthy_idle
+from lab.simulation import T0_MS, ms
+from lab.telemetry import COUNTS, VIEWS, polled, seen
+
+
+@pytest.mark.parametrize("trigger_ms", [None, 10_000])
+def test_full_telemetry_of_an_idle_queue_is_published_exactly(trigger_ms: int | None) -> None:
+    """Every half minute from the first poll on, the depth is the true one and no critical signal fires."""
+    recording = healthy_idle("standard", 1)
+    events = seen(recording, VIEWS["full"])
+    outcome = harness.run(events, trigger_ms=trigger_ms, until=recording.ends_at)
+    assert outcome.times == [ms(s) for s in range(30, 3601, 30)]
+    depths = outcome.labelled("queue_messages", "orders")
+    history = recording.history.of("orders")
+    assert all(sum(s[at] for s in depths.values()) == history.counts(at).unsettled for at in outcome.times)
+    verdict = criteria.judge(recording, VIEWS["full"], outcome, {"orders": polled(events, "orders")})
+    assert verdict.broken() == []
+    assert set(outcome.chosen("queue_status", "orders")) == set(outcome.times)
+
+
+def test_an_event_that_cannot_be_read_is_the_simulators_fault() -> None:
+    """It is raised, not counted."""
+    with pytest.raises(ValueError, match="cannot be read"):
+        harness.run([{"v": 1, "type": "sent", "at": T0_MS, "queue": "q", "message_id": "m"}])
+
+
+def test_the_matrix_has_every_cell_once() -> None:
+    """Eight scenarios, two kinds, seven bases, three qualities of counts; changeovers with exact counts."""
+    cells = list(Selection().cells())
+    assert len(cells) == len(set(cells))
+    assert len([c for c in cells if c.basis in VIEWS]) == 8 * 2 * 7 * len(COUNTS)
+    chosen = list(Selection(only=["healthy"], basis=["consumers"], kinds=["fifo"], counts=["late"]).cells())
+    assert chosen == [Cell(name, "fifo", 1, "consumers", "late") for name in ("healthy_busy", "healthy_idle")]
+    assert chosen[0].view.lag_s == 60

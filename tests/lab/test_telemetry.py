@@ -1,0 +1,108 @@
+"""Who is instrumented decides what is seen, and nothing else of the recording changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import pytest
+
+from lab.recording import Recording
+from lab.scenarios.matrix import consumers_dead
+from lab.simulation import T0_MS, ms
+from lab.telemetry import CHANGEOVERS, VIEWS, View, polled, seen
+from sources.wire import decode_records, encode_ndjson
+
+
+@cache
+def recording() -> Recording:
+    """Consumers die at minute 20 of an hour."""
+    return consumers_dead("fifo", 2)
+
+
+def types(view: View) -> Counter[str]:
+    """How many events of each type are seen."""
+    return Counter(told["type"] for told in seen(recording(), view))
+
+
+def test_every_event_is_of_the_wire_format() -> None:
+    """The decoder of the real service takes all of them."""
+    events = seen(recording(), VIEWS["full"])
+    decoded = decode_records([encode_ndjson(events)])
+    assert not decoded.invalid
+    assert len(decoded.events) == len(events)
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("attributes", {"queue_state", "heartbeat"}),
+        ("producers", {"queue_state", "heartbeat", "sent"}),
+        ("consumers", {"queue_state", "heartbeat", "received", "deleted"}),
+        ("full", {"queue_state", "heartbeat", "sent", "received", "deleted"}),
+    ],
+)
+def test_a_side_that_is_not_instrumented_is_silent(name: str, kinds: set[str]) -> None:
+    """And the collector reads each of the two queues every 30 s in any case."""
+    found = types(VIEWS[name])
+    assert set(found) == kinds
+    assert found["queue_state"] == 2 * found["heartbeat"] == 2 * 121
+
+
+def test_samples_are_by_message_on_both_sides() -> None:
+    """A quarter of the messages, and of each of them everything."""
+    full = seen(recording(), VIEWS["full"])
+    sample = seen(recording(), VIEWS["sample25"])
+    chosen = {told["message_id"] for told in sample if "message_id" in told}
+    everything = {told["message_id"] for told in full if "message_id" in told}
+    assert 0.2 < len(chosen) / len(everything) < 0.3
+    assert [t for t in full if t.get("message_id") in chosen] == [t for t in sample if "message_id" in t]
+
+
+def test_one_of_two_consumers_reports_only_its_own() -> None:
+    """All sends, about half of the receives."""
+    events = seen(recording(), VIEWS["one_of_two"])
+    assert {told["consumer"] for told in events if told["type"] in ("received", "deleted")} == {"worker-1"}
+    assert types(VIEWS["one_of_two"])["sent"] == types(VIEWS["full"])["sent"]
+
+
+def test_counts_are_exact_or_off_by_five_percent_or_a_minute_old() -> None:
+    """Compared with the truth at each poll."""
+    history = recording().history.of("orders.fifo")
+    view = VIEWS["attributes"]
+    exact, noisy, late = (polled(seen(recording(), view.with_counts(c)), "orders.fifo") for c in ("exact", "noisy", "late"))
+    assert all(said == history.counts(at) for at, said in exact.items())
+    assert all(said == history.counts(max(T0_MS, at - 60_000)) for at, said in late.items())
+    off = [abs(noisy[at].visible - said.visible) / said.visible for at, said in exact.items() if said.visible > 100]
+    assert 0.02 < max(off) <= 0.055
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "from_s", "until_s"),
+    [
+        ("producer_joins", "sent", 1800, 3600),
+        ("consumers_join", "received", 1800, 3600),
+        ("producer_leaves", "sent", 0, 1800),
+        ("collector_dies", "queue_state", 0, 2400),
+    ],
+)
+def test_changeovers_cut_at_their_minute(name: str, chosen: str, from_s: float, until_s: float) -> None:
+    """Nothing before and after, the same in between."""
+    whole = [t for t in seen(recording(), VIEWS["full"]) if t["type"] == chosen and ms(from_s) <= t["at"] < ms(until_s)]
+    assert [t for t in seen(recording(), CHANGEOVERS[name]) if t["type"] == chosen] == whole
+
+
+def test_late_repeated_and_skewed_events() -> None:
+    """They arrive out of order and twice, with the sender's time, and none is lost."""
+    view = View("rough", late_ratio=0.3, late_s=60, repeated_ratio=0.1, skew_s={"worker-2": 5.0})
+    straight, rough = seen(recording(), VIEWS["full"]), seen(recording(), view)
+
+    def key(told: dict[str, Any]) -> tuple[Any, ...]:
+        return told["type"], told.get("message_id"), told.get("receive_count"), told.get("queue"), told.get("consumer")
+
+    assert {key(t) for t in straight} == {key(t) for t in rough}
+    assert 1.05 < len(rough) / len(straight) < 1.12
+    assert [t["at"] for t in rough] != sorted(t["at"] for t in rough)
+    first = next(t for t in straight if t.get("consumer") == "worker-2")
+    assert next(t for t in rough if key(t) == key(first))["at"] == first["at"] + 5000
