@@ -19,7 +19,6 @@ SYSTEM_TITLES: Mapping[QueueSystem, str] = {
 
 RawAlertName = Literal[
     "MessageTooOld",
-    "QueueLagging",
     "QueueStale",
     "JobDown",
     "JobAbsent",
@@ -27,6 +26,7 @@ RawAlertName = Literal[
     "NoRecentBatch",
     "PipelineLagging",
     "FallingBehind",
+    "TelemetryLost",
     "CollectorSilent",
     "CoverageLow",
     "InvalidEvents",

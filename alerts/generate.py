@@ -6,17 +6,18 @@ import argparse
 import sys
 from pathlib import Path
 
-from alerts.rules import RUNBOOK, render
+from alerts.rules import RUNBOOK, RUNBOOK_PAGE, render
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def files() -> dict[Path, str]:
     """Every generated file of the repository with its text."""
-    rendered = render()
-    found = {ROOT / "alerts" / "generated" / name: text for name, text in rendered.items()}
-    found[ROOT / "docs" / "runbook.md"] = rendered[RUNBOOK]
-    return found
+    rendered = dict(render())
+    # Stored once, where people read it; `queuewatch rules` writes it and its HTML anew, and the service serves that.
+    del rendered[RUNBOOK_PAGE]
+    runbook = {ROOT / "docs" / "runbook.md": rendered.pop(RUNBOOK)}
+    return {ROOT / "alerts" / "generated" / name: text for name, text in rendered.items()} | runbook
 
 
 def outdated() -> list[Path]:

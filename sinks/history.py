@@ -9,17 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from streaming.core.settings import QueueName
 from streaming.judge.snapshot import QueueView
 
-QueueId = tuple[str, str, str]
-"""system, scope, queue: what tells one queue from all others."""
-
 _BACKLOG, _AGE = 0, 1
-
-
-def queue_id(queue: QueueView) -> QueueId:
-    """The identity of `queue`."""
-    return queue.system, queue.scope, queue.queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +38,7 @@ class History:
     def __init__(self, step_s: float = 10.0, points: int = 90) -> None:
         self._step_ms = int(step_s * 1000)
         self._points = points
-        self._rows: dict[QueueId, int] = {}
+        self._rows: dict[QueueName, int] = {}
         self._free: list[int] = []
         self._values = np.full((0, points, 2), np.nan, np.float32)
         self._step: int | None = None
@@ -58,11 +51,11 @@ class History:
             return
         self._advance(0 if self._step is None else step - self._step)
         self._step = step
-        rows = self._rows_of([queue_id(queue) for queue in queues])
+        rows = self._rows_of([queue.name for queue in queues])
         seen = np.array([_point(queue, at_ms) for queue in queues], np.float32).reshape(-1, 2)
         self._values[rows, -1] = np.fmax(self._values[rows, -1], seen)
 
-    def of(self, queue: QueueId) -> Trend | None:
+    def of(self, queue: QueueName) -> Trend | None:
         """The recent past of one queue, or None when it is not in the latest snapshot."""
         row = self._rows.get(queue)
         if row is None or self._step is None:
@@ -82,7 +75,7 @@ class History:
         self._values[:, : self._points - shift] = self._values[:, shift:]
         self._values[:, self._points - shift :] = np.nan
 
-    def _rows_of(self, ids: Sequence[QueueId]) -> np.ndarray[Any, np.dtype[np.intp]]:
+    def _rows_of(self, ids: Sequence[QueueName]) -> np.ndarray[Any, np.dtype[np.intp]]:
         present = set(ids)
         for gone in [known for known in self._rows if known not in present]:
             row = self._rows.pop(gone)

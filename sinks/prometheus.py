@@ -28,16 +28,14 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import generate_latest as _text_of
 from prometheus_client.openmetrics import exposition as _openmetrics
 
-from streaming.judge.metrics import METRIC_BY_NAME, METRICS, Metric, MetricName, le_label
-from streaming.judge.snapshot import AGE_BUCKETS_S, QUEUE_STATUSES, TOTALS, QueueView, Snapshot
+from streaming.core.settings import QueueName
+from streaming.judge.metrics import METRIC_BY_NAME, METRICS, Metric, MetricName, folded_counts, le_label
+from streaming.judge.snapshot import AGE_BUCKETS_S, BASES, QUEUE_STATUSES, TOTALS, QueueView, Snapshot
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 _openmetrics_of: Callable[[CollectorRegistry], bytes] = _openmetrics.generate_latest
-
-QueueId = tuple[str, str, str]
-"""system, scope, queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +152,7 @@ _LE_LABELS = tuple(f',le="{le_label(upper_s)}"' for upper_s in (*AGE_BUCKETS_S, 
 
 
 def _age_histogram(queue: QueueView) -> Iterator[_Part]:
-    if queue.tracked:
+    if queue.tracked and queue.age_counts:
         cumulated = tuple(accumulate(queue.age_counts))
         for le, count in zip(_LE_LABELS, cumulated, strict=True):
             yield "_bucket", le, count
@@ -172,6 +170,21 @@ def _status(queue: QueueView) -> Iterator[_Part]:
         yield "", f',status="{status}"', int(status == queue.status)
 
 
+def _tracked(queue: QueueView) -> Iterator[_Part]:
+    for state, count in queue.tracked_states.items():
+        yield "", f',state="{state}"', count
+
+
+def _basis(queue: QueueView) -> Iterator[_Part]:
+    for basis in BASES:
+        yield "", f',basis="{basis}"', int(basis == queue.basis)
+
+
+def _oldest_exact(queue: QueueView) -> Iterator[_Part]:
+    for scope in queue.oldest_ms:
+        yield "", f',scope="{scope}"', int(scope in queue.exact_ages)
+
+
 def _scalar(value: Callable[[QueueView], float | None]) -> Callable[[QueueView], Iterator[_Part]]:
     def parts(queue: QueueView) -> Iterator[_Part]:
         known = value(queue)
@@ -182,12 +195,15 @@ def _scalar(value: Callable[[QueueView], float | None]) -> Callable[[QueueView],
 
 
 def _total(name: str) -> Callable[[QueueView], Iterator[_Part]]:
-    return _scalar(lambda queue: queue.totals.get(name, 0))
+    return _scalar(lambda queue: queue.totals.get(name))
 
 
 _FIXED: Mapping[str, Callable[[QueueView], Iterator[_Part]]] = {
     "queuewatch_queue_messages": _messages,
+    "queuewatch_tracked_messages": _tracked,
+    "queuewatch_telemetry_basis": _basis,
     "queuewatch_oldest_message_timestamp_seconds": _oldest_timestamp,
+    "queuewatch_oldest_message_age_exact": _oldest_exact,
     "queuewatch_message_age_seconds": _age_histogram,
     **{f"queuewatch_messages_{name}_total": _total(name) for name in TOTALS},
     "queuewatch_receive_count_max": _scalar(lambda queue: queue.receive_count_max),
@@ -262,6 +278,7 @@ def _fixed_lines(snapshot: Snapshot, named: Iterable[tuple[str, QueueView]]) -> 
         for name, parts in _FIXED.items()
     }
     lines["queuewatch_signals"] = "".join(_signal_lines(snapshot))
+    lines["queuewatch_signals_folded"] = "".join(_folded_lines(snapshot))
     for metric in METRICS:
         if not metric.per_queue:
             lines[metric.name] = "".join(_watcher_lines(metric, snapshot))
@@ -269,13 +286,21 @@ def _fixed_lines(snapshot: Snapshot, named: Iterable[tuple[str, QueueView]]) -> 
 
 
 def _signal_lines(snapshot: Snapshot) -> Iterator[str]:
-    counts: Counter[tuple[QueueId, str, str]] = Counter()
+    counts: Counter[tuple[QueueName, str, str]] = Counter()
     for finding in snapshot.firing:
+        if finding.folded is not None:
+            continue
         key = finding.key
-        counts[(key.system, key.scope, key.queue), key.signal, finding.severity] += 1
-    for (queue_id, signal, severity), count in sorted(counts.items()):
-        labels = f'{_id_labels(*queue_id)},signal="{signal}",severity="{severity}"'
+        counts[key.queue_name, key.signal, finding.severity] += 1
+    for (queue, signal, severity), count in sorted(counts.items()):
+        labels = f'{_id_labels(*queue)},signal="{signal}",severity="{severity}"'
         yield f"queuewatch_signals{{{labels}}} {count}\n"
+
+
+def _folded_lines(snapshot: Snapshot) -> Iterator[str]:
+    for (queue, signal, folded), count in sorted(folded_counts(snapshot).items()):
+        labels = f'{_id_labels(*queue)},signal="{signal}",folded_into="{folded}"'
+        yield f"queuewatch_signals_folded{{{labels}}} {count}\n"
 
 
 def _watcher_lines(metric: Metric, snapshot: Snapshot) -> Iterator[str]:
@@ -285,7 +310,7 @@ def _watcher_lines(metric: Metric, snapshot: Snapshot) -> Iterator[str]:
             name: last_ms / 1000 for name, last_ms in snapshot.collectors.items()
         },
         "queuewatch_events_total": {
-            result: snapshot.events_total.get(result, 0) for result in ("accepted", "duplicate", "late", "invalid")
+            result: snapshot.events_total.get(result, 0) for result in ("accepted", "duplicate", "late", "ahead", "invalid")
         },
         "queuewatch_events_invalid_total": snapshot.invalid_total,
         "queuewatch_folded_total": snapshot.folded,
@@ -337,6 +362,6 @@ def _quality(text: str) -> float:
 @cache
 def _installed_version() -> str:
     try:
-        return metadata.version("queuewatch")
+        return metadata.version("queuewatch-service")
     except metadata.PackageNotFoundError:
         return "unknown"

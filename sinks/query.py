@@ -6,20 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sinks.history import queue_id
 from sinks.store import SEVERITY_RANK, Published
 from streaming.judge.snapshot import QueueView
 
 MAX_LIMIT = 1_000
 
-_STATUS_RANK = {"stalled": 4, "stopped": 3, "lagging": 2, "stale": 1, "ok": 0}
+_STATUS_RANK = {"failing": 6, "stalled": 5, "stopped": 4, "lagging": 3, "stale": 2, "unknown": 1, "ok": 0}
 
 # One value per queue to sort by; None (not known) comes last in either direction.
 _Key = Callable[[QueueView, Published], Any]
 
 
 def _attention(queue: QueueView, published: Published) -> tuple[int, int, int, int]:
-    findings = published.findings.get(queue_id(queue), ())
+    findings = published.findings.get(queue.name, ())
     worst = SEVERITY_RANK[findings[0].severity] + 1 if findings else 0
     oldest_ms = queue.oldest_ms.get("all", 1 << 62)
     return worst, _STATUS_RANK[queue.status], len(findings), -oldest_ms
@@ -33,7 +32,7 @@ SORTS: Mapping[str, _Key] = {
     "attention": _attention,
     "queue": lambda queue, _: queue.queue.lower(),
     "status": lambda queue, _: _STATUS_RANK[queue.status],
-    "signals": lambda queue, published: len(published.findings.get(queue_id(queue), ())),
+    "signals": lambda queue, published: len(published.findings.get(queue.name, ())),
     "age": lambda queue, _: _negative(queue.oldest_ms.get("all")),
     "age_visible": lambda queue, _: _negative(queue.oldest_ms.get("visible")),
     "visible": lambda queue, _: queue.visible,
@@ -65,7 +64,7 @@ def matching(published: Published, query: QueueQuery) -> Sequence[QueueView]:
     """All queues the conditions hold for, in order; equal ones by name."""
     words = query.text.lower().split()
     found = [queue for queue in published.snapshot.queues if _holds(queue, published, query, words)]
-    found.sort(key=queue_id)
+    found.sort(key=lambda queue: queue.name)
     key = SORTS[query.sort]
     values = [(key(queue, published), queue) for queue in found]
     known = [pair for pair in values if pair[0] is not None]
@@ -80,7 +79,7 @@ def _holds(queue: QueueView, published: Published, query: QueueQuery, words: Seq
         return False
     if query.scope is not None and queue.scope != query.scope:
         return False
-    if query.firing and queue_id(queue) not in published.findings:
+    if query.firing and queue.name not in published.findings:
         return False
     if words:
         name = f"{queue.queue} {queue.system} {queue.scope}".lower()

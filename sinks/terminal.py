@@ -24,7 +24,15 @@ _LOOK_S = 0.5
 _PLAIN_EVERY_S = 15.0
 """Without a terminal: how often the numbers are said again when no signal changes."""
 _SEVERITY_STYLE = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
-_STATUS_STYLE = {"ok": "green", "lagging": "yellow", "stalled": "bold red", "stopped": "bold red", "stale": "dim"}
+_STATUS_STYLE = {
+    "ok": "green",
+    "lagging": "yellow",
+    "failing": "bold red",
+    "stalled": "bold red",
+    "stopped": "bold red",
+    "stale": "dim",
+    "unknown": "dim",
+}
 
 
 def show(
@@ -134,7 +142,7 @@ def _queue_table(queues: Sequence[QueueView], published: Published, now_ms: int)
     for heading in ("Waiting", "In flight", "Oldest", "Visible", "Receives", "Signals"):
         table.add_column(heading, justify="right", no_wrap=True)
     for queue in queues:
-        findings = published.findings.get((queue.system, queue.scope, queue.queue), ())
+        findings = published.findings.get(queue.name, ())
         style = _SEVERITY_STYLE[findings[0].severity] if findings else ""
         table.add_row(
             Text(printable(queue.queue), style=style),
@@ -167,7 +175,7 @@ def _more(number: int, thing: str) -> list[Text]:
 
 def _standing(queue: QueueView, published: Published, now_ms: int) -> str:
     """What fires and the numbers of a queue. Its status tells of its flow alone: beside a signal, `ok` would be a lie."""
-    findings = published.findings.get((queue.system, queue.scope, queue.queue), ())
+    findings = published.findings.get(queue.name, ())
     known: list[str] = list(dict.fromkeys(finding.key.signal for finding in findings))
     if queue.status != "ok" or not known:
         known.insert(0, queue.status)
@@ -177,7 +185,7 @@ def _standing(queue: QueueView, published: Published, now_ms: int) -> str:
         known.append(f"{queue.in_flight:,} in flight")
     if "all" in queue.oldest_ms:
         known.append(f"oldest {duration(max(0, now_ms - queue.oldest_ms['all']) / 1000)}")
-    if queue.receive_count_max > 1:
+    if queue.receive_count_max and queue.receive_count_max > 1:
         known.append(f"received up to {queue.receive_count_max:,} times")
     return ", ".join(known)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from alerts.dashboards.promql import BY_QUEUE, NAME, of_queue, per_queue, signal_lines, signals
 from alerts.dashboards.spec import Board, Context, Line, Panel, Query, Row
+from streaming.judge.signals import SignalName
+
+DEAD_LETTER_SIGNALS: tuple[SignalName, ...] = ("DeadLetterArrived", "DeadLetterExpiring", "RedriveFailed", "RedriveStalled")
 
 
 def dead_letters(context: Context) -> Board:
@@ -36,8 +39,8 @@ def dead_letters(context: Context) -> Board:
                         "timeseries",
                         "Signals of dead letters",
                         "Findings that are firing: the exact series these alerts compare with zero.",
-                        queries=(signals("DeadLetterArrived", "DeadLetterExpiring"),),
-                        lines=signal_lines("DeadLetterArrived", "DeadLetterExpiring"),
+                        queries=(signals(*DEAD_LETTER_SIGNALS),),
+                        lines=signal_lines(*DEAD_LETTER_SIGNALS),
                     ),
                 ),
             ),

@@ -134,7 +134,7 @@ def _status() -> Panel:
         width=24,
         height=8,
         states=status_states(),
-        lines=(Line("QueueLagging", 1),),
+        lines=(),
     )
 
 

@@ -218,4 +218,25 @@ def _telemetry(context: Context) -> tuple[Panel, ...]:
             queries=(Query((f"sum by (what) (increase({of_job('queuewatch_folded_total')}[$__rate_interval]))"), "{{what}}"),),
             lines=(Line("FindingsCapped", 1),),
         ),
+        Panel(
+            "timeseries",
+            "Telemetry lost in Kafka",
+            "Records that were deleted from the topic before they were read, in each interval and partition.",
+            queries=(
+                Query(
+                    f"sum by (topic, partition) (increase({of_job('queuewatch_pipeline_lost_records_total')}[$__rate_interval]))",
+                    "{{topic}} {{partition}}",
+                ),
+            ),
+            lines=(Line("TelemetryLost", 1),),
+        ),
+        Panel(
+            "timeseries",
+            "Clocks that are not trusted",
+            "1 while queuewatch's own clock is not believed, or senders date events in the future.",
+            queries=(
+                Query(f"max by (signal) ({of_job('queuewatch_signals', where('signal', 'ClockUntrusted'))})", "{{signal}}"),
+            ),
+            lines=(Line("ClockUntrusted", 1),),
+        ),
     )

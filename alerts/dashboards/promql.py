@@ -74,14 +74,16 @@ def status_states() -> dict[str, tuple[str, str]]:
     return {
         "0": ("ok", "green"),
         "1": ("lagging", "yellow"),
-        "2": ("stalled", "red"),
-        "3": ("stopped", "dark-red"),
-        "4": ("stale", "purple"),
+        "2": ("failing", "red"),
+        "3": ("stalled", "red"),
+        "4": ("stopped", "dark-red"),
+        "5": ("stale", "purple"),
+        "6": ("unknown", "text"),
     }
 
 
 def status_number() -> str:
-    """One number per queue for `status_states`, from the five series of its status."""
+    """One number per queue for `status_states`, from the series of its status."""
 
     def when(number: str, word: str) -> str:
         return f"({number} * (max by ({BY_QUEUE}) ({of_queue('queuewatch_queue_status', where('status', word))}) == 1))"

@@ -15,6 +15,12 @@ from alerts.dashboards.promql import (
     status_states,
 )
 from alerts.dashboards.spec import Board, Context, Line, Panel, Query, Row
+from streaming.judge.signals import SignalName
+
+QUEUE_SIGNALS: tuple[SignalName, ...] = (
+    *("QueueStalled", "QueueFailing", "QueueLagging", "QueueSilent", "WindowTooShort"),
+    *("PoisonMessage", "MessageDropped", "QueueMisconfigured"),
+)
 
 
 def queue(context: Context) -> Board:
@@ -43,15 +49,15 @@ def _state() -> tuple[Panel, ...]:
             queries=(Query(status_number(), NAME),),
             height=6,
             states=status_states(),
-            lines=(Line("QueueLagging", 1), Line("QueueStale", 4)),
+            lines=(Line("QueueStale", 5),),
         ),
         Panel(
             "timeseries",
             "Signals of the queue",
             "Findings that are firing: the exact series these alerts compare with zero.",
-            queries=(signals("QueueStalled", "PoisonMessage", "MessageDropped", "QueueMisconfigured"),),
+            queries=(signals(*QUEUE_SIGNALS),),
             height=6,
-            lines=signal_lines("QueueStalled", "PoisonMessage", "MessageDropped", "QueueMisconfigured"),
+            lines=signal_lines(*QUEUE_SIGNALS),
         ),
     )
 

@@ -75,14 +75,30 @@ export function signalWords(signal) {
 const STATUS = {
   ok: "OK",
   lagging: "Lagging",
+  failing: "Failing",
   stalled: "Stalled",
   stopped: "Stopped",
   stale: "Stale",
+  unknown: "Unknown",
 };
 
 /** A queue's status in a word. */
 export function statusWord(status) {
   return STATUS[status] ?? status;
+}
+
+const BASIS = {
+  messages: "every message",
+  consumers: "consumers only",
+  producers: "producers only",
+  partial: "some messages",
+  counts: "counts only",
+  unknown: "no telemetry",
+};
+
+/** What is known of a queue, in two words. */
+export function basisWord(basis) {
+  return BASIS[basis] ?? basis;
 }
 
 const SYSTEM = {

@@ -12,7 +12,7 @@ import { SignalList } from "./signal_list.js";
 const PAGE = 50;
 const PHONE = matchMedia("(max-width: 40rem)");
 const MANY_SIGNALS = 200;
-const CHIPS = ["all", "firing", "stalled", "stopped", "lagging", "stale", "ok"];
+const CHIPS = ["all", "firing", "failing", "stalled", "stopped", "lagging", "stale", "unknown", "ok"];
 
 export class Overview {
   /** `parameters` is the query of the address; `onAddress(hash)` is told when it changes. */

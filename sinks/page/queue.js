@@ -4,7 +4,7 @@ import { announceSignals } from "./announce.js";
 import { get } from "./api.js";
 import { sinceKnown, trendChart } from "./charts.js";
 import { el, name, setAttribute, setChildren, setText, sync } from "./dom.js";
-import { duration, number, percent, signalWords, statusWord, systemName, time } from "./format.js";
+import { basisWord, duration, number, percent, signalWords, statusWord, systemName, time } from "./format.js";
 import { now, setServerTime, since, until } from "./live.js";
 import { MessageTable } from "./message_table.js";
 import { consumerTable, groupTable } from "./part_tables.js";
@@ -115,7 +115,11 @@ export class QueuePage {
     const items = [
       ...Object.entries(SCOPES)
         .filter(([scope]) => queue.oldest_ms[scope] !== undefined)
-        .map(([scope, [label, title]]) => ({ label, title, sinceMs: queue.oldest_ms[scope] })),
+        .map(([scope, [label, title]]) => ({
+          label: queue.exact_ages.includes(scope) ? label : `${label}, at least`,
+          title,
+          sinceMs: queue.oldest_ms[scope],
+        })),
       { label: "Waiting", value: number(queue.visible) },
       { label: "In flight", value: number(queue.in_flight) },
       ...(queue.delayed ? [{ label: "Delayed", value: number(queue.delayed) }] : []),
@@ -129,6 +133,9 @@ export class QueuePage {
       ...(queue.coverage_ratio === null
         ? []
         : [{ label: "Tracked", value: percent(queue.coverage_ratio), title: "Share of the broker's own count" }]),
+      ...(queue.basis === "messages"
+        ? []
+        : [{ label: "Known from", value: basisWord(queue.basis), title: `${queue.basis_reason}: ${queue.next_step}` }]),
     ];
     showFacts(this.numbers, items);
   }

@@ -1,7 +1,7 @@
 // The table of queues: one row each, sorted by the service, updated in place.
 
 import { el, name, setAttribute, setChildren, setText, sync } from "./dom.js";
-import { number, signalWords, statusWord, systemName } from "./format.js";
+import { basisWord, number, signalWords, statusWord, systemName } from "./format.js";
 import { queueHash, queueKey } from "./links.js";
 import { since } from "./live.js";
 import { sparkline } from "./charts.js";
@@ -102,16 +102,26 @@ function makeRow(row) {
   );
 }
 
+/** What the queue's figures rest on, where not every message is reported: with the reason and what would mend it. */
+export function basisBadge(queue) {
+  if (!queue.basis || queue.basis === "messages") return [];
+  const title = [queue.basis_reason, queue.next_step].filter(Boolean).join(": ");
+  return [" ", el("span", { class: "tag basis", title }, basisWord(queue.basis))];
+}
+
 function updateRow(node, row) {
   const find = (role) => node.querySelector(`[data-role="${role}"]`);
   setAttribute(node, "data-severity", row.severity);
-  setAttribute(node, "data-status", row.status);
-  setText(node.querySelector(".status"), statusWord(row.status));
-  setChildren(node.querySelector(".cell-where"), [row.system, row.scope, row.kind, row.is_dead_letter_queue].join("|"), () => [
+  // A queue that flows as a whole is not fine while something critical fires in it.
+  const hidden = row.status === "ok" && row.severity === "critical";
+  setAttribute(node, "data-status", hidden ? "failing" : row.status);
+  setText(node.querySelector(".status"), hidden ? "Critical" : statusWord(row.status));
+  setChildren(node.querySelector(".cell-where"), [row.system, row.scope, row.kind, row.is_dead_letter_queue, row.basis].join("|"), () => [
     systemName(row.system),
     ...(row.scope ? [" · ", name(row.scope)] : []),
     ...(row.is_dead_letter_queue ? [" · dead letters"] : []),
     ...(row.ordered ? [" · ordered"] : []),
+    ...basisBadge(row),
   ]);
   setChildren(node.querySelector(".cell-signals"), JSON.stringify(row.signals), () =>
     row.signals.map((signal) =>
@@ -125,6 +135,10 @@ function updateRow(node, row) {
   );
   since(find("age"), row.oldest_ms.all);
   since(find("age-visible"), row.oldest_ms.visible);
+  for (const [role, scope] of [["age", "all"], ["age-visible", "visible"]]) {
+    const bound = row.oldest_ms[scope] !== undefined && !row.exact_ages.includes(scope);
+    setAttribute(find(role), "data-least", bound ? "≥ " : null);
+  }
   setText(find("visible"), number(row.visible));
   setText(find("in-flight"), number(row.in_flight));
   setText(find("receives"), row.receive_count_max > 0 ? number(row.receive_count_max) : "–");

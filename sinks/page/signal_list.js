@@ -57,9 +57,10 @@ function update(node, signal) {
   setText(node.querySelector('[data-role="summary"]'), signal.summary);
   since(node.querySelector('[data-role="since"]'), signal.since_ms);
   const about = node.querySelector('[data-role="about"]');
-  setChildren(about, `${signal.group}|${signal.consumer}|${signal.alerting}`, () => [
+  setChildren(about, `${signal.group}|${signal.consumer}|${signal.alerting}|${signal.folded}`, () => [
     ...(signal.group ? [" · group ", name(signal.group)] : []),
     ...(signal.consumer ? [" · consumer ", name(signal.consumer)] : []),
     ...(signal.alerting ? [] : [" · never paged"]),
+    ...(signal.folded ? [` · explained by ${signal.folded}`] : []),
   ]);
 }

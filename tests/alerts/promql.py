@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from streaming.judge.metrics import METRIC_BY_NAME, METRICS, QUEUE_LABELS
+from streaming.judge.metrics import METRIC_BY_NAME, METRICS, QUEUE_LABELS, SINK_METRICS
 
 TARGET_LABELS = frozenset({"job", "instance"})
 """What Prometheus adds to every series it scrapes."""
@@ -64,7 +64,7 @@ def labels_of(name: str, recorded: frozenset[str] = frozenset()) -> frozenset[st
         return FOREIGN[name]
     if name in recorded:
         return TARGET_LABELS
-    for metric in METRICS:
+    for metric in (*METRICS, *SINK_METRICS):
         names: set[str] = {metric.name}
         if metric.kind == "histogram":
             names = {f"{metric.name}{suffix}" for suffix in ("_bucket", "_count", "_sum")}

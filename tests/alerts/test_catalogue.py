@@ -61,6 +61,8 @@ def _judged() -> dict[str, set[str]]:
             if not isinstance(node, ast.Call):
                 continue
             words = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            either = [branch for a in node.args if isinstance(a, ast.IfExp) for branch in (a.body, a.orelse)]
+            words += [a.value for a in either if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             inner = [a.args[0] for a in node.args if isinstance(a, ast.Call) and a.args]
             words += [a.value for a in inner if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             signal = next((w for w in words if w in SIGNAL_NAMES), None)
@@ -148,6 +150,7 @@ def test_what_pages_is_what_is_critical() -> None:
         "GroupStuck",
         "LookAheadSaturated",
         "QueueStalled",
+        "QueueFailing",
         "JobDown",
         "JobAbsent",
         "NotPublishing",

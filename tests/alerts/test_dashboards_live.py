@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import httpx
@@ -11,7 +11,7 @@ import pytest
 
 from alerts.config import AlertRulesConfig
 from alerts.rules import PROMETHEUS_RULES, generate
-from sinks.prometheus import Exposition
+from sinks.prometheus import Exposition, Family
 from streaming.judge.snapshot import QUEUE_STATUSES, Snapshot
 from tests.alerts.scrape import serve_metrics
 from tests.alerts.test_dashboards import BOARDS, targets
@@ -36,10 +36,11 @@ def busy_snapshot(now_ms: int) -> Snapshot:
     skewed = [replace(queue, totals={**queue.totals, "received": now_ms // 10, "deleted": now_ms // 20}) for queue in skewed]
     statuses = [replace(queue, status=status) for queue, status in zip(skewed, QUEUE_STATUSES, strict=False)]
     partial = finding("TelemetryPartial", "orders", "info", now_ms - 60_000, "85 % of the messages are tracked.")
+    clock = finding("ClockUntrusted", "", "warning", now_ms - 60_000, "Senders are ahead.", system="", scope="", part="senders")
     return replace(
         shop,
         queues=(*statuses, *skewed[len(statuses) :]),
-        firing=(*shop.firing, partial),
+        firing=(*shop.firing, partial, clock),
         folded={"groups": 204, "messages": 12},
     )
 
@@ -50,7 +51,11 @@ def prometheus(prometheus_binaries: Binaries, tmp_path_factory: pytest.TempPathF
     del prometheus_binaries
     folder = tmp_path_factory.mktemp("rules")
     generate(folder, AlertRulesConfig(interval_s=1))
-    exposition = Exposition(process_metrics=False)
+
+    def lost() -> Iterable[Family]:
+        yield Family("queuewatch_pipeline_lost_records_total", [({"topic": "queuewatch", "partition": "0"}, time.time() // 1)])
+
+    exposition = Exposition(process_metrics=False, about_sinks=[lost])
 
     def text() -> bytes:
         now_ms = int(time.time() * 1000)

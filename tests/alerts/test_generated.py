@@ -55,7 +55,7 @@ def test_drift_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert command.main([]) == 0
     assert command.main(["--check"]) == 0
     folder = tmp_path / "alerts" / "generated"
-    (folder / "runbook.md").write_text("edited")
+    (tmp_path / "docs" / "runbook.md").write_text("edited")
     (folder / "alerts.json").unlink()
     (folder / "old.txt").write_text("left behind")
     assert command.main(["--check"]) == 1
@@ -63,6 +63,14 @@ def test_drift_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert all(name in said for name in ("runbook.md", "alerts.json", "old.txt", "python -m alerts.generate"))
     assert command.main([]) == 0
     assert command.outdated() == []
+
+
+def test_the_runbook_is_stored_once() -> None:
+    """Where people read it; `queuewatch rules` writes it anew."""
+    stored = [path for path in command.files() if path.stem == "runbook"]
+    assert stored == [command.ROOT / "docs" / "runbook.md"]
+    assert not list((command.ROOT / "alerts").rglob("runbook.[mh]*"))
+    assert {"runbook.md", "runbook.html"} <= render().keys()
 
 
 def test_generating_twice_gives_the_same_bytes(tmp_path: Path) -> None:

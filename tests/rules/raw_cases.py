@@ -29,10 +29,6 @@ def _old(age: str, visible: str = "unknown", drain: str = "unknown", cloudwatch:
     return Alert(labels("warning"), text)
 
 
-def _lagging(visible: str = "unknown", oldest: str = "unknown") -> Alert:
-    return Alert(labels("warning"), (f"{WHERE} does not catch up. Visible messages: {visible}. Oldest visible: {oldest}."))
-
-
 LAGGING = of("queuewatch_queue_status", status="lagging")
 STALE = of("queuewatch_queue_status", status="stale")
 QUEUE_STALE = Alert(
@@ -120,6 +116,17 @@ def _behind(waiting: str) -> Alert:
     return Alert({**FIXED, "severity": "warning"}, (f"{waiting} records wait in the source and their number grows."))
 
 
+RESETS = job("queuewatch_pipeline_offset_resets_total")
+LOST = Alert(
+    {**FIXED, "severity": "warning"},
+    "Records were deleted from Kafka before queuewatch read them. What it tracks since then is incomplete.",
+)
+
+
+def _lost_records(partition: str) -> str:
+    return job("queuewatch_pipeline_lost_records_total", topic="telemetry", partition=partition)
+
+
 def _capped(what: str) -> Alert:
     text = f"queuewatch leaves out {what} because of a cap. Counts are whole, lists of ids are not."
     return Alert({**FIXED, "what": what, "severity": "warning"}, text)
@@ -149,27 +156,10 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
             {of("queuewatch_oldest_message_age_seconds", scope="all"): "90000x40"},
             "9m",
         ),
-        Check("boundary", "an hour sharp is not too old", {AGE: "3600x40"}, "9m"),
-        Check("boundary", "a second more is", {AGE: "3601x40"}, "9m", (_old("1h 0m 1s"),)),
-        Check("boundary", "not for less than five minutes", {AGE: "3601x40"}, "4m45s"),
-        Check("boundary", "for five minutes", {AGE: "3601x40"}, "5m", (_old("1h 0m 1s"),)),
-    ),
-    "QueueLagging": (
-        Check(
-            "fires",
-            "after an hour",
-            {
-                LAGGING: "1x300",
-                of("queuewatch_queue_messages", state="visible"): "184x300",
-                of("queuewatch_oldest_message_age_seconds", scope="visible"): "96x300",
-            },
-            "61m",
-            (_lagging("184", "1m 36s"),),
-        ),
-        Check("quiet", "another status", {LAGGING: "0x300", STALE: "1x300"}, "70m"),
-        Check("quiet", "it caught up in between", {LAGGING: "1x100 0x4 1x200"}, "70m"),
-        Check("boundary", "not yet after 59 minutes and 45 seconds", {LAGGING: "1x300"}, "59m45s"),
-        Check("boundary", "at the hour", {LAGGING: "1x300"}, "60m", (_lagging(),)),
+        Check("boundary", "a quarter of an hour sharp is not too old", {AGE: "900x40"}, "9m"),
+        Check("boundary", "a second more is", {AGE: "901x40"}, "9m", (_old("15m 1s"),)),
+        Check("boundary", "not for less than five minutes", {AGE: "901x40"}, "4m45s"),
+        Check("boundary", "for five minutes", {AGE: "901x40"}, "5m", (_old("15m 1s"),)),
     ),
     "QueueStale": (
         Check("fires", "at once: it only holds back others", {STALE: "1x40"}, "0s", (QUEUE_STALE,)),
@@ -273,6 +263,13 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
         Check("boundary", "the limit itself is borne", {WAITING: "99920+1x80 100000x40"}, "20m"),
         Check("boundary", "not for less than ten minutes", {WAITING: "200000+1000x100"}, "10m"),
         Check("boundary", "for ten minutes", {WAITING: "200000+1000x100"}, "10m15s", (_behind("241k"),)),
+    ),
+    "TelemetryLost": (
+        Check("fires", "records were gone", {_lost_records("0"): "0x8 40x40"}, "5m", (LOST,)),
+        Check("fires", "a topic was created again", {RESETS: "0x8 1x40"}, "5m", (LOST,)),
+        Check("quiet", "nothing is lost", {_lost_records("0"): "0x80", RESETS: "0x80"}, "10m"),
+        Check("boundary", "nothing new is nothing", {_lost_records("0"): "40x80"}, "15m"),
+        Check("boundary", "one more is something", {_lost_records("0"): "40x20 41x60"}, "10m", (LOST,)),
     ),
     "FindingsCapped": (
         Check("fires", ("when a list was cut"), {_folded("messages"): "0x8 40x40"}, "5m", (_capped("messages"),)),

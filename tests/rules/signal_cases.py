@@ -140,6 +140,18 @@ def _stale(n: int, who: str) -> Alert:
     return Alert(own, text)
 
 
+UNTRUSTED = SILENT.replace("TelemetryStale", "ClockUntrusted")
+
+
+def _untrusted() -> Alert:
+    text = (
+        "The clock of the machine queuewatch runs on jumped, or senders date events in the future. Signals that wait for time to "
+        "pass may come late."
+    )
+    own = {"job": "queuewatch", "severity": "warning", "component": "watcher", "rulesgroup": "queuewatch"}
+    return Alert(own, text)
+
+
 SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
     "PoisonMessage": state_signal(
         "PoisonMessage",
@@ -302,6 +314,50 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         f"unknown. Highest "
         "receive count: unknown. Signals: {n}.",
     ),
+    "QueueFailing": state_signal(
+        "QueueFailing",
+        "critical",
+        _all(VISIBLE, (of("queuewatch_poison_messages"), "31x40"), (of("queuewatch_messages_dead_lettered_total"), "7x40")),
+        f"At least half of the deliveries of {WHERE} end without being settled. Poison suspects: 31. Dead-lettered so far: 7. "
+        "Visible: 184. Signals: {n}.",
+        f"At least half of the deliveries of {WHERE} end without being settled. Poison suspects: unknown. Dead-lettered so far: "
+        "unknown. Visible: unknown. Signals: {n}.",
+    ),
+    "QueueLagging": state_signal(
+        "QueueLagging",
+        "warning",
+        _all(VISIBLE, OLDEST_VISIBLE),
+        f"{WHERE} does not keep up. Visible messages: 184. Oldest visible: 1m 36s. Signals: {{n}}.",
+        f"{WHERE} does not keep up. Visible messages: unknown. Oldest visible: unknown. Signals: {{n}}.",
+    ),
+    "WindowTooShort": state_signal(
+        "WindowTooShort",
+        "warning",
+        _all(RECEIVES),
+        f"Deliveries of {WHERE} outlive their visibility window. Highest receive count: 5. Signals: {{n}}.",
+        f"Deliveries of {WHERE} outlive their visibility window. Highest receive count: unknown. Signals: {{n}}.",
+    ),
+    "QueueSilent": state_signal(
+        "QueueSilent",
+        "info",
+        _all((of("queuewatch_messages_sent_total"), "5000x40")),
+        f"Nothing comes to {WHERE} any more. Messages sent so far: 5000. Signals: {{n}}.",
+        f"Nothing comes to {WHERE} any more. Messages sent so far: unknown. Signals: {{n}}.",
+    ),
+    "RedriveFailed": state_signal(
+        "RedriveFailed",
+        "warning",
+        _all(VISIBLE),
+        f"The last redrive of {WHERE} failed. Messages left: 184. Signals: {{n}}.",
+        f"The last redrive of {WHERE} failed. Messages left: unknown. Signals: {{n}}.",
+    ),
+    "RedriveStalled": state_signal(
+        "RedriveStalled",
+        "warning",
+        _all(VISIBLE),
+        f"The redrive of {WHERE} runs and moves nothing. Messages left: 184. Signals: {{n}}.",
+        f"The redrive of {WHERE} runs and moves nothing. Messages left: unknown. Signals: {{n}}.",
+    ),
     "QueueMisconfigured": state_signal(
         "QueueMisconfigured",
         "info",
@@ -326,6 +382,12 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         Check("boundary", "one is", {SILENT: "1x40"}, "5m", (_stale(1, "unknown"),)),
         Check("boundary", ("a restart of five minutes does not end it"), {SILENT: "1x8 stale"}, "6m45s", (_stale(1, "unknown"),)),
         Check("boundary", "a longer silence does", {SILENT: "1x8 stale"}, "7m30s"),
+    ),
+    "ClockUntrusted": (
+        Check("fires", "at the first evaluation that sees it", {UNTRUSTED: "1x40"}, "0s", (_untrusted(),)),
+        Check("quiet", "another signal", {SILENT: "1x40"}, "5m"),
+        Check("boundary", "a count of zero is not one", {UNTRUSTED: "0x40"}, "5m"),
+        Check("boundary", "one is", {UNTRUSTED: "1x40"}, "5m", (_untrusted(),)),
     ),
     "TelemetryPartial": state_signal(
         "TelemetryPartial",

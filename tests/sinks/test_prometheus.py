@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from sinks.prometheus import Exposition, Family, compress, wants_openmetrics
 from streaming.judge.metrics import METRICS, samples
-from streaming.judge.snapshot import ConsumerView, GroupView, PipelineView, Snapshot
+from streaming.judge.snapshot import TOTALS, ConsumerView, GroupView, PipelineView, Snapshot
 from tests.services.prometheus import Binaries
 from tests.sinks.fakes import (
     HOSTILE_NAMES,
@@ -62,7 +62,9 @@ GOLDEN_QUEUE = queue_view(
     oldest_ms={"all": NOW_MS - 90_000, "visible": NOW_MS - 1_500},
     age_counts=age_counts([1.5, 4.0, 90.0]),
     age_sum_s=95.5,
-    totals={"sent": 5, "received": 4, "deleted": 2},
+    totals=dict.fromkeys(TOTALS, 0) | {"sent": 5, "received": 4, "deleted": 2},
+    exact_ages=frozenset({"all"}),
+    tracked_states={"visible": 1},
     receive_count_max=4,
     poison_messages=1,
     stuck_groups=1,
@@ -80,7 +82,13 @@ GOLDEN_QUEUE = queue_view(
 GOLDEN_SNAPSHOT = Snapshot(
     at_ms=NOW_MS,
     queues=(GOLDEN_QUEUE,),
-    firing=(finding("PoisonMessage", "jobs.fifo", "warning", NOW_MS - 1_000, "m1.", scope="eu", message_id="m1"),),
+    firing=(
+        finding("PoisonMessage", "jobs.fifo", "warning", NOW_MS - 1_000, "m1.", scope="eu", message_id="m1"),
+        replace(
+            finding("PoisonMessage", "jobs.fifo", "warning", NOW_MS - 1_000, "m2.", scope="eu", message_id="m2"),
+            folded="QueueFailing",
+        ),
+    ),
     events_total={"accepted": 11, "invalid": 1},
     invalid_total={"not_json": 1},
     collectors={"c1": NOW_MS - 2_000},
@@ -89,10 +97,22 @@ GOLDEN_SNAPSHOT = Snapshot(
 )
 Q = 'system="aws_sqs",scope_id="eu",queue="jobs.fifo"'
 GOLDEN_TEXT = f"""\
-# HELP queuewatch_queue_messages Messages of the queue by state.
+# HELP queuewatch_queue_messages Messages of the queue by state: those tracked where all are reported, else the \
+broker's own count.
 # TYPE queuewatch_queue_messages gauge
 queuewatch_queue_messages{{{Q},state="visible"}} 2
 queuewatch_queue_messages{{{Q},state="in_flight"}} 1
+# HELP queuewatch_tracked_messages Unsettled messages known one by one, by state.
+# TYPE queuewatch_tracked_messages gauge
+queuewatch_tracked_messages{{{Q},state="visible"}} 1
+# HELP queuewatch_telemetry_basis 1 for the kind of knowledge there is of the queue, 0 for the others.
+# TYPE queuewatch_telemetry_basis gauge
+queuewatch_telemetry_basis{{{Q},basis="messages"}} 1
+queuewatch_telemetry_basis{{{Q},basis="consumers"}} 0
+queuewatch_telemetry_basis{{{Q},basis="producers"}} 0
+queuewatch_telemetry_basis{{{Q},basis="partial"}} 0
+queuewatch_telemetry_basis{{{Q},basis="counts"}} 0
+queuewatch_telemetry_basis{{{Q},basis="unknown"}} 0
 # HELP queuewatch_oldest_message_age_seconds Age of the oldest unsettled message: all; visible to a consumer \
 now; as CloudWatch would show; without poison suspects.
 # TYPE queuewatch_oldest_message_age_seconds gauge
@@ -103,6 +123,10 @@ message counts, per scope.
 # TYPE queuewatch_oldest_message_timestamp_seconds gauge
 queuewatch_oldest_message_timestamp_seconds{{{Q},scope="all"}} 1763726310.0
 queuewatch_oldest_message_timestamp_seconds{{{Q},scope="visible"}} 1763726398.5
+# HELP queuewatch_oldest_message_age_exact 1 where the age of the oldest message is exact, 0 where it is at least so old.
+# TYPE queuewatch_oldest_message_age_exact gauge
+queuewatch_oldest_message_age_exact{{{Q},scope="all"}} 1
+queuewatch_oldest_message_age_exact{{{Q},scope="visible"}} 0
 # HELP queuewatch_message_age_seconds Ages of the unsettled messages as of the last batch.
 # TYPE queuewatch_message_age_seconds histogram
 queuewatch_message_age_seconds_bucket{{{Q},le="1.0"}} 0

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from sinks.history import History, queue_id
+from sinks.history import History
 from sinks.store import SnapshotStore
+from streaming.core.settings import QueueName
 from streaming.judge.snapshot import QueueView, Snapshot
 from tests.sinks.fakes import NOW_MS, many_queues, queue_view, shop_snapshot
 
@@ -39,7 +39,7 @@ def test_findings_come_worst_first_and_then_longest_firing() -> None:
     assert store.latest is not None
     order = [(f.severity, f.since_ms) for f in store.latest.firing]
     assert order == sorted(order, key=lambda item: (item[0] != "critical", item[1]))
-    orders = store.latest.findings["aws_sqs", "123456789012/eu-west-1", "orders"]
+    orders = store.latest.findings[QueueName("aws_sqs", "123456789012/eu-west-1", "orders")]
     assert [f.severity for f in orders] == ["critical", "warning"]
 
 
@@ -49,7 +49,7 @@ def test_the_past_is_drawn_in_steps_that_keep_the_peak() -> None:
     for second, visible in ((0, 3), (4, 90), (9, 5), (10, 6), (31, 7)):
         at_ms = NOW_MS + second * 1000
         history.record(at_ms, [queue_view("q", visible=visible, oldest_ms={"all": at_ms - visible * 100})])
-    trend = history.of(("aws_sqs", "123456789012/eu-west-1", "q"))
+    trend = history.of(QueueName("aws_sqs", "123456789012/eu-west-1", "q"))
     assert trend is not None
     assert trend.backlog == (90, 6, None, 7), "the step nothing was published in is a gap, not a zero"
     assert trend.oldest_age_s == pytest.approx((9.0, 0.6, None, 0.7))
@@ -60,8 +60,8 @@ def test_an_empty_queue_has_age_zero_and_an_unknown_one_has_none() -> None:
     """Not known is not zero."""
     history = History(points=1)
     history.record(NOW_MS, [queue_view("empty", visible=0), queue_view("unseen", visible=None)])
-    empty = history.of(queue_id(queue_view("empty")))
-    unseen = history.of(queue_id(queue_view("unseen")))
+    empty = history.of(queue_view("empty").name)
+    unseen = history.of(queue_view("unseen").name)
     assert empty is not None
     assert unseen is not None
     assert (empty.backlog, empty.oldest_age_s) == ((0,), (0,))
@@ -73,9 +73,9 @@ def test_a_queue_that_vanishes_and_returns_starts_anew() -> None:
     history = History(step_s=10, points=3)
     history.record(NOW_MS, [queue_view("a", visible=1), queue_view("b", visible=2)])
     history.record(NOW_MS + STEP_MS, [queue_view("c", visible=3), queue_view("b", visible=2)])
-    assert history.of(queue_id(queue_view("a"))) is None
+    assert history.of(queue_view("a").name) is None
     history.record(NOW_MS + 2 * STEP_MS, [queue_view("a", visible=9)])
-    trend = history.of(queue_id(queue_view("a")))
+    trend = history.of(queue_view("a").name)
     assert trend is not None
     assert trend.backlog == (None, None, 9)
 
@@ -85,7 +85,7 @@ def test_a_clock_that_steps_back_changes_nothing() -> None:
     history = History(step_s=10, points=2)
     history.record(NOW_MS, [queue_view("a", visible=5)])
     history.record(NOW_MS - STEP_MS, [queue_view("a", visible=500)])
-    trend = history.of(queue_id(queue_view("a")))
+    trend = history.of(queue_view("a").name)
     assert trend is not None
     assert trend.backlog == (None, 5)
 
@@ -121,15 +121,3 @@ def test_resolved_signals_are_remembered_newest_first_and_bounded() -> None:
         (firing[2], NOW_MS + 3_000),
         (firing[1], NOW_MS + 2_000),
     ]
-
-
-def test_waiting_ends_with_the_next_snapshot_or_the_time() -> None:
-    """A reader in another thread is woken by publish."""
-    store = SnapshotStore()
-    assert store.wait_newer(0, 0.01) is None
-    publisher = threading.Timer(0.05, store.publish, [shop_snapshot()])
-    publisher.start()
-    woken = store.wait_newer(0, 10)
-    publisher.join()
-    assert woken is not None
-    assert woken.version == 1

@@ -334,3 +334,51 @@ def test_rules_name_and_link_the_alerts() -> None:
         push.close()
     assert (alert["labels"]["job"], alert["labels"]["team"]) == ("watcher", "shop")
     assert alert["generatorURL"].startswith("https://watch.example/#/queue?system=aws_sqs")
+
+
+class Files:
+    """Keeps files in memory."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def read(self, name: str) -> bytes | None:
+        """One of them."""
+        return self.kept.get(name)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Replace one."""
+        self.kept[name] = content
+
+
+def test_what_ended_while_alertmanager_and_then_queuewatch_were_away_is_sent_by_the_next_start() -> None:
+    """The book outlives the process, and so does what each Alertmanager has been sent."""
+    files, there = Files(), StandIn()
+    with stand_in(there) as url:
+        with pushing(url, keep_firing_s=0) as push:
+            push.resume(files)
+            push.publish(snapshot(dead_letter(1)))
+            until(lambda: there.posts.qsize() > 0)
+        with pushing("http://127.0.0.1:9", keep_firing_s=0) as push:
+            push.resume(files)
+            push.publish(snapshot(dead_letter(1), dead_letter(2)))
+            push.publish(snapshot(dead_letter(2)))
+        there.posts = queue.Queue()
+        with pushing(url, keep_firing_s=0) as push:
+            push.resume(files)
+            _, alerts = there.posts.get(timeout=40)
+    now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+    over = {alert["labels"]["message_id"]: alert["endsAt"] <= now + "~" for alert in alerts}
+    assert over == {dead_letter(1).key.message_id: True, dead_letter(2).key.message_id: False}
+
+
+def test_saved_alerts_that_cannot_be_read_are_begun_anew(caplog: pytest.LogCaptureFixture) -> None:
+    """Damaged, or of a later release: what fires is sent again, which Alertmanager takes for the same."""
+    for content in (b"", b"{}", b'{"version": 99}'):
+        files, there = Files(), StandIn()
+        files.write("book.json", content)
+        with stand_in(there) as url, pushing(url) as push:
+            push.resume(files)
+            push.publish(snapshot(stuck()))
+            assert len(there.posts.get(timeout=40)[1]) == 1
+    assert caplog.text.count("the saved alerts cannot be read") == 3

@@ -1,26 +1,30 @@
-"""The signal log: one copy of every line whatever happens to a batch."""
+"""A file or topic of records: one copy of every line whatever happens to a batch."""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka import KafkaConsumer
 
-from sinks.signal_log import SignalLogError, SignalLogFile, SignalLogTopic, signal_log_producer
-from streaming.judge.signals import SignalChange
+from sinks.append_once import AppendOnceFile
+from sinks.records import Record, Undelivered
+from sinks.signal_log import signal_records
+from sinks.topic import RecordTopic, durable_producer
+from streaming.judge.signals import SignalChange, SignalStatus
 from tests.services.kafka import Kafka
 from tests.sinks.fakes import NOW_MS, shop_snapshot
 
 FIRING = shop_snapshot().firing
 
 
-def change(number: int) -> SignalChange:
-    return SignalChange(NOW_MS + number, "firing", FIRING[number % len(FIRING)], f"announcement-{number}")
+def change(number: int, status: SignalStatus = "firing") -> Record:
+    finding = FIRING[number % len(FIRING)]
+    (record,) = signal_records([SignalChange(NOW_MS + number, status, finding, f"announcement-{number}")])
+    return record
 
 
 def announced(path: Path) -> list[str]:
@@ -30,23 +34,22 @@ def announced(path: Path) -> list[str]:
 def test_lines_follow_one_another(tmp_path: Path) -> None:
     """Batch after batch, into a folder that need not exist."""
     path = tmp_path / "logs" / "signals.ndjson"
-    log = SignalLogFile(path)
+    log = AppendOnceFile(path)
     log.append([change(1), change(2)], batch_id=7)
     log.append([], batch_id=8)
     log.append([change(3)], batch_id=9)
     assert announced(path) == ["1", "2", "3"]
-    assert log.position() == path.stat().st_size
 
 
 @pytest.mark.parametrize("torn", [0, 1, 40, 5_000], ids=lambda n: f"{n} bytes short")
 def test_a_batch_that_runs_twice_leaves_one_copy(tmp_path: Path, torn: int) -> None:
     """The process died after some of the batch's bytes; another process runs it again."""
     path = tmp_path / "signals.ndjson"
-    SignalLogFile(path).append([change(1)], batch_id=1)
+    AppendOnceFile(path).append([change(1)], batch_id=1)
     kept = path.stat().st_size
-    SignalLogFile(path).append([change(2), change(3)], batch_id=2)
+    AppendOnceFile(path).append([change(2), change(3)], batch_id=2)
     os.truncate(path, max(kept, path.stat().st_size - torn))
-    again = SignalLogFile(path)
+    again = AppendOnceFile(path)
     again.append([change(2), change(3)], batch_id=2)
     again.append([change(4)], batch_id=3)
     assert announced(path) == ["1", "2", "3", "4"]
@@ -55,7 +58,7 @@ def test_a_batch_that_runs_twice_leaves_one_copy(tmp_path: Path, torn: int) -> N
 def test_a_rerun_that_has_nothing_to_say_takes_the_first_runs_lines_back(tmp_path: Path) -> None:
     """The judgement of the second run is the one that counts."""
     path = tmp_path / "signals.ndjson"
-    log = SignalLogFile(path)
+    log = AppendOnceFile(path)
     log.append([change(1)], batch_id=1)
     log.append([change(2)], batch_id=2)
     log.append([], batch_id=2)
@@ -65,24 +68,24 @@ def test_a_rerun_that_has_nothing_to_say_takes_the_first_runs_lines_back(tmp_pat
 def test_a_new_checkpoint_does_not_cut_the_old_ones_lines(tmp_path: Path) -> None:
     """Its batches count from zero again."""
     path = tmp_path / "signals.ndjson"
-    SignalLogFile(path, stream="old").append([change(1)], batch_id=0)
-    SignalLogFile(path, stream="new").append([change(2)], batch_id=0)
+    AppendOnceFile(path, stream="old").append([change(1)], batch_id=0)
+    AppendOnceFile(path, stream="new").append([change(2)], batch_id=0)
     assert announced(path) == ["1", "2"]
 
 
 def test_half_a_line_of_a_lost_run_is_cut_before_the_next_one(tmp_path: Path) -> None:
     """Otherwise the next line would be glued to it and both lost."""
     path = tmp_path / "signals.ndjson"
-    SignalLogFile(path, stream="old").append([change(1), change(2)], batch_id=5)
+    AppendOnceFile(path, stream="old").append([change(1), change(2)], batch_id=5)
     os.truncate(path, path.stat().st_size - 9)
-    SignalLogFile(path, stream="new").append([change(3)], batch_id=0)
+    AppendOnceFile(path, stream="new").append([change(3)], batch_id=0)
     assert announced(path) == ["1", "3"]
 
 
 def test_a_file_moved_away_is_begun_anew(tmp_path: Path) -> None:
     """logrotate without copytruncate; the mark still points into the old file."""
     path = tmp_path / "signals.ndjson"
-    log = SignalLogFile(path)
+    log = AppendOnceFile(path)
     log.append([change(1)], batch_id=1)
     path.rename(tmp_path / "signals.ndjson.old")
     log.append([change(2)], batch_id=2)
@@ -93,7 +96,7 @@ def test_a_file_moved_away_is_begun_anew(tmp_path: Path) -> None:
 def test_a_full_file_is_rotated_between_batches(tmp_path: Path) -> None:
     """The newest files are kept, each line in exactly one of them, and a rerun stays in its file."""
     path = tmp_path / "signals.ndjson"
-    log = SignalLogFile(path, max_bytes=1, keep_files=2)
+    log = AppendOnceFile(path, max_bytes=1, keep_files=2)
     for batch in range(1, 5):
         log.append([change(batch)], batch)
         log.append([change(batch)], batch)
@@ -102,21 +105,10 @@ def test_a_full_file_is_rotated_between_batches(tmp_path: Path) -> None:
     assert not (tmp_path / "signals.ndjson.3").exists()
 
 
-def test_truncate_goes_back_to_a_position(tmp_path: Path) -> None:
-    """For a caller that remembers positions itself; one beyond the end changes nothing."""
-    log = SignalLogFile(tmp_path / "signals.ndjson")
-    log.append([change(1)], 1)
-    position = log.position()
-    log.append([change(2)], 2)
-    log.truncate(10**9)
-    log.truncate(position)
-    assert announced(tmp_path / "signals.ndjson") == ["1"]
-
-
 def test_a_mark_nobody_can_read_is_no_reason_to_stop(tmp_path: Path) -> None:
     """Better one line twice than none."""
     path = tmp_path / "signals.ndjson"
-    log = SignalLogFile(path)
+    log = AppendOnceFile(path)
     log.append([change(1)], 1)
     (tmp_path / "signals.ndjson.batch").write_text("{half")
     log.append([change(2)], 2)
@@ -127,8 +119,8 @@ def test_a_disk_that_does_not_take_it_is_named(tmp_path: Path) -> None:
     """The error says which file and what to do."""
     path = tmp_path / "signals.ndjson"
     path.mkdir()
-    with pytest.raises(SignalLogError, match=r"signals\.ndjson cannot be written: .*signal_log\.path"):
-        SignalLogFile(path).append([change(1)], 1)
+    with pytest.raises(Undelivered, match=r"signals\.ndjson cannot be written: .*configure another path"):
+        AppendOnceFile(path).append([change(1)], 1)
 
 
 def test_lines_are_on_disk_before_append_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,12 +133,17 @@ def test_lines_are_on_disk_before_append_returns(tmp_path: Path, monkeypatch: py
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", recording)
-    SignalLogFile(tmp_path / "signals.ndjson").append([change(1)], 1)
+    AppendOnceFile(tmp_path / "signals.ndjson").append([change(1)], 1)
     assert synced == ["signals.ndjson.batch.part", tmp_path.name, "signals.ndjson"]
 
 
 class NoAcknowledgement:
     """A producer whose brokers do not answer."""
+
+    closed = 0
+
+    def close(self, **_: object) -> None:
+        self.closed += 1
 
     def send(self, *_: object, **__: object) -> Any:
         return self
@@ -155,17 +152,27 @@ class NoAcknowledgement:
         raise TimeoutError(f"no answer in {timeout} s")
 
 
-def test_a_topic_that_does_not_answer_is_named() -> None:
-    """The batch must not be taken for published."""
-    with pytest.raises(SignalLogError, match=r"'signals' did not take 1 changes: no answer.*check that the brokers"):
-        SignalLogTopic(NoAcknowledgement(), "signals", timeout_s=1).append([change(1)], 1)
+def test_a_topic_that_does_not_answer_is_named_and_connected_to_anew() -> None:
+    """The batch must not be taken for published. Nobody is connected to before there is something to send."""
+    made: list[NoAcknowledgement] = []
+
+    def connect() -> NoAcknowledgement:
+        made.append(NoAcknowledgement())
+        return made[-1]
+
+    topic = RecordTopic(connect, "signals", timeout_s=1)
+    assert made == []
+    for tries in (1, 2):
+        with pytest.raises(Undelivered, match=r"'signals' did not take 1 records: no answer.*check that the brokers"):
+            topic.append([change(1)], 1)
+        assert [producer.closed for producer in made] == [1] * tries
 
 
 def test_a_topic_holds_every_change_under_its_announcement(kafka: Kafka) -> None:
     """A real broker; the batch that ran twice has the same keys and values twice."""
     topic = kafka.create_topic()
-    log = SignalLogTopic(signal_log_producer({"bootstrap_servers": [kafka.bootstrap]}), topic)
-    changes = [change(1), replace(change(2), status="resolved")]
+    log = RecordTopic(lambda: durable_producer({"bootstrap_servers": [kafka.bootstrap]}), topic)
+    changes = [change(1), change(2, "resolved")]
     log.append(changes, 1)
     log.append(changes, 1)
     log.close()

@@ -1,0 +1,64 @@
+"""One incident, one page: the table of what explains what, and that the sample configuration and the push follow it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from alerts.config import AlertRulesConfig
+from alerts.entry import RAW_ALERT_NAMES
+from alerts.explains import EXPLAINS, explained_by
+from sinks.alertmanager.book import AlertBook
+from sinks.alertmanager.config import AlertmanagerConfig
+from streaming.judge.signals import SIGNAL_NAMES, Finding, SignalKey, SignalName
+
+CONFIG = Path(__file__).resolve().parents[2] / "deploy" / "alertmanager" / "alertmanager.yml"
+PAIRS = [(cause, effect) for cause, effects in EXPLAINS.items() for effect in effects]
+
+
+def test_it_speaks_of_alerts_that_exist_and_goes_in_no_circle() -> None:
+    """Two that explain each other would both be silent."""
+    names = {*SIGNAL_NAMES, *RAW_ALERT_NAMES}
+    assert {name for pair in PAIRS for name in pair} <= names
+    assert not {(a, b) for a, b in PAIRS if (b, a) in PAIRS}
+
+
+@pytest.mark.parametrize(("cause", "effect"), PAIRS)
+def test_alertmanager_holds_back_what_is_explained(cause: str, effect: str) -> None:
+    """By a rule with that source and that target, for one queue."""
+    rules = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["inhibit_rules"]
+    held = [
+        rule
+        for rule in rules
+        if any(f'"Queuewatch{cause}"' in m for m in rule["source_matchers"])
+        and any(re.search(rf"\bQueuewatch{effect}\b", m) for m in rule["target_matchers"])
+    ]
+    assert held
+    assert held[0]["equal"] == ["job", "system", "scope_id", "queue"]
+
+
+def finding(signal: SignalName) -> Finding:
+    """About one queue."""
+    return Finding(SignalKey(signal, "aws_sqs", "", "orders"), "critical", 1, {"summary": signal})
+
+
+CAUSES: list[SignalName] = [name for name in SIGNAL_NAMES if name in EXPLAINS]
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_the_push_sends_the_cause_alone(cause: SignalName) -> None:
+    """All it explains fires beside it: one alert."""
+    effects = [name for name in SIGNAL_NAMES if name in EXPLAINS[cause]]
+    book = AlertBook(AlertmanagerConfig.model_validate({"destinations": [{"url": "http://127.0.0.1:9093"}]}), AlertRulesConfig())
+    book.update([finding(cause), *(finding(name) for name in effects)], 1_000)
+    assert [line.told.finding.key.signal for line in book.since(-1)] == [cause]
+
+
+def test_nothing_explains_itself_or_what_is_not_in_its_row() -> None:
+    """Only what the table says is left to another alert."""
+    for cause, effects in EXPLAINS.items():
+        assert explained_by("PoisonMessage", [cause, "PoisonMessage"]) == (cause if "PoisonMessage" in effects else None)
+    assert explained_by("PoisonMessage", ["PoisonMessage"]) is None
