@@ -15,6 +15,7 @@ import pytest
 from sources.wire.scan import is_compiled
 from streaming.spark.runtime import RuntimeUnavailable, connector_jars
 from tests.services import activemq as activemq_service
+from tests.services import application as application_service
 from tests.services import browser, prometheus
 from tests.services import elasticmq as elasticmq_service
 from tests.services import kafka as kafka_service
@@ -44,6 +45,21 @@ def moto_sqs() -> Iterator[moto_service.MotoSqs]:
     """A moto server; name queues so that no other test has them."""
     with _served(moto_service.start()) as service:
         yield service
+
+
+@pytest.fixture
+def sqs_environment(moto_sqs: moto_service.MotoSqs) -> dict[str, str]:
+    """The environment of a program whose boto3 finds the stand-in for SQS by itself, and no telemetry settings."""
+    return application_service.variables(moto_sqs.endpoint)
+
+
+@pytest.fixture(scope="session")
+def application(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an application's environment: its frameworks, the library from its wheel, and no service."""
+    try:
+        return application_service.create(tmp_path_factory.mktemp("application"))
+    except ServiceUnavailable as missing:
+        _give_up(missing)
 
 
 @pytest.fixture(scope="session")

@@ -170,7 +170,7 @@ def _classpath() -> str:
 
 
 def _javac() -> str:
-    beside = find_java().home / "bin" / "javac"
+    beside = find_java().installation / "bin" / "javac"
     found = str(beside) if beside.is_file() else shutil.which("javac")
     if found is None:
         raise NoCompiler("no javac beside the Java runtime or on PATH: install a JDK to run the JVM baseline")
