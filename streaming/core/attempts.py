@@ -10,7 +10,7 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.events import EXTENDED, RECEIVED, RELEASED
-from streaming.core.queues import NEVER, T_RETRIED, visibility_ms
+from streaming.core.queues import NEVER, T_RETRIED
 from streaming.core.rows import F_TIMELINE, F_TRIMMED, F_WINDOW_DEFAULT
 from streaming.core.settings import Settings
 from streaming.core.state import ATTEMPT_COLUMNS, ShardState
@@ -162,8 +162,7 @@ def _restarts(
     next_at = np.where(same_next, np.append(at[receives][1:], 0), NEVER)
     bounds = np.append(starts[1:], len(code))
     last_op = np.where(same_next, np.append(receives[1:], 0), bounds[segments]) - 1
-    windows = np.array([visibility_ms(q, settings) for q in state.queues], dtype=np.int64)
-    window = windows[state.rows.at("queue", rows[segments])]
+    window = state.queues.limit("visibility_ms", settings)[state.rows.at("queue", rows[segments])]
     end = np.where(part["end"][last_op] > 0, part["end"][last_op], at[last_op] + window)
     over = np.minimum(np.where(code[last_op] == RELEASED, at[last_op], end), next_at)
     # Receives without a count are counted from the first one seen.
@@ -213,8 +212,7 @@ def count_retried_of(state: ShardState, failed: set[int]) -> None:
 
 
 def _add_retried(state: ShardState, queue: Array, sign: int) -> None:
-    for number, n in zip(*(a.tolist() for a in np.unique(queue, return_counts=True)), strict=True):
-        state.queues[number].totals[T_RETRIED] += sign * n
+    state.queues.count(queue, T_RETRIED, sign)
 
 
 def _trim(state: ShardState, at_row: Array, lengths: Array, starts: Array, rows: Array, settings: Settings) -> None:

@@ -6,19 +6,15 @@ the producers are instrumented would otherwise grow until retention.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.hashing import id_hash
-from streaming.core.queues import QueueRecord
 from streaming.core.rows import F_SENT, F_TOUCHED
 from streaming.core.state import ShardState
 
 COUNT_LAG_MS = 120_000
 """A broker's count may be older than it says: only messages sent so long before it are held against it."""
-COUNTS_LOOKED_AT_MS = 300_000
 COUNT_ERROR_RATIO = 0.05
 BUCKETS = 16
 """Messages are ranked in buckets by id, so that what is kept is the same for 1, 2, 4, 8 or 16 shards."""
@@ -28,10 +24,12 @@ def beyond_counts(state: ShardState) -> tuple[Array, Array]:
     """Rows of messages that were only ever sent and that the broker's counts leave no room for; and the time of the count."""
     rows = state.rows
     none = np.zeros(0, dtype=np.int64)
-    most = np.array([_most_there(q) for q in state.queues], dtype=np.int64)
+    counted = state.queues.column("counted_most")
+    # The most messages each queue can have held by its latest counts.
+    most = np.where(counted < 0, -1, np.ceil(counted / (1 - COUNT_ERROR_RATIO))).astype(np.int64)
     if not (most >= 0).any() or len(rows) <= BUCKETS:
         return none, none
-    counted_at = np.array([q.depths[-1].at if q.depths else 0 for q in state.queues], dtype=np.int64)
+    counted_at = state.queues.column("counted_at")
     queue = rows["queue"]
     # A queue with fewer rows than it may hold needs no further look.
     crowded = (most >= 0) & (np.bincount(queue, minlength=len(most)) > np.maximum(most, BUCKETS))
@@ -47,20 +45,13 @@ def beyond_counts(state: ShardState) -> tuple[Array, Array]:
     order = np.lexsort((-since[hit], bucket))
     sorted_bucket = bucket[order]
     rank = np.arange(len(order)) - np.searchsorted(sorted_bucket, sorted_bucket, side="left")
-    room = np.array([_room(int(n)) for n in most], dtype=np.int64)
+    room = _room(most)
     gone = np.sort(hit[order[rank >= room[queue[hit[order]]]]])
     return gone, counted_at[queue[gone]]
 
 
-def _most_there(record: QueueRecord) -> int:
-    """The most messages the queue can have held by its latest counts; -1 where nobody counts."""
-    if not record.depths:
-        return -1
-    since = record.depths[-1].at - COUNTS_LOOKED_AT_MS
-    return math.ceil(max(d.unsettled for d in record.depths if d.at >= since) / (1 - COUNT_ERROR_RATIO))
-
-
-def _room(most: int) -> int:
+def _room(most: Array) -> Array:
     """How many of one bucket are kept: its share of the newest `most` by a margin of six standard deviations."""
-    share = most / BUCKETS
-    return math.ceil(share + 6 * math.sqrt(share) + 6)
+    share = np.maximum(most, 0) / BUCKETS
+    room: Array = np.ceil(share + 6 * np.sqrt(share) + 6).astype(np.int64)
+    return room

@@ -6,21 +6,19 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.core.beyond_counts import beyond_counts
-from streaming.core.columns import Array, distinct
+from streaming.core.columns import Array
 from streaming.core.events import RECEIVED, queue_hash
 from streaming.core.failures import count_failures
 from streaming.core.frozen import forgotten, thaw, thaw_queues
 from streaming.core.hashing import row_key
+from streaming.core.queue_table import QueueRow
 from streaming.core.queues import (
     T_ARRIVED,
     T_DEAD_LETTERED,
     T_EXPIRED,
     T_RECONCILED,
     Depth,
-    QueueRecord,
     dead_letter_queue,
-    max_receive_count,
-    retention_ms,
     visibility_ms,
 )
 from streaming.core.rows import (
@@ -68,7 +66,7 @@ def settle_by_time(state: ShardState, now: int, settings: Settings) -> None:
 def _notice_dead_letters(state: ShardState, settings: Settings) -> None:
     """Whatever turns up in a dead-letter queue arrived there, though nobody reported the move: it was sent there by an
     application, or is seen at its first receive. Where it came from it is no more."""
-    dead = np.array([q.dead_letter for q in state.queues], dtype=bool)
+    dead = state.queues.column("dead_letter")
     if not dead.any():
         return
     thaw_queues(state, np.flatnonzero(dead).tolist(), settings)
@@ -89,10 +87,6 @@ def _notice_dead_letters(state: ShardState, settings: Settings) -> None:
     _end_originals(state, hit[~was_sent], arrived[~was_sent], settings)
 
 
-def _is_ordered(record: QueueRecord, settings: Settings) -> bool:
-    return record.ordered or settings.is_ordered(record.name)
-
-
 def first_receives(state: ShardState, hit: Array) -> Array:
     """When each of these messages was first seen to be received in its queue."""
     rows, table = state.rows, state.attempts
@@ -109,10 +103,14 @@ def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Sett
     """End what is left of these dead letters in the queues that name their queue as dead-letter queue."""
     rows = state.rows
     hit_keys = rows.key[hit]
-    for number, source in enumerate(state.queues):
+    if not len(hit):
+        return
+    ordered = state.queues.is_ordered(settings)
+    for number in np.flatnonzero(state.queues.limit("dead_letter_queue", settings)).tolist():
+        source = state.queues[number]
         there = source.attribute("dead_letter_queue")
-        target = state.queue_index.get(source.name.sibling(there)) if isinstance(there, str) else None
-        if target is None or not len(hit) or _is_ordered(source, settings) or _is_ordered(state.queues[target], settings):
+        target = state.queues.index.get(source.name.sibling(there)) if isinstance(there, str) else None
+        if target is None or ordered[number] or ordered[target]:
             # An ordered queue is in a shard of its own: what became of a message in the other cannot be told here.
             continue
         mine = np.flatnonzero(rows.at("queue", hit) == target)
@@ -152,7 +150,7 @@ def _share_send_times(state: ShardState, settings: Settings) -> None:
 def _with_original(state: ShardState, settings: Settings) -> Array:
     """Rows of dead letters of late whose originals can be looked up."""
     rows = state.rows
-    ordered = np.array([_is_ordered(q, settings) for q in state.queues], dtype=bool)
+    ordered = state.queues.is_ordered(settings)
     moved = np.flatnonzero(rows["parent"])
     young = rows.at("arrived", moved) >= state.high_water - settings.lateness_ms
     # An ordered queue is in a shard of its own: what it knows of a message cannot be looked up from another.
@@ -162,7 +160,7 @@ def _with_original(state: ShardState, settings: Settings) -> Array:
 
 
 def _purge(state: ShardState) -> None:
-    purged = np.array([q.purged_at for q in state.queues], dtype=np.int64)
+    purged = state.queues.column("purged_at")
     if not purged.any():
         return
     rows = state.rows
@@ -176,7 +174,7 @@ def _run_out(state: ShardState, now: int, settings: Settings) -> None:
     rows = state.rows
     if not len(rows):
         return
-    shortest = min(retention_ms(q, settings) for q in state.queues)
+    shortest = int(state.queues.limit("retention_ms", settings).min())
     old = rows["sent"] + shortest <= now
     if rows.has("arrived"):
         old |= rows["arrived"] > 0
@@ -190,48 +188,32 @@ def expiry(state: ShardState, rows: Array, settings: Settings) -> Array:
     """When the retention of some rows' messages runs out."""
     live = state.rows
     queue, base = live.at("queue", rows), live.at("sent", rows)
-    numbers, place = distinct(queue, len(state.queues))
-    records = [state.queues[number] for number in numbers.tolist()]
-    kept = np.array([retention_ms(q, settings) for q in records], dtype=np.int64)
     if live.has("arrived"):
-        ordered = np.array([_is_ordered(q, settings) for q in records], dtype=bool)
         arrived = live.at("arrived", rows)
-        base = np.where((arrived > 0) & ordered[place], arrived, base)
-    result: Array = base + kept[place]
+        base = np.where((arrived > 0) & state.queues.is_ordered(settings)[queue], arrived, base)
+    result: Array = base + state.queues.limit("retention_ms", settings)[queue]
     return result
 
 
 def _reconcile(state: ShardState, settings: Settings) -> None:
     """The broker has counted nothing for long enough: what was last heard of before that is not there any more."""
-    empty = _long_empty(state, settings)
-    if not empty:
+    queues = state.queues
+    after_ms = queues.limit("reconcile_after_ms", settings)
+    since, until = queues.column("empty_since"), queues.column("counted_at")
+    long_empty = (since >= 0) & (until - since >= after_ms)
+    if not long_empty.any():
         return
     # Most queues of a shard may be empty, and most of its rows in the others: one pass finds the few rows it is about.
-    told = np.zeros((len(state.queues), 3), dtype=np.int64)
-    told[list(empty)] = list(empty.values())
-    until, after_ms, delayed_told = told.T
+    until = np.where(long_empty, until, 0)
+    delayed_told = queues.column("counted_delayed") >= 0
     rows = state.rows
     mine = np.flatnonzero((until > 0)[rows["queue"]] & (rows["ended"] == 0))
     queue = rows.at("queue", mine)
     heard = np.maximum.reduce([rows.at(name, mine) for name in ("sent", "last_received", "window_at", "arrived")])
     # Where the broker did not say how many are delayed, a delayed one may well be there.
-    gone = (delayed_told[queue] > 0) | (rows.at("delay", mine) <= until[queue])
+    gone = delayed_told[queue] | (rows.at("delay", mine) <= until[queue])
     hit = mine[gone & (until[queue] - heard >= after_ms[queue])]
     _end(state, hit, until[rows.at("queue", hit)], F_RECONCILED, T_RECONCILED)
-
-
-def _long_empty(state: ShardState, settings: Settings) -> dict[int, tuple[int, int, bool]]:
-    """Queues (by index) that the broker has called empty for long enough: until when it did, how long is enough (ms), and
-    whether it counts the delayed ones too."""
-    out = {}
-    for number, record in enumerate(state.queues):
-        stretch = record.empty_stretch()
-        if stretch is None:
-            continue
-        after_ms = int(settings.thresholds(record.name).reconcile_after_s * 1000)
-        if stretch[1] - stretch[0] >= after_ms:
-            out[number] = (stretch[1], after_ms, record.depths[-1].delayed >= 0)
-    return out
 
 
 def _conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
@@ -241,15 +223,16 @@ def _conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
     receive happened: they reach every shard, while the receives of others may be known to others only.
     """
     rows = state.rows
-    limits = [max_receive_count(q, settings) or 0 for q in state.queues]
-    suspects = [bool(limits[n] and q.depths and dead_letter_queue(q, settings)) for n, q in enumerate(state.queues)]
-    if not any(suspects):
+    queues = state.queues
+    limits = queues.limit("max_receive_count", settings)
+    suspects = (limits > 0) & (queues.column("counted_at") > 0) & (queues.limit("dead_letter_queue", settings) > 0)
+    if not suspects.any():
         return
     # Few messages are received as often as the lowest limit.
-    candidates = np.flatnonzero((rows["receive_count"] >= min(filter(None, limits))) & (rows["ended"] == 0))
+    candidates = np.flatnonzero((rows["receive_count"] >= limits[limits > 0].min()) & (rows["ended"] == 0))
     queue = rows.at("queue", candidates)
-    used_up = rows.at("receive_count", candidates) >= np.array(limits, dtype=np.int64)[queue]
-    candidates = candidates[used_up & np.array(suspects, dtype=bool)[queue]]
+    used_up = rows.at("receive_count", candidates) >= limits[queue]
+    candidates = candidates[used_up & suspects[queue]]
     if not len(candidates):
         return
     candidates = candidates[np.argsort(rows.at("queue", candidates), kind="stable")]
@@ -271,17 +254,18 @@ def _conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
             return
 
 
-def _add_dead_letters(state: ShardState, source: QueueRecord, keys: Array, arrived: Array, settings: Settings) -> bool:
+def _add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived: Array, settings: Settings) -> bool:
     """Messages whose move was concluded become rows of the dead-letter queue, with its expiry clock. True when any did.
 
     Ordered queues are left out: the two may be in different shards.
     """
     name = dead_letter_queue(source, settings)
-    if not name or not len(keys) or _is_ordered(source, settings):
+    if not name or not len(keys):
         return False
     target = state.queue_number(source.name.sibling(name))
     there = state.queues[target]
-    if _is_ordered(there, settings):
+    ordered = state.queues.is_ordered(settings)
+    if ordered[source.place] or ordered[target]:
         return False
     there.dead_letter = True
     rows = state.rows
@@ -306,7 +290,7 @@ def _add_dead_letters(state: ShardState, source: QueueRecord, keys: Array, arriv
     rows.put("flags", here, known | np.uint32(F_ARRIVED | F_ARRIVED_INFERRED))
     rows.put("arrived", here, arrived[order])
     rows.put("parent", here, keys[order])
-    rows.put("origin", here, state.queue_index[source.name])
+    rows.put("origin", here, source.place)
     _copy_texts(state, here, texts[order])
     count_totals(state, here, T_ARRIVED)
     there.messages_seen = True
@@ -373,5 +357,4 @@ def _end(state: ShardState, rows: Array, at: Array, flag: int, total: int | None
 
 def count_totals(state: ShardState, rows: Array, total: int) -> None:
     """Count these rows' messages in one of the running totals of their queues."""
-    for number, n in zip(*(a.tolist() for a in np.unique(state.rows.at("queue", rows), return_counts=True)), strict=True):
-        state.queues[number].totals[total] += n
+    state.queues.count(state.rows.at("queue", rows), total)

@@ -40,9 +40,7 @@ def count_failures(state: ShardState, now: int, settings: Settings) -> None:
         return
     hit, before, after = received[changed], counted[changed], failed[changed]
     more = after - before
-    per_queue = np.bincount(rows.at("queue", hit), weights=more, minlength=len(state.queues))
-    for number in np.flatnonzero(per_queue).tolist():
-        state.queues[number].totals[T_FAILED] += int(per_queue[number])
+    np.add.at(state.queues.totals[:, T_FAILED], rows.at("queue", hit), more)
     _blame_consumers(state, hit, before, more)
     rows.put("failures", hit, after.astype(np.int32))
 

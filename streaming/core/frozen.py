@@ -101,7 +101,7 @@ def _plain(state: ShardState, horizon: int) -> Array:
     chosen: Array = (ended >= max(horizon, 1)) & ((flags & np.uint32(special | F_DELETED)) == F_DELETED)
     if rows.has("parent"):
         chosen &= rows["parent"] == 0
-    dead = np.array([q.dead_letter for q in state.queues], dtype=bool)
+    dead = state.queues.column("dead_letter")
     if dead.any():
         chosen &= ~dead[rows["queue"]]
     # A name that was heard of at the end or later is not forgotten before the message is.

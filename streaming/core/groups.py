@@ -18,7 +18,7 @@ def ordered_facts(state: ShardState, w: Windows, viewer: Viewer, now: int, setti
     rows = state.rows
     if not rows.has("group"):
         return {}
-    ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)
+    ordered = state.queues.is_ordered(settings)
     if not ordered.any():
         return {}
     mine = np.flatnonzero(w.live & ordered[rows["queue"]] & (rows["group"] >= 0))
@@ -208,7 +208,7 @@ def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[
     rows = state.rows
     if not rows.has("group"):
         return {}
-    ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)
+    ordered = state.queues.is_ordered(settings)
     mine = np.flatnonzero(w.live & ~ordered[rows["queue"]] & (rows["group"] >= 0))
     if not len(mine):
         return {}

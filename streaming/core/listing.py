@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
+import pyarrow as pa
 
 from streaming.core.columns import Array
 from streaming.core.events import EXTENDED, RECEIVED
 from streaming.core.expire import expiry, find_remembered
-from streaming.core.queues import NEVER, visibility_ms
-from streaming.core.report import RETENTION_RAN_OUT, Arrival, ConsumerResults, HeldBy, Listed, Loss, Rank
-from streaming.core.rows import F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED, F_DROPPED, F_EXPIRED, F_MOVE_INFERRED, F_TIMELINE
-from streaming.core.sequences import sequence_text
+from streaming.core.message_columns import AttemptColumns, ListedMessages, MessageColumns, arrival_known_by
+from streaming.core.names import Names
+from streaming.core.queue_columns import ConsumerColumns
+from streaming.core.queues import NEVER
+from streaming.core.report import RETENTION_RAN_OUT, Arrival, HeldBy, Loss, Rank
+from streaming.core.rows import F_ARRIVED_INFERRED, F_DROPPED, F_EXPIRED, F_MOVE_INFERRED, F_TIMELINE
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState
 from streaming.core.sweep import SILENT_MEMORY_MS
-from streaming.core.views import Attempt, MessageView
+from streaming.core.views import MessageView
 from streaming.core.windows import Windows
 
 _SHOWN = (
+    "hi",
+    "lo",
+    "text",
     "queue",
     "flags",
     "sent",
@@ -35,8 +39,6 @@ _SHOWN = (
     "window_code",
     "arrived",
 )
-_STATES: tuple[Literal["visible", "in_flight", "delayed"], ...] = ("visible", "in_flight", "delayed")
-_WHAT: dict[int, Literal["received", "extended", "released"]] = {RECEIVED: "received", EXTENDED: "extended"}
 
 
 class Viewer:
@@ -44,129 +46,80 @@ class Viewer:
 
     def __init__(self, state: ShardState, w: Windows, settings: Settings) -> None:
         self.state, self.w, self.settings = state, w, settings
-        self.windows = np.array([visibility_ms(q, settings) for q in state.queues], dtype=np.int64)
+        self.windows = state.queues.limit("visibility_ms", settings)
 
-    def views(self, rows: Array, why: tuple[str, ...]) -> list[MessageView]:
+    def columns(self, rows: Array) -> MessageColumns:
         """The messages of some rows."""
         state, live = self.state, self.state.rows
         at = {name: live.at(name, rows) for name in _SHOWN}
-        seen = np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows)
-        consumers = state.consumers.words(at["consumer"])
-        columns = zip(
-            state.message_ids(rows),
-            np.where(self.w.in_flight[rows], 1, np.where(self.w.delayed[rows], 2, 0)).tolist(),
-            at["sent"].tolist(),
-            at["receive_count"].tolist(),
-            state.groups.words(at["group"]),
-            zip(at["seq_kind"].tolist(), at["seq_hi"].tolist(), at["seq_lo"].tolist(), strict=True),
-            consumers,
-            at["last_received"].tolist(),
-            self.w.window_end[rows].tolist(),
-            at["arrived"].tolist(),
-            expiry(state, rows, self.settings).tolist(),
-            at["flags"].tolist(),
-            self._attempts(rows, at, consumers),
-            seen.tolist(),
-            strict=True,
+        texts = at["text"]
+        return MessageColumns(
+            numbers={
+                "hi": at["hi"],
+                "lo": at["lo"],
+                "state": np.where(self.w.in_flight[rows], 1, np.where(self.w.delayed[rows], 2, 0)),
+                "sent": at["sent"],
+                "receive_count": at["receive_count"],
+                "seq_kind": at["seq_kind"],
+                "seq_hi": at["seq_hi"],
+                "seq_lo": at["seq_lo"],
+                "last_received": at["last_received"],
+                "window_end": self.w.window_end[rows],
+                "arrived": at["arrived"],
+                "expires": expiry(state, rows, self.settings),
+                "flags": at["flags"],
+                "seen": np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows),
+            },
+            texts=state.texts.take(pa.array(texts, mask=texts < 0)),
+            groups=state.groups.taken(at["group"]),
+            consumers=state.consumers.taken(at["consumer"]),
+            attempts=self._attempts(rows, at),
         )
-        return [
-            MessageView(
-                message_id,
-                _STATES[doing],
-                sent,
-                receives,
-                why,
-                group,
-                sequence_text(*position) if position[0] else None,
-                consumer,
-                received or None,
-                end if doing == 1 and end < NEVER else None,
-                arrived or None,
-                expires,
-                arrival_known_by(flags) if arrived else None,
-                attempts,
-                seen_here,
-            )
-            for (
-                message_id,
-                doing,
-                sent,
-                receives,
-                group,
-                position,
-                consumer,
-                received,
-                end,
-                arrived,
-                expires,
-                flags,
-                attempts,
-                seen_here,
-            ) in columns
-        ]
 
-    def _attempts(self, rows: Array, at: dict[str, Array], consumers: list[str | None]) -> list[tuple[Attempt, ...]]:
+    def views(self, rows: Array, why: tuple[str, ...]) -> list[MessageView]:
+        """The messages of some rows, as they are shown."""
+        return self.columns(rows).views(0, len(rows), why)
+
+    def _attempts(self, rows: Array, at: dict[str, Array]) -> AttemptColumns:
         """Of each row its timeline; of a message delivered once, what its row tells."""
         state, table = self.state, self.state.attempts
-        timeline = np.flatnonzero((at["flags"] & F_TIMELINE) != 0)
+        has_timeline = (at["flags"] & F_TIMELINE) != 0
+        timeline, single = np.flatnonzero(has_timeline), np.flatnonzero(~has_timeline & (at["window_code"] > 0))
         keys = state.rows.key[rows[timeline]]
         left, right = np.searchsorted(table["key"], keys, "left"), np.searchsorted(table["key"], keys, "right")
         lengths = right - left
         places = np.repeat(left - np.append(0, np.cumsum(lengths)[:-1]), lengths) + np.arange(int(lengths.sum()))
-        of_timeline = self._made(
-            np.repeat(self.windows[at["queue"][timeline]], lengths),
-            {name: table[name][places] for name in ("at", "code", "receive_count", "end")},
-            state.consumers.words(table["consumer"][places]),
-        )
-        single = {"at": "window_at", "code": "window_code", "receive_count": "receive_count", "end": "window_end"}
-        singles = self._made(self.windows[at["queue"]], {name: at[column] for name, column in single.items()}, consumers)
-        told = zip(singles, at["window_code"].tolist(), strict=True)
-        out: list[tuple[Attempt, ...]] = [(one,) if code else () for one, code in told]
-        first = 0
-        for row, length in zip(timeline.tolist(), lengths.tolist(), strict=True):
-            out[row] = tuple(of_timeline[first : first + length])
-            first += length
-        return out
+        of = np.concatenate([np.repeat(timeline, lengths), single])
+        order = np.argsort(of, kind="stable")
+        of = of[order]
 
-    def _made(self, windows: Array, columns: dict[str, Array], consumers: list[str | None]) -> list[Attempt]:
-        at, code, end = columns["at"], columns["code"], columns["end"]
+        def both(attempt: str, column: str) -> Array:
+            return np.concatenate([table[attempt][places], at[column][single]])[order]
+
+        happened, code, end = both("at", "window_at"), both("code", "window_code"), both("end", "window_end")
         opens = (code == RECEIVED) | (code == EXTENDED)
-        end = np.where(opens & (end == 0), np.minimum(at + windows, NEVER), end)
-        told = zip(at.tolist(), code.tolist(), columns["receive_count"].tolist(), end.tolist(), consumers, strict=True)
-        return [
-            Attempt(at_ms, _WHAT.get(kind, "released"), receives, end_ms if 0 < end_ms < NEVER else None, consumer)
-            for at_ms, kind, receives, end_ms, consumer in told
-        ]
+        end = np.where(opens & (end == 0), np.minimum(happened + self.windows[at["queue"][of]], NEVER), end)
+        return AttemptColumns(
+            starts=np.searchsorted(of, np.arange(len(rows) + 1)),
+            at=happened,
+            what=np.where(code == RECEIVED, 0, np.where(code == EXTENDED, 1, 2)),
+            receive_count=both("receive_count", "receive_count"),
+            end=end,
+            consumers=state.consumers.taken(both("consumer", "consumer")),
+        )
 
 
-def arrival_known_by(flags: int) -> str:
-    """How a dead letter's arrival is known."""
-    if flags & F_ARRIVED_BY_RECEIVE:
-        return "first_receive"
-    return "inferred" if flags & F_ARRIVED_INFERRED else "event"
-
-
-def list_messages(
-    viewer: Viewer, kind: str, candidates: Array, ranks: tuple[Array, ...], settings: Settings
-) -> dict[int, list[Listed]]:
-    """Per queue (by index) the candidates of lowest rank, at most `messages_per_queue`. `ranks` are columns beside them."""
+def list_messages(viewer: Viewer, kind: str, candidates: Array, ranks: tuple[Array, ...], most: int) -> ListedMessages:
+    """Per queue the candidates of lowest rank, at most `most`. `ranks` are columns beside them."""
     rows = viewer.state.rows
-    if not len(candidates):
-        return {}
     queue = rows.at("queue", candidates)
     tie = (rows.key[candidates] >> np.uint64(1)).astype(np.int64)
     columns = (*ranks, tie)
     order = np.lexsort((*reversed(columns), queue))
     sorted_queue = queue[order]
-    first = np.append(True, sorted_queue[1:] != sorted_queue[:-1])
-    place = np.arange(len(order))
-    place -= np.maximum.accumulate(np.where(first, place, 0))
-    chosen = order[place < settings.messages_per_queue]
-    ranks_of = zip(*(c[chosen].tolist() for c in columns), strict=True)
-    out: dict[int, list[Listed]] = {}
-    for number, rank, view in zip(queue[chosen].tolist(), ranks_of, viewer.views(candidates[chosen], (kind,)), strict=True):
-        out.setdefault(number, []).append(Listed(rank, view))
-    return out
+    place = np.arange(len(order)) - np.searchsorted(sorted_queue, sorted_queue, side="left")
+    chosen = order[place < most]
+    return ListedMessages(kind, queue[chosen], tuple(c[chosen] for c in columns), viewer.columns(candidates[chosen]))
 
 
 def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict[int, list[HeldBy]]:
@@ -195,33 +148,28 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
     return out
 
 
-def last_acks(state: ShardState, settings: Settings) -> dict[int, dict[str, int]]:
-    """Per queue (by index) when its consumers last acknowledged a message, the latest ones; none of more than a day ago."""
+def last_acks(state: ShardState, settings: Settings) -> ConsumerColumns:
+    """When consumers last acknowledged a message, the latest ones of each queue; none of more than a day ago."""
     names = state.consumers
     told = np.flatnonzero((names.time > 0) & (names.time >= state.high_water - SILENT_MEMORY_MS))
-    told = told[np.argsort(-names.time[told], kind="stable")]
-    by_queue = told[np.argsort(names.queue[told], kind="stable")]
-    queue = names.queue[by_queue]
-    latest = np.arange(len(queue)) - np.searchsorted(queue, queue, side="left") < settings.consumers_per_report
-    chosen = by_queue[latest]
-    out: dict[int, dict[str, int]] = {}
-    for name, number, at in zip(names.words(chosen), queue[latest].tolist(), names.time[chosen].tolist(), strict=True):
-        out.setdefault(number, {})[name or ""] = at
-    return out
+    chosen = _first_of_each_queue(names, told, -names.time[told], settings.consumers_per_report)
+    return ConsumerColumns(names.queue[chosen], names.taken(chosen), (names.time[chosen],))
 
 
-def consumer_results(state: ShardState, settings: Settings) -> dict[int, dict[str, ConsumerResults]]:
-    """Per queue (by index) how the deliveries of its consumers ended, of those with the most failed ones."""
+def consumer_results(state: ShardState, settings: Settings) -> ConsumerColumns:
+    """How the deliveries of consumers ended, of those with the most failed ones of each queue."""
     names = state.consumers
     told = np.flatnonzero((names.finished > 0) | (names.failed > 0))
-    told = told[np.lexsort((-names.failed[told], names.queue[told]))]
+    chosen = _first_of_each_queue(names, told, -names.failed[told], settings.consumers_per_report)
+    return ConsumerColumns(names.queue[chosen], names.taken(chosen), (names.finished[chosen], names.failed[chosen]))
+
+
+def _first_of_each_queue(names: Names, told: Array, rank: Array, most: int) -> Array:
+    """Those of `told` with the lowest ranks, at most `most` of each queue; queue by queue."""
+    told = told[np.lexsort((rank, names.queue[told]))]
     queue = names.queue[told]
-    chosen = told[np.arange(len(queue)) - np.searchsorted(queue, queue, side="left") < settings.consumers_per_report]
-    out: dict[int, dict[str, ConsumerResults]] = {}
-    counted = zip(names.finished[chosen].tolist(), names.failed[chosen].tolist(), strict=True)
-    for name, number, results in zip(names.words(chosen), names.queue[chosen].tolist(), counted, strict=True):
-        out.setdefault(number, {})[name or ""] = ConsumerResults(*results)
-    return out
+    result: Array = told[np.arange(len(queue)) - np.searchsorted(queue, queue, side="left") < most]
+    return result
 
 
 def held_since(state: ShardState, rows: Array) -> Array:
@@ -242,10 +190,10 @@ def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[A
     source = np.concatenate([rows.at("origin", came), rows.at("queue", moved)])
     at = np.concatenate([rows.at("arrived", came), rows.at("ended", moved)])
     noticed = np.concatenate([rows.at("arrived_noticed", came), rows.at("ended_noticed", moved)])
-    quiet_ms = np.array([settings.thresholds(q.name).dead_letter_quiet_s * 1000 for q in state.queues], dtype=np.int64)
+    quiet_ms = state.queues.limit("dead_letter_quiet_ms", settings)
     rank, chosen = _latest(state, hit, queue, _quiet_from(at, noticed, quiet_ms[queue]), settings.messages_per_queue)
     hit, queue, source, at, reported = hit[chosen], queue[chosen], source[chosen], at[chosen], chosen < len(came)
-    names = [q.name for q in state.queues]
+    names = state.queues.names
     told = zip(
         queue.tolist(),
         state.message_ids(hit),
@@ -271,7 +219,7 @@ def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int
     if not len(lost):
         return {}
     queue, at = rows.at("queue", lost), rows.at("ended", lost)
-    quiet_ms = np.array([settings.thresholds(q.name).dropped_quiet_s * 1000 for q in state.queues], dtype=np.int64)
+    quiet_ms = state.queues.limit("dropped_quiet_ms", settings)
     quiet_from = _quiet_from(at, rows.at("ended_noticed", lost), quiet_ms[queue])
     rank, chosen = _latest(state, lost, queue, quiet_from, settings.messages_per_queue)
     lost = lost[chosen]
@@ -299,12 +247,12 @@ def _inferred_moves(state: ShardState, since: int, settings: Settings) -> tuple[
     rows = state.rows
     moved = np.flatnonzero(((rows["flags"] & F_MOVE_INFERRED) != 0) & (rows["ended"] > since))
     target = np.full(len(state.queues), -1, dtype=np.int32)
-    ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)
+    ordered = state.queues.is_ordered(settings)
     for number in np.unique(rows.at("queue", moved)).tolist():
         record = state.queues[number]
         there = record.attribute("dead_letter_queue")
         if isinstance(there, str):
-            target[number] = state.queue_index.get(record.name.sibling(there), -1)
+            target[number] = state.queues.index.get(record.name.sibling(there), -1)
         if target[number] >= 0 and not ordered[number] and not ordered[target[number]]:
             # It is a row of the dead-letter queue, and listed as one.
             target[number] = -1
@@ -330,7 +278,7 @@ def _receives(state: ShardState, hit: Array, queue: Array, origin: Array, settin
     """How often each of these dead letters was received, in the queue it came from (-1: not known) included."""
     rows = state.rows
     count = rows.at("receive_count", hit)
-    ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)
+    ordered = state.queues.is_ordered(settings)
     # An ordered queue is in a shard of its own: what the message went through there cannot be looked up here.
     together = np.flatnonzero((origin >= 0) & ~ordered[queue] & ~ordered[origin])
     at, found = find_remembered(state, rows.at("parent", hit[together]), settings)

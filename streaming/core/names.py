@@ -36,9 +36,13 @@ class Names:
         """One name."""
         return str(self.texts[number].as_py())
 
+    def taken(self, numbers: Array) -> pa.Array:
+        """The names of some numbers, null for -1."""
+        return self.texts.take(pa.array(numbers, mask=numbers < 0))
+
     def words(self, numbers: Array) -> list[str | None]:
         """The names of some numbers, None for -1."""
-        words: list[str | None] = self.texts.take(pa.array(numbers, mask=numbers < 0)).to_pylist()
+        words: list[str | None] = self.taken(numbers).to_pylist()
         return words
 
     def numbers(self, queue: Array, index: Array, words: list[str]) -> Array:

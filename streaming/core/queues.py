@@ -96,7 +96,7 @@ class ConsumerState(NamedTuple):
 
 @dataclass(slots=True)
 class QueueRecord:
-    """One queue in one shard. Times are epoch milliseconds, 0 when it never happened."""
+    """Everything one shard knows of one queue, as plain values. Times are epoch milliseconds, 0 when it never happened."""
 
     name: QueueName
     attributes: dict[str, tuple[int, Any]] = field(default_factory=dict)
@@ -121,46 +121,6 @@ class QueueRecord:
     """When the youngest of the messages received so far was sent…"""
     youngest_received_at: int = 0
     """…and when it was last received."""
-
-    def attribute(self, name: str) -> Any:
-        """The latest value of an attribute, or None when it was never told."""
-        found = self.attributes.get(name)
-        return None if found is None else found[1]
-
-    def number(self, name: str) -> float | None:
-        """The latest value of a numeric attribute."""
-        value = self.attribute(name)
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-    def learn(self, at: int, attributes: dict[str, Any], keep_since: int) -> None:
-        """Take in one queue_state of time `at`; depths before `keep_since` are folded into `empty_from`."""
-        for name, value in attributes.items():
-            told = self.attributes.get(name)
-            if told is None or (at, repr(value)) >= (told[0], repr(told[1])):
-                self.attributes[name] = (at, value)
-        if len(self.attributes) > MOST_ATTRIBUTES:
-            latest = sorted(self.attributes, key=lambda name: (self.attributes[name][0], name))[-MOST_ATTRIBUTES:]
-            self.attributes = {name: self.attributes[name] for name in latest}
-        self.last_state_at = max(self.last_state_at, at)
-        visible, in_flight = attributes.get("visible"), attributes.get("in_flight")
-        if isinstance(visible, int) and isinstance(in_flight, int):
-            delayed = attributes.get("delayed")
-            depth = Depth(at, visible, in_flight, delayed if isinstance(delayed, int) else -1)
-            if depth not in self.depths:
-                self.depths.append(depth)
-                self.depths.sort()
-        while len(self.depths) > 2 and self.depths[1].at < keep_since:
-            oldest = self.depths.pop(0)
-            self.empty_from = (self.empty_from or oldest.at) if oldest.unsettled == 0 else 0
-
-    def empty_stretch(self) -> tuple[int, int] | None:
-        """From when until when the broker last said empty without a break, or None when its last word was another."""
-        if not self.depths or self.depths[-1].unsettled:
-            return None
-        start = self.empty_from
-        for depth in self.depths:
-            start = (start or depth.at) if depth.unsettled == 0 else 0
-        return start, self.depths[-1].at
 
 
 class Described(Protocol):

@@ -42,7 +42,6 @@ from streaming.core.queues import (
     T_TOUCHED_UNSENT,
     T_UNSEEN_RECEIVES,
     hold_bucket,
-    visibility_ms,
 )
 from streaming.core.repeats import fingerprint, is_new
 from streaming.core.rows import (
@@ -121,7 +120,7 @@ def _entered(state: ShardState, seg: Segments, duplicate: Array, settings: Setti
     rows, code, at = seg.rows, seg["code"], seg["at"]
     live = state.rows
     flags = live.at("flags", rows)
-    ordered = np.array([q.ordered or settings.is_ordered(q.name) for q in state.queues], dtype=bool)[seg["queue"]]
+    ordered = state.queues.is_ordered(settings)[seg["queue"]]
     sent_at = np.where(seg["sent_at"] > 0, seg["sent_at"], np.where((code == SENT) | (code == REDRIVEN_IN), at, NEVER))
     # An ordered dead-letter queue gives a message a new send time when it arrives.
     sent_at = np.where((code == ARRIVED) & ordered, at, sent_at)
@@ -148,9 +147,7 @@ def _entered(state: ShardState, seg: Segments, duplicate: Array, settings: Setti
     live.put("flags", rows, flags)
     ahead = seg["sent_at"] - at
     if (ahead > 0).any():
-        for queue in np.unique(seg["queue"][ahead > 0]).tolist():
-            record = state.queues[queue]
-            record.skew_ms = max(record.skew_ms, int(ahead[seg["queue"] == queue].max()))
+        np.maximum.at(state.queues.column("skew_ms"), seg["queue"], ahead)
 
 
 def _touched(state: ShardState, seg: Segments) -> None:
@@ -198,7 +195,7 @@ def _arrived(state: ShardState, seg: Segments, arrives: Array, flags: Array) -> 
     with_parent = np.flatnonzero(last >= 0)
     peers = seg["peer"][last[with_parent]]
     live.put("origin", rows[with_parent], peers)
-    hashes = state.queue_hashes()[peers]
+    hashes = state.queues.hashes[peers]
     live.put("parent", rows[with_parent], row_key(seg["hi"][last[with_parent]], seg["lo"][last[with_parent]], hashes))
     return flags
 
@@ -361,7 +358,7 @@ def _outlived(state: ShardState, seg: Segments, deleted: Array, counted: Array, 
     first[counted] = True
     code, end = live.at("window_code", row), live.at("window_end", row)
     by_default = (live.at("flags", row) & F_WINDOW_DEFAULT) != 0
-    visibility = np.array([visibility_ms(q, settings) for q in state.queues], dtype=np.int64)[seg["queue"][event]]
+    visibility = state.queues.limit("visibility_ms", settings)[seg["queue"][event]]
     end = np.where(by_default, np.minimum(live.at("window_at", row) + visibility, NEVER), end)
     late = ((code == RECEIVED) | (code == EXTENDED)) & (end > 0) & (seg["at"][event] > end)
     holder = live.at("consumer", row)
@@ -384,16 +381,12 @@ def _remember_reasons(state: ShardState, events: Events, seg: Segments, counted:
 def _touch_queues(state: ShardState, seg: Segments) -> None:
     """When each queue last heard of anything, delivered, and settled a message."""
     code, at, queue = seg["code"], seg["at"], seg["queue"]
-    latest = np.zeros((3, len(state.queues)), dtype=np.int64)
-    for i, mask in enumerate((np.ones(len(code), dtype=bool), code == RECEIVED, code >= FIRST_END)):
-        np.maximum.at(latest[i], queue[mask], at[mask])
+    queues = state.queues
+    queues.column("messages_seen")[queue] = True
+    np.maximum.at(queues.column("last_event_at"), queue, at)
+    for column, mask in (("last_received_at", code == RECEIVED), ("last_settled_at", code >= FIRST_END)):
+        np.maximum.at(queues.column(column), queue[mask], at[mask])
     _note_youngest(state, seg)
-    for number in np.flatnonzero(latest[0]).tolist():
-        record = state.queues[number]
-        record.messages_seen = True
-        record.last_event_at = max(record.last_event_at, int(latest[0, number]))
-        record.last_received_at = max(record.last_received_at, int(latest[1, number]))
-        record.last_settled_at = max(record.last_settled_at, int(latest[2, number]))
 
 
 def _note_youngest(state: ShardState, seg: Segments) -> None:
@@ -406,19 +399,16 @@ def _note_youngest(state: ShardState, seg: Segments) -> None:
     queue, sent, at = live.at("queue", rows), live.at("sent", rows), live.at("last_received", rows)
     order = np.lexsort((at, sent, queue))
     last = order[np.append(queue[order][1:] != queue[order][:-1], True)]
-    for number, sent_at, received_at in zip(queue[last].tolist(), sent[last].tolist(), at[last].tolist(), strict=True):
-        record = state.queues[number]
-        youngest = max((record.youngest_sent_at, record.youngest_received_at), (sent_at, received_at))
-        record.youngest_sent_at, record.youngest_received_at = youngest
+    queue, sent, at = queue[last], sent[last], at[last]
+    youngest, when = state.queues.column("youngest_sent_at"), state.queues.column("youngest_received_at")
+    younger = (sent > youngest[queue]) | ((sent == youngest[queue]) & (at > when[queue]))
+    youngest[queue[younger]], when[queue[younger]] = sent[younger], at[younger]
 
 
 def _count_holds(state: ShardState, queue: Array, held_ms: Array, known: Array) -> None:
     if not known.any():
         return
-    pairs, n = np.unique(queue[known].astype(np.int64) << 8 | hold_bucket(held_ms[known]), return_counts=True)
-    for pair, count in zip(pairs.tolist(), n.tolist(), strict=True):
-        holds = state.queues[pair >> 8].holds
-        holds[pair & 0xFF] = holds.get(pair & 0xFF, 0) + count
+    state.queues.add_holds(queue[known], hold_bucket(held_ms[known]))
 
 
 def _firsts(seg: Segments, mask: Array) -> Array:
@@ -432,10 +422,7 @@ def _firsts(seg: Segments, mask: Array) -> Array:
 
 
 def _count(state: ShardState, queue: Array, total: int, sign: int = 1) -> None:
-    if len(queue):
-        counts = np.bincount(queue)
-        for number in np.flatnonzero(counts).tolist():
-            state.queues[number].totals[total] += sign * int(counts[number])
+    state.queues.count(queue, total, sign)
 
 
 def _count_rows(state: ShardState, rows: Array, total: int, sign: int = 1) -> None:

@@ -18,10 +18,11 @@ from streaming.core.columns import Array
 from streaming.core.events import queue_hash
 from streaming.core.frozen import thaw_queues
 from streaming.core.hashing import id_hash
+from streaming.core.merge import Merged, merge
 from streaming.core.names import Names
 from streaming.core.packet import empty_packet
+from streaming.core.queue_table import QueueTable
 from streaming.core.queues import QueueRecord
-from streaming.core.report import Merged, merge
 from streaming.core.rows import ROW_COLUMNS, Rows
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state import ATTEMPT_COLUMNS, ShardState
@@ -90,7 +91,7 @@ def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> li
         thaw_queues(state, range(len(state.queues)), settings)
     records = _records(states)
     number = {name: place for place, name in enumerate(records)}
-    moved_queues = [np.array([number[record.name] for record in state.queues] + [-1], dtype=np.int32) for state in states]
+    moved_queues = [np.array([number[name] for name in state.queues.names] + [-1], dtype=np.int32) for state in states]
     groups, moved_groups = _names([state.groups for state in states], moved_queues)
     consumers, moved_consumers = _names([state.consumers for state in states], moved_queues)
     texts = pa.concat_arrays([state.texts for state in states])
@@ -109,8 +110,7 @@ def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> li
     made = []
     for shard in range(shards):
         own = ShardState.empty()
-        own.queues = [_record_for(record, queue_hash(name) % shards == shard) for name, record in records.items()]
-        own.queue_index = dict(number)
+        own.queues = QueueTable.of(_record_for(record, queue_hash(name) % shards == shard) for name, record in records.items())
         home = np.array([queue_hash(name) % shards == shard for name in records], dtype=bool)
         own.groups, own.consumers = (_names_for(names, home) for names in (groups, consumers))
         own.texts = texts
@@ -122,7 +122,7 @@ def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> li
             (int(moved_queues[i][queue]), consumer): value
             for i, state in enumerate(states)
             for (queue, consumer), value in state.consumer_states.items()
-            if queue_hash(state.queues[queue].name) % shards == shard
+            if state.queues.hashes[queue] % np.uint64(shards) == shard
         }
         own.loss_reasons = _own_reasons(states, own.rows.key)
         own.high_water = max(state.high_water for state in states)
@@ -172,8 +172,8 @@ def _records(states: Sequence[ShardState]) -> dict[QueueName, QueueRecord]:
     """One record per queue: what all shards knew of it, and the sums of what they counted."""
     known: dict[QueueName, list[QueueRecord]] = {}
     for state in states:
-        for record in state.queues:
-            known.setdefault(record.name, []).append(record)
+        for number, name in enumerate(state.queues.names):
+            known.setdefault(name, []).append(state.queues.record(number))
     return {
         name: QueueRecord(
             name,

@@ -10,7 +10,12 @@ from streaming.core.settings import Settings
 from streaming.core.state import ShardState
 
 _TIMES = (
-    *("purged_at", "last_event_at", "last_received_at", "last_settled_at", "last_state_at", "empty_from"),
+    "purged_at",
+    "last_event_at",
+    "last_received_at",
+    "last_settled_at",
+    "last_state_at",
+    "empty_from",
     "youngest_received_at",
 )
 
@@ -27,19 +32,15 @@ def rewind(state: ShardState, now: int, settings: Settings) -> None:
     for key, told in state.consumer_states.items():
         state.consumer_states[key] = told._replace(at=_at_most(told.at, limit, now))
     state.failed_batches = {batch: _at_most(at, limit, now) for batch, at in state.failed_batches.items()}
-    for record in state.queues:
-        for name in (
-            "purged_at",
-            "last_event_at",
-            "last_received_at",
-            "last_settled_at",
-            "last_state_at",
-            "empty_from",
-            "youngest_received_at",
-        ):
-            setattr(record, name, _at_most(getattr(record, name), limit, now))
-        record.attributes = {name: (_at_most(at, limit, now), value) for name, (at, value) in record.attributes.items()}
-        record.depths = [depth for depth in record.depths if depth.at <= limit]
+    known = [state.queues.attributes(number) for number in range(len(state.queues))]
+    for name in _TIMES:
+        column = state.queues.column(name)
+        column[column > limit] = now
+    for number, attributes in enumerate(known):
+        if any(at > limit for at, _ in attributes.values()):
+            attributes = {name: (_at_most(at, limit, now), value) for name, (at, value) in attributes.items()}
+        state.queues.put_attributes(number, attributes)
+        state.queues.put_depths(number, [depth for depth in state.queues.depths(number) if depth.at <= limit])
     rows = state.rows
     for name in ("ended", "ended_noticed"):
         if len(rows) and rows.has(name):

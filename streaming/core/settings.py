@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from streaming.core.hashing import text_hash
 from streaming.core.thresholds import Thresholds
 
 
@@ -85,11 +86,17 @@ class Settings:
     """Queues known to keep order though their name does not say so: a replay looks ahead for them."""
 
     @cached_property
+    def fingerprint(self) -> int:
+        """64 bits of everything here: equal settings have the same in every process."""
+        ordered = sorted(self.ordered_queues)
+        return text_hash(repr((replace(self, ordered_queues=frozenset()), ordered)))
+
+    @cached_property
     def _resolved(self) -> dict[QueueName, Thresholds]:
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_resolved"}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_resolved", "fingerprint")}
 
     def rule(self, name: QueueName) -> QueueRule | None:
         """The first rule whose pattern matches, or None."""

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from operator import attrgetter
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.core.columns import Array, pack_columns, unpack_columns
-from streaming.core.events import queue_hash
 from streaming.core.hashing import bits_to_uuid, row_key
 from streaming.core.names import Names
 from streaming.core.packet import text_columns, texts_of
-from streaming.core.queues import ConsumerState, Depth, QueueRecord
+from streaming.core.queue_table import QueueTable
+from streaming.core.queues import ConsumerState
 from streaming.core.rows import ROW_COLUMNS, Rows
 from streaming.core.settings import QueueName
 from streaming.core.upgrades import FORMAT_VERSION, upgrade_head
@@ -35,7 +34,7 @@ ATTEMPT_COLUMNS: dict[str, str] = {
     "consumer": "i4",
     "batch": "u8",
 }
-_RAW_COLUMNS = frozenset({"hi", "lo", "batch", "a.key", "a.batch", "parent", "fp.hash"})
+_RAW_COLUMNS = frozenset({"hi", "lo", "batch", "a.key", "a.batch", "parent", "fp.hash", "q.hash"})
 
 
 Buffer = bytes | memoryview
@@ -78,8 +77,7 @@ class ShardState:
     """Everything one shard remembers. Made by `empty` or `unpack`; `track` uses it up and returns the next one."""
 
     rows: Rows
-    queues: list[QueueRecord]
-    queue_index: dict[QueueName, int]
+    queues: QueueTable
     groups: Names
     consumers: Names
     texts: pa.Array
@@ -108,8 +106,7 @@ class ShardState:
         """A shard that has seen nothing."""
         return cls(
             rows=Rows.empty(),
-            queues=[],
-            queue_index={},
+            queues=QueueTable(),
             groups=Names(),
             consumers=Names(),
             texts=pa.array([], pa.string()),
@@ -130,15 +127,7 @@ class ShardState:
 
     def queue_number(self, name: QueueName) -> int:
         """The index of a queue, given to it now if it is new."""
-        found = self.queue_index.get(name)
-        if found is None:
-            found = self.queue_index[name] = len(self.queues)
-            self.queues.append(QueueRecord(name))
-        return found
-
-    def queue_hashes(self) -> Array:
-        """A 64-bit hash of each queue's name."""
-        return np.array([queue_hash(q.name) for q in self.queues], dtype=np.uint64)
+        return self.queues.number(name)
 
     def message_ids(self, rows: Array) -> list[str]:
         """The ids of the messages of some rows."""
@@ -173,6 +162,7 @@ class ShardState:
         self._tidy()
         columns: dict[str, Array] = {name: values for name, values in self.rows.columns.items() if values is not None}
         columns |= {f"a.{name}": values for name, values in self.attempts.items()}
+        columns |= self.queues.pack()
         columns |= {f"fp.{name}": values for name, values in self.fingerprints.items()}
         for kind, names in (("g", self.groups), ("c", self.consumers)):
             columns |= {f"{kind}.queue": names.queue, f"{kind}.time": names.time}
@@ -183,7 +173,6 @@ class ShardState:
         header = {
             "version": FORMAT_VERSION,
             "rows": len(self.rows),
-            "queues": [_OF_RECORD(q) for q in self.queues],
             "events": self.events_total,
             "invalid": self.invalid_total,
             "collectors": self.collectors,
@@ -204,15 +193,12 @@ class ShardState:
         """The state of `pack`, of this version or an earlier one. Raises UnreadableBlob when it is damaged or of a newer one."""
         columns, header = unpack_columns(packed.head)
         upgrade_head(columns, header)
-        queues = [_queue_record(values) for values in header["queues"]]
         row_columns: dict[str, Array | None] = {name: columns.get(name) for name in ROW_COLUMNS}
         state = cls.empty()
-        state.queues = queues
-        state.queue_index = {q.name: i for i, q in enumerate(queues)}
+        state.queues = QueueTable.unpack(columns)
         if header["rows"]:
-            hashes = np.array([queue_hash(q.name) for q in queues], dtype=np.uint64)
             shell = Rows(np.zeros(header["rows"], dtype=np.uint64), row_columns)
-            shell.key = row_key(shell["hi"], shell["lo"], hashes[shell["queue"]])
+            shell.key = row_key(shell["hi"], shell["lo"], state.queues.hashes[shell["queue"]])
             state.rows = shell
         state.groups, state.consumers = (_names(columns, kind) for kind in ("g", "c"))
         state.texts = texts_of(columns["texts.lengths"], columns["texts.bytes"])
@@ -246,17 +232,6 @@ class ShardState:
         self.texts = pc.take(self.texts, pa.array(index[used]))
         if len(used):
             rows.put("text", used, np.arange(len(used), dtype=np.int32))
-
-
-_OF_RECORD = attrgetter(*(f.name for f in fields(QueueRecord)))
-
-
-def _queue_record(values: list[Any]) -> QueueRecord:
-    name, attributes, totals, holds, *others = values
-    told = {name: (at, value) for name, (at, value) in attributes.items()}
-    record = QueueRecord(QueueName(*name), told, totals, {int(bucket): n for bucket, n in holds.items()}, *others)
-    record.depths = [Depth(*depth) for depth in record.depths]
-    return record
 
 
 def _names(columns: dict[str, Array], kind: str) -> Names:

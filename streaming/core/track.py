@@ -8,9 +8,9 @@ from streaming.core.clock import LARGEST_STEP_BACK_MS
 from streaming.core.expire import settle_by_time
 from streaming.core.facts import apply_facts
 from streaming.core.packet import Packet
-from streaming.core.report import ShardReport
 from streaming.core.rewind import rewind
 from streaming.core.settings import Settings
+from streaming.core.shard_report import ShardReport
 from streaming.core.state import ShardState
 from streaming.core.sweep import sweep
 
@@ -27,8 +27,8 @@ def track(state: ShardState, packet: Packet, now: int, settings: Settings) -> tu
     apply_facts(state, packet.events, settings)
     apply_events(state, packet.events, settings)
     for name, skew_ms in packet.events.skews.items():
-        if name in state.queue_index:
-            record = state.queues[state.queue_index[name]]
+        if name in state.queues.index:
+            record = state.queues[state.queues.index[name]]
             record.skew_ms = max(record.skew_ms, skew_ms)
     state.invalid_total.update(packet.invalid)
     state.events_total["invalid"] += sum(packet.invalid.values())

@@ -17,11 +17,14 @@ from typing import Any, Final
 import numpy as np
 
 from streaming.core.columns import Array, UnreadableBlob
+from streaming.core.queue_table import QueueTable
+from streaming.core.queues import Depth, QueueRecord
+from streaming.core.settings import QueueName
 
 Columns = dict[str, Array]
 Header = dict[str, Any]
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 """The version that is written."""
 OLDEST_READABLE: Final = 2
 """The oldest version that is still read."""
@@ -52,7 +55,20 @@ def _count_failures(columns: Columns, header: Header) -> None:
             columns[f"{kind}.{name}"] = np.zeros(len(columns[f"{kind}.queue"]), dtype=np.int64)
 
 
-STEPS: Final[Mapping[int, Step]] = {2: Step(_count_failures)}
+def _queues_as_columns(columns: Columns, header: Header) -> None:
+    """To version 4: queues were a list of records in the header."""
+    columns |= QueueTable.of(_record(values) for values in header.pop("queues")).pack()
+
+
+def _record(values: list[Any]) -> QueueRecord:
+    name, attributes, totals, holds, depths, empty_from, ordered, dead_letter, messages_seen, *times = values
+    told = {attribute: (at, value) for attribute, (at, value) in attributes.items()}
+    counted = {int(bucket): n for bucket, n in holds.items()}
+    known = [Depth(*depth) for depth in depths]
+    return QueueRecord(QueueName(*name), told, totals, counted, known, empty_from, ordered, dead_letter, messages_seen, *times)
+
+
+STEPS: Final[Mapping[int, Step]] = {2: Step(_count_failures), 3: Step(_queues_as_columns)}
 """By the version that is read: how to get from it to the next one."""
 
 

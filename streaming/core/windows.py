@@ -8,7 +8,7 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.events import EXTENDED, RECEIVED, RELEASED
-from streaming.core.queues import NEVER, visibility_ms
+from streaming.core.queues import NEVER
 from streaming.core.rows import F_WINDOW_DEFAULT
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState
@@ -50,6 +50,6 @@ def window_ends(state: ShardState, settings: Settings) -> Array:
     end = rows["window_end"]
     by_default = (rows["flags"] & F_WINDOW_DEFAULT) != 0
     if by_default.any():
-        visibility = np.array([visibility_ms(q, settings) for q in state.queues], dtype=np.int64)
+        visibility = state.queues.limit("visibility_ms", settings)
         end = np.where(by_default, np.minimum(rows["window_at"] + visibility[rows["queue"]], NEVER), end)
     return end

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from streaming.core.merge import Merged
 from streaming.core.queues import (
     NEVER,
     dead_letter_queue,
@@ -15,7 +16,7 @@ from streaming.core.queues import (
     retention_ms,
     visibility_ms,
 )
-from streaming.core.report import Arrival, Merged, QueueFacts
+from streaming.core.report import Arrival, QueueFacts
 from streaming.core.settings import QueueName, Settings
 from streaming.core.thresholds import Thresholds
 from streaming.core.views import MessageView

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streaming.core.report import Merged
+from streaming.core.merge import Merged
 from streaming.core.settings import QueueName
 from streaming.judge.signals import Finding, SignalKey, SignalName
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from streaming.core.clock import counted
-from streaming.core.report import Arrival, Merged, QueueFacts
+from streaming.core.merge import Merged
+from streaming.core.report import Arrival, QueueFacts
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.context import Context
 from streaming.judge.folding import fold

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
+from streaming.core.merge import Merged, merge
 from streaming.core.packet import Packet, pack, unpack
-from streaming.core.report import Merged, merge
 from streaming.core.route import route
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState

@@ -7,13 +7,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
 from pyspark.sql import DataFrame, Row
 
 from streaming.core.clock import LARGEST_STEP_BACK_MS, heard
 from streaming.core.garbage import not_collecting
+from streaming.core.merge import Merged, merge
 from streaming.core.packet import Quarantined
-from streaming.core.report import Merged, ShardReport, merge
 from streaming.core.settings import Settings
+from streaming.core.shard_report import ShardReport
 from streaming.judge.judge import judge
 from streaming.judge.rewind import rewind_memory
 from streaming.judge.signals import SignalChange
@@ -112,8 +114,8 @@ class Publisher:
 def _last_heard(merged: Merged) -> Iterator[int]:
     """Up to when each source of telemetry was heard."""
     yield from merged.collectors.values()
-    for facts in merged.queues.values():
-        yield max(facts.last_event_at, facts.last_state_at)
+    columns = merged.queues.columns
+    yield from np.maximum(columns["last_event_at"], columns["last_state_at"]).tolist()
 
 
 def steps_of(rows: Iterable[Row]) -> list[tuple[int, list[ShardReport]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from statistics import median
 from typing import Final
@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from sources.wire import decode_records
 from streaming.core.garbage import not_collecting
+from streaming.core.merge import merge
 from streaming.core.packet import pack, unpack
-from streaming.core.report import ShardReport, merge
 from streaming.core.route import route
 from streaming.core.settings import Settings
+from streaming.core.shard_report import ShardReport
 from streaming.core.state import ShardState
 from streaming.core.track import track
 from streaming.judge.judge import judge
@@ -40,6 +41,7 @@ _STEPS: Final = {
     "report": "report to bytes and back",
     "merge": "merge",
     "judge": "judge",
+    "remember": "judge's memory to bytes",
 }
 
 
@@ -54,13 +56,20 @@ class Chain:
         self._times_s: defaultdict[str, list[float]] = defaultdict(list)
 
     def step(self, table: pa.Table, beside: Iterable[bytes] = ()) -> None:
-        """One batch: what two input tasks, two shards and the driver do one after another here. `beside`: further records."""
-        with not_collecting():
-            self._step(table, beside)
+        """One batch of a load, and `beside` further records."""
+        self.take([*records(table, self._form), *beside], _last_ms(table))
 
-    def _step(self, table: pa.Table, beside: Iterable[bytes]) -> None:
-        now = _last_ms(table)
-        values = [*records(table, self._form), *beside]
+    def take(self, values: list[bytes], now: int) -> dict[str, float]:
+        """One batch of records: what two input tasks, two shards and the driver do one after another here. Seconds by step."""
+        with not_collecting():
+            return self._step(values, now)
+
+    def median_of(self, times: int, batch: Callable[[], tuple[list[bytes], int]]) -> dict[str, float]:
+        """The median time of each step of so many batches."""
+        taken = [self.take(*batch()) for _ in range(times)]
+        return {step: median(spent[step] for spent in taken) for step in _STEPS}
+
+    def _step(self, values: list[bytes], now: int) -> dict[str, float]:
         spent: defaultdict[str, float] = defaultdict(float)
 
         @contextmanager
@@ -94,8 +103,11 @@ class Chain:
             merged = merge(reports, self._settings)
         with timed("judge"):
             self._memory, _, _ = judge(self._memory, merged, now, self._settings)
+        with timed("remember"):
+            self._memory.to_bytes()
         for name, seconds in spent.items():
             self._times_s[name].append(seconds)
+        return spent
 
     def medians_s(self, first: int, last: int) -> dict[str, float]:
         """The median time of each step in the batches [first, last)."""

@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 from sources.wire import decode_records
 from streaming.core import frozen
+from streaming.core.merge import Merged, merge
 from streaming.core.packet import pack, unpack
-from streaming.core.report import Merged, merge
 from streaming.core.route import route
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState

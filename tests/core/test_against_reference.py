@@ -9,8 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from streaming.core.merge import Merged
 from streaming.core.queues import NEVER, TOTALS
-from streaming.core.report import AGE_SCOPES, Merged, StuckGroup
+from streaming.core.report import AGE_SCOPES, StuckGroup
 from tests.core.driving import T0, event, run_steps
 from tests.core.reference import Model, Wire
 

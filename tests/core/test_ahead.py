@@ -9,7 +9,7 @@ import pytest
 
 from sources.wire import decode_records, encode_ndjson
 from streaming.core.ahead import AHEAD_MS, hold_back
-from streaming.core.report import Merged
+from streaming.core.merge import Merged
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state import ShardState
 from tests.core.driving import T0, event, run_steps

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streaming.core import frozen, sweep
+from streaming.core.merge import Merged
 from streaming.core.queues import T_DELETED
-from streaming.core.report import Merged
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state import ShardState
 from tests.core.driving import T0, event, run_steps

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming.core.merge import Merged
 from streaming.core.queues import NEVER
-from streaming.core.report import Merged
 from streaming.core.settings import QueueName, QueueRule, Settings
 from tests.core.driving import T0, event, run_steps
 

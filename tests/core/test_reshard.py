@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sources.wire import decode_records
+from streaming.core.merge import Merged, merge
 from streaming.core.queues import QueueRecord
-from streaming.core.report import Merged, merge
 from streaming.core.reshard import AT_HOME, SHARED, differences, report_of, reshard
 from streaming.core.route import route
 from streaming.core.settings import Settings

@@ -10,9 +10,10 @@ import pytest
 
 from streaming.core.columns import UnreadableBlob, pack_columns, unpack_columns
 from streaming.core.frozen import thaw_queues
+from streaming.core.merge import merge
 from streaming.core.packet import empty_packet
-from streaming.core.report import ShardReport, merge
 from streaming.core.settings import QueueName, Settings
+from streaming.core.shard_report import ShardReport
 from streaming.core.state import Packed, ShardState
 from streaming.core.track import track
 from streaming.core.upgrades import FORMAT_VERSION, OLDEST_READABLE, STEPS, Columns, Header, Step, upgrade_head, upgrade_layer

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from streaming.core.clock import Clock, tick
-from streaming.core.report import ShardReport
+from streaming.core.merge import Merged, MergedQueues
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.history import FIELDS
 from streaming.judge.judge import judge
@@ -18,9 +18,9 @@ T0 = 1_700_000_000_000
 DAY = 86_400_000
 
 
-def report(now: int, ahead: int = 0) -> ShardReport:
-    """Of a shard in which nothing else happened."""
-    return ShardReport(now, 0, {}, [], Counter(ahead=ahead), Counter(), {}, [], now)
+def report(now: int, ahead: int = 0) -> Merged:
+    """In which nothing else happened."""
+    return Merged(now, 0, MergedQueues([], Settings()), [], Counter(ahead=ahead), Counter(), {}, [], now)
 
 
 def fired(memory: JudgeMemory, now: int, ahead: int = 0) -> tuple[JudgeMemory, list[tuple[str, str | None, str]]]:

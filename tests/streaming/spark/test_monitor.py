@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from streaming.core.report import ShardReport
+from streaming.core.merge import Merged, MergedQueues
+from streaming.core.settings import Settings
 from streaming.spark.listener import Progress
 from streaming.spark.monitor import Monitor
 
@@ -19,9 +20,9 @@ class Clock:
         return self.ms
 
 
-def merged(events: int, high_water: int) -> ShardReport:
+def merged(events: int, high_water: int) -> Merged:
     """A report of so many events in all, the newest of them at `high_water`."""
-    return ShardReport(0, 0, {}, [], Counter(accepted=events), Counter(), {}, [], high_water)
+    return Merged(0, 0, MergedQueues([], Settings()), [], Counter(accepted=events), Counter(), {}, [], high_water)
 
 
 def progress(batch_id: int, **others: int) -> Progress:

@@ -8,8 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streaming.core.report import ShardReport
+from streaming.core.merge import merge
+from streaming.core.report import QueueFacts
 from streaming.core.settings import QueueName, Settings
+from streaming.core.shard_report import ShardReport
 from streaming.spark import stateful_shard
 from streaming.spark.decode import decode_and_route
 from streaming.spark.state_files import InlineState, StateKeeper, state_keeper
@@ -54,9 +56,14 @@ def run(state: State, keeper: StateKeeper, *frames: Any) -> list[tuple[int, Shar
     return [(row.step_ms, ShardReport.from_bytes(row.report)) for row in out.itertuples()]
 
 
+def orders(report: ShardReport) -> QueueFacts:
+    """What is said of the queue `orders`."""
+    return merge([report], Settings()).queues[QueueName("aws_sqs", "", "orders")]
+
+
 def totals(report: ShardReport) -> dict[str, int]:
     """Of the queue `orders`."""
-    facts = report.queues[QueueName("aws_sqs", "", "orders")]
+    facts = orders(report)
     return {name: facts.total(name) for name in ("sent", "received", "deleted")}
 
 
@@ -118,7 +125,7 @@ def test_a_tick_lets_time_pass(keeper: StateKeeper) -> None:
     state = State()
     received = ndjson(event("received", "a", sent_at=T0, receive_count=1, invisible_until=T0 + 30_000))
     ((_, report),) = run(state, keeper, frame((received, T0)))
-    assert report.queues[QueueName("aws_sqs", "", "orders")].numbers["in_flight"] == 1
+    assert orders(report).numbers["in_flight"] == 1
     ((_, report),) = run(state, keeper, frame((b"[]", T0 + 30_001)))
-    assert report.queues[QueueName("aws_sqs", "", "orders")].numbers["in_flight"] == 0
-    assert report.queues[QueueName("aws_sqs", "", "orders")].numbers["visible"] == 1
+    assert orders(report).numbers["in_flight"] == 0
+    assert orders(report).numbers["visible"] == 1

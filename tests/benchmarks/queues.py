@@ -1,0 +1,98 @@
+"""What a step costs by the number of queues that are known, when few of them are touched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tests.benchmarks.figures import Figure, Run
+from tests.benchmarks.micro import Chain
+
+MESSAGES_PER_QUEUE: Final = 3
+TOUCHED_RATIO: Final = 0.1
+_START_MS: Final = 1_700_000_000_000
+_RECORD_EVENTS: Final = 500
+
+
+class ManyQueues:
+    """Queues with a few messages each. In a step some of them are touched: one message deleted, another sent."""
+
+    def __init__(self, queues: int, *, start_ms: int = _START_MS) -> None:
+        self.queues = queues
+        self._now = start_ms
+        self._next = [0] * queues
+        self._turn = 0
+
+    @property
+    def now_ms(self) -> int:
+        """The time of the step that was made last."""
+        return self._now
+
+    def begin(self) -> list[bytes]:
+        """All queues with their messages and the broker's counts."""
+        events = [self._sent(queue) for _ in range(MESSAGES_PER_QUEUE) for queue in range(self.queues)]
+        return _records([*events, *self._counts()])
+
+    def step(self, touched: int, *, after_ms: int = 1_000, counted: bool = False) -> list[bytes]:
+        """One step: `touched` queues in turn, and the broker's counts of all where `counted`."""
+        self._now += after_ms
+        events: list[dict[str, object]] = []
+        for i in range(touched):
+            queue = (self._turn + i) % self.queues
+            oldest = {"message_id": _message_id(queue, self._next[queue] - MESSAGES_PER_QUEUE), "consumer": f"worker-{queue % 4}"}
+            events.append(self._event("received", queue, oldest | {"receive_count": 1}))
+            events.append(self._event("deleted", queue, oldest))
+            events.append(self._sent(queue))
+        self._turn += touched
+        return _records([*events, *(self._counts() if counted else ())])
+
+    def _sent(self, queue: int) -> dict[str, object]:
+        self._next[queue] += 1
+        return self._event("sent", queue, {"message_id": _message_id(queue, self._next[queue] - 1)})
+
+    def _counts(self) -> Iterator[dict[str, object]]:
+        counts = {"visible": MESSAGES_PER_QUEUE, "in_flight": 0, "delayed": 0, "visibility_timeout_s": 30, "retention_s": 345_600}
+        for queue in range(self.queues):
+            yield self._event("queue_state", queue, {"attributes": counts | {"max_receive_count": 5, "dead_letter_queue": "dlq"}})
+
+    def _event(self, kind: str, queue: int, about: Mapping[str, object]) -> dict[str, object]:
+        named = {"system": "aws_sqs", "scope": "eu-west-1", "queue": f"orders-{queue:06d}"}
+        return {"v": 1, "type": kind, "at": self._now, **named, **about}
+
+
+def measure(run: Run, *, quick: bool) -> None:
+    """Steps in which a tenth of the queues is touched, none is, and all are counted."""
+    run.say("queues: a step by the number of queues known")
+    for queues in (200, 2_000) if quick else (200, 2_000, 10_000, 100_000):
+        _measure(run, queues, warm_up=20 if queues <= 10_000 else 3)
+
+
+def _measure(run: Run, queues: int, warm_up: int) -> None:
+    load, chain = ManyQueues(queues), Chain("ndjson")
+    chain.take(load.begin(), load.now_ms)
+    for i in range(warm_up):
+        chain.take(load.step(int(queues * TOUCHED_RATIO), after_ms=10_000, counted=i % 6 == 5), load.now_ms)
+    name = f"{queues:,} queues"
+    touched, untouched, counted = (
+        chain.median_of(5, lambda: (load.step(int(queues * TOUCHED_RATIO)), load.now_ms)),
+        chain.median_of(5, lambda: (load.step(0), load.now_ms)),
+        chain.median_of(3, lambda: (load.step(0, counted=True), load.now_ms)),
+    )
+    for key, words, spent in (
+        ("touched", f"{TOUCHED_RATIO:.0%} of them touched", touched),
+        ("untouched", "none touched", untouched),
+        ("counted", "all counted by the broker", counted),
+    ):
+        detail = {step: round(1000 * seconds, 2) for step, seconds in spent.items()}
+        total = 1000 * sum(spent.values())
+        run.add(Figure(f"queues.{queues}.{key}", f"{name}, {words}: all steps", total, "ms of a core", detail=detail))
+
+
+def _message_id(queue: int, number: int) -> str:
+    return f"{queue:08x}-0000-4000-8000-{number:012x}"
+
+
+def _records(events: list[dict[str, object]]) -> list[bytes]:
+    lines = [json.dumps(event, separators=(",", ":")).encode() for event in events]
+    return [b"\n".join(lines[i : i + _RECORD_EVENTS]) for i in range(0, len(lines), _RECORD_EVENTS)]
