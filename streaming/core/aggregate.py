@@ -192,6 +192,9 @@ def _numbers(state: ShardState, w: Windows, singled: _Singled, now: int, setting
         "oldest_received": per_queue_min(queue, sent, singled.received, n),
         "oldest_held": per_queue_min(queue, sent, singled.received & w.in_flight, n),
         "oldest_received_visible": per_queue_min(queue, sent, singled.received & w.visible, n),
+        "held_since": per_queue_min(
+            queue, np.where(rows["last_received"] > 0, rows["last_received"], rows["window_at"]), w.in_flight, n
+        ),
     }
 
 

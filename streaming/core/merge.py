@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from heapq import nlargest, nsmallest
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -78,6 +78,21 @@ class MergedQueues(Mapping[QueueName, QueueFacts]):
             queue, bucket, count = shard.holds
             counts[place[queue], bucket] += count
         return counts
+
+    @cached_property
+    def group_digest(self) -> Array:
+        """A number that changes when something of the ordering groups of a queue does; 0 where there are none."""
+        digest = np.zeros(len(self.names), dtype=np.int64)
+        for shard, place in zip(self._shards, self._places, strict=True):
+            for number, facts in shard.ordered_facts.items():
+                said = (facts.groups, facts.backlog, facts.in_flight, facts.blocked, facts.hidden, facts.stuck_groups)
+                digest[place[number]] ^= hash((*said, facts.look_ahead is not None))
+        return digest
+
+    def places_of(self, what: Literal["losses", "consumer_states"]) -> Iterator[int]:
+        """The rows of the queues of which there are any."""
+        for shard, place in zip(self._shards, self._places, strict=True):
+            yield from place[list(getattr(shard, what))].tolist()
 
     def __len__(self) -> int:
         return len(self.names)

@@ -36,7 +36,15 @@ OLDEST_LISTED = 3
 
 SUMS = ("visible", "in_flight", "delayed", "poison", "used_up", "age_sum_ms", "dead_letters")
 MAXIMA = ("receive_count_max", "lost_at_receives", "used_up_last")
-MINIMA = ("expires_at", "visible_since", "used_up_first", "oldest_received", "oldest_received_visible", "oldest_held")
+MINIMA = (
+    "expires_at",
+    "visible_since",
+    "used_up_first",
+    "oldest_received",
+    "oldest_received_visible",
+    "oldest_held",
+    "held_since",
+)
 
 
 Rank = tuple[int, int]

@@ -8,6 +8,9 @@ from streaming.core.merge import Merged
 from streaming.core.settings import QueueName
 from streaming.judge.signals import Finding, SignalKey, SignalName
 
+FOLDED_AFTER_MS = 120_000
+"""What a failing consumer explains stays folded for so long after it: most of it is worked off by then."""
+
 FOLDED_INTO: dict[SignalName, tuple[SignalName, ...]] = {
     "QueueFailing": ("PoisonMessage", "BatchRetryStorm", "WindowTooShort", "SlowConsumer"),
 }

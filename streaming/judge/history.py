@@ -73,6 +73,10 @@ class Window:
     def __getitem__(self, field: str) -> Ints:
         return self.values[:, COLUMN[field]]
 
+    def columns(self, *fields: str) -> list[int]:
+        """The places of some fields in a row of `values`."""
+        return [COLUMN[field] for field in fields]
+
     def since(self, at: int) -> Window:
         """The samples at `at` or later."""
         first = int(np.searchsorted(self.at, at, side="left"))
@@ -106,7 +110,7 @@ class History:
         self._place: dict[QueueName, int] = {}
         self._samples: list[_Sample] = []
         self._now: _Sample | None = None
-        self._dense: tuple[Ints, Ints] | None = None
+        self._dense: tuple[Ints, Ints, dict[QueueName, int]] | None = None
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -141,15 +145,21 @@ class History:
             self._samples.pop()
         self._now, self._dense = None, None
 
+    def gather(self, names: Sequence[QueueName]) -> None:
+        """Have the dense stretch of these queues ready for `recent`."""
+        places = [self._place[name] for name in names if name in self._place]
+        at, values = self._stack(np.array(places, dtype=np.int64))
+        self._dense = at, values, {name: i for i, name in enumerate(name for name in names if name in self._place)}
+
     def recent(self, name: QueueName) -> Window:
         """The dense stretch of one queue, the present included."""
-        place = self._place.get(name)
-        if self._dense is None:
-            self._dense = self._stack()
-        at, values = self._dense
-        if place is None:
+        if self._dense is None or name not in self._dense[2]:
+            self.gather([name])
+        assert self._dense is not None
+        at, values, places = self._dense
+        if name not in places:
             return Window(at[:0], np.zeros((0, len(FIELDS)), dtype=np.int64))
-        mine = values[:, place]
+        mine = values[:, places[name]]
         first = int(np.argmax(mine[:, 0] > 0)) if mine[:, 0].any() else len(mine)
         return Window(at[first:], mine[first:])
 
@@ -200,16 +210,17 @@ class History:
         sample.packed = _difference(before, sample.values)
         self._samples.append(sample)
 
-    def _stack(self) -> tuple[Ints, Ints]:
+    def _stack(self, places: Ints) -> tuple[Ints, Ints]:
         samples = self._all()
         since = samples[-1].at - DENSE_MS if samples else 0
         dense = [s for s in samples if s.at >= since]
         # One sample older than the stretch: what there is to compare with where a queue is judged rarely.
         older = [s for s in samples if s.at < since][-1:]
         chosen = older + dense
-        values = np.zeros((len(chosen), len(self._place), len(FIELDS)), dtype=np.int64)
+        values = np.zeros((len(chosen), len(places), len(FIELDS)), dtype=np.int64)
         for i, sample in enumerate(chosen):
-            values[i, : len(sample.values)] = sample.values
+            known = places < len(sample.values)
+            values[i, known] = sample.values[places[known]]
         return np.array([s.at for s in chosen], dtype=np.int64), values
 
     def _forget(self, names: Sequence[QueueName]) -> None:

@@ -6,21 +6,24 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
+
 from streaming.core.clock import counted
 from streaming.core.merge import Merged
-from streaming.core.report import Arrival, QueueFacts
+from streaming.core.report import Arrival
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.context import Context
-from streaming.judge.folding import fold
+from streaming.judge.folding import FOLDED_AFTER_MS, fold
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.needs import supported
+from streaming.judge.look import look_at
 from streaming.judge.memory import JudgeMemory, QueueMemory
 from streaming.judge.rules import config, consumers, failing, groups, messages, queues, redrive, telemetry, traffic
 from streaming.judge.samples import sample_table
 from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalStatus
-from streaming.judge.snapshot import QueueView, Snapshot
-from streaming.judge.status import queue_status
-from streaming.judge.view import queue_view
+from streaming.judge.snapshot import Snapshot
+from streaming.judge.view import Views
 
 RULES: tuple[Callable[[Context], Iterator[Finding]], ...] = (
     messages.poison_message,
@@ -48,32 +51,35 @@ RULES: tuple[Callable[[Context], Iterator[Finding]], ...] = (
     telemetry.telemetry_partial,
 )
 
-FOLDED_AFTER_MS = 120_000
-"""What a failing consumer explains stays folded for so long after it: most of it is worked off by then."""
-
 SILENT_DEPTH_MS = 600_000
 """A queue known only by its attributes vanishes when nobody has told them for this long."""
 
 
 def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> tuple[JudgeMemory, Snapshot, list[SignalChange]]:
-    """Judge every queue as of `now` (epoch milliseconds). `memory` is used up: go on with the one returned."""
-    fired = _by_queue(memory.firing)
+    """Judge every queue as of `now` (epoch milliseconds). `memory` is used up: go on with the one returned.
+
+    Only the queues of which something is new, or whose time has come, are looked at: see `looks`.
+    """
+    queues, looks, history = merged.queues, memory.looks, memory.history
     clock = counted(memory.clock, merged.events_total["ahead"], now)
     watcher = (*telemetry.telemetry_stale(merged, now, settings), *telemetry.clock_untrusted(clock, now, settings))
     findings: dict[SignalKey, Finding] = {finding.key: finding for finding in watcher}
-    present = _present(merged, now, settings)
-    history = memory.history
-    history.add(now, list(present), sample_table(list(present.values())))
-    views: list[QueueView] = []
-    remembered: dict[QueueName, QueueMemory] = {}
+    fired = _by_queue(memory.firing)
     arrivals: dict[QueueName, list[Arrival]] = {}
     for arrival in merged.arrivals:
         arrivals.setdefault(arrival.queue, []).append(arrival)
-    for name, facts in present.items():
-        queue_memory = memory.queues.get(name) or QueueMemory()
+    present = _present(merged, now, settings)
+    places = np.flatnonzero(present)
+    history.add(now, [queues.names[place] for place in places.tolist()], sample_table(queues, places))
+    due = looks.due(queues, (*fired, *arrivals), now)
+    due[list({*queues.places_of("losses"), *queues.places_of("consumer_states")})] = True
+    looked_at = np.flatnonzero(due & present).tolist()
+    history.gather([queues.names[place] for place in looked_at])
+    for place in looked_at:
+        name = queues.names[place]
         context = Context(
-            facts=facts,
-            memory=queue_memory,
+            facts=queues.facts(place),
+            memory=memory.queues.setdefault(name, QueueMemory()),
             merged=merged,
             now=now,
             settings=settings,
@@ -82,42 +88,63 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
             history=history,
             arrivals=tuple(arrivals.get(name, ())),
         )
-        context.remember_holds()
-        context.knowledge = learn(context)
-        for rule in RULES:
-            for finding in rule(context):
-                if finding.key in context.firing or supported(finding.key.signal, context.basis) is not None:
-                    findings[finding.key] = finding
-        views.append(queue_view(context, queue_status(context)))
-        remembered[name] = queue_memory
-    findings = fold(findings, merged, _failed_lately(findings, remembered, now))
+        found = _findings(context)
+        findings |= found
+        looks.put(place, look_at(context, found=bool(found)), queues)
+    for place in np.flatnonzero(~present).tolist():
+        memory.queues.pop(queues.names[place], None)
+        looks.forget(place)
+    findings = fold(findings, merged, _failed_lately(findings, memory.queues, now))
     changes, firing = _changes(memory.firing, findings, now)
-    folded_now = _folded(views)
+    folded_now = looks.folded(places)
     folded = {what: memory.folded.get(what, 0) + max(0, n - memory.folded_now.get(what, 0)) for what, n in folded_now.items()}
     snapshot = Snapshot(
         now,
-        tuple(views),
+        Views(queues, places.tolist(), looks.at(places), settings.top_k),
         tuple(firing.values()),
         dict(merged.events_total),
         dict(merged.invalid_total),
         dict(merged.collectors),
         folded,
     )
-    return JudgeMemory(remembered, firing, folded, folded_now, now, history, clock), snapshot, changes
+    return JudgeMemory(memory.queues, firing, folded, folded_now, now, history, clock, looks), snapshot, changes
 
 
-def _present(merged: Merged, now: int, settings: Settings) -> dict[QueueName, QueueFacts]:
-    """The queues that have not vanished."""
-    arrived = {arrival.queue for arrival in merged.arrivals}
-    return {name: facts for name, facts in merged.queues.items() if name in arrived or not _vanished(facts, now, settings)}
+def _findings(c: Context) -> dict[SignalKey, Finding]:
+    """What every rule finds, as far as what is known of the queue carries it."""
+    c.remember_holds()
+    c.knowledge = learn(c)
+    return {
+        finding.key: finding
+        for rule in RULES
+        for finding in rule(c)
+        if finding.key in c.firing or supported(finding.key.signal, c.basis) is not None
+    }
+
+
+def _present(merged: Merged, now: int, settings: Settings) -> npt.NDArray[np.bool_]:
+    """The queues that have not vanished. One vanishes when nothing is in it and nobody spoke of it for long; or when it was only
+    ever spoken of, and is no more."""
+    queues = merged.queues
+    column = queues.columns
+    heard = np.maximum(column["last_event_at"], column["last_state_at"])
+    silent = now - heard > settings.forget_queue_after_ms
+    only_told = ~column["messages_seen"] & (column["last_state_at"] > 0)
+    silent = np.where(only_told, now - column["last_state_at"] > SILENT_DEPTH_MS, silent)
+    present: npt.NDArray[np.bool_] = ~silent | (column["visible"] + column["in_flight"] + column["delayed"] > 0)
+    present[list(queues.places_of("losses"))] = True
+    for arrival in merged.arrivals:
+        place = queues.place(arrival.queue)
+        if place is not None:
+            present[place] = True
+    return present
 
 
 def _failed_lately(findings: dict[SignalKey, Finding], memories: dict[QueueName, QueueMemory], now: int) -> set[QueueName]:
     """Queues that are failing, or were a moment ago: what is left of it drains before it is announced singly."""
-    failing = {key.queue_name for key in findings if key.signal == "QueueFailing"}
-    for name, memory in memories.items():
-        if name in failing:
-            memory.failed_at = now
+    for key in findings:
+        if key.signal == "QueueFailing":
+            memories[key.queue_name].failed_at = now
     return {name for name, memory in memories.items() if memory.failed_at and now - memory.failed_at <= FOLDED_AFTER_MS}
 
 
@@ -126,16 +153,6 @@ def _by_queue(firing: dict[SignalKey, Finding]) -> dict[QueueName, dict[SignalKe
     for key, finding in firing.items():
         by_queue.setdefault(key.queue_name, {})[key] = finding
     return by_queue
-
-
-def _vanished(facts: QueueFacts, now: int, settings: Settings) -> bool:
-    """Nothing in it, and nobody spoke of it for long; or only ever spoken of, and no more."""
-    numbers = facts.numbers
-    if numbers["visible"] + numbers["in_flight"] + numbers["delayed"] or facts.losses:
-        return False
-    if not facts.messages_seen and facts.last_state_at:
-        return now - facts.last_state_at > SILENT_DEPTH_MS
-    return now - max(facts.last_event_at, facts.last_state_at) > settings.forget_queue_after_ms
 
 
 def _changes(
@@ -167,13 +184,3 @@ def _change(now: int, status: SignalStatus, finding: Finding) -> SignalChange:
 def _order(key: SignalKey) -> tuple[str, ...]:
     about = (key.message_id, key.group, key.consumer, key.part)
     return (key.system, key.scope, key.queue, key.signal, *(word or "" for word in about))
-
-
-def _folded(views: list[QueueView]) -> dict[str, int]:
-    """How much stands behind `other`, or is left out of the lists, now; what is published counts how often that came to be."""
-    listed = sum("poison" in message.why for view in views for message in view.messages)
-    return {
-        "groups": sum(view.other_groups for view in views),
-        "consumers": sum(view.other_consumers for view in views),
-        "messages": max(0, sum(view.poison_messages or 0 for view in views) - listed),
-    }

@@ -18,6 +18,7 @@ from streaming.core.settings import QueueName
 from streaming.judge.history import History
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.evidence import Evidence
+from streaming.judge.looks import Looks
 from streaming.judge.signals import Finding, SignalKey
 
 VERSION = 3
@@ -97,6 +98,8 @@ class JudgeMemory:
     history: History = field(default_factory=History)
     clock: Clock = field(default_factory=Clock)
     """Whether the service's own clock is believed."""
+    looks: Looks = field(default_factory=Looks, compare=False)
+    """Not kept: after a restart every queue is looked at once."""
 
     @classmethod
     def empty(cls) -> JudgeMemory:

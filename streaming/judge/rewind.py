@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streaming.judge.knowledge.evidence import Evidence
+from streaming.judge.looks import Looks
 from streaming.judge.memory import JudgeMemory
 
 
@@ -21,4 +22,5 @@ def rewind_memory(memory: JudgeMemory, now: int) -> JudgeMemory:
         queue.noisy = {group: min(at, now) for group, at in queue.noisy.items()}
         queue.holds_at = min(queue.holds_at, now)
     memory.at = min(memory.at, now)
+    memory.looks = Looks()
     return memory

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
+from streaming.core.merge import MergedQueues
 from streaming.core.queues import NEVER, TOTALS
-from streaming.core.report import QueueFacts
 from streaming.judge.history import COLUMN, FIELDS, Ints
 
 SETTLED_TOTALS = ("deleted", "dead_lettered", "redriven", "expired", "dropped", "reconciled")
@@ -26,41 +24,31 @@ _SAME = (
 _SAME_FROM = [TOTALS.index(name) for name in _SAME]
 _SAME_TO = [COLUMN[name] for name in _SAME]
 _SETTLED_FROM = [TOTALS.index(name) for name in SETTLED_TOTALS]
-_GAUGES = (
-    "tracked_visible",
-    "tracked_in_flight",
-    "tracked_delayed",
-    "oldest_visible_at",
-    "counted_at",
-    "counted_visible",
-    "counted_in_flight",
-)
-_GAUGES_TO = [COLUMN[name] for name in (*_GAUGES, "counted_delayed", "unsettled", "present")]
-_BUCKET_MS = [2 ** ((bucket + 0.5) / 2) for bucket in range(64)]
+_BUCKET_MS = np.array([2 ** ((bucket + 0.5) / 2) for bucket in range(64)])
 
 
-def sample_table(queues: Sequence[QueueFacts]) -> Ints:
-    """A row of FIELDS for each queue."""
-    table = np.zeros((len(queues), len(FIELDS)), dtype=np.int64)
-    if not queues:
-        return table
-    totals = np.array([facts.totals for facts in queues], dtype=np.int64)
+def sample_table(queues: MergedQueues, places: Ints) -> Ints:
+    """A row of FIELDS for each of the queues at `places`."""
+    table = np.zeros((len(places), len(FIELDS)), dtype=np.int64)
+    totals, holds = queues.totals[places], queues.holds[places]
+    column = {name: queues.columns[name][places] for name in ("visible", "in_flight", "delayed")}
     table[:, _SAME_TO] = totals[:, _SAME_FROM]
-    table[:, COLUMN["settled"]] = totals[:, _SETTLED_FROM].sum(axis=1)
-    table[:, COLUMN["departed"]] = table[:, COLUMN["settled"]] - totals[:, TOTALS.index("reconciled")]
-    table[:, _GAUGES_TO] = [_gauges(facts) for facts in queues]
-    table[:, [COLUMN["work_ms"], COLUMN["work_count"]]] = [_work(facts) for facts in queues]
+    settled = totals[:, _SETTLED_FROM].sum(axis=1)
+    oldest = queues.oldest[places, 1]
+    for name, values in (
+        ("settled", settled),
+        ("departed", settled - totals[:, TOTALS.index("reconciled")]),
+        *((f"tracked_{state}", values) for state, values in column.items()),
+        ("oldest_visible_at", np.where((column["visible"] > 0) & (oldest < NEVER), oldest, 0)),
+        *(
+            (name, queues.columns[name][places])
+            for name in ("counted_at", "counted_visible", "counted_in_flight", "counted_delayed")
+        ),
+        ("unsettled", column["visible"] + column["in_flight"] + column["delayed"]),
+        ("present", 1),
+        # Time for which deleted messages had been held, to the width of a bucket, and their number.
+        ("work_ms", (holds * _BUCKET_MS).sum(axis=1).astype(np.int64)),
+        ("work_count", holds.sum(axis=1)),
+    ):
+        table[:, COLUMN[name]] = values
     return table
-
-
-def _gauges(facts: QueueFacts) -> tuple[int, ...]:
-    numbers = facts.numbers
-    visible, in_flight, delayed = numbers["visible"], numbers["in_flight"], numbers["delayed"]
-    oldest = facts.oldest[1] if visible and facts.oldest[1] < NEVER else 0
-    counted = facts.depths[-1] if facts.depths else (0, 0, 0, 0)
-    return visible, in_flight, delayed, oldest, *counted, visible + in_flight + delayed, 1
-
-
-def _work(facts: QueueFacts) -> tuple[int, int]:
-    """Time for which deleted messages had been held, in milliseconds to the width of a bucket, and their number."""
-    return int(sum(_BUCKET_MS[bucket] * n for bucket, n in facts.holds.items())), sum(facts.holds.values())

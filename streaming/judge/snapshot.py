@@ -6,7 +6,7 @@ so a snapshot that is a few seconds old still tells the true age.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -145,7 +145,8 @@ class Snapshot:
     """The merged result of one evaluation."""
 
     at_ms: int
-    queues: tuple[QueueView, ...]
+    queues: Sequence[QueueView]
+    """In the order of their names."""
     firing: tuple[Finding, ...]
     events_total: Mapping[str, int]
     """accepted, duplicate, late, invalid."""

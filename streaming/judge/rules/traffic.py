@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from streaming.core.queues import NEVER
 from streaming.judge.context import Context, duration, seconds
 from streaming.judge.history import Ints
 from streaming.judge.rules.failing import is_failing
@@ -150,6 +152,25 @@ def queue_silent(c: Context) -> Iterator[Finding]:
         ),
     }
     yield c.finding("QueueSilent", "critical" if c.thresholds.silent_pages else "info", since, evidence)
+
+
+def silent_from(c: Context) -> int:
+    """The earliest time at which `queue_silent` can fire if nothing comes; NEVER where it cannot."""
+    if c.is_dead_letter_queue or c.paused or max(c.facts.total("sent"), c.facts.total("received")) < c.thresholds.silent_messages:
+        return NEVER
+    if c.now - c.facts.last_event_at < 60_000:
+        return c.facts.last_event_at + 60_000
+    expected = _expected(c)
+    if expected is None:
+        # What came last is too short ago, or there is no rate to go by, and there will be none until something comes.
+        came = c.recent["sent" if c.facts.total("sent") else "received"]
+        steps = np.flatnonzero(np.diff(came))
+        return int(c.recent.at[steps[-1] + 1]) + 60_000 if len(steps) else NEVER
+    last_at, due, _ = expected
+    if due <= 0:
+        return NEVER
+    # From then on yesterday's share decides, step by step.
+    return max(last_at + math.ceil(c.thresholds.silent_messages * (c.now - last_at) / due), c.now + 1)
 
 
 def _expected(c: Context) -> tuple[int, float, float] | None:
