@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from heapq import nlargest, nsmallest
 from operator import attrgetter
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from streaming.core.queues import HOLD_BUCKETS, NEVER, TOTALS
 from streaming.core.report import (
     AGE_BUCKETS_S,
     AGE_SCOPES,
-    MAXIMA,
     MINIMA,
     OLDEST_LISTED,
     SUMS,
@@ -110,21 +109,52 @@ class MergedQueues(Mapping[QueueName, QueueFacts]):
     def facts(self, place: int) -> QueueFacts:
         """Everything that is said of one queue."""
         found = self._facts.get(place)
-        if found is not None:
-            return found
+        if found is None:
+            found = self._facts[place] = self._made(place)
+        return found
+
+    def _made(self, place: int) -> QueueFacts:
+        number = dict(zip(self.columns, self._table[place].tolist(), strict=True))
+        counts = self.holds[place]
+        used = np.flatnonzero(counts)
+        facts = QueueFacts(
+            name=self.names[place],
+            attributes={},
+            totals=self.totals[place].tolist(),
+            holds=dict(zip(used.tolist(), counts[used].tolist(), strict=True)),
+            depths=[],
+            ordered=bool(number["ordered"]),
+            dead_letter=bool(number["dead_letter"]),
+            messages_seen=bool(number["messages_seen"]),
+            last_event_at=number["last_event_at"],
+            last_received_at=number["last_received_at"],
+            last_settled_at=number["last_settled_at"],
+            last_state_at=number["last_state_at"],
+            skew_ms=number["skew_ms"],
+            numbers={name: number[name] for name in NUMBERS},
+            oldest=self.oldest[place].tolist(),
+            oldest_but_used_up=self.oldest_but_used_up[place].tolist(),
+            age_counts=self.age_counts[place].tolist(),
+        )
+        told: tuple[bytes, int] | None = None
         for shard, rows in zip(self._shards, self._rows, strict=True):
             row = int(rows[place])
             if row < 0:
                 continue
-            facts = shard.facts(row)
-            if found is None:
-                found = facts
-            else:
-                _merge_queue(found, facts, self._settings)
-        if found is None:
-            raise KeyError(self.names[place])
-        self._facts[place] = found
-        return found
+            # Every shard hears what the broker says of a queue, so they nearly always know the same.
+            text = shard.attributes[row], int(shard.columns["last_state_at"][row])
+            if told is None:
+                facts.attributes, facts.depths = shard.attributes_of(row), shard.depths_of(row)
+            elif text != told:
+                _add_attributes(facts, shard.attributes_of(row))
+                facts.depths = max(facts.depths, shard.depths_of(row), key=len)
+            told = text
+            _add_details(facts, shard, row, self._settings)
+        return facts
+
+    @cached_property
+    def _table(self) -> Array:
+        return np.stack([values.astype(np.int64, copy=False) for values in self.columns.values()], axis=1)
 
     @cached_property
     def _rows(self) -> tuple[Array, ...]:
@@ -207,40 +237,39 @@ def _latest_arrivals(arrivals: list[Arrival], settings: Settings) -> list[Arriva
     return sorted(kept, key=lambda a: (a.at, a.message_id))
 
 
-def _merge_queue(a: QueueFacts, b: QueueFacts, settings: Settings) -> None:
-    for name, (at, value) in b.attributes.items():
-        told = a.attributes.get(name)
+def _add_attributes(facts: QueueFacts, attributes: Mapping[str, tuple[int, Any]]) -> None:
+    for name, (at, value) in attributes.items():
+        told = facts.attributes.get(name)
         if told is None or (at, repr(value)) >= (told[0], repr(told[1])):
-            a.attributes[name] = (at, value)
-    a.totals = [x + y for x, y in zip(a.totals, b.totals, strict=True)]
-    a.holds = dict(Counter(a.holds) + Counter(b.holds))
-    if len(b.depths) > len(a.depths):
-        a.depths = b.depths
-    a.losses = sorted(a.losses + b.losses)[-settings.messages_per_queue :]
-    for flag in ("ordered", "dead_letter", "messages_seen"):
-        setattr(a, flag, getattr(a, flag) or getattr(b, flag))
-    for latest in ("last_event_at", "last_received_at", "last_settled_at", "last_state_at", "skew_ms"):
-        setattr(a, latest, max(getattr(a, latest), getattr(b, latest)))
-    for names, combine in ((SUMS, int.__add__), (MAXIMA, max), (MINIMA, min)):
-        for name in names:
-            a.numbers[name] = combine(a.numbers[name], b.numbers[name])
-    a.oldest = [min(x, y) for x, y in zip(a.oldest, b.oldest, strict=True)]
-    a.oldest_but_used_up = [min(x, y) for x, y in zip(a.oldest_but_used_up, b.oldest_but_used_up, strict=True)]
-    a.age_counts = [x + y for x, y in zip(a.age_counts, b.age_counts, strict=True)]
-    a.groups = _merge_groups(a.groups, b.groups)
-    a.folded_groups += b.folded_groups
-    a.ordered_facts = a.ordered_facts or b.ordered_facts
-    a.consumers = _merge_consumers(a.consumers, b.consumers)
-    for kind, listed in b.messages.items():
-        cap = settings.messages_per_queue
-        a.messages[kind] = nsmallest(cap, a.messages.get(kind, []) + listed, key=lambda one: one.rank)
-    a.messages["oldest"] = [m for m in a.messages.get("oldest", []) if m.view.sent_at_ms == a.oldest[0]][:OLDEST_LISTED]
-    a.consumer_states.update(b.consumer_states)
-    for consumer, at in b.consumer_acks.items():
-        a.consumer_acks[consumer] = max(at, a.consumer_acks.get(consumer, 0))
-    for consumer, results in b.consumer_results.items():
-        before = a.consumer_results.get(consumer, ConsumerResults(0, 0))
-        a.consumer_results[consumer] = ConsumerResults(before.finished + results.finished, before.failed + results.failed)
+            facts.attributes[name] = (at, value)
+
+
+def _add_details(facts: QueueFacts, shard: QueueColumns, row: int, settings: Settings) -> None:
+    """What few queues have, and what is named one by one."""
+    if row in shard.losses:
+        facts.losses = sorted(facts.losses + shard.losses[row])[-settings.messages_per_queue :]
+    if row in shard.groups:
+        groups, folded = shard.groups[row]
+        facts.groups = _merge_groups(facts.groups, groups)
+        facts.folded_groups += folded
+    facts.ordered_facts = facts.ordered_facts or shard.ordered_facts.get(row)
+    if row in shard.consumers:
+        facts.consumers = _merge_consumers(facts.consumers, shard.consumers[row])
+    for listed in shard.listed:
+        found = listed.of(row)
+        if found:
+            cap = settings.messages_per_queue
+            known = facts.messages.get(listed.kind)
+            facts.messages[listed.kind] = nsmallest(cap, known + found, key=lambda one: one.rank) if known else found
+    if "oldest" in facts.messages:
+        oldest = [m for m in facts.messages["oldest"] if m.view.sent_at_ms == facts.oldest[0]]
+        facts.messages["oldest"] = oldest[:OLDEST_LISTED]
+    facts.consumer_states.update(shard.consumer_states.get(row, {}))
+    for consumer, (at,) in shard.acks.of(row).items():
+        facts.consumer_acks[consumer] = max(at, facts.consumer_acks.get(consumer, 0))
+    for consumer, (finished, failed) in shard.results.of(row).items():
+        before = facts.consumer_results.get(consumer, ConsumerResults(0, 0))
+        facts.consumer_results[consumer] = ConsumerResults(before.finished + finished, before.failed + failed)
 
 
 def _merge_groups(a: list[GroupFacts], b: list[GroupFacts]) -> list[GroupFacts]:

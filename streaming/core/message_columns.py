@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from streaming.core.columns import Array
@@ -105,11 +104,16 @@ class ListedMessages:
 
     def of(self, queue: int) -> list[Listed]:
         """What is listed of one queue."""
-        start, stop = np.searchsorted(self.queue, [queue, queue + 1]).tolist()
+        start, stop = bounds(self.queue, queue)
         if start == stop:
             return []
         ranks = zip(*(column[start:stop].tolist() for column in self.ranks), strict=True)
         return [Listed(rank, view) for rank, view in zip(ranks, self.messages.views(start, stop, (self.kind,)), strict=True)]
+
+
+def bounds(queue: Array, number: int) -> tuple[int, int]:
+    """Where the rows of one queue begin and end; `queue` is ascending."""
+    return int(queue.searchsorted(number)), int(queue.searchsorted(number, "right"))
 
 
 def arrival_known_by(flags: int) -> str:

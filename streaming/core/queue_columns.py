@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from streaming.core.columns import Array
-from streaming.core.message_columns import ListedMessages
-from streaming.core.queue_table import read_attributes, read_names
+from streaming.core.message_columns import ListedMessages, bounds
+from streaming.core.queue_table import read_attributes
 from streaming.core.queues import ConsumerState, Depth
-from streaming.core.report import MAXIMA, MINIMA, SUMS, ConsumerResults, GroupFacts, HeldBy, Loss, OrderedFacts, QueueFacts
+from streaming.core.report import MAXIMA, MINIMA, SUMS, GroupFacts, HeldBy, Loss, OrderedFacts
 
 NUMBERS = (*SUMS, *MAXIMA, *MINIMA)
 FLAGS = ("ordered", "dead_letter", "messages_seen")
@@ -32,7 +32,9 @@ class ConsumerColumns:
 
     def of(self, queue: int) -> dict[str, tuple[int, ...]]:
         """By the consumers of one queue."""
-        start, stop = np.searchsorted(self.queue, [queue, queue + 1]).tolist()
+        start, stop = bounds(self.queue, queue)
+        if start == stop:
+            return {}
         names = self.names.slice(start, stop - start).to_pylist()
         return dict(zip(names, zip(*(column[start:stop].tolist() for column in self.values), strict=True), strict=True))
 
@@ -70,41 +72,16 @@ class QueueColumns:
     def __len__(self) -> int:
         return len(self.totals)
 
-    def facts(self, number: int) -> QueueFacts:
-        """Everything that is said of one queue."""
-        columns = self.columns
-        times = {name: int(columns[name][number]) for name in TIMES}
-        groups, folded_groups = self.groups.get(number, ([], 0))
-        return QueueFacts(
-            name=read_names(self.names)[0][number],
-            attributes=read_attributes(self.attributes[number], times["last_state_at"]),
-            totals=self.totals[number].tolist(),
-            holds={int(bucket): int(count) for bucket, count in _rows_of(self.holds, number)},
-            depths=[Depth(*row) for row in _rows_of(self.depths, number)],
-            ordered=bool(columns["ordered"][number]),
-            dead_letter=bool(columns["dead_letter"][number]),
-            messages_seen=bool(columns["messages_seen"][number]),
-            last_event_at=times["last_event_at"],
-            last_received_at=times["last_received_at"],
-            last_settled_at=times["last_settled_at"],
-            last_state_at=times["last_state_at"],
-            skew_ms=times["skew_ms"],
-            numbers={name: int(columns[name][number]) for name in NUMBERS},
-            oldest=self.oldest[number].tolist(),
-            oldest_but_used_up=self.oldest_but_used_up[number].tolist(),
-            age_counts=self.age_counts[number].tolist(),
-            groups=groups,
-            folded_groups=folded_groups,
-            ordered_facts=self.ordered_facts.get(number),
-            consumers=self.consumers.get(number, []),
-            messages={kind.kind: found for kind in self.listed if (found := kind.of(number))},
-            consumer_states=dict(self.consumer_states.get(number, {})),
-            consumer_acks={name: at for name, (at,) in self.acks.of(number).items()},
-            consumer_results={name: ConsumerResults(*told) for name, told in self.results.of(number).items()},
-            losses=self.losses.get(number, []),
-        )
+    def attributes_of(self, number: int) -> dict[str, tuple[int, Any]]:
+        """Attribute -> (when told, value)."""
+        return read_attributes(self.attributes[number], int(self.columns["last_state_at"][number]))
+
+    def depths_of(self, number: int) -> list[Depth]:
+        """Recent counts by the broker, oldest first."""
+        return [Depth(*row) for row in rows_of(self.depths, number)]
 
 
-def _rows_of(columns: tuple[Array, ...], queue: int) -> list[tuple[int, ...]]:
-    start, stop = np.searchsorted(columns[0], [queue, queue + 1]).tolist()
+def rows_of(columns: tuple[Array, ...], queue: int) -> list[tuple[int, ...]]:
+    """The rows of one queue: the first column names it, ascending."""
+    start, stop = bounds(columns[0], queue)
     return list(zip(*(values[start:stop].tolist() for values in columns[1:]), strict=True))

@@ -84,9 +84,6 @@ def _moments(c: Context) -> Iterator[int]:
     if stalled is not None:
         for wait_ms in (limits.stalled_s * 1000, limits.stalled_s * 1000 - COUNT_AGE_MS):
             yield stalled + math.ceil(wait_ms)
-    caught_up = np.flatnonzero(c.recent["oldest_visible_at"] == 0)
-    if facts.numbers["visible"] and not c.is_dead_letter_queue and not c.paused:
-        yield int(c.recent.at[caught_up[-1]]) + WINDOW_MS + 1 if len(caught_up) else c.now + 1
     told = facts.attributes.get("visible")
     if told is not None:
         yield max(told[0], facts.last_event_at) + int(limits.telemetry_stale_s * 1000)

@@ -151,6 +151,12 @@ class History:
         at, values = self._stack(np.array(places, dtype=np.int64))
         self._dense = at, values, {name: i for i, name in enumerate(name for name in names if name in self._place)}
 
+    def stretch(self, since: int, names: Sequence[QueueName]) -> tuple[Ints, Ints]:
+        """The samples at `since` or later, the present included, of some queues: their times, and a row per sample, in it one per
+        queue; zeros where a queue was not known yet."""
+        samples = [sample for sample in self._all() if sample.at >= since]
+        return self._stacked(samples, np.array([self._place[name] for name in names], dtype=np.int64))
+
     def recent(self, name: QueueName) -> Window:
         """The dense stretch of one queue, the present included."""
         if self._dense is None or name not in self._dense[2]:
@@ -216,12 +222,18 @@ class History:
         dense = [s for s in samples if s.at >= since]
         # One sample older than the stretch: what there is to compare with where a queue is judged rarely.
         older = [s for s in samples if s.at < since][-1:]
-        chosen = older + dense
-        values = np.zeros((len(chosen), len(places), len(FIELDS)), dtype=np.int64)
-        for i, sample in enumerate(chosen):
+        return self._stacked(older + dense, places)
+
+    @staticmethod
+    def _stacked(samples: Sequence[_Sample], places: Ints) -> tuple[Ints, Ints]:
+        values = np.zeros((len(samples), len(places), len(FIELDS)), dtype=np.int64)
+        for i, sample in enumerate(samples):
             known = places < len(sample.values)
-            values[i, known] = sample.values[places[known]]
-        return np.array([s.at for s in chosen], dtype=np.int64), values
+            if known.all():
+                sample.values.take(places, axis=0, out=values[i])
+            else:
+                values[i, known] = sample.values[places[known]]
+        return np.array([sample.at for sample in samples], dtype=np.int64), values
 
     def _forget(self, names: Sequence[QueueName]) -> None:
         gone = self._place.keys() - set(names)

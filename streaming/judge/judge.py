@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from streaming.core.clock import counted
-from streaming.core.merge import Merged
+from streaming.core.merge import Merged, MergedQueues
 from streaming.core.report import Arrival
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.context import Context
 from streaming.judge.folding import FOLDED_AFTER_MS, fold
+from streaming.judge.history import COLUMN
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.needs import supported
 from streaming.judge.look import look_at
@@ -23,6 +24,7 @@ from streaming.judge.rules import config, consumers, failing, groups, messages, 
 from streaming.judge.samples import sample_table
 from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalStatus
 from streaming.judge.snapshot import Snapshot
+from streaming.judge.status import WINDOW_MS, flow_status
 from streaming.judge.view import Views
 
 RULES: tuple[Callable[[Context], Iterator[Finding]], ...] = (
@@ -73,6 +75,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     history.add(now, [queues.names[place] for place in places.tolist()], sample_table(queues, places))
     due = looks.due(queues, (*fired, *arrivals), now)
     due[list({*queues.places_of("losses"), *queues.places_of("consumer_states")})] = True
+    due |= _flows_otherwise(memory, queues, present & ~due, now)
     looked_at = np.flatnonzero(due & present).tolist()
     history.gather([queues.names[place] for place in looked_at])
     for place in looked_at:
@@ -88,6 +91,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
             history=history,
             arrivals=tuple(arrivals.get(name, ())),
         )
+        context.memory.packed = None
         found = _findings(context)
         findings |= found
         looks.put(place, look_at(context, found=bool(found)), queues)
@@ -108,6 +112,18 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
         folded,
     )
     return JudgeMemory(memory.queues, firing, folded, folded_now, now, history, clock, looks), snapshot, changes
+
+
+def _flows_otherwise(memory: JudgeMemory, queues: MergedQueues, asked: npt.NDArray[np.bool_], now: int) -> npt.NDArray[np.bool_]:
+    """Which of the queues asked about were well, and no longer are by what came and went in the last minutes."""
+    otherwise = np.zeros(len(asked), dtype=bool)
+    places = np.flatnonzero(asked & memory.looks.by_flow())
+    at, values = memory.history.stretch(now - WINDOW_MS, [queues.names[place] for place in places.tolist()])
+    if not len(places):
+        return otherwise
+    known = values[0, :, COLUMN["present"]] > 0
+    otherwise[places] = (flow_status(at, values) > 0) | ~known if len(at) > 1 else True
+    return otherwise
 
 
 def _findings(c: Context) -> dict[SignalKey, Finding]:

@@ -15,6 +15,7 @@ def look_at(c: Context, *, found: bool) -> Look:
     ordered = facts.ordered_facts
     groups = ordered.groups - len(ordered.oldest) if ordered is not None else len(facts.groups) - top_k + facts.folded_groups
     dead_letter_queue = c.dead_letter_queue
+    waiting = facts.numbers["visible"] > 0 and not facts.dead_letter and not c.paused
     folded_messages = facts.numbers["poison"] - len(c.messages("poison"))
     return Look(
         at=c.now,
@@ -27,4 +28,8 @@ def look_at(c: Context, *, found: bool) -> Look:
         time_to_drain_s=drain_s,
         folded=(max(0, groups), max(0, len(facts.consumers) - top_k), max(0, folded_messages)),
         dead_letter_queue=c.name.sibling(dead_letter_queue) if dead_letter_queue else None,
+        by_flow=c.basis == "messages"
+        and status == "ok"
+        and bool(facts.numbers["visible"])
+        and not (facts.dead_letter or c.paused),
     )

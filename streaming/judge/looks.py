@@ -41,6 +41,8 @@ class Look:
     folded: tuple[int, int, int]
     """Groups, consumers and messages that stand behind `other` or are left out of the lists."""
     dead_letter_queue: QueueName | None
+    by_flow: bool
+    """Its status follows from what came and went in the last minutes, so it may change with every step: see `flow_status`."""
 
 
 class Looks:
@@ -51,6 +53,7 @@ class Looks:
         self._rows: Ints = np.zeros((0, 0), dtype=np.int64)
         self._again_at: Ints = np.zeros(0, dtype=np.int64)
         self._siblings: Ints = np.zeros(0, dtype=np.int64)
+        self._by_flow: Bools = np.zeros(0, dtype=bool)
         self._of: list[Look | None] = []
 
     def due(self, queues: MergedQueues, besides: Iterable[QueueName], now: int) -> Bools:
@@ -70,10 +73,14 @@ class Looks:
                 due[place] = True
         return due
 
+    def by_flow(self) -> Bools:
+        """Of which queues the status may change with every step."""
+        return self._by_flow
+
     def put(self, place: int, look: Look, queues: MergedQueues) -> None:
         """The latest look at the queue of one row."""
         self._of[place] = look
-        self._again_at[place] = look.again_at
+        self._again_at[place], self._by_flow[place] = look.again_at, look.by_flow
         self._siblings[place] = self._sibling(look, queues)
 
     def forget(self, place: int) -> None:
@@ -99,6 +106,7 @@ class Looks:
         before = np.array([known.get(name, -1) for name in queues.names], dtype=np.int64)
         self._of = [None if place < 0 else self._of[place] for place in before.tolist()]
         self._again_at = np.append(self._again_at, 0)[before]
+        self._by_flow = np.append(self._by_flow, False)[before]
         if self._rows.size:
             self._rows = np.concatenate([self._rows, np.full((1, self._rows.shape[1]), -1)])[before]
         siblings = np.array([self._sibling(look, queues) for look in self._of], dtype=np.int64)

@@ -12,6 +12,8 @@ from dataclasses import asdict, astuple, dataclass, field
 from operator import attrgetter
 from typing import Any
 
+import pyarrow as pa
+
 from streaming.core.clock import Clock
 from streaming.core.report import ConsumerResults
 from streaming.core.settings import QueueName
@@ -26,7 +28,10 @@ READABLE_VERSIONS = (2, 3)
 """Version 2 kept its samples otherwise: what it wrote is read without them."""
 
 
-_MAGIC = b"QWJ3"
+_MAGIC = b"QWJ4"
+_ZLIB_MAGIC = b"QWJ3"
+"""What was written before the first part was compressed with zstd."""
+_CODEC = pa.Codec("zstd", compression_level=1)
 
 
 @dataclass(slots=True)
@@ -75,6 +80,8 @@ class QueueMemory:
     """What the emulated slow-consumer strategies of the broker remember."""
     noisy: dict[str, int] = field(default_factory=dict)
     """Noisy group -> when it last had something in flight."""
+    packed: str | None = field(default=None, compare=False, repr=False)
+    """All of it as JSON, while nothing has changed: most queues are not looked at in a step."""
 
     def holds_since(self, condition: str, true: bool, now: int, began: int | None = None) -> int | None:
         """Since when `condition` has been true, None when it is not. `began` dates its beginning when that is known."""
@@ -114,11 +121,12 @@ class JudgeMemory:
             "folded": self.folded,
             "folded_now": self.folded_now,
             "clock": asdict(self.clock),
-            "queues": [[list(name), _queue_json(q)] for name, q in self.queues.items()],
             "firing": [_finding_json(finding) for finding in self.firing.values()],
         }
-        head = zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 1)
-        return b"".join((_MAGIC, struct.pack("<I", len(head)), head, self.history.to_bytes()))
+        queues = ",".join(_packed(name, q) for name, q in self.queues.items())
+        text = f'{_json(body)[:-1]},"queues":[{queues}]}}'.encode()
+        head: bytes = _CODEC.compress(text, asbytes=True)
+        return b"".join((_MAGIC, struct.pack("<II", len(head), len(text)), head, self.history.to_bytes()))
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> JudgeMemory:
@@ -126,11 +134,17 @@ class JudgeMemory:
         history = History()
         try:
             if blob[:4] == _MAGIC:
+                length, size = struct.unpack_from("<II", blob, 4)
+                text = _CODEC.decompress(blob[12 : 12 + length], size, asbytes=True)
+                history = History.from_bytes(blob[12 + length :])
+            elif blob[:4] == _ZLIB_MAGIC:
                 (length,) = struct.unpack_from("<I", blob, 4)
-                blob, rest = blob[8 : 8 + length], blob[8 + length :]
-                history = History.from_bytes(rest)
-            body = json.loads(zlib.decompress(blob))
-        except (zlib.error, struct.error, ValueError) as error:
+                text = zlib.decompress(blob[8 : 8 + length])
+                history = History.from_bytes(blob[8 + length :])
+            else:
+                text = zlib.decompress(blob)
+            body = json.loads(text)
+        except (zlib.error, struct.error, ValueError, OSError, MemoryError) as error:
             raise ValueError(f"the judge's memory is damaged: {error}") from error
         if body["version"] not in READABLE_VERSIONS:
             raise ValueError(
@@ -153,6 +167,16 @@ _OF_FINDING = attrgetter(*Finding.__slots__[1:])
 def _finding_json(finding: Finding) -> list[Any]:
     # Thousands may fire, and all are written with every batch.
     return [_OF_KEY(finding.key), *_OF_FINDING(finding)]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _packed(name: QueueName, q: QueueMemory) -> str:
+    if q.packed is None:
+        q.packed = _json([name, _queue_json(q)])
+    return q.packed
 
 
 def _queue_json(q: QueueMemory) -> dict[str, Any]:

@@ -21,6 +21,7 @@ def rewind_memory(memory: JudgeMemory, now: int) -> JudgeMemory:
         queue.since = {condition: min(at, now) for condition, at in queue.since.items()}
         queue.noisy = {group: min(at, now) for group, at in queue.noisy.items()}
         queue.holds_at = min(queue.holds_at, now)
+        queue.packed = None
     memory.at = min(memory.at, now)
     memory.looks = Looks()
     return memory

@@ -12,7 +12,7 @@ import numpy as np
 
 from streaming.core.queues import Depth
 from streaming.judge.context import Context
-from streaming.judge.history import Window
+from streaming.judge.history import COLUMN, Ints, Window
 from streaming.judge.rules.failing import is_failing
 from streaming.judge.rules.queues import is_long_stalled, stalled_since
 from streaming.judge.snapshot import QueueStatus
@@ -40,19 +40,9 @@ def is_lagging(c: Context) -> bool:
 
 def _messages_status(c: Context) -> QueueStatus:
     window = _window(c)
-    if c.is_dead_letter_queue or c.paused or _was_caught_up(window):
+    if c.is_dead_letter_queue or c.paused or not len(window):
         return "ok"
-    if window.at[-1] - window.at[0] < WINDOW_MS // 2:
-        return "ok"
-    settled = window["settled"][-1] - window["settled"][0]
-    received = window["received"][-1] - window["received"][0]
-    if not settled and not received:
-        return "stopped"
-    if not settled:
-        return "stalled"
-    if _falls_behind(window):
-        return "lagging"
-    return "ok"
+    return FLOW_STATUSES[int(flow_status(window.at, window.values[:, None])[0])]
 
 
 def _counts_status(c: Context) -> QueueStatus:
@@ -91,18 +81,28 @@ def _telemetry_stale(c: Context) -> bool:
     return c.now - c.facts.last_event_at >= limit_ms
 
 
-def _was_caught_up(window: Window) -> bool:
-    """2. "If nothing was waiting at some point of the window, the consumers keep up." """
-    return not len(window) or bool((window["oldest_visible_at"] == 0).any())
+FLOW_STATUSES: tuple[QueueStatus, ...] = ("ok", "stopped", "stalled", "lagging")
 
 
-def _falls_behind(window: Window) -> bool:
-    """5. "If the oldest waiting message got older in every part of the window and the backlog did not shrink, consumers work
-    but do not keep up." """
-    last = len(window) - 1
-    parts = sorted({i * last // 4 for i in range(5)})
-    ages = (window.at - window["oldest_visible_at"])[parts]
-    return bool((np.diff(ages) > 0).all()) and bool(window["unsettled"][-1] >= window["unsettled"][0])
+def flow_status(at: Ints, values: Ints) -> Ints:
+    """By the messages of some queues: the index of each one's status in FLOW_STATUSES. `at`: the times of one or more samples;
+    `values`: a row per sample, in it one per queue."""
+    first, last = values[0], values[-1]
+    # 2. "If nothing was waiting at some point of the window, the consumers keep up."
+    caught_up = (values[:, :, COLUMN["oldest_visible_at"]] == 0).any(axis=0)
+    if at[-1] - at[0] < WINDOW_MS // 2:
+        caught_up[:] = True
+    # 3. "If nothing was received or settled, they stopped." 4. "If nothing was settled, they are stalled."
+    settled, received = (last[:, COLUMN[total]] > first[:, COLUMN[total]] for total in ("settled", "received"))
+    # 5. "If the oldest waiting message got older in every part of the window and the backlog did not shrink, consumers work but
+    # do not keep up."
+    parts = sorted({i * (len(at) - 1) // 4 for i in range(5)})
+    ages = at[parts, None] - values[parts][:, :, COLUMN["oldest_visible_at"]]
+    behind = (np.diff(ages, axis=0) > 0).all(axis=0) & (last[:, COLUMN["unsettled"]] >= first[:, COLUMN["unsettled"]])
+    codes: Ints = np.where(caught_up, 0, np.where(~settled & ~received, 1, np.where(~settled, 2, np.where(behind, 3, 0)))).astype(
+        np.int64
+    )
+    return codes
 
 
 def _grows(counts: list[Depth]) -> bool:

@@ -7,7 +7,8 @@ state of the last minute and a half explains. One contradiction ends a conclusio
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -112,13 +113,17 @@ class Evidence:
 
     def to_list(self) -> list[Any]:
         """Plain values for JSON, in the order of the fields."""
-        return [astuple(v) if isinstance(v, Claim) else v for v in (getattr(self, f.name) for f in fields(self))]
+        return [_OF_CLAIM(value) if isinstance(value, Claim) else value for value in _OF_EVIDENCE(self)]
 
     @classmethod
     def from_list(cls, values: list[Any]) -> Evidence:
         """The evidence of `to_list`."""
         known: list[Any] = [Claim(*v) if isinstance(v, list | tuple) else v for v in values]
         return cls(*known)
+
+
+# Thousands are written with every batch: asking dataclasses for their fields costs more than the rest.
+_OF_CLAIM, _OF_EVIDENCE = attrgetter(*Claim.__slots__), attrgetter(*Evidence.__slots__)
 
 
 def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) -> None:

@@ -60,7 +60,7 @@ def outcomes(c: Context, window_ms: int, until_ms: int = 0) -> Outcomes:
 
 def is_failing(c: Context) -> bool:
     """At least half of the deliveries that ended in 5 min (20 or more) ended without a settlement, or clearly more of late."""
-    if c.is_dead_letter_queue or not len(c.recent):
+    if c.is_dead_letter_queue or not len(c.recent) or not c.facts.total("failed"):
         return False
     limits = c.thresholds
     whole = outcomes(c, int(limits.failing_window_s * 1000))
@@ -78,7 +78,8 @@ def queue_failing(c: Context) -> Iterator[Finding]:
     window_ms = int(c.thresholds.failing_window_s * 1000)
     whole = outcomes(c, window_ms)
     _mark_consumers(c, whole)
-    since = c.memory.holds_since("failing", is_failing(c), c.now, _began(c))
+    failing = is_failing(c)
+    since = c.memory.holds_since("failing", failing, c.now, _began(c) if failing else None)
     if since is None:
         return
     lately = whole if whole.failed_ratio >= c.thresholds.failing_ratio else outcomes(c, 2 * QUICK_HALF_MS)

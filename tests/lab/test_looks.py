@@ -1,0 +1,69 @@
+"""Looking only at queues that are due says the same as looking at every queue in every step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.coarse import every
+from lab.matrix import Cell
+from lab.scenarios.matrix import SCENARIOS
+from lab.telemetry import seen
+from sources.wire import decode_records, encode_ndjson
+from streaming.core.merge import Merged
+from streaming.core.settings import Settings
+from streaming.judge.judge import judge
+from streaming.judge.looks import Looks
+from streaming.judge.memory import JudgeMemory
+from streaming.judge.signals import SignalChange
+from streaming.judge.snapshot import QueueView, Snapshot
+from streaming.replay.recording import read_recording, steps
+
+SETTINGS = Settings(now_is_event_time=True)
+CELLS = (
+    Cell("healthy_busy", "standard", 3, "full", "exact"),
+    Cell("consumers_dead", "standard", 4, "full", "exact"),
+    Cell("poison", "fifo", 5, "full", "exact"),
+    Cell("dead_letters", "standard", 6, "consumers", "exact"),
+    Cell("burst", "standard", 7, "producers", "exact"),
+    Cell("one_consumer_dead", "standard", 8, "sample50", "late"),
+    Cell("batch_consumer", "standard", 9, "attributes", "late"),
+    Cell("healthy_idle", "fifo", 10, "consumers", "exact"),
+)
+
+
+def tracked(cell: Cell, folder: Path, trigger_ms: int) -> list[Merged]:
+    """What the tracking says at each step of a simulated run."""
+    recording = SCENARIOS[cell.scenario](cell.kind, cell.seed)
+    path = folder / "recording.ndjson"
+    path.write_bytes(encode_ndjson(seen(recording, cell.view)))
+    made = steps(read_recording([path], decode_records, SETTINGS.lateness_ms), 60_000, recording.ends_at)
+    return [merged for _, merged in every(trigger_ms)(made, SETTINGS)]
+
+
+def said(taken: Sequence[Merged], *, all_queues: bool) -> tuple[list[list[QueueView]], list[SignalChange], list[Snapshot]]:
+    """What is published of each queue at each step, every change, and the snapshots."""
+    memory, snapshots, views, changes = JudgeMemory.empty(), [], [], []
+    for merged in taken:
+        if all_queues:
+            memory = replace(memory, looks=Looks())
+        memory, snapshot, changed = judge(memory, merged, merged.now, SETTINGS)
+        snapshots.append(snapshot)
+        views.append(list(snapshot.queues))
+        changes += changed
+    return views, changes, snapshots
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.scenario}-{cell.basis}")
+def test_due_queues_alone_say_what_all_would(cell: Cell, tmp_path: Path) -> None:
+    """Signals, statuses, depths, ages, bases: everything published, at every step."""
+    taken = tracked(cell, tmp_path, trigger_ms=5_000)
+    some, changes, snapshots = said(taken, all_queues=False)
+    all_, all_changes, all_snapshots = said(taken, all_queues=True)
+    for step, one, other in zip(taken, some, all_, strict=True):
+        assert one == other, step.now
+    assert changes == all_changes
+    assert [s.folded for s in snapshots] == [s.folded for s in all_snapshots]
