@@ -28,8 +28,5 @@ def look_at(c: Context, *, found: bool) -> Look:
         time_to_drain_s=drain_s,
         folded=(max(0, groups), max(0, len(facts.consumers) - top_k), max(0, folded_messages)),
         dead_letter_queue=c.name.sibling(dead_letter_queue) if dead_letter_queue else None,
-        by_flow=c.basis == "messages"
-        and status == "ok"
-        and bool(facts.numbers["visible"])
-        and not (facts.dead_letter or c.paused),
+        by_flow=c.basis == "messages" and status == "ok" and waiting,
     )
