@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from streaming.core.beyond_counts import beyond_counts
 from streaming.core.columns import Array
-from streaming.core.events import RECEIVED, queue_hash
+from streaming.core.durations import first_received
+from streaming.core.events import queue_hash
 from streaming.core.failures import count_failures
 from streaming.core.frozen import forgotten, thaw, thaw_queues
 from streaming.core.hashing import row_key
@@ -34,7 +35,6 @@ from streaming.core.rows import (
     F_REDRIVEN,
     F_SENT,
     F_SENT_KNOWN,
-    F_TIMELINE,
 )
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState
@@ -80,23 +80,11 @@ def _notice_dead_letters(state: ShardState, settings: Settings) -> None:
     if not len(hit):
         return
     was_sent = (flags & F_SENT) != 0
-    arrived = np.where(was_sent, rows.at("sent", hit), first_receives(state, hit))
+    arrived = np.where(was_sent, rows.at("sent", hit), first_received(state, hit))
     rows.put("arrived", hit, arrived)
     rows.put("flags", hit, flags | np.where(was_sent, F_ARRIVED, F_ARRIVED | F_ARRIVED_BY_RECEIVE).astype(np.uint32))
     count_totals(state, hit, T_ARRIVED)
     _end_originals(state, hit[~was_sent], arrived[~was_sent], settings)
-
-
-def first_receives(state: ShardState, hit: Array) -> Array:
-    """When each of these messages was first seen to be received in its queue."""
-    rows, table = state.rows, state.attempts
-    first = rows.at("last_received", hit)
-    for i in np.flatnonzero((rows.at("flags", hit) & F_TIMELINE) != 0).tolist():
-        key = rows.key[hit[i]]
-        left, right = np.searchsorted(table["key"], key, "left"), np.searchsorted(table["key"], key, "right")
-        times = table["at"][left:right][table["code"][left:right] == RECEIVED]
-        first[i] = times.min() if len(times) else first[i]
-    return first
 
 
 def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Settings) -> None:

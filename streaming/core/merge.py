@@ -14,7 +14,7 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.packet import Quarantined
-from streaming.core.queue_columns import COUNTS, FLAGS, NUMBERS, TIMES, TOLD, QueueColumns
+from streaming.core.queue_columns import COUNTS, FLAGS, NUMBERS, TIMES, TOLD, QueueColumns, rows_of
 from streaming.core.queue_table import read_names
 from streaming.core.queues import HOLD_BUCKETS, NEVER, TOTALS
 from streaming.core.report import (
@@ -122,6 +122,7 @@ class MergedQueues(Mapping[QueueName, QueueFacts]):
             attributes={},
             totals=self.totals[place].tolist(),
             holds=dict(zip(used.tolist(), counts[used].tolist(), strict=True)),
+            durations={},
             depths=[],
             ordered=bool(number["ordered"]),
             dead_letter=bool(number["dead_letter"]),
@@ -264,6 +265,8 @@ def _add_details(facts: QueueFacts, shard: QueueColumns, row: int, settings: Set
     if "oldest" in facts.messages:
         oldest = [m for m in facts.messages["oldest"] if m.view.sent_at_ms == facts.oldest[0]]
         facts.messages["oldest"] = oldest[:OLDEST_LISTED]
+    for bucket, count in rows_of(shard.durations, row):
+        facts.durations[bucket] = facts.durations.get(bucket, 0) + count
     facts.consumer_states.update(shard.consumer_states.get(row, {}))
     for consumer, (at,) in shard.acks.of(row).items():
         facts.consumer_acks[consumer] = max(at, facts.consumer_acks.get(consumer, 0))

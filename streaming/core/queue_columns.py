@@ -57,6 +57,8 @@ class QueueColumns:
     attributes: list[bytes]
     holds: tuple[Array, ...]
     """Queue (ascending), bucket, count."""
+    durations: tuple[Array, ...]
+    """Queue (ascending), kind and bucket, count."""
     depths: tuple[Array, ...]
     """Queue (ascending) and the fields of Depth."""
     acks: ConsumerColumns

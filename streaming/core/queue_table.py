@@ -63,6 +63,7 @@ class QueueTable:
         self._columns: dict[str, Array] = {name: np.zeros(0, dtype=np.int64) for name in _INTS}
         self._columns |= {name: np.zeros(0, dtype=bool) for name in FLAGS}
         self._holds = Ragged(("bucket", "count"))
+        self._durations = Ragged(("bucket", "count"))
         self._depths = Ragged(_DEPTH)
         self._texts: list[bytes] = []
         self._attributes: dict[int, dict[str, tuple[int, Any]]] = {}
@@ -102,6 +103,7 @@ class QueueTable:
         self._columns["counted_most"][first:] = -1
         self._columns["empty_since"][first:] = -1
         self._holds.grow(n)
+        self._durations.grow(n)
         self._depths.grow(n)
         self._texts += [b"{}"] * n
         self._limits = np.concatenate([self._limits, np.zeros((n, len(LIMITS)), dtype=np.int64)])
@@ -119,6 +121,11 @@ class QueueTable:
         """Count holding times: one in `bucket` of the queue for each element."""
         pairs, n = np.unique(queue.astype(np.int64) << 8 | bucket, return_counts=True)
         self._holds.add(pairs >> 8, pairs & 0xFF, n)
+
+    def add_durations(self, queue: Array, bucket: Array) -> None:
+        """Count how long messages took: one in `bucket` (kind and place, see `durations`) of the queue for each element."""
+        pairs, n = np.unique(queue.astype(np.int64) << 16 | bucket, return_counts=True)
+        self._durations.add(pairs >> 16, pairs & 0xFFFF, n)
 
     def limit(self, name: str, settings: Settings) -> Array:
         """One of LIMITS, of all queues: what their attributes and the settings come to."""
@@ -176,6 +183,14 @@ class QueueTable:
         """Holding-time bucket -> messages deleted after being held so long."""
         return {int(bucket): int(count) for bucket, count in self._holds.rows(number)}
 
+    def durations(self, number: int) -> dict[int, int]:
+        """Kind and bucket of `durations` -> deleted messages."""
+        return {int(bucket): int(count) for bucket, count in self._durations.rows(number)}
+
+    def flat_durations(self) -> tuple[Array, ...]:
+        """How long messages took: queue (row numbers, ascending), kind and bucket, count."""
+        return self._durations.flat()
+
     def flat_holds(self) -> tuple[Array, ...]:
         """All holding times: queue (row numbers, ascending), bucket, count."""
         return self._holds.flat()
@@ -203,7 +218,8 @@ class QueueTable:
         row = self[number]
         values = {name: getattr(row, name) for name in (*FLAGS, *TIMES)}
         totals = self.totals[number].tolist()
-        return QueueRecord(row.name, dict(row.attributes), totals, self.holds(number), self.depths(number), **values)
+        durations = self.durations(number)
+        return QueueRecord(row.name, dict(row.attributes), totals, self.holds(number), self.depths(number), durations, **values)
 
     @classmethod
     def of(cls, records: Iterable[QueueRecord]) -> QueueTable:
@@ -215,6 +231,7 @@ class QueueTable:
                 table._columns[name][number] = getattr(record, name)
             table.totals[number] = record.totals
             table._holds.put(number, sorted(record.holds.items()))
+            table._durations.put(number, sorted(record.durations.items()))
             table.put_attributes(number, record.attributes)
             table.put_depths(number, record.depths)
         return table
@@ -226,7 +243,7 @@ class QueueTable:
         columns |= {f"q.{name}": self._columns[name].view(np.uint8) for name in FLAGS}
         columns |= {f"q.t.{name}": np.ascontiguousarray(self.totals[:, i]) for i, name in enumerate(TOTALS)}
         columns |= {f"q.l.{name}": np.ascontiguousarray(self._limits[:, i]) for i, name in enumerate(LIMITS)}
-        columns |= self._holds.pack("q.h.") | self._depths.pack("q.d.")
+        columns |= self._holds.pack("q.h.") | self._durations.pack("q.w.") | self._depths.pack("q.d.")
         columns["q.names"] = np.frombuffer(self.packed_names(), dtype=np.uint8)
         columns["q.hash"] = self.hashes
         columns["q.told.lengths"] = np.fromiter(map(len, texts), dtype=np.int32, count=len(texts))
@@ -248,6 +265,7 @@ class QueueTable:
         table._columns = {name: columns[f"q.{name}"] for name in _INTS}
         table._columns |= {name: columns[f"q.{name}"].view(bool) for name in FLAGS}
         table._holds = Ragged.unpack(("bucket", "count"), columns, "q.h.")
+        table._durations = Ragged.unpack(("bucket", "count"), columns, "q.w.")
         table._depths = Ragged.unpack(_DEPTH, columns, "q.d.")
         ends = np.cumsum(columns["q.told.lengths"]).tolist()
         body = columns["q.told.bytes"].tobytes()

@@ -36,13 +36,17 @@ TOTALS = (
     "unseen_receives",
     "failed",
     "outlived",
+    "wait_ms",
+    "processing_ms",
+    "sojourn_ms",
 )
 """Running totals by index.
 
 `arrived`: dead letters that came in. `retried`: redeliveries out of failed batches. `touched`: messages of which a delivery
 or an end was reported; `touched_unsent`: those of them whose send was not. `unseen_receives`: deliveries known only because
 a later receive count says so. `failed`: deliveries that ended without a settlement. `outlived`: messages settled after the
-visibility window of the delivery that settled them had ended.
+visibility window of the delivery that settled them had ended. `wait_ms`, `processing_ms`, `sojourn_ms`: what `durations` counts,
+added up.
 """
 (
     T_SENT,
@@ -60,6 +64,9 @@ visibility window of the delivery that settled them had ended.
     T_UNSEEN_RECEIVES,
     T_FAILED,
     T_OUTLIVED,
+    T_WAIT_MS,
+    T_PROCESSING_MS,
+    T_SOJOURN_MS,
 ) = range(len(TOTALS))
 
 HOLD_BUCKETS = 64
@@ -106,6 +113,8 @@ class QueueRecord:
     """Holding-time bucket -> messages deleted after being held so long."""
     depths: list[Depth] = field(default_factory=list)
     """Recent counts by the broker, oldest first."""
+    durations: dict[int, int] = field(default_factory=dict)
+    """Kind and bucket of `durations` -> deleted messages."""
     empty_from: int = 0
     """The broker has said empty ever since then, as of the oldest of `depths` (0: it had not)."""
     ordered: bool = False

@@ -9,6 +9,7 @@ import numpy as np
 
 from streaming.core import attempts
 from streaming.core.columns import Array
+from streaming.core.durations import count_durations
 from streaming.core.events import (
     ARRIVED,
     BY_RECEIVE,
@@ -112,6 +113,7 @@ def apply_segments(state: ShardState, events: Events, seg: Segments, results: Ar
     _count(state, seg["queue"][accepted_receive], T_RECEIVED)
     _names(state, seg)
     _ended(state, events, seg, duplicate, settings)
+    count_durations(state, seg.rows)
     return np.where(duplicate & (results == 0), 1, results).astype(np.uint8)
 
 

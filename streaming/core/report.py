@@ -153,6 +153,8 @@ class QueueFacts:
     attributes: dict[str, tuple[int, Any]]
     totals: list[int]
     holds: dict[int, int]
+    durations: dict[int, int]
+    """Kind and bucket of `durations` -> deleted messages."""
     depths: list[Depth]
     ordered: bool
     dead_letter: bool

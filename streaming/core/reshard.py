@@ -75,7 +75,7 @@ SHARED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "youngest_received_at": max,
 }
 """What every shard knows of a queue, and how the knowledge of several becomes one."""
-AT_HOME: Final[Mapping[str, Callable[[Any], Any]]] = {"totals": _sums, "holds": _counted}
+AT_HOME: Final[Mapping[str, Callable[[Any], Any]]] = {"totals": _sums, "holds": _counted, "durations": _counted}
 """What only the queue's home shard has: the sum of what all had."""
 
 
@@ -162,7 +162,7 @@ def _comparable(report: Merged) -> dict[str, Any]:
             elif field.name == "consumers":
                 # Of messages held since the same instant, any one may be named.
                 value = [(held.consumer, held.held, held.since) for held in value]
-            elif field.name == "holds":
+            elif field.name in ("holds", "durations"):
                 value = {bucket: n for bucket, n in value.items() if n}
             found[f"{system}/{scope}/{queue} {field.name}"] = value
     return found

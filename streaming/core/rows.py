@@ -58,6 +58,7 @@ F_TOUCHED = 1 << 17  # a delivery or an end of it was reported
 F_UNSENT = 1 << 18  # …and its send was not, so far
 F_ENTERED = 1 << 20  # how it came into the queue was reported: a send, a redrive, a move
 F_OUTLIVED = 1 << 19  # it was settled after the visibility window of the delivery that settled it
+F_WORK_TIMED, F_LIFE_TIMED = 1 << 21, 1 << 22  # its durations are counted: of the work; of its life in the queue
 ENDS = F_DELETED | F_DEAD_LETTERED | F_REDRIVEN | F_EXPIRED | F_DROPPED | F_PURGED | F_RECONCILED
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from streaming.core.columns import Array, UnreadableBlob
 from streaming.core.queue_table import QueueTable
-from streaming.core.queues import Depth, QueueRecord
+from streaming.core.queues import TOTALS, Depth, QueueRecord
 from streaming.core.settings import QueueName
 
 Columns = dict[str, Array]
@@ -65,7 +65,10 @@ def _record(values: list[Any]) -> QueueRecord:
     told = {attribute: (at, value) for attribute, (at, value) in attributes.items()}
     counted = {int(bucket): n for bucket, n in holds.items()}
     known = [Depth(*depth) for depth in depths]
-    return QueueRecord(QueueName(*name), told, totals, counted, known, empty_from, ordered, dead_letter, messages_seen, *times)
+    totals = [*totals, *[0] * (len(TOTALS) - len(totals))]
+    return QueueRecord(
+        QueueName(*name), told, totals, counted, known, {}, empty_from, ordered, dead_letter, messages_seen, *times
+    )
 
 
 STEPS: Final[Mapping[int, Step]] = {2: Step(_count_failures), 3: Step(_queues_as_columns)}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple, get_args
 
-from streaming.judge.snapshot import AGE_BUCKETS_S, BASES, QUEUE_STATUSES, PipelineView, QueueView, Snapshot
+from streaming.judge.snapshot import AGE_BUCKETS_S, BASES, DURATION_BUCKETS_S, QUEUE_STATUSES, PipelineView, QueueView, Snapshot
 
 MetricName = Literal[
     "queuewatch_queue_messages",
@@ -19,6 +19,9 @@ MetricName = Literal[
     "queuewatch_oldest_message_timestamp_seconds",
     "queuewatch_oldest_message_age_exact",
     "queuewatch_message_age_seconds",
+    "queuewatch_wait_seconds",
+    "queuewatch_processing_seconds",
+    "queuewatch_sojourn_seconds",
     "queuewatch_messages_sent_total",
     "queuewatch_messages_received_total",
     "queuewatch_messages_deleted_total",
@@ -166,6 +169,14 @@ def _age_histogram(queue: QueueView) -> Iterator[Part]:
         yield from _histogram(AGE_BUCKETS_S, queue.age_counts, queue.age_sum_s)
 
 
+def _duration(name: str) -> Callable[[QueueView], Iterator[Part]]:
+    def parts(queue: QueueView) -> Iterator[Part]:
+        if name in queue.durations:
+            yield from _histogram(DURATION_BUCKETS_S, *queue.durations[name])
+
+    return parts
+
+
 def _value(of: Callable[[QueueView], float | None]) -> Callable[[QueueView], Iterator[Part]]:
     def parts(queue: QueueView) -> Iterator[Part]:
         known = of(queue)
@@ -289,6 +300,27 @@ METRICS: tuple[Metric, ...] = (
         "Ages of the unsettled messages as of the last batch.",
         ("le",),
         of_queue=_age_histogram,
+    ),
+    Metric(
+        "queuewatch_wait_seconds",
+        "histogram",
+        "How long messages that were deleted had waited: from their send to their first delivery.",
+        ("le",),
+        of_queue=_duration("wait"),
+    ),
+    Metric(
+        "queuewatch_processing_seconds",
+        "histogram",
+        "How long messages that were deleted were worked on: from their last delivery to the deletion.",
+        ("le",),
+        of_queue=_duration("processing"),
+    ),
+    Metric(
+        "queuewatch_sojourn_seconds",
+        "histogram",
+        "How long messages that were deleted took in all: from their send to the deletion.",
+        ("le",),
+        of_queue=_duration("sojourn"),
     ),
     Metric("queuewatch_messages_sent_total", "counter", "Messages that entered the queue.", of_queue=_total("sent")),
     Metric(

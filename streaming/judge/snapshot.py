@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
+from streaming.core.durations import DURATION_BUCKETS_S as DURATION_BUCKETS_S
 from streaming.core.report import AGE_BUCKETS_S as AGE_BUCKETS_S
 from streaming.core.settings import QueueName
 from streaming.core.views import Attempt as Attempt
@@ -54,6 +55,14 @@ class ConsumerView:
     oldest_message_id: str | None
     connected: bool | None = None
     prefetch: int | None = None
+
+
+class Duration(NamedTuple):
+    """How long the messages deleted so far took."""
+
+    counts: tuple[int, ...]
+    """Per bucket of DURATION_BUCKETS_S, not cumulated, the last one is +Inf."""
+    sum_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +124,8 @@ class QueueView:
     """The scopes of `oldest_ms` that are exact; the others are at least so old."""
     tracked_states: Mapping[str, int] = field(default_factory=dict)
     """Unsettled messages known one by one, by state; empty when no message was ever reported."""
+    durations: Mapping[str, Duration] = field(default_factory=dict)
+    """By name of DURATIONS, those of which any is known."""
     clock_skew_s: float | None = None
     """How far the senders' clocks ran ahead of ours at worst, when they did."""
 

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import overload
 
+from streaming.core.durations import DURATION_BUCKETS_S, DURATIONS
 from streaming.core.merge import MergedQueues
 from streaming.core.queues import TOTALS
 from streaming.core.report import GroupFacts, QueueFacts
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.queue import STATES
 from streaming.judge.looks import Look
-from streaming.judge.snapshot import ConsumerView, GroupState, GroupView, MessageView, QueueView
+from streaming.judge.snapshot import ConsumerView, Duration, GroupState, GroupView, MessageView, QueueView
 
 
 class Views(Sequence[QueueView]):
@@ -95,6 +96,7 @@ def queue_view(facts: QueueFacts, look: Look, top_k: int) -> QueueView:
         last_event_at_ms=facts.last_event_at,
         last_settled_at_ms=facts.last_settled_at or None,
         last_received_at_ms=facts.last_received_at or None,
+        durations=_durations(facts),
         clock_skew_s=facts.skew_ms / 1000 if facts.skew_ms else None,
     )
 
@@ -106,12 +108,21 @@ def _totals(facts: QueueFacts, basis: Basis) -> dict[str, int]:
     """Running totals of what is reported: of the sends where sends are seen, of the rest where consumers are."""
     if not facts.messages_seen:
         return {}
-    totals = dict(zip(TOTALS, facts.totals, strict=True))
+    totals = {name: n for name, n in zip(TOTALS, facts.totals, strict=True) if not name.endswith("_ms")}
     if basis == "consumers" and not totals["sent"]:
         return {name: value for name, value in totals.items() if name not in _SEND_TOTALS}
     if basis == "producers":
         return {name: value for name, value in totals.items() if name not in _TAKE_TOTALS or value}
     return totals
+
+
+def _durations(facts: QueueFacts) -> dict[str, Duration]:
+    found = {}
+    for kind, name in enumerate(DURATIONS):
+        counts = tuple(facts.durations.get(kind << 8 | bucket, 0) for bucket in range(len(DURATION_BUCKETS_S) + 1))
+        if any(counts):
+            found[name] = Duration(counts, facts.total(f"{name}_ms") / 1000)
+    return found
 
 
 def _connection(facts: QueueFacts, consumer: str) -> tuple[bool | None, int | None]:
