@@ -133,6 +133,9 @@ def _queue_lines(metric: Metric, named: Iterable[tuple[str, QueueView]], now_ms:
     """The lines of a family that each queue has samples of; `named`: each queue with its labels' text."""
     name, label = metric.name, f',{metric.labels[0]}="' if metric.labels else ""
     for labels, queue in named:
+        if metric.info is not None:
+            own = "".join(f',{key}="{escape_label(word)}"' for key, word in metric.info(queue).items())
+            yield f"{name}{{{labels}{own}}} 1\n"
         for suffix, values, value in metric.parts(queue, now_ms):
             if math.isfinite(value):
                 own = f'{label}{escape_label(values[0])}"' if values else ""

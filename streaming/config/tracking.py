@@ -76,6 +76,8 @@ class Judging(Section):
     """Deliveries remembered one by one for a message's timeline."""
     forget_queue_after_s: Seconds = 3_600
     """A queue with nothing unsettled and no event for so long vanishes from the metrics."""
+    tag_labels: tuple[str, ...] = ()
+    """Tags of a queue that become labels of `queuewatch_queue_info`, `team` as `tag_team`, to route alerts by them."""
     slow_strategies: bool = True
     """Also report, without alerting, what the broker's own slow-consumer strategies would say."""
     slow_strategy_params: StrategyOverrides = Field(default_factory=StrategyOverrides)

@@ -74,6 +74,9 @@ class Settings:
     forget_queue_after_ms: int = 3_600_000
     """A queue with nothing unsettled and no event for this long vanishes."""
 
+    tag_labels: tuple[str, ...] = ()
+    """Tags of a queue (attribute `tags`) that become labels `tag_…` of `queuewatch_queue_info`."""
+
     slow_strategies: bool = True
     """Also report what the broker's own slow-consumer strategies would say."""
 

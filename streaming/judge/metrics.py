@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Literal, NamedTuple, get_args
 from streaming.judge.snapshot import AGE_BUCKETS_S, BASES, DURATION_BUCKETS_S, QUEUE_STATUSES, PipelineView, QueueView, Snapshot
 
 MetricName = Literal[
+    "queuewatch_queue_info",
     "queuewatch_queue_messages",
     "queuewatch_tracked_messages",
     "queuewatch_telemetry_basis",
@@ -93,6 +95,8 @@ class Metric:
     times: Callable[[QueueView], Iterable[tuple[tuple[str, ...], int]]] | None = None
     of_snapshot: Callable[[Snapshot], Iterable[tuple[tuple[str, ...], float]]] | None = None
     """Of a metric per queue the labels begin with the queue's."""
+    info: Callable[[QueueView], Mapping[str, str]] | None = None
+    """Of a series whose value is always 1: its labels, `labels` among them."""
     until: bool = False
     """Of `times`: the seconds until then, and not since then."""
 
@@ -109,6 +113,14 @@ OTHER = "other"
 """The name under which groups and consumers beyond the top K are folded."""
 
 QUEUE_LABELS = ("system", "scope_id", "queue")
+
+
+def _info(queue: QueueView) -> dict[str, str]:
+    tags = {f"tag_{_NOT_OF_A_LABEL.sub('_', name)}": value for name, value in queue.tags.items()}
+    return {"kind": queue.kind or "", "dead_letter_queue": queue.dead_letter_queue or "", **tags}
+
+
+_NOT_OF_A_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def _messages(queue: QueueView) -> Iterator[Part]:
@@ -256,6 +268,13 @@ def le_label(upper_s: float) -> str:
 
 
 METRICS: tuple[Metric, ...] = (
+    Metric(
+        "queuewatch_queue_info",
+        "gauge",
+        "1, with what is known of the queue in labels: join it to others by queue. `tag_…`: tags chosen in `judge.tag_labels`.",
+        ("kind", "dead_letter_queue"),
+        info=_info,
+    ),
     Metric(
         "queuewatch_queue_messages",
         "gauge",
@@ -617,6 +636,9 @@ def samples(snapshot: Snapshot, now_ms: int) -> Iterator[Sample]:
     for queue in snapshot.queues:
         own = tuple(queue.name)
         for metric in METRICS:
+            if metric.info is not None:
+                labels = dict(zip(QUEUE_LABELS, own, strict=True)) | dict(metric.info(queue))
+                yield Sample(metric.name, labels, 1)
             for suffix, values, value in metric.parts(queue, now_ms):
                 yield _sample(metric, metric.name + suffix, own + values, value)
     for metric in METRICS:

@@ -124,6 +124,10 @@ class QueueView:
     """The scopes of `oldest_ms` that are exact; the others are at least so old."""
     tracked_states: Mapping[str, int] = field(default_factory=dict)
     """Unsettled messages known one by one, by state; empty when no message was ever reported."""
+    dead_letter_queue: str | None = None
+    """Where it moves messages that fail, when that is known."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Of the queue's tags those that are to be labels (see `Settings.tag_labels`)."""
     durations: Mapping[str, Duration] = field(default_factory=dict)
     """By name of DURATIONS, those of which any is known."""
     clock_skew_s: float | None = None

@@ -10,6 +10,7 @@ from streaming.core.durations import DURATION_BUCKETS_S, DURATIONS
 from streaming.core.merge import MergedQueues
 from streaming.core.queues import TOTALS
 from streaming.core.report import GroupFacts, QueueFacts
+from streaming.core.settings import Settings
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.queue import STATES
 from streaming.judge.looks import Look
@@ -19,8 +20,8 @@ from streaming.judge.snapshot import ConsumerView, Duration, GroupState, GroupVi
 class Views(Sequence[QueueView]):
     """What is published of each queue, in the order of their names. A view is made when it is first asked for."""
 
-    def __init__(self, queues: MergedQueues, places: Sequence[int], looks: Sequence[Look], top_k: int) -> None:
-        self._queues, self._places, self._looks, self._top_k = queues, places, looks, top_k
+    def __init__(self, queues: MergedQueues, places: Sequence[int], looks: Sequence[Look], settings: Settings) -> None:
+        self._queues, self._places, self._looks, self._settings = queues, places, looks, settings
         self._made: dict[int, QueueView] = {}
 
     def __len__(self) -> int:
@@ -43,15 +44,16 @@ class Views(Sequence[QueueView]):
     def _view(self, i: int) -> QueueView:
         found = self._made.get(i)
         if found is None:
-            found = self._made[i] = queue_view(self._queues.facts(self._places[i]), self._looks[i], self._top_k)
+            found = self._made[i] = queue_view(self._queues.facts(self._places[i]), self._looks[i], self._settings)
         return found
 
 
-def queue_view(facts: QueueFacts, look: Look, top_k: int) -> QueueView:
+def queue_view(facts: QueueFacts, look: Look, settings: Settings) -> QueueView:
     """What is published of one queue. What is not known is None or absent, never zero."""
     numbers = facts.numbers
     depth, reason = look.knowledge.depth, look.knowledge.reason
     receives = reason.basis in ("messages", "consumers", "partial")
+    top_k = settings.top_k
     groups, other_groups, other_oldest = _groups(facts, top_k)
     held = facts.consumers
     return QueueView(
@@ -96,6 +98,8 @@ def queue_view(facts: QueueFacts, look: Look, top_k: int) -> QueueView:
         last_event_at_ms=facts.last_event_at,
         last_settled_at_ms=facts.last_settled_at or None,
         last_received_at_ms=facts.last_received_at or None,
+        dead_letter_queue=look.dead_letter_queue.queue if look.dead_letter_queue else None,
+        tags=_tags(facts, settings),
         durations=_durations(facts),
         clock_skew_s=facts.skew_ms / 1000 if facts.skew_ms else None,
     )
@@ -114,6 +118,15 @@ def _totals(facts: QueueFacts, basis: Basis) -> dict[str, int]:
     if basis == "producers":
         return {name: value for name, value in totals.items() if name not in _TAKE_TOTALS or value}
     return totals
+
+
+TAG_CHARS = 128
+"""A tag's value is cut to so many characters: it becomes a label."""
+
+
+def _tags(facts: QueueFacts, settings: Settings) -> dict[str, str]:
+    told = facts.attribute("tags") if settings.tag_labels else None
+    return {name: str(told[name])[:TAG_CHARS] for name in settings.tag_labels if name in told} if isinstance(told, dict) else {}
 
 
 def _durations(facts: QueueFacts) -> dict[str, Duration]:

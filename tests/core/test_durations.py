@@ -16,7 +16,7 @@ from tests.core.driving import event, run_steps
 ORDERS = QueueName("aws_sqs", "", "orders")
 
 Message = tuple[int, list[int], int, bool]
-"""When it was sent, received (ascending, milliseconds after the send) and deleted (after the last receive); is its send reported?"""
+"""When it was sent; received (ascending, milliseconds after the send); deleted (after the last receive); is its send reported?"""
 
 
 @st.composite

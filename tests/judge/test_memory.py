@@ -111,12 +111,11 @@ def test_totals_never_go_back() -> None:
         assert all(value >= before.get(name, 0) for name, value in totals.items())
         before = totals
         for queue in snapshot.queues:
-            buckets = [
-                s.value
-                for s in samples(snapshot, snapshot.at_ms)
-                if s.name.endswith("_bucket") and s.labels["queue"] == queue.queue
-            ]
-            assert buckets == sorted(buckets)
+            buckets: dict[str, list[float]] = {}
+            for s in samples(snapshot, snapshot.at_ms):
+                if s.name.endswith("_bucket") and s.labels["queue"] == queue.queue:
+                    buckets.setdefault(s.name, []).append(s.value)
+            assert all(counts == sorted(counts) for counts in buckets.values())
     assert before["queuewatch_folded_total{'what': 'groups'}"] >= 4
 
 

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from sinks.prometheus import Exposition, Family, compress, wants_openmetrics
 from streaming.judge.metrics import METRICS, samples
-from streaming.judge.snapshot import TOTALS, ConsumerView, GroupView, PipelineView, Snapshot
+from streaming.judge.snapshot import DURATION_BUCKETS_S, TOTALS, ConsumerView, Duration, GroupView, PipelineView, Snapshot
 from tests.services.prometheus import Binaries
 from tests.sinks.fakes import (
     HOSTILE_NAMES,
@@ -200,7 +200,9 @@ def test_the_exposition_is_the_catalogues_samples(snapshot: Snapshot, later_ms: 
 
 def test_every_family_of_the_catalogue_is_exposed() -> None:
     """A metric added to the catalogue and forgotten here would be missing silently."""
-    every_total = replace(GOLDEN_QUEUE, totals=dict.fromkeys(GOLDEN_QUEUE.totals, 1))
+    took = Duration((1,) * (len(DURATION_BUCKETS_S) + 1), 1.5)
+    totals = dict.fromkeys(GOLDEN_QUEUE.totals, 1)
+    every_total = replace(GOLDEN_QUEUE, totals=totals, durations={"wait": took, "processing": took, "sojourn": took})
     text = exposition(replace(GOLDEN_SNAPSHOT, queues=(every_total,)))
     described = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
     assert described == {metric.name for metric in METRICS} | {"queuewatch_build_info"}
