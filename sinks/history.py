@@ -11,6 +11,7 @@ import numpy as np
 
 from streaming.core.settings import QueueName
 from streaming.judge.snapshot import QueueView
+from streaming.judge.view import backlogs
 
 _BACKLOG, _AGE = 0, 1
 
@@ -51,8 +52,9 @@ class History:
             return
         self._advance(0 if self._step is None else step - self._step)
         self._step = step
-        rows = self._rows_of([queue.name for queue in queues])
-        seen = np.array([_point(queue, at_ms) for queue in queues], np.float32).reshape(-1, 2)
+        known = list(backlogs(queues))
+        rows = self._rows_of([name for name, _, _ in known])
+        seen = np.array([_point(visible, since_ms, at_ms) for _, visible, since_ms in known], np.float32).reshape(-1, 2)
         self._values[rows, -1] = np.fmax(self._values[rows, -1], seen)
 
     def of(self, queue: QueueName) -> Trend | None:
@@ -97,12 +99,11 @@ class History:
         self._free.extend(range(old + more - 1, old - 1, -1))
 
 
-def _point(queue: QueueView, at_ms: int) -> tuple[float, float]:
-    backlog = math.nan if queue.visible is None else float(queue.visible)
-    since_ms = queue.oldest_ms.get("all")
+def _point(visible: int | None, since_ms: int | None, at_ms: int) -> tuple[float, float]:
+    backlog = math.nan if visible is None else float(visible)
     if since_ms is not None:
         return backlog, max(0, at_ms - since_ms) / 1000
-    return backlog, 0.0 if queue.visible == 0 else math.nan
+    return backlog, 0.0 if visible == 0 else math.nan
 
 
 def _known(value: float) -> float | None:

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from streaming.core.columns import Array
+from streaming.core.message_columns import Listed
 from streaming.core.packet import Quarantined
 from streaming.core.queue_columns import COUNTS, FLAGS, NUMBERS, TIMES, TOLD, QueueColumns, rows_of
 from streaming.core.queue_table import read_names
@@ -137,6 +138,7 @@ class MergedQueues(Mapping[QueueName, QueueFacts]):
             oldest_but_used_up=self.oldest_but_used_up[place].tolist(),
             age_counts=self.age_counts[place].tolist(),
         )
+        facts.messages = _ListedOf(self, place)
         told: tuple[bytes, int] | None = None
         for shard, rows in zip(self._shards, self._rows, strict=True):
             row = int(rows[place])
@@ -152,6 +154,23 @@ class MergedQueues(Mapping[QueueName, QueueFacts]):
             told = text
             _add_details(facts, shard, row, self._settings)
         return facts
+
+    def listed_kinds(self, place: int) -> list[str]:
+        """The kinds under which messages of one queue are listed."""
+        found: dict[str, bool] = {}
+        for shard, rows in zip(self._shards, self._rows, strict=True):
+            found |= {listed.kind: True for listed in shard.listed if rows[place] >= 0 and listed.has(int(rows[place]))}
+        return list(found)
+
+    def listed(self, place: int, kind: str) -> list[Listed]:
+        """The messages of one queue that are listed under a kind, those of lowest rank first."""
+        found = []
+        for shard, rows in zip(self._shards, self._rows, strict=True):
+            found += [one for listed in shard.listed if listed.kind == kind for one in listed.of(int(rows[place]))]
+        if kind == "oldest":
+            found = [one for one in found if one.view.sent_at_ms == self.oldest[place, 0]]
+        most = OLDEST_LISTED if kind == "oldest" else self._settings.messages_per_queue
+        return nsmallest(most, found, key=attrgetter("rank"))
 
     @cached_property
     def _table(self) -> Array:
@@ -189,6 +208,28 @@ class MergedQueues(Mapping[QueueName, QueueFacts]):
         for table, place in zip(tables, self._places, strict=True):
             out[place] = np.minimum(out[place], table)
         return out
+
+
+class _ListedOf(Mapping[str, list[Listed]]):
+    """The messages listed of one queue, by kind. Hardly ever are those of every kind looked at."""
+
+    def __init__(self, queues: MergedQueues, place: int) -> None:
+        self._queues, self._place = queues, place
+        self._kinds = queues.listed_kinds(place)
+        self._made: dict[str, list[Listed]] = {}
+
+    def __getitem__(self, kind: str) -> list[Listed]:
+        if kind not in self._kinds:
+            raise KeyError(kind)
+        if kind not in self._made:
+            self._made[kind] = self._queues.listed(self._place, kind)
+        return self._made[kind]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kinds)
+
+    def __len__(self) -> int:
+        return len(self._kinds)
 
 
 @dataclass(slots=True)
@@ -256,15 +297,6 @@ def _add_details(facts: QueueFacts, shard: QueueColumns, row: int, settings: Set
     facts.ordered_facts = facts.ordered_facts or shard.ordered_facts.get(row)
     if row in shard.consumers:
         facts.consumers = _merge_consumers(facts.consumers, shard.consumers[row])
-    for listed in shard.listed:
-        found = listed.of(row)
-        if found:
-            cap = settings.messages_per_queue
-            known = facts.messages.get(listed.kind)
-            facts.messages[listed.kind] = nsmallest(cap, known + found, key=lambda one: one.rank) if known else found
-    if "oldest" in facts.messages:
-        oldest = [m for m in facts.messages["oldest"] if m.view.sent_at_ms == facts.oldest[0]]
-        facts.messages["oldest"] = oldest[:OLDEST_LISTED]
     for bucket, count in rows_of(shard.durations, row):
         facts.durations[bucket] = facts.durations.get(bucket, 0) + count
     facts.consumer_states.update(shard.consumer_states.get(row, {}))

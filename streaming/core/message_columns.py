@@ -102,6 +102,11 @@ class ListedMessages:
     ranks: tuple[Array, ...]
     messages: MessageColumns
 
+    def has(self, queue: int) -> bool:
+        """Whether any is listed of one queue."""
+        start = int(self.queue.searchsorted(queue))
+        return start < len(self.queue) and bool(self.queue[start] == queue)
+
     def of(self, queue: int) -> list[Listed]:
         """What is listed of one queue."""
         start, stop = bounds(self.queue, queue)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -176,7 +177,8 @@ class QueueFacts:
     folded_groups: int = 0
     ordered_facts: OrderedFacts | None = None
     consumers: list[HeldBy] = field(default_factory=list)
-    messages: dict[str, list[Listed]] = field(default_factory=dict)
+    messages: Mapping[str, list[Listed]] = field(default_factory=dict)
+    """By kind, those that are listed."""
     consumer_states: dict[str, ConsumerState] = field(default_factory=dict)
     consumer_acks: dict[str, int] = field(default_factory=dict)
     """When each consumer last had a message acknowledged, as far as its receives are known."""

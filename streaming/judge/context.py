@@ -25,6 +25,7 @@ from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.queue import NOTHING_KNOWN, Knowledge
 from streaming.judge.memory import QueueMemory
 from streaming.judge.signals import Finding, Severity, SignalKey, SignalName
+from streaming.judge.snapshot import QueueStatus
 
 BROKER_COUNTS_FRESH_MS = 600_000
 """Counts the broker gave longer ago than this say nothing about now."""
@@ -51,6 +52,8 @@ class Context:
     """Dead letters that came into this queue lately."""
     knowledge: Knowledge = NOTHING_KNOWN
     """What may be said of the queue, and how sure it is."""
+    flow_status: QueueStatus | None = None
+    """The status by what came and went lately, once somebody asked."""
 
     @cached_property
     def name(self) -> QueueName:

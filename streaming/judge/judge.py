@@ -104,7 +104,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     folded = {what: memory.folded.get(what, 0) + max(0, n - memory.folded_now.get(what, 0)) for what, n in folded_now.items()}
     snapshot = Snapshot(
         now,
-        Views(queues, places.tolist(), looks.at(places), settings),
+        Views(queues, places.tolist(), looks.at(places), looks.views, settings),
         tuple(firing.values()),
         dict(merged.events_total),
         dict(merged.invalid_total),

@@ -17,7 +17,7 @@ from streaming.core.merge import MergedQueues
 from streaming.core.queue_columns import COUNTS, FLAGS, NUMBERS, TIMES, TOLD
 from streaming.core.settings import QueueName
 from streaming.judge.knowledge.queue import Knowledge
-from streaming.judge.snapshot import QueueStatus
+from streaming.judge.snapshot import QueueStatus, QueueView
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -55,6 +55,8 @@ class Looks:
         self._siblings: Ints = np.zeros(0, dtype=np.int64)
         self._by_flow: Bools = np.zeros(0, dtype=bool)
         self._of: list[Look | None] = []
+        self.views: dict[QueueName, tuple[Look, QueueView]] = {}
+        """Views that were made, each with the look it shows."""
 
     def due(self, queues: MergedQueues, besides: Iterable[QueueName], now: int) -> Bools:
         """Which rows of the merged table to look at: something is new, its time has come, or it is one of `besides`."""
@@ -86,6 +88,7 @@ class Looks:
     def forget(self, place: int) -> None:
         """The queue of one row has vanished: should it come back, it is new."""
         self._of[place], self._again_at[place] = None, 0
+        self.views.pop(self._names[place], None)
 
     def at(self, places: Ints) -> list[Look]:
         """The latest look at the queues of some rows, all of which have been looked at."""

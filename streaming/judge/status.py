@@ -39,10 +39,17 @@ def is_lagging(c: Context) -> bool:
 
 
 def _messages_status(c: Context) -> QueueStatus:
-    window = _window(c)
-    if c.is_dead_letter_queue or c.paused or not len(window):
+    if c.flow_status is None:
+        c.flow_status = _flow_status(c)
+    return c.flow_status
+
+
+def _flow_status(c: Context) -> QueueStatus:
+    if c.is_dead_letter_queue or c.paused or not c.facts.numbers["visible"]:
+        # With nothing waiting now, the consumers have caught up.
         return "ok"
-    return FLOW_STATUSES[int(flow_status(window.at, window.values[:, None])[0])]
+    window = _window(c)
+    return FLOW_STATUSES[int(flow_status(window.at, window.values[:, None])[0])] if len(window) else "ok"
 
 
 def _counts_status(c: Context) -> QueueStatus:

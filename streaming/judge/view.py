@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import overload
 
@@ -10,7 +10,7 @@ from streaming.core.durations import DURATION_BUCKETS_S, DURATIONS
 from streaming.core.merge import MergedQueues
 from streaming.core.queues import TOTALS
 from streaming.core.report import GroupFacts, QueueFacts
-from streaming.core.settings import Settings
+from streaming.core.settings import QueueName, Settings
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.queue import STATES
 from streaming.judge.looks import Look
@@ -18,10 +18,21 @@ from streaming.judge.snapshot import ConsumerView, Duration, GroupState, GroupVi
 
 
 class Views(Sequence[QueueView]):
-    """What is published of each queue, in the order of their names. A view is made when it is first asked for."""
+    """What is published of each queue, in the order of their names. A view is made when it is first asked for.
 
-    def __init__(self, queues: MergedQueues, places: Sequence[int], looks: Sequence[Look], settings: Settings) -> None:
+    `made` has the views of earlier steps, by queue: one that was not looked at since is shown again.
+    """
+
+    def __init__(
+        self,
+        queues: MergedQueues,
+        places: Sequence[int],
+        looks: Sequence[Look],
+        made: dict[QueueName, tuple[Look, QueueView]],
+        settings: Settings,
+    ) -> None:
         self._queues, self._places, self._looks, self._settings = queues, places, looks, settings
+        self._shared = made
         self._made: dict[int, QueueView] = {}
 
     def __len__(self) -> int:
@@ -44,8 +55,38 @@ class Views(Sequence[QueueView]):
     def _view(self, i: int) -> QueueView:
         found = self._made.get(i)
         if found is None:
-            found = self._made[i] = queue_view(self._queues.facts(self._places[i]), self._looks[i], self._settings)
+            found = self._made[i] = self._again(i) or self._new(i)
         return found
+
+    def _new(self, i: int) -> QueueView:
+        view = queue_view(self._queues.facts(self._places[i]), self._looks[i], self._settings)
+        self._shared[view.name] = self._looks[i], view
+        return view
+
+    def _again(self, i: int) -> QueueView | None:
+        place = self._places[i]
+        look, view = self._shared.get(self._queues.names[place], (None, None))
+        if view is None or look is not self._looks[i]:
+            return None
+        if not view.tracked:
+            return view
+        # Messages grow older without anything happening.
+        counts = tuple(self._queues.age_counts[place].tolist()) if view.age_counts else ()
+        return replace(view, age_counts=counts, age_sum_s=int(self._queues.columns["age_sum_ms"][place]) / 1000)
+
+    def backlogs(self) -> Iterator[tuple[QueueName, int | None, int | None]]:
+        """Of each queue its name, its visible messages, and since when its oldest message is there (epoch milliseconds); without
+        making a view of it."""
+        for place, look in zip(self._places, self._looks, strict=True):
+            oldest = look.knowledge.ages.get("all")
+            yield self._queues.names[place], look.knowledge.depth.get("visible"), oldest.since_ms if oldest is not None else None
+
+
+def backlogs(queues: Sequence[QueueView]) -> Iterator[tuple[QueueName, int | None, int | None]]:
+    """Of each queue its name, its visible messages, and since when its oldest message is there (epoch milliseconds)."""
+    if isinstance(queues, Views):
+        return queues.backlogs()
+    return ((queue.name, queue.visible, queue.oldest_ms.get("all")) for queue in queues)
 
 
 def queue_view(facts: QueueFacts, look: Look, settings: Settings) -> QueueView:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 import struct
-import zlib
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from streaming.core.settings import Settings
@@ -61,6 +61,6 @@ def test_the_memory_of_a_long_burst_does_not_grow(kind: str) -> None:
     """It is written with every batch."""
     steps = in_steps([e for n in range(30) for e in burst(kind, 20, at_ms=10_000 * n, first=20 * n)], 10, 300)
     packed = judged(steps, EVENT_TIME).memory.to_bytes()
-    (length,) = struct.unpack_from("<I", packed, 4)
-    memory = json.dumps(json.loads(zlib.decompress(packed[8 : 8 + length])))
+    length, size = struct.unpack_from("<II", packed, 4)
+    memory = json.dumps(json.loads(pa.Codec("zstd").decompress(packed[12 : 12 + length], size, asbytes=True)))
     assert 0 < len(set(re.findall(r"\bm\d+", memory))) <= LISTED
