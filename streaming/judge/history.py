@@ -149,6 +149,8 @@ class History:
         """Have the dense stretch of these queues ready for `recent`."""
         places = [self._place[name] for name in names if name in self._place]
         at, values = self._stack(np.array(places, dtype=np.int64))
+        # Queue by queue in memory: thousands may be looked at, one after the other.
+        values = np.ascontiguousarray(values.swapaxes(0, 1))
         self._dense = at, values, {name: i for i, name in enumerate(name for name in names if name in self._place)}
 
     def stretch(self, since: int, names: Sequence[QueueName]) -> tuple[Ints, Ints]:
@@ -165,7 +167,7 @@ class History:
         at, values, places = self._dense
         if name not in places:
             return Window(at[:0], np.zeros((0, len(FIELDS)), dtype=np.int64))
-        mine = values[:, places[name]]
+        mine = values[places[name]]
         first = int(np.argmax(mine[:, 0] > 0)) if mine[:, 0].any() else len(mine)
         return Window(at[first:], mine[first:])
 

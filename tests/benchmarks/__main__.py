@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from streaming.spark.runtime import RuntimeUnavailable
-from tests.benchmarks import alert_latency, client, first_run, latency, live, micro, throughput
+from tests.benchmarks import alert_latency, client, first_run, latency, live, micro, queues, throughput
 from tests.benchmarks.figures import Run
 from tests.benchmarks.jvm import Jvm, NoCompiler
 from tests.benchmarks.machine import Machine
@@ -26,11 +26,12 @@ WITH_KAFKA: dict[str, Callable[..., None]] = {
 }
 ALONE: dict[str, Callable[..., None]] = {
     "micro": micro.measure,
+    "queues": queues.measure,
     "client": client.measure,
     "alerts": alert_latency.measure,
     "clone": first_run.measure,
 }
-SECTIONS = ("micro", "client", *WITH_KAFKA, "alerts", "clone")
+SECTIONS = ("micro", "queues", "client", *WITH_KAFKA, "alerts", "clone")
 BY_DEFAULT = SECTIONS[:-1]
 OUT = Path("build/bench.json")
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"

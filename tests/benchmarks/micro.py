@@ -23,6 +23,7 @@ from streaming.core.state import ShardState
 from streaming.core.track import track
 from streaming.judge.judge import judge
 from streaming.judge.memory import JudgeMemory
+from streaming.judge.snapshot import Snapshot
 from tests.benchmarks.batches import batches
 from tests.benchmarks.figures import Figure, Run
 from tests.benchmarks.records import FORM_NAMES, FORMS, Form, records
@@ -53,6 +54,8 @@ class Chain:
         self._settings = Settings()
         self._states = [ShardState.empty().pack()] * SHARDS
         self._memory = JudgeMemory.empty()
+        self.snapshot: Snapshot | None = None
+        """What the last step published."""
         self._times_s: defaultdict[str, list[float]] = defaultdict(list)
 
     def step(self, table: pa.Table, beside: Iterable[bytes] = ()) -> None:
@@ -102,7 +105,7 @@ class Chain:
         with timed("merge"):
             merged = merge(reports, self._settings)
         with timed("judge"):
-            self._memory, _, _ = judge(self._memory, merged, now, self._settings)
+            self._memory, self.snapshot, _ = judge(self._memory, merged, now, self._settings)
         with timed("remember"):
             self._memory.to_bytes()
         for name, seconds in spent.items():
