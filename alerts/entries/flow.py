@@ -20,8 +20,13 @@ QUEUE_FAILING = Entry(
         "Of the deliveries that ended in the last {failing_window_s}, at least {failing_ratio} ended without a settlement: the "
         "visibility window ran out, the message was released, dead-lettered or dropped.",
         "At least {failing_min_deliveries} deliveries ended; with fewer, PoisonMessage carries it.",
-        "Sooner when it is clear: more than three quarters failed in each half of the last minute.",
-        "The PoisonMessage, DeadLetterArrived and BatchRetryStorm it explains are folded into it until it ends.",
+        "Sooner when it is clear: over a minute, or the visibility timeout and 40 s where that is longer, more failed than chance "
+        "explains, in its first and in its last 20 s too.",
+        "Or some consumers fail at least {failing_ratio} of their own deliveries (at least {failing_min_deliveries}) for longer than "
+        "a visibility timeout, while the others fail fewer than a tenth: then they are named.",
+        "Somebody received in the last two minutes; where nobody does, the consumers are gone and QueueStalled says so.",
+        "The PoisonMessage, DeadLetterArrived and BatchRetryStorm it explains are folded into it until it ends. New PoisonMessage "
+        "and DeadLetterArrived are held back for {failing_window_s} at most while several messages fail together and it may come.",
     ),
     thresholds=("failing_ratio", "failing_window_s", "failing_min_deliveries"),
     severity="critical",
@@ -38,6 +43,7 @@ QUEUE_FAILING = Entry(
         EvidenceField("failed_ratio", "part of the ended deliveries that ended without a settlement"),
         EvidenceField("deliveries", "deliveries that ended in window_s"),
         EvidenceField("consumer", "the one consumer that fails while the others do not: a bad host, not a bad deployment"),
+        EvidenceField("consumers", "several such: a deployment that is rolling out"),
         EvidenceField("leave_at_receive_count", "the receive count at which messages are dead-lettered or dropped"),
         EvidenceField("lost_or_dead_lettered_per_hour", "messages an hour that leave unprocessed at this rate"),
         EvidenceField("failing_since", "when deliveries began to fail, in milliseconds since 1970"),

@@ -13,19 +13,39 @@ FOLDED_INTO: dict[SignalName, tuple[SignalName, ...]] = {
 }
 """Which signals of a queue the key explains, message by message; the DeadLetterArrived of its dead-letter queue are folded too.
 Alerts of a coarser kind are held back by the table in `alerts.explains`."""
+HELD_BACK: frozenset[SignalName] = frozenset({"PoisonMessage", "DeadLetterArrived"})
+"""What is held back while the signal that would explain it is in the making."""
 
 
-def fold(findings: dict[SignalKey, Finding], merged: Merged, failing: set[QueueName]) -> dict[SignalKey, Finding]:
-    """The findings with those marked that another explains. They are counted and listed, and not announced by themselves."""
-    if not failing:
+def fold(
+    findings: dict[SignalKey, Finding],
+    merged: Merged,
+    failing: set[QueueName],
+    making: set[QueueName],
+    before: dict[SignalKey, Finding],
+) -> dict[SignalKey, Finding]:
+    """The findings with those marked that another explains. They are counted and listed, and not announced by themselves.
+
+    `failing` are queues that fail, `making` those that may be about to: what is new there is held back, what was announced
+    (among `before`) stays.
+    """
+    if not failing and not making:
         return findings
-    targets = {target: name for name in failing if (target := _dead_letters_of(name, merged)) is not None}
+    targets = {target: name for name in (*making, *failing) if (target := _dead_letters_of(name, merged)) is not None}
     out = {}
     for key, finding in findings.items():
-        explained = key.queue_name in failing and key.signal in FOLDED_INTO["QueueFailing"]
+        source = key.queue_name
         if key.signal == "DeadLetterArrived" and key.queue_name in targets:
-            source = finding.evidence.get("from_queue")
-            explained = source is None or source == targets[key.queue_name].queue
+            told = finding.evidence.get("from_queue")
+            source = targets[key.queue_name]
+            if told is not None and told != source.queue:
+                source = key.queue_name
+        elif key.signal not in FOLDED_INTO["QueueFailing"]:
+            out[key] = finding
+            continue
+        explained = source in failing or (
+            source in making and key.signal in HELD_BACK and not (key in before and before[key].was_announced)
+        )
         out[key] = replace(finding, folded="QueueFailing") if explained and finding.alerting else finding
     return out
 

@@ -89,7 +89,8 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
                     findings[finding.key] = finding
         views.append(queue_view(context, queue_status(context)))
         remembered[name] = queue_memory
-    findings = fold(findings, merged, _failed_lately(findings, remembered, now))
+    making = {n for n, m in remembered.items() if failing.failing_in_the_making(m, now, settings.thresholds(n))}
+    findings = fold(findings, merged, _failed_lately(findings, remembered, now), making, memory.firing)
     changes, firing = _changes(memory.firing, findings, now)
     folded_now = _folded(views)
     folded = {what: memory.folded.get(what, 0) + max(0, n - memory.folded_now.get(what, 0)) for what, n in folded_now.items()}
