@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from streaming.core.report import Merged
 from streaming.core.settings import QueueName
-from streaming.judge.signals import Finding, SignalKey, SignalName
+from streaming.judge.signals import Evidence, Finding, SignalKey, SignalName
 
 FOLDED_INTO: dict[SignalName, tuple[SignalName, ...]] = {
     "QueueFailing": ("PoisonMessage", "BatchRetryStorm", "WindowTooShort", "SlowConsumer"),
 }
 """Which signals of a queue the key explains, message by message; the DeadLetterArrived of its dead-letter queue are folded too.
 Alerts of a coarser kind are held back by the table in `alerts.explains`."""
+HELD_TOGETHER = 3
+"""From so many messages held too long by one consumer on, the consumer is what hangs; fewer are told one by one."""
 HELD_BACK: frozenset[SignalName] = frozenset({"PoisonMessage", "DeadLetterArrived"})
 """What is held back while the signal that would explain it is in the making."""
 
@@ -48,6 +51,34 @@ def fold(
         )
         out[key] = replace(finding, folded="QueueFailing") if explained and finding.alerting else finding
     return out
+
+
+def fold_held(findings: dict[SignalKey, Finding]) -> dict[SignalKey, Finding]:
+    """The findings with each MessageHeldTooLong folded into the SlowConsumer of its consumer, where that holds several: three
+    are held too long, or it holds three or more and has finished nothing since it received the oldest."""
+    slow = {
+        (key.queue_name, key.consumer): finding
+        for key, finding in findings.items()
+        if key.signal == "SlowConsumer" and finding.alerting and key.part is None
+    }
+    held = Counter(_held_by(key, finding) for key, finding in findings.items() if key.signal == "MessageHeldTooLong")
+    hangs = {holder for holder, n in held.items() if holder in slow and (n >= HELD_TOGETHER or _holds_all(slow[holder].evidence))}
+    if not hangs:
+        return findings
+    return {
+        key: replace(finding, folded="SlowConsumer")
+        if key.signal == "MessageHeldTooLong" and finding.folded is None and _held_by(key, finding) in hangs
+        else finding
+        for key, finding in findings.items()
+    }
+
+
+def _held_by(key: SignalKey, finding: Finding) -> tuple[QueueName, str | None]:
+    return key.queue_name, finding.evidence.get("consumer")
+
+
+def _holds_all(evidence: Evidence) -> bool:
+    return evidence["held_messages"] >= HELD_TOGETHER and not evidence["finished_meanwhile"]
 
 
 def _dead_letters_of(name: QueueName, merged: Merged) -> QueueName | None:

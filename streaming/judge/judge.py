@@ -10,7 +10,7 @@ from streaming.core.clock import counted
 from streaming.core.report import Arrival, Merged, QueueFacts
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.context import Context
-from streaming.judge.folding import fold
+from streaming.judge.folding import fold, fold_held
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.needs import supported
 from streaming.judge.memory import JudgeMemory, QueueMemory
@@ -91,6 +91,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
         remembered[name] = queue_memory
     making = {n for n, m in remembered.items() if failing.failing_in_the_making(m, now, settings.thresholds(n))}
     findings = fold(findings, merged, _failed_lately(findings, remembered, now), making, memory.firing)
+    findings = fold_held(findings)
     changes, firing = _changes(memory.firing, findings, now)
     folded_now = _folded(views)
     folded = {what: memory.folded.get(what, 0) + max(0, n - memory.folded_now.get(what, 0)) for what, n in folded_now.items()}

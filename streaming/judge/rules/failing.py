@@ -21,9 +21,9 @@ QUICK_BEYOND_WINDOW_MS = 40_000
 QUICK_SLICE_MS = 20_000
 QUICK_FAILURES = 3
 QUICK_SIGMAS = 2.0
-"""A clear case is called before the long window shows it: over a minute, or the visibility timeout and 40 s, more fail than chance
-explains, and both its first and its last 20 s have failures. What consumers held when they were killed ends within one visibility
-timeout, so one deploy cannot be both."""
+"""A clear case is called before the long window shows it: over a minute, or the visibility timeout and 40 s, more fail than
+chance explains, and both its first and its last 20 s have failures. What consumers held when they were killed ends within one
+visibility timeout, so one deploy cannot be both."""
 
 RECEIVING_MS = 120_000
 """Nobody who fails received anything for so long: the consumers are gone, not broken."""
@@ -121,7 +121,7 @@ def _fail_together(c: Context, span_ms: int) -> bool:
     if lately.failed < MAKING_FAILURES:
         return False
     others = lately.failed - _most_failures_of_one(c, span_ms)
-    # Where redeliveries are not reported a dead letter's receives are more than the failures seen; it is one message all the same.
+    # Where redeliveries are not reported, a dead letter's receives are more than the failures seen; it is one all the same.
     others = max(others, len(_moved(c, span_ms)) - 1)
     share = MAKING_RATIO * c.thresholds.failing_ratio
     return others >= MAKING_FAILURES and others >= share * (others + lately.finished)
