@@ -24,7 +24,8 @@ QUEUE_STALLED = Entry(
         "Nothing was settled for {stalled_s}.",
         "The reason is no_receives when nothing was received in the last {stalled_s} either, else no_progress.",
         "Where messages are not all reported, the broker's counts must show it: visible at every count, nothing in flight, never "
-        "falling.",
+        "falling. A broker that does not say what is in flight (Cloudflare): deliveries were reported and are no more, and the "
+        "backlog never fell and grew, or a message that came back waits in it.",
     ),
     thresholds=("stalled_s",),
     severity="critical",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from streaming.core.queues import NEVER
 from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, QUIET_MS, basis_of, sides
-from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, compare_count, see_life
+from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, compare_count, see_backlog, see_life
 from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ def learn(c: Context) -> Knowledge:
         if evidence.counted_at < depth.at <= c.now - REPORTS_LAG_MS:
             compare_count(evidence, facts.depths[:i], depth, c.recent)
     latest = facts.depths[-1] if facts.depths else None
+    told_at, told = facts.attributes.get("visible", (0, None))
+    if isinstance(told, int) and evidence.backlog_at < told_at <= c.now and not (latest is not None and latest.at >= told_at):
+        see_backlog(evidence, told_at, told - facts.numbers["delayed"], max(facts.last_received_at, facts.last_settled_at))
     reason = basis_of(
         evidence,
         sides(c.past if c.now - facts.last_event_at > QUIET_MS else c.recent, c.now),
