@@ -97,8 +97,11 @@ QUEUE_MISCONFIGURED = Entry(
         "source or lists more "
         "than ten; the visibility timeout is shorter than processing usually takes; a back-off exceeds the "
         "longest delay.",
+        "A FIFO queue without high throughput (by its `throughput_limit` and `deduplication_scope`) has had {fifo_limit_ratio} "
+        "of {fifo_call_limit} calls a second, at {fifo_messages_per_call} message(s) a call, for {fifo_limit_s}: its settings "
+        "limit it. It is a warning when that is true of calls with ten messages.",
     ),
-    thresholds=(),
+    thresholds=("fifo_limit_ratio", "fifo_call_limit", "fifo_messages_per_call", "fifo_limit_s"),
     severity="info",
     alert=signal_alert(
         "QueueMisconfigured",
