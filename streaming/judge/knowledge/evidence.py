@@ -30,6 +30,9 @@ CHANCE = 1.5
 reported."""
 FEWEST_IN_FLIGHT = 15
 """Fewer in flight, over the latest counts together, say nothing of who reports."""
+SURE_COUNTS = 2
+SURE_COUNTED = 20
+"""So many counts with so many messages agree by chance no longer."""
 FLUKES = 3
 """A count may catch busy consumers with nothing in flight; so many in a row may not."""
 ALIVE_FADES = 0.98
@@ -117,6 +120,11 @@ class Evidence:
     """…and how much it was then; `backlog_most` since."""
     backlog_most: int = 0
     backlog: int = 0
+
+    def is_sure(self, now: int) -> bool:
+        """Whether that all is tracked is more than chance, or nobody counts."""
+        several = self.tracked.agreed >= SURE_COUNTS and self.counted_sum >= SURE_COUNTED
+        return not self.seen_at or several or self.tracked.is_long(now)
 
     def to_list(self) -> list[Any]:
         """Plain values for JSON, in the order of the fields."""
