@@ -20,6 +20,9 @@ SLOW_CONSUMER = Entry(
     rule=(
         ("The consumer has held its oldest message since that message was handed to it (not since its last acknowledgement)."),
         ("That is longer than the larger of {slow_hold_min_s} and {slow_hold_factor} × the queue's median hold."),
+        "A hold beyond the visibility timeout was extended, so the consumer says that it works: it must also be longer than "
+        "twice the slowest hundredth of the queue, and nothing is said before ten messages were finished. However long is too "
+        "long anywhere is the business of MessageHeldTooLong.",
         "What the broker's own strategies would say (full prefetch window, time since the last "
         "acknowledgement) is reported "
         "beside it as information and does not alert.",
@@ -40,6 +43,8 @@ SLOW_CONSUMER = Entry(
     evidence=(
         EvidenceField("consumer", "who is slow"),
         EvidenceField("message_id", "the message it sits on"),
+        EvidenceField("held_messages", "how many it holds; MessageHeldTooLong of three or more are folded into this signal"),
+        EvidenceField("finished_meanwhile", "false: it has finished nothing since, so the process hangs, not one thread"),
         EvidenceField("held_s", "for how many seconds"),
         EvidenceField("limit_s", "the limit that applies here, in seconds"),
         EvidenceField("usual_hold_s", "how long this queue's messages are usually held, in seconds"),

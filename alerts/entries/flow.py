@@ -20,8 +20,13 @@ QUEUE_FAILING = Entry(
         "Of the deliveries that ended in the last {failing_window_s}, at least {failing_ratio} ended without a settlement: the "
         "visibility window ran out, the message was released, dead-lettered or dropped.",
         "At least {failing_min_deliveries} deliveries ended; with fewer, PoisonMessage carries it.",
-        "Sooner when it is clear: more than three quarters failed in each half of the last minute.",
-        "The PoisonMessage, DeadLetterArrived and BatchRetryStorm it explains are folded into it until it ends.",
+        "Sooner when it is clear: over a minute, or the visibility timeout and 40 s where that is longer, more failed than "
+        "chance explains, in its first and in its last 20 s too.",
+        "Or some consumers fail at least {failing_ratio} of their own deliveries (at least {failing_min_deliveries}) for longer "
+        "than a visibility timeout, while the others fail fewer than a tenth: then they are named.",
+        "Somebody received in the last two minutes; where nobody does, the consumers are gone and QueueStalled says so.",
+        "The PoisonMessage, DeadLetterArrived and BatchRetryStorm it explains are folded into it until it ends. New "
+        "PoisonMessage and DeadLetterArrived are held back for {failing_window_s} at most while several messages fail together.",
     ),
     thresholds=("failing_ratio", "failing_window_s", "failing_min_deliveries"),
     severity="critical",
@@ -38,6 +43,7 @@ QUEUE_FAILING = Entry(
         EvidenceField("failed_ratio", "part of the ended deliveries that ended without a settlement"),
         EvidenceField("deliveries", "deliveries that ended in window_s"),
         EvidenceField("consumer", "the one consumer that fails while the others do not: a bad host, not a bad deployment"),
+        EvidenceField("consumers", "several such: a deployment that is rolling out"),
         EvidenceField("leave_at_receive_count", "the receive count at which messages are dead-lettered or dropped"),
         EvidenceField("lost_or_dead_lettered_per_hour", "messages an hour that leave unprocessed at this rate"),
         EvidenceField("failing_since", "when deliveries began to fail, in milliseconds since 1970"),
@@ -85,8 +91,10 @@ QUEUE_LAGGING = Entry(
     rule=(
         "The status has been lagging for {lagging_for_s}: over five minutes the oldest visible message grew older and the "
         "backlog did not shrink.",
-        "At this rate the oldest visible message passes {lag_limit_s} within {lag_forecast_s}, or has passed it.",
-        "Not while what waits will be worked off before the limit, as after a nightly batch.",
+        "At this rate the oldest visible message passes {lag_limit_s} (`lag_limit_s`, per queue pattern: set it to the queue's "
+        "objective) within {lag_forecast_s}, or has passed it.",
+        "Not while what waits will be worked off before the limit and the backlog has not grown for two minutes, as after a "
+        "nightly batch.",
         "It is critical when half of the retention will be passed within a day.",
     ),
     thresholds=("lag_limit_s", "lag_forecast_s", "lagging_for_s"),
@@ -104,7 +112,8 @@ QUEUE_LAGGING = Entry(
         EvidenceField("passes_limit_in_s", "seconds until then at this rate; with the earliest and the latest"),
         EvidenceField("rate_in_per_s", "messages a second that come"),
         EvidenceField("rate_out_per_s", "messages a second that are settled"),
-        EvidenceField("cause", "what changed against the hour before: processing time or arrivals"),
+        EvidenceField("cause", "what changed against the hour before: processing time, arrivals, or consumers that fell silent"),
+        EvidenceField("silent_consumers", "who finished messages within the hour and finishes none any more"),
     ),
     checks={
         "aws_sqs": (

@@ -103,6 +103,8 @@ MESSAGE_HELD_TOO_LONG = Entry(
     rule=(
         "The message has been in flight without a break; extending its window does not count as a break.",
         ("That lasts longer than the larger of {held_visibility_factor} × the queue's visibility timeout and {held_min_s}."),
+        "It is a limit for any work, also where the consumer extends the window faithfully. Where a slow consumer holds three or "
+        "more such messages, or several and finishes nothing, they are folded into its SlowConsumer.",
     ),
     thresholds=("held_visibility_factor", "held_min_s"),
     severity="warning",

@@ -24,7 +24,8 @@ QUEUE_STALLED = Entry(
         "Nothing was settled for {stalled_s}.",
         "The reason is no_receives when nothing was received in the last {stalled_s} either, else no_progress.",
         "Where messages are not all reported, the broker's counts must show it: visible at every count, nothing in flight, never "
-        "falling.",
+        "falling. A broker that does not say what is in flight (Cloudflare): deliveries were reported and are no more, and the "
+        "backlog never fell and grew, or a message that came back waits in it.",
     ),
     thresholds=("stalled_s",),
     severity="critical",
@@ -96,8 +97,11 @@ QUEUE_MISCONFIGURED = Entry(
         "source or lists more "
         "than ten; the visibility timeout is shorter than processing usually takes; a back-off exceeds the "
         "longest delay.",
+        "A FIFO queue without high throughput (by its `throughput_limit` and `deduplication_scope`) has had {fifo_limit_ratio} "
+        "of {fifo_call_limit} calls a second, at {fifo_messages_per_call} message(s) a call, for {fifo_limit_s}: its settings "
+        "limit it. It is a warning when that is true of calls with ten messages.",
     ),
-    thresholds=(),
+    thresholds=("fifo_limit_ratio", "fifo_call_limit", "fifo_messages_per_call", "fifo_limit_s"),
     severity="info",
     alert=signal_alert(
         "QueueMisconfigured",

@@ -158,20 +158,26 @@ COVERAGE_LOW = Entry(
     group="telemetry",
     subject="queue",
     meaning=(
-        "So little of the queue is tracked that its per-message signals say next to nothing. Counts and "
-        "the broker's own "
-        "figures still hold."
+        "So little of the queue is tracked, or so much that is not there any more, that its per-message signals say next to "
+        "nothing. Counts and the broker's own figures still hold."
     ),
-    rule=("The tracked share of the broker's count has been below {limit} for {wait}.",),
+    rule=(
+        "Tracked messages have been less than {limit} of the broker's count, or the count less than {limit} of them, for {wait}.",
+        "Not for a queue of which only counts are known (basis `counts`): nothing is tracked there, and nobody expects it.",
+    ),
     thresholds=(),
     severity="warning",
     alert=AlertSpec(
-        expr='max by (%(by)s) (queuewatch_telemetry_coverage_ratio{queue!=""%(match)s}) < %(limit)s',
-        why="The raw ratio, as a second step far below the signal's band, with a wait of its own.",
-        summary="Most of a queue's messages are not tracked.",
+        expr=(
+            "max by (%(by)s) ("
+            '(queuewatch_telemetry_coverage_ratio{queue!=""%(match)s} < %(limit)s'
+            ' or queuewatch_telemetry_coverage_ratio{queue!=""%(match)s} > 1 / %(limit)s)'
+            ' unless on (%(on)s) queuewatch_telemetry_basis{basis="counts"%(match)s} == 1)'
+        ),
+        why="The raw ratio, as a second step far outside the signal's band, with a wait of its own.",
+        summary="What is tracked of a queue is far from what the broker counts.",
         description=(
-            f"Only {own_value('percent')} of the messages of {QUEUE} are tracked one by one. The broker "
-            f"counts "
+            f"The messages of {QUEUE} that are tracked one by one are {own_value('percent')} of those the broker counts, "
             f"{companion('queuewatch_queue_messages', 'count', function='sum')}. Poison messages, stuck "
             f"groups and ages of "
             "this queue are incomplete."

@@ -60,6 +60,13 @@ class Thresholds:
     silent_messages: int = 20
     silent_pages: int = 0
 
+    # QueueMisconfigured (fifo_throughput): fifo_limit_ratio of fifo_call_limit calls a second, each with fifo_messages_per_call
+    # messages, for fifo_limit_s, on a FIFO queue that is not in high-throughput mode.
+    fifo_limit_ratio: float = 0.9
+    fifo_limit_s: float = 300.0
+    fifo_call_limit: int = 300
+    fifo_messages_per_call: int = 1
+
     # RedriveStalled: a move task that moved nothing for this long.
     redrive_stalled_s: float = 600.0
 

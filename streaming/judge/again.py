@@ -59,8 +59,12 @@ def _is_under_way(c: Context) -> bool:
 
 def _may_slide(c: Context) -> bool:
     """Whether a window that moves on may show something else, or only the broker's counts tell of a backlog."""
-    latest = c.facts.depths[-1].unsettled if c.facts.depths else 0
-    if c.basis != "messages" and (c.tracked or latest):
+    counted = c.facts.depths[-1].unsettled if c.facts.depths else c.broker_counts.get("visible", 0)
+    if c.basis != "messages" and (c.tracked or counted):
+        return True
+    e = c.memory.evidence
+    if c.facts.numbers["visible"] and e.seen_at and not e.tracked.is_long(c.now):
+        # At first it is open whether what seems to wait was passed over.
         return True
     first, last = c.recent.values[0], c.recent.values[-1]
     columns = c.recent.columns("failed", "retried", "outlived", "touched_unsent")

@@ -14,7 +14,7 @@ from streaming.core.merge import Merged, MergedQueues
 from streaming.core.report import Arrival
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.context import Context
-from streaming.judge.folding import FOLDED_AFTER_MS, fold
+from streaming.judge.folding import FOLDED_AFTER_MS, fold, fold_held
 from streaming.judge.history import COLUMN
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.needs import supported
@@ -98,7 +98,13 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     for place in np.flatnonzero(~present).tolist():
         memory.queues.pop(queues.names[place], None)
         looks.forget(place)
-    findings = fold(findings, merged, _failed_lately(findings, memory.queues, now))
+    making = {
+        name
+        for name in (queues.names[place] for place in looked_at)
+        if failing.failing_in_the_making(memory.queues[name], now, settings.thresholds(name))
+    }
+    findings = fold(findings, merged, _failed_lately(findings, memory.queues, now), making, memory.firing)
+    findings = fold_held(findings)
     changes, firing = _changes(memory.firing, findings, now)
     folded_now = looks.folded(places)
     folded = {what: memory.folded.get(what, 0) + max(0, n - memory.folded_now.get(what, 0)) for what, n in folded_now.items()}

@@ -75,7 +75,7 @@ def measure(run: Run, *, quick: bool) -> None:
     """Steps in which a tenth of the queues is touched, none is, and all are counted."""
     run.say("queues: a step by the number of queues known")
     for queues in (200, 2_000) if quick else (200, 2_000, 10_000, 100_000):
-        _measure(run, queues, warm_up=20 if queues <= 10_000 else 3)
+        _measure(run, queues, warm_up=40 if queues <= 10_000 else 34)
 
 
 def _measure(run: Run, queues: int, warm_up: int) -> None:

@@ -61,7 +61,7 @@ def test_a_broken_deploy_is_one_page_and_folds_its_poison(tmp_path: Path) -> Non
     assert 150 < told <= 240
     poison = lines.signals("PoisonMessage", "firing")
     assert len(poison) > 50
-    assert {x.get("folded") for x in poison if x["at"] > ev("x", told)["at"]} == {"QueueFailing"}
+    assert {x.get("folded") for x in poison} == {"QueueFailing"}, "what came before it was held back"
     assert lines.metric("queue_status", queue="q", status="failing")[360] == 1
     assert lines.metric("signals_folded", queue="q", signal="PoisonMessage")[360] > 50
     assert not lines.metric("signals", queue="q", signal="PoisonMessage").get(360)
@@ -89,6 +89,68 @@ def test_one_bad_consumer_is_named(tmp_path: Path) -> None:
     assert later["evidence"]["consumer"] == "worker-7"
     assert later["evidence"]["consumer_failed_ratio"] > 0.9 > 0.1 > later["evidence"]["others_failed_ratio"]
     assert fired["severity"] == "critical"
+
+
+@pytest.mark.parametrize(("bad", "fires"), [(21, True), (19, False)], ids=["twenty after its first failure", "nineteen"])
+def test_one_bad_consumer_among_many_is_told_though_the_queue_is_not_failing(tmp_path: Path, bad: int, fires: bool) -> None:
+    """It fails all it gets, a tenth of the deliveries: named within 90 s of its tenth failure, and no other is blamed."""
+    events = [e for w in range(3) for e in delivered(100, w, 3, set(), f"{w}-", f"worker-{w}")]
+    events += delivered(bad, 60, 4.5, set(range(bad)), "b", "worker-7")
+    lines = of(events, tmp_path, 300)
+    fired = lines.signals("QueueFailing", "firing")
+    assert bool(fired) is fires
+    if fires:
+        assert fired[0]["evidence"]["consumer"] == "worker-7"
+        assert fired[0]["evidence"]["failed_ratio"] < 0.5
+        assert lines.times("QueueFailing", "firing")[0] <= 62 + 4.5 * 20 + 90
+        assert not lines.metric("queue_status", queue="q", status="failing").get(180), "the queue is not failing"
+
+
+def test_nobody_is_blamed_while_the_others_fail_too(tmp_path: Path) -> None:
+    """Two of five fail at other consumers as well: messages, not a host."""
+    events = [e for w in range(3) for e in delivered(100, w, 3, set(range(0, 100, 5)), f"{w}-", f"worker-{w}")]
+    events += delivered(40, 60, 4.5, set(range(40)), "b", "worker-7")
+    assert not of(events, tmp_path, 300).signals("QueueFailing")
+
+
+def test_a_fleet_that_is_killed_and_comes_back_is_not_failing(tmp_path: Path) -> None:
+    """What it held comes back within one visibility timeout, while little else is finished."""
+    events = delivered(200, 0, 1, set())
+    for i in range(60):
+        about = {"message_id": f"held{i}"}
+        events += [ev("sent", 170, **about), ev("received", 171 + i / 2, receive_count=1, consumer="w", **about)]
+        events += [ev("received", 245 + i, receive_count=2, consumer="w", **about), ev("deleted", 246 + i, **about)]
+    events += [e for e in delivered(100, 240, 1, set(), "later") if e["at"] > ev("x", 240)["at"]]
+    assert not of(ordered(events), tmp_path, 400).signals("QueueFailing")
+
+
+def test_consumers_that_are_gone_do_not_fail(tmp_path: Path) -> None:
+    """Windows of what they held run out, and nobody receives any more: that is no broken consumer."""
+    events = delivered(60, 0, 1, set())
+    for i in range(60):
+        about = {"message_id": f"held{i}"}
+        events += [ev("sent", 50, **about), ev("received", 60 + i / 10, receive_count=1, consumer="w", **about)]
+    lines = of(events, tmp_path, 400)
+    assert not lines.signals("QueueFailing")
+    assert lines.signals("QueueStalled", "firing")
+
+
+def test_poison_that_was_held_back_is_announced_when_the_queue_does_not_fail(tmp_path: Path) -> None:
+    """A third of the deliveries fail for ten minutes: held back for the window of QueueFailing, then told singly."""
+    events = delivered(700, 0, 1, set())
+    for i in range(60):
+        about = {"message_id": f"bad{i}"}
+        events.append(ev("sent", 60 + 9 * i, **about))
+        events += [ev("received", 61 + 9 * i + 31 * n, receive_count=n + 1, consumer="w", **about) for n in range(6)]
+    lines = of(events, tmp_path, 700)
+    assert not lines.signals("QueueFailing")
+    poison = lines.signals("PoisonMessage", "firing")
+    held, loud = [x for x in poison if x.get("folded")], [x for x in poison if not x.get("folded")]
+    assert held
+    assert {x["message_id"] for x in held} <= {x["message_id"] for x in loud} | {
+        x["message_id"] for x in lines.signals("PoisonMessage", "resolved")
+    }
+    assert len({x["message_id"] for x in loud}) > 30
 
 
 def flow(seconds: int, every_s: float, work_s: float, workers: int, at_s: float = 0, first: int = 0) -> Events:

@@ -48,7 +48,7 @@ COVERAGE = of("queuewatch_telemetry_coverage_ratio")
 
 def _uncovered(share: str, counted: str = "unknown") -> Alert:
     text = (
-        f"Only {share} of the messages of {WHERE} are tracked one by one. The broker counts {counted}. "
+        f"The messages of {WHERE} that are tracked one by one are {share} of those the broker counts, {counted}. "
         f"Poison messages, "
         "stuck groups and ages of this queue are incomplete."
     )
@@ -186,6 +186,14 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
             (_uncovered("20%", "100"),),
         ),
         Check("quiet", "a queue that is tracked whole", {COVERAGE: "1x200"}, "40m"),
+        Check(
+            "quiet",
+            "known by counts alone",
+            {COVERAGE: "0x200", of("queuewatch_telemetry_basis", basis="counts"): "1x200"},
+            "40m",
+        ),
+        Check("fires", "tracked and not there", {COVERAGE: "2.01x200"}, "40m", (_uncovered("201%"),)),
+        Check("boundary", "twice as many is borne", {COVERAGE: "2x200"}, "40m"),
         Check("boundary", "half is enough", {COVERAGE: "0.5x200"}, "40m"),
         Check("boundary", "less is not", {COVERAGE: "0.49x200"}, "40m", (_uncovered("49%"),)),
         Check("boundary", "not for less than half an hour", {COVERAGE: "0.49x200"}, "29m45s"),

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
+
 from streaming.judge.history import Window
 from streaming.judge.knowledge.evidence import Evidence
 
@@ -24,6 +26,8 @@ MOST_UNSENT_RATIO = 0.1
 """Of the messages that are delivered or end, no more than this part may lack its send where producers are called instrumented."""
 FEWEST_SENDS_RATIO = 0.1
 FEWEST_COUNTED = 20
+FEWEST_PASSED = 5
+"""So many younger messages were received before the oldest that waits: chance and best-effort order explain fewer."""
 QUIET_MS = 3_600_000
 """Message events older than this say nothing of who is instrumented now."""
 
@@ -62,8 +66,25 @@ def sides(past: Window, now: int) -> Sides:
     return Sides(ever_sent if not sent else True, takes, max(unsent, 0) / touched if touched > 0 else None)
 
 
-def basis_of(e: Evidence, seen: Sides, name: str, *, counts_fresh: bool, messages_seen: bool, now: int) -> BasisReason:
-    """The kind of knowledge there is, by the first rule that applies."""
+def passed_over(past: Window, came_back: int) -> bool:
+    """Whether the oldest message that seems to wait was passed over by several younger ones: somebody unseen may have it.
+
+    `came_back` is when the oldest visible message that was received before was sent: such a one waits for its next turn.
+    """
+    oldest = int(past["oldest_visible_at"][-1]) if len(past) else 0
+    if not oldest or came_back <= oldest:
+        return False
+    received = int(past["touched"][-1] - past["touched_unsent"][-1])
+    # Sends between two samples may have come in any order of time: half of them are allowed for.
+    sent, after = past["sent"], min(past.last_before(oldest) + 1, len(past) - 1)
+    before = float(np.interp(oldest, past.at, sent)) + float(sent[after] - sent[max(after - 1, 0)]) / 2
+    return received - before > max(FEWEST_PASSED, 0.1 * received)
+
+
+def basis_of(
+    e: Evidence, seen: Sides, name: str, *, counts_fresh: bool, messages_seen: bool, passed: bool, now: int
+) -> BasisReason:
+    """The kind of knowledge there is, by the first rule that applies. `passed`: messages that seem to wait were passed over."""
     # 1. "Where nobody reports messages, the broker's counts are all there is."
     if not messages_seen:
         if counts_fresh:
@@ -73,7 +94,9 @@ def basis_of(e: Evidence, seen: Sides, name: str, *, counts_fresh: bool, message
     # 2. "Where nothing contradicts that all is reported, it is."
     # Before anything was delivered, sends and counts agree by chance as long as there are few.
     demonstrated = seen.takes or (e.tracked.is_long(now) and e.counted_sum >= FEWEST_COUNTED)
-    agree = demonstrated and (e.tracked.holds(now) or not e.counted_at)
+    # Nor does it tell at first who else receives: few counts agree by chance, and may be a minute old.
+    early = e.seen_at > 0 and not e.tracked.is_long(now)
+    agree = demonstrated and (e.tracked.holds(now) or not e.counted_at) and not (early and passed)
     if not few_sends and seen.sends and (agree or not e.seen_at):
         return BasisReason("messages", _agreement(counts_fresh), "")
     # 3. "Deliveries without their sends: the producers are missing."

@@ -31,6 +31,9 @@ CHANCE = 1.5
 reported."""
 FEWEST_IN_FLIGHT = 15
 """Fewer in flight, over the latest counts together, say nothing of who reports."""
+SURE_COUNTS = 2
+SURE_COUNTED = 20
+"""So many counts with so many messages agree by chance no longer."""
 FLUKES = 3
 """A count may catch busy consumers with nothing in flight; so many in a row may not."""
 ALIVE_FADES = 0.98
@@ -110,6 +113,19 @@ class Evidence:
     """The largest backlog counted while somebody worked; fades."""
     visible_since: int = 0
     """First of the counts in a row that show a visible backlog."""
+    backlog_at: int = 0
+    """The latest count of a broker that does not say how much of its backlog is in flight."""
+    backlog_since: int = 0
+    """First of such counts in a row that show a backlog that never fell, with no delivery or end reported between them…"""
+    backlog_first: int = 0
+    """…and how much it was then; `backlog_most` since."""
+    backlog_most: int = 0
+    backlog: int = 0
+
+    def is_sure(self, now: int) -> bool:
+        """Whether that all is tracked is more than chance, or nobody counts."""
+        several = self.tracked.agreed >= SURE_COUNTS and self.counted_sum >= SURE_COUNTED
+        return not self.seen_at or several or self.tracked.is_long(now)
 
     def to_list(self) -> list[Any]:
         """Plain values for JSON, in the order of the fields."""
@@ -245,3 +261,15 @@ def see_life(e: Evidence, depths: list[Depth], depth: Depth, visibility_ms: int)
     e.frozen_since = e.frozen_counts = e.frozen_sure_at = 0
     e.frozen_most = depth.unsettled
     e.alive_most = max(ALIVE_FADES * e.alive_most, depth.unsettled)
+
+
+def see_backlog(e: Evidence, at: int, backlog: int, active_at: int) -> None:
+    """Take in a count of a broker that does not tell what is in flight, less what is known to be delayed. `active_at` is when
+    somebody last received or settled: with an instrumented consumer, the only sign of life there is."""
+    previous, e.backlog_at, e.backlog = e.backlog_at, at, backlog
+    fell = backlog < (1 - FROZEN_FALL_RATIO) * e.backlog_most
+    if backlog <= 0 or fell or active_at > previous:
+        e.backlog_since, e.backlog_first, e.backlog_most = 0, backlog, backlog
+        return
+    e.backlog_since = e.backlog_since or at
+    e.backlog_most = max(e.backlog_most, backlog)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from streaming.core.queues import hold_quantile_ms
 from streaming.core.report import QueueFacts
 from streaming.judge.context import Context, duration
-from streaming.judge.signals import Finding
+from streaming.judge.signals import Finding, Severity
 
 MIN_HOLDS = 10
 """Fewer finished messages say nothing about what is usual."""
@@ -35,7 +36,13 @@ def queue_misconfigured(c: Context) -> Iterator[Finding]:
         del c.memory.since[gone]
     for rule, (words, numbers) in problems.items():
         since = c.memory.holds_since(f"lint:{rule}", True, c.now) or c.now
-        yield c.finding("QueueMisconfigured", "info", since, {"rule": rule, **numbers, "summary": words}, part=rule)
+        severity: Severity = "warning" if rule == "fifo_throughput" and _full_batches_too(c, numbers) else "info"
+        yield c.finding("QueueMisconfigured", severity, since, {"rule": rule, **numbers, "summary": words}, part=rule)
+
+
+def _full_batches_too(c: Context, numbers: dict[str, Any]) -> bool:
+    """Whether the limit is near even if every call carries a full batch."""
+    return bool(numbers["messages_per_s"] >= c.thresholds.fifo_limit_ratio * c.thresholds.fifo_call_limit * FIFO_BATCH)
 
 
 def _relayed(c: Context) -> dict[str, str]:
@@ -213,6 +220,53 @@ def backoff_beyond_cap(c: Context) -> Problem | None:
     return words, {"delay_cap_s": cap_s} | ({"attempt": int(attempt)} if attempt is not None else {})
 
 
+FIFO_BATCH = 10
+"""The most messages one call can carry."""
+FIFO_SLICES = 5
+_CALLS = {"sent": "sends", "received": "receives", "deleted": "deletes"}
+
+
+def fifo_throughput(c: Context) -> Problem | None:
+    """A FIFO queue without high throughput takes 300 calls a second of each kind; close to that for 5 min, it soon refuses some.
+
+    Messages are reported, not calls: a queue whose calls carry several says so by `fifo_messages_per_call`.
+    """
+    mode, scope = c.facts.attribute("throughput_limit"), c.facts.attribute("deduplication_scope")
+    high = mode == "perMessageGroupId" and scope in (None, "messageGroup")
+    if c.name.system != "aws_sqs" or _kind(c.facts) != "fifo" or mode is None or high:
+        return None
+    limits = c.thresholds
+    span_ms = int(limits.fifo_limit_s * 1000)
+    if not len(c.recent) or c.now - int(c.recent.at[0]) < span_ms:
+        return None
+    busiest, rate = max(((name, _least_rate(c, name, span_ms)) for name in _CALLS), key=lambda pair: pair[1])
+    limit = limits.fifo_call_limit * limits.fifo_messages_per_call
+    if rate < limits.fifo_limit_ratio * limit:
+        return None
+    words = (
+        f"{c.name.queue} has had at least {rate:.3g} {_CALLS[busiest]} a second for {duration(span_ms)}: {rate / limit:.0%} of "
+        f"the {limits.fifo_call_limit} calls a second that a FIFO queue takes without high throughput, at "
+        f"{limits.fifo_messages_per_call} a call. Beyond it calls are refused. Send, receive and delete in batches of ten, or "
+        "set FifoThroughputLimit to perMessageGroupId and DeduplicationScope to messageGroup."
+    )
+    numbers = {
+        "calls": _CALLS[busiest],
+        "messages_per_s": round(rate, 1),
+        "limit_messages_per_s": limit,
+        "limit_ratio": round(rate / limit, 3),
+        "throughput_limit": str(mode),
+    }
+    return words, numbers | ({} if scope is None else {"deduplication_scope": str(scope)})
+
+
+def _least_rate(c: Context, total: str, span_ms: int) -> float:
+    """Messages a second in the quietest fifth of a stretch."""
+    bounds = [c.recent.last_before(c.now - span_ms * (FIFO_SLICES - i) // FIFO_SLICES) for i in range(FIFO_SLICES + 1)]
+    at, column = c.recent.at, c.recent[total]
+    rates = [float(column[j] - column[i]) * 1000 / float(at[j] - at[i]) for i, j in pairwise(bounds) if at[j] > at[i]]
+    return min(rates, default=0.0)
+
+
 RULES: dict[str, Callable[[Context], Problem | None]] = {
     "redrive_type_mismatch": redrive_type_mismatch,
     "dead_letter_retention": dead_letter_retention,
@@ -223,4 +277,5 @@ RULES: dict[str, Callable[[Context], Problem | None]] = {
     "allow_policy": allow_policy,
     "short_visibility": short_visibility,
     "backoff_beyond_cap": backoff_beyond_cap,
+    "fifo_throughput": fifo_throughput,
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
+from streaming.core.queues import hold_quantile_ms
 from streaming.core.report import HeldBy
 from streaming.judge.context import Context, duration, seconds
 from streaming.judge.signals import Finding
@@ -22,12 +24,21 @@ from streaming.judge.slow_consumer import (
 ZOMBIE_GRACE_MS = 60_000
 """A client whose consumer was removed may leave, or subscribe again, for so long before it is called a zombie."""
 
+EXTENDED_QUANTILE = 0.99
+EXTENDED_FACTOR = 2
+FEWEST_HOLDS = 10
+"""Fewer finished messages say nothing about what is usual."""
+
 _STRATEGIES = {"prefetch": judge_prefetch, "ack": judge_ack}
 _STRATEGY_NAMES = {"prefetch": "AbortSlowConsumerStrategy", "ack": "AbortSlowAckConsumerStrategy"}
 
 
 def slow_consumer(c: Context) -> Iterator[Finding]:
-    """`hold`: it has held its oldest message longer than max(30 s, 10 x what this queue's messages usually take)."""
+    """`hold`: it has held its oldest message longer than max(30 s, 10 x what this queue's messages usually take).
+
+    One that extends the message's window says that it works: it is compared with twice the slowest hundredth as well, and where
+    little was finished yet it is left to MessageHeldTooLong, which compares with nothing.
+    """
     min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
     usual = c.median_hold_ms
     for held in c.facts.consumers[: c.settings.messages_per_queue]:
@@ -35,20 +46,36 @@ def slow_consumer(c: Context) -> Iterator[Finding]:
         if not verdict.slow:
             continue
         held_ms = c.now - held.since
+        extended = c.visibility_ms is not None and held_ms > c.visibility_ms
+        if extended and held_ms <= _extended_limit_ms(c):
+            continue
+        finished = c.facts.consumer_acks.get(held.consumer, 0) > held.since
         evidence: dict[str, Any] = {
             "strategy": "hold",
             "message_id": held.message_id,
             "held_s": seconds(held_ms),
             "limit_s": seconds(max(min_hold_ms, c.thresholds.slow_hold_factor * (usual or 0))),
             "held_messages": held.held,
+            "finished_meanwhile": finished,
+            "extended": extended,
         }
         if usual is not None:
             evidence["usual_hold_s"] = round(usual / 1000, 3)
         compared = f"; usual here is {usual / 1000:.3g} s" if usual is not None else ""
+        others = f", one of the {held.held} it holds" if held.held > 1 else ""
+        nothing = "" if finished else "; it has finished nothing since"
         evidence["summary"] = (
-            f"Consumer {held.consumer} of {c.name.queue} has held message {held.message_id} for {duration(held_ms)}{compared}."
+            f"Consumer {held.consumer} of {c.name.queue} has held message {held.message_id}{others} for {duration(held_ms)}"
+            f"{compared}{nothing}."
         )
         yield c.finding("SlowConsumer", "warning", held.since, evidence, consumer=held.consumer)
+
+
+def _extended_limit_ms(c: Context) -> float:
+    """How long a hold that is extended again and again may last before it is unusual here."""
+    if sum(c.facts.holds.values()) < FEWEST_HOLDS:
+        return math.inf
+    return EXTENDED_FACTOR * (hold_quantile_ms(c.memory.holds, EXTENDED_QUANTILE) or 0)
 
 
 def broker_strategies(c: Context) -> Iterator[Finding]:

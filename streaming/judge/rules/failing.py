@@ -11,24 +11,38 @@ import numpy as np
 
 from streaming.core.queues import hold_quantile_ms
 from streaming.core.report import ConsumerResults
+from streaming.core.thresholds import Thresholds
 from streaming.judge.context import Context, duration, plural, seconds
+from streaming.judge.memory import QueueMemory
 from streaming.judge.signals import Finding
 
-QUICK_HALF_MS = 30_000
-QUICK_RATIO = 0.75
-QUICK_DELIVERIES = 10
-"""A clear case is called before the long window shows it: two halves of a minute, each with ten ended deliveries, three quarters
-of which failed. One such half alone is what a deploy leaves behind that takes its consumers away for a moment."""
+QUICK_MS = 60_000
+QUICK_BEYOND_WINDOW_MS = 40_000
+QUICK_SLICE_MS = 20_000
+QUICK_FAILURES = 3
+QUICK_SIGMAS = 2.0
+"""A clear case is called before the long window shows it: over a minute, or the visibility timeout and 40 s, more fail than
+chance explains, and both its first and its last 20 s have failures. What consumers held when they were killed ends within one
+visibility timeout, so one deploy cannot be both."""
 
-MARK_EVERY_MS = 30_000
+RECEIVING_MS = 120_000
+"""Nobody who fails received anything for so long: the consumers are gone, not broken."""
+
+MAKING_MS = (10_000, 60_000)
+MAKING_FAILURES = 3
+MAKING_RATIO = 0.5
+"""Failing may be in the making when in ten seconds or a minute three deliveries failed, those of the worst message left out, and
+they are half of the share at which a queue is failing."""
+
+MARK_EVERY_MS = 15_000
 MARKS_KEPT_MS = 330_000
 MARKED_FROM_FAILURES = 1
 HYSTERESIS = 0.8
 """It ends when the share falls below this part of the limit: a queue that is half broken must not begin anew every minute."""
 CULPRIT_DELIVERIES = 10
 OTHERS_DELIVERIES = 5
-CULPRIT_RATIO = 0.5
 OTHERS_RATIO = 0.1
+CULPRITS_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,42 +76,108 @@ def is_failing(c: Context) -> bool:
     """At least half of the deliveries that ended in 5 min (20 or more) ended without a settlement, or clearly more of late."""
     if c.is_dead_letter_queue or not len(c.recent) or not c.facts.total("failed"):
         return False
+    if c.now - c.facts.last_received_at > RECEIVING_MS:
+        return False
     limits = c.thresholds
     whole = outcomes(c, int(limits.failing_window_s * 1000))
-    ratio = limits.failing_ratio * (HYSTERESIS if c.firing_here("QueueFailing") else 1)
+    began = bool(c.firing_here("QueueFailing"))
+    ratio = limits.failing_ratio * (HYSTERESIS if began else 1)
     if whole.ended >= limits.failing_min_deliveries and whole.failed_ratio >= ratio:
         return True
-    halves = outcomes(c, 2 * QUICK_HALF_MS, QUICK_HALF_MS), outcomes(c, QUICK_HALF_MS)
-    enough = max(QUICK_DELIVERIES, limits.failing_min_deliveries // 2)
-    quick = max(QUICK_RATIO, limits.failing_ratio)
-    return all(half.ended >= enough and half.failed_ratio >= quick for half in halves)
+    span_ms = _quick_span_ms(c)
+    lately = outcomes(c, span_ms)
+    if span_ms >= limits.failing_window_s * 1000 or lately.ended < limits.failing_min_deliveries:
+        return False
+    if began:
+        return lately.failed_ratio >= ratio
+    chance = QUICK_SIGMAS * math.sqrt(lately.ended * limits.failing_ratio * (1 - limits.failing_ratio))
+    slices = outcomes(c, span_ms, span_ms - QUICK_SLICE_MS), outcomes(c, QUICK_SLICE_MS)
+    return lately.failed >= limits.failing_ratio * lately.ended + chance and all(
+        part.failed >= QUICK_FAILURES and part.failed_ratio >= HYSTERESIS * limits.failing_ratio for part in slices
+    )
+
+
+def _quick_span_ms(c: Context) -> int:
+    """So long a clear case must last: longer than a killed fleet's windows take to end."""
+    return max(QUICK_MS, (c.visibility_ms or 0) + QUICK_BEYOND_WINDOW_MS)
+
+
+def failing_in_the_making(memory: QueueMemory, now: int, thresholds: Thresholds) -> bool:
+    """Whether QueueFailing may come: what it would explain is held back meanwhile, for as long as its window at most."""
+    since = memory.since.get("failing_making")
+    return since is not None and now - since <= thresholds.failing_window_s * 1000
+
+
+def _note_making(c: Context) -> None:
+    limits = c.thresholds
+    making = False
+    if not c.is_dead_letter_queue and len(c.recent):
+        whole = outcomes(c, int(limits.failing_window_s * 1000))
+        making = whole.ended >= limits.failing_min_deliveries and any(_fail_together(c, span_ms) for span_ms in MAKING_MS)
+    c.memory.holds_since("failing_making", making, c.now)
+
+
+def _fail_together(c: Context, span_ms: int) -> bool:
+    """Whether several messages failed lately: a single poison message is no failing consumer, however quickly it comes back."""
+    lately = outcomes(c, span_ms)
+    if lately.failed < MAKING_FAILURES:
+        return False
+    others = lately.failed - _most_failures_of_one(c, span_ms)
+    # Where redeliveries are not reported, a dead letter's receives are more than the failures seen; it is one all the same.
+    others = max(others, len(_moved(c, span_ms)) - 1)
+    share = MAKING_RATIO * c.thresholds.failing_ratio
+    return others >= MAKING_FAILURES and others >= share * (others + lately.finished)
+
+
+def _most_failures_of_one(c: Context, span_ms: int) -> int:
+    """How many of the failed deliveries of so long one message may account for."""
+    since = c.now - span_ms - _window_ms(c)
+    suspects = [sum(a.what == "received" and a.at_ms >= since for a in m.attempts) for m in c.messages("poison")]
+    return max([*suspects, *_moved(c, span_ms)], default=0)
+
+
+def _moved(c: Context, span_ms: int) -> list[int]:
+    """Receive counts of the messages that were dead-lettered within so long."""
+    name = c.dead_letter_queue
+    target = c.name.sibling(name) if name else None
+    return [a.receive_count for a in c.merged.arrivals if a.queue == target and a.at >= c.now - span_ms]
+
+
+def _window_ms(c: Context) -> int:
+    return c.visibility_ms or 0
 
 
 def queue_failing(c: Context) -> Iterator[Finding]:
-    """The consumer is broken, not a message: of the deliveries that ended, at least half ended without a settlement."""
+    """The consumer is broken, not a message: of the deliveries that ended, at least half ended without a settlement; those of
+    the queue, or those of some of its consumers while the others finish theirs."""
     window_ms = int(c.thresholds.failing_window_s * 1000)
     whole = outcomes(c, window_ms)
     _mark_consumers(c, whole)
+    _note_making(c)
     failing = is_failing(c)
-    since = c.memory.holds_since("failing", failing, c.now, _began(c) if failing else None)
+    culprit = _culprit(c, window_ms)
+    blamed = bool(culprit) and (culprit.pop("sustained") or bool(c.firing_here("QueueFailing")))
+    since = c.memory.holds_since("failing", failing or blamed, c.now, _began(c) if failing or blamed else None)
     if since is None:
         return
-    lately = whole if whole.failed_ratio >= c.thresholds.failing_ratio else outcomes(c, 2 * QUICK_HALF_MS)
+    lately, span_ms = whole, window_ms
+    if whole.failed_ratio < c.thresholds.failing_ratio:
+        lately, span_ms = outcomes(c, _quick_span_ms(c)), _quick_span_ms(c)
     departed, deleted = c.recent.change("departed", c.now - window_ms), c.recent.change("deleted", c.now - window_ms)
-    span_ms = max(c.now - max(int(c.recent.at[0]), c.now - window_ms), 60_000)
-    lost_per_hour = round(max(departed - deleted, 0) * 3_600_000 / span_ms)
+    lost_span_ms = max(c.now - max(int(c.recent.at[0]), c.now - window_ms), 60_000)
+    lost_per_hour = round(max(departed - deleted, 0) * 3_600_000 / lost_span_ms)
     evidence: dict[str, Any] = {
         "failed_ratio": round(lately.failed_ratio, 3),
         "deliveries": lately.ended,
         "failed_deliveries": lately.failed,
-        "window_s": seconds(window_ms if lately is whole else 2 * QUICK_HALF_MS),
+        "window_s": seconds(span_ms),
         "failing_since": since,
         "lost_or_dead_lettered_per_hour": lost_per_hour,
     }
     if c.facts.numbers["lost_at_receives"]:
         evidence["leave_at_receive_count"] = c.facts.numbers["lost_at_receives"]
-    culprit = _culprit(c)
-    evidence |= culprit
+    if culprit.get("others_failed_ratio", 1.0) < OTHERS_RATIO:
+        evidence |= culprit
     evidence["summary"] = _failing_sentence(c, lately, since, evidence)
     yield c.finding("QueueFailing", "critical", since, evidence)
 
@@ -108,6 +188,11 @@ def _failing_sentence(c: Context, lately: Outcomes, since: int, evidence: dict[s
         who = (
             f"Consumer {evidence['consumer']} fails {evidence['consumer_failed_ratio']:.0%} of its deliveries, "
             f"the others {evidence['others_failed_ratio']:.0%}: look at that host"
+        )
+    elif "consumers" in evidence:
+        who = (
+            f"Consumers {evidence['consumers']} fail {evidence['consumer_failed_ratio']:.0%} of their deliveries, "
+            f"the others {evidence['others_failed_ratio']:.0%}"
         )
     leave = ""
     if evidence["lost_or_dead_lettered_per_hour"]:
@@ -145,31 +230,54 @@ def _mark_consumers(c: Context, whole: Outcomes) -> None:
         marks.pop(0)
 
 
-def _culprit(c: Context) -> dict[str, Any]:
-    """Evidence about one consumer that fails while the others do not; empty when there is no such."""
-    marks = c.memory.consumer_marks
-    if not marks:
+def _culprit(c: Context, window_ms: int) -> dict[str, Any]:
+    """Evidence about consumers that fail at least half of their deliveries while others do not; empty when there are none.
+
+    `sustained` says whether one of them failed for longer than the windows of what it held when it was killed would take.
+    """
+    marks = [mark for mark in c.memory.consumer_marks if mark[0] >= c.now - window_ms - MARK_EVERY_MS]
+    if not marks or c.is_dead_letter_queue:
         return {}
-    before = marks[0][1]
-    none = ConsumerResults(0, 0)
-    changed = {}
-    for consumer, results in c.facts.consumer_results.items():
-        known = before.get(consumer, none)
-        outcome = Outcomes(max(results.failed - known.failed, 0), max(results.finished - known.finished, 0))
-        if outcome.ended:
-            changed[consumer] = outcome
-    bad = {name: o for name, o in changed.items() if o.ended >= CULPRIT_DELIVERIES and o.failed_ratio >= CULPRIT_RATIO}
+    limits, began = c.thresholds, bool(c.firing_here("QueueFailing"))
+    changed = {name: o for name in c.facts.consumer_results if (o := _since_mark(c, name, marks[0])).ended}
+    ratio = limits.failing_ratio * (HYSTERESIS if began else 1)
+    bad = {name: o for name, o in changed.items() if o.ended >= CULPRIT_DELIVERIES and o.failed_ratio >= ratio}
     others = [o for name, o in changed.items() if name not in bad]
-    rest = Outcomes(sum(o.failed for o in others), sum(o.finished for o in others))
-    if len(bad) != 1 or rest.ended < OTHERS_DELIVERIES or rest.failed_ratio >= OTHERS_RATIO:
+    rest, worst = _sum(others), _sum(list(bad.values()))
+    if not bad or rest.ended < OTHERS_DELIVERIES or (rest.failed_ratio >= OTHERS_RATIO and not began):
         return {}
-    ((name, worst),) = bad.items()
+    named = sorted(bad, key=lambda name: (-bad[name].failed, name))
+    more = f" and {len(named) - CULPRITS_NAMED} more" if len(named) > CULPRITS_NAMED else ""
+    who = {"consumer": named[0]} if len(named) == 1 else {"consumers": ", ".join(named[:CULPRITS_NAMED]) + more}
     return {
-        "consumer": name,
+        **who,
         "consumer_failed_ratio": round(worst.failed_ratio, 3),
         "others_failed_ratio": round(rest.failed_ratio, 3),
         "other_consumers": len(others),
+        "sustained": any(o.ended >= limits.failing_min_deliveries and _goes_on(c, name, marks) for name, o in bad.items()),
     }
+
+
+def _since_mark(c: Context, consumer: str, mark: tuple[int, dict[str, ConsumerResults]]) -> Outcomes:
+    """How the deliveries of a consumer have ended since a mark."""
+    none = ConsumerResults(0, 0)
+    known, results = mark[1].get(consumer, none), c.facts.consumer_results.get(consumer, none)
+    return Outcomes(max(results.failed - known.failed, 0), max(results.finished - known.finished, 0))
+
+
+def _goes_on(c: Context, consumer: str, marks: list[tuple[int, dict[str, ConsumerResults]]]) -> bool:
+    """Whether deliveries of a consumer failed more than a visibility timeout after the first that did."""
+    none = ConsumerResults(0, 0)
+    failed = [mark[1].get(consumer, none).failed for mark in marks]
+    first = next((at for (at, _), n in zip(marks[1:], failed[1:], strict=True) if n > failed[0]), None)
+    if first is None:
+        return False
+    later = [n for (at, _), n in zip(marks, failed, strict=True) if at >= first + _window_ms(c)]
+    return bool(later) and c.facts.consumer_results.get(consumer, none).failed > later[0]
+
+
+def _sum(parts: list[Outcomes]) -> Outcomes:
+    return Outcomes(sum(o.failed for o in parts), sum(o.finished for o in parts))
 
 
 def window_too_short(c: Context) -> Iterator[Finding]:

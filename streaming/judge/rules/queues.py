@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from streaming.core.queues import hold_quantile_ms
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.signals import Finding
 
@@ -72,6 +73,8 @@ def _stalled_by_counts(c: Context) -> int | None:
     """Visible at every count, never falling, nothing in flight, and nobody reports a delivery or an end."""
     e = c.memory.evidence
     active = max(c.facts.last_received_at, c.facts.last_settled_at)
+    if e.backlog_at > e.seen_at and c.now - e.backlog_at <= COUNTS_RECENT_MS:
+        return _stalled_by_backlog(c, active)
     if c.now - e.seen_at > COUNTS_RECENT_MS:
         # The counts ended: what was concluded stands until somebody is seen to work.
         fired = c.firing_here("QueueStalled")
@@ -82,6 +85,27 @@ def _stalled_by_counts(c: Context) -> int | None:
     if e.visible_since and e.ends.holds(c.now) and e.ends.is_long(c.now) and c.basis == "consumers":
         return max(e.visible_since, c.facts.last_settled_at)
     return None
+
+
+def _stalled_by_backlog(c: Context, active: int) -> int | None:
+    """The same where the broker does not say what is in flight (Cloudflare): deliveries were reported once and are no more, and
+    the backlog grew since, or a message that came back waits in it.
+
+    A backlog that neither grows nor has such a message may be delayed sends. A batch that is worked on may take its time: longer
+    than twice the slowest hundredth and it is not coming back.
+    """
+    e, numbers = c.memory.evidence, c.facts.numbers
+    if not e.backlog_since or not active:
+        return None
+    waits = numbers["visible"] > 0 and numbers["visible_since"] <= e.backlog_since
+    if e.backlog <= e.backlog_first and not waits:
+        return None
+    slowest_ms = 2 * (hold_quantile_ms(c.memory.holds, 0.99) or 0)
+    if numbers["in_flight"] and c.now - c.facts.last_received_at <= max(slowest_ms, c.thresholds.stalled_s * 1000):
+        return None
+    delay_ms = int((c.facts.number("delivery_delay_s") or 0) * 1000)
+    since = max(e.backlog_since + delay_ms, active)
+    return since if since <= c.now else None
 
 
 def batch_retry_storm(c: Context) -> Iterator[Finding]:

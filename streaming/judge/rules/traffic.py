@@ -22,6 +22,9 @@ SLOT_MS = 600_000
 FEWEST_SLOTS = 3
 """A queue always has traffic when something came in each ten minutes of the last hour, or of half an hour at least."""
 CHANGED_FACTOR = 1.5
+LATELY_MS = 120_000
+FASTEST_GROWTH = 1.2
+GONE_NAMED = 5
 
 
 def queue_lagging(c: Context) -> Iterator[Finding]:
@@ -90,7 +93,9 @@ def _growth(c: Context) -> tuple[float, float, float]:
 
     middle, last = len(known) // 2, len(known) - 1
     halves = [slope(0, middle), slope(middle, last)] if 0 < middle < last else [slope(0, last)]
-    return slope(0, last), max(min(halves), 0.0), max(halves)
+    least = max(min(halves), 0.0)
+    # An age that grows faster than time is that of an older message that came back: it says nothing of the rates.
+    return least if max(halves) > FASTEST_GROWTH else slope(0, last), least, max(halves)
 
 
 def _rates(c: Context) -> tuple[float | None, float | None]:
@@ -104,9 +109,20 @@ def _rates(c: Context) -> tuple[float | None, float | None]:
 
 
 def _drains_in_time(c: Context, rate_out: float | None, left_ms: float) -> bool:
-    """Whether all that waits now is worked off before the limit, as with a nightly batch."""
+    """Whether all that waits now is worked off before the limit, as with a nightly batch, and less comes than goes."""
     visible = c.knowledge.depth.get("visible")
-    return bool(rate_out and visible is not None and 0 < visible / rate_out * 1000 < left_ms)
+    if not rate_out or visible is None or _still_grows(c):
+        return False
+    return 0 < visible / rate_out * 1000 < left_ms
+
+
+def _still_grows(c: Context) -> bool:
+    """Whether the backlog grew over the last two minutes."""
+    if c.basis == "messages":
+        lately = c.recent.since(c.now - LATELY_MS)["unsettled"]
+        return len(lately) > 1 and bool(lately[-1] > lately[0])
+    counted = [depth.unsettled for depth in c.facts.depths if depth.at >= c.now - LATELY_MS]
+    return len(counted) > 1 and counted[-1] > counted[0]
 
 
 def _cause(c: Context) -> dict[str, Any]:
@@ -131,6 +147,22 @@ def _cause(c: Context) -> dict[str, Any]:
     if comes >= CHANGED_FACTOR * came > 0:
         words = f"{comes:.2g} messages a second come, {came:.2g} before"
         return {"rate_in_before_per_s": round(float(came), 3), "cause": words}
+    return _gone(c)
+
+
+def _gone(c: Context) -> dict[str, Any]:
+    """Consumers that finished messages within the hour and finish none any more, while others do."""
+    acks = c.facts.consumer_acks
+    if not any(at >= c.now - LATELY_MS for at in acks.values()):
+        return {}
+    silent = sorted((at, name) for name, at in acks.items() if c.now - HOUR_MS <= at < c.now - LATELY_MS)
+    if not silent:
+        return {}
+    names = ", ".join(name for _, name in silent[-GONE_NAMED:])
+    who = f"consumer {names} has" if len(silent) == 1 else f"consumers {names} have"
+    words = f"{who} finished nothing for {duration(c.now - silent[-1][0])}"
+    return {"silent_consumers": names, "cause": words}
+
     return {}
 
 

@@ -1,0 +1,98 @@
+"""A broker that counts its backlog and does not say what is in flight (Cloudflare): what proves that its consumers are gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.replaying import ev
+from tests.core.driving import T0
+from tests.judge.driving import Judged, in_steps, judged
+
+Events = list[dict[str, Any]]
+CF = {"system": "cloudflare_queues"}
+GONE_S = 300
+
+
+def counted(backlog: list[int], **more: Any) -> Events:
+    """A poll every 30 s."""
+    return [
+        ev("queue_state", 30 * i, attributes={"visible": n, "in_flight": None if n else 0, **more}, **CF)
+        for i, n in enumerate(backlog)
+    ]
+
+
+def worked(until_s: int, every_s: int = 5) -> Events:
+    """What an instrumented Worker reports: deliveries and acknowledgements, no sends."""
+    out = []
+    for i in range(until_s // every_s):
+        about = {"message_id": f"m{i}", "consumer": "worker", **CF}
+        sent_at = ev("x", every_s * i)["at"]
+        out.append(ev("received", every_s * i + 1, receive_count=1, sent_at=sent_at, invisible_until=sent_at + 900_000, **about))
+        out.append(ev("deleted", every_s * i + 2, **about))
+    return out
+
+
+def seen(events: Events, until_s: int = 900) -> Judged:
+    """Judged every ten seconds."""
+    return judged(in_steps(sorted(events, key=lambda e: e["at"]), 10, until_s))
+
+
+def stalled(found: Judged) -> list[float]:
+    """When QueueStalled fired, in seconds."""
+    return [at / 1000 for at, signal, status, _ in found.told() if (signal, status) == ("QueueStalled", "firing")]
+
+
+GROWING = [1] * 10 + [1 + 6 * i for i in range(21)]
+
+
+def test_consumers_that_are_gone_are_told_within_six_minutes() -> None:
+    """No batch and no acknowledgement any more, and the backlog grows; it ends when they are back."""
+    found = seen([*worked(GONE_S), *counted(GROWING)])
+    (told,) = stalled(found)
+    assert GONE_S + 240 < told <= GONE_S + 360
+    assert found.snapshots[-1].queues[0].status == "stopped"
+    back = ev("received", 890, message_id="m99", receive_count=1, consumer="worker", **CF)
+    again = seen([*worked(GONE_S), *counted(GROWING), back])
+    assert [s for at, name, s, _ in again.told() if name == "QueueStalled"] == ["firing", "resolved"]
+
+
+def delayed_retries() -> Events:
+    """Three messages that wait an hour for their retry."""
+    return [
+        e
+        for i in range(3)
+        for e in (
+            ev("received", 290, message_id=f"r{i}", receive_count=1, consumer="worker", **CF),
+            ev("released", 295, message_id=f"r{i}", visible_at=T0 + 3_900_000, **CF),
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [*worked(900), *counted(GROWING)],
+        [*worked(GONE_S), *counted([1] * 10 + [0] * 21)],
+        [*worked(GONE_S), *counted([1] * 10 + [8] * 21)],
+        [*worked(GONE_S), *delayed_retries(), *counted([1] * 10 + [3] * 21)],
+        [*worked(GONE_S), *counted(GROWING, paused=True)],
+        [*worked(GONE_S), *counted(GROWING, delivery_delay_s=600)],
+        [*worked(GONE_S, 60), *worked(900, 150), *counted(GROWING)],
+        counted(GROWING),
+    ],
+    ids=[
+        "a burst that is worked on",
+        "idle",
+        "what waits may be delayed sends",
+        "retries that are delayed",
+        "paused",
+        "a delay queue",
+        "a batch every two minutes and a half",
+        "nobody ever reported a delivery",
+    ],
+)
+def test_what_only_looks_like_it_pages_nobody(events: Events) -> None:
+    """Healthy, or not to be known."""
+    assert stalled(seen(events)) == []

@@ -1,0 +1,88 @@
+"""Consumers that hold messages: what is unusual here, what is too long anywhere, and one notification for one that hangs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming.judge.signals import Finding
+from tests.contract.replaying import ev
+from tests.judge.driving import Judged, in_steps, judged
+
+Events = list[dict[str, Any]]
+QUEUE = ev("queue_state", 0, attributes={"visibility_timeout_s": 30})
+
+
+def usual(n: int, work_s: float, prefix: str = "u", consumer: str = "quick") -> Events:
+    """`n` messages, one every five seconds, each held for `work_s`."""
+    out = []
+    for i in range(n):
+        about, at = {"message_id": f"{prefix}{i}", "consumer": consumer}, 5.0 * i
+        out += [ev("sent", at, message_id=f"{prefix}{i}"), ev("received", at + 1, receive_count=1, **about)]
+        out.append(ev("deleted", at + 1 + work_s, **about))
+    return out
+
+
+def held(message_id: str, from_s: float, until_s: float, consumer: str = "w") -> Events:
+    """A message whose window of 30 s is extended every 20 s."""
+    about = {"message_id": message_id, "consumer": consumer}
+    out = [ev("sent", from_s, message_id=message_id), ev("received", from_s, receive_count=1, **about)]
+    for i in range(1, int((until_s - from_s) // 20) + 1):
+        at = from_s + 20 * i
+        out.append(ev("extended", at, invisible_until=ev("x", at + 30)["at"], **about))
+    return out
+
+
+def seen(events: Events, until_s: int) -> Judged:
+    """Judged every twenty seconds."""
+    return judged(in_steps(sorted([QUEUE, *events], key=lambda e: e["at"]), 20, until_s))
+
+
+def loud(found: list[Finding]) -> list[str]:
+    """The messages that are announced by themselves."""
+    return sorted(f.key.message_id or "" for f in found if f.announced)
+
+
+@pytest.mark.parametrize(("finished", "fires"), [(0, False), (9, False), (10, True)], ids=["nothing finished yet", "nine", "ten"])
+def test_an_extended_hold_is_compared_once_enough_was_finished(finished: int, fires: bool) -> None:
+    """Two minutes of work, extended all along: slow only where it is known what is usual."""
+    judged_ = seen([*usual(finished, 2), *held("long", 60, 180)], 180)
+    assert bool(judged_.firing("SlowConsumer")) is fires
+
+
+@pytest.mark.parametrize(("held_s", "fires"), [(170, False), (280, True)], ids=["within twice the slowest", "beyond"])
+def test_an_extended_hold_is_compared_with_the_slowest_of_the_queue(held_s: int, fires: bool) -> None:
+    """One message in ten takes 100 s here: half a minute is nothing unusual, five minutes are."""
+    slow = [
+        e
+        for i in range(4)
+        for e in (*held(f"slow{i}", 10 + 30 * i, 110 + 30 * i), ev("deleted", 110 + 30 * i, message_id=f"slow{i}"))
+    ]
+    judged_ = seen([*usual(40, 2), *slow, *held("long", 220, 220 + held_s)], 220 + held_s)
+    assert bool(judged_.firing("SlowConsumer")) is fires
+
+
+def test_a_consumer_that_hangs_with_many_messages_is_one_notification() -> None:
+    """Five held too long by one consumer: SlowConsumer names it and how many, each message is listed and folded."""
+    events = usual(60, 2) + [e for i in range(5) for e in held(f"h{i:02d}", 60 + i, 1_000, "hung")]
+    judged_ = seen(events, 1_000)
+    (slow,) = judged_.firing("SlowConsumer")
+    assert slow.announced
+    assert (slow.key.consumer, slow.evidence["held_messages"], slow.evidence["finished_meanwhile"]) == ("hung", 5, False)
+    assert loud(judged_.firing("MessageHeldTooLong")) == []
+    assert len(judged_.firing("MessageHeldTooLong")) == 5
+    assert {c.finding.folded for c in judged_.changes if c.finding.key.signal == "MessageHeldTooLong"} == {"SlowConsumer"}
+
+
+def test_single_messages_held_too_long_are_as_loud_as_ever() -> None:
+    """One thread of a consumer that goes on working hangs, and one of another: both are told."""
+    events = [*usual(60, 2, consumer="w"), *held("a", 60, 1_000, "w"), *held("b", 60, 1_000, "v")]
+    assert loud(seen(events, 1_000).firing("MessageHeldTooLong")) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("hung", "told"), [(2, ["h0", "h1"]), (3, [])], ids=["two of its messages", "three"])
+def test_from_three_on_the_consumer_is_what_hangs(hung: int, told: list[str]) -> None:
+    """It finishes others meanwhile."""
+    events = usual(60, 2, consumer="w") + [e for i in range(hung) for e in held(f"h{i}", 60, 1_000, "w")]
+    assert loud(seen(events, 1_000).firing("MessageHeldTooLong")) == told

@@ -1,0 +1,61 @@
+"""QueueLagging: when the forecast says that the limit will be passed, by the queue's own limit, and what changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming.core.settings import QueueRule, Settings
+from streaming.judge.signals import Finding
+from tests.contract.replaying import ev
+from tests.contract.test_incidents import flow
+from tests.judge.driving import in_steps, judged
+
+Events = list[dict[str, Any]]
+QUEUE = ev("queue_state", 0, attributes={"visibility_timeout_s": 30})
+DIED_S = 600
+QUIET_UNTIL_S = DIED_S + 590
+"""Ten minutes after the death the message that the second worker had is visible again."""
+
+
+def lagging(events: Events, until_s: int, settings: Settings | None = None) -> tuple[list[float], list[Finding]]:
+    """When QueueLagging fired, in seconds, and what it said then."""
+    found = judged(in_steps(sorted([QUEUE, *events], key=lambda e: e["at"]), 15, until_s), settings)
+    fired = [c for c in found.changes if c.finding.key.signal == "QueueLagging" and c.status == "firing"]
+    return [(c.at_ms - ev("x", 0)["at"]) / 1000 for c in fired], [c.finding for c in fired]
+
+
+def one_of_two_dies(work_s: float) -> Events:
+    """A message every two seconds for two workers; the second dies after ten minutes."""
+    return flow(DIED_S, 2, work_s, 2) + flow(900, 2, work_s, 1, DIED_S, 1_000)
+
+
+def test_one_of_two_consumers_dead_is_told_when_the_forecast_passes_the_limit() -> None:
+    """Work takes 3.6 s, a message comes every 2 s: the age grows by 0.44 s a second and 15 min are passed within half an hour."""
+    times, (finding, *_) = lagging(one_of_two_dies(3.6), DIED_S + 900)
+    assert DIED_S + 120 < times[0] <= DIED_S + 540
+    evidence = finding.evidence
+    assert evidence["passes_limit_in_s"] <= 1_800
+    assert evidence["silent_consumers"] == "w1"
+    assert "Consumer w1 has finished nothing for" in evidence["summary"]
+
+
+def test_a_queue_that_falls_behind_by_little_is_not_told_yet() -> None:
+    """A tenth more than one worker can do: it takes hours to the limit."""
+    assert lagging(one_of_two_dies(2.2), QUIET_UNTIL_S) == ([], [])
+
+
+@pytest.mark.parametrize(("pattern", "fires"), [("q", True), ("other-*", False)], ids=["its own limit", "another queue's"])
+def test_the_limit_is_set_per_queue_pattern(pattern: str, fires: bool) -> None:
+    """The same queue with an objective of two minutes."""
+    rule = QueueRule(pattern, {"lag_limit_s": 120})
+    times, found = lagging(one_of_two_dies(2.2), QUIET_UNTIL_S, Settings(now_is_event_time=True, rules=(rule,)))
+    assert bool(times) is fires
+    assert {f.evidence["limit_s"] for f in found} <= {120}
+
+
+def test_an_old_message_that_comes_back_is_no_growth() -> None:
+    """The second worker's message is ten minutes old when its window ends: the age jumps, the rates are what they were."""
+    times, _ = lagging(one_of_two_dies(2.2), QUIET_UNTIL_S + 60)
+    assert times == []
