@@ -58,10 +58,12 @@ export function bytes(value) {
   return `${left.toFixed(left < 10 && power > 0 ? 1 : 0)} ${units[power]}`;
 }
 
-const CLOCK = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const DAY = new Intl.DateTimeFormat([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+// Whoever is called at night compares these with logs of machines in other zones.
+const HOURS = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" };
+const CLOCK = new Intl.DateTimeFormat([], { ...HOURS, second: "2-digit" });
+const DAY = new Intl.DateTimeFormat([], { ...HOURS, month: "short", day: "numeric" });
 
-/** The time of day, with the date when it is not within twelve hours of `nowMs`. */
+/** The time of day and its zone, with the date when it is not within twelve hours of `nowMs`. */
 export function time(ms, nowMs) {
   return (Math.abs(nowMs - ms) < 43_200_000 ? CLOCK : DAY).format(ms);
 }

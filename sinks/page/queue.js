@@ -203,7 +203,13 @@ function settingWords(key, value) {
   if (/_(at|until|ms)$/.test(key) && typeof value === "number" && value > 1e12) return time(value, now());
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number") return number(value);
-  return typeof value === "string" ? value : JSON.stringify(value);
+  if (Array.isArray(value)) return value.map((one) => settingWords("", one)).join(", ") || "none";
+  if (value !== null && typeof value === "object") {
+    return Object.entries(value)
+      .map(([part, one]) => `${part}: ${settingWords(part, one)}`)
+      .join(", ");
+  }
+  return String(value ?? "–");
 }
 
 function showFacts(list, items) {

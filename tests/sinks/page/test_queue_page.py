@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from playwright.sync_api import Page, expect
@@ -105,3 +106,24 @@ def test_an_id_can_be_copied(visit: StartVisit) -> None:
     message.get_by_role("button", name="Copy id").click()
     expect(message.get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("() => navigator.clipboard.readText()") == POISON
+
+
+def test_settings_are_words_and_times_have_a_zone(visit: StartVisit) -> None:
+    """Lists and tables as people write them; a clock of 24 hours, as logs have it."""
+    snapshot = shop_snapshot(wall_ms())
+    told = {"dead_letter_sources": ["orders", "refunds"], "redrive_task": {"status": "RUNNING", "moved": 1_200}}
+    orders = replace(snapshot.queues[0], broker={**snapshot.queues[0].broker, **told})
+    page = visit(replace(snapshot, queues=(orders, *snapshot.queues[1:]))).open(Q + "orders")
+    text = " ".join(page.locator("body").inner_text().split())
+    assert "Dead letter sources orders, refunds" in text
+    assert "status: RUNNING, moved: 1,200" in text
+    assert not re.search(r"\b[AP]M\b", text)
+    assert re.search(r"\b\d\d:\d\d:\d\d (UTC|GMT|[A-Z]{2,5})", text)
+
+
+def test_an_id_takes_one_line_on_a_phone(visit: StartVisit) -> None:
+    """A list of suspects is read at a glance."""
+    page = visit(shop_snapshot(wall_ms()), viewport={"width": 390, "height": 844}).open(Q + "orders")
+    box = page.locator(".message-id").first.bounding_box()
+    assert box is not None
+    assert box["height"] < 30
