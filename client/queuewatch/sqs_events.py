@@ -9,6 +9,7 @@ from typing import Any, Final
 from queuewatch.events import Event
 from queuewatch.handles import HandleMap, Receipt
 from queuewatch.lineage import Lineage
+from queuewatch.move_tasks import started_task
 from queuewatch.places import Place, place_of_arn
 
 Answer = Mapping[str, Any]
@@ -135,16 +136,12 @@ class Translator:
     def _purge(self, call: Call, _answer: Answer) -> Iterator[Event]:
         yield _event("purged", call, call.ended_at)
 
-    def _move(self, call: Call, _answer: Answer) -> Iterator[Event]:
+    def _move(self, call: Call, answer: Answer) -> Iterator[Event]:
         """A move task has no message to tell of; what is known is a state of the dead-letter queue."""
         if self._lineage:
             self._lineage.note_dlq(call.place.queue)
-        task: dict[str, Any] = {"status": "RUNNING", "started_at": call.ended_at}
-        _put(task, "rate_per_s", call.params.get("MaxNumberOfMessagesPerSecond"))
-        if call.params.get("DestinationArn"):
-            task["to_queue"] = place_of_arn(call.params["DestinationArn"]).queue
         event = _event("queue_state", call, call.ended_at)
-        event["attributes"] = {"redrive_task": task}
+        event["attributes"] = {"redrive_task": started_task(call.params, answer)}
         yield event
 
     def _known(self, call: Call, handle: str) -> Receipt | None:

@@ -184,7 +184,7 @@ def test_a_dead_letter_says_where_it_came_from(elasticmq: Any, kept: Kept) -> No
     state = kept.events()[-1]
     assert (state["type"], state["queue"]) == ("queue_state", dlq.rsplit("/", 1)[1])
     task = state["attributes"]["redrive_task"]
-    assert task == {"status": "RUNNING", "started_at": state["at"], "rate_per_s": 10}
+    assert task == {"status": "RUNNING", "limit_per_s": 10}
     watching.unwatch()
 
 
