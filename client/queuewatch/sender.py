@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from queuewatch.events import Event
+from queuewatch.events import Event, Unbuilt, built
 from queuewatch.mailbox import Mailbox
 from queuewatch.transports import SendError, Transport
 from queuewatch.transports.base import SENDER_THREAD
@@ -91,9 +91,9 @@ class BackgroundSender:
         self._thread: threading.Thread | None = None
         self._exit_registered = False
 
-    def offer(self, events: Sequence[Event]) -> None:
+    def offer(self, events: Sequence[Event | Unbuilt]) -> None:
         """Take events to be sent, or count them as dropped; a few microseconds, whatever the transport does."""
-        if self._box.offer(events) and (self._thread is None or not self._thread.is_alive()):
+        if self._box.offer(events) and self._thread is None:
             self._start()
 
     def flush(self, timeout_s: float = 5.0) -> bool:
@@ -141,12 +141,12 @@ class BackgroundSender:
         try:
             if self._closing() or (self._thread is not None and self._thread.is_alive()):
                 return
-            thread = threading.Thread(target=self._run, name=SENDER_THREAD, daemon=True)
+            self._thread = threading.Thread(target=self._work, name=SENDER_THREAD, daemon=True)
             try:
-                thread.start()
+                self._thread.start()
             except RuntimeError:  # the interpreter is shutting down: the exit flush takes what is left
+                self._thread = None
                 return
-            self._thread = thread
         finally:
             self._starting.release()
         if not self._exit_registered:
@@ -167,6 +167,12 @@ class BackgroundSender:
             self.close()
 
     # In the thread
+
+    def _work(self) -> None:
+        try:
+            self._run()
+        finally:
+            self._thread = None  # `offer` starts another one
 
     def _run(self) -> None:
         box = self._box
@@ -292,11 +298,11 @@ class BackgroundSender:
             _log.warning("telemetry is not sent: %s", text)
 
 
-def _encode(event: Event) -> bytes | None:
+def _encode(offered: Event | Unbuilt) -> bytes | None:
     try:
-        text = json.dumps(event, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(built(offered), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return text.encode("utf-8") + b"\n"
-    except (TypeError, ValueError, RecursionError):  # an encoding error is a ValueError
+    except Exception:  # whatever it was: it costs this event, not the thread
         return None
 
 

@@ -16,7 +16,7 @@ from tests.services.process import free_port
 
 _HANDLERS_THAT_CALL = """
 import os, signal, sys, time
-from queuewatch.handles import HandleMap, Receipt
+from queuewatch.handles import HandleMap
 from queuewatch.lineage import Lineage
 from queuewatch.places import Place
 from queuewatch.sender import BackgroundSender
@@ -27,7 +27,7 @@ count = interrupted = 0
 def work(kind):
     global count
     count += 1
-    handles.remember("u", f"h{count % 500}", Receipt("m", None))
+    handles.remember("u", f"h{count % 500}", "m", None)
     handles.look_up("u", "h1"); handles.forget("u", f"h{count % 7}")
     lineage.seen(f"k{count % 50}", place, f"m{count % 90}", 1, 1); lineage.deleted(f"m{count % 11}")
     sender.offer([{"type": kind}])
