@@ -86,8 +86,10 @@ class BackgroundSender:
         self._stats = SenderStats()
         # Reentrant, and never taken by `offer`: the sender's thread and readers of the counters share it.
         self._counting = threading.RLock()
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()
+        self._running = threading.Lock()
         self._give_up_s: float | None = None
+        self._ended = False
         self._thread: threading.Thread | None = None
         self._exit_registered = False
 
@@ -116,12 +118,11 @@ class BackgroundSender:
         thread = self._thread
         self._give_up_s = time.monotonic() + deadline_s
         self._box.closed = True
+        self._box.ring()
         if thread is not None and thread.is_alive():
-            self._box.ring()
             thread.join(deadline_s + 0.5)
         elif self._box:
-            self._box.ring()
-            self._run()  # no thread can be started any more at the end of the interpreter
+            self._work(deadline_s + 0.5)  # no thread can be started any more at the end of the interpreter
         self._count(dropped_at_exit=self._box.clear())
         self._box.emptied(self._box.waiters())
         atexit.unregister(self._close_at_exit)
@@ -135,15 +136,16 @@ class BackgroundSender:
         return made
 
     def _start(self) -> None:
-        # Whoever comes while another starts it, a signal handler in the same thread included, leaves it to that one.
+        # Whoever comes while another thread starts it leaves it to that one. A signal handler comes back in: what it
+        # interrupts goes on only after it, and `flush` in the handler would wait for a thread that nobody starts.
         if not self._starting.acquire(blocking=False):
             return
         try:
             if self._closing() or (self._thread is not None and self._thread.is_alive()):
                 return
-            self._thread = threading.Thread(target=self._work, name=SENDER_THREAD, daemon=True)
+            self._thread = thread = threading.Thread(target=self._work, name=SENDER_THREAD, daemon=True)
             try:
-                self._thread.start()
+                thread.start()
             except RuntimeError:  # the interpreter is shutting down: the exit flush takes what is left
                 self._thread = None
                 return
@@ -168,11 +170,17 @@ class BackgroundSender:
 
     # In the thread
 
-    def _work(self) -> None:
+    def _work(self, within_s: float = -1) -> None:
+        """One thread at a time: a second one, of an interrupted start, waits here and takes over when the first one ends."""
+        running = self._running
+        if not running.acquire(timeout=within_s):
+            return
         try:
-            self._run()
+            if not self._ended:
+                self._run()
         finally:
             self._thread = None  # `offer` starts another one
+            running.release()
 
     def _run(self) -> None:
         box = self._box
@@ -188,6 +196,7 @@ class BackgroundSender:
             if self._closing():
                 self._try(self.transport.flush)
                 self.transport.close()
+                self._ended = True
                 return
 
     def _drain(self) -> None:
