@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 Event = dict[str, Any]
 """One telemetry event in the wire format: integer epoch milliseconds, absent fields left out."""
 
+Unbuilt = tuple[Any, ...]
+"""A function and its arguments, which make an event: in the sender's thread, as the application's has other things to do.
+
+What it holds is its own: nothing that the application may change afterwards, and no message body.
+"""
+
 WIRE_VERSION: Final = 1
+
+
+def built(offered: Event | Unbuilt) -> Event:
+    """The event itself."""
+    if isinstance(offered, dict):
+        return offered
+    build: Callable[..., Event] = offered[0]
+    return build(*offered[1:])
 
 
 def encode_ndjson(events: Iterable[Mapping[str, Any]]) -> bytes:

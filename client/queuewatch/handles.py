@@ -5,17 +5,13 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 _LONGEST_WINDOW_S: Final = 12 * 3600.0
 """No visibility window of SQS is longer, and a handle dies with its window."""
 
-
-class Receipt(NamedTuple):
-    """The message behind a handle, and its ordering group if it has one."""
-
-    message_id: str
-    group: str | None
+Receipt = tuple[str, str | None]
+"""The id of the message behind a handle, and its ordering group if it has one."""
 
 
 class HandleMap:
@@ -29,35 +25,41 @@ class HandleMap:
     def __init__(self, max_handles: int = 100_000, *, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._max_handles = max_handles
         self._clock_s = clock_s
-        self._found: OrderedDict[int, tuple[float, Receipt]] = OrderedDict()
+        self._found: OrderedDict[int, tuple[str, str | None, float]] = OrderedDict()
+        self._next_expiry_s = clock_s() + _LONGEST_WINDOW_S
         self.evicted = 0
         """Handles forgotten for want of room while they may still be used."""
 
     def __len__(self) -> int:
         return len(self._found)
 
-    def remember(self, queue: str, handle: str, receipt: Receipt) -> None:
+    def remember(self, queue: str, handle: str, message_id: str, group: str | None) -> None:
         """Keep a handle of a queue (its URL)."""
         now_s = self._clock_s()
-        key = hash((queue, handle))
-        self._found.pop(key, None)
-        self._found[key] = (now_s, receipt)
+        found = self._found
+        found[hash((queue, handle))] = (message_id, group, now_s)
+        if len(found) > self._max_handles or now_s > self._next_expiry_s:
+            self._evict(now_s)
+
+    def look_up(self, queue: str, handle: str) -> Receipt | None:
+        """The message of a handle, None for a handle that was received elsewhere or long ago."""
+        found = self._found.get(hash((queue, handle)))
+        return found[:2] if found else None
+
+    def forget(self, queue: str, handle: str) -> Receipt | None:
+        """The same for a deleted message, which needs its handle no more."""
+        found = self._found.pop(hash((queue, handle)), None)
+        return found[:2] if found else None
+
+    def _evict(self, now_s: float) -> None:
         try:
             while True:
-                oldest_s, _ = self._found[next(iter(self._found))]
-                expired = oldest_s < now_s - _LONGEST_WINDOW_S
+                _, _, received_s = self._found[next(iter(self._found))]
+                self._next_expiry_s = received_s + _LONGEST_WINDOW_S
+                expired = now_s > self._next_expiry_s
                 if not expired and len(self._found) <= self._max_handles:
                     return
                 self._found.popitem(last=False)
                 self.evicted += not expired
         except (KeyError, RuntimeError, StopIteration):
             return  # another thread changed or emptied it between two steps: the next receive evicts
-
-    def look_up(self, queue: str, handle: str) -> Receipt | None:
-        """The message of a handle, None for a handle that was received elsewhere or long ago."""
-        found = self._found.get(hash((queue, handle)))
-        return found[1] if found else None
-
-    def forget(self, queue: str, handle: str) -> None:
-        """A deleted message needs its handle no more."""
-        self._found.pop(hash((queue, handle)), None)

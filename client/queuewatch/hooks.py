@@ -7,17 +7,17 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from queuewatch.events import Event
-from queuewatch.places import Place, place_of_arn, place_of_url
+from queuewatch.events import Event, Unbuilt
 from queuewatch.sqs_events import OPERATIONS, Call, Translator
 
 _log = logging.getLogger("queuewatch.client")
 
 _MARK: Final = "queuewatch"
+_NOT_OURS: Final = (None, None, None)
+_RECEIVE: Final = "ReceiveMessage"
 _ALL: Final = "All"
 _MODERN: Final = "MessageSystemAttributeNames"
 _DEPRECATED: Final = "AttributeNames"
-_NOTHING: Final[frozenset[str]] = frozenset()
 
 
 def now_ms() -> int:
@@ -36,19 +36,15 @@ class SqsHooks:
     def __init__(
         self,
         translator: Translator,
-        deliver: Callable[[Sequence[Event]], None],
-        consumer: Callable[[], str],
+        deliver: Callable[[Sequence[Event | Unbuilt]], None],
         *,
-        scope: str | None = None,
         lineage_attribute: str | None = None,
-        clock_ms: Callable[[], int] = now_ms,
+        clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._translator = translator
+        self._observe = translator.observe
         self._deliver = deliver
-        self._consumer = consumer
-        self._scope = scope
         self._lineage_attribute = lineage_attribute
-        self._clock_ms = clock_ms
+        self._clock_ns = clock_ns
         self.active = True
         self.errors = 0
         self.calls = 0
@@ -67,52 +63,37 @@ class SqsHooks:
 
     def before(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: Any) -> None:
         """Called with the parameters of every SQS call."""
-        if not self.active or model.name not in OPERATIONS or _MARK in context:
+        operation = model.name
+        if not self.active or operation not in OPERATIONS or _MARK in context:
             return
         try:
-            pending = _Pending(params, self._clock_ms(), context.get("client_region"))
-            if model.name == "ReceiveMessage":
-                pending.ask(model, self._lineage_attribute)
-            context[_MARK] = (self, pending)
+            call = Call(operation, params, context.get("client_region"), self._clock_ns() // 1_000_000)
+            strip = _ask(params, model, self._lineage_attribute) if operation == _RECEIVE else None
+            context[_MARK] = (self, call, strip)
         except Exception as error:
             self._failed(error)
 
-    def after(self, parsed: dict[str, Any], model: Any, context: dict[str, Any], **_: Any) -> None:
+    def after(self, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
         """Called with the answer of every SQS call, errors included."""
-        owner, pending = context.get(_MARK, (None, None))
+        owner, call, strip = context.get(_MARK, _NOT_OURS)
         if owner is not self:
             return
         try:
             if "Error" not in parsed:
-                events = self._events(pending, parsed, model.name, context)
-                if events:
-                    self._deliver(events)
+                self.calls += 1
+                call.ended_at = self._clock_ns() // 1_000_000
+                retries = context.get("retries")
+                call.retried = retries is not None and retries.get("attempt", 1) > 1
+                found = self._observe(call, parsed)
+                if found:
+                    self._deliver(found)
         except Exception as error:
             self._failed(error)
-        finally:
+        if strip is not None:
             try:
-                pending.strip(parsed)
+                strip.out_of(parsed)
             except Exception as error:
                 self._failed(error)
-
-    def _events(self, pending: _Pending, parsed: dict[str, Any], operation: str, context: dict[str, Any]) -> list[Event]:
-        self.calls += 1
-        call = Call(
-            operation=operation,
-            params=pending.params,
-            place=self._place(pending),
-            consumer=self._consumer(),
-            began_at=pending.began_at,
-            ended_at=self._clock_ms(),
-            retried=context.get("retries", {}).get("attempt", 1) > 1,
-        )
-        return self._translator.events(call, parsed)
-
-    def _place(self, pending: _Pending) -> Place:
-        url = pending.params.get("QueueUrl")
-        source = pending.params.get("SourceArn", "")  # of a move task, which names no URL
-        place = place_of_url(url, pending.region) if url else place_of_arn(source)
-        return place if self._scope is None else Place(self._scope, place.queue)
 
     def _failed(self, error: Exception) -> None:
         self.errors += 1
@@ -120,43 +101,21 @@ class SqsHooks:
             _log.warning("telemetry of a call is lost, the call is not affected: %r", error)
 
 
-class _Pending:
-    """A call under way, and what of its answer the application did not ask for."""
+class _Strip:
+    """What of an answer the application did not ask for. `asked` are its system attributes, None for all."""
 
-    __slots__ = ("_attributes", "_hide_message_attributes", "began_at", "params", "region")
+    __slots__ = ("_asked", "_hide_message_attributes")
 
-    def __init__(self, params: dict[str, Any], began_at: int, region: str | None) -> None:
-        self.params = params
-        self.began_at = began_at
-        self.region = region
-        self._attributes: frozenset[str] | None = None
-        self._hide_message_attributes = False
+    def __init__(self, asked: frozenset[str] | None, hide_message_attributes: bool) -> None:
+        self._asked = asked
+        self._hide_message_attributes = hide_message_attributes
 
-    def ask(self, model: Any, lineage_attribute: str | None) -> None:
-        """Ask for all system attributes, in lists of our own, and remember what the application asked for."""
-        modern, former = self._asked(_MODERN), self._asked(_DEPRECATED)
-        if _ALL not in modern and _ALL not in former:
-            deprecated = _DEPRECATED in self.params and _MODERN not in self.params
-            if not deprecated and _MODERN in model.input_shape.members:
-                self.params[_MODERN] = [*modern, _ALL]
-            else:
-                self.params[_DEPRECATED] = [*former, _ALL]
-            self._attributes = frozenset((*modern, *former)) if modern or former else _NOTHING
-        # One more attribute beside some would change the digest SQS gives over those returned.
-        if lineage_attribute is not None and not self._asked("MessageAttributeNames"):
-            self.params["MessageAttributeNames"] = [lineage_attribute]
-            self._hide_message_attributes = True
-
-    def _asked(self, name: str) -> Sequence[str]:
-        asked: Sequence[str] = self.params.get(name) or ()
-        return asked
-
-    def strip(self, parsed: dict[str, Any]) -> None:
-        """Take out of the answer what was only asked for by us."""
+    def out_of(self, parsed: dict[str, Any]) -> None:
+        """Take it out."""
         messages: Iterable[dict[str, Any]] = parsed.get("Messages") or ()
         for message in messages:
-            if self._attributes is not None and "Attributes" in message:
-                kept = self._attributes and {k: v for k, v in message["Attributes"].items() if k in self._attributes}
+            if self._asked is not None and "Attributes" in message:
+                kept = self._asked and {k: v for k, v in message["Attributes"].items() if k in self._asked}
                 if kept:
                     message["Attributes"] = kept
                 else:
@@ -164,3 +123,25 @@ class _Pending:
             if self._hide_message_attributes:
                 message.pop("MessageAttributes", None)
                 message.pop("MD5OfMessageAttributes", None)
+
+
+_NOTHING_ASKED: Final = _Strip(frozenset(), False)
+
+
+def _ask(params: dict[str, Any], model: Any, lineage_attribute: str | None) -> _Strip | None:
+    """Ask for all system attributes, in lists of our own; what to take out again, None for nothing."""
+    modern, former = params.get(_MODERN) or (), params.get(_DEPRECATED) or ()
+    asks_all = _ALL in modern or _ALL in former
+    if not asks_all:
+        deprecated = _DEPRECATED in params and _MODERN not in params
+        if not deprecated and _MODERN in model.input_shape.members:
+            params[_MODERN] = [*modern, _ALL]
+        else:
+            params[_DEPRECATED] = [*former, _ALL]
+    # One more attribute beside some would change the digest SQS gives over those returned.
+    hide = lineage_attribute is not None and not params.get("MessageAttributeNames")
+    if hide:
+        params["MessageAttributeNames"] = [lineage_attribute]
+    if asks_all:
+        return _Strip(None, hide) if hide else None
+    return _Strip(frozenset((*modern, *former)), hide) if modern or former or hide else _NOTHING_ASKED

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from queuewatch.events import Event
+from queuewatch.events import Event, Unbuilt
 
 
 class Mailbox:
@@ -24,7 +24,7 @@ class Mailbox:
     def __init__(self, max_events: int, full_at: int) -> None:
         self._max_events = max_events
         self._full_at = full_at
-        self._events: deque[Event] = deque()
+        self._events: deque[Event | Unbuilt] = deque()
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._rung = False
         self._rung_full = False
@@ -38,7 +38,7 @@ class Mailbox:
     def __len__(self) -> int:
         return len(self._events)
 
-    def offer(self, events: Sequence[Event]) -> bool:
+    def offer(self, events: Sequence[Event | Unbuilt]) -> bool:
         """Take what there is room for; whether anything was taken."""
         room = 0 if self.closed else self._max_events - len(self._events) - self.in_hand
         if room < len(events):
@@ -96,7 +96,7 @@ class Mailbox:
                 self._bell.get_nowait()
         self._rung = self._rung_full = False
 
-    def take(self, most: int) -> list[Event]:
+    def take(self, most: int) -> list[Event | Unbuilt]:
         """The oldest events; they are `in_hand` until the reader says otherwise."""
         events = [self._events.popleft() for _ in range(min(most, len(self._events)))]
         self.in_hand = len(events)

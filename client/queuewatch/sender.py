@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from queuewatch.events import Event
+from queuewatch.events import Event, Unbuilt, built
 from queuewatch.mailbox import Mailbox
 from queuewatch.transports import SendError, Transport
 from queuewatch.transports.base import SENDER_THREAD
@@ -86,14 +86,16 @@ class BackgroundSender:
         self._stats = SenderStats()
         # Reentrant, and never taken by `offer`: the sender's thread and readers of the counters share it.
         self._counting = threading.RLock()
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()
+        self._running = threading.Lock()
         self._give_up_s: float | None = None
+        self._ended = False
         self._thread: threading.Thread | None = None
         self._exit_registered = False
 
-    def offer(self, events: Sequence[Event]) -> None:
+    def offer(self, events: Sequence[Event | Unbuilt]) -> None:
         """Take events to be sent, or count them as dropped; a few microseconds, whatever the transport does."""
-        if self._box.offer(events) and (self._thread is None or not self._thread.is_alive()):
+        if self._box.offer(events) and self._thread is None:
             self._start()
 
     def flush(self, timeout_s: float = 5.0) -> bool:
@@ -116,12 +118,11 @@ class BackgroundSender:
         thread = self._thread
         self._give_up_s = time.monotonic() + deadline_s
         self._box.closed = True
+        self._box.ring()
         if thread is not None and thread.is_alive():
-            self._box.ring()
             thread.join(deadline_s + 0.5)
         elif self._box:
-            self._box.ring()
-            self._run()  # no thread can be started any more at the end of the interpreter
+            self._work(deadline_s + 0.5)  # no thread can be started any more at the end of the interpreter
         self._count(dropped_at_exit=self._box.clear())
         self._box.emptied(self._box.waiters())
         atexit.unregister(self._close_at_exit)
@@ -135,18 +136,19 @@ class BackgroundSender:
         return made
 
     def _start(self) -> None:
-        # Whoever comes while another starts it, a signal handler in the same thread included, leaves it to that one.
+        # Whoever comes while another thread starts it leaves it to that one. A signal handler comes back in: what it
+        # interrupts goes on only after it, and `flush` in the handler would wait for a thread that nobody starts.
         if not self._starting.acquire(blocking=False):
             return
         try:
             if self._closing() or (self._thread is not None and self._thread.is_alive()):
                 return
-            thread = threading.Thread(target=self._run, name=SENDER_THREAD, daemon=True)
+            self._thread = thread = threading.Thread(target=self._work, name=SENDER_THREAD, daemon=True)
             try:
                 thread.start()
             except RuntimeError:  # the interpreter is shutting down: the exit flush takes what is left
+                self._thread = None
                 return
-            self._thread = thread
         finally:
             self._starting.release()
         if not self._exit_registered:
@@ -168,6 +170,18 @@ class BackgroundSender:
 
     # In the thread
 
+    def _work(self, within_s: float = -1) -> None:
+        """One thread at a time: a second one, of an interrupted start, waits here and takes over when the first one ends."""
+        running = self._running
+        if not running.acquire(timeout=within_s):
+            return
+        try:
+            if not self._ended:
+                self._run()
+        finally:
+            self._thread = None  # `offer` starts another one
+            running.release()
+
     def _run(self) -> None:
         box = self._box
         while True:
@@ -182,6 +196,7 @@ class BackgroundSender:
             if self._closing():
                 self._try(self.transport.flush)
                 self.transport.close()
+                self._ended = True
                 return
 
     def _drain(self) -> None:
@@ -292,11 +307,11 @@ class BackgroundSender:
             _log.warning("telemetry is not sent: %s", text)
 
 
-def _encode(event: Event) -> bytes | None:
+def _encode(offered: Event | Unbuilt) -> bytes | None:
     try:
-        text = json.dumps(event, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(built(offered), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return text.encode("utf-8") + b"\n"
-    except (TypeError, ValueError, RecursionError):  # an encoding error is a ValueError
+    except Exception:  # whatever it was: it costs this event, not the thread
         return None
 
 

@@ -1,15 +1,20 @@
-"""From an SQS call and its answer to telemetry events. No clock, no network, no state but the maps handed in."""
+"""From an SQS call and its answer to telemetry events. No clock, no network, no state but the maps handed in.
+
+What the application waits for is done in two steps: its thread takes down the few strings that an event needs, and the
+sender's thread makes the event of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from queuewatch.events import Event
-from queuewatch.handles import HandleMap, Receipt
+from queuewatch.events import Event, Unbuilt
+from queuewatch.handles import HandleMap
 from queuewatch.lineage import Lineage
-from queuewatch.places import Place, place_of_arn
+from queuewatch.move_tasks import started_task
+from queuewatch.places import Place, place_of_arn, place_of_url
 
 Answer = Mapping[str, Any]
 
@@ -27,157 +32,193 @@ class Call:
 
     operation: str
     params: Mapping[str, Any]
-    place: Place
-    consumer: str
+    region: str | None
     began_at: int
-    ended_at: int
+    ended_at: int = 0
     retried: bool = False
 
     @property
     def url(self) -> str:
-        return str(self.params.get("QueueUrl", ""))
+        """The queue's, or the ARN of a move task's source, which names no URL."""
+        return str(self.params.get("QueueUrl") or self.params.get("SourceArn", ""))
 
 
 class Translator:
-    """Turns successful calls into events; remembers handles, and own ids when there is a `lineage`."""
+    """Turns successful calls into events; remembers handles, and own ids when there is a `lineage`.
 
-    def __init__(self, handles: HandleMap, lineage: Lineage | None = None) -> None:
+    `scope` replaces the `account/region` of the queue's URL.
+    """
+
+    def __init__(
+        self, handles: HandleMap, consumer: Callable[[], str], *, scope: str | None = None, lineage: Lineage | None = None
+    ) -> None:
         self._handles = handles
+        self._consumer = consumer
+        self._scope = scope
         self._lineage = lineage
         self.unknown_handles = 0
         """Deletes and visibility changes of messages this process did not receive."""
 
-    def events(self, call: Call, answer: Answer) -> list[Event]:
-        """The events of a call that succeeded, in order."""
-        return list(_OPERATIONS[call.operation](self, call, answer))
+    def observe(self, call: Call, answer: Answer) -> list[Unbuilt | Event]:
+        """The events of a call that succeeded, in order; most of them still to be built."""
+        return _OPERATIONS[call.operation](self, call, answer)
 
-    def _send(self, call: Call, answer: Answer) -> Iterator[Event]:
-        yield from self._sent(call, call.params, answer)
+    # In the application's thread
 
-    def _send_batch(self, call: Call, answer: Answer) -> Iterator[Event]:
+    def _send(self, call: Call, answer: Answer) -> list[Unbuilt | Event]:
+        return self._sent(call, call.params, answer)
+
+    def _send_batch(self, call: Call, answer: Answer) -> list[Unbuilt | Event]:
         entries = {entry["Id"]: entry for entry in call.params["Entries"]}
-        for done in answer.get("Successful", ()):
-            yield from self._sent(call, entries[done["Id"]], done)
+        return [event for done in answer.get("Successful", ()) for event in self._sent(call, entries[done["Id"]], done)]
 
-    def _sent(self, call: Call, entry: Mapping[str, Any], done: Answer) -> Iterator[Event]:
+    def _sent(self, call: Call, entry: Mapping[str, Any], done: Answer) -> list[Unbuilt | Event]:
         # A consumer may have it before the answer is back here; a retried call entered some time in between.
         at = call.ended_at if call.retried else call.began_at
-        event = _event("sent", call, at, done["MessageId"])
-        _put(event, "group", entry.get("MessageGroupId"))
-        _put(event, "sequence", done.get("SequenceNumber"))
-        delay_s = int(entry.get("DelaySeconds") or 0)
-        if delay_s:
-            event["visible_at"] = at + delay_s * 1000
-        yield event
-        yield from self._follow(call, at, done["MessageId"], entry, receives=0)
+        message_id, get = done["MessageId"], entry.get
+        said = (get("MessageGroupId"), done.get("SequenceNumber"), get("DelaySeconds"))
+        found: list[Unbuilt | Event] = [(self._sent_event, call.params["QueueUrl"], call.region, at, message_id, *said)]
+        if self._lineage is not None:
+            found += self._follow(self._lineage, call, at, message_id, entry, receives=0)
+        return found
 
-    def _receive(self, call: Call, answer: Answer) -> Iterator[Event]:
-        timeout_s = call.params.get("VisibilityTimeout")
+    def _receive(self, call: Call, answer: Answer) -> list[Unbuilt | Event]:
+        params, at = call.params, call.ended_at
+        url, timeout_s = params["QueueUrl"], params.get("VisibilityTimeout")
+        found: list[Unbuilt | Event] = []
         for message in answer.get("Messages", ()):
-            said = message.get("Attributes", {})
-            group = said.get("MessageGroupId")
-            self._handles.remember(call.url, message["ReceiptHandle"], Receipt(message["MessageId"], group))
-            at = call.ended_at
-            event = _event("received", call, at, message["MessageId"], consumer=True)
-            for attribute, name in _COUNTS_AND_TIMES:
-                text = said.get(attribute)
-                if text is not None:
-                    event[name] = int(text) if text.isdigit() else int(float(text))  # some stand-ins write a fraction
-            if group is not None:
-                event["group"] = group
-                _put(event, "sequence", said.get("SequenceNumber"))
-            if timeout_s is not None:
-                event["invisible_until"] = at + int(timeout_s) * 1000
-            source = said.get("DeadLetterQueueSourceArn")
-            if source:
-                event["from_queue"] = place_of_arn(source).queue
-                if self._lineage:
-                    self._lineage.note_dlq(call.place.queue)
-            yield event
-            receives = event.get("receive_count", 1)
-            yield from self._follow(call, at, message["MessageId"], message, receives=receives)
+            message_id, said = message["MessageId"], message.get("Attributes")
+            # The application may change its answer, and what it asked for is in it.
+            said = said.copy() if said else {}
+            self._handles.remember(url, message["ReceiptHandle"], message_id, said.get("MessageGroupId"))
+            found.append((self._received_event, url, call.region, at, message_id, said, timeout_s))
+            if self._lineage is not None:
+                if "DeadLetterQueueSourceArn" in said:
+                    self._lineage.note_dlq(self._place(call.url, call.region).queue)
+                receives = int(float(said.get("ApproximateReceiveCount", 1)))
+                found += self._follow(self._lineage, call, at, message_id, message, receives=receives)
+        return found
 
-    def _delete(self, call: Call, _answer: Answer) -> Iterator[Event]:
-        yield from self._deleted(call, [call.params["ReceiptHandle"]])
+    def _delete(self, call: Call, _answer: Answer) -> list[Unbuilt | Event]:
+        return self._deleted(call, (call.params["ReceiptHandle"],))
 
-    def _delete_batch(self, call: Call, answer: Answer) -> Iterator[Event]:
+    def _delete_batch(self, call: Call, answer: Answer) -> list[Unbuilt | Event]:
         handles = {entry["Id"]: entry["ReceiptHandle"] for entry in call.params["Entries"]}
-        yield from self._deleted(call, (handles[done["Id"]] for done in answer.get("Successful", ())))
+        return self._deleted(call, [handles[done["Id"]] for done in answer.get("Successful", ())])
 
-    def _deleted(self, call: Call, handles: Iterable[str]) -> Iterator[Event]:
+    def _deleted(self, call: Call, handles: Iterable[str]) -> list[Unbuilt | Event]:
+        url = call.params["QueueUrl"]
+        found: list[Unbuilt | Event] = []
         for handle in handles:
-            receipt = self._known(call, handle)
-            if receipt:
-                self._handles.forget(call.url, handle)
-                if self._lineage:
-                    self._lineage.deleted(receipt.message_id)
-                yield _about(receipt, _event("deleted", call, call.ended_at, receipt.message_id, consumer=True))
+            receipt = self._handles.forget(url, handle)
+            if receipt is None:
+                self.unknown_handles += 1
+                continue
+            if self._lineage is not None:
+                self._lineage.deleted(receipt[0])
+            found.append((self._settled_event, "deleted", url, call.region, call.ended_at, receipt, None))
+        return found
 
-    def _change(self, call: Call, _answer: Answer) -> Iterator[Event]:
-        yield from self._changed(call, call.params)
+    def _change(self, call: Call, _answer: Answer) -> list[Unbuilt | Event]:
+        return self._changed(call, (call.params,))
 
-    def _change_batch(self, call: Call, answer: Answer) -> Iterator[Event]:
+    def _change_batch(self, call: Call, answer: Answer) -> list[Unbuilt | Event]:
         entries = {entry["Id"]: entry for entry in call.params["Entries"]}
-        for done in answer.get("Successful", ()):
-            yield from self._changed(call, entries[done["Id"]])
+        return self._changed(call, [entries[done["Id"]] for done in answer.get("Successful", ())])
 
-    def _changed(self, call: Call, entry: Mapping[str, Any]) -> Iterator[Event]:
-        receipt = self._known(call, entry["ReceiptHandle"])
-        if receipt is None:
-            return
-        timeout_s = int(entry.get("VisibilityTimeout") or 0)
-        kind = "extended" if timeout_s else "released"
-        event = _about(receipt, _event(kind, call, call.ended_at, receipt.message_id, consumer=True))
-        if timeout_s:
-            event["invisible_until"] = call.ended_at + timeout_s * 1000
-        yield event
+    def _changed(self, call: Call, entries: Iterable[Mapping[str, Any]]) -> list[Unbuilt | Event]:
+        url = call.params["QueueUrl"]
+        found: list[Unbuilt | Event] = []
+        for entry in entries:
+            receipt = self._handles.look_up(url, entry["ReceiptHandle"])
+            if receipt is None:
+                self.unknown_handles += 1
+                continue
+            timeout_s = int(entry.get("VisibilityTimeout") or 0)
+            until = call.ended_at + timeout_s * 1000 if timeout_s else None
+            kind = "extended" if timeout_s else "released"
+            found.append((self._settled_event, kind, url, call.region, call.ended_at, receipt, until))
+        return found
 
-    def _purge(self, call: Call, _answer: Answer) -> Iterator[Event]:
-        yield _event("purged", call, call.ended_at)
+    def _purge(self, call: Call, _answer: Answer) -> list[Unbuilt | Event]:
+        return [self._event("purged", call.url, call.region, call.ended_at)]
 
-    def _move(self, call: Call, _answer: Answer) -> Iterator[Event]:
+    def _move(self, call: Call, answer: Answer) -> list[Unbuilt | Event]:
         """A move task has no message to tell of; what is known is a state of the dead-letter queue."""
-        if self._lineage:
-            self._lineage.note_dlq(call.place.queue)
-        task: dict[str, Any] = {"status": "RUNNING", "started_at": call.ended_at}
-        _put(task, "rate_per_s", call.params.get("MaxNumberOfMessagesPerSecond"))
-        if call.params.get("DestinationArn"):
-            task["to_queue"] = place_of_arn(call.params["DestinationArn"]).queue
-        event = _event("queue_state", call, call.ended_at)
-        event["attributes"] = {"redrive_task": task}
-        yield event
+        event = self._event("queue_state", call.url, call.region, call.ended_at)
+        if self._lineage is not None:
+            self._lineage.note_dlq(event["queue"])
+        event["attributes"] = {"redrive_task": started_task(call.params, answer)}
+        return [event]
 
-    def _known(self, call: Call, handle: str) -> Receipt | None:
-        receipt = self._handles.look_up(call.url, handle)
-        if receipt is None:
-            self.unknown_handles += 1
-        return receipt
+    def _follow(
+        self, lineage: Lineage, call: Call, at: int, message_id: str, message: Mapping[str, Any], *, receives: int
+    ) -> list[Event]:
+        own_id = (message.get("MessageAttributes") or {}).get(lineage.attribute, {}).get("StringValue")
+        event = lineage.seen(own_id, self._place(call.url, call.region), message_id, receives, at) if own_id else None
+        return [event] if event else []
 
-    def _follow(self, call: Call, at: int, message_id: str, message: Mapping[str, Any], *, receives: int) -> Iterator[Event]:
-        if self._lineage is None:
-            return
-        own_id = (message.get("MessageAttributes") or {}).get(self._lineage.attribute, {}).get("StringValue")
-        if own_id:
-            event = self._lineage.seen(own_id, call.place, message_id, receives, at)
-            if event:
-                yield event
+    # In the sender's thread
 
-
-def _event(kind: str, call: Call, at: int, message_id: str | None = None, *, consumer: bool = False) -> Event:
-    scope, queue = call.place
-    event: Event = {"v": 1, "type": kind, "at": at, "system": "aws_sqs", "queue": queue}
-    if scope is not None:
-        event["scope"] = scope
-    if message_id is not None:
+    def _sent_event(
+        self,
+        url: str,
+        region: str | None,
+        at: int,
+        message_id: str,
+        group: str | None,
+        sequence: str | None,
+        delay_s: int | str | None,
+    ) -> Event:
+        event = self._event("sent", url, region, at)
         event["message_id"] = message_id
-    if consumer:
-        event["consumer"] = call.consumer
-    return event
+        _put(event, "group", group)
+        _put(event, "sequence", sequence)
+        if delay_s and int(delay_s):
+            event["visible_at"] = at + int(delay_s) * 1000
+        return event
 
+    def _received_event(
+        self, url: str, region: str | None, at: int, message_id: str, said: Mapping[str, str], timeout_s: int | str | None
+    ) -> Event:
+        event = self._event("received", url, region, at)
+        event["message_id"] = message_id
+        event["consumer"] = self._consumer()
+        for attribute, name in _COUNTS_AND_TIMES:
+            text = said.get(attribute)
+            if text is not None:
+                event[name] = int(text) if text.isdigit() else int(float(text))  # some stand-ins write a fraction
+        group = said.get("MessageGroupId")
+        if group is not None:
+            event["group"] = group
+            _put(event, "sequence", said.get("SequenceNumber"))
+        if timeout_s is not None:
+            event["invisible_until"] = at + int(timeout_s) * 1000
+        source = said.get("DeadLetterQueueSourceArn")
+        if source:
+            event["from_queue"] = place_of_arn(source).queue
+        return event
 
-def _about(receipt: Receipt, event: Event) -> Event:
-    _put(event, "group", receipt.group)
-    return event
+    def _settled_event(
+        self, kind: str, url: str, region: str | None, at: int, receipt: tuple[str, str | None], until: int | None
+    ) -> Event:
+        event = self._event(kind, url, region, at)
+        event["message_id"], group = receipt
+        event["consumer"] = self._consumer()
+        _put(event, "group", group)
+        _put(event, "invisible_until", until)
+        return event
+
+    def _event(self, kind: str, url: str, region: str | None, at: int) -> Event:
+        scope, queue = self._place(url, region)
+        event: Event = {"v": 1, "type": kind, "at": at, "system": "aws_sqs", "queue": queue}
+        if scope is not None:
+            event["scope"] = scope
+        return event
+
+    def _place(self, url: str, region: str | None) -> Place:
+        place = place_of_arn(url) if url.startswith("arn:") else place_of_url(url, region)
+        return place if self._scope is None else Place(self._scope, place.queue)
 
 
 def _put(event: dict[str, Any], name: str, value: object) -> None:
@@ -185,7 +226,7 @@ def _put(event: dict[str, Any], name: str, value: object) -> None:
         event[name] = value
 
 
-_OPERATIONS: Final[Mapping[str, Callable[[Translator, Call, Answer], Iterator[Event]]]] = {
+_OPERATIONS: Final[Mapping[str, Callable[[Translator, Call, Answer], list[Unbuilt | Event]]]] = {
     "SendMessage": Translator._send,
     "SendMessageBatch": Translator._send_batch,
     "ReceiveMessage": Translator._receive,

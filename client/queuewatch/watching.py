@@ -158,14 +158,8 @@ def watch(
             )
             shared = _shared[(key, limits)] = _SharedSender((key, limits), sender, HandleMap(max_handles))
         shared.users += 1
-        translator = Translator(shared.handles, lineage)
-        hooks = SqsHooks(
-            translator,
-            shared.sender.offer,
-            _consumer_name(consumer),
-            scope=scope,
-            lineage_attribute=lineage_attribute,
-        )
+        translator = Translator(shared.handles, _consumer_name(consumer), scope=scope, lineage=lineage)
+        hooks = SqsHooks(translator, shared.sender.offer, lineage_attribute=lineage_attribute)
         hooks.register(emitter)
         made = _watches[emitter] = Watch(emitter, hooks, translator, shared)
     if exit_deadline_s > 0:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from queuewatch.move_tasks import move_task_id
 from queuewatch.places import place_of_arn
 
 
@@ -47,7 +46,7 @@ def redrive_task(task: Mapping[str, Any], at: int, before: Progress | None) -> t
         found["to_queue"] = place_of_arn(str(task["DestinationArn"])).queue
     if task.get("FailureReason"):
         found["failure_reason"] = str(task["FailureReason"])
-    task_id = _task_id(task.get("TaskHandle"))
+    task_id = move_task_id(task.get("TaskHandle"))
     if task_id is not None:
         found["task_id"] = task_id
     if status not in ("RUNNING", "CANCELLING"):
@@ -64,16 +63,6 @@ def redrive_task(task: Mapping[str, Any], at: int, before: Progress | None) -> t
     progressed_at = before.progressed_at if before is not None and same else at
     found["progressed_at"] = progressed_at
     return found, Progress(started_at, at, moved, progressed_at)
-
-
-def _task_id(handle: object) -> str | None:
-    """The id in a task's handle, which is JSON in base64. SQS gives a handle only while the task runs."""
-    try:
-        named = json.loads(base64.b64decode(str(handle), validate=True)) if handle else None
-    except ValueError:
-        return None
-    found = named.get("taskId") if isinstance(named, dict) else None
-    return str(found) if found else None
 
 
 def _rate_per_s(moved: int, at: int, started_at: int, before: Progress | None) -> float | None:

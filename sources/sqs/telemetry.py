@@ -134,7 +134,8 @@ def events_of(body: str) -> list[Event]:
     try:
         whole = [json.loads(body)]
     except (ValueError, RecursionError):
-        whole = [_load(line) for line in body.splitlines() if line.strip()]
+        # Not `splitlines`: a queue or group may be named with U+2028, which JSON leaves as it is.
+        whole = [_load(line) for line in body.split("\n") if line.strip()]
     found = whole[0] if len(whole) == 1 and isinstance(whole[0], list) else whole
     return [event if isinstance(event, dict) else {"unreadable": str(event)[:_KEPT_CHARS]} for event in found]
 

@@ -12,7 +12,7 @@ import boto3
 import pytest
 
 from queuewatch import Watch, unwatch, watch
-from tests.client.transports import Kept
+from tests.client.transports import Broken, Kept
 from tests.services import sqs
 
 SCOPES = {"moto_sqs": "123456789012/us-east-1", "elasticmq": "000000000000/us-east-1"}
@@ -184,7 +184,7 @@ def test_a_dead_letter_says_where_it_came_from(elasticmq: Any, kept: Kept) -> No
     state = kept.events()[-1]
     assert (state["type"], state["queue"]) == ("queue_state", dlq.rsplit("/", 1)[1])
     task = state["attributes"]["redrive_task"]
-    assert task == {"status": "RUNNING", "started_at": state["at"], "rate_per_s": 10}
+    assert task == {"status": "RUNNING", "limit_per_s": 10}
     watching.unwatch()
 
 
@@ -337,6 +337,69 @@ def test_nothing_is_told_twice(moto_sqs: Any, kept: Kept) -> None:
         watching.unwatch()
 
 
+def test_what_the_application_changes_after_a_call_is_not_reported(moto_sqs: Any, kept: Kept) -> None:
+    """Events are built later, in another thread: from what was true when the call was made."""
+    client = sqs.client(moto_sqs.endpoint)
+    url = new_queue(client, ".fifo", FifoQueue="true", ContentBasedDeduplication="true")
+    watching = watch(client, kept, consumer="worker-1", linger_s=60)
+    entries: list[Any] = [{"Id": "1", "MessageBody": "x", "MessageGroupId": "g1"}]
+    sent = client.send_message_batch(QueueUrl=url, Entries=entries)
+    [message_id] = [done["MessageId"] for done in sent["Successful"]]
+    entries[0] |= {"Id": "2", "MessageGroupId": "changed"}
+    entries.clear()
+    sent["Successful"][0]["MessageId"] = "changed"
+    answer: dict[str, Any] = client.receive_message(QueueUrl=url, MessageSystemAttributeNames=["All"])  # type: ignore[assignment]
+    [got] = answer["Messages"]
+    handle = got["ReceiptHandle"]
+    got["MessageId"] = got["ReceiptHandle"] = "changed"
+    got["Attributes"] |= dict.fromkeys(got["Attributes"], "changed")
+    answer.clear()
+    changes: list[Any] = [{"Id": "1", "ReceiptHandle": handle, "VisibilityTimeout": 30}]
+    client.change_message_visibility_batch(QueueUrl=url, Entries=changes)
+    changes[0] |= {"ReceiptHandle": "changed", "VisibilityTimeout": 0}
+    assert told(watching, kept, "type", "message_id", "group", "receive_count") == [
+        ("sent", message_id, "g1", None),
+        ("received", message_id, "g1", 1),
+        ("extended", message_id, "g1", None),
+    ]
+    watching.unwatch()
+
+
+def test_no_message_body_waits_in_the_buffer(moto_sqs: Any, kept: Kept) -> None:
+    """Twenty thousand bodies of 1 MiB would."""
+    client = sqs.client(moto_sqs.endpoint)
+    url = new_queue(client)
+    watching = watch(client, kept, linger_s=60)
+    assert watching._sender is not None
+    attributes: Any = {"own": {"DataType": "String", "StringValue": "the attribute"}}
+    client.send_message(QueueUrl=url, MessageBody="the body", MessageAttributes=attributes)
+    client.send_message_batch(QueueUrl=url, Entries=[{"Id": "1", "MessageBody": "the body"}])
+    for _ in range(2):
+        [got] = client.receive_message(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]
+        client.delete_message(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"])
+    waiting = list(watching._sender.sender._box._events)
+    assert len(waiting) == 6
+    assert not re.search("the body|the attribute", str(waiting))
+    watching.unwatch()
+
+
+def test_a_message_received_while_the_buffer_is_full_is_known_when_it_is_deleted(moto_sqs: Any) -> None:
+    """Its receive is dropped and counted; its deletion, after the destination is back, is reported."""
+    broken = Broken()
+    broken.gate.clear()
+    client = sqs.client(moto_sqs.endpoint)
+    url = new_queue(client)
+    watching = watch(client, broken, max_buffered=1, linger_s=0.01)
+    message_id = client.send_message(QueueUrl=url, MessageBody="x")["MessageId"]
+    [got] = client.receive_message(QueueUrl=url)["Messages"]
+    assert watching.stats()["dropped_overflow"] == 1
+    broken.gate.set()
+    assert watching.flush()
+    client.delete_message(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"])
+    assert told(watching, broken, "type", "message_id") == [("sent", message_id), ("deleted", message_id)]
+    watching.unwatch()
+
+
 def test_a_fault_in_a_hook_stays_in_the_hook(moto_sqs: Any, kept: Kept) -> None:
     """It is counted; the application's answer is right, and stripped as ever."""
     client = sqs.client(moto_sqs.endpoint)
@@ -351,7 +414,7 @@ def test_a_fault_in_a_hook_stays_in_the_hook(moto_sqs: Any, kept: Kept) -> None:
     client.send_message(QueueUrl=url, MessageBody="x")
     [got] = client.receive_message(QueueUrl=url)["Messages"]
     assert "Attributes" not in got
-    watching._hooks._clock_ms = fault  # type: ignore[assignment]
+    watching._hooks._clock_ns = fault  # type: ignore[assignment]
     client.delete_message(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"])
     assert watching.stats()["hook_errors"] == 3
     watching.unwatch()

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from queuewatch.handles import HandleMap, Receipt
+from queuewatch.events import built
+from queuewatch.handles import HandleMap
 from queuewatch.lineage import Lineage
 from queuewatch.places import Place, place_of_arn, place_of_url
 from queuewatch.sqs_events import Call, Translator
@@ -30,16 +31,16 @@ def test_handles_are_bounded_in_number_and_age() -> None:
     clock = Clock()
     handles = HandleMap(3, clock_s=clock)
     for n in range(4):
-        handles.remember("u", f"h{n}", Receipt(f"m{n}", None))
+        handles.remember("u", f"h{n}", f"m{n}", None)
     assert handles.look_up("u", "h0") is None
-    assert handles.look_up("u", "h1") == Receipt("m1", None)
+    assert handles.look_up("u", "h1") == ("m1", None)
     assert handles.look_up("other", "h1") is None
     assert (len(handles), handles.evicted) == (3, 1)
     clock.now_s = 12 * 3600 + 1
-    handles.remember("u", "h9", Receipt("m9", "g"))
+    handles.remember("u", "h9", "m9", "g")
     assert (len(handles), handles.evicted) == (1, 1)
-    handles.forget("u", "h9")
-    handles.forget("u", "h9")
+    assert handles.forget("u", "h9") == ("m9", "g")
+    assert handles.forget("u", "h9") is None
     assert len(handles) == 0
 
 
@@ -83,14 +84,15 @@ class Client:
     """Feeds a translator calls, as the hooks would."""
 
     def __init__(self, **dead_letter_queues: str) -> None:
-        self.translator = Translator(HandleMap(), Lineage("own", dead_letter_queues))
+        self.translator = Translator(HandleMap(), lambda: "c", lineage=Lineage("own", dead_letter_queues))
         self.at = 1_760_000_000_000
 
     def call(self, operation: str, place: Place, answer: dict[str, Any], **params: Any) -> list[dict[str, Any]]:
         """Events of one call."""
         self.at += 1000
-        call = Call(operation, {"QueueUrl": place.queue, **params}, place, "c", self.at, self.at + 5)
-        return self.translator.events(call, answer)
+        url = f"https://sqs.eu-west-1.amazonaws.com/1/{place.queue}"
+        call = Call(operation, {"QueueUrl": url, **params}, None, self.at, self.at + 5)
+        return [built(observed) for observed in self.translator.observe(call, answer)]
 
     def receive(self, place: Place, message: dict[str, Any]) -> list[dict[str, Any]]:
         """Events of a receive of one message."""

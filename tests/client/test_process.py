@@ -81,12 +81,13 @@ def test_a_kafka_producer_is_still_there_for_what_is_sent_at_exit(moto_sqs: Any,
 
 def test_exit_is_not_held_up_by_a_dead_broker(moto_sqs: Any) -> None:
     """Nor is the application told of it but in its log."""
-    start = time.monotonic()
-    done = run("print(send('x'))", moto_sqs.endpoint, f"kafka://127.0.0.1:{free_port()}/t", deadline_s=1.0)
+    # Registered before the sender's own: it runs after that.
+    program = "import atexit; atexit.register(lambda: print(time.monotonic() - end)); print(send('x')); end = time.monotonic()"
+    done = run(program, moto_sqs.endpoint, f"kafka://127.0.0.1:{free_port()}/t", deadline_s=1.0)
     assert done.returncode == 0
-    assert len(done.stdout.split()) == 1
+    _, took_s = done.stdout.split()
+    assert float(took_s) < 20
     assert "Traceback" not in done.stderr
-    assert time.monotonic() - start < 60  # most of it is starting up
 
 
 def test_parent_and_forked_child_each_send_their_own_events_once(moto_sqs: Any, tmp_path: Path) -> None:

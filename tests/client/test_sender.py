@@ -12,6 +12,7 @@ import pytest
 
 from queuewatch import SendError
 from queuewatch.sender import BackgroundSender
+from queuewatch.transports.base import SENDER_THREAD
 from tests.client.transports import Broken, Kept, later
 
 
@@ -139,6 +140,38 @@ def test_an_event_json_cannot_carry_costs_only_itself() -> None:
     assert sender.flush()
     assert kept.events() == [{"n": 1}, {"n": 2}]
     assert sender.stats().dropped_refused == 3
+    sender.close()
+
+
+def test_an_event_that_cannot_be_built_costs_only_itself() -> None:
+    """Events come as a function and its arguments too, which is called in the sender's thread."""
+    kept = Kept()
+    sender = BackgroundSender(kept)
+    threads: list[str] = []
+
+    def build(n: int) -> dict[str, Any]:
+        threads.append(threading.current_thread().name)
+        return {"n": 1 // n}
+
+    sender.offer([(build, 1), {"n": 2}, (build, 0), (build, 1)])
+    assert sender.flush()
+    assert [event["n"] for event in kept.events()] == [1, 2, 1]
+    assert sender.stats().dropped_refused == 1
+    assert set(threads) == {SENDER_THREAD}
+    sender.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_ended_is_followed_by_another() -> None:
+    """Whatever ended it: telemetry goes on with the next call."""
+    broken = Broken(SystemExit())  # type: ignore[arg-type]
+    sender = BackgroundSender(broken, linger_s=0.01)
+    sender.offer(events(1))
+    until(lambda: broken.attempts == 1 and sender._thread is None)
+    broken.error = None
+    sender.offer(events(2))
+    assert sender.flush()
+    assert len(broken.events()) == 2
     sender.close()
 
 

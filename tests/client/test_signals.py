@@ -16,7 +16,7 @@ from tests.services.process import free_port
 
 _HANDLERS_THAT_CALL = """
 import os, signal, sys, time
-from queuewatch.handles import HandleMap, Receipt
+from queuewatch.handles import HandleMap
 from queuewatch.lineage import Lineage
 from queuewatch.places import Place
 from queuewatch.sender import BackgroundSender
@@ -27,7 +27,7 @@ count = interrupted = 0
 def work(kind):
     global count
     count += 1
-    handles.remember("u", f"h{count % 500}", Receipt("m", None))
+    handles.remember("u", f"h{count % 500}", "m", None)
     handles.look_up("u", "h1"); handles.forget("u", f"h{count % 7}")
     lineage.seen(f"k{count % 50}", place, f"m{count % 90}", 1, 1); lineage.deleted(f"m{count % 11}")
     sender.offer([{"type": kind}])
@@ -61,6 +61,46 @@ def test_a_handler_that_calls_sqs_never_waits_for_what_it_interrupts(tmp_path: P
     offered, sent, interrupted = map(int, done.stdout.split())
     assert offered == sent
     assert interrupted > 200
+
+
+_DURING_THE_START = """
+import signal, sys, threading
+from queuewatch.sender import BackgroundSender
+from queuewatch.transports import open_transport
+sender = BackgroundSender(open_transport(sys.argv[1]))
+when, flushed = sys.argv[2], []
+def handler(*_):
+    sender.offer([{"type": "handler"}])
+    flushed.append(sender.flush(20))
+signal.signal(signal.SIGTERM, handler)
+class Interrupted(threading.Thread):
+    first = True
+    def start(self):
+        first, Interrupted.first = Interrupted.first, False
+        if first and when == "before": signal.raise_signal(signal.SIGTERM)
+        super().start()
+        if first and when == "after": signal.raise_signal(signal.SIGTERM)
+threading.Thread = Interrupted
+for n in range(3): sender.offer([{"type": "main"}])
+assert sender.flush(20)
+print(flushed, sender.stats().sent, sum(thread.name == "queuewatch-sender" for thread in threading.enumerate()))
+sender.close()
+for thread in threading.enumerate():
+    if thread.name == "queuewatch-sender": thread.join(10)
+print(sum(thread.name == "queuewatch-sender" for thread in threading.enumerate()))
+"""
+
+
+@pytest.mark.parametrize(("when", "threads"), [("before", 2), ("after", 1)])
+def test_a_handler_that_flushes_while_the_sender_is_being_started_does_not_wait_in_vain(
+    tmp_path: Path, when: str, threads: int
+) -> None:
+    """It starts the thread itself: what it interrupts goes on only after it. The other thread then has nothing to do."""
+    command = [sys.executable, "-c", _DURING_THE_START, f"spool:{tmp_path}", when]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [f"[True] 4 {threads}", "0"]
+    assert len(_events(tmp_path)) == 4
 
 
 _TERMINATED = """

@@ -23,8 +23,8 @@ import yaml
 from tests.services import sqs
 from tests.wheels import BUILT, ROOT
 
-_BROKER = "kafka://broker:9092/queuewatch"
-_APPLICATION = """
+BROKER = "kafka://broker:9092/queuewatch"
+APPLICATION = """
 import uuid
 import boto3
 sqs = boto3.client("sqs")
@@ -35,24 +35,28 @@ sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 """
 
 
-def _blocks(page: str, language: str) -> list[str]:
+def blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of a page in a language."""
     found = re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
     assert found, f"{page} shows no {language}"
     return found
 
 
-def _kinds(folder: Path) -> list[str]:
+def kinds(folder: Path) -> list[str]:
+    """The types of all events in a spool folder."""
     lines = [line for path in sorted(folder.glob("*.ndjson")) for line in path.read_text().splitlines()]
     return [json.loads(line)["type"] for line in lines]
 
 
-def _bash(script: str, environment: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
+def bash(script: str, environment: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a block; the first command that fails ends it."""
     return subprocess.run(
         ["bash", "-euc", script], capture_output=True, text=True, timeout=120, check=False, cwd=cwd, env=environment
     )
 
 
-def _found_first(folder: Path, environment: dict[str, str]) -> dict[str, str]:
+def found_first(folder: Path, environment: dict[str, str]) -> dict[str, str]:
+    """An environment in which a folder's programs are found before all others."""
     return environment | {"PATH": f"{folder}{os.pathsep}{environment['PATH']}"}
 
 
@@ -72,13 +76,13 @@ def test_the_library_installs_as_the_page_says(tmp_path: Path) -> None:
     shim.chmod(0o755)
     shutil.copytree(ROOT / "client", tmp_path / "client", ignore=BUILT)
     offline = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    environment = _found_first(programs, dict(os.environ) | offline)
-    done = _bash("\n".join(_blocks("docs/install-client.md", "sh")), environment, tmp_path)
+    environment = found_first(programs, dict(os.environ) | offline)
+    done = bash("\n".join(blocks("docs/install-client.md", "sh")), environment, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "the application's library" in done.stdout
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/install-client.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/install-client.md", "docs/proxy.md"])
 def test_an_extra_that_is_shown_exists(page: str) -> None:
     """pip only warns of one that does not."""
     extras = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -92,13 +96,13 @@ def test_the_commands_of_a_page_send_telemetry(
     application: Path, sqs_environment: dict[str, str], tmp_path: Path, page: str
 ) -> None:
     """`app.py` is an application that knows nothing of queuewatch."""
-    (tmp_path / "app.py").write_text(_APPLICATION)
+    (tmp_path / "app.py").write_text(APPLICATION)
     spool = tmp_path / "spool"
-    [script] = _blocks(page, "sh")
-    script = script.replace(_BROKER, f"spool:{spool}").replace("spool:/tmp/telemetry", f"spool:{spool}")
-    done = _bash(script, _found_first(application.parent, sqs_environment), tmp_path)
+    [script] = blocks(page, "sh")
+    script = script.replace(BROKER, f"spool:{spool}").replace("spool:/tmp/telemetry", f"spool:{spool}")
+    done = bash(script, found_first(application.parent, sqs_environment), tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert _kinds(spool) == ["sent", "received", "deleted"]
+    assert kinds(spool) == ["sent", "received", "deleted"]
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/python-service.md", "docs/coverage.md"])
@@ -106,28 +110,28 @@ def test_the_python_of_a_page_runs(application: Path, sqs_environment: dict[str,
     """Beside what it takes for granted: a queue with a message, and something to do with it."""
     spool = tmp_path / "spool"
     url = sqs.client(sqs_environment["AWS_ENDPOINT_URL_SQS"]).create_queue(QueueName=uuid.uuid4().hex)["QueueUrl"]
-    program = f"url, work_on = {url!r}, print\n" + "\n".join(_blocks(page, "python")).replace(_BROKER, f"spool:{spool}")
+    program = f"url, work_on = {url!r}, print\n" + "\n".join(blocks(page, "python")).replace(BROKER, f"spool:{spool}")
     if "sqs = boto3" in program:
         program += "\nsqs.send_message(QueueUrl=url, MessageBody='x')\n"
     command = [str(application), "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=sqs_environment, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert _kinds(spool) == (["sent"] if "sqs = boto3" in program else [])
+    assert kinds(spool) == (["sent"] if "sqs = boto3" in program else [])
 
 
 def test_with_read_access_only_the_page_s_commands_work(sqs_environment: dict[str, str], moto_sqs: Any, tmp_path: Path) -> None:
     """The configuration is the page's; the collector, which would run for ever, is stopped once it has said something."""
     sqs.client(moto_sqs.endpoint).create_queue(QueueName=f"orders-{uuid.uuid4().hex[:8]}")
-    [config], [script] = _blocks("docs/read-access.md", "yaml"), _blocks("docs/read-access.md", "sh")
+    [config], [script, _] = blocks("docs/read-access.md", "yaml"), blocks("docs/read-access.md", "sh")
     assert yaml.safe_load(config)["collect"]["sqs"]
     (tmp_path / "queuewatch.yaml").write_text(config)
-    environment = _found_first(Path(sys.executable).parent, sqs_environment)
+    environment = found_first(Path(sys.executable).parent, sqs_environment)
     check, collect = script.splitlines()
-    assert _bash(check, environment, tmp_path).returncode == 0
+    assert bash(check, environment, tmp_path).returncode == 0
     with subprocess.Popen(collect.split(), cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL) as collector:
         try:
             end_s = time.monotonic() + 60
-            while "queue_state" not in _kinds(tmp_path / "spool"):
+            while "queue_state" not in kinds(tmp_path / "spool"):
                 assert time.monotonic() < end_s, "the collector says nothing"
                 time.sleep(0.2)
             collector.send_signal(signal.SIGTERM)

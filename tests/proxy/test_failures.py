@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
+import httpx
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
@@ -30,6 +32,9 @@ from tests.services.proxy import Proxy
 
 _SENT = b'{"MD5OfMessageBody":"0cc175b9c0f1b6a831c399e269772661","MessageId":"3f1c9d5e-2f5d-4a59-8f0a-4c39f7d2b001"}'
 _MESSAGE = b'{"Messages":[{"MessageId":"m-1","ReceiptHandle":"h-1","MD5OfBody":"0cc175b9c0f1b6a831c399e269772661","Body":"a"}]}'
+
+_LARGE = json.dumps({"QueueUrl": "http://127.0.0.1/123456789012/orders", "MessageBody": "x" * (1 << 20)}).encode()
+_JSON_SEND = {"X-Amz-Target": "AmazonSQS.SendMessage", "Content-Type": "application/x-amz-json-1.0"}
 
 
 def client(endpoint: str, attempts: int = 1) -> Any:
@@ -52,6 +57,27 @@ def sends(made: Any, url: str, count: int) -> list[float]:
         made.send_message(QueueUrl=url, MessageBody=str(n))
         took.append(time.perf_counter() - began_s)
     return sorted(took)
+
+
+def test_memory_is_what_is_in_flight() -> None:
+    """A call that is too large is refused and not held, and those of 1 MiB leave nothing behind."""
+    with fake_sqs(lambda _: (200, JSON, _SENT)) as fake, proxy_service.start(fake.endpoint) as proxy:
+        made = client(proxy.endpoint)
+        url = f"{proxy.endpoint}/123456789012/orders"
+        proxy.stats()
+        before_kib = _resident_kib(proxy.pid)
+        refused = httpx.post(proxy.endpoint, content=b"x" * (64 << 20), headers=_JSON_SEND, timeout=60)
+        assert refused.status_code == 413
+        for _ in range(30):
+            assert httpx.post(proxy.endpoint, content=_LARGE, headers=_JSON_SEND, timeout=60).status_code == 200
+        assert _resident_kib(proxy.pid) - before_kib < 60 << 10
+        sends(made, url, 1)
+
+
+def _resident_kib(pid: int) -> int:
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found
+    return int(found[1])
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from typing import Any
 
 from queuewatch.handles import HandleMap
 from queuewatch.lineage import Lineage
-from queuewatch.places import Place, place_of_arn, place_of_url
 from queuewatch.proxy.calls import AppCall
 from queuewatch.sender import BackgroundSender
 from queuewatch.sqs_events import OPERATIONS, Call, Translator
@@ -31,10 +30,9 @@ class Telemetry:
     ) -> None:
         """Without a `sender` calls are forwarded and nothing is reported."""
         self._sender = sender
-        self._consumer = consumer
-        self._scope = scope
         self._handles = HandleMap(max_handles)
-        self._translator = Translator(self._handles, Lineage(lineage_attribute, {}) if lineage_attribute else None)
+        lineage = Lineage(lineage_attribute, {}) if lineage_attribute else None
+        self._translator = Translator(self._handles, lambda: consumer, scope=scope, lineage=lineage)
         self.lineage_attribute = lineage_attribute
         self.errors = 0
 
@@ -56,20 +54,8 @@ class Telemetry:
         the call began and ended, epoch milliseconds."""
         if self._sender is None:
             return
-        place = place_of_url(queue_url, region) if queue_url else place_of_arn(str(call.params.get("SourceArn", "")))
-        if self._scope is not None:
-            place = Place(self._scope, place.queue)
-        events = self._translator.events(
-            Call(
-                operation=call.operation,
-                params={**call.params, "QueueUrl": queue_url},
-                place=place,
-                consumer=self._consumer,
-                began_at=times_ms[0],
-                ended_at=times_ms[1],
-                retried=retried,
-            ),
-            answer,
+        events = self._translator.observe(
+            Call(call.operation, {**call.params, "QueueUrl": queue_url}, region, *times_ms, retried=retried), answer
         )
         if events:
             self._sender.offer(events)

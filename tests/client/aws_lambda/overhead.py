@@ -1,7 +1,8 @@
 """What the wrapper adds to an invocation, with a healthy endpoint on the same machine.
 
-`python -m tests.client.aws_lambda.overhead` prints both runtimes. The handler does nothing, the batch has ten
-messages, and the time is taken around the wrapped handler, in the function's own process.
+`python -m tests.client.aws_lambda.overhead` prints both runtimes: the median of five runs, the lowest and the highest. The
+handler does nothing, the batch has ten messages, and the time is taken around the wrapped handler, in the function's own
+process.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[2]
 _NODE = _ROOT / "client/queuewatch/aws_lambda/node/wrapper.mjs"
 CALLS = 2_000
+_RUNS = 5
 _WARM_UP = 100
 
 
@@ -117,4 +119,8 @@ if __name__ == "__main__":
         _function()
     else:
         for name in ("python", "node"):
-            print(name, {key: round(value, 3) for key, value in measure(name).items()})
+            runs = [measure(name) for _ in range(_RUNS)]
+            for key in runs[0]:
+                found = sorted(run[key] for run in runs)
+                print(f"{name:7} {key:10} {found[len(found) // 2]:8.3f}  ({found[0]:.3f} to {found[-1]:.3f})")
+        print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")

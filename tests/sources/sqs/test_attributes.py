@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from queuewatch.move_tasks import started_task
 from sources.sqs.attributes import queue_attributes
 from sources.sqs.move_tasks import Progress, latest, redrive_task
 
@@ -137,6 +138,18 @@ def test_a_task_s_id_is_in_its_handle(handle: str | None, task_id: str | None) -
     """Where SQS gives one: while the task runs."""
     found, _ = redrive_task(task(TaskHandle=handle), T, None)
     assert found.get("task_id") == task_id
+
+
+def test_an_application_that_starts_a_task_says_of_it_what_the_collector_says() -> None:
+    """In the same words, and no more than it knows: the collector follows the same task by SQS' own start time."""
+    handle = base64.b64encode(b'{"taskId":"7b-1"}').decode()
+    destination = "arn:aws:sqs:eu-west-1:1:orders"
+    params = {"SourceArn": "arn:aws:sqs:eu-west-1:1:dlq", "DestinationArn": destination, "MaxNumberOfMessagesPerSecond": "20"}
+    started = started_task(params, {"TaskHandle": handle})
+    followed, _ = redrive_task(task(TaskHandle=handle, DestinationArn=destination), T + 1000, None)
+    assert started == {"status": "RUNNING", "limit_per_s": 20, "to_queue": "orders", "task_id": "7b-1"}
+    assert started.items() <= followed.items()
+    assert started_task({"SourceArn": "arn:aws:sqs:eu-west-1:1:dlq"}, {}) == {"status": "RUNNING"}
 
 
 def test_a_finished_task_tells_how_it_ended() -> None:

@@ -102,6 +102,8 @@ def test_without_a_telemetry_queue_there_is_nothing_to_drain() -> None:
         (json.dumps(SENT, indent=1), [SENT]),
         (json.dumps([SENT, SENT]), [SENT, SENT]),
         (encode_ndjson([SENT, SENT]).decode(), [SENT, SENT]),
+        (encode_ndjson([SENT | {"group": "a\u2028b\u0085c"}, SENT]).decode(), [SENT | {"group": "a\u2028b\u0085c"}, SENT]),
+        (json.dumps(SENT) + "\r\n" + json.dumps(SENT) + "\r\n", [SENT, SENT]),
         (json.dumps(SENT) + "\nhalf a li", [SENT, {"unreadable": "half a li"}]),
         ("[1]", [{"unreadable": "1"}]),
         ("x" * 5000, [{"unreadable": "x" * 2000}]),
