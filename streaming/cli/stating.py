@@ -20,7 +20,7 @@ from streaming.core.settings import Settings
 from streaming.core.state import ShardState
 from streaming.spark.checkpoint import locked
 from streaming.spark.folder import LocalFolder
-from streaming.spark.reshard import files_read, reshard_into
+from streaming.spark.reshard import files_read_by_spark, reshard_into
 from streaming.spark.state_files import StateDamaged
 from streaming.spark.stored import Stored, open_stored, verify
 
@@ -84,8 +84,7 @@ def resharded(checkpoint: Path, shards: int, out: Path, config: Path | None, *, 
     settings = to_settings(load_config(config)) if config is not None else Settings()
     with locked(LocalFolder(checkpoint)):
         stored = open_stored(checkpoint)
-        if "spool" in stored.manifest.checkpoint.sources and not spool_is_empty:
-            already = len(files_read(checkpoint))
+        if (already := len(files_read_by_spark(checkpoint))) and not spool_is_empty:
             raise CommandError(
                 f"the new checkpoint would read the spool folder from its beginning, and {already} files in it were read. "
                 "Move those away, then say --spool-is-empty"

@@ -45,7 +45,11 @@ def read_document(path: Path) -> Document:
         raise ConfigError("", f"{path} does not exist", "Name the configuration file with --config") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("", f"{path} cannot be read: {error}", "It must be a readable UTF-8 text file") from error
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.YAMLError as error:
+        # A character no YAML may have, wherever it stands.
+        raise ConfigError("", f"{path} cannot be read: {' '.join(str(error).split())}", "It must be a text file") from error
     try:
         root = loader.get_single_node()
         if root is None:

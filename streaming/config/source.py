@@ -40,15 +40,15 @@ class KafkaSource(KafkaConnection):
 
 
 class SpoolSource(Section):
-    """Telemetry from files that appear in a folder: each is read once, whole, as soon as it has its final name."""
+    """Telemetry from files that appear in a folder: each is read once, within a second or so of having its final name."""
 
     folder: str = Field(min_length=1)
-    """A path, or a URI of any file system Spark knows."""
+    """A path, or a URI of any file system Spark knows; behind a URI, Spark's own file source reads it."""
     pattern: str = "*.{ndjson,json,jsonl,arrow}"
     """Which names are final. Names that begin with a dot or an underscore are never read."""
     max_bytes_per_trigger: Bytes = 256 * 1024 * 1024
     after_reading: Literal["keep", "archive", "delete"] = "keep"
-    """What becomes of a file whose batch is done: it stays, moves to `archive_folder`, or is deleted."""
+    """What becomes of a file some batches after it was read: it stays, moves to `archive_folder`, or is deleted."""
     archive_folder: str | None = None
 
     @model_validator(mode="after")

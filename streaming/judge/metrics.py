@@ -63,6 +63,7 @@ MetricName = Literal[
     "queuewatch_alertmanager_posts_total",
     "queuewatch_alertmanager_alerts",
     "queuewatch_pipeline_lost_records_total",
+    "queuewatch_pipeline_lost_files_total",
     "queuewatch_pipeline_offset_resets_total",
     "queuewatch_outbox_records",
     "queuewatch_outbox_lost_records_total",
@@ -584,6 +585,12 @@ SINK_METRICS: tuple[Metric, ...] = (
         "counter",
         "Kafka records that were deleted before they were read, since the checkpoint began.",
         ("topic", "partition"),
+        per_queue=False,
+    ),
+    Metric(
+        "queuewatch_pipeline_lost_files_total",
+        "counter",
+        "Files of the spool folder that were gone before they were read, since the checkpoint began.",
         per_queue=False,
     ),
     Metric(

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -20,22 +21,26 @@ from streaming.core.packet import Quarantined, pack
 from streaming.core.route import route
 from streaming.core.settings import Settings
 from streaming.spark.batch_time import task_latest_ms
+from streaming.spark.spool_task import PIECES_READ, told_pieces
 from streaming.spark.worker_end import end_quietly
 from streaming.spark.worker_heap import spare_modules
+from streaming.spool.reading import Read, Refused
 
 RECORD_SCHEMA: Final = "value binary, origin string, position long"
 """What is decoded. `origin` and `position` say where a record came from; a tick comes from nowhere."""
 
 PACKET_SCHEMA: Final = "shard int, step_ms long, part int, packet binary, read string"
 """What goes to the shards. `step_ms` is null in a live run: the time of the batch. `part` numbers the input tasks, so that
-packets can be put in the same order again. `read` says to one shard how many Kafka records the packets are made of: JSON, by
-`topic/partition`."""
+packets can be put in the same order again. `read` says to one shard how many Kafka records the packets are made of, and pieces of
+spool files: JSON, by `topic/partition` and `PIECES_READ`."""
 
 QUARANTINED_PER_PACKET: Final = 1000
 """So many invalid events are kept for inspection; all are counted."""
 
 EVENTS_PER_PACKET: Final = 2_000_000
 """About the most events a task holds at a time, of some 100 bytes each."""
+
+NO_EVENTS: Final = decode_records([]).events
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -54,7 +59,7 @@ def decode_and_route(keys: list[int], settings: Settings) -> Callable[[Batches],
         part = context.partitionId() if context is not None else 0
         now_ms = task_latest_ms() if context is not None else None
         with not_collecting():
-            for heard in _gathered(batches):
+            for heard in _gathered(chain(told_pieces(context, part), batches)):
                 yield _rows(
                     keys, part, heard.packets(len(keys), settings, now_ms), json.dumps(heard.read) if heard.read else None
                 )
@@ -71,7 +76,7 @@ class _Heard:
     invalid: Counter[str] = field(default_factory=Counter)
     quarantined: list[Quarantined] = field(default_factory=list)
     read: Counter[str] = field(default_factory=Counter)
-    """Kafka records by `topic/partition`."""
+    """Kafka records by `topic/partition`, and pieces of spool files."""
 
     def add(self, decoded: Decoded, records: pa.RecordBatch) -> None:
         if records.column("position").null_count < len(records):
@@ -83,13 +88,22 @@ class _Heard:
         room = QUARANTINED_PER_PACKET - len(self.quarantined)
         self.quarantined += _quarantined(decoded.invalid[:room], records)
 
+    def refuse(self, refused: Refused) -> None:
+        """A piece of a file that is one invalid event, whatever it holds."""
+        self.tables.append(NO_EVENTS)
+        self.invalid[refused.refusal.reason] += 1
+        if len(self.quarantined) < QUARANTINED_PER_PACKET:
+            self.quarantined.append(
+                Quarantined(refused.refusal.reason, refused.refusal.detail, refused.raw, refused.origin, None)
+            )
+
     def packets(self, shards: int, settings: Settings, now_ms: int | None) -> list[bytes]:
         """One packed packet per shard."""
         events = pa.concat_tables(self.tables).unify_dictionaries().combine_chunks()
         return [pack(packet) for packet in route(events, self.invalid, self.quarantined, shards, settings, now_ms)]
 
 
-def _gathered(batches: Batches) -> Iterator[_Heard]:
+def _gathered(batches: Iterable[pa.RecordBatch | Read | Refused]) -> Iterator[_Heard]:
     """The events of all Arrow batches of a task, in several parts where there are very many.
 
     Arrow batches are small, so that what Java writes is still cached when it is read here; packets are better large.
@@ -100,6 +114,13 @@ def _gathered(batches: Batches) -> Iterator[_Heard]:
         if heard.events >= EVENTS_PER_PACKET:
             yield heard
             heard = _Heard()
+        if isinstance(batch, Refused):
+            heard.read[PIECES_READ] += 1
+            heard.refuse(batch)
+            continue
+        if isinstance(batch, Read):
+            heard.read[PIECES_READ] += batch.pieces
+            batch = batch.records
         records = batch.filter(pc.is_valid(batch.column("origin"))) if batch.column("origin").null_count else batch
         heard.add(decode_records(records.column("value"), parser), records)
     if heard.tables:

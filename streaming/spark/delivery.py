@@ -71,10 +71,7 @@ class Delivery:
         wait_s, said_at_s = 0.0, 0.0
         while self._wait(wait_s):
             try:
-                while (entry := self._outbox.oldest()) is not None:
-                    batch_id, records = entry
-                    self._destination.append(records, batch_id)
-                    self._outbox.delivered(batch_id, records)
+                while deliver_next(self._outbox, self._destination):
                     self._tries["ok"] += 1
                     if wait_s:
                         _log.info("destination_back", destination=self.name)
@@ -97,6 +94,17 @@ class Delivery:
             going = self._news or not self._stopping
             self._news = False
             return going
+
+
+def deliver_next(outbox: Outbox, destination: Destination) -> bool:
+    """Send the oldest batch that waits; False when none does. Raises what the destination raises; the batch then still waits."""
+    entry = outbox.oldest()
+    if entry is None:
+        return False
+    batch_id, records = entry
+    destination.append(records, batch_id)
+    outbox.delivered(batch_id, records)
+    return True
 
 
 class Deliveries:

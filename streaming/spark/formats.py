@@ -10,6 +10,7 @@ from streaming.core import upgrades
 from streaming.judge import memory
 from streaming.spark.outbox import OUTBOX_VERSION
 from streaming.spark.versions import LEDGER_VERSION
+from streaming.spool.ledger import SPOOL_VERSION
 
 FORMATS: Final[Mapping[str, int]] = {
     "state": upgrades.FORMAT_VERSION,
@@ -17,6 +18,7 @@ FORMATS: Final[Mapping[str, int]] = {
     "versions": LEDGER_VERSION,
     "outbox": OUTBOX_VERSION,
     "alert_book": BOOK_VERSION,
+    "spool": SPOOL_VERSION,
 }
 """What this release writes."""
 OLDEST: Final[Mapping[str, int]] = {"state": upgrades.OLDEST_READABLE}

@@ -30,13 +30,18 @@ from streaming.spark.monitor import Monitor
 from streaming.spark.outlets import Outlets
 from streaming.spark.publish import Publisher
 from streaming.spark.readers.kafka import Topics, survey
-from streaming.spark.readers.spool import prepare_spool
+from streaming.spark.readers.spool import prepare_spool, spool_path
 from streaming.spark.recovery import recover
 from streaming.spark.scratch import scratch_for
 from streaming.spark.seed import read_seed
 from streaming.spark.session import open_session
+from streaming.spark.spool_migration import migrate
+from streaming.spark.spool_task import SpoolBatches, lanes_of
 from streaming.spark.state_files import VERSIONS_KEPT, Pruner, state_keeper
 from streaming.spark.versions import VersionLedger
+from streaming.spool.ledger import FOLDER as SPOOLED
+from streaming.spool.ledger import SpoolLedger
+from streaming.spool.planner import SpoolPlanner
 
 DRAIN_WITHIN_S = 60.0
 """A batch is given so long to finish before a stop interrupts it."""
@@ -180,6 +185,7 @@ class Job:
             BatchTimes(self._folder("offsets"), memories),
             VersionLedger(self._folder(versions.FOLDER), kept=kept),
             self._losses,
+            self._spool(kept),
         )
         return pipeline.start(
             self.spark,
@@ -193,6 +199,17 @@ class Job:
             checkpoint=location,
             starting=seed.kafka if seed is not None else None,
         )
+
+    def _spool(self, kept: int) -> SpoolBatches | None:
+        """What reads the spool folder, where that is on this machine."""
+        source = self._config.source.spool
+        path = spool_path(source) if source is not None else None
+        if source is None or path is None:
+            return None
+        ledger = SpoolLedger(self._folder(SPOOLED), kept=kept)
+        migrate(self._folder, path, ledger)
+        planner = SpoolPlanner(source, path, ledger, time.monotonic, kept)
+        return SpoolBatches(planner, lanes_of(self.spark.sparkContext.defaultParallelism), self._folder("offsets"))
 
     def _read_anew(self, reset: Mapping[Partition, int]) -> None:
         """Let the next query read partitions from their beginning: Spark went on where they ended when it found them anew."""

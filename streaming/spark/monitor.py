@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import structlog
 
@@ -14,7 +14,10 @@ from streaming.judge.snapshot import PipelineView
 from streaming.spark.listener import Progress
 from streaming.spark.liveness import Liveness
 from streaming.spark.losses import Losses, Partition, named
+from streaming.spark.versions import SPOOL
 
+_NAMED = 20
+"""Files a line of the log names, at most."""
 _log = structlog.get_logger(__name__)
 
 
@@ -45,8 +48,13 @@ class Monitor:
             self._progress = progress
         _log.debug("batch_done", batch_id=progress.batch_id, **progress.durations_ms)
 
-    def published(self, batch_id: int, merged: Merged, state_bytes: int, state_rows: int) -> PipelineView:
-        """The view that goes out with batch `batch_id`; what only its end will tell is that of the batch before."""
+    def published(
+        self, batch_id: int, merged: Merged, state_bytes: int, state_rows: int, *, waiting_files: int | None = None
+    ) -> PipelineView:
+        """The view that goes out with batch `batch_id`; what only its end will tell is that of the batch before.
+
+        `waiting_files` is how many files of a spool folder wait, None without one.
+        """
         now_ms = self._clock_ms()
         events = sum(merged.events_total.values())
         with self._lock:
@@ -64,15 +72,15 @@ class Monitor:
                 batch_id=batch_id,
                 batch_duration_s=progress.duration_s if progress else None,
                 last_batch_at_ms=now_ms,
-                lag_events=progress.waiting if progress else None,
+                lag_events=_sum(progress.waiting if progress else None, waiting_files),
                 lag_s=self._lag_s,
                 state_bytes=state_bytes,
                 state_rows=state_rows,
                 events_per_s=rate,
             )
 
-    def lost(self, batch_id: int, losses: Losses, so_far: Mapping[str, int]) -> None:
-        """What a batch lost of Kafka, and what was lost so far by `topic/partition`, this batch included."""
+    def lost(self, batch_id: int, losses: Losses, so_far: Mapping[str, int], gone: Collection[str] = ()) -> None:
+        """What a batch lost of Kafka, the spool files it found gone, and what was lost so far, as in a `Version`."""
         with self._lock:
             self._lost = dict(so_far)
             self._resets += len(losses.reset)
@@ -85,6 +93,16 @@ class Monitor:
                 lost_so_far=sum(so_far.values()),
                 cause="they were deleted from the topic before they were read",
                 fix="give the topic a longer retention, or the job more cores",
+            )
+        if gone:
+            _log.error(
+                "spool_files_lost",
+                batch_id=batch_id,
+                files=sorted(gone)[:_NAMED],
+                lost=len(gone),
+                lost_so_far=so_far.get(SPOOL),
+                cause="they were removed, or cut short, between the planning of the batch and its reading",
+                fix="leave the removal of files to source.spool.after_reading",
             )
         if losses.reset:
             _log.error(
@@ -104,9 +122,15 @@ class Monitor:
     def families(self) -> Iterable[Family]:
         """What was lost, for `/metrics`."""
         with self._lock:
-            lost = [(dict(zip(("topic", "partition"), name.rsplit("/", 1), strict=True)), n) for name, n in self._lost.items()]
+            lost = [
+                (dict(zip(("topic", "partition"), name.rsplit("/", 1), strict=True)), n)
+                for name, n in self._lost.items()
+                if name != SPOOL
+            ]
+            files: list[tuple[dict[str, str], float]] = [({}, self._lost[SPOOL])] if SPOOL in self._lost else []
             return (
                 Family("queuewatch_pipeline_lost_records_total", lost),
+                Family("queuewatch_pipeline_lost_files_total", files),
                 Family("queuewatch_pipeline_offset_resets_total", [({}, self._resets)]),
             )
 
@@ -115,3 +139,8 @@ class Monitor:
         """The id of the last batch known to be committed."""
         with self._lock:
             return self._progress.batch_id if self._progress else None
+
+
+def _sum(*counts: int | None) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

@@ -13,9 +13,10 @@ from streaming.config.source import Sources
 from streaming.core.settings import Settings
 from streaming.spark.decode import PACKET_SCHEMA, decode_and_route
 from streaming.spark.readers.kafka import Topics, read_kafka
-from streaming.spark.readers.spool import read_spool
+from streaming.spark.readers.spool import read_spool, spool_path
 from streaming.spark.readers.ticks import read_ticks
 from streaming.spark.shards import shard_keys
+from streaming.spark.spool_task import lanes_of
 from streaming.spark.state_files import StateKeeper
 from streaming.spark.stateful_shard import REPORT_SCHEMA, STATE_SCHEMA, track_shard
 
@@ -53,11 +54,12 @@ def start(
 def read(
     spark: SparkSession, sources: Sources, topics: Topics | None, starting: Mapping[tuple[str, int], int] | None = None
 ) -> DataFrame:
-    """Whole records of every configured source, and ticks."""
-    streams = [read_ticks(spark)]
+    """Whole records of every configured source, and ticks. A spool folder on this machine is read in the ticks' tasks."""
+    in_tasks = sources.spool is not None and spool_path(sources.spool) is not None
+    streams = [read_ticks(spark, lanes_of(spark.sparkContext.defaultParallelism) if in_tasks else 1)]
     if sources.kafka is not None and topics is not None:
         streams.append(read_kafka(spark, sources.kafka, topics, starting))
-    if sources.spool is not None:
+    if sources.spool is not None and not in_tasks:
         streams.append(read_spool(spark, sources.spool))
     return reduce(DataFrame.union, streams)
 

@@ -21,12 +21,13 @@ from streaming.judge.rewind import rewind_memory
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.spark.batch_time import BatchTimes
-from streaming.spark.losses import KafkaLosses, named
+from streaming.spark.losses import NOTHING, KafkaLosses, named
 from streaming.spark.memory_store import MemoryStore
 from streaming.spark.monitor import Monitor
 from streaming.spark.outlets import Outlets
+from streaming.spark.spool_task import PIECES_READ, SpoolBatches
 from streaming.spark.state_files import Pruner, StateFile
-from streaming.spark.versions import ShardVersion, Version, VersionLedger
+from streaming.spark.versions import SPOOL, ShardVersion, Version, VersionLedger
 
 
 class Publisher:
@@ -43,6 +44,7 @@ class Publisher:
         times: BatchTimes,
         ledger: VersionLedger,
         losses: KafkaLosses | None = None,
+        spool: SpoolBatches | None = None,
     ) -> None:
         self._settings = settings
         self._shards = shards
@@ -53,15 +55,20 @@ class Publisher:
         self._times = times
         self._ledger = ledger
         self._losses = losses
+        self._spool = spool
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Collect the reports (this is what runs the batch), judge every step in order, publish the last."""
         now_ms = self._times.tell(batch, batch_id)
+        if self._spool is not None:
+            self._spool.tell(batch, batch_id)
         rows = batch.collect()
         with not_collecting():
             self._publish(rows, batch_id, now_ms)
 
     def _publish(self, rows: list[Row], batch_id: int, now_ms: int) -> None:
+        read = _read(rows)
+        gone = self._spool.lost(read.pop(PIECES_READ, 0)) if self._spool is not None else set()
         memory = self._memories.before(batch_id)
         clock = self._times.clock
         if clock is not None:
@@ -84,31 +91,38 @@ class Publisher:
             memory.clock = heard(memory.clock, _last_heard(merged))
         # First what people look at: it waits for nothing.
         if snapshot is not None and merged is not None:
-            pipeline = self._monitor.published(batch_id, merged, *_state_size(rows))
+            waiting = self._spool.waiting if self._spool is not None else None
+            pipeline = self._monitor.published(batch_id, merged, *_state_size(rows), waiting_files=waiting)
             self._outlets.snapshot(replace(snapshot, pipeline=pipeline))
         self._outlets.signals(changes, batch_id)
         self._outlets.quarantine(invalid, batch_id)
         self._memories.save(batch_id, memory)
         before = self._ledger.before(batch_id)
         shards = {**before.shards, **_shards_of(rows)} if before is not None else _shards_of(rows)
-        lost = self._lost(batch_id, rows, before.lost if before is not None else {})
-        self._ledger.save(Version(batch_id, now_ms, shards, lost))
+        lost = self._lost(batch_id, read, gone, before.lost if before is not None else {})
+        self._ledger.save(Version(batch_id, now_ms, shards, lost, self._spool.last if self._spool is not None else -1))
         self._pruner.published({row["shard"]: row["state_files"] for row in rows})
 
-    def _lost(self, batch_id: int, rows: Iterable[Row], before: Mapping[str, int]) -> dict[str, int]:
-        """What was lost so far by `topic/partition`, this batch included; 0 for every partition that lost nothing."""
-        if self._losses is None:
-            return dict(before)
-        read: Counter[str] = Counter()
-        for row in rows:
-            if row["read"] is not None:
-                read.update(json.loads(row["read"]))
-        losses = self._losses.of(batch_id, read)
+    def _lost(self, batch_id: int, read: Mapping[str, int], gone: set[str], before: Mapping[str, int]) -> dict[str, int]:
+        """What was lost so far by `topic/partition`, and files under `SPOOL`, this batch included; 0 for what lost nothing."""
         so_far = {**dict.fromkeys(read, 0), **before}
+        losses = self._losses.of(batch_id, read) if self._losses is not None else NOTHING
         for partition, n in losses.lost.items():
             so_far[named(partition)] = so_far.get(named(partition), 0) + n
-        self._monitor.lost(batch_id, losses, so_far)
+        if self._spool is not None:
+            so_far[SPOOL] = so_far.get(SPOOL, 0) + len(gone)
+        if so_far:
+            self._monitor.lost(batch_id, losses, so_far, gone)
         return so_far
+
+
+def _read(rows: Iterable[Row]) -> Counter[str]:
+    """How many Kafka records were read by `topic/partition`, and pieces of spool files."""
+    read: Counter[str] = Counter()
+    for row in rows:
+        if row["read"] is not None:
+            read.update(json.loads(row["read"]))
+    return read
 
 
 def _last_heard(merged: Merged) -> Iterator[int]:

@@ -20,6 +20,8 @@ from streaming.spark.folder import LocalFolder
 from streaming.spark.seed import read_seed
 from streaming.spark.state_files import StateDamaged, look_again
 from streaming.spark.versions import FOLDER, LedgerDamaged, VersionLedger
+from streaming.spool.ledger import FOLDER as SPOOLED
+from streaming.spool.ledger import SpoolLedger
 
 UNDONE: Final = "undone"
 """Where a checkpoint's entries go that were gone back behind."""
@@ -102,6 +104,7 @@ def _problems(checkpoint: Path, ledger: VersionLedger, batch_id: int) -> Iterato
     for log in ("offsets", "commits"):
         if not _is_whole(checkpoint / log / str(batch_id)):
             yield f"Spark's {log}/{batch_id} is damaged"
+    yield from SpoolLedger(LocalFolder(checkpoint / SPOOLED), kept=0).problems(version.spool)
     for partition in sorted(checkpoint.glob("state/0/[0-9]*")):
         if not _has_store(partition, batch_id + 1):
             yield f"Spark's own state of partition {partition.name} after batch {batch_id} is not there"
@@ -136,8 +139,16 @@ def _go_back(checkpoint: Path, batch_id: int, from_batch: int) -> None:
     aside = checkpoint / UNDONE / f"{from_batch:012d}-to-{batch_id:012d}"
     shutil.rmtree(aside, ignore_errors=True)
     # Commits last: until then a crash leaves a checkpoint that is looked at, and gone back in, once more.
-    for name, keep in (("judge", batch_id), (FOLDER, batch_id), ("offsets", batch_id + 1), ("commits", batch_id)):
+    for name, keep in (
+        ("judge", batch_id),
+        (FOLDER, batch_id),
+        (SPOOLED, batch_id + 1),
+        ("offsets", batch_id + 1),
+        ("commits", batch_id),
+    ):
         (aside / name).mkdir(parents=True, exist_ok=True)
+        if not (checkpoint / name).is_dir():
+            continue
         for path in (checkpoint / name).iterdir():
             number = path.name.removeprefix(".").split(".")[0]
             if number.isdigit() and int(number) > keep:

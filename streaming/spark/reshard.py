@@ -17,6 +17,8 @@ from streaming.spark.seed import Seed, write_seed
 from streaming.spark.shards import shard_keys
 from streaming.spark.state_files import StateFile, state_keeper
 from streaming.spark.stored import Stored
+from streaming.spool.ledger import FOLDER as SPOOLED
+from streaming.spool.ledger import SpoolLedger, Taken
 
 
 def reshard_into(stored: Stored, target: Path, shards: int, settings: Settings) -> int:
@@ -44,13 +46,21 @@ def reshard_into(stored: Stored, target: Path, shards: int, settings: Settings) 
         write_durably(target / "judge" / MEMORY, stored.memory)
     files = {key: tuple(map(StateFile.of, keeper.files_of(pointer))) for key, pointer in kept.items()}
     write_seed(target, Seed(files, stored.kafka))
+    read = SpoolLedger(LocalFolder(stored.path / SPOOLED), kept=0).before(
+        (stored.batch_id if stored.batch_id is not None else -1) + 1
+    )
+    if read:
+        SpoolLedger(LocalFolder(target / SPOOLED), kept=0).seed({name: Taken(one.end, -1) for name, one in read.items()})
     # The manifest last: without it the folder is no checkpoint.
     write_manifest(LocalFolder(target), Checkpoint(uuid.uuid4().hex, shards, stored.manifest.checkpoint.sources))
     return messages
 
 
-def files_read(checkpoint: Path) -> list[str]:
-    """The files of a spool folder that a checkpoint has read, as far as Spark's log of them is there."""
+def files_read_by_spark(checkpoint: Path) -> list[str]:
+    """The spool files that Spark's own file source has read, of a folder behind a URI or in an earlier release: a new
+    checkpoint cannot take that over."""
+    if any(LocalFolder(checkpoint / SPOOLED).names()):
+        return []
     found: list[str] = []
     for log in sorted((checkpoint / "sources").glob("*/[0-9]*")):
         for line in log.read_text(errors="replace").splitlines()[1:]:

@@ -17,6 +17,7 @@ from streaming.spark.state_files import VERSIONS_KEPT, StateFile
 
 FOLDER: Final = "versions"
 LEDGER_VERSION: Final = 1
+SPOOL: Final = "spool"
 
 _NAME: Final = re.compile(r"(\d{12})\.json")
 
@@ -45,7 +46,9 @@ class Version:
     shards: Mapping[int, ShardVersion]
     """By the shard's key. A shard the batch did not touch has the files it had."""
     lost: Mapping[str, int] = field(default_factory=dict)
-    """Records lost so far, by topic and partition."""
+    """Lost so far: records by topic and partition, and files of the spool folder under `SPOOL`."""
+    spool: int = -1
+    """The latest batch that read something of the spool folder."""
 
 
 class VersionLedger:
@@ -98,6 +101,7 @@ def _body(version: Version) -> dict[str, Any]:
         "now_ms": version.now_ms,
         "shards": shards,
         "lost": dict(version.lost),
+        "spool": version.spool,
     }
 
 
@@ -108,4 +112,5 @@ def _version(body: Mapping[str, Any]) -> Version:
         int(key): ShardVersion(tuple(map(StateFile.of, files)), int(size), int(rows))
         for key, (files, size, rows) in body["shards"].items()
     }
-    return Version(int(body["batch_id"]), int(body["now_ms"]), shards, {str(k): int(n) for k, n in body["lost"].items()})
+    lost = {str(name): int(n) for name, n in body["lost"].items()}
+    return Version(int(body["batch_id"]), int(body["now_ms"]), shards, lost, int(body.get("spool", -1)))

@@ -1,4 +1,4 @@
-"""Telemetry from files that appear in a folder."""
+"""The spool folder: made where it is on this machine, and read by Spark where it is behind a URI."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def prepare_spool(source: SpoolSource) -> None:
 
     Raises `SourceUnavailable` when it cannot be.
     """
-    local = _local_path(source.folder)
+    local = spool_path(source)
     if local is None:
         return
     try:
@@ -33,7 +33,7 @@ def prepare_spool(source: SpoolSource) -> None:
 
 
 def read_spool(spark: SparkSession, source: SpoolSource) -> DataFrame:
-    """The stream of whole files, with their path.
+    """The stream of whole files of a folder behind a URI, with their path. Spark remembers every one of them.
 
     A file is taken once it has a final name (`pattern`; a name that begins with a dot or an underscore is not
     final), so writers must write under another name and rename. A path is read once: names must not be reused.
@@ -56,8 +56,9 @@ def read_spool(spark: SparkSession, source: SpoolSource) -> DataFrame:
     )
 
 
-def _local_path(folder: str) -> Path | None:
-    parts = urlsplit(folder)
+def spool_path(source: SpoolSource) -> Path | None:
+    """The folder when it is on this machine, or mounted; None for one behind the URI of another file system."""
+    parts = urlsplit(source.folder)
     if parts.scheme == "":
-        return Path(folder)
+        return Path(source.folder).absolute()
     return Path(unquote(parts.path)) if parts.scheme == "file" else None

@@ -6,12 +6,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 
-def read_ticks(spark: SparkSession) -> DataFrame:
+def read_ticks(spark: SparkSession, partitions: int = 1) -> DataFrame:
     """A record of nothing, from nowhere, once a second.
 
-    After an outage there is one for each of its seconds; the decode stage makes the same of one and of many.
+    After an outage there is one for each of its seconds; the decode stage makes the same of one and of many. `partitions` is the
+    number of their tasks, which are the first of the batch: they read the spool folder, and most of them have no tick.
     """
     nothing = [
         fn.lit(None).cast(kind).alias(name) for name, kind in (("value", "binary"), ("origin", "string"), ("position", "long"))
     ]
-    return spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load().select(*nothing)
+    return spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", partitions).load().select(*nothing)

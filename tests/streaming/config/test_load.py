@@ -256,3 +256,9 @@ def test_a_section_this_installation_lacks_is_said_to_be_absent(write: ConfigFil
     monkeypatch.setitem(rooms.ROOMS, ("collect", "sqs"), rooms.Room("sources.no_such_kind.config", "Config"))
     (mistake,) = mistakes(write("collect: {sqs: {}}\n"))
     assert "is not part of this installation" in str(mistake)
+
+
+def test_a_control_character_is_a_mistake_like_any_other(write: ConfigFile) -> None:
+    """YAML may hold none anywhere, not even in a comment."""
+    (mistake,) = mistakes(write("# a\x00b\nspark: {}\n"))
+    assert "#x0000" in str(mistake)

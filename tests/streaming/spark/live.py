@@ -27,12 +27,16 @@ from streaming.spark.monitor import Monitor
 from streaming.spark.outlets import Outlets
 from streaming.spark.publish import Publisher
 from streaming.spark.readers.kafka import Topics
-from streaming.spark.state_files import Pruner, state_keeper
+from streaming.spark.spool_migration import migrate
+from streaming.spark.spool_task import SpoolBatches, lanes_of
+from streaming.spark.state_files import VERSIONS_KEPT, Pruner, state_keeper
 from streaming.spark.versions import VersionLedger
+from streaming.spool.ledger import Plan, SpoolLedger
+from streaming.spool.planner import SpoolPlanner
 from tests.streaming.spark.packets import ndjson
 
 SHARDS = 2
-WITHIN_S = 60.0
+WITHIN_S = 180.0
 
 
 def wall_ms() -> int:
@@ -49,6 +53,10 @@ class Live:
         self.spool.mkdir()
         self.checkpoint = folder / "checkpoint"
         self.sources = Sources(spool=SpoolSource(folder=str(self.spool)))
+        self.kept = VERSIONS_KEPT
+        """Batches after which files that were read are removed."""
+        self.planned: Callable[[Plan], object] = lambda _: None
+        """Called when a batch is planned and not yet read."""
         self.topics: Topics | None = None
         self.settings = settings or Settings()
         self.snapshots: list[Snapshot] = []
@@ -112,7 +120,9 @@ class Live:
         memories = MemoryStore(LocalFolder(self.checkpoint / "judge"))
         times = BatchTimes(LocalFolder(self.checkpoint / "offsets"), memories)
         ledger = VersionLedger(LocalFolder(self.checkpoint / "versions"))
-        publisher = Publisher(self.settings, SHARDS, memories, outlets, Monitor(), Pruner(keeper, SHARDS), times, ledger)
+        spool = self._spool()
+        pruner = Pruner(keeper, SHARDS)
+        publisher = Publisher(self.settings, SHARDS, memories, outlets, Monitor(), pruner, times, ledger, None, spool)
 
         def publish(batch: DataFrame, batch_id: int) -> None:
             publisher(_Recorded(batch, lambda rows: self._record(batch_id, rows)), batch_id)  # type: ignore[arg-type] # collect only
@@ -131,6 +141,17 @@ class Live:
             checkpoint=str(self.checkpoint),
         )
 
+    def _spool(self) -> SpoolBatches | None:
+        if self.sources.spool is None:
+            return None
+        ledger = SpoolLedger(LocalFolder(self.checkpoint / "spool"), kept=VERSIONS_KEPT)
+        migrate(lambda name: LocalFolder(self.checkpoint / name), self.spool, ledger)
+        planner = _Watched(self.sources.spool, self.spool, ledger, time.monotonic, self.kept)
+        planner.planned = self.planned
+        return SpoolBatches(
+            planner, lanes_of(self.spark.sparkContext.defaultParallelism), LocalFolder(self.checkpoint / "offsets")
+        )
+
     def _record(self, batch_id: int, rows: Sequence[Any]) -> None:
         with self._news:
             self.batches.append((batch_id, sorted((r["shard"], r["step_ms"], r["report"]) for r in rows)))
@@ -146,6 +167,18 @@ class Live:
         with self._news:
             self.snapshots.append(snapshot)
             self._news.notify_all()
+
+
+class _Watched(SpoolPlanner):
+    """Tells of each plan before it is read."""
+
+    planned: Callable[[Plan], object]
+
+    def plan(self, batch_id: int) -> Plan:
+        """The plan, as ever."""
+        plan = super().plan(batch_id)
+        self.planned(plan)
+        return plan
 
 
 class _Recorded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -11,7 +12,11 @@ from pyspark.sql import SparkSession
 from sources.wire.encode import encode_arrow
 from streaming.config.source import Sources, SpoolSource
 from streaming.judge.snapshot import QueueView, Snapshot
+from streaming.spark.folder import LocalFolder
 from streaming.spark.shards import shard_keys
+from streaming.spark.versions import FOLDER, VersionLedger
+from streaming.spool import cut
+from streaming.spool.ledger import Plan
 from tests.streaming.spark.live import SHARDS, Live, wall_ms
 from tests.streaming.spark.packets import event, ndjson
 
@@ -115,8 +120,57 @@ def test_a_file_that_was_written_long_ago_is_read_all_the_same(live: Live) -> No
         live.wait(lambda s: sent_total(s) == 2, query)
 
 
+def test_a_file_that_is_removed_before_it_is_read_is_counted_and_no_failure(live: Live) -> None:
+    """Somebody tidied up between planning and reading; the batch and the query go on."""
+
+    def tidy_up(plan: Plan) -> None:
+        for piece in plan.pieces:
+            if piece.name == "gone.ndjson":
+                (live.spool / piece.name).unlink()
+
+    live.planned = tidy_up
+    live.send(*messages("a", 2))
+    (live.spool / "gone.ndjson").write_bytes(ndjson(*messages("gone", 3)))
+    with live.running() as query:
+        live.wait(lambda s: sent_total(s) == 2, query)
+        live.send(*messages("b", 2))
+        live.wait(lambda s: sent_total(s) == 4, query)
+        live.wait_batch()
+    ledger = VersionLedger(LocalFolder(live.checkpoint / FOLDER))
+    assert ledger.read(ledger.batches[-1]).lost["spool"] == 1
+
+
+def test_a_file_larger_than_a_batch_is_read_in_pieces(live: Live) -> None:
+    """Over several batches and a restart; every event of it counts once."""
+    live.sources = Sources(spool=SpoolSource(folder=str(live.spool), max_bytes_per_trigger=9 << 20))
+    line = json.dumps({**messages("x", 1)[0], "message_id": "%09d", "reason": "x" * 900}).encode() + b"\n"
+    count = (40 << 20) // len(line)
+    live.put(b"".join(line % n for n in range(count)))
+    with live.running() as query:
+        live.wait(lambda s: sent_total(s) > 0, query)
+    with live.running() as query:
+        last = live.wait(lambda s: sent_total(s) == count, query)
+    assert last.events_total == {"accepted": count, "duplicate": 0, "late": 0, "ahead": 0, "invalid": 0}
+    assert len(list((live.checkpoint / "spool").glob("*.plan"))) >= 4
+
+
+def test_a_file_that_cannot_be_cut_is_one_invalid_event(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A JSON array too long to be held; what else came is read."""
+    monkeypatch.setattr(cut, "PIECE_BYTES", 1_000)
+    monkeypatch.setattr(cut, "WHOLE_BYTES", 1_000)
+    live.put(b"[" + b",".join(ndjson(m).strip() for m in messages("long", 20)) + b"]", "json")
+    live.send(*messages("a", 2))
+    with live.running() as query:
+        snapshot = live.wait(lambda s: sent_total(s) == 2, query)
+    assert snapshot.invalid_total == {"too_large": 1}
+    (bad,) = live.quarantined
+    assert "write one event a line" in bad.detail
+    assert bad.raw.startswith(b"[{")
+
+
 def test_files_that_were_read_are_deleted_when_configured(live: Live) -> None:
-    """Spark does it after the batch is committed, those of the last batches remaining."""
+    """Once no batch that read them can run again, those of the last batches remaining."""
+    live.kept = 1
     live.sources = Sources(spool=SpoolSource(folder=str(live.spool), after_reading="delete"))
     paths = [live.send(*messages("a", 1))]
     with live.running() as query:

@@ -1,0 +1,170 @@
+"""Cut a file into pieces a task can hold: lines between lines, Arrow streams between record batches.
+
+Nothing of the file is kept in memory but some kilobytes where a cut is looked for.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO, Final, Literal, NamedTuple
+
+from sources.wire.arrow import STREAM_MARK
+from streaming.spool.pieces import Piece, Refusal
+
+PIECE_BYTES: Final = 8 << 20
+"""About the size of a piece. A file no longer than that is one piece, whatever it holds."""
+
+WHOLE_BYTES: Final = 64 << 20
+"""The longest file that is read whole when it cannot be cut: a JSON array, one object over many lines, one Arrow batch."""
+
+LONGEST_LINE: Final = 16 << 20
+"""The end of a line is looked for so far; a longer one is cut where it happens to be, and its parts are invalid events."""
+
+ARROW_END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_HEAD: Final = 64 << 10
+_LOOK: Final = 64 << 10
+_LONGEST_METADATA: Final = 16 << 20
+_SCHEMA, _DICTIONARY, _RECORDS = 1, 2, 3
+
+Kind = Literal["lines", "whole", "arrow"]
+
+
+def kind_of(file: BinaryIO) -> Kind:
+    """How a file can be cut, by its first bytes."""
+    file.seek(0)
+    head = file.read(_HEAD)
+    if head[:4] == STREAM_MARK:
+        return "arrow"
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
+    if text[:1] == b"[":
+        return "whole"
+    line, newline, _ = text.partition(b"\n")
+    # An object over many lines begins with a line that does not end it.
+    return "whole" if newline and not line.rstrip().endswith(b"}") else "lines"
+
+
+def is_finished(file: BinaryIO, size: int) -> bool:
+    """Whether the last bytes are those of a file that was written to its end."""
+    file.seek(max(0, size - len(ARROW_END)))
+    tail = file.read(len(ARROW_END))
+    return tail == ARROW_END or tail[-1:] in (b"\n", b"}", b"]")
+
+
+def cut(file: BinaryIO, name: str, taken: int, size: int) -> Iterator[Piece]:
+    """The pieces of a file of `size` bytes behind its first `taken`, in order and without a gap. Raises `OSError`."""
+    if size - taken <= PIECE_BYTES and taken == 0:
+        yield Piece(name, 0, size)
+        return
+    kind = kind_of(file)
+    if kind == "lines":
+        yield from _lines(file, name, taken, size)
+    elif size <= WHOLE_BYTES:
+        yield Piece(name, taken, size)
+    elif kind == "arrow":
+        yield from _arrow(file, name, taken, size)
+    else:
+        yield Piece(
+            name,
+            taken,
+            size,
+            refusal=Refusal("too_large", f"a JSON text of {size} bytes; {WHOLE_BYTES} are the limit: write one event a line"),
+        )
+
+
+def _lines(file: BinaryIO, name: str, taken: int, size: int) -> Iterator[Piece]:
+    start = taken
+    while start < size:
+        end = size if size - start <= PIECE_BYTES else _line_end(file, start + PIECE_BYTES, size)
+        yield Piece(name, start, end)
+        start = end
+
+
+def _line_end(file: BinaryIO, at: int, size: int) -> int:
+    """Behind the first line break from `at` on; `at` itself where none is near."""
+    file.seek(at)
+    looked = at
+    while looked < min(size, at + LONGEST_LINE):
+        some = file.read(_LOOK)
+        if not some:
+            break
+        found = some.find(b"\n")
+        if found >= 0:
+            return looked + found + 1
+        looked += len(some)
+    return size if looked >= size else at
+
+
+class _Message(NamedTuple):
+    kind: int
+    start: int
+    end: int
+
+
+def _arrow(file: BinaryIO, name: str, taken: int, size: int) -> Iterator[Piece]:
+    """Record batches together up to the size of a piece, each piece behind the schema and the dictionaries."""
+    prefix = start = end = 0
+    for message in _messages(file, size):
+        if message.kind != _RECORDS:
+            if end:
+                break
+            prefix = message.end
+        elif message.end <= taken:
+            start = end = message.end
+        elif message.end - message.start > WHOLE_BYTES:
+            if end > start:
+                yield Piece(name, start, end, prefix)
+            yield _refused(name, message.start, message.end, f"a record batch of {message.end - message.start} bytes")
+            start = end = message.end
+        else:
+            if end - start >= PIECE_BYTES:
+                yield Piece(name, start, end, prefix)
+                start = end
+            start = start or message.start
+            end = message.end
+    if size - end > len(ARROW_END):
+        if end > start:
+            yield Piece(name, start, end, prefix)
+        yield _refused(name, max(end, taken), size, "something else than record batches after the first of them")
+    else:
+        yield Piece(name, start, size, prefix)
+
+
+def _refused(name: str, start: int, end: int, what: str) -> Piece:
+    detail = f"an Arrow stream longer than {WHOLE_BYTES} bytes with {what}; write smaller files"
+    return Piece(name, start, end, refusal=Refusal("too_large", detail))
+
+
+def _messages(file: BinaryIO, size: int) -> Iterator[_Message]:
+    """Where each message of an IPC stream is; ends at the mark of its end, or at what is no message."""
+    at = 0
+    while at + 8 <= size:
+        file.seek(at)
+        mark, length = struct.unpack("<4sI", file.read(8))
+        if mark != STREAM_MARK or not 0 < length <= _LONGEST_METADATA:
+            return
+        metadata = file.read(length)
+        try:
+            kind, body = _kind_and_body(metadata)
+        except struct.error:
+            return
+        end = at + 8 + length + body
+        if kind not in (_SCHEMA, _DICTIONARY, _RECORDS) or body < 0 or end > size:
+            return
+        yield _Message(kind, at, end)
+        at = end
+
+
+def _kind_and_body(metadata: bytes) -> tuple[int, int]:
+    """The kind of a message and the bytes of its body, from its flatbuffer (`Message` of Arrow's format)."""
+    (root,) = struct.unpack_from("<I", metadata, 0)
+    (back,) = struct.unpack_from("<i", metadata, root)
+    table = root - back
+    (length,) = struct.unpack_from("<H", metadata, table)
+
+    def field(number: int, form: str) -> int:
+        slot = 4 + 2 * number
+        offset = struct.unpack_from("<H", metadata, table + slot)[0] if slot + 2 <= length else 0
+        return int(struct.unpack_from(form, metadata, root + offset)[0]) if offset else 0
+
+    return field(1, "<B"), field(3, "<q")

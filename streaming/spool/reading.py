@@ -1,0 +1,77 @@
+"""Read pieces of files, inside a Python worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from streaming.spool.cut import PIECE_BYTES
+from streaming.spool.pieces import Piece, Refusal
+
+RAW_BYTES: Final = 4096
+"""As much is kept of what is not read at all."""
+
+SCHEMA: Final = pa.schema([("value", pa.binary()), ("origin", pa.string()), ("position", pa.int64())])
+
+
+class Read(NamedTuple):
+    """Some pieces, as records."""
+
+    records: pa.RecordBatch
+    pieces: int
+
+
+class Refused(NamedTuple):
+    """A piece that is not read: why, and how it begins."""
+
+    refusal: Refusal
+    origin: str
+    raw: bytes
+
+
+def read_pieces(folder: Path, pieces: Iterable[Piece]) -> Iterator[Read | Refused]:
+    """The records of some pieces, small ones together. A file that is gone, or shorter than it was, gives none.
+
+    Raises `OSError` when a file is there and cannot be read.
+    """
+    values: list[bytes] = []
+    origins: list[str] = []
+    for piece in pieces:
+        origin = str(folder / piece.name)
+        try:
+            content = _content(folder / piece.name, piece)
+        except FileNotFoundError:
+            continue
+        if content is None:
+            continue
+        if piece.refusal is not None:
+            yield Refused(piece.refusal, origin, content)
+            continue
+        values.append(content)
+        origins.append(origin)
+        if sum(map(len, values)) >= PIECE_BYTES:
+            yield _read(values, origins)
+            values, origins = [], []
+    if values:
+        yield _read(values, origins)
+
+
+def _content(path: Path, piece: Piece) -> bytes | None:
+    with path.open("rb") as file:
+        if piece.refusal is not None:
+            file.seek(piece.start)
+            return file.read(min(RAW_BYTES, piece.end - piece.start))
+        prefix = file.read(piece.prefix)
+        file.seek(piece.start)
+        content = file.read(piece.end - piece.start)
+    return prefix + content if len(content) == piece.end - piece.start else None
+
+
+def _read(values: list[bytes], origins: list[str]) -> Read:
+    records = pa.RecordBatch.from_arrays(
+        [pa.array(values, pa.binary()), pa.array(origins, pa.string()), pa.nulls(len(values), pa.int64())], schema=SCHEMA
+    )
+    return Read(records, len(values))

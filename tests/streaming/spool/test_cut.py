@@ -1,0 +1,177 @@
+"""Files are cut into pieces of bounded size, and no event is lost or halved by it."""
+
+from __future__ import annotations
+
+import json
+import random
+from io import BytesIO
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from sources.wire.decode import decode_records
+from sources.wire.encode import encode_arrow
+from streaming.spool import cut as cutting
+from streaming.spool.cut import cut, is_finished, kind_of
+from streaming.spool.pieces import Piece
+from streaming.spool.reading import Read, read_pieces
+from tests.streaming.spark.packets import event, ndjson
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of kilobytes instead of megabytes."""
+    monkeypatch.setattr(cutting, "PIECE_BYTES", 4_000)
+    monkeypatch.setattr(cutting, "WHOLE_BYTES", 20_000)
+    monkeypatch.setattr(cutting, "LONGEST_LINE", 2_000)
+    monkeypatch.setattr(cutting, "_LOOK", 100)
+
+
+def pieces(content: bytes, taken: int = 0) -> list[Piece]:
+    return list(cut(BytesIO(content), "f", taken, len(content)))
+
+
+def ids(folder: Path, content: bytes, taken: int = 0) -> list[str]:
+    """The messages of a file that is read piece by piece."""
+    (folder / "f").write_bytes(content)
+    found: list[str] = []
+    for read in read_pieces(folder, pieces(content, taken)):
+        assert isinstance(read, Read)
+        decoded = decode_records(read.records.column("value"))
+        assert not decoded.invalid
+        found += decoded.events.column("message_id").to_pylist()
+    return found
+
+
+def events(count: int) -> list[dict[str, object]]:
+    return [event("sent", f"m{n}", sent_at=1_700_000_000_000, reason="x" * (n % 50)) for n in range(count)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 20, 21, 500])
+@pytest.mark.parametrize("ending", [b"\n", b""], ids=["ends with a line break", "ends without one"])
+def test_lines_are_cut_between_lines(tmp_path: Path, count: int, ending: bytes) -> None:
+    """Whatever the length; from any piece on, as after a restart in the middle of a file."""
+    content = ndjson(*events(count)).removesuffix(b"\n") + (ending if count else b"")
+    parts = pieces(content)
+    assert [piece.start for piece in parts] == [0, *(piece.end for piece in parts[:-1])]
+    assert parts[-1].end == len(content)
+    assert all(piece.end - piece.start < 4_400 for piece in parts)
+    if count:
+        assert ids(tmp_path, content) == [f"m{n}" for n in range(count)]
+        middle = parts[len(parts) // 2]
+        later = ids(tmp_path, content, middle.start)
+        assert later == [f"m{n}" for n in range(count)][count - len(later) :]
+
+
+def test_a_line_without_end_is_cut_all_the_same() -> None:
+    """It is no event, and must not be held in memory."""
+    content = b'{"v": 1, "x": "' + b"y" * 30_000
+    parts = pieces(content)
+    assert max(piece.end - piece.start for piece in parts) <= 4_000
+    assert parts[-1].end == len(content)
+
+
+@pytest.mark.parametrize("size", [3_000, 19_000, 21_000])
+def test_an_array_is_read_whole_or_refused_in_one(size: int) -> None:
+    """It cannot be cut without reading all of it."""
+    content = json.dumps([{"x": "y" * size}], indent=1).encode()
+    (piece,) = pieces(content)
+    assert (piece.start, piece.end) == (0, len(content))
+    assert (piece.refusal is not None) == (len(content) > 20_000)
+    if piece.refusal is not None:
+        assert piece.refusal.reason == "too_large"
+        assert "one event a line" in piece.refusal.detail
+
+
+def stream(count: int, rows: int, *, dictionaries: bool = True) -> bytes:
+    """An Arrow stream of record batches of so many rows."""
+    table = pa.ipc.open_stream(encode_arrow(events(count))).read_all().unify_dictionaries().combine_chunks()
+    if not dictionaries:
+        plain = [
+            column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column for column in table.columns
+        ]
+        table = pa.Table.from_arrays(plain, names=table.column_names)
+    sink = BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=rows)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("dictionaries", [True, False])
+def test_a_long_arrow_stream_is_cut_between_record_batches(tmp_path: Path, dictionaries: bool) -> None:
+    """Each piece is a stream of its own: the schema and the dictionaries stand before it."""
+    content = stream(1_000, 20, dictionaries=dictionaries)
+    assert len(content) > 20_000
+    parts = pieces(content)
+    assert len(parts) > 3
+    assert parts[-1].end == len(content)
+    assert ids(tmp_path, content) == [f"m{n}" for n in range(1_000)]
+    later = ids(tmp_path, content, parts[2].start)
+    assert later == [f"m{n}" for n in range(1_000)][-len(later) :]
+    only_the_end = pieces(content, len(content) - 8)
+    assert [(piece.start, piece.end) for piece in only_the_end] == [(len(content) - 8, len(content))]
+    assert ids(tmp_path, content, len(content) - 8) == []
+
+
+def test_what_no_arrow_stream_can_be_cut_at_is_refused_in_one() -> None:
+    """One record batch beyond the limit, and bytes that are none."""
+    (piece,) = [part for part in pieces(stream(1_000, 1_000)) if part.refusal is not None]
+    assert piece.refusal is not None
+    assert "a record batch of" in piece.refusal.detail
+    noise = b"\xff\xff\xff\xff" + bytes(random.Random(1).randbytes(30_000))
+    (piece,) = pieces(noise)
+    assert piece.refusal is not None
+    torn = stream(1_000, 20)[:-50]
+    assert pieces(torn)[-1].end == len(torn)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_whatever_a_file_holds_its_pieces_cover_it(seed: int) -> None:
+    """In order, without a gap, each of bounded size; a damaged Arrow stream included."""
+    draw = random.Random(seed)
+    content = bytearray(draw.choice([stream(600, 20), ndjson(*events(300)), json.dumps(events(300)).encode()]))
+    for _ in range(draw.randrange(20)):
+        content[draw.randrange(len(content) if seed % 2 else 600)] = draw.randrange(256)
+    parts = pieces(bytes(content))
+    at = 0
+    for piece in parts:
+        assert piece.start >= at or piece.start == at
+        assert piece.end > piece.start
+        assert piece.refusal is not None or piece.end - piece.start <= 20_000
+        at = piece.end
+    assert at == len(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b'{"v": 1}\n{"v": 1}\n', "lines"),
+        (b'{"v": 1}', "lines"),
+        (b'\xef\xbb\xbf \n{"v": 1}\n', "lines"),
+        (b'{\n "v": 1\n}\n', "whole"),
+        (b' [{"v": 1}]', "whole"),
+        (b"\xff\xff\xff\xff\x10\x00\x00\x00", "arrow"),
+        (b"", "lines"),
+    ],
+)
+def test_a_file_is_known_by_how_it_begins(content: bytes, kind: str) -> None:
+    """As the decoder knows it."""
+    assert kind_of(BytesIO(content)) == kind
+
+
+@pytest.mark.parametrize(
+    ("content", "finished"),
+    [
+        (b'{"v": 1}\n', True),
+        (b'{"v": 1}', True),
+        (b"[]", True),
+        (b'{"v": 1', False),
+        (b'{"v": 1}\n{"v"', False),
+        (b"\xff\xff\xff\xff\x10\x00\x00\x00abc", False),
+        (b"abc\xff\xff\xff\xff\x00\x00\x00\x00", True),
+    ],
+)
+def test_a_file_that_is_still_written_is_known_by_how_it_ends(content: bytes, finished: bool) -> None:
+    """Most of the time."""
+    assert is_finished(BytesIO(content), len(content)) == finished

@@ -1,0 +1,261 @@
+"""Each file of a folder is read once, by the same batch however often that runs, and only what is there is remembered."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from streaming.config.source import SpoolSource
+from streaming.spark.folder import LocalFolder
+from streaming.spool import cut, ledger
+from streaming.spool.ledger import SpoolDamaged, SpoolLedger
+from streaming.spool.planner import SETTLES_WITHIN_S, SpoolPlanner
+
+
+class Inbox:
+    """A folder and what plans it, over any number of starts."""
+
+    def __init__(self, folder: Path, **source: Any) -> None:
+        self.folder = folder / "in"
+        self.folder.mkdir()
+        self.ledger_folder = LocalFolder(folder / "checkpoint" / "spool")
+        self.source = SpoolSource(folder=str(self.folder), **source)
+        self.now_s = 0.0
+        self.start()
+
+    def start(self, kept: int = 3) -> None:
+        """As after a restart."""
+        self.planner = SpoolPlanner(
+            self.source, self.folder, SpoolLedger(self.ledger_folder, kept=kept), lambda: self.now_s, kept
+        )
+
+    def put(self, name: str, content: bytes = b"{}\n") -> None:
+        """A file appears."""
+        (self.folder / name).write_bytes(content)
+
+    def read(self, batch_id: int) -> list[tuple[str, int, int]]:
+        """What a batch reads."""
+        return [(piece.name, piece.start, piece.end) for piece in self.planner.plan(batch_id).pieces]
+
+    def names(self, batch_id: int) -> list[str]:
+        """The files a batch reads."""
+        return [name for name, _, _ in self.read(batch_id)]
+
+    def there(self) -> set[str]:
+        """The files in the folder."""
+        return set(os.listdir(self.folder))
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> Inbox:
+    """A folder whose files are kept."""
+    return Inbox(tmp_path)
+
+
+def test_a_file_is_read_once_and_in_the_order_of_time(inbox: Inbox) -> None:
+    """Over batches and restarts; names that are not final are not looked at."""
+    for number, name in enumerate(("b.ndjson", "a.json", "c.arrow", ".d.ndjson", "_e.ndjson", "f.txt")):
+        inbox.put(name)
+        os.utime(inbox.folder / name, (1_000 + number, 1_000 + number))
+    assert inbox.names(0) == ["b.ndjson", "a.json", "c.arrow"]
+    assert inbox.names(1) == []
+    inbox.put("g.jsonl")
+    inbox.start()
+    assert inbox.names(2) == ["g.jsonl"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_batch_that_runs_again_reads_the_same(inbox: Inbox, restarted: bool) -> None:
+    """Though more has come meanwhile, and what it read is gone; what comes after it goes on from there."""
+    inbox.put("a.json")
+    inbox.put("b.json")
+    first = inbox.read(4)
+    inbox.put("c.json")
+    (inbox.folder / "a.json").unlink()
+    if restarted:
+        inbox.start()
+    assert inbox.read(4) == first
+    assert inbox.planner.missing(inbox.planner.plan(4)) == {"a.json"}
+    assert inbox.names(5) == ["c.json"]
+    inbox.start()
+    assert inbox.read(4) == first
+
+
+def test_what_a_run_that_was_undone_planned_is_planned_anew(inbox: Inbox) -> None:
+    """A checkpoint went back to batch 0: batch 1 takes what it took, batch 2 does not exist yet."""
+    inbox.put("a.json")
+    assert inbox.names(0) == ["a.json"]
+    inbox.put("b.json")
+    assert inbox.names(1) == ["b.json"]
+    inbox.put("c.json")
+    assert inbox.names(2) == ["c.json"]
+    inbox.ledger_folder.delete("000000000002.plan")
+    inbox.start()
+    assert inbox.names(1) == ["b.json"]
+    assert inbox.names(2) == ["c.json"]
+
+
+def test_a_batch_takes_no_more_than_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is larger than a batch is read over several, whatever restarts between them."""
+    monkeypatch.setattr(cut, "PIECE_BYTES", 100)
+    inbox = Inbox(tmp_path, max_bytes_per_trigger=350)
+    line = b'{"v": 1, "type": "x"}\n'
+    inbox.put("large.ndjson", line * 50)
+    at = 0
+    for batch_id in range(20):
+        inbox.start()
+        for _, start, end in inbox.read(batch_id):
+            assert start == at
+            at = end
+        assert sum(end - start for _, start, end in inbox.read(batch_id)) <= 350
+        if at == 50 * len(line):
+            break
+    assert at == 50 * len(line)
+    assert batch_id > 2
+    assert inbox.planner.waiting == 0
+    assert inbox.read(batch_id + 1) == []
+
+
+def test_one_piece_is_read_however_small_a_batch_may_be(tmp_path: Path) -> None:
+    """Else nothing would ever be read."""
+    inbox = Inbox(tmp_path, max_bytes_per_trigger=1)
+    inbox.put("a.json", b"{}" * 100)
+    inbox.put("b.json", b"{}" * 100)
+    assert len(inbox.names(0)) == 1
+    assert inbox.planner.waiting == 1
+    assert len(inbox.names(1)) == 1
+
+
+def test_a_file_that_is_still_written_is_waited_for(inbox: Inbox) -> None:
+    """Written under its final name, against the rules: its end tells, or that nobody writes to it any more."""
+    inbox.put("a.ndjson", b'{"v": 1}\n{"v"')
+    assert inbox.read(0) == []
+    inbox.put("a.ndjson", b'{"v": 1}\n{"v": 1}\n')
+    assert inbox.read(1) == [("a.ndjson", 0, 18)]
+    inbox.put("torn.ndjson", b'{"v": 1}\n{"v"')
+    assert inbox.read(2) == []
+    inbox.now_s += SETTLES_WITHIN_S
+    assert inbox.read(3) == [("torn.ndjson", 0, 13)]
+
+
+def test_what_is_added_to_a_file_is_read_too(inbox: Inbox) -> None:
+    """Only what is new of it."""
+    inbox.put("a.ndjson", b'{"v": 1}\n')
+    assert inbox.read(0) == [("a.ndjson", 0, 9)]
+    inbox.put("a.ndjson", b'{"v": 1}\n{"v": 2}\n')
+    assert inbox.read(1) == [("a.ndjson", 9, 18)]
+
+
+def test_files_are_removed_once_no_batch_that_read_them_can_run_again(tmp_path: Path) -> None:
+    """The checkpoint can go back three batches here."""
+    inbox = Inbox(tmp_path, after_reading="delete")
+    for batch_id in range(6):
+        inbox.put(f"{batch_id}.json")
+        inbox.names(batch_id)
+    assert inbox.there() == {"2.json", "3.json", "4.json", "5.json"}
+    inbox.start()
+    inbox.names(9)
+    assert inbox.there() == set()
+
+
+def test_files_are_removed_sooner_when_they_are_many(tmp_path: Path) -> None:
+    """No more of them wait for that than a batch may take."""
+    inbox = Inbox(tmp_path, after_reading="delete", max_bytes_per_trigger=100)
+    for batch_id in range(4):
+        inbox.put(f"{batch_id}.json", b"{}" * 40)
+        assert inbox.names(batch_id) == [f"{batch_id}.json"]
+    assert inbox.there() == {"2.json", "3.json"}
+
+
+def test_a_file_of_which_something_is_left_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its other half comes with a later batch."""
+    monkeypatch.setattr(cut, "PIECE_BYTES", 10)
+    inbox = Inbox(tmp_path, after_reading="delete", max_bytes_per_trigger=20)
+    inbox.start(kept=0)
+    inbox.put("a.ndjson", b'{"v": 1}\n' * 9)
+    for batch_id in range(9):
+        if not inbox.read(batch_id):
+            break
+        assert "a.ndjson" in inbox.there()
+    assert inbox.there() == set()
+
+
+def test_files_move_to_the_archive(tmp_path: Path) -> None:
+    """Under their names."""
+    inbox = Inbox(tmp_path, after_reading="archive", archive_folder=str(tmp_path / "archive"))
+    inbox.put("a.json")
+    inbox.names(0)
+    inbox.names(9)
+    assert os.listdir(tmp_path / "archive") == ["a.json"]
+    assert inbox.there() == set()
+
+
+def test_a_month_of_files_leaves_no_trace_of_those_that_are_gone(tmp_path: Path) -> None:
+    """What is kept is bounded by the folder and by the batches the checkpoint can go back."""
+    inbox = Inbox(tmp_path, after_reading="delete")
+    for batch_id in range(400):
+        inbox.put(f"{batch_id}.json")
+        inbox.names(batch_id)
+        if batch_id % 37 == 0:
+            inbox.start()
+    kept = inbox.ledger_folder.names()
+    assert len(kept) < 2 * ledger.INDEX_EVERY + 10
+    index = max(name for name in kept if name.endswith(".index"))
+    assert len(json.loads(inbox.ledger_folder.read(index) or b"")["files"]) <= 5
+    inbox.start()
+    assert inbox.names(400) == []
+
+
+def test_a_folder_that_is_away_is_no_reason_to_forget(inbox: Inbox) -> None:
+    """An unmounted disk: what was read of it is known when it is back."""
+    inbox.put("a.json")
+    inbox.names(0)
+    away = inbox.folder.rename(inbox.folder.with_name("away"))
+    with structlog.testing.capture_logs() as logs:
+        assert inbox.names(1) == [] == inbox.names(2)
+    assert [line["event"] for line in logs] == ["spool_folder_not_listed"]
+    away.rename(inbox.folder)
+    inbox.put("b.json")
+    assert inbox.names(3) == ["b.json"]
+
+
+def test_what_leads_to_a_plan_is_verified(inbox: Inbox) -> None:
+    """A copy of a checkpoint in which one is missing must not be gone on from: its files would be read twice."""
+    for batch_id in (0, 3, 5):
+        inbox.put(f"{batch_id}.json")
+        inbox.names(batch_id)
+    found = SpoolLedger(inbox.ledger_folder, kept=3)
+    assert found.last(4) == 3
+    assert list(found.problems(5)) == []
+    assert list(found.problems(-1)) == []
+    inbox.ledger_folder.delete("000000000003.plan")
+    assert list(SpoolLedger(inbox.ledger_folder, kept=3).problems(5)) == ["spool/000000000003.plan is gone"]
+    inbox.ledger_folder.write("000000000003.plan", b"{")
+    (problem,) = SpoolLedger(inbox.ledger_folder, kept=3).problems(5)
+    assert problem.startswith("spool/000000000003.plan cannot be read")
+    inbox.start()
+    with pytest.raises(SpoolDamaged, match=r"000000000003\.plan"):
+        inbox.names(6)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "fits"),
+    [
+        ("*.{ndjson,json}", "a.json", True),
+        ("*.{ndjson,json}", "a.jsonl", False),
+        ("{a,b}-*.{x,y}", "b-1.y", True),
+        ("[^a]*.json", "a.json", False),
+        ("[^a]*.json", "b.json", True),
+        ("?.json", "ab.json", False),
+    ],
+)
+def test_patterns_are_those_of_hadoop(tmp_path: Path, pattern: str, name: str, fits: bool) -> None:
+    """As the configuration had them for Spark."""
+    inbox = Inbox(tmp_path, pattern=pattern)
+    inbox.put(name)
+    assert inbox.names(0) == ([name] if fits else [])
