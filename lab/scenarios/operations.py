@@ -69,7 +69,7 @@ def redriven(kind: str, seed: int) -> Recording:
         parked.send(group=f"customer-{n % 40:02d}" if kind == "fifo" else None)
     per_s, done_s = 2.0, FAULT_S + 30.0
     world.sim.at_s(FAULT_S, lambda: parked.redrive(world.queue, per_s))
-    recording = world.run()
+    recording = world.run(frozenset({"DeadLetterArrived"}))
     task = {"started_at": ms(FAULT_S), "to_queue": world.queue.name, "to_move": 60}
     recording.changes = [
         (ms(FAULT_S), parked.name, {"redrive_task": {**task, "status": "RUNNING", "moved": 0, "progressed_at": ms(FAULT_S)}}),
