@@ -1,4 +1,4 @@
-"""`python -m lab matrix|incidents|record`: run the laboratory. Prints a table; `--json` keeps the rows."""
+"""`python -m lab matrix|incidents|detect|record`: run the laboratory. Prints a table; `--json` keeps the rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from lab import incidents, table
+from lab.detect import compare
+from lab.detect.pictures import write_pictures
 from lab.matrix import KINDS, Selection, run_matrix
 from lab.scenarios.matrix import SCENARIOS
+from lab.scenarios.reporting import view_of
 from lab.telemetry import CHANGEOVERS, COUNTS, VIEWS, seen
 from sources.wire import encode_ndjson
 
@@ -53,6 +56,30 @@ def run_incidents(options: argparse.Namespace) -> int:
     return _close(rows, began, options)
 
 
+def detect(options: argparse.Namespace) -> int:
+    """queuewatch beside the alarms people have today."""
+    seeds = options.seed or (*compare.SEEDS, *compare.HELD_OUT)
+    selection = compare.Selection(options.only, options.kind, seeds, options.basis)
+    began, rows, count = time.monotonic(), [], len(selection.runs())
+    for n, some in enumerate(compare.compare(selection, options.jobs), start=1):
+        rows += some
+        _progress(f"{n} of {count} runs, {time.monotonic() - began:.0f} s: {some[0]['scenario']}/{some[0]['kind']}")
+        if options.json:
+            told = {"seeds": list(compare.SEEDS), "held_out": list(compare.HELD_OUT), "summary": compare.summary(rows)}
+            options.json.write_text(json.dumps({**told, "rows": rows}, indent=1) + "\n")
+    for title, mine in (("tuning seeds", compare.SEEDS), ("held-out seeds", compare.HELD_OUT)):
+        chosen = [row for row in rows if row["seed"] in mine]
+        if chosen:
+            print(f"{title} {', '.join(str(s) for s in sorted({row['seed'] for row in chosen}))}")
+            print((table.markdown if options.markdown else table.detection)(compare.summary(chosen)), end="\n\n")
+    for rule in compare.RULES[:2]:
+        print(table.misses(rows, rule.name), end="\n\n")
+    if options.pictures:
+        write_pictures([row for row in rows if row["seed"] in compare.HELD_OUT] or rows, options.pictures)
+    print(f"{time.monotonic() - began:.0f} s")
+    return 0
+
+
 def _progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -72,7 +99,7 @@ def _close(rows: list[dict[str, Any]], began: float, options: argparse.Namespace
 def record(options: argparse.Namespace) -> int:
     """One recording as files: events.ndjson for `queuewatch replay`, labels.json and truth.json."""
     recording = ALL[options.scenario](options.kind, options.seed)
-    view = ({**VIEWS, **CHANGEOVERS}[options.basis]).with_counts(options.counts)
+    view = view_of(options.scenario, {**VIEWS, **CHANGEOVERS}[options.basis].with_counts(options.counts))
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "events.ndjson").write_bytes(encode_ndjson(seen(recording, view)))
     (options.out / "labels.json").write_text(json.dumps(recording.labels_json(), indent=1) + "\n")
@@ -101,6 +128,15 @@ def _parser() -> argparse.ArgumentParser:
     three.add_argument("--counts", default="exact", choices=list(COUNTS))
     three.add_argument("--seed", nargs="+", type=int, default=[1])
     _common(three)
+    four = commands.add_parser("detect", help="queuewatch beside the alarms people have today, on the same runs")
+    four.set_defaults(run=detect)
+    four.add_argument("--only", nargs="+", default=[], help="scenarios with this in their name")
+    four.add_argument("--kind", nargs="+", default=[], choices=KINDS)
+    four.add_argument("--basis", default="full", choices=list(VIEWS))
+    four.add_argument("--seed", nargs="+", type=int, default=[])
+    four.add_argument("--pictures", type=Path, help="write the pictures into this folder")
+    four.add_argument("--markdown", action="store_true", help="tables for a page")
+    _common(four)
     two = commands.add_parser("record", help="write one recording as files")
     two.set_defaults(run=record)
     two.add_argument("scenario", choices=list(ALL))

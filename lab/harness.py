@@ -9,15 +9,16 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard, cast
 
+from lab.arriving import Arrival, arrived
 from lab.coarse import every
 from lab.report import Event
 from sinks.lines import signal_line
 from sources.wire import decode_records, encode_ndjson
 from streaming.core.settings import Settings
 from streaming.judge.metrics import Sample
-from streaming.replay.recording import read_recording
+from streaming.replay.recording import Recording, read_recording
 from streaming.replay.run import local_engine, replay
 
 EVERY_MS = 30_000
@@ -91,25 +92,20 @@ class Outcome:
 
 
 def run(
-    events: Sequence[Event],
+    events: Sequence[Event] | Sequence[Arrival],
     settings: Settings | None = None,
     *,
     every_ms: int = EVERY_MS,
     trigger_ms: int | None = None,
     until: int | None = None,
 ) -> Outcome:
-    """Replay wire-format events given in the order of their arrival.
+    """Replay wire-format events given in the order of their arrival; arrivals take effect when they came.
 
     Metrics are kept every `every_ms`. `trigger_ms` judges no more often than that; None: as often as a replay does.
     """
     outcome = Outcome()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "recording.ndjson"
-        path.write_bytes(encode_ndjson(events))
-        chosen = settings or Settings()
-        recording = read_recording([path], decode_records, chosen.lateness_ms)
-    if recording.unreadable:
-        raise ValueError(f"the simulator wrote an event that cannot be read: {recording.unreadable[0]}")
+    chosen = settings or Settings()
+    recording = _as_file(events, chosen) if not _timed(events) else arrived(events, chosen)
     replay(
         recording,
         chosen,
@@ -120,6 +116,20 @@ def run(
         on_metric=outcome._keep,
     )
     return outcome
+
+
+def _timed(events: Sequence[Event] | Sequence[Arrival]) -> TypeGuard[Sequence[Arrival]]:
+    return bool(events) and isinstance(events[0], Arrival)
+
+
+def _as_file(events: Sequence[Event] | Sequence[Arrival], settings: Settings) -> Recording:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "recording.ndjson"
+        path.write_bytes(encode_ndjson(cast(Sequence[Event], events)))
+        recording = read_recording([path], decode_records, settings.lateness_ms)
+    if recording.unreadable:
+        raise ValueError(f"the simulator wrote an event that cannot be read: {recording.unreadable[0]}")
+    return recording
 
 
 def first_at(signals: Iterable[Mapping[str, Any]], since_ms: int = 0) -> int | None:

@@ -42,6 +42,14 @@ class Delivery:
     outcome: Outcome = "open"
 
 
+class Entering(NamedTuple):
+    """A message came into a queue."""
+
+    message_id: str
+    at: int
+    sent_at: int
+
+
 class Counts(NamedTuple):
     """A broker's exact counts of one queue at one instant."""
 
@@ -63,12 +71,12 @@ class QueueHistory:
     _closed: list[tuple[int, int, int, int]] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
     endings: list[Ending] = field(default_factory=list)
-    entered: int = 0
+    arrivals: list[Entering] = field(default_factory=list)
     _arrays: tuple[Ints, Ints, Ints, Ints] | None = None
 
     def enter(self, message_id: str, state: State, sent_at: int, now: int) -> None:
         """A message comes into the queue."""
-        self.entered += 1
+        self.arrivals.append(Entering(message_id, now, sent_at))
         self._open[message_id] = (state, now, sent_at)
 
     def change(self, message_id: str, state: State, now: int) -> None:
@@ -85,6 +93,11 @@ class QueueHistory:
         state, since, self._sent_at = self._open.pop(message_id)
         if now > since:
             self._closed.append((STATES.index(state), since, now, self._sent_at))
+
+    @property
+    def entered(self) -> int:
+        """How many messages came into the queue."""
+        return len(self.arrivals)
 
     def freeze(self) -> None:
         """The simulation is over: what is open now stays so."""

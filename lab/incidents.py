@@ -12,12 +12,14 @@ from typing import Any
 from lab import harness
 from lab.notifications import announced, notifications
 from lab.recording import Label, Recording
+from lab.scenarios import operations, reporting
 from lab.scenarios.activemq import ACTIVEMQ_FAULTS, ACTIVEMQ_HEALTHY
 from lab.scenarios.cloudflare import CLOUDFLARE_FAULTS, CLOUDFLARE_HEALTHY
 from lab.scenarios.faults import FAULTS, possible
 from lab.scenarios.healthy import HEALTHY
 from lab.scenarios.incidents import INCIDENTS
-from lab.telemetry import VIEWS, View, seen
+from lab.simulation import T0_MS
+from lab.telemetry import VIEWS, View, arrivals
 
 TRIGGER_MS = 5_000
 MOST_ANNOUNCED = 5
@@ -25,7 +27,19 @@ QUEUE_WIDE = ("QueueFailing", "QueueLagging")
 """What must never fire on a healthy queue, whatever its severity."""
 
 
-ALL = {**INCIDENTS, **FAULTS, **CLOUDFLARE_FAULTS, **ACTIVEMQ_FAULTS, **HEALTHY, **CLOUDFLARE_HEALTHY, **ACTIVEMQ_HEALTHY}
+ALL = {
+    **INCIDENTS,
+    **FAULTS,
+    **operations.FAULTS,
+    **reporting.FAULTS,
+    **CLOUDFLARE_FAULTS,
+    **ACTIVEMQ_FAULTS,
+    **HEALTHY,
+    **operations.HEALTHY,
+    **reporting.HEALTHY,
+    **CLOUDFLARE_HEALTHY,
+    **ACTIVEMQ_HEALTHY,
+}
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,10 @@ AIMS = {
     "noisy_tenant": Aim(("NoisyGroup",), 60),
     "failed_batches": Aim(("BatchRetryStorm", "QueueFailing"), 300),
     "lost": Aim(("MessageDropped",), 60),
+    "purged_by_mistake": Aim(("MessageDropped",), 60),
+    "clock_ahead": Aim(("ClockUntrusted",), 60),
+    "collector_dead": Aim(("TelemetryStale",), 150),
+    "slow_consumer": Aim(("SlowConsumer", "MessageHeldTooLong"), 60),
     "misconfigured_redrive": Aim(("QueueMisconfigured",), 60),
 }
 """By fault."""
@@ -90,7 +108,8 @@ def run_incidents(selection: Selection, jobs: int) -> Iterator[dict[str, Any]]:
 def run_one(name: str, kind: str, seed: int, view: View) -> dict[str, Any]:
     """Run one scenario and compare."""
     recording = ALL[name](kind, seed)
-    outcome = harness.run(seen(recording, view), trigger_ms=TRIGGER_MS, every_ms=60_000, until=recording.ends_at)
+    events = arrivals(recording, reporting.view_of(name, view))
+    outcome = harness.run(events, trigger_ms=TRIGGER_MS, every_ms=60_000, until=recording.ends_at)
     about = {"scenario": name, "kind": kind, "seed": seed, "telemetry": view.name}
     return {**about, **judge(recording, outcome)}
 
@@ -109,7 +128,10 @@ def judge(recording: Recording, outcome: harness.Outcome) -> dict[str, Any]:
     if recording.labels:
         row |= _fault(recording.labels[0], outcome)
     else:
-        row["broken"] = [name for name, wrong in (("queue_wide", row["queue_wide"]), ("critical", row["criticals"])) if wrong]
+        learned_ms = T0_MS + recording.learning_s * 1000
+        learning = sum(1 for s in loud if s["severity"] == "critical" and s["at"] < learned_ms)
+        criticals = sum(row["criticals"].values()) - min(learning, 1)
+        row["broken"] = [name for name, wrong in (("queue_wide", row["queue_wide"]), ("critical", criticals)) if wrong]
     if row.get("aim_for_announced") and len(loud) > MOST_ANNOUNCED:
         row["broken"].append("announced")
     return row

@@ -18,6 +18,8 @@ GROUP_WAIT_MS = 15_000
 GROUP_INTERVAL_MS = 60_000
 """The `group_wait` and `group_interval` of the shipped configuration's main route."""
 
+STILL = 1 << 62
+
 Labels = Mapping[str, str]
 Signal = Mapping[str, Any]
 _MATCHER = re.compile(r'\s*(\w+)\s*(=~|!~|!=|=)\s*"(.*)"\s*\Z')
@@ -49,6 +51,11 @@ def shipped_inhibitions() -> tuple[Inhibition, ...]:
 
 def announced(signals: Sequence[Signal], rules: Iterable[Inhibition] | None = None) -> list[Signal]:
     """The firing signals of at least warning severity that are neither folded nor inhibited when their group is sent."""
+    return [signal for signal, _ in reaching(signals, rules)]
+
+
+def reaching(signals: Sequence[Signal], rules: Iterable[Inhibition] | None = None) -> list[tuple[Signal, int | None]]:
+    """The same, each with when it ended; None: it fires to the end."""
     inhibitions = tuple(shipped_inhibitions() if rules is None else rules)
     spans = _spans(signals)
     found = []
@@ -59,8 +66,13 @@ def announced(signals: Sequence[Signal], rules: Iterable[Inhibition] | None = No
         others = (o for o, begins, ends in spans if begins <= sent_at < ends and not o.get("folded"))
         mine = labels_of(signal)
         if not any(rule.holds_back(labels_of(o), mine) for o in others for rule in inhibitions):
-            found.append(signal)
+            found.append((signal, None if ends_at == STILL else ends_at))
     return found
+
+
+def every(signals: Sequence[Signal]) -> list[tuple[Signal, int | None]]:
+    """Every signal that fired, of any severity, folded or not, with when it ended."""
+    return [(signal, None if ends_at == STILL else ends_at) for signal, _, ends_at in _spans(signals)]
 
 
 def notifications(signals: Sequence[Signal]) -> int:
@@ -100,7 +112,7 @@ def _spans(signals: Sequence[Signal]) -> list[tuple[Signal, int, int]]:
         key = tuple(signal.get(name) for name in names)
         if signal["status"] == "firing":
             open_[key] = len(spans)
-            spans.append((signal, signal["at"], 1 << 62))
+            spans.append((signal, signal["at"], STILL))
         elif key in open_:
             n = open_.pop(key)
             spans[n] = (*spans[n][:2], signal["at"])

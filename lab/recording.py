@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -27,6 +27,8 @@ class Label:
     consumer: str | None = None
     expected: tuple[str, ...] = ()
     """Signals of which any names the fault."""
+    cause_ms: int | None = None
+    """When what led to it began, where that was earlier: an alarm from then on is not a false one."""
 
 
 @dataclass
@@ -43,6 +45,10 @@ class Recording:
     allowed: frozenset[str] = frozenset()
     """Signals that may fire as critical once the fault is there: the fault itself and what it causes."""
     system: System = "aws_sqs"
+    changes: Sequence[tuple[int, str, dict[str, Any]]] = ()
+    """From an epoch millisecond on, what the collector reads of a queue's configuration changes so."""
+    learning_s: float = 0.0
+    """A healthy recording that cannot be told from a fault before so many seconds: one page until then is no mistake."""
 
     @property
     def ends_at(self) -> int:
@@ -51,6 +57,18 @@ class Recording:
     def fault_at(self) -> int | None:
         """When the first fault begins; None for a healthy recording."""
         return min((label.from_ms for label in self.labels), default=None)
+
+    def cause_ms(self) -> int | None:
+        """From when on an alarm is not a false one; None for a healthy recording."""
+        return min((label.from_ms if label.cause_ms is None else label.cause_ms for label in self.labels), default=None)
+
+    def settings_at(self, queue: str, at: int) -> dict[str, Any]:
+        """What the collector reads of a queue's configuration at an epoch millisecond."""
+        settings = dict(self.settings[queue])
+        for since, changed, attributes in self.changes:
+            if changed == queue and since <= at:
+                settings |= attributes
+        return settings
 
     def truth(self, every_s: float = 10.0) -> list[dict[str, Any]]:
         """Counts and oldest ages of every queue, sampled."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -71,6 +72,52 @@ def incidents(rows: Sequence[Row]) -> str:
         lines.append([f"{row['scenario']}/{row['kind']}", row["seed"], " ".join(row["broken"]) or "holds", *told, named, *loud])
     headings = ["scenario", "seed", "broken", "signal", "tellable s", "told s", "beyond", "aim", "culprit", "announced"]
     return columns(lines, [*headings, "notifications", "folded", "critical", "warning"])
+
+
+def detection(rows: Sequence[Row]) -> str:
+    """One line for each rule."""
+    lines = []
+    for r in rows:
+        shares = [None if r[n] is None else f"{r[n]:.2f}" for n in ("recall", "precision")]
+        seconds = [None if r[n] is None else f"{r[n]:.0f}" for n in ("median_s", "p95_s")]
+        ratio = None if r["ratio"] is None else f"{r['ratio']:.1f}"
+        pages = None if r["pages_per_1000_days"] is None else f"{r['pages_per_1000_days']:.0f}"
+        named = "-" if r["culprit"] is None else f"{r['culprit']:.2f} of {r['culprits']}"
+        lines.append([r["rule"], r["faults"], *shares, *seconds, ratio, named, r["false_pages"], f"{r['quiet_days']:.1f}", pages])
+    headings = [
+        "rule",
+        "faults",
+        "recall",
+        "precision",
+        "median s",
+        "p95 s",
+        "× minimum",
+        "culprit named",
+        "false pages",
+        "quiet days",
+    ]
+    return columns(lines, [*headings, "pages/1,000 days"])
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The same as a table of a page."""
+    widths = detection(rows).splitlines()
+    cells = [[cell.strip() for cell in re.split(r"  +", line)] for line in widths]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (cells[0], ["---"] * len(cells[0]), *cells[1:]))
+
+
+def misses(rows: Sequence[Row], rule: str) -> str:
+    """The runs in which a rule told nothing, named somebody else, or told something for nothing."""
+    lines = []
+    for r in rows:
+        if r["rule"] != rule or r["limit_s"] is not None:
+            continue
+        wrong = ["missed"] if r["fault"] and r["told_s"] is None else []
+        wrong += ["culprit"] if r["culprit"] is False else []
+        wrong += [f"{r['false']} false, {r['false_pages']} pages"] if r["false"] else []
+        if wrong:
+            lines.append([f"{r['scenario']}/{r['kind']}", r["seed"], "; ".join(wrong)])
+    return columns(lines, ["scenario", "seed", rule]) if lines else f"{rule}: every fault told, and nothing else"
 
 
 def _text(value: object) -> str:

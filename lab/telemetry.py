@@ -8,6 +8,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
+from lab.arriving import Arrival
 from lab.history import Counts
 from lab.recording import Recording
 from lab.report import Event, Report, System, event
@@ -95,9 +96,12 @@ CHANGEOVERS: Mapping[str, View] = {
 
 def seen(recording: Recording, view: View) -> list[Event]:
     """The events that reach queuewatch, in the order of their arrival."""
-    arrivals = [(arrives, n, told) for n, (arrives, told) in enumerate(_arrivals(recording, view))]
-    arrivals.sort(key=lambda a: a[:2])
-    return [told for _, _, told in arrivals]
+    return [arrival.event for arrival in arrivals(recording, view)]
+
+
+def arrivals(recording: Recording, view: View) -> list[Arrival]:
+    """The events that reach queuewatch, in order, and when each comes."""
+    return sorted((Arrival(came, told) for came, told in _arrivals(recording, view)), key=lambda a: a.came_ms)
 
 
 def _arrivals(recording: Recording, view: View) -> Iterator[tuple[int, Event]]:
@@ -144,12 +148,12 @@ def _polls(recording: Recording, view: View) -> Iterator[tuple[int, Event]]:
     at_s = 0
     while (at := ms(at_s)) <= recording.ends_at:
         if ms_in(at, view.collector):
-            for queue, attributes in recording.settings.items():
+            for queue in recording.settings:
                 counted_at = max(T0_MS, at - round(view.lag_s * 1000))
                 history = recording.history.of(queue)
                 counts = Counts(*(_noisy(count, view.noise, random) for count in history.counts(counted_at)))
                 told = read_counts(system, counts, history.oldest_sent_at(counted_at))
-                yield at, event("queue_state", at, queue, system, attributes={**attributes, **told})
+                yield at, event("queue_state", at, queue, system, attributes={**recording.settings_at(queue, at), **told})
             yield at, {"v": 1, "type": "heartbeat", "at": at, "system": system, "consumer": COLLECTORS[system]}
         at_s += POLL_EVERY_S
 

@@ -69,8 +69,9 @@ class World:
         """Something is wrong with the queue from `from_s` on; `tellable_s` after the beginning it could be known."""
         tellable = from_s if tellable_s is None else tellable_s
         to_s = about.pop("to_s", None)
-        to_ms = None if to_s is None else ms(to_s)
-        self.labels.append(Label(fault, self.queue.name, ms(from_s), to_ms, ms(tellable), expected=expected, **about))
+        cause_s = about.pop("cause_s", None)
+        about |= {"to_ms": None if to_s is None else ms(to_s), "cause_ms": None if cause_s is None else ms(cause_s)}
+        self.labels.append(Label(fault, self.queue.name, ms(from_s), tellable_ms=ms(tellable), expected=expected, **about))
 
     def run(self, allowed: frozenset[str] = frozenset()) -> Recording:
         """Run it, and hand out what there is to know."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from lab.activemq import SYSTEM, MqConsumer, MqQueue
@@ -16,6 +17,7 @@ from lab.world import silence_tells_after_s
 
 RATE_PER_S = 1.5
 SERVICE_S = 1.5
+HELD = ("SlowConsumer", "MessageHeldTooLong")
 
 
 class MqWorld:
@@ -86,7 +88,17 @@ def mq_hung(_kind: str, seed: int) -> Recording:
     world.sim.at_s(FAULT_S, partial(world.consumers[1].change, hung=True))
     recording = world.run(frozenset({"MessageHeldTooLong", "SlowConsumer", "MessageTooOld"}))
     told_ms = ms(FAULT_S + 4.7 * SERVICE_S)
-    recording.labels.append(Label("hung_consumer", "orders", ms(FAULT_S), None, told_ms, consumer="worker-2"))
+    recording.labels.append(Label("hung_consumer", "orders", ms(FAULT_S), None, told_ms, consumer="worker-2", expected=HELD))
+    return recording
+
+
+def mq_slow(_kind: str, seed: int) -> Recording:
+    """worker-2 becomes ten times slower; what is in its prefetch window waits behind it while the others are idle."""
+    world = MqWorld("mq_slow", seed)
+    world.sim.at_s(FAULT_S, partial(world.consumers[1].change, slow_factor=10.0))
+    recording = world.run(frozenset({"MessageHeldTooLong", "SlowConsumer", "MessageTooOld"}))
+    told_ms = ms(FAULT_S + 4.7 * SERVICE_S)
+    recording.labels.append(Label("slow_consumer", "orders", ms(FAULT_S), None, told_ms, consumer="worker-2", expected=HELD))
     return recording
 
 
@@ -96,7 +108,8 @@ def mq_poison(_kind: str, seed: int) -> Recording:
     world.sim.at_s(FAULT_S, lambda: world.queue.send(fails=True))
     recording = world.run(POISON)
     moved = next(e for e in world.history.of("orders").endings if e.how == "dead_lettered")
-    recording.labels.append(Label("dead_letters_drained", "orders", moved.at, None, moved.at, moved.message_id))
+    label = Label("dead_letters_drained", "orders", moved.at, None, moved.at, moved.message_id, cause_ms=ms(FAULT_S))
+    recording.labels.append(replace(label, expected=("DeadLetterArrived",)))
     return recording
 
 
@@ -107,9 +120,10 @@ def mq_broken(_kind: str, seed: int) -> Recording:
         world.sim.at_s(FAULT_S, partial(consumer.change, fails_always=True, failure="nack"))
     recording = world.run(FAILING)
     half = half_failed_at(world.history.of("orders").deliveries, T0_MS + round(FAULT_S * 1000), recording.ends_at)
-    recording.labels.append(Label("broken_deploy", "orders", ms(FAULT_S), None, half or recording.ends_at))
+    told_ms = half or recording.ends_at
+    recording.labels.append(Label("broken_deploy", "orders", ms(FAULT_S), None, told_ms, expected=("QueueFailing",)))
     return recording
 
 
-ACTIVEMQ_FAULTS = {f.__name__: f for f in (mq_gone, mq_hung, mq_poison, mq_broken)}
+ACTIVEMQ_FAULTS = {f.__name__: f for f in (mq_gone, mq_hung, mq_slow, mq_poison, mq_broken)}
 ACTIVEMQ_HEALTHY = {f.__name__: f for f in (mq_healthy, mq_prefetch_one, mq_restarts)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -90,7 +91,8 @@ def worker_loses(_kind: str, seed: int) -> Recording:
     world.sim.at_s(FAULT_S, lambda: world.queue.send(fails_on="*"))
     recording = world.run(allowed=POISON | {"MessageDropped"})
     lost = next(e for e in world.history.of("orders").endings if e.how == "dropped")
-    recording.labels.append(Label("lost", "orders", lost.at, None, lost.at, lost.message_id, expected=("MessageDropped",)))
+    label = Label("lost", "orders", lost.at, None, lost.at, lost.message_id, cause_ms=ms(FAULT_S))
+    recording.labels.append(replace(label, expected=("MessageDropped",)))
     return recording
 
 

@@ -58,7 +58,7 @@ def dead_letters_drained(kind: str, seed: int) -> Recording:
     bad = next(m for m in producer.sent if m.fails_on)
     moved = next(e for e in world.history.of(world.queue.name).endings if e.message_id == bad.id)
     moved_s = (moved.at - T0_MS) / 1000
-    world.label("dead_letters_drained", moved_s, moved_s, "DeadLetterArrived", message_id=bad.id)
+    world.label("dead_letters_drained", moved_s, moved_s, "DeadLetterArrived", message_id=bad.id, cause_s=FAULT_S)
     return recording
 
 
@@ -73,7 +73,7 @@ def dead_letters_expiring(kind: str, seed: int) -> Recording:
     bad = next(m for m in producer.sent if m.fails_on)
     clock = bad.arrived_at if kind == "fifo" else bad.sent_at
     due_s = (clock - T0_MS) / 1000 + 0.75 * retention_s
-    world.label("dead_letters_expiring", due_s, due_s, "DeadLetterExpiring", message_id=bad.id)
+    world.label("dead_letters_expiring", due_s, due_s, "DeadLetterExpiring", message_id=bad.id, cause_s=FAULT_S)
     return recording
 
 
@@ -86,7 +86,7 @@ def retention_too_short(kind: str, seed: int) -> Recording:
     recording = world.run(AFTERMATH | {"MessageDropped", "GroupStuck"})
     lost = min(e.at for e in world.history.of(world.queue.name).endings if e.how == "expired")
     lost_s = (lost - T0_MS) / 1000
-    world.label("retention_too_short", lost_s, lost_s, "MessageDropped")
+    world.label("retention_too_short", lost_s, lost_s, "MessageDropped", cause_s=FAULT_S)
     return recording
 
 
@@ -103,7 +103,7 @@ def look_ahead_saturated(kind: str, seed: int) -> Recording:
     for n in range(600):
         world.sim.at_s(FAULT_S + 1 + n / 60, send)
     full_s = FAULT_S + 1 + 500 / 60
-    world.label("look_ahead_saturated", full_s, full_s, "LookAheadSaturated", group="customer-07")
+    world.label("look_ahead_saturated", full_s, full_s, "LookAheadSaturated", group="customer-07", cause_s=FAULT_S)
     return world.run(POISON | AFTERMATH | {"LookAheadSaturated", "ConcurrencyCollapsed", "QueueStalled"})
 
 
@@ -114,9 +114,9 @@ def group_hogs(kind: str, seed: int) -> Recording:
     world.consume(lognormal(SERVICE_S))
     for n in range(900):
         world.sim.at_s(FAULT_S + n / 90, lambda: producer.send(group="customer-07"))
-    world.label(
-        "group_hogs", FAULT_S + 300 / 90, FAULT_S + 300 / 90, "ConcurrencyCollapsed", "LookAheadSaturated", group="customer-07"
-    )
+    full_s = FAULT_S + 300 / 90
+    about = {"group": "customer-07", "cause_s": FAULT_S}
+    world.label("group_hogs", full_s, full_s, "ConcurrencyCollapsed", "LookAheadSaturated", **about)
     return world.run(AFTERMATH | {"LookAheadSaturated", "GroupStuck"})
 
 
@@ -152,7 +152,7 @@ def poison_after_deploy(kind: str, seed: int) -> Recording:
     first = thirds[0]
     sent_s = (next(m.sent_at for m in producer.sent if m.id == first.message_id) - T0_MS) / 1000
     told_s = (first.at - T0_MS) / 1000
-    world.label("poison_after_deploy", sent_s, told_s, "PoisonMessage", message_id=first.message_id)
+    world.label("poison_after_deploy", sent_s, told_s, "PoisonMessage", message_id=first.message_id, cause_s=FAULT_S)
     return recording
 
 

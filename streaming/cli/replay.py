@@ -29,6 +29,9 @@ def replay(
     config: OptionalConfigFile = None,
     engine: Annotated[EngineName | None, typer.Option(help="Both give the same lines.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 when an event cannot be read.")] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="Also write a page for people: one HTML file that needs nothing else.")
+    ] = None,
 ) -> None:
     """Replay recorded events: metrics at every step and each change of a signal, as NDJSON on standard output."""
     from streaming.config import load_config, to_settings
@@ -51,5 +54,6 @@ def replay(
         strict=strict,
         out=sys.stdout,
         err=sys.stderr,
+        report=report,
     )
     raise typer.Exit(code)

@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import TextIO
 
 from sinks.lines import metric_line, signal_line, to_json
+from sinks.report.collect import Collected
+from sinks.report.page import report_page
 from sources.wire import decode_records
 from streaming.core.settings import Settings
+from streaming.judge.signals import SignalChange
+from streaming.judge.snapshot import Snapshot
+from streaming.replay.content import name_of
 from streaming.replay.errors import ReplayError
-from streaming.replay.recording import Recording, check_steps, read_recording
+from streaming.replay.recording import Recording, Step, check_steps, read_recording
 from streaming.replay.run import Engine, replay
 from streaming.replay.times import parse_duration_ms, parse_time_ms
 
@@ -30,8 +35,12 @@ def run_replay(
     strict: bool,
     out: TextIO,
     err: TextIO,
+    report: Path | None = None,
 ) -> int:
-    """Replay `files` with NDJSON on `out` and what could not be read named on `err`. Returns the process' exit code."""
+    """Replay `files` with NDJSON on `out` and what could not be read named on `err`. Returns the process' exit code.
+
+    `report` is where a page for people is written as well.
+    """
     try:
         every_ms = parse_duration_ms(every)
         until_ms = None if until is None else parse_time_ms(until)
@@ -44,6 +53,7 @@ def run_replay(
         decode = partial(decode_records, most_kept=sys.maxsize)
         recording = read_recording(files, decode, settings.lateness_ms)
         check_steps(recording, every_ms, until_ms)
+        _check_writable(report)
     except ReplayError as error:
         print(f"queuewatch replay: {error}", file=err)
         return EXIT_UNUSABLE
@@ -51,16 +61,47 @@ def run_replay(
     if strict and recording.unreadable:
         print(f"queuewatch replay: --strict: {len(recording.unreadable)} events could not be read", file=err)
         return EXIT_UNUSABLE
+    collected = Collected()
+
+    def on_signal(change: SignalChange) -> None:
+        _print(out, signal_line(change))
+        collected.on_signal(change)
+
+    def on_step(step: Step, snapshot: Snapshot) -> None:
+        if report is not None:
+            collected.on_snapshot(step.at, snapshot, shown=step.shown)
+
     replay(
         recording,
         settings,
         every_ms=every_ms,
         until=until_ms,
         engine=engine,
-        on_signal=lambda change: _print(out, signal_line(change)),
+        on_signal=on_signal,
         on_metric=lambda at, sample: _print(out, metric_line(at, sample)),
+        on_step=on_step,
     )
+    if report is not None:
+        page = report_page(collected, recording.events, [name_of(file) for file in files], len(recording.unreadable))
+        try:
+            report.write_text(page, encoding="utf-8")
+        except OSError as error:
+            print(f"queuewatch replay: {_unwritable(report, error)}", file=err)
+            return EXIT_UNUSABLE
     return EXIT_OK
+
+
+def _check_writable(report: Path | None) -> None:
+    """Raise `ReplayError` before the work where the report could not be written after it."""
+    if report is not None:
+        try:
+            report.open("a").close()
+        except OSError as error:
+            raise ReplayError(_unwritable(report, error)) from error
+
+
+def _unwritable(report: Path, error: OSError) -> str:
+    return f"--report {report}: {error.strerror or error}: name a file that can be written"
 
 
 def _print(out: TextIO, line: dict[str, object]) -> None:

@@ -16,6 +16,7 @@ from streaming.judge.judge import judge
 from streaming.judge.memory import JudgeMemory
 from streaming.judge.metrics import Sample, samples
 from streaming.judge.signals import SignalChange
+from streaming.judge.snapshot import Snapshot
 from streaming.replay.recording import Recording, Step, steps
 
 
@@ -53,14 +54,20 @@ def replay(
     engine: Engine,
     on_signal: Callable[[SignalChange], None],
     on_metric: Callable[[int, Sample], None],
+    on_step: Callable[[Step, Snapshot], None] | None = None,
 ) -> None:
-    """Judge the whole recording and hand out what changes and, at every shown step, every metric; ordered by time."""
+    """Judge the whole recording and hand out what changes and, at every shown step, every metric; ordered by time.
+
+    `on_step` is given what was published at every time of judging, shown or not.
+    """
     known = replace(settings, now_is_event_time=True, ordered_queues=settings.ordered_queues | recording.ordered_queues)
     memory = JudgeMemory.empty()
     for step, merged in engine(steps(recording, every_ms, until), known):
         memory, snapshot, changes = judge(memory, merged, step.at, known)
         for change in changes:
             on_signal(change)
+        if on_step is not None:
+            on_step(step, snapshot)
         if step.shown:
             for sample in samples(snapshot, step.at):
                 on_metric(step.at, sample)

@@ -319,3 +319,15 @@ def test_exit_codes_of_the_process(tmp_path: Path) -> None:
     missing = command(str(path), str(tmp_path / "none"))
     assert (missing.returncode, missing.stdout) == (2, "")
     assert str(tmp_path / "none") in missing.stderr
+
+
+def test_a_report_leaves_the_lines_as_they_are_and_is_refused_before_the_work(tmp_path: Path) -> None:
+    """The page is written beside the lines; a place that cannot be written is named, with nothing printed."""
+    path, report = tmp_path / "events.ndjson", tmp_path / "out.html"
+    path.write_bytes(ndjson(TWO))
+    plain, with_report = command(str(path)), command(str(path), "--report", str(report))
+    assert (with_report.returncode, with_report.stdout) == (0, plain.stdout)
+    assert report.read_text().startswith("<!doctype html>")
+    nowhere = command(str(path), "--report", str(tmp_path / "none" / "out.html"))
+    assert (nowhere.returncode, nowhere.stdout) == (2, "")
+    assert f"--report {tmp_path / 'none' / 'out.html'}: No such file or directory" in nowhere.stderr

@@ -1,4 +1,4 @@
-"""A browser for the whole run, and a page of a running service for each test."""
+"""A page of a running service for each test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from playwright.sync_api import (
     Dialog,
     Page,
     Request,
-    sync_playwright,
 )
 
 from sinks.clock import wall_ms
@@ -25,18 +24,6 @@ from streaming.judge.snapshot import Snapshot
 
 Q = "#/queue?system=aws_sqs&scope=123456789012%2Feu-west-1&queue="
 """Address of a queue of the shop, its name to follow."""
-
-
-@pytest.fixture(scope="session")
-def browser(chromium: str) -> Iterator[Browser]:
-    """The machine's Chromium, once."""
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=chromium,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"],
-        )
-        yield started
-        started.close()
 
 
 @dataclass

@@ -1,0 +1,37 @@
+"""A recording in the order and at the times at which its events arrived, as a live job takes them in.
+
+A file says only when things happened; a simulation knows when it was told of them. So an event that comes late is late, and
+one whose sender's clock is ahead is dated in the future when it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lab.report import Event
+from sources.wire import decode_records, encode_ndjson
+from streaming.core.ahead import hold_back
+from streaming.core.settings import Settings
+from streaming.replay.recording import Recording
+
+
+class Arrival(NamedTuple):
+    """An event and when it came, epoch milliseconds."""
+
+    came_ms: int
+    event: Event
+
+
+def arrived(arrivals: Sequence[Arrival], settings: Settings) -> Recording:
+    """What a replay works on, each event taking effect when it came. `arrivals` are in order."""
+    decoded = decode_records([encode_ndjson([a.event for a in arrivals])])
+    if decoded.invalid:
+        raise ValueError(f"the simulator wrote an event that cannot be read: {decoded.invalid[0]}")
+    came = np.array([a.came_ms for a in arrivals], dtype=np.int64)
+    order = np.argsort(decoded.line, kind="stable")
+    events = hold_back(decoded.events.take(pa.array(order)), came, settings.skew_allowance_ms)
+    return Recording(events, came, [], frozenset())

@@ -1,0 +1,141 @@
+"""Every rule on every scenario: runs, rows, and the table that sums them up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import chain
+from statistics import median
+from typing import Any
+
+from lab import harness
+from lab.detect.rules.burrow import Burrow
+from lab.detect.rules.cloudwatch_age import CloudWatchAge
+from lab.detect.rules.dead_letter_depth import DeadLetterDepth
+from lab.detect.rules.depth_percentile import DepthPercentile, fitted, quiet_minutes
+from lab.detect.rules.queuewatch import Queuewatch, QueuewatchNaming
+from lab.detect.rules.slow_consumers import SlowConsumers
+from lab.detect.rules.true_age import TrueAge
+from lab.detect.run import Rule, Run
+from lab.detect.score import judge
+from lab.incidents import AIMS, ALL
+from lab.scenarios.faults import possible
+from lab.scenarios.reporting import view_of
+from lab.telemetry import VIEWS, arrivals
+
+TRIGGER_MS = 10_000
+SEEDS = (1, 2)
+HELD_OUT = (101, 102)
+"""Nothing was chosen by these: neither a default nor a limit of a test."""
+QUIET_SEEDS = (9001, 9002)
+"""Runs that only the depth threshold learns from."""
+
+RULES: tuple[Rule, ...] = (
+    Queuewatch(),
+    QueuewatchNaming(),
+    CloudWatchAge(),
+    DeadLetterDepth(),
+    DepthPercentile(),
+    Burrow(),
+    TrueAge(),
+    SlowConsumers("prefetch"),
+    SlowConsumers("ack"),
+)
+LIMITS_S = (15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0)
+"""Thresholds of age for the trade of misses against false alarms."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which runs; nothing chosen means all. Scenarios are chosen by a part of their name."""
+
+    only: Sequence[str] = ()
+    kinds: Sequence[str] = ()
+    seeds: Sequence[int] = (*SEEDS, *HELD_OUT)
+    basis: str = "full"
+
+    def runs(self) -> list[tuple[str, str, int, str]]:
+        """Scenario, kind, seed, basis; seed by seed, so that a run that is broken off has whole seeds."""
+        names = [n for n in ALL if not self.only or any(part in n for part in self.only)]
+        kinds = self.kinds or ("standard", "fifo")
+        return [(n, k, seed, self.basis) for seed in self.seeds for n in names for k in kinds if possible(n, k)]
+
+
+def compare(selection: Selection, jobs: int) -> Iterator[list[Row]]:
+    """The rows of each run as it is ready, in order."""
+    runs = selection.runs()
+    if jobs == 1 or len(runs) < 2:
+        yield from (rows_of(*run) for run in runs)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(rows_of, *zip(*runs, strict=True))
+
+
+def rows_of(scenario: str, kind: str, seed: int, basis: str = "full") -> list[Row]:
+    """One row for each rule that can be had, and one for each threshold of age."""
+    run = run_of(scenario, kind, seed, basis)
+    about = {"scenario": scenario, "kind": kind, "seed": seed, "system": run.recording.system, "basis": basis}
+    rules = [(rule, None) for rule in RULES if rule.applies(run)]
+    swept = [(r, r.limit_s) for s in LIMITS_S for r in (TrueAge(s), CloudWatchAge(s)) if r.applies(run)]
+    return [{**about, "limit_s": limit, **judge(rule, run).as_json()} for rule, limit in chain(rules, swept)]
+
+
+def run_of(scenario: str, kind: str, seed: int, basis: str = "full") -> Run:
+    """Simulate, replay through queuewatch, and learn a depth threshold from other seeds."""
+    recording = ALL[scenario](kind, seed)
+    if recording.labels:
+        label = recording.labels[0]
+        aimed = AIMS[label.fault].signals if label.fault in AIMS else ()
+        names = dict.fromkeys((*label.expected, *aimed))
+        recording.labels[0] = replace(label, expected=tuple(names))
+    events = arrivals(recording, view_of(scenario, VIEWS[basis]))
+    outcome = harness.run(events, trigger_ms=TRIGGER_MS, every_ms=round(recording.duration_s * 1000), until=recording.ends_at)
+    quiet = [m for other in QUIET_SEEDS for m in quiet_minutes(Run(scenario, kind, ALL[scenario](kind, other)))]
+    return Run(scenario, kind, recording, outcome.signals, fitted(quiet))
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """One row for each rule, in their order."""
+    plain = [row for row in rows if row["limit_s"] is None]
+    names = dict.fromkeys(row["rule"] for row in plain)
+    return [{"rule": name, **figures([r for r in plain if r["rule"] == name])} for name in names]
+
+
+def figures(rows: Sequence[Mapping[str, Any]]) -> Row:
+    """Recall, precision, seconds to detect, culprits and false pages over some runs of one rule."""
+    faults = [r for r in rows if r["fault"] is not None]
+    told = [r for r in faults if r["told_s"] is not None]
+    seconds = sorted(r["told_s"] for r in told)
+    ratios = [r["told_s"] / max(r["minimum_s"], TRIGGER_MS / 1000) for r in told]
+    blamed = [r["culprit"] for r in told if r["culprit"] is not None]
+    true, false = sum(r["true"] for r in rows), sum(r["false"] for r in rows)
+    pages, days = sum(r["false_pages"] for r in rows), sum(r["quiet_s"] for r in rows) / 86_400
+    return {
+        "faults": len(faults),
+        "recall": len(told) / len(faults) if faults else None,
+        "precision": true / (true + false) if true + false else None,
+        "median_s": median(seconds) if seconds else None,
+        "p95_s": seconds[max(0, -(-95 * len(seconds) // 100) - 1)] if seconds else None,
+        "ratio": median(ratios) if ratios else None,
+        "culprit": sum(blamed) / len(blamed) if blamed else None,
+        "culprits": len(blamed),
+        "false_pages": pages,
+        "quiet_days": days,
+        "pages_per_1000_days": 1000 * pages / days if days else None,
+    }
+
+
+def trade(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Row]]:
+    """By kind of age: for each threshold the recall and the false alarms of a queue-day."""
+    found: dict[str, list[Row]] = {}
+    for name, rule in (("true age", TrueAge().name), ("CloudWatch's age", CloudWatchAge().name)):
+        for limit in LIMITS_S:
+            mine = [r for r in rows if r["rule"] == rule and r["limit_s"] == limit]
+            told = figures(mine)
+            if told["quiet_days"]:
+                alarms = sum(r["false"] for r in mine) / told["quiet_days"]
+                found.setdefault(name, []).append({"limit_s": limit, "recall": told["recall"], "alarms_per_day": alarms})
+    return found

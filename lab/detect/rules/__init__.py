@@ -1,0 +1,1 @@
+"""The rules that are compared, one file each, with where each is published."""

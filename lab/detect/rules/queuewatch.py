@@ -1,0 +1,48 @@
+"""queuewatch with its defaults: what reaches people, by the Alertmanager configuration that is shipped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lab.detect.alarms import Alarm
+from lab.detect.run import Run
+from lab.notifications import Signal, every, reaching
+
+
+@dataclass(frozen=True)
+class Queuewatch:
+    """Signals of at least warning severity that are neither folded nor inhibited."""
+
+    name: str = "queuewatch"
+    source: str = "this repository's defaults"
+
+    def applies(self, run: Run) -> bool:
+        """Everywhere."""
+        return bool(run.recording.settings)
+
+    def alarms(self, run: Run) -> list[Alarm]:
+        return [_alarm(signal, ends_at) for signal, ends_at in reaching(run.signals)]
+
+
+@dataclass(frozen=True)
+class QueuewatchNaming:
+    """The same, counted only where a signal says what is wrong, whatever its severity."""
+
+    name: str = "queuewatch, by the fault's name"
+    source: str = "this repository's defaults"
+
+    def applies(self, run: Run) -> bool:
+        """Where something is wrong that a signal is meant to name."""
+        return bool(run.recording.labels)
+
+    def alarms(self, run: Run) -> list[Alarm]:
+        expected = run.recording.labels[0].expected
+        return [_alarm(s, ends) for s, ends in every(run.signals) if s["signal"] in expected and s.get("alerting") is not False]
+
+
+def _alarm(signal: Signal, ends_at: int | None) -> Alarm:
+    """What it is about and whatever its evidence names."""
+    about = {signal.get("message_id"), signal.get("group"), signal.get("consumer")}
+    about |= {value for value in signal["evidence"].values() if isinstance(value, str)}
+    names = frozenset(name for name in about if name)
+    return Alarm(signal["at"], ends_at, signal["queue"], signal["signal"], names, signal["severity"] == "critical")

@@ -1,0 +1,83 @@
+"""ActiveMQ's two strategies for slow consumers, with their defaults.
+
+https://activemq.apache.org/components/classic/documentation/slow-consumer-handling, AbortSlowConsumerStrategy and
+AbortSlowAckConsumerStrategy. The first never aborts a consumer of a queue: what counts here is what it goes by, the broker's
+mark of a consumer whose window is full while more waits. The second counts when it would abort.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from lab.detect.alarms import Alarm, spans
+from lab.detect.run import Run
+from lab.history import Delivery
+from streaming.judge.slow_consumer import ConsumerFacts, StrategyMemory, StrategyParams, judge_ack, judge_prefetch
+
+LOOK_S = 5.0
+
+
+@dataclass(frozen=True)
+class SlowConsumers:
+    """One of the two."""
+
+    by: Literal["prefetch", "ack"]
+
+    @property
+    def name(self) -> str:
+        return "ActiveMQ: window full (prefetch)" if self.by == "prefetch" else "ActiveMQ: no ack for 30 s (ack)"
+
+    @property
+    def source(self) -> str:
+        return "AbortSlowConsumerStrategy" if self.by == "prefetch" else "AbortSlowAckConsumerStrategy"
+
+    def applies(self, run: Run) -> bool:
+        """ActiveMQ only."""
+        return run.recording.system == "activemq"
+
+    def alarms(self, run: Run) -> list[Alarm]:
+        times = run.every(LOOK_S)
+        found = []
+        for consumer, facts in _facts(run, times).items():
+            memory: StrategyMemory | None = None
+            slow = []
+            for at, told in zip(times, facts, strict=True):
+                judge = judge_prefetch if self.by == "prefetch" else judge_ack
+                verdict, memory = judge(told, StrategyParams(), memory, at)
+                slow.append(verdict.slow if self.by == "prefetch" else verdict.would_abort)
+            found += [Alarm(a, b, run.main, self.by, frozenset({consumer})) for a, b in spans(times, slow)]
+        return found
+
+
+def _facts(run: Run, times: list[int]) -> dict[str, list[ConsumerFacts]]:
+    history = run.recording.history.of(run.main)
+    states: dict[str, list[tuple[int, bool, int]]] = {}
+    for report in run.recording.reports:
+        event = report.event
+        if event["type"] == "consumer_state" and event["queue"] == run.main:
+            told = event["attributes"]
+            states.setdefault(event["consumer"], []).append((event["at"], told["connected"], told["prefetch"]))
+    waiting = [history.counts(at).visible for at in times]
+    return {c: list(_of(c, s, history.deliveries, times, waiting)) for c, s in states.items()}
+
+
+def _of(
+    consumer: str, states: list[tuple[int, bool, int]], deliveries: list[Delivery], times: list[int], waiting: list[int]
+) -> Iterator[ConsumerFacts]:
+    mine = [d for d in deliveries if d.consumer == consumer]
+    begins = sorted(d.at for d in mine)
+    ends = sorted(d.ended_at for d in mine)
+    acks = sorted(d.ended_at for d in mine if d.outcome == "deleted")
+    since = [at for at, _, _ in states]
+    for at, more in zip(times, waiting, strict=True):
+        known = bisect_right(since, at) - 1
+        connected_at, connected, prefetch = states[max(known, 0)]
+        held = bisect_right(begins, at) - bisect_right(ends, at)
+        acked = bisect_right(acks, at)
+        yield ConsumerFacts(
+            consumer, connected and known >= 0, prefetch, held, False,
+            acks[acked - 1] if acked else None, connected_at if acked == 0 else since[0], None, more, None,
+        )  # fmt: skip

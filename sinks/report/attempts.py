@@ -1,0 +1,132 @@
+"""What happened to one message, from the recorded events: its deliveries, how each ended, and everything in order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.core.settings import QueueName
+
+MOST_EVENTS = 200
+"""Of one message; the latest are shown, what is before them is counted."""
+
+_ENDS = {
+    "deleted": "deleted",
+    "released": "given back",
+    "dead_lettered": "dead-lettered",
+    "dropped": "dropped",
+    "expired": "expired",
+    "redriven": "redriven",
+}
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One event of the message. Epoch milliseconds."""
+
+    at_ms: int
+    what: str
+    queue: str
+    consumer: str | None
+    receive_count: int | None
+    until_ms: int | None
+    note: str
+
+
+@dataclass
+class Delivery:
+    """From a receive to what ended it; `how` is `window ended` when nothing else did, `in flight` at the end of the recording."""
+
+    queue: str
+    consumer: str | None
+    receive_count: int | None
+    from_ms: int
+    to_ms: int
+    how: str
+
+
+@dataclass
+class MessageStory:
+    """A message's events and deliveries, in order."""
+
+    queue: QueueName
+    message_id: str
+    happenings: list[Happening] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
+    left_out: int = 0
+
+
+def message_story(events: pa.Table, queue: QueueName, message_id: str, ends_ms: int) -> MessageStory:
+    """Everything the recording says of a message, in its dead-letter queue as well: it keeps its id there.
+
+    `ends_ms` is when the recording ends.
+    """
+    story = MessageStory(queue, message_id)
+    if not len(events):
+        return story
+    mine = events.filter(pc.fill_null(pc.equal(events["message_id"], message_id), False))
+    rows = [row for row in mine.to_pylist() if (row["system"] or "", row["scope"] or "") == queue[:2]]
+    rows.sort(key=lambda row: row["at"])
+    story.left_out = max(0, len(rows) - MOST_EVENTS)
+    rows = rows[-MOST_EVENTS:]
+    story.happenings = [_happening(row) for row in rows]
+    windows = {name: _window_ms(events, queue, name) for name in {row["queue"] for row in rows}}
+    story.deliveries = list(_deliveries(rows, windows, ends_ms))
+    return story
+
+
+def _happening(row: dict[str, Any]) -> Happening:
+    notes = (
+        (row["reason"], "{}"),
+        (row["to_queue"], "to {}"),
+        (row["from_queue"], "from {}"),
+    )
+    note = "; ".join(form.format(value) for value, form in notes if value)
+    return Happening(row["at"], row["type"], row["queue"], row["consumer"], row["receive_count"], row["invisible_until"], note)
+
+
+def _deliveries(rows: Sequence[dict[str, Any]], windows: dict[str, int | None], last_ms: int) -> Iterator[Delivery]:
+    open_: Delivery | None = None
+    window_ends_ms: int | None = None
+    for row in rows:
+        at, what = row["at"], row["type"]
+        if open_ is not None and window_ends_ms is not None and window_ends_ms <= at and what != "extended":
+            # A late delete is still a delete: the work went on after the window had ended.
+            ended = "deleted after the window" if what == "deleted" else "window ended"
+            yield _ended(open_, at if what == "deleted" else window_ends_ms, ended)
+            open_ = None
+        elif open_ is not None and what in _ENDS:
+            yield _ended(open_, at, _ENDS[what])
+            open_ = None
+        if what == "received":
+            if open_ is not None:
+                yield _ended(open_, at, "received again")
+            open_ = Delivery(row["queue"], row["consumer"], row["receive_count"], at, at, "")
+            window_ms = windows.get(row["queue"])
+            window_ends_ms = row["invisible_until"] or (None if window_ms is None else at + window_ms)
+        elif what == "extended" and row["invisible_until"]:
+            window_ends_ms = row["invisible_until"]
+    if open_ is not None:
+        over = window_ends_ms is not None and window_ends_ms <= last_ms
+        yield _ended(open_, window_ends_ms if over and window_ends_ms else last_ms, "window ended" if over else "in flight")
+
+
+def _ended(delivery: Delivery, at_ms: int, how: str) -> Delivery:
+    delivery.to_ms, delivery.how = max(at_ms, delivery.from_ms), how
+    return delivery
+
+
+def _window_ms(events: pa.Table, of: QueueName, queue: str) -> int | None:
+    """The visibility timeout that the collector last read of a queue."""
+    chosen = pc.and_(pc.equal(events["type"], "queue_state"), pc.equal(events["queue"], queue))
+    for row in reversed(events.filter(pc.fill_null(chosen, False)).select(["system", "scope", "attributes"]).to_pylist()):
+        if (row["system"] or "", row["scope"] or "") == of[:2]:
+            timeout_s = json.loads(row["attributes"] or "{}").get("visibility_timeout_s")
+            if isinstance(timeout_s, int | float):
+                return round(timeout_s * 1000)
+    return None

@@ -1,0 +1,1 @@
+"""The comparison of rules, each tried on what its own source says of it."""

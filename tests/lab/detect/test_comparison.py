@@ -1,0 +1,99 @@
+"""A small fixed part of the comparison: what holds must not stop holding."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from lab.__main__ import main
+from lab.detect.compare import HELD_OUT, SEEDS, Row, Selection, figures, rows_of, summary
+from lab.detect.pictures import thresholds, time_to_detect
+from lab.table import detection, markdown, misses
+
+pytestmark = pytest.mark.timeout(900)  # hours are simulated, and the machine may be busy
+
+FIXED = [
+    ("poison", "standard", 1),
+    ("consumers_dead", "standard", 1),
+    ("clock_ahead", "standard", 1),
+    ("single_consumer", "fifo", 1),
+]
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    """Three faults and a healthy queue."""
+    return [row for run in FIXED for row in rows_of(*run)]
+
+
+def of(rows: list[Row], rule: str, scenario: str | None = None) -> list[Row]:
+    """The rows of a rule with its own threshold."""
+    return [r for r in rows if r["rule"] == rule and r["limit_s"] is None and scenario in (None, r["scenario"])]
+
+
+def test_queuewatch_tells_every_fault_by_name_and_nothing_else(rows: list[Row]) -> None:
+    """Recall, precision and culprits are 1; nobody is paged for nothing."""
+    for rule in ("queuewatch", "queuewatch, by the fault's name"):
+        found = figures(of(rows, rule))
+        assert (found["recall"], found["precision"], found["false_pages"]) == (1.0, 1.0, 0)
+        assert found["culprit"] == 1.0
+
+
+@pytest.mark.parametrize(("scenario", "within_s"), [("poison", 80), ("consumers_dead", 320), ("clock_ahead", 20)])
+def test_a_fault_is_told_as_soon_as_it_was(rows: list[Row], scenario: str, within_s: float) -> None:
+    """The second receive that fails, five minutes without a settlement, the first event."""
+    (row,) = of(rows, "queuewatch, by the fault's name", scenario)
+    assert row["told_s"] <= within_s
+
+
+def test_the_usual_alarms_miss_what_they_are_known_to_miss(rows: list[Row]) -> None:
+    """CloudWatch's age restarts with a poison message; a depth says nothing of one; the true age sees it after five minutes."""
+    told = {r["rule"]: r["told_s"] for r in rows if r["scenario"] == "poison" and r["limit_s"] is None}
+    assert told["CloudWatch: age > 5 min, 3 of 5"] is None
+    assert told["Burrow's rules"] is None
+    assert 300 < told["true age > 5 min"] <= 315
+    assert "dead-letter queue depth > 0" not in told, "there is none"
+
+
+def test_a_lower_threshold_tells_no_later(rows: list[Row]) -> None:
+    """Of the sweep, per run and rule."""
+    for rule in ("true age > 5 min", "CloudWatch: age > 5 min, 3 of 5"):
+        swept = [r for r in rows if r["rule"] == rule and r["limit_s"] is not None and r["scenario"] == "consumers_dead"]
+        told = [r["told_s"] for r in sorted(swept, key=lambda r: r["limit_s"]) if r["false"] == 0 and r["told_s"] is not None]
+        assert told == sorted(told)
+        assert len(told) > 3
+
+
+def test_tables_and_pictures_are_made_of_the_rows(rows: list[Row]) -> None:
+    """One line a rule, a page's table with as many columns everywhere, pictures that are SVG."""
+    text = detection(summary(rows))
+    assert text.count("\n") == len(summary(rows))
+    assert {line.count("|") for line in markdown(summary(rows)).splitlines()} == {12}
+    assert "every fault told" in misses(rows, "queuewatch")
+    assert "poison/standard" in misses(rows, "CloudWatch: age > 5 min, 3 of 5")
+    for picture in (time_to_detect(rows), thresholds(rows)):
+        assert ElementTree.fromstring(picture).tag.endswith("svg")
+
+
+def test_seeds_that_are_held_out_are_no_others() -> None:
+    """Half of all, and every scenario that is possible for both kinds of queue."""
+    assert not set(SEEDS) & set(HELD_OUT)
+    assert len(SEEDS) == len(HELD_OUT)
+    runs = Selection().runs()
+    assert len(runs) == len(set(runs))
+    assert [seed for _, _, seed, _ in runs] == sorted(seed for _, _, seed, _ in runs)
+    assert ("noisy_tenant", "fifo", 1, "full") not in runs
+
+
+def test_the_command_keeps_rows_and_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of one healthy scenario."""
+    kept, pictures = tmp_path / "rows.json", tmp_path / "pictures"
+    words = ["detect", "--only", "healthy_nothing", "mq_prefetch_one", "--seed", "1", "--jobs", "1"]
+    assert main([*words, "--json", str(kept), "--pictures", str(pictures)]) == 0
+    assert "tuning seeds 1" in capsys.readouterr().out
+    told = json.loads(kept.read_text())
+    assert {r["rule"] for r in told["summary"]} >= {"queuewatch", "ActiveMQ: window full (prefetch)"}
+    assert sorted(p.name for p in pictures.iterdir()) == ["detection-thresholds.svg", "detection-time.svg"]

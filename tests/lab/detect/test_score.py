@@ -1,0 +1,128 @@
+"""What counts as told, as false, as one alarm, and as the right name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from lab.detect.alarms import Alarm, spans
+from lab.detect.compare import figures
+from lab.detect.run import Run
+from lab.detect.score import episodes, judge
+from lab.history import History
+from lab.recording import Label, Recording
+from lab.simulation import ms
+
+
+@dataclass
+class Told:
+    """A rule that tells what it is given."""
+
+    told: list[Alarm]
+    name: str = "told"
+    source: str = "here"
+    asked: list[Run] = field(default_factory=list)
+
+    def applies(self, run: Run) -> bool:
+        return bool(run.recording.settings)
+
+    def alarms(self, run: Run) -> list[Alarm]:
+        self.asked.append(run)
+        return self.told
+
+
+def alarm(from_s: float, to_s: float | None = None, what: str = "x", *names: str) -> Alarm:
+    """An alarm on queue q."""
+    return Alarm(ms(from_s), None if to_s is None else ms(to_s), "q", what, frozenset(names))
+
+
+def run(*labels: Label, learning_s: float = 0.0) -> Run:
+    """An hour of queue q."""
+    history = History()
+    history.of("q")
+    history.freeze()
+    recording = Recording("made up", 1, 3600.0, [], history, {"q": {}}, list(labels), learning_s=learning_s)
+    return Run("made up", "standard", recording)
+
+
+FAULT = Label("f", "q", ms(1200), None, ms(1230), "m")
+
+
+@pytest.mark.parametrize(
+    ("alarms", "told_s", "culprit", "true", "false"),
+    [
+        ([alarm(1260)], 60, False, 1, 0),
+        ([alarm(1260, None, "x", "m")], 60, True, 1, 0),
+        ([alarm(600, 700)], None, None, 0, 1),
+        ([alarm(600)], None, None, 0, 1),
+        ([alarm(600, 700), alarm(1300)], 100, False, 1, 1),
+        ([], None, None, 0, 0),
+    ],
+    ids=["told", "and named", "false", "false and never ending is not told", "both", "nothing"],
+)
+def test_an_alarm_before_the_fault_is_false_and_the_first_after_it_tells(
+    alarms: list[Alarm], told_s: float | None, culprit: bool | None, true: int, false: int
+) -> None:
+    """The quiet time is that before the fault."""
+    judged = judge(Told(alarms), run(FAULT))
+    assert (judged.told_s, judged.culprit, judged.true, judged.false) == (told_s, culprit, true, false)
+    assert (judged.minimum_s, judged.quiet_s) == (30, 1200)
+
+
+def test_what_led_to_a_fault_may_be_told_before_it() -> None:
+    """A poison message from minute 20 on that is lost at minute 35: an alarm still there then has told it at once."""
+    lost = Label("lost", "q", ms(2100), None, ms(2100), "m", cause_ms=ms(1200))
+    assert judge(Told([alarm(1500)]), run(lost)).told_s == 0
+    over = judge(Told([alarm(1500, 1600)]), run(lost))
+    assert (over.told_s, over.true, over.false) == (None, 1, 0)
+
+
+def test_a_healthy_run_has_only_false_alarms_and_one_is_forgiven_while_a_schedule_is_learned() -> None:
+    """The second cycle pages nobody."""
+    assert judge(Told([alarm(600, 700), alarm(1500)]), run()).false == 2
+    assert judge(Told([alarm(600, 700), alarm(1500)]), run(learning_s=1800)).false == 1
+    assert judge(Told([alarm(2000)]), run(learning_s=1800)).false == 1
+
+
+def test_dead_letters_by_design_are_neither_true_nor_false() -> None:
+    """Some messages of a healthy run may be meant to end so; anything else that is told is false."""
+    healthy = run()
+    healthy.recording.allowed = frozenset({"PoisonMessage", "DeadLetterArrived"})
+    assert judge(Told([alarm(60, 70, "PoisonMessage"), alarm(60, 70, "QueueStalled")]), healthy).false == 1
+
+
+def test_alarms_of_one_kind_that_follow_closely_are_one() -> None:
+    """With every name; of another kind or later they are others."""
+    merged = episodes([alarm(0, 10, "x", "a"), alarm(60, 100, "x", "b"), alarm(50, 60, "y"), alarm(161, None, "x")])
+    assert [(a.what, a.to_ms, a.names) for a in merged] == [
+        ("x", ms(100), frozenset({"a", "b"})),
+        ("y", ms(60), frozenset()),
+        ("x", None, frozenset()),
+    ]
+
+
+def test_rows_of_yes_and_no_are_alarms() -> None:
+    """The last one is open."""
+    assert spans([1, 2, 3, 4, 5], [True, False, True, True, True]) == [(1, 2), (3, None)]
+
+
+def row(told_s: float | None, **more: Any) -> dict[str, Any]:
+    """One judged run of a fault."""
+    plain = {"rule": "r", "fault": "f", "minimum_s": 30.0, "told_s": told_s, "culprit": None, "true": told_s is not None}
+    return plain | {"false": 0, "false_pages": 0, "quiet_s": 1200.0, "limit_s": None} | more
+
+
+def test_figures_of_some_runs() -> None:
+    """Recall of faults, precision of alarms, nearest rank for the 95th percentile, pages by quiet queue-days."""
+    rows = [row(60.0, culprit=True), row(90.0, culprit=False), row(None), row(600.0, minimum_s=0.0)]
+    rows.append(row(None, fault=None, minimum_s=None, false=2, false_pages=1, quiet_s=86_400 - 4800.0))
+    found = figures(rows)
+    assert found["faults"] == 4
+    assert found["recall"] == 0.75
+    assert found["precision"] == 0.6
+    assert (found["median_s"], found["p95_s"]) == (90, 600)
+    assert found["ratio"] == 3, "2, 3, and 60 of a fault that can be told at once: its minimum counts as one step of judging"
+    assert (found["culprit"], found["culprits"]) == (0.5, 2)
+    assert found["pages_per_1000_days"] == pytest.approx(1000)

@@ -1,0 +1,128 @@
+"""Scenarios about operators, schedules and the telemetry itself are what their labels say."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.arriving import Arrival, arrived
+from lab.incidents import AIMS, ALL
+from lab.recording import Recording
+from lab.scenarios import operations, reporting
+from lab.scenarios.operations import lost_without_dead_letters, purged_by_mistake, purged_on_purpose, quarter_hourly, redriven
+from lab.scenarios.operations import worker_paused as paused
+from lab.scenarios.reporting import AHEAD_S, clock_ahead, collector_dead, events_late, view_of
+from lab.simulation import T0_MS, ms
+from lab.telemetry import VIEWS, arrivals, seen
+from streaming.core.ahead import AHEAD_MS
+from streaming.core.settings import Settings
+
+FULL = VIEWS["full"]
+
+
+def endings(recording: Recording, how: str, queue: str = "orders") -> list[float]:
+    """When messages left in a way, in seconds after the beginning."""
+    return [(e.at - T0_MS) / 1000 for e in recording.history.of(queue).endings if e.how == how]
+
+
+def test_a_purge_by_mistake_destroys_work_and_one_on_purpose_leftovers() -> None:
+    """Hundreds in the middle of the work; what is left a minute after everything was stopped."""
+    mistake, purpose = purged_by_mistake("standard", 1), purged_on_purpose("standard", 1)
+    assert len(endings(mistake, "purged")) > 200
+    assert set(endings(mistake, "purged")) == {1200}
+    assert 0 < len(endings(purpose, "purged")) < 60
+    assert purpose.labels == []
+    for recording in (mistake, purpose):
+        assert [e["queue"] for e in seen(recording, FULL) if e["type"] == "purged"] == ["orders"]
+
+
+def test_without_a_dead_letter_queue_a_message_is_received_until_it_expires() -> None:
+    """The label's message is the one that was lost, 15 minutes after its send."""
+    recording = lost_without_dead_letters("standard", 1)
+    (label,) = recording.labels
+    deliveries = [d for d in recording.history.of("orders").deliveries if d.message_id == label.message_id]
+    assert len(deliveries) > 20
+    assert label.from_ms == ms(2100)
+    assert label.cause_ms == ms(1200)
+
+
+def test_a_redrive_is_seen_by_the_collector_and_by_the_receives_alone() -> None:
+    """Sixty messages come back with new ids, no send tells of them, and all are processed."""
+    recording = redriven("standard", 1)
+    events = seen(recording, FULL)
+    sent = {e["message_id"] for e in events if e["type"] == "sent"}
+    received = {e["message_id"] for e in events if e["type"] == "received"}
+    assert len(received - sent) == 60
+    tasks = [e["attributes"]["redrive_task"]["status"] for e in events if "redrive_task" in e.get("attributes", {})]
+    assert tasks[0] == "RUNNING"
+    assert tasks[-1] == "COMPLETED"
+    assert len(endings(recording, "redriven", "orders-dlq")) == 60
+
+
+def test_consumers_on_a_schedule_work_three_minutes_in_fifteen() -> None:
+    """Nothing is received between."""
+    recording = quarter_hourly("standard", 1)
+    received = [(d.at - T0_MS) / 1000 for d in recording.history.of("orders").deliveries]
+    assert all((at - 720) % 900 <= 185 for at in received)
+    assert len({int((at - 720) // 900) for at in received}) == 12
+    assert recording.learning_s == 1800
+
+
+def test_a_paused_queue_is_reported_as_paused_while_it_is() -> None:
+    """Ten minutes without a delivery, by the collector's word."""
+    told = [
+        (e["at"], e["attributes"].get("paused"))
+        for e in seen(paused("", 1), FULL)
+        if e.get("queue") == "orders" and e["type"] == "queue_state"
+    ]
+    assert {at for at, is_paused in told if is_paused} == {ms(s) for s in range(1200, 1800, 30)}
+
+
+def test_what_a_clock_that_is_ahead_says_is_held_back_to_when_it_came() -> None:
+    """As a live job does; a file alone could not tell."""
+    recording = clock_ahead("standard", 1)
+    came = arrivals(recording, view_of("clock_ahead", FULL))
+    ahead = [a for a in came if a.event["at"] - a.came_ms == AHEAD_S * 1000]
+    assert {a.event["type"] for a in ahead} == {"sent"}
+    taken = arrived(came, Settings())
+    assert taken.events[AHEAD_MS].to_pylist().count(AHEAD_S * 1000) == len(ahead)
+    assert max(taken.events["at"].to_pylist()) <= recording.ends_at
+
+
+def test_late_events_take_effect_when_they_come() -> None:
+    """A fifth of them up to two minutes after their own time."""
+    came = arrivals(events_late("standard", 1), view_of("events_late", FULL))
+    late = [a.came_ms - a.event["at"] for a in came if a.came_ms > a.event["at"]]
+    assert 0.15 < len(late) / len(came) < 0.25
+    assert max(late) <= 120_000
+    assert [a.came_ms for a in came] == sorted(a.came_ms for a in came)
+
+
+def test_a_dead_collector_says_nothing_more() -> None:
+    """Neither a count nor a heartbeat from the fault on; the clients go on."""
+    events = seen(collector_dead("standard", 1), view_of("collector_dead", FULL))
+    assert max(e["at"] for e in events if e["type"] in ("queue_state", "heartbeat")) == ms(1170)
+    assert max(e["at"] for e in events) > ms(3500)
+
+
+def test_an_event_that_cannot_be_read_on_arrival_is_the_simulators_fault() -> None:
+    """It is raised, not counted."""
+    with pytest.raises(ValueError, match="cannot be read"):
+        arrived([Arrival(T0_MS, {"v": 1, "type": "sent", "at": T0_MS})], Settings())
+
+
+LABELLED = (
+    *operations.FAULTS,
+    *reporting.FAULTS,
+    *("mq_slow", "mq_poison", "mq_broken", "worker_loses", "dead_letters_drained", "dead_letters_expiring"),
+    *("poison_after_deploy", "retention_too_short"),
+)
+
+
+@pytest.mark.parametrize("name", LABELLED)
+def test_every_fault_is_labelled_with_what_names_it_and_when_it_could_be_told(name: str) -> None:
+    """In order: cause, fault, the earliest instant; with a signal that names it, and an aim."""
+    recording = ALL[name]("standard", 5)
+    for label in recording.labels:
+        assert label.fault in AIMS
+        assert (label.cause_ms or label.from_ms) <= label.from_ms <= label.tellable_ms <= recording.ends_at
+        assert label.expected or AIMS[label.fault].signals

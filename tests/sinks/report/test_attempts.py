@@ -1,0 +1,67 @@
+"""Deliveries of a message as they follow from its events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sinks.report.attempts import message_story
+from sources.wire import decode_records, encode_ndjson
+from streaming.core.settings import QueueName
+from tests.contract.replaying import ev, ms
+
+QUEUE = QueueName("aws_sqs", "", "q")
+WINDOW = ev("queue_state", 0, attributes={"visibility_timeout_s": 30})
+
+
+def about_m(kind: str, at_s: float, **fields: Any) -> dict[str, Any]:
+    """An event of message m."""
+    return ev(kind, at_s, message_id="m", **fields)
+
+
+CASES = [
+    ("deleted in time", [about_m("received", 1), about_m("deleted", 5)], [(1, 5, "deleted")]),
+    (
+        "window ends by time",
+        [about_m("received", 1), about_m("received", 60)],
+        [(1, 31, "window ended"), (60, 90, "window ended")],
+    ),
+    ("a window of its own", [about_m("received", 1, invisible_until=ms(11)), about_m("sent", 0)], [(1, 11, "window ended")]),
+    (
+        "extended",
+        [about_m("received", 1), about_m("extended", 20, invisible_until=ms(50)), about_m("deleted", 45)],
+        [(1, 45, "deleted")],
+    ),
+    ("deleted too late", [about_m("received", 1), about_m("deleted", 45)], [(1, 45, "deleted after the window")]),
+    (
+        "given back",
+        [about_m("received", 1), about_m("released", 3), about_m("received", 4), about_m("deleted", 5)],
+        [(1, 3, "given back"), (4, 5, "deleted")],
+    ),
+    ("still held", [about_m("received", 90)], [(90, 100, "in flight")]),
+    ("never received", [about_m("sent", 1)], []),
+]
+
+
+@pytest.mark.parametrize(("events", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_deliveries_end_as_the_broker_ends_them(events: list[dict[str, Any]], expected: list[tuple[float, float, str]]) -> None:
+    """By time, by a call, or not at all; the recording ends at 100 s."""
+    table = decode_records([encode_ndjson([WINDOW, *events])]).events
+    story = message_story(table, QUEUE, "m", ms(100))
+    assert [(d.from_ms, d.to_ms, d.how) for d in story.deliveries] == [(ms(a), ms(b), how) for a, b, how in expected]
+
+
+def test_another_scopes_message_of_the_same_id_is_another_message() -> None:
+    """Two accounts may have the same id; events of no message are nobody's."""
+    events = [about_m("sent", 1), about_m("sent", 2, scope="elsewhere"), ev("heartbeat", 3, consumer="c")]
+    table = decode_records([encode_ndjson(events)]).events
+    assert [h.at_ms for h in message_story(table, QUEUE, "m", ms(9)).happenings] == [ms(1)]
+
+
+def test_of_a_message_that_is_received_for_ever_the_latest_events_are_kept() -> None:
+    """What is left out is counted."""
+    table = decode_records([encode_ndjson([about_m("received", n) for n in range(300)])]).events
+    story = message_story(table, QUEUE, "m", ms(400))
+    assert (len(story.happenings), story.left_out) == (200, 100)
+    assert story.happenings[-1].at_ms == ms(299)

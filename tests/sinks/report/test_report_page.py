@@ -1,0 +1,156 @@
+"""A replay's page: it says what the lines say, needs nothing else, and is not moved by names that are more than names."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from playwright.sync_api import Browser
+
+from sinks.markup import escaped
+from sinks.report.collect import Collected
+from sinks.report.page import report_page
+from streaming.judge.signals import Finding, SignalChange, SignalKey
+from tests.sinks.fakes import HOSTILE_NAMES
+from tests.sinks.page.test_looks import CONTRASTS, wider_than_the_window
+from tests.sinks.report.recordings import page_of, poisoned
+
+
+class Elements(HTMLParser):
+    """Tags with their attributes, and the text between them."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data + " "
+
+
+def test_every_signal_of_the_lines_is_on_the_page_with_its_begin_and_end(tmp_path: Path) -> None:
+    """Summary, severity, begin in UTC, and how long it fired."""
+    report, lines = page_of(poisoned(), tmp_path)
+    page = Elements(report.read_text())
+    signals = [x for x in lines if x["kind"] == "signal" and x["status"] == "firing"]
+    assert {"PoisonMessage", "DeadLetterArrived"} <= {s["signal"] for s in signals}
+    for signal in signals:
+        assert signal["signal"] in page.text
+        assert signal["evidence"]["summary"] in page.text
+    assert re.search(r"2023-11-14 22:15:00\s+5 min\s+DeadLetterArrived\s+warning", page.text)
+    cut_off, _ = page_of(poisoned(), tmp_path, until_s=150)
+    assert "until the end" in Elements(cut_off.read_text()).text
+
+
+def test_the_culprits_deliveries_are_drawn_with_what_ended_each(tmp_path: Path) -> None:
+    """Three windows that ended; the table has every event, the move included."""
+    report, _ = page_of(poisoned(), tmp_path)
+    html = report.read_text()
+    assert html.count("receive 1: window ended after 30 s") == 1
+    assert html.count("receive 3: dead-lettered") + html.count("receive 3: window ended") == 1
+    page = Elements(html)
+    assert ("article", {"id": "message-1"}) in page.tags
+    assert "max receives; to orders-dlq" in page.text
+    assert "3 deliveries" in page.text
+
+
+def test_signals_that_another_explains_are_a_list_of_their_own() -> None:
+    """What was folded is counted, closed at first, and cut at its own limit; the rest stays in sight."""
+    collected = Collected(times=[0, 9_000])
+    failing = SignalKey("QueueFailing", "aws_sqs", "", "q")
+    collected.on_signal(SignalChange(1, "firing", Finding(failing, "critical", 1, {"summary": "nothing is finished"}), "a"))
+    for n in range(150):
+        key = SignalKey("PoisonMessage", "aws_sqs", "", "q", message_id=f"m-{n}")
+        finding = Finding(key, "warning", n, {"summary": f"poison {n}"}, folded="QueueFailing")
+        collected.on_signal(SignalChange(n, "firing", finding, f"b{n}"))
+    page = Elements(report_page(collected, pa.table({}), ["f"]))
+    assert page.text.index("nothing is finished") < page.text.index("150 signals that QueueFailing explains")
+    assert "poison 99" in page.text
+    assert "poison 100" not in page.text
+    assert "50 later ones are not shown" in page.text
+
+
+def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
+    """No script, no link out, no image, font or import; its own policy forbids them."""
+    report, _ = page_of(poisoned(), tmp_path)
+    html = report.read_text()
+    page = Elements(html)
+    assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
+    for tag, attributes in page.tags:
+        assert not attributes.get("src"), tag
+        assert (attributes.get("href") or "#").startswith("#"), tag
+        assert not [name for name in attributes if name.startswith("on")], tag
+    assert not re.search(r"url\(|@import|https?://(?!www\.w3\.org)", html)
+    policy = [a["content"] for tag, a in page.tags if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
+
+
+@pytest.fixture(scope="module")
+def plain_tags(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, list[str]]]:
+    """The elements of a page with plain names."""
+    page, _ = page_of(poisoned("m", "q", "c"), tmp_path_factory.mktemp("plain"), until_s=150)
+    return [(tag, sorted(a)) for tag, a in Elements(page.read_text()).tags]
+
+
+@pytest.mark.parametrize("name", [n for n in HOSTILE_NAMES if n.isprintable() or n.isascii()], ids=repr)
+def test_hostile_names_add_no_element_and_no_attribute(
+    name: str, tmp_path: Path, plain_tags: list[tuple[str, list[str]]]
+) -> None:
+    """The same tags as with plain names. The wire format refuses halves of surrogate pairs already."""
+    page, _ = page_of(poisoned(name, name, name), tmp_path, until_s=150)
+    html = page.read_text()
+    assert [(tag, sorted(a)) for tag, a in Elements(html).tags] == plain_tags
+    assert "hacked=1>" not in html
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a<b>&'c\"", "a&lt;b&gt;&amp;&#x27;c&quot;"),
+        ("\u202egnirts", "\\u202egnirts"),
+        ("a\x00b\nc", "a\\x00b\\nc"),
+        ("lone\ud800surrogate", "lone\\ud800surrogate"),
+        ("очередь-队列-🧵", "очередь-队列-🧵"),
+    ],
+)
+def test_what_cannot_be_seen_is_written_as_an_escape(text: str, shown: str) -> None:
+    """An id that reverses the text after it could pretend to be another."""
+    assert escaped(text) == shown
+
+
+def test_an_empty_recording_and_a_healthy_one_have_a_page(tmp_path: Path) -> None:
+    """They say that nothing happened."""
+    empty, _ = page_of([], tmp_path)
+    assert "No signal fired" in empty.read_text()
+    healthy, _ = page_of([e for e in poisoned() if e.get("message_id") != "m-bad" and e["type"] != "queue_state"], tmp_path)
+    assert "No signal fired" in healthy.read_text()
+    assert "Queue orders" in healthy.read_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1360])
+def test_the_page_is_readable_without_scripts(browser: Browser, tmp_path: Path, scheme: str, width: int) -> None:
+    """On a phone and a screen, in both themes: nothing is cut off, every picture has a size, and evidence opens."""
+    report, _ = page_of(poisoned("x" * 512), tmp_path, until_s=150)
+    with browser.new_context(
+        color_scheme="dark" if scheme == "dark" else "light", viewport={"width": width, "height": 800}
+    ) as context:
+        page = context.new_page()
+        troubles: list[str] = []
+        page.on("console", lambda message: troubles.append(message.text))
+        page.goto(report.as_uri())
+        assert page.evaluate(CONTRASTS) == []
+        assert wider_than_the_window(page) == 0
+        boxes = [box for one in page.locator("svg").all() if (box := one.bounding_box())]
+        assert len(boxes) == page.locator("svg").count() > 2
+        assert min(box["height"] for box in boxes) > 20
+        page.locator("summary").first.click()
+        assert page.locator("dl").first.is_visible()
+        assert troubles == []
