@@ -7,6 +7,7 @@ from typing import Any
 
 from streaming.core.report import HeldBy
 from streaming.judge.context import Context, duration, seconds
+from streaming.judge.measures import slow_hold
 from streaming.judge.signals import Finding
 from streaming.judge.slow_consumer import (
     ConsumerFacts,
@@ -29,9 +30,9 @@ _STRATEGY_NAMES = {"prefetch": "AbortSlowConsumerStrategy", "ack": "AbortSlowAck
 def slow_consumer(c: Context) -> Iterator[Finding]:
     """`hold`: it has held its oldest message longer than max(30 s, 10 x what this queue's messages usually take)."""
     min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
-    usual = c.median_hold_ms
+    usual, factor = c.median_hold_ms, c.thresholds.slow_hold_factor
     for held in c.facts.consumers[: c.settings.messages_per_queue]:
-        verdict = judge_hold(_facts(c, held.consumer, held), min_hold_ms, c.thresholds.slow_hold_factor, c.now)
+        verdict = judge_hold(_facts(c, held.consumer, held), min_hold_ms, factor, c.now)
         if not verdict.slow:
             continue
         held_ms = c.now - held.since
@@ -39,7 +40,7 @@ def slow_consumer(c: Context) -> Iterator[Finding]:
             "strategy": "hold",
             "message_id": held.message_id,
             "held_s": seconds(held_ms),
-            "limit_s": seconds(max(min_hold_ms, c.thresholds.slow_hold_factor * (usual or 0))),
+            "limit_s": seconds(slow_hold(held.since, c.now, usual, min_hold_ms, factor).limit),
             "held_messages": held.held,
         }
         if usual is not None:
