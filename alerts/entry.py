@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from alerts.remedy import Step
 from streaming.judge.signals import Severity, SignalName
 
 QueueSystem = Literal["aws_sqs", "activemq", "cloudflare_queues"]
@@ -124,7 +125,8 @@ class Entry:
     evidence: tuple[EvidenceField, ...]
     checks: Mapping[QueueSystem, tuple[Check, ...]]
     """Exactly five per system the alert concerns."""
-    fix: tuple[str, ...]
+    fix: tuple[Step, ...]
+    """What to do, the first thing first."""
     ignore: tuple[str, ...]
     links: tuple[Link, ...]
     not_applicable: Mapping[QueueSystem, str] = field(default_factory=dict)

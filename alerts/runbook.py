@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from alerts.blocks import Block, Heading, Items, Links, Paragraph, Shell, Table, to_html, to_markdown
 from alerts.catalogue import rule_text
-from alerts.commands import activemq, cloudflare, sqs, watcher
+from alerts.checks import activemq, cloudflare, sqs, watcher
 from alerts.config import AlertRulesConfig
 from alerts.entry import QUEUE_SYSTEMS, SYSTEM_TITLES, Check, Entry, QueueSystem
 from alerts.prometheus_rules import enabled, for_s
+from alerts.remedy import labelled
 from streaming.core.thresholds import Thresholds
 
 PREPARE: dict[QueueSystem, str] = {
@@ -90,7 +91,7 @@ def _entry(entry: Entry, config: AlertRulesConfig, thresholds: Thresholds | None
         yield Paragraph("", "First five checks.")
         yield _checks(entry.watcher_checks)
     yield Paragraph("", "How to fix it.")
-    yield Items([(step, "") for step in entry.fix])
+    yield Items([(step, "") for step in labelled(entry.fix, SYSTEM_TITLES)])
     yield Paragraph("", "When to ignore it.")
     yield Items([(reason, "") for reason in entry.ignore])
     yield Paragraph(entry.alert.why, "Why it is asked this way.")

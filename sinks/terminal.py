@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from sinks.clock import wall_ms
+from sinks.explain.words import count, duration, printable
 from sinks.query import QueueQuery, matching
 from sinks.store import Published, SnapshotStore
-from sinks.words import count, duration, printable
 from streaming.judge.signals import Finding, SignalKey
 from streaming.judge.snapshot import QueueView, Snapshot
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from alerts.commands import activemq, cloudflare, sqs
+from alerts.checks import activemq, cloudflare, sqs
 from alerts.entries import links
 from alerts.entry import Entry, EvidenceField
+from alerts.remedy import Remedy
 from alerts.signal_alert import WHY, signal_alert
 from alerts.templating import QUEUE, companion, messages_in, own_value
 
@@ -76,10 +77,13 @@ SLOW_CONSUMER = Entry(
     },
     fix=(
         "Take a thread dump of the consumer, then restart it. What it held is delivered to another one.",
-        "ActiveMQ: close its connection with `amq "
-        '"exec/$B,connector=clientConnectors,connectorName=$CONNECTOR,'
-        'connectionViewType=clientId,connectionName=$CLIENT/stop()"`; check that the client reconnects.',
-        "Lower the prefetch (ActiveMQ) or the batch size, so that a slow one holds fewer messages.",
+        Remedy(
+            'Close its connection with `amq "exec/$B,connector=clientConnectors,connectorName=$CONNECTOR,'
+            'connectionViewType=clientId,connectionName=$CLIENT/stop()"`; check that the client reconnects.',
+            systems=("activemq",),
+        ),
+        Remedy("Lower the prefetch, so that a slow one holds fewer messages.", systems=("activemq",)),
+        Remedy("Lower the batch size, so that a slow one holds fewer messages.", systems=("aws_sqs", "cloudflare_queues")),
         "Give its outside calls timeouts shorter than the visibility timeout.",
     ),
     ignore=(("One naturally long message in a queue of short ones: raise slow_hold_min_s for the queue's pattern."),),
@@ -140,9 +144,16 @@ BATCH_RETRY_STORM = Entry(
         ),
     },
     fix=(
-        "Settle message by message. Cloudflare: call msg.ack() for each finished message and msg.retry() "
-        "only for the failed "
-        "one; never let the handler throw. Lambda: return batchItemFailures and set ReportBatchItemFailures.",
+        Remedy(
+            "Settle message by message: return batchItemFailures from the Lambda function and set ReportBatchItemFailures.",
+            systems=("aws_sqs",),
+        ),
+        Remedy(
+            "Settle message by message: call msg.ack() for each finished message and msg.retry() only for the failed one; never "
+            "let the handler throw.",
+            systems=("cloudflare_queues",),
+        ),
+        Remedy("Settle message by message instead of in one transaction.", systems=("activemq",)),
         "Meanwhile make the batch smaller, so that a failure costs less.",
         "Make the handler idempotent: the good messages have been processed several times already.",
     ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from alerts.commands import activemq, cloudflare, sqs
+from alerts.checks import activemq, cloudflare, sqs
 from alerts.entries import links
 from alerts.entry import Entry, EvidenceField
+from alerts.remedy import Remedy
 from alerts.signal_alert import arrivals_alert, signal_alert
 from alerts.templating import QUEUE, companion, messages_in, own_value
 
@@ -75,14 +76,21 @@ DEAD_LETTER_ARRIVED = Entry(
         ),
     },
     fix=(
-        "Find out why with the ids (queuewatch's page lists them), and repair the consumer first: a "
-        "redrive into a broken "
+        "Find out why with the ids (queuewatch's page lists them), and repair the consumer first: a redrive into a broken "
         "consumer only brings them back.",
-        'Then redrive. SQS: `aws sqs start-message-move-task --source-arn "$DLQ_ARN"`; it gives new '
-        "message ids and a new "
-        "retention. ActiveMQ: `amq "
-        '"exec/$B,destinationType=Queue,destinationName=DLQ.$QUEUE/retryMessages()"`. Cloudflare: '
-        "a small Worker that consumes the dead-letter queue and sends to the source queue.",
+        Remedy(
+            'Then redrive: `aws sqs start-message-move-task --source-arn "$DLQ_ARN"`; it gives new message ids and a new '
+            "retention.",
+            systems=("aws_sqs",),
+        ),
+        Remedy(
+            'Then redrive: `amq "exec/$B,destinationType=Queue,destinationName=$DLQ/retryMessages()"`.',
+            systems=("activemq",),
+        ),
+        Remedy(
+            "Then redrive with a small Worker that consumes the dead-letter queue and sends to the source queue.",
+            systems=("cloudflare_queues",),
+        ),
         "If they are worthless, let them expire; purging loses the evidence.",
     ),
     ignore=(("The queue's dead-letter queue is a normal outlet (rejected input kept for inspection): exclude its name."),),
@@ -146,12 +154,18 @@ DEAD_LETTER_EXPIRING = Entry(
         ),
     },
     fix=(
-        "Win time now: raise the dead-letter queue's retention. SQS: `aws sqs set-queue-attributes "
-        '--queue-url "$QUEUE_URL" '
-        "--attributes MessageRetentionPeriod=1209600` (14 days, the most). Cloudflare: `npx wrangler "
-        'queues update "$QUEUE" '
-        "--message-retention-period-secs 1209600`.",
-        "Redrive if the consumer is repaired: on SQS a redriven message starts a new retention.",
+        Remedy(
+            "Win time now: raise the dead-letter queue's retention. `aws sqs set-queue-attributes --queue-url "
+            '"$QUEUE_URL" --attributes MessageRetentionPeriod=1209600` (14 days, the most).',
+            systems=("aws_sqs",),
+        ),
+        Remedy(
+            "Win time now: raise the dead-letter queue's retention. "
+            '`npx wrangler queues update "$QUEUE" --message-retention-period-secs 1209600`.',
+            systems=("cloudflare_queues",),
+        ),
+        "Redrive if the consumer is repaired.",
+        Remedy("A redriven message starts a new retention.", systems=("aws_sqs",)),
         "Set the dead-letter queue's retention longer than the source queue's for good.",
     ),
     ignore=("The messages were looked at and may go: silence the alert until they are gone.",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alerts.commands import activemq, cloudflare, sqs
+from alerts.checks import activemq, cloudflare, sqs
 from alerts.entries import links
 from alerts.entry import Entry, EvidenceField
 from alerts.signal_alert import signal_alert

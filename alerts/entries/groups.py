@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from alerts.commands import activemq, sqs
+from alerts.checks import activemq, sqs
 from alerts.entries import links
 from alerts.entry import Entry, EvidenceField
+from alerts.remedy import Remedy
 from alerts.signal_alert import signal_alert
 from alerts.templating import QUEUE, companion, groups_in, messages_in, oldest, own_value
 
@@ -69,15 +70,32 @@ GROUP_STUCK = Entry(
     },
     not_applicable={"cloudflare_queues": _NO_GROUPS},
     fix=(
-        "poison_head: repair or skip the head in the consumer. It goes to the dead-letter queue after "
-        "max_receive_count "
-        "deliveries; then the group flows again, without that message. Ask the owner whether order allows "
-        "it.",
-        "held_head: restart the worker that holds it; the window ends and the head is delivered again.",
-        "not_received, and consumers are idle: a group ahead may fill the look-ahead (see the alert about "
-        "it). ActiveMQ: the "
-        'owner may be gone in all but name: `amq "exec/$Q/removeMessageGroup/$GROUP"` gives the group to '
-        "another consumer.",
+        Remedy(
+            "Repair or skip the head in the consumer. It goes to the dead-letter queue after max_receive_count deliveries; then "
+            "the group flows again, without that message. Ask the owner whether order allows it.",
+            reasons=("poison_head",),
+        ),
+        Remedy(
+            "Restart the worker that holds the head; its window ends and the head is delivered again.",
+            systems=("aws_sqs",),
+            reasons=("held_head",),
+        ),
+        Remedy(
+            "Restart the worker that holds the head; when its connection is closed another consumer gets the group.",
+            systems=("activemq",),
+            reasons=("held_head",),
+        ),
+        Remedy(
+            "If consumers are idle, a group ahead may fill the look-ahead: see the alert LookAheadSaturated.",
+            systems=("aws_sqs",),
+            reasons=("not_received",),
+        ),
+        Remedy(
+            "If consumers are idle, the group's owner may be gone in all but name: "
+            '`amq "exec/$Q/removeMessageGroup/$GROUP"` gives the group to another consumer.',
+            systems=("activemq",),
+            reasons=("not_received",),
+        ),
         "For good: a low max_receive_count on ordered queues, so a bad head cannot block for hours.",
     ),
     ignore=(("One message of the group takes that long by nature: raise group_stuck_min_s for the queue's pattern."),),
@@ -193,9 +211,11 @@ CONCURRENCY_COLLAPSED = Entry(
     not_applicable={"cloudflare_queues": _NO_GROUPS},
     fix=(
         "Raise the concurrency that is missing: reserved concurrency, tasks, consumer threads.",
-        "ActiveMQ: lower the prefetch of ordered queues, and reassign groups with `amq "
-        '"exec/$Q/removeAllMessageGroups()"` '
-        "after new consumers have joined.",
+        Remedy(
+            "Lower the prefetch of ordered queues, and reassign groups with "
+            '`amq "exec/$Q/removeAllMessageGroups()"` after new consumers have joined.',
+            systems=("activemq",),
+        ),
         "If one group fills the front of the queue, follow LookAheadSaturated or GroupStuck instead.",
     ),
     ignore=("A queue that is meant to be worked on by one consumer: raise collapsed_groups_backlog for it.",),

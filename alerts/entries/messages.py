@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from alerts.commands import activemq, cloudflare, sqs
+from alerts.checks import activemq, cloudflare, sqs
 from alerts.entries import links
 from alerts.entry import Entry, EvidenceField
+from alerts.remedy import Remedy
 from alerts.signal_alert import signal_alert, totals_alert
 from alerts.templating import QUEUE, companion, messages_in, oldest, own_value
 
@@ -74,13 +75,15 @@ POISON_MESSAGE = Entry(
     },
     fix=(
         "If every message fails: roll the consumer back, this alert is only the first sign.",
-        "If only this one fails: fix or skip it in the consumer (acknowledge it and store its body "
-        "elsewhere). Nothing can "
-        "take a single message out of an SQS or Cloudflare queue from outside.",
+        "If only this one fails: fix or skip it in the consumer (acknowledge it and store its body elsewhere).",
+        Remedy(
+            "Nothing can take a single message out of the queue from outside.",
+            systems=("aws_sqs", "cloudflare_queues"),
+        ),
         "Let it go to the dead-letter queue if there is one; repair the consumer and redrive it from there.",
-        (
-            "If it only needs longer than the visibility timeout: raise the timeout, or extend it from the "
-            "consumer while it works."
+        Remedy(
+            "If it only needs longer than the visibility timeout: raise it, or extend it from the consumer while it works.",
+            systems=("aws_sqs", "cloudflare_queues"),
         ),
     ),
     ignore=(
@@ -121,9 +124,11 @@ MESSAGE_HELD_TOO_LONG = Entry(
         EvidenceField("message_id", "the message that is held"),
         EvidenceField("consumer", "who holds it, when that is known"),
         EvidenceField("held_s", "how long, in seconds, without a break"),
+        EvidenceField("limit_s", "how long is too long for this queue, in seconds"),
         EvidenceField(
             "extensions", ("how often its window was extended: many and regular means a heartbeat that outlives the work")
         ),
+        EvidenceField("extensions_exact", "false: the timeline was cut, so it was extended at least so often"),
         EvidenceField("invisible_until", "when its present window ends, in milliseconds since 1970"),
     ),
     checks={
@@ -151,8 +156,16 @@ MESSAGE_HELD_TOO_LONG = Entry(
     },
     fix=(
         "Take a thread dump of the worker before you restart it: it shows what it waits for.",
-        ("Restart the worker. Its message becomes visible when the present window ends, and another consumer gets it."),
-        ("Give every outside call of the worker a timeout, and stop extending the window after a limit of attempts."),
+        Remedy(
+            "Restart the worker. Its message becomes visible when the present window ends, and another consumer gets it.",
+            systems=("aws_sqs", "cloudflare_queues"),
+        ),
+        Remedy(
+            "Restart the worker. The broker gives its messages to another consumer when its connection is closed.",
+            systems=("activemq",),
+        ),
+        "Give every outside call of the worker a timeout.",
+        Remedy("Stop extending the window after a limit of attempts.", systems=("aws_sqs",)),
     ),
     ignore=(
         "The work really takes that long: raise held_min_s for the queue's pattern.",
@@ -224,14 +237,29 @@ MESSAGE_DROPPED = Entry(
         ),
     },
     fix=(
-        "Stop the loss first. SQS: `aws sqs set-queue-attributes` with a longer MessageRetentionPeriod (up "
-        "to 14 days); it "
-        'also helps what is already there. Cloudflare: `npx wrangler queues update "$QUEUE" '
-        "--message-retention-period-secs 1209600`.",
+        Remedy(
+            "Stop the loss first: a longer retention also helps what is already there. `aws sqs set-queue-attributes "
+            '--queue-url "$QUEUE_URL" --attributes MessageRetentionPeriod=1209600` (14 days, the most).',
+            systems=("aws_sqs",),
+        ),
+        Remedy(
+            'Stop the loss first: `npx wrangler queues update "$QUEUE" --message-retention-period-secs 1209600`.',
+            systems=("cloudflare_queues",),
+        ),
+        Remedy(
+            "Stop the loss first: find who gives messages a time to live shorter than the backlog, or remove the expiry policy.",
+            systems=("activemq",),
+        ),
         "Give the queue a dead-letter queue, so that the next failure is kept.",
-        "Pause delivery while the consumer is broken, so that retries are not used up: disable the event "
-        "source mapping, or "
-        '`npx wrangler queues pause-delivery "$QUEUE"`.',
+        Remedy(
+            "Pause delivery while the consumer is broken, so that retries are not used up: disable the event source mapping.",
+            systems=("aws_sqs",),
+        ),
+        Remedy(
+            "Pause delivery while the consumer is broken, so that retries are not used up: "
+            '`npx wrangler queues pause-delivery "$QUEUE"`.',
+            systems=("cloudflare_queues",),
+        ),
         "Rebuild what was lost from the producer: the message ids are in queuewatch's signal log.",
     ),
     ignore=(

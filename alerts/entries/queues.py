@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from alerts.commands import activemq, cloudflare, sqs
+from alerts.checks import activemq, cloudflare, sqs
 from alerts.entries import links
 from alerts.entry import AlertSpec, Entry, EvidenceField, Limit
+from alerts.remedy import Remedy
 from alerts.signal_alert import signal_alert
 from alerts.templating import QUEUE, companion, messages_in, oldest, own_value
 
@@ -71,11 +72,19 @@ QUEUE_STALLED = Entry(
         ),
     },
     fix=(
-        "no_receives: start the consumers; enable the event source mapping; resume a paused queue (ActiveMQ: "
-        '`amq "exec/$Q/resume()"`, Cloudflare: `npx wrangler queues resume-delivery "$QUEUE"`).',
-        ("no_progress: roll back the last deployment, or repair what the consumer depends on; then restart it."),
-        "If a repair takes long: raise the queue's retention now and stop deliveries, so that neither "
-        "retention nor retries "
+        Remedy("Start the consumers.", reasons=("no_receives",)),
+        Remedy("Enable the event source mapping if Lambda consumes.", systems=("aws_sqs",), reasons=("no_receives",)),
+        Remedy('If the queue is paused, `amq "exec/$Q/resume()"`.', systems=("activemq",), reasons=("no_receives",)),
+        Remedy(
+            'If delivery is paused, `npx wrangler queues resume-delivery "$QUEUE"`.',
+            systems=("cloudflare_queues",),
+            reasons=("no_receives",),
+        ),
+        Remedy(
+            "Roll back the last deployment, or repair what the consumer depends on; then restart it.",
+            reasons=("no_progress",),
+        ),
+        "If a repair takes long: raise the queue's retention now and stop deliveries, so that neither retention nor retries "
         "cost messages.",
     ),
     ignore=(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from alerts.commands import sqs
+from alerts.checks import sqs
 from alerts.entries import links
 from alerts.entry import Entry, EvidenceField, QueueSystem
+from alerts.remedy import Remedy
 from alerts.signal_alert import signal_alert
 from alerts.templating import QUEUE, messages_in, own_value
 
@@ -41,8 +42,11 @@ REDRIVE_FAILED = Entry(
     ),
     checks={"aws_sqs": _CHECKS},
     fix=(
-        "AccessDenied: give whoever starts the task sqs:SendMessage on the destination, and the key's kms:Decrypt and "
-        "kms:GenerateDataKey. CouldNotDetermineMessageSource: name the destination.",
+        Remedy(
+            "Give whoever starts the task sqs:SendMessage on the destination, and the key's kms:Decrypt and kms:GenerateDataKey.",
+            reasons=("AccessDenied",),
+        ),
+        Remedy("Name the destination.", reasons=("CouldNotDetermineMessageSource",)),
         "Start the task again; it goes on with what is left.",
     ),
     ignore=("A task that was started to try the permissions.",),

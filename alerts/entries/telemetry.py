@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alerts.commands import watcher
+from alerts.checks import watcher
 from alerts.entries import links
 from alerts.entry import AlertSpec, Entry, EvidenceField, Limit
 from alerts.signal_alert import signal_alert

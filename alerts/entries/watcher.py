@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alerts.commands import watcher
+from alerts.checks import watcher
 from alerts.entry import AlertSpec, Entry, EvidenceField, Limit
 from alerts.templating import own_value
 

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from alerts.catalogue import BY_NAME
 from alerts.config import AlertRulesConfig
+from sinks.explain.advice import advice
 from streaming.judge.signals import Finding, Severity, SignalKey
 
 OTHERS = "others"
@@ -68,7 +69,7 @@ def annotations_of(told: Told, rules: AlertRulesConfig) -> Labels:
     own = {
         "summary": entry.alert.summary,
         "description": str(evidence.get("summary", entry.alert.summary)),
-        "what_to_do": " ".join(entry.fix[:_STEPS]),
+        "what_to_do": " ".join(advice(told.finding).to_do[:_STEPS]),
         "runbook_url": f"{rules.runbook_base_url}#{entry.anchor}",
         "dashboard_url": page_link(key, rules),
     }

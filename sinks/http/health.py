@@ -5,10 +5,10 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sinks.explain.words import duration
 from sinks.http.responses import json_response
 from sinks.http.settings import HttpSettings
 from sinks.store import SnapshotStore
-from sinks.words import duration
 from streaming.judge.snapshot import Snapshot
 
 

@@ -10,7 +10,11 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sinks.explain import explain, to_dict, to_text
+from sinks.explain.explanation import explain
+from sinks.explain.near_misses import Quiet
+from sinks.explain.plain import to_dict
+from sinks.explain.sentences import queue_sentence
+from sinks.explain.text import to_text
 from sinks.http.errors import ApiError
 from sinks.http.responses import json_response
 from sinks.http.search import find
@@ -24,11 +28,8 @@ from sinks.http.views import (
     resolved_view,
     summary_view,
 )
-from sinks.near_misses import queue_near_misses
 from sinks.query import MAX_LIMIT, SORTS, QueueQuery, matching
-from sinks.sentences import queue_sentence
 from sinks.store import SEVERITY_RANK, Published, SnapshotStore
-from streaming.core.thresholds import Thresholds
 from streaming.judge.signals import SIGNAL_NAMES
 from streaming.judge.snapshot import QUEUE_STATUSES, QueueView
 
@@ -64,15 +65,14 @@ class ReadApi:
         queue = _one_queue(published, _required(request.query_params, "queue"), request.query_params)
         name = queue.name
         findings = published.findings.get(name, ())
-        limits = self._settings.thresholds(name) if self._settings.thresholds else Thresholds()
-        firing = {finding.key.signal for finding in findings}
+        firing = frozenset(finding.key.signal for finding in findings)
         detail = queue_detail(
             queue,
             findings,
             self._store.trend(name),
             now_ms,
             sentence=queue_sentence(queue, now_ms, firing=bool(findings)),
-            near_misses=[n for n in queue_near_misses(queue, limits, now_ms) if n.signal not in firing],
+            near_misses=Quiet(queue, self._settings.judging, now_ms).of_queue(firing),
             runbook_base_url=self._settings.runbook_base_url,
         )
         return _answer(request, {"summary": summary_view(published, now_ms), "queue": detail})
@@ -163,7 +163,7 @@ class ReadApi:
             published.snapshot,
             request.path_params["what"],
             self._settings.clock_ms(),
-            thresholds=self._settings.thresholds,
+            settings=self._settings.judging,
             runbook_base_url=self._settings.runbook_base_url,
         )
         status = 200 if explanation.subjects else 404

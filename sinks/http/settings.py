@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sinks.clock import wall_ms
-from sinks.explain import ThresholdsOf
 from sinks.http.access import Access
 from sinks.http.connections import ConnectionLimits
 from sinks.http.staging import Stage
 from sinks.prometheus import Family
 from sources.wire import Decoded, decode_records
+from streaming.core.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class HttpSettings:
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     ready_within_s: float = 60.0
     """Not ready when the last batch is older."""
-    thresholds: ThresholdsOf | None = None
-    """The judge's limits of a queue; None for the defaults."""
+    judging: Settings = field(default_factory=Settings)
+    """What the judge goes by: limits per queue pattern."""
     runbook_base_url: str | None = None
     """Address of the runbook, linked from every signal."""
     ingest: IngestSettings | None = None

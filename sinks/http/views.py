@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sinks.advice import advice
+from sinks.explain.advice import advice
+from sinks.explain.near_misses import NearMiss
 from sinks.history import Trend
-from sinks.near_misses import NearMiss
 from sinks.store import Published, Resolved
 from streaming.judge.signals import Finding
 from streaming.judge.snapshot import MessageView, QueueView
@@ -117,7 +117,7 @@ def finding_view(finding: Finding, now_ms: int) -> Json:
 
 def advice_view(finding: Finding, runbook_base_url: str | None) -> Json:
     """What a signal means and what to do about it."""
-    found = advice(finding.key.signal, runbook_base_url)
+    found = advice(finding, runbook_base_url)
     return {"meaning": found.meaning, "to_do": list(found.to_do), "runbook_url": found.runbook_url}
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from sinks import svg
-from sinks.advice import advice
+from sinks.explain.advice import advice
 from sinks.markup import escaped, shortened
 from sinks.report.attempts import MessageStory, message_story
 from sinks.report.collect import Collected, Span, severity_rank
 from sinks.report.pictures import message_picture, queue_picture
-from sinks.words import count, duration
+from sinks.explain.words import count, duration
 from streaming.core.settings import QueueName
 
 MOST_SIGNALS = 500
@@ -136,7 +136,7 @@ def _signal_row(span: Span, anchors: dict[str, str]) -> str:
         f"<tr><td>{svg.utc(span.from_ms)}</td><td>{lasts}</td>"
         f'<td><b>{escaped(key.signal)}</b> <span class="chip {css}">{escaped(chip)}</span></td>'
         f"<td>{escaped(summary)}{link}<details><summary>evidence</summary><dl>{evidence}</dl>"
-        f"<p>{escaped(advice(key.signal).meaning)}</p></details></td></tr>\n"
+        f"<p>{escaped(advice(finding).meaning)}</p></details></td></tr>\n"
     )
 
 

@@ -9,7 +9,7 @@ from sinks import svg
 from sinks.markup import shortened
 from sinks.report.attempts import MessageStory
 from sinks.report.collect import AGES, STATES, Collected, QueueSeries, Span
-from sinks.words import duration
+from sinks.explain.words import duration
 from streaming.core.settings import QueueName
 
 WIDTH = 1040

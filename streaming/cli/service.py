@@ -120,7 +120,7 @@ def _http(
             ),
             connections=ConnectionLimits(config.http.max_connections, config.http.max_connections_per_address),
             ready_within_s=config.http.ready_within_s,
-            thresholds=settings.thresholds,
+            judging=settings,
             runbook_base_url=rules.runbook_base_url,
             ingest=_ingest(config),
             about_sinks=[monitor.families, outlets, *([push.families] if push is not None else [])],

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from streaming.core.queues import NEVER
+from streaming.judge import measures
 from streaming.judge.context import BROKER_COUNTS_FRESH_MS, Context
 from streaming.judge.folding import FOLDED_AFTER_MS
 from streaming.judge.history import DENSE_MS
 from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, QUIET_MS
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, STATES
-from streaming.judge.rules.queues import COUNT_AGE_MS, stalled_since
+from streaming.judge.rules.queues import stalled_since
 from streaming.judge.rules.traffic import silent_from
 from streaming.judge.snapshot import QueueStatus
 from streaming.judge.status import WINDOW_MS
@@ -77,17 +78,18 @@ def _moments(c: Context) -> Iterator[int]:
     """Times at which something may change, past ones among them."""
     facts, e, limits = c.facts, c.memory.evidence, c.thresholds
     if facts.numbers["in_flight"]:
-        window_ms = c.visibility_ms or 0
-        yield facts.numbers["held_since"] + int(max(limits.held_visibility_factor * window_ms, limits.held_min_s * 1000)) + 1
-        slow_ms = int(max(limits.slow_hold_min_s * 1000, limits.slow_hold_factor * (c.median_hold_ms or 0)))
+        yield facts.numbers["held_since"] + int(measures.hold(0, 0, facts, c.settings).limit) + 1
+        slow_ms = int(
+            measures.slow_hold(0, 0, c.median_hold_ms, int(limits.slow_hold_min_s * 1000), limits.slow_hold_factor).limit
+        )
         yield from (held.since + slow_ms + extra for held in facts.consumers for extra in (0, 1))
     if facts.numbers["dead_letters"]:
-        limit_ms = min(limits.dead_letter_expiring_s * 1000, limits.dead_letter_expiring_ratio * c.retention_ms)
-        yield facts.numbers["expires_at"] - int(limit_ms) + 1
+        yield facts.numbers["expires_at"] - int(measures.expiry(0, 0, facts, c.settings).limit) + 1
     stalled = stalled_since(c)
     if stalled is not None:
-        for wait_ms in (limits.stalled_s * 1000, limits.stalled_s * 1000 - COUNT_AGE_MS):
-            yield stalled + math.ceil(wait_ms)
+        waits = (measures.stall(0, 0, "messages", limits), measures.stall(0, 0, "counts", limits))
+        for wait in waits:
+            yield stalled + math.ceil(wait.limit)
     told = facts.attributes.get("visible")
     if told is not None:
         yield max(told[0], facts.last_event_at) + int(limits.telemetry_stale_s * 1000)

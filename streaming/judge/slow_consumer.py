@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from streaming.judge.measures import slow_hold
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFacts:
@@ -181,11 +183,10 @@ def judge_hold(facts: ConsumerFacts, min_hold_ms: int, median_factor: float, now
     acknowledgements hides or imitates a message that is stuck."""
     if not facts.connected or facts.oldest_held_since_ms is None:
         return Verdict(False, False, None, "holds nothing")
-    held_ms = now_ms - facts.oldest_held_since_ms
-    limit_ms = max(min_hold_ms, median_factor * (facts.median_hold_ms or 0))
+    held = slow_hold(facts.oldest_held_since_ms, now_ms, facts.median_hold_ms, min_hold_ms, median_factor)
     usual = "" if facts.median_hold_ms is None else f", usual here is {_seconds(facts.median_hold_ms)}"
-    why = f"has held its oldest message for {_seconds(held_ms)}; the limit is {_seconds(limit_ms)}{usual}"
-    return Verdict(held_ms > limit_ms, False, facts.oldest_held_since_ms if held_ms > limit_ms else None, why)
+    why = f"has held its oldest message for {_seconds(held.value)}; the limit is {_seconds(held.limit)}{usual}"
+    return Verdict(held.reached, False, facts.oldest_held_since_ms if held.reached else None, why)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,8 +52,12 @@ def test_poison_counts_receives_without_a_count(tmp_path: Path) -> None:
     assert lines.times("PoisonMessage", "firing") == [90]
 
 
-@pytest.mark.parametrize(("visibility_s", "fires_after_s"), [(30, 900), (300, 1500)])
-def test_held_too_long(tmp_path: Path, visibility_s: int, fires_after_s: int) -> None:
+@pytest.mark.parametrize(
+    ("visibility_s", "fires_after_s", "extended"),
+    [(30, 900, "at least 32 extensions"), (300, 1500, "5 extensions")],
+    ids=["a timeline that was cut", "a whole one"],
+)
+def test_held_too_long(tmp_path: Path, visibility_s: int, fires_after_s: int, extended: str) -> None:
     """In flight without a break, by extensions, for longer than max(5 x visibility timeout, 15 min)."""
     step = visibility_s - 5
     events = [ev("queue_state", 0, attributes={"visibility_timeout_s": visibility_s}), ev("sent", 0, message_id="m")]
@@ -62,7 +66,11 @@ def test_held_too_long(tmp_path: Path, visibility_s: int, fires_after_s: int) ->
         events.append(ev("extended", at, message_id="m", invisible_until=events[0]["at"] + (at + visibility_s) * 1000))
     events.append(ev("deleted", 2000, message_id="m"))
     lines = replayed(events, tmp_path)
+    (fired,) = lines.signals("MessageHeldTooLong", "firing", message_id="m")
     (fired_at,) = lines.times("MessageHeldTooLong", "firing", message_id="m")
+    assert fired["evidence"]["limit_s"] == fires_after_s
+    assert fired["evidence"]["extensions_exact"] is not extended.startswith("at least")
+    assert f"({extended})" in fired["evidence"]["summary"]
     assert 10 + fires_after_s < fired_at <= 10 + fires_after_s + 2
     assert lines.times("MessageHeldTooLong", "resolved") == [2000]
 

@@ -399,7 +399,7 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
         finding(
             "PoisonMessage",
             "orders",
-            "critical",
+            "warning",
             now_ms - 44 * s,
             f"Message {poison_id} was received 5 times without being finished; 1 receive is left before it goes to orders-dlq.",
             message_id=poison_id,
@@ -430,7 +430,7 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
             reason="poison_head",
             head_message_id=head.message_id,
             head_receive_count=11,
-            waiting=247,
+            waiting_behind=247,
         ),
         finding(
             "QueueStalled",
@@ -444,11 +444,11 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
         finding(
             "DeadLetterExpiring",
             "orders-dlq",
-            "warning",
+            "critical",
             now_ms - 2_000 * s,
             "The oldest dead letter is lost in 2 h 30 min: on a standard queue retention runs from the original send.",
             message_id=dead[0].message_id,
-            expires_in_s=9_000,
+            time_left_s=9_000,
         ),
         finding(
             "DeadLetterArrived",
@@ -459,7 +459,6 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
             message_id=dead[9].message_id,
             part="10",
             from_queue="orders",
-            arrivals=10,
         ),
         finding(
             "MessageHeldTooLong",
@@ -481,7 +480,7 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
             scope="amq-prod-1",
             consumer="ID:app-3-4711:1:1",
             held_s=47,
-            median_hold_s=1.1,
+            usual_hold_s=1.1,
         ),
         finding(
             "TelemetryStale",
@@ -546,7 +545,7 @@ def hostile_snapshot(now_ms: int = NOW_MS) -> Snapshot:
         finding(
             "PoisonMessage",
             name,
-            "critical",
+            "warning",
             now_ms - 1_000,
             f"{name} was received 3 times.",
             scope=name,

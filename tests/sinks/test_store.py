@@ -39,8 +39,8 @@ def test_findings_come_worst_first_and_then_longest_firing() -> None:
     assert store.latest is not None
     order = [(f.severity, f.since_ms) for f in store.latest.firing]
     assert order == sorted(order, key=lambda item: (item[0] != "critical", item[1]))
-    orders = store.latest.findings[QueueName("aws_sqs", "123456789012/eu-west-1", "orders")]
-    assert [f.severity for f in orders] == ["critical", "warning"]
+    dead_letters = store.latest.findings[QueueName("aws_sqs", "123456789012/eu-west-1", "orders-dlq")]
+    assert [f.severity for f in dead_letters] == ["critical", "warning"]
 
 
 def test_the_past_is_drawn_in_steps_that_keep_the_peak() -> None:

@@ -77,7 +77,7 @@ def test_without_a_terminal_each_change_is_a_line() -> None:
     assert "\x1b" not in text
     assert "FIRING   critical GroupStuck on payments.fifo: Group customer-4711 is stuck" in text
     assert text.count("FIRING ") == 9
-    assert "RESOLVED critical PoisonMessage on orders" in text
+    assert "RESOLVED warning  PoisonMessage on orders" in text
     assert "orders: lagging, PoisonMessage, 184 waiting, 12 in flight" in text
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from streaming.core.queues import hold_quantile_ms
 from streaming.core.report import HeldBy
 from streaming.judge.context import Context, duration, seconds
+from streaming.judge.measures import slow_hold
 from streaming.judge.signals import Finding
 from streaming.judge.slow_consumer import (
     ConsumerFacts,
@@ -40,9 +41,9 @@ def slow_consumer(c: Context) -> Iterator[Finding]:
     little was finished yet it is left to MessageHeldTooLong, which compares with nothing.
     """
     min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
-    usual = c.median_hold_ms
+    usual, factor = c.median_hold_ms, c.thresholds.slow_hold_factor
     for held in c.facts.consumers[: c.settings.messages_per_queue]:
-        verdict = judge_hold(_facts(c, held.consumer, held), min_hold_ms, c.thresholds.slow_hold_factor, c.now)
+        verdict = judge_hold(_facts(c, held.consumer, held), min_hold_ms, factor, c.now)
         if not verdict.slow:
             continue
         held_ms = c.now - held.since
@@ -54,7 +55,7 @@ def slow_consumer(c: Context) -> Iterator[Finding]:
             "strategy": "hold",
             "message_id": held.message_id,
             "held_s": seconds(held_ms),
-            "limit_s": seconds(max(min_hold_ms, c.thresholds.slow_hold_factor * (usual or 0))),
+            "limit_s": seconds(slow_hold(held.since, c.now, usual, min_hold_ms, factor).limit),
             "held_messages": held.held,
             "finished_meanwhile": finished,
             "extended": extended,

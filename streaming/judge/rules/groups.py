@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from streaming.core.report import StuckGroup
+from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.signals import Finding
 
@@ -32,7 +33,7 @@ def _is_proved(c: Context, stuck: StuckGroup) -> bool:
     head = stuck.group.head
     if head is None or stuck.reason == "not_received" or not head.last_received_at_ms:
         return False
-    limit_ms = max(c.thresholds.group_stuck_visibility_factor * (c.visibility_ms or 0), c.thresholds.group_stuck_min_s * 1000)
+    limit_ms = measures.stand(stuck.since, c.now, c.facts, c.settings).limit
     return head.state == "in_flight" or c.now - head.last_received_at_ms <= limit_ms
 
 

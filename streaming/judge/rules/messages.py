@@ -8,6 +8,7 @@ from typing import Any
 
 from streaming.core.report import RETENTION_RAN_OUT, Arrival, Loss, Rank
 from streaming.core.views import MessageView
+from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.signals import Finding
 
@@ -63,19 +64,26 @@ def message_held_too_long(c: Context) -> Iterator[Finding]:
     """In flight without a break, extended again and again, for longer than max(5 x visibility timeout, 15 min)."""
     for message in c.messages("held"):
         since = message.last_received_at_ms or message.sent_at_ms
+        held = measures.hold(since, c.now, c.facts, c.settings)
         extensions = sum(1 for a in message.attempts if a.what == "extended" and a.at_ms >= since)
+        # Long timelines lose their beginning: without the receive that began the hold, more extensions may have gone with it.
+        all_kept = len(message.attempts) < c.settings.attempts_per_message or any(
+            a.what == "received" and a.at_ms <= since for a in message.attempts
+        )
+        told = plural(extensions, "extension") if all_kept else f"at least {plural(extensions, 'extension')}"
         held_by = f" by {message.consumer}" if message.consumer else ""
         evidence: dict[str, Any] = {
-            "held_s": seconds(c.now - since),
+            "held_s": seconds(held.value),
+            "limit_s": seconds(held.limit),
             "receive_count": message.receive_count,
             "extensions": extensions,
+            "extensions_exact": all_kept,
             **_who(message),
         }
         if message.invisible_until_ms is not None:
             evidence["invisible_until"] = message.invisible_until_ms
         evidence["summary"] = (
-            f"Message {message.message_id} has been held{held_by} for {duration(c.now - since)} "
-            f"({plural(extensions, 'extension')}): whoever has it may hang."
+            f"Message {message.message_id} has been held{held_by} for {duration(held.value)} ({told}): whoever has it may hang."
         )
         yield c.finding("MessageHeldTooLong", "warning", since, evidence, message_id=message.message_id)
 
@@ -225,13 +233,12 @@ def dead_letter_expiring(c: Context) -> Iterator[Finding]:
     if not c.facts.numbers["dead_letters"] or _may_be_gone(c):
         return
     expires_at = c.facts.numbers["expires_at"]
-    limit_ms = int(min(c.thresholds.dead_letter_expiring_s * 1000, c.thresholds.dead_letter_expiring_ratio * c.retention_ms))
-    left_ms = expires_at - c.now
-    if left_ms >= limit_ms:
+    left = measures.expiry(expires_at, c.now, c.facts, c.settings)
+    if not left.reached:
         return
     first = next((m for m in c.messages("dead_letter") if m.expires_at_ms == expires_at), None)
     evidence: dict[str, Any] = {
-        "time_left_s": seconds(left_ms),
+        "time_left_s": seconds(left.value),
         "expires_at": expires_at,
         "retention_s": seconds(c.retention_ms),
         "dead_letters_now": c.facts.numbers["dead_letters"],
@@ -241,10 +248,10 @@ def dead_letter_expiring(c: Context) -> Iterator[Finding]:
         evidence["message_id"] = first.message_id
     which = f"Message {first.message_id}" if first is not None else "The oldest message"
     evidence["summary"] = (
-        f"{which} of dead-letter queue {c.name.queue} is lost in {duration(left_ms)}: "
+        f"{which} of dead-letter queue {c.name.queue} is lost in {duration(left.value)}: "
         f"its retention of {duration(c.retention_ms)} runs from its {evidence['clock']}."
     )
-    yield c.finding("DeadLetterExpiring", "critical", expires_at - limit_ms, evidence)
+    yield c.finding("DeadLetterExpiring", "critical", expires_at - int(left.limit), evidence)
 
 
 def _may_be_gone(c: Context) -> bool:

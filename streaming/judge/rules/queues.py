@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from streaming.core.queues import hold_quantile_ms
+from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.signals import Finding
 
-COUNT_AGE_MS = 30_000
 COUNTS_RECENT_MS = 300_000
 """A stall concluded from counts needs one this recent."""
 
@@ -51,9 +51,7 @@ def queue_stalled(c: Context) -> Iterator[Finding]:
 
 def is_long_stalled(c: Context, since: int) -> bool:
     """Whether a stall has lasted long enough to be called one."""
-    # A broker's count is half a minute old, or a whole one, when it comes.
-    wait_ms = c.thresholds.stalled_s * 1000 - (0 if c.basis == "messages" else COUNT_AGE_MS)
-    return c.now - since >= wait_ms
+    return measures.stall(since, c.now, c.basis, c.thresholds).reached
 
 
 def stalled_since(c: Context) -> int | None:

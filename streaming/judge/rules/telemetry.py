@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from streaming.core.clock import Clock, senders_are_ahead
 from streaming.core.merge import Merged
 from streaming.core.settings import Settings
+from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.knowledge.needs import withheld
 from streaming.judge.signals import Finding, SignalKey
@@ -67,8 +68,7 @@ def clock_untrusted(clock: Clock, now: int, settings: Settings) -> Iterator[Find
 def telemetry_partial(c: Context) -> Iterator[Finding]:
     """Tracked messages are less than 90 % or more than 110 % of the broker's own count for 10 min."""
     ratio = c.coverage_ratio
-    low, high = c.thresholds.coverage_low_ratio, c.thresholds.coverage_high_ratio
-    off = ratio is not None and c.facts.messages_seen and not low <= ratio <= high
+    off = ratio is not None and c.facts.messages_seen and measures.coverage(ratio, c.thresholds).reached
     since = c.memory.holds_since("coverage", off, c.now)
     if since is None or ratio is None or c.now - since < c.thresholds.coverage_s * 1000:
         return

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from streaming.core.queues import NEVER
+from streaming.judge import measures
 from streaming.judge.context import Context, duration, seconds
 from streaming.judge.history import Ints
 from streaming.judge.rules.failing import is_failing
@@ -36,8 +37,8 @@ def queue_lagging(c: Context) -> Iterator[Finding]:
     age = c.knowledge.ages.get("visible")
     if age is None:
         return
-    limit_ms = c.thresholds.lag_limit_s * 1000
-    age_ms = c.now - age.since_ms
+    late = measures.lag(age.since_ms, c.now, c.thresholds)
+    limit_ms, age_ms = late.limit, late.value
     growth, low, high = _growth(c)
     passes_ms = 0.0 if age_ms >= limit_ms else (limit_ms - age_ms) / growth if growth > 0 else float("inf")
     rate_in, rate_out = _rates(c)

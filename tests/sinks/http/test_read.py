@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from sinks.http import HttpSettings
-from streaming.core.thresholds import Thresholds
+from streaming.core.settings import QueueRule, Settings
 from streaming.judge.snapshot import Snapshot
 from tests.sinks.fakes import (
     HOSTILE_NAMES,
@@ -38,12 +38,12 @@ def test_one_row_per_queue_what_needs_somebody_first(shop: Service) -> None:
     """The page's table: critical, then warning, then bad status, then the oldest."""
     found = shop.client.get("/api/v1/queues").json()
     names = [row["queue"] for row in found["queues"]]
-    assert names[:5] == ["invoice-mail", "orders", "payments.fifo", "warehouse-sync", "orders-dlq"]
-    orders = found["queues"][1]
+    assert names[:5] == ["invoice-mail", "orders-dlq", "payments.fifo", "orders", "warehouse-sync"]
+    orders = found["queues"][3]
     assert (orders["visible"], orders["in_flight"], orders["receive_count_max"]) == (184, 12, 5)
     assert orders["oldest_age_s"] == {"all": 161.0, "visible": 96.0, "cloudwatch": 54.0, "healthy": 22.0}
     assert orders["signals"] == [
-        {"signal": "PoisonMessage", "severity": "critical", "count": 2},
+        {"signal": "PoisonMessage", "severity": "warning", "count": 2},
     ]
     assert orders["trend"]["backlog"][-1] == 184
     assert found["summary"]["firing"] == {"critical": 3, "warning": 6}
@@ -159,7 +159,7 @@ def test_a_queue_in_full(start: StartService) -> None:
     """What the drill-down shows, with the judge's own limits for this queue."""
     settings = HttpSettings(
         clock_ms=lambda: NOW_MS,
-        thresholds=lambda name: Thresholds(stalled_s=42 if name[2] == "payments.fifo" else 1),
+        judging=Settings(rules=(QueueRule("payments.*", {"stalled_s": 42}), QueueRule("*", {"stalled_s": 1}))),
         runbook_base_url="https://run.book",
     )
     queue = start(shop_snapshot(), settings).client.get("/api/v1/queue?queue=payments.fifo").json()["queue"]
@@ -175,11 +175,11 @@ def test_signals_come_with_evidence_and_what_was_resolved(start: StartService) -
     """The worst first; a signal keeps its id from snapshot to snapshot."""
     service = start(shop_snapshot())
     first = service.client.get("/api/v1/signals?severity=critical").json()
-    assert [f["signal"] for f in first["firing"]] == ["QueueStalled", "GroupStuck", "PoisonMessage"]
-    assert first["firing"][1]["evidence"]["waiting"] == 247
+    assert [f["signal"] for f in first["firing"]] == ["DeadLetterExpiring", "QueueStalled", "GroupStuck"]
+    assert first["firing"][2]["evidence"]["waiting_behind"] == 247
     assert first["total"] == 3
     later = shop_snapshot(NOW_MS + 1_000)
-    service.store.publish(replace(later, firing=later.firing[1:]))
+    service.store.publish(replace(later, firing=tuple(f for f in later.firing if f.key.signal != "GroupStuck")))
     second = service.client.get("/api/v1/signals").json()
     assert [f["id"] for f in second["resolved"]] == [first["firing"][2]["id"]]
     assert {f["id"] for f in first["firing"][:2]} < {f["id"] for f in second["firing"]}

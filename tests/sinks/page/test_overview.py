@@ -37,9 +37,9 @@ def test_one_row_per_queue_and_firing_signals_first(visit: StartVisit) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("3 critical and 6 warnings on 7 of 12 queues")
     signals = page.get_by_role("list", name="Firing now").get_by_role("listitem")
     expect(signals).to_have_count(6)
-    expect(signals.nth(1)).to_contain_text("nothing settled for 7 min, 247 wait.")
-    expect(signals.nth(1)).to_contain_text("critical")
-    assert names(page)[:4] == ["invoice-mail", "orders", "payments.fifo", "warehouse-sync"]
+    expect(signals.nth(2)).to_contain_text("nothing settled for 7 min, 247 wait.")
+    expect(signals.nth(2)).to_contain_text("critical")
+    assert names(page)[:4] == ["invoice-mail", "orders-dlq", "payments.fifo", "orders"]
     assert "Lagging Poison message ×2 2 min 4" in row(page, "orders")
     assert row(page, "orders").endswith("184 12 5")
     assert row(page, "warehouse-sync").endswith("Stale Telemetry stale – – – – –"), "not known is not zero"
@@ -53,11 +53,11 @@ def test_it_stays_live_without_reload(visit: StartVisit) -> None:
     visited = visit(shop_snapshot(wall_ms()))
     page = visited.open()
     expect(page).to_have_title("3 critical · queuewatch")
-    age = page.locator("tbody tr").nth(1).locator('[data-role="age"]')
+    age = page.locator("tbody tr").nth(3).locator('[data-role="age"]')
     before = age.inner_text()
     expect(age).not_to_have_text(before)
     publish_change(visited, visible=4_321)
-    expect(page.locator("tbody tr").nth(1)).to_contain_text("4,321")
+    expect(page.locator("tbody tr").nth(3)).to_contain_text("4,321")
     visited.store.publish(Snapshot(wall_ms(), (queue_view("calm", wall_ms()),), (), {"accepted": 1}))
     expect(page.get_by_role("heading", level=1)).to_have_text("The queue is fine")
     expect(page).to_have_title("queuewatch")
@@ -79,7 +79,7 @@ def test_pausing_stops_everything_and_resuming_catches_up(visit: StartVisit) -> 
     time.sleep(2.5)
     assert page.locator(".queue-table").inner_text() == before
     page.get_by_role("button", name="Resume").click()
-    expect(page.locator("tbody tr").nth(1)).to_contain_text("4,321")
+    expect(page.locator("tbody tr").nth(3)).to_contain_text("4,321")
 
 
 def test_filter_status_and_sort(visit: StartVisit) -> None:
@@ -161,7 +161,7 @@ def test_focus_survives_a_refresh_that_moves_the_row(visit: StartVisit) -> None:
     link = page.locator(".queue-table").get_by_role("link", name="search-index")
     link.focus()
     snapshot = shop_snapshot(wall_ms())
-    worse = finding("PoisonMessage", "search-index", "critical", wall_ms() - 900_000, "Poison.")
+    worse = finding("QueueStalled", "search-index", "critical", wall_ms() - 900_000, "Stalled.")
     new = tuple(queue_view(f"new-{i}", wall_ms(), visible=1) for i in range(3))
     visited.store.publish(replace(snapshot, queues=(*snapshot.queues, *new), firing=(worse, *snapshot.firing)))
     expect(page.locator("tbody tr")).to_have_count(15)
@@ -191,7 +191,7 @@ def test_a_screen_reader_hears_what_began_and_ended_and_nothing_else(visit: Star
     page = visited.open()
     announce = page.locator("#announce[aria-live=polite]")
     publish_change(visited, visible=4_321)
-    expect(page.locator("tbody tr").nth(1)).to_contain_text("4,321")
+    expect(page.locator("tbody tr").nth(3)).to_contain_text("4,321")
     expect(announce).to_be_empty()
     snapshot = shop_snapshot(wall_ms())
     new = finding("GroupStuck", "audit.fifo", "critical", wall_ms(), "Stuck.", group="eu")

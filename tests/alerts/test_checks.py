@@ -13,7 +13,7 @@ import pytest
 from botocore import xform_name
 
 from alerts.catalogue import CATALOGUE
-from alerts.commands import activemq, cloudflare, sqs, watcher
+from alerts.checks import activemq, cloudflare, sqs, watcher
 from alerts.entry import Check
 from streaming.judge.metrics import METRICS
 
@@ -58,7 +58,7 @@ def _checks() -> Iterator[tuple[str, Check]]:
 
 CHECKS = list(_checks())
 COMMANDS = sorted({check.command for _, check in CHECKS})
-FIXES = [step for entry in CATALOGUE for step in entry.fix]
+FIXES = [step if isinstance(step, str) else step.text for entry in CATALOGUE for step in entry.fix]
 IN_FIXES = [command for step in FIXES for command in re.findall(r"`([^`]+)`", step) if " " in command]
 
 

@@ -15,6 +15,7 @@ export NETRC="$HOME/.netrc"            # machine, login and password of the brok
 export ACTIVEMQ_DATA='/opt/activemq/data'   # on the broker's host: where its log is
 export Q="org.apache.activemq:type=Broker,brokerName=$BROKER,destinationType=Queue,destinationName=$QUEUE"
 export B="org.apache.activemq:type=Broker,brokerName=$BROKER"
+export DLQ="DLQ.$QUEUE"                # or what the broker's dead-letter strategy names it
 amq() { curl -fsS --netrc-file "$NETRC" -H 'Origin: http://localhost' "$JOLOKIA/$1" | jq .value; }"""
 
 

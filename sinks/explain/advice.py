@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from alerts.catalogue import BY_NAME
-from streaming.judge.signals import SignalName
+from alerts.known import known_variables
+from alerts.remedy import steps
+from streaming.judge.signals import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +16,13 @@ class Advice:
 
     meaning: str
     to_do: tuple[str, ...]
-    """Remedies, the first one first."""
+    """Steps for its queue system and reason, the first one first, with the names that are known filled in."""
     runbook_url: str | None
 
 
-def advice(signal: SignalName, runbook_base_url: str | None = None) -> Advice:
+def advice(finding: Finding, runbook_base_url: str | None = None) -> Advice:
     """The catalogue's advice. `runbook_base_url` is the page the runbook is published at."""
-    entry = BY_NAME[signal]
+    entry = BY_NAME[finding.key.signal]
     url = None if runbook_base_url is None else f"{runbook_base_url}#{entry.anchor}"
-    return Advice(entry.meaning, entry.fix, url)
+    reason = str(finding.evidence.get("reason", ""))
+    return Advice(entry.meaning, steps(entry.fix, finding.key.system, reason, known_variables(finding)), url)

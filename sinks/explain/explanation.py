@@ -1,0 +1,150 @@
+"""Why a queue, message, group or consumer is firing or not, with every number that belongs to it. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from sinks.explain.advice import Advice, advice
+from sinks.explain.near_misses import NearMiss, Quiet
+from sinks.explain.sentences import consumer_sentence, group_sentence, message_sentence, queue_sentence
+from sinks.store import SEVERITY_RANK
+from streaming.core.settings import Settings
+from streaming.judge.signals import Finding, SignalName
+from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, QueueView, Snapshot
+
+MAX_SUBJECTS = 10
+"""One name may be many things: the same queue name in many regions."""
+
+SubjectKind = Literal["queue", "message", "group", "consumer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One firing signal, with what to do about it."""
+
+    finding: Finding
+    firing_s: float
+    advice: Advice
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One thing that bears the name asked for."""
+
+    kind: SubjectKind
+    name: str
+    queue: QueueView
+    sentence: str
+    """How it is, in one sentence or two."""
+    reasons: tuple[Reason, ...]
+    """Firing signals about it, the worst first."""
+    near_misses: tuple[NearMiss, ...]
+    """Signals that do not fire, the nearest to its limit first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer to one question, as of `now_ms` (epoch milliseconds)."""
+
+    what: str
+    now_ms: int
+    subjects: tuple[Subject, ...]
+    more: int
+    """How many further subjects bear the name."""
+    hint: str
+    """When nothing does: what that means, and the nearest names."""
+
+    @property
+    def firing(self) -> bool:
+        """Whether any signal fires about any of the subjects."""
+        return any(subject.reasons for subject in self.subjects)
+
+
+def explain(
+    snapshot: Snapshot,
+    what: str,
+    now_ms: int,
+    *,
+    settings: Settings | None = None,
+    runbook_base_url: str | None = None,
+) -> Explanation:
+    """Explain everything called `what`: a queue (also as `system/scope/queue`), message id, group or
+    consumer.
+
+    `settings` are those the judge uses; without them the defaults. Never raises for an unknown name.
+    """
+    context = _Context(snapshot, now_ms, settings or Settings(), runbook_base_url)
+    subjects = tuple(context.subjects(what))
+    hint = "" if subjects else _hint(snapshot, what)
+    return Explanation(what, now_ms, subjects[:MAX_SUBJECTS], max(0, len(subjects) - MAX_SUBJECTS), hint)
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    snapshot: Snapshot
+    now_ms: int
+    settings: Settings
+    runbook_base_url: str | None
+
+    def subjects(self, what: str) -> Iterator[Subject]:
+        for queue in self.snapshot.queues:
+            if what in (queue.queue, f"{queue.system}/{queue.scope}/{queue.queue}"):
+                yield self.queue(queue)
+            for message in queue.messages:
+                if message.message_id == what:
+                    yield self.message(queue, message)
+            for group in queue.top_groups:
+                if group.group == what:
+                    yield self.group(queue, group)
+            for consumer in queue.consumers:
+                if consumer.consumer == what:
+                    yield self.consumer(queue, consumer)
+
+    def queue(self, queue: QueueView) -> Subject:
+        reasons = self.reasons(queue, lambda _: True)
+        sentence = queue_sentence(queue, self.now_ms, firing=bool(reasons))
+        return Subject("queue", queue.queue, queue, sentence, reasons, self.quiet(queue).of_queue(_firing(reasons)))
+
+    def message(self, queue: QueueView, message: MessageView) -> Subject:
+        name = message.message_id
+        reasons = self.reasons(queue, lambda f: name in (f.key.message_id, f.evidence.get("head_message_id")))
+        near = self.quiet(queue).of_message(message, _firing(reasons))
+        return Subject("message", name, queue, message_sentence(queue, message, self.now_ms), reasons, near)
+
+    def group(self, queue: QueueView, group: GroupView) -> Subject:
+        reasons = self.reasons(queue, lambda f: f.key.group == group.group)
+        near = self.quiet(queue).of_group(group, _firing(reasons))
+        return Subject("group", group.group, queue, group_sentence(queue, group, self.now_ms), reasons, near)
+
+    def consumer(self, queue: QueueView, consumer: ConsumerView) -> Subject:
+        reasons = self.reasons(queue, lambda f: f.key.consumer == consumer.consumer)
+        near = self.quiet(queue).of_consumer(consumer, _firing(reasons))
+        return Subject("consumer", consumer.consumer, queue, consumer_sentence(queue, consumer, self.now_ms), reasons, near)
+
+    def quiet(self, queue: QueueView) -> Quiet:
+        return Quiet(queue, self.settings, self.now_ms)
+
+    def reasons(self, queue: QueueView, concerns: Callable[[Finding], bool]) -> tuple[Reason, ...]:
+        found = [
+            Reason(f, max(0, self.now_ms - f.since_ms) / 1000, advice(f, self.runbook_base_url))
+            for f in self.snapshot.firing
+            if f.key.queue_name == queue.name and concerns(f)
+        ]
+        return tuple(sorted(found, key=lambda r: (-SEVERITY_RANK[r.finding.severity], r.finding.since_ms)))
+
+
+def _firing(reasons: tuple[Reason, ...]) -> frozenset[SignalName]:
+    return frozenset(reason.finding.key.signal for reason in reasons)
+
+
+def _hint(snapshot: Snapshot, what: str) -> str:
+    near = difflib.get_close_matches(what, [queue.queue for queue in snapshot.queues], n=3, cutoff=0.6)
+    tail = f" Similar: {', '.join(near)}." if near else ""
+    return (
+        f"Nothing watched is called {what}. A message is only known by its id while it is a suspect, held, "
+        "a head, a dead letter or among the oldest: one that is not listed was settled, is healthy, or was "
+        f"never seen.{tail}"
+    )

@@ -1,0 +1,96 @@
+"""How far a queue is from a signal: the value a rule compares and its limit, each stated once.
+
+The rules fire by these, and `explain` shows by the same how near a quiet signal is. The limits are those of the queue's own
+pattern. Times are epoch milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from streaming.core.limits import LIMITS, limits_of
+from streaming.core.queues import NEVER, Described, poison_receives, retention_ms, visibility_ms
+from streaming.core.settings import Settings
+from streaming.core.thresholds import Thresholds
+from streaming.judge.knowledge.basis import Basis
+
+Unit = Literal["milliseconds", "count", "ratio"]
+
+COUNT_AGE_MS = 30_000
+"""A broker's count is half a minute old, or a whole one, when it comes."""
+
+_HELD = LIMITS.index("held_ms")
+
+
+class Measured(NamedTuple):
+    """A value beside the limit at which its rule fires."""
+
+    value: float
+    limit: float
+    unit: Unit
+    falling: bool = False
+    """The rule fires below the limit instead of above it."""
+    at_limit: bool = True
+    """A rule that fires above its limit fires at it, too."""
+
+    @property
+    def reached(self) -> bool:
+        """Whether the value is where the rule fires."""
+        if self.falling:
+            return self.value < self.limit
+        return self.value >= self.limit if self.at_limit else self.value > self.limit
+
+    @property
+    def nearness(self) -> float:
+        """From 0 (far from the limit) to 1 (at it, or beyond)."""
+        part, whole = (self.limit, self.value) if self.falling else (self.value, self.limit)
+        return 1.0 if part >= whole else max(part / whole, 0.0)
+
+
+def receives(count: int, queue: Described, settings: Settings) -> Measured:
+    """PoisonMessage: deliveries of a message that is not settled."""
+    return Measured(count, poison_receives(queue, settings), "count")
+
+
+def hold(since: int, now: int, queue: Described, settings: Settings) -> Measured:
+    """MessageHeldTooLong: in flight without a break."""
+    return Measured(now - since, limits_of(queue, settings)[_HELD], "milliseconds", at_limit=False)
+
+
+def slow_hold(since: int, now: int, median_hold_ms: int | None, min_hold_ms: int, median_factor: float) -> Measured:
+    """SlowConsumer: a consumer's oldest message, beside what this queue's messages usually take."""
+    limit_ms = max(min_hold_ms, median_factor * (median_hold_ms or 0))
+    return Measured(now - since, limit_ms, "milliseconds", at_limit=False)
+
+
+def stall(since: int, now: int, basis: Basis, limits: Thresholds) -> Measured:
+    """QueueStalled: a visible backlog of which nothing was settled since."""
+    limit_ms = limits.stalled_s * 1000 - (0 if basis == "messages" else COUNT_AGE_MS)
+    return Measured(now - since, limit_ms, "milliseconds")
+
+
+def stand(since: int, now: int, queue: Described, settings: Settings) -> Measured:
+    """GroupStuck: a group of which nothing was settled, with messages behind its head."""
+    limits, window_ms = settings.thresholds(queue.name), visibility_ms(queue, settings)
+    by_window_ms = 0 if window_ms >= NEVER else limits.group_stuck_visibility_factor * window_ms
+    return Measured(now - since, int(max(by_window_ms, limits.group_stuck_min_s * 1000)), "milliseconds")
+
+
+def expiry(expires_at: int, now: int, queue: Described, settings: Settings) -> Measured:
+    """DeadLetterExpiring: what is left until the first dead letter is lost."""
+    limits = settings.thresholds(queue.name)
+    limit_ms = int(min(limits.dead_letter_expiring_s * 1000, limits.dead_letter_expiring_ratio * retention_ms(queue, settings)))
+    return Measured(expires_at - now, limit_ms, "milliseconds", falling=True)
+
+
+def lag(since: int, now: int, limits: Thresholds) -> Measured:
+    """QueueLagging: age of the oldest visible message."""
+    return Measured(now - since, limits.lag_limit_s * 1000, "milliseconds")
+
+
+def coverage(ratio: float, limits: Thresholds) -> Measured:
+    """TelemetryPartial: tracked messages as a share of the broker's count, beside the nearer of the two limits."""
+    low, high = limits.coverage_low_ratio, limits.coverage_high_ratio
+    if ratio < (low + high) / 2:
+        return Measured(ratio, low, "ratio", falling=True)
+    return Measured(ratio, high, "ratio", at_limit=False)

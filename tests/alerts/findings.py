@@ -1,0 +1,146 @@
+"""Findings of every signal, made by the judge itself from telemetry: what the catalogue's words are held against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from streaming.core.clock import Clock, tick
+from streaming.core.merge import Merged, MergedQueues
+from streaming.core.settings import QueueRule, Settings
+from streaming.judge.judge import judge
+from streaming.judge.memory import JudgeMemory
+from streaming.judge.signals import Finding
+from tests.contract.replaying import ev
+from tests.core.driving import T0
+from tests.judge.driving import SETTINGS, in_steps, judged
+
+Events = list[dict[str, Any]]
+DAY_S = 86_400
+
+
+@cache
+def every_finding() -> tuple[Finding, ...]:
+    """All that the judge ever said in the incidents below."""
+    return (*_told(_messages(), 10, 1_000), *_told(_ordered(), 10, 420), *_told(_flow(), 10, 1_900), *_told(_silent(), 60, 4_400),
+            *_told(_telemetry(), 10, 1_000), *_told(_expiring(), 3_600, 4 * DAY_S), *_clock())  # fmt: skip
+
+
+def _told(events: Events, every_s: int, until_s: int) -> Iterator[Finding]:
+    settings = Settings(now_is_event_time=True, rules=(QueueRule("ahead.fifo", {"look_ahead": 5}),))
+    for snapshot in judged(in_steps(sorted(events, key=lambda e: e["at"]), every_s, until_s), settings).snapshots:
+        yield from snapshot.firing
+
+
+def _work(queue: str, at_s: float, message_id: str, hold_s: float = 1.0) -> Events:
+    """A message that is sent, received and deleted."""
+    about = {"message_id": message_id}
+    received = ev("received", at_s + 0.1, queue, receive_count=1, consumer="w", **about)
+    return [ev("sent", at_s, queue, **about), received, ev("deleted", at_s + 0.1 + hold_s, queue, **about)]
+
+
+def _messages() -> Events:
+    """A poison message, a held one, a dead letter, a loss, a noisy tenant, failing batches, a bad redrive."""
+    state = {"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 4, "dead_letter_queue": "q-dlq"}
+    events = [ev("queue_state", 0, attributes=state), ev("sent", 0, message_id="bad"), ev("sent", 0, message_id="held")]
+    events += [ev("received", 10 + 40 * n, message_id="bad", receive_count=n + 1, consumer="w") for n in range(4)]
+    events += [ev("dead_lettered", 200, message_id="bad", to_queue="q-dlq")]
+    events += [ev("received", 1, message_id="held", receive_count=1, consumer="w")]
+    events += [ev("extended", at, message_id="held", invisible_until=T0 + (at + 30) * 1000) for at in range(25, 1_000, 25)]
+    events += [ev("sent", 0, message_id="lost"), ev("received", 5, message_id="lost", receive_count=3)]
+    events += [ev("dropped", 10, message_id="lost", reason="retries")]
+    events += [ev("queue_state", 0, "loud", attributes={"visibility_timeout_s": 900})]
+    for n in range(40):
+        events.append(ev("sent", n / 100, "loud", message_id=f"n{n}", group="big"))
+        events += [ev("received", 1 + n / 100, "loud", message_id=f"n{n}", group="big", receive_count=1)] * (n < 32)
+    events.append(ev("sent", 2, "loud", message_id="x", group="calm"))
+    for n in range(6):
+        events += [
+            ev("received", 20 * n, "batches", message_id=f"m{m}", receive_count=n + 1, batch_id=f"b{n}") for m in range(10)
+        ]
+        counts = {"size": 10, "failed": 1, "acked": 0, "retried": 10}
+        events.append(ev("batch", 20 * n + 1, "batches", batch_id=f"b{n}", attributes=counts))
+    task = {"status": "RUNNING", "started_at": T0, "moved": 5, "to_move": 50, "to_queue": "q", "progressed_at": T0 + 10_000}
+    events += [ev("queue_state", at, "moving", attributes={"redrive_task": task}) for at in (10, 300, 700)]
+    failed = task | {"status": "FAILED", "failure_reason": "AccessDenied"}
+    return [*events, ev("queue_state", 900, "moving", attributes={"redrive_task": failed})]
+
+
+def _ordered() -> Events:
+    """A stuck group, hidden groups, a single group in flight; a queue nobody receives from."""
+    fifo = {"kind": "fifo", "visibility_timeout_s": 30}
+    events = [ev("queue_state", 0, queue, attributes=fifo) for queue in ("f.fifo", "ahead.fifo", "one.fifo")]
+    for queue, groups, each in (("f.fifo", "A", 5), ("ahead.fifo", "A", 6), ("ahead.fifo", "BC", 1), ("one.fifo", "ABCDEF", 3)):
+        first = 10**19 if groups.startswith("A") else 2 * 10**19
+        for i in range(each):
+            events += [ev("sent", i / 10, queue, message_id=f"{g}{i}", group=g, sequence=str(first + i)) for g in groups]
+    for queue in ("f.fifo", "ahead.fifo", "one.fifo"):
+        head = {"message_id": "A0", "group": "A", "consumer": "w"}
+        events += [ev("received", 2 + 31 * n, queue, receive_count=n + 1, **head) for n in range(13)]
+    events += [ev("queue_state", 0, "idle", attributes={"visibility_timeout_s": 30})]
+    for n in range(10):
+        events.append(ev("sent", 10 + n, "idle", message_id=f"i{n}"))
+    return [*events, *_work("idle", 1, "first")]
+
+
+def _flow() -> Events:
+    """A consumer that fails beside good ones, one that hangs, windows too short, and a deployment that made work slow."""
+    state = {"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 3, "dead_letter_queue": "d"}
+    events = [ev("queue_state", 0, queue, attributes=state) for queue in ("failing", "short", "lagging", "hung")]
+    for i in range(100):
+        events += _work("failing", 2 * i, f"g{i}")
+    for i in range(160):
+        events += [ev("sent", 20 + i, "failing", message_id=f"b{i}")]
+        for n in range(3):
+            received_at = 21 + i + 5 * n
+            events += [ev("received", received_at, "failing", message_id=f"b{i}", receive_count=n + 1, consumer="bad")]
+            events += [ev("released", received_at + 1, "failing", message_id=f"b{i}")]
+        events += [ev("dead_lettered", 40 + i, "failing", message_id=f"b{i}", to_queue="d")]
+    for i in range(60):
+        events += _work("short", 10 * i, f"s{i}", hold_s=2)
+    for i in range(6):
+        events += _work("short", 50 + 90 * i, f"long{i}", hold_s=45)
+    for i in range(20):
+        events += _work("hung", 10 * i, f"h{i}", hold_s=2)
+    events += [ev("sent", 200, "hung", message_id="stuck")]
+    events += [ev("received", 201, "hung", message_id="stuck", receive_count=1, consumer="hung", invisible_until=T0 + 9_000_000)]
+    for i in range(1_800):
+        takes = 1 if i < 900 else 8
+        free = i + 0.1 if i < 900 else 900 + (i - 900) * 2
+        events.append(ev("sent", i, "lagging", message_id=f"l{i}"))
+        if free < 1_800:
+            until = T0 + round((free + 600) * 1000)
+            events.append(
+                ev("received", free, "lagging", message_id=f"l{i}", receive_count=1, consumer="w", invisible_until=until)
+            )
+            events.append(ev("deleted", free + takes, "lagging", message_id=f"l{i}"))
+    return events
+
+
+def _silent() -> Events:
+    """A queue that always had traffic has none."""
+    return [event for i in range(1_400) for event in _work("silent", 3 * i, f"t{i}")]
+
+
+def _telemetry() -> Events:
+    """A collector that fell silent, and a broker that counts more than is tracked."""
+    events = [ev("heartbeat", 30 * n, consumer="sqs-1", queue="") for n in range(5)]
+    events += [ev("sent", n / 100, message_id=f"m{n}") for n in range(50)]
+    counts = {"visible": 100, "in_flight": 0, "delayed": 0}
+    return [*events, *(ev("queue_state", 5 + 60 * n, attributes=counts) for n in range(16))]
+
+
+def _expiring() -> Events:
+    """A dead letter nobody looks at."""
+    events = [ev("queue_state", 0, attributes={"kind": "standard", "dead_letter_queue": "q-dlq", "max_receive_count": 4})]
+    events += [ev("queue_state", 0, "q-dlq", attributes={"kind": "standard", "retention_s": 4 * DAY_S})]
+    events += [ev("sent", 0, message_id="m"), ev("dead_lettered", 600, message_id="m", to_queue="q-dlq")]
+    return [*events, *(ev("heartbeat", 3_600 * n, consumer="sqs-1", queue="") for n in range(96))]
+
+
+def _clock() -> Iterator[Finding]:
+    """A service whose clock jumped by a month."""
+    memory = JudgeMemory(clock=tick(tick(Clock(), T0), T0 + 30 * DAY_S * 1000))
+    nothing = Merged(T0, 0, MergedQueues([], SETTINGS), [], {}, {}, {}, [], T0)
+    yield from judge(memory, nothing, T0, SETTINGS)[1].firing

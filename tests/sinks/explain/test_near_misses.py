@@ -1,0 +1,185 @@
+"""How near a quiet signal is: the judge's own value and limit, of the queue's own pattern, the nearest first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sinks.explain.near_misses import NearMiss, Quiet
+from streaming.core.settings import QueueRule, Settings
+from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, QueueView
+from tests.contract.replaying import ev
+from tests.core.driving import T0
+from tests.judge.driving import in_steps, judged
+from tests.sinks.fakes import NOW_MS, queue_view
+
+S = 1000
+
+
+def near(queue: QueueView, settings: Settings | None = None) -> dict[str, str]:
+    """Signal -> sentence."""
+    return {miss.signal: miss.sentence for miss in Quiet(queue, settings or Settings(), NOW_MS).of_queue()}
+
+
+def with_rule(**rule: Any) -> Settings:
+    """Settings with one rule, for the queues called q-something."""
+    return Settings(rules=(QueueRule("q-*", **rule),))
+
+
+def holding(name: str, held_s: float, **known: Any) -> QueueView:
+    """A queue with a consumer that holds something."""
+    return queue_view(name, consumers=(ConsumerView("w", 1, NOW_MS - round(held_s * S), "m"),), **known)
+
+
+def test_a_healthy_queue_shows_how_far_from_firing_it_is_the_nearest_first() -> None:
+    """Number against limit, for each signal the numbers are known of."""
+    queue = holding(
+        "search", 9, visible=8, oldest_ms={"visible": NOW_MS - 450 * S}, receive_count_max=1, last_settled_at_ms=NOW_MS - 240 * S
+    )
+    misses = Quiet(queue, Settings(), NOW_MS).of_queue()
+    assert [(m.signal, m.value, m.limit, m.unit, round(m.nearness, 2)) for m in misses] == [
+        ("TelemetryPartial", 1.0, 1.1, "ratio", 0.91),
+        ("QueueStalled", 240, 300, "seconds", 0.8),
+        ("QueueLagging", 450, 900, "seconds", 0.5),
+        ("PoisonMessage", 1, 3, "count", 0.33),
+        ("MessageHeldTooLong", 9, 900, "seconds", 0.01),
+    ]
+    assert near(queue) == {
+        "TelemetryPartial": "100.0% of the broker's own count is tracked; it fires above 110% for 10 min.",
+        "QueueStalled": "8 messages visible, the last was finished 4 min ago; it fires after 5 min without one.",
+        "QueueLagging": "the oldest visible message is 7 min 30 s old; it fires when a growing age will pass 15 min within 30 min.",
+        "PoisonMessage": "the highest receive count is 1; it fires at 3.",
+        "MessageHeldTooLong": "the longest hold is 9 s; it fires after 15 min without a break.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("queue", "settings", "signal", "limit", "why"),
+    [
+        (queue_view("q", receive_count_max=1, broker={"max_receive_count": 2}), Settings(), "PoisonMessage", 2, "few allowed"),
+        (
+            queue_view("q", receive_count_max=1, broker={"max_receive_count": 1}),
+            Settings(),
+            "PoisonMessage",
+            2,
+            "never the first",
+        ),
+        (queue_view("q", receive_count_max=1, broker={"max_receive_count": 0}), Settings(), "PoisonMessage", 3, "0: not known"),
+        (queue_view("q", receive_count_max=1, broker={"max_receive_count": True}), Settings(), "PoisonMessage", 3, "no number"),
+        (queue_view("q-1", receive_count_max=3), with_rule(thresholds={"poison_receives": 7}), "PoisonMessage", 7, "override"),
+        (
+            queue_view("other", receive_count_max=2),
+            with_rule(thresholds={"poison_receives": 7}),
+            "PoisonMessage",
+            3,
+            "not its own",
+        ),
+        (
+            queue_view("q-1", receive_count_max=1, broker={}),
+            with_rule(max_receive_count=2),
+            "PoisonMessage",
+            2,
+            "the rule's count",
+        ),
+        (holding("q-1", 5, broker={}), with_rule(visibility_timeout_s=600), "MessageHeldTooLong", 3000, "the rule's window"),
+        (holding("q", 5, broker={"visibility_timeout_s": 300}), Settings(), "MessageHeldTooLong", 1500, "the broker's window"),
+        (holding("q", 5, broker={}, system="activemq"), Settings(), "MessageHeldTooLong", 900, "a system without windows"),
+        (
+            queue_view("q-1", is_dead_letter_queue=True, dead_letter_expires_at_ms=NOW_MS + 7_200 * S, broker={}),
+            with_rule(retention_s=3_600),
+            "DeadLetterExpiring",
+            900,
+            "a quarter of the rule's retention",
+        ),
+        (
+            queue_view("q", visible=3, basis="counts", last_settled_at_ms=NOW_MS - 60 * S),
+            Settings(),
+            "QueueStalled",
+            270,
+            "a count is half a minute old when it comes",
+        ),
+        (queue_view("q", coverage_ratio=0.95), Settings(), "TelemetryPartial", 0.9, "the nearer of the two"),
+    ],
+    ids=lambda v: v if isinstance(v, str) and " " in v else "",
+)
+def test_limits_are_those_of_the_queue(queue: QueueView, settings: Settings, signal: str, limit: float, why: str) -> None:
+    """What its broker told, what its pattern overrides, and the defaults."""
+    misses = {miss.signal: miss.limit for miss in Quiet(queue, settings, NOW_MS).of_queue()}
+    assert misses[signal] == limit, why
+
+
+@pytest.mark.parametrize(
+    ("queue", "signal", "why"),
+    [
+        (queue_view("dlq", is_dead_letter_queue=True, receive_count_max=2), "PoisonMessage", "its count goes on from the source"),
+        (queue_view("q", receive_count_max=3), "PoisonMessage", "at the limit and quiet: there is a further condition"),
+        (queue_view("q"), "QueueStalled", "an empty queue cannot stall"),
+        (queue_view("q", visible=3, last_settled_at_ms=None), "QueueStalled", "since when nothing is settled is not known"),
+        (queue_view("q", visible=1, last_settled_at_ms=NOW_MS - 3_600 * S), "QueueStalled", "idle until a moment ago"),
+        (queue_view("q", visible=1, broker={"paused": True}), "QueueStalled", "a paused queue is not expected to move"),
+        (queue_view("q", receive_count_max=1, basis="producers"), "PoisonMessage", "withheld where receives are not reported"),
+    ],
+    ids=lambda v: v if isinstance(v, str) and " " in v else "",
+)
+def test_nothing_is_said_where_the_rule_cannot_speak(queue: QueueView, signal: str, why: str) -> None:
+    """'It fires at 3' beside a 6 that does not fire would be a lie."""
+    assert signal not in near(queue), why
+
+
+def test_the_group_nearest_to_stuck_is_named() -> None:
+    """A group whose head was sent, or whose last message was settled, longest ago; single messages block nothing."""
+    groups = (
+        GroupView("alone", 1, 0, NOW_MS - 50 * S, "a", 1, None, False),
+        GroupView("slow", 4, 1, NOW_MS - 90 * S, "b", 1, NOW_MS - 45 * S, False),
+        GroupView("quick", 4, 1, NOW_MS - 20 * S, "c", 1, None, False),
+    )
+    queue = queue_view("q.fifo", top_groups=groups)
+    words = "has finished nothing for 45 s while messages wait behind its head; it fires after 1 min."
+    assert near(queue)["GroupStuck"] == f"group slow {words}"
+    (of_group,) = Quiet(queue, Settings(), NOW_MS).of_group(groups[1], frozenset())
+    assert of_group.sentence == f"it {words}"
+
+
+def test_messages_and_consumers_have_their_own() -> None:
+    """What is asked about decides what is compared."""
+    message = MessageView("m", "in_flight", NOW_MS - 99 * S, 2, ("oldest",), last_received_at_ms=NOW_MS - 90 * S)
+    queue = holding("q", 450)
+    quiet = Quiet(queue, Settings(), NOW_MS)
+
+    def values(misses: tuple[NearMiss, ...]) -> list[tuple[str, float]]:
+        return [(miss.signal, miss.value) for miss in misses]
+
+    assert values(quiet.of_message(message, frozenset())) == [("PoisonMessage", 2), ("MessageHeldTooLong", 90)]
+    assert values(quiet.of_message(message, frozenset({"PoisonMessage"}))) == [("MessageHeldTooLong", 90)]
+    assert values(quiet.of_consumer(queue.consumers[0], frozenset())) == [("MessageHeldTooLong", 450)]
+
+
+@pytest.mark.parametrize(
+    ("signal", "settings"),
+    [
+        ("PoisonMessage", Settings(rules=(QueueRule("q", {"poison_receives": 5}),))),
+        ("MessageHeldTooLong", Settings(rules=(QueueRule("q", {"held_min_s": 20.0, "held_visibility_factor": 1.5}),))),
+        ("QueueStalled", Settings(rules=(QueueRule("q", {"stalled_s": 70.0}),))),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_a_signal_that_comes_nearer_fires_when_it_is_there(signal: Any, settings: Settings) -> None:
+    """Against the judge itself: as long as it is quiet its nearness grows, and at the limit it fires."""
+    settings = Settings(now_is_event_time=True, rules=settings.rules)
+    events = [ev("queue_state", 0, attributes={"visibility_timeout_s": 30}), ev("sent", 0, message_id="m")]
+    events += [ev("sent", 1, message_id="w"), ev("sent", 1, message_id="done"), ev("deleted", 3, message_id="done")]
+    events += [ev("received", 5, message_id="held", receive_count=1, consumer="c", invisible_until=T0 + 400 * S)]
+    events += [ev("received", 10 + 40 * n, message_id="m", receive_count=n + 1, consumer="d") for n in range(6)]
+    run = judged(in_steps(events, 5, 240), settings)
+    told: list[tuple[float | None, bool]] = []
+    for snapshot in run.snapshots[1:]:
+        (queue,) = snapshot.queues
+        misses = {m.signal: m.nearness for m in Quiet(queue, settings, snapshot.at_ms).of_queue()}
+        told.append((misses.get(signal), any(f.key.signal == signal for f in snapshot.firing)))
+    first = next(i for i, (_, firing) in enumerate(told) if firing)
+    before = [nearness for nearness, _ in told[2:first]]
+    assert all(nearness is not None for nearness in before)
+    assert before == sorted(before)
+    assert before[-1] > 0.7
+    assert all(nearness is None for nearness, _ in told[first:])
