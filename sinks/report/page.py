@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from sinks import svg
 from sinks.explain.advice import advice
+from sinks.explain.words import count, duration
 from sinks.markup import escaped, shortened
 from sinks.report.attempts import MessageStory, message_story
 from sinks.report.collect import Collected, Span, severity_rank
 from sinks.report.pictures import message_picture, queue_picture
-from sinks.explain.words import count, duration
 from streaming.core.settings import QueueName
 
 MOST_SIGNALS = 500

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sinks import svg
+from sinks.explain.words import duration
 from sinks.markup import shortened
 from sinks.report.attempts import MessageStory
 from sinks.report.collect import AGES, STATES, Collected, QueueSeries, Span
-from sinks.explain.words import duration
 from streaming.core.settings import QueueName
 
 WIDTH = 1040

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from streaming.core.columns import Array
-from streaming.core.expire import expiry
 from streaming.core.groups import ordered_facts, unordered_groups
 from streaming.core.listing import (
     Viewer,
@@ -25,6 +24,7 @@ from streaming.core.packet import Quarantined
 from streaming.core.queue_columns import COUNTS, FLAGS, TIMES, TOLD, QueueColumns
 from streaming.core.queues import NEVER, ConsumerState
 from streaming.core.report import AGE_BUCKETS_S, OLDEST_LISTED, per_queue_min
+from streaming.core.retention import expiry
 from streaming.core.rows import F_DEAD_LETTERED, F_DROPPED, F_SENT_KNOWN
 from streaming.core.settings import Settings
 from streaming.core.shard_report import ShardReport

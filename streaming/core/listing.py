@@ -6,13 +6,14 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.core.columns import Array
+from streaming.core.ends import find_remembered
 from streaming.core.events import EXTENDED, RECEIVED
-from streaming.core.expire import expiry, find_remembered
 from streaming.core.message_columns import AttemptColumns, ListedMessages, MessageColumns, arrival_known_by
 from streaming.core.names import Names
 from streaming.core.queue_columns import ConsumerColumns
 from streaming.core.queues import NEVER
 from streaming.core.report import RETENTION_RAN_OUT, Arrival, HeldBy, Loss, Rank
+from streaming.core.retention import expiry
 from streaming.core.rows import F_ARRIVED_INFERRED, F_DROPPED, F_EXPIRED, F_MOVE_INFERRED, F_TIMELINE
 from streaming.core.settings import Settings
 from streaming.core.state import ShardState

@@ -5,11 +5,11 @@ from __future__ import annotations
 from streaming.core.aggregate import report
 from streaming.core.apply import apply_events
 from streaming.core.clock import LARGEST_STEP_BACK_MS
-from streaming.core.expire import settle_by_time
 from streaming.core.facts import apply_facts
 from streaming.core.packet import Packet
 from streaming.core.rewind import rewind
 from streaming.core.settings import Settings
+from streaming.core.settle import settle_by_time
 from streaming.core.shard_report import ShardReport
 from streaming.core.state import ShardState
 from streaming.core.sweep import sweep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -142,5 +143,5 @@ def _expiring() -> Events:
 def _clock() -> Iterator[Finding]:
     """A service whose clock jumped by a month."""
     memory = JudgeMemory(clock=tick(tick(Clock(), T0), T0 + 30 * DAY_S * 1000))
-    nothing = Merged(T0, 0, MergedQueues([], SETTINGS), [], {}, {}, {}, [], T0)
+    nothing = Merged(T0, 0, MergedQueues([], SETTINGS), [], Counter(), Counter(), {}, [], T0)
     yield from judge(memory, nothing, T0, SETTINGS)[1].firing

@@ -26,7 +26,8 @@ chance explains, and both its first and its last 20 s have failures. What consum
 visibility timeout, so one deploy cannot be both."""
 
 RECEIVING_MS = 120_000
-"""Nobody who fails received anything for so long: the consumers are gone, not broken."""
+"""Nobody who fails received anything for so long, nor for half as long beyond the visibility timeout: the consumers are gone, not
+broken."""
 
 MAKING_MS = (10_000, 60_000)
 MAKING_FAILURES = 3
@@ -76,7 +77,7 @@ def is_failing(c: Context) -> bool:
     """At least half of the deliveries that ended in 5 min (20 or more) ended without a settlement, or clearly more of late."""
     if c.is_dead_letter_queue or not len(c.recent) or not c.facts.total("failed"):
         return False
-    if c.now - c.facts.last_received_at > RECEIVING_MS:
+    if c.now - c.facts.last_received_at > max(RECEIVING_MS, _window_ms(c) + RECEIVING_MS // 2):
         return False
     limits = c.thresholds
     whole = outcomes(c, int(limits.failing_window_s * 1000))
