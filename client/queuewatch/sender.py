@@ -143,21 +143,24 @@ class BackgroundSender:
         try:
             if self._closing() or (self._thread is not None and self._thread.is_alive()):
                 return
-            self._thread = thread = threading.Thread(target=self._work, name=SENDER_THREAD, daemon=True)
+            if not self._exit_registered:  # first: a handler may raise SystemExit at any step of the start
+                self._register_exit()
+            thread = threading.Thread(target=self._work, name=SENDER_THREAD, daemon=True)
             try:
+                self._thread = thread
                 thread.start()
-            except RuntimeError:  # the interpreter is shutting down: the exit flush takes what is left
-                self._thread = None
-                return
+            except BaseException as error:
+                if not thread.is_alive() and self._thread is thread:
+                    self._thread = None  # or `offer` would wait for it
+                if not isinstance(error, RuntimeError):  # the interpreter is shutting down: the exit flush takes what is left
+                    raise
         finally:
             self._starting.release()
-        if not self._exit_registered:
-            self._register_exit()
 
     def _register_exit(self) -> None:
-        self._exit_registered = True
         atexit.unregister(self._close_at_exit)
         atexit.register(self._close_at_exit)
+        self._exit_registered = True
         # Children of multiprocessing leave without running atexit.
         util = sys.modules.get("multiprocessing.util")
         process = sys.modules.get("multiprocessing.process")

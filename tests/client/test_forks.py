@@ -124,7 +124,7 @@ def test_forks_under_load_neither_hang_nor_double_anything(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_children_stopped_by_sigterm_under_load_neither_hang_nor_double_anything(tmp_path: Path) -> None:
-    """Their handlers call SQS, wherever the signal finds them. `FORKS=10000` takes an hour, and was run."""
+    """Their handlers call SQS, wherever the signal finds them. The environment's FORKS sets another number."""
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.client.forking"]
     to, forks = f"spool:{tmp_path}?max_folder_bytes=4000000000", int(os.environ.get("FORKS", "150"))
     done = subprocess.run([*command, to, str(forks)], capture_output=True, text=True, timeout=forks + 100, check=False)

@@ -71,6 +71,7 @@ sender = BackgroundSender(open_transport(sys.argv[1]))
 when, flushed = sys.argv[2], []
 def handler(*_):
     sender.offer([{"type": "handler"}])
+    if len(sys.argv) > 3: exec(sys.argv[3])
     flushed.append(sender.flush(20))
 signal.signal(signal.SIGTERM, handler)
 class Interrupted(threading.Thread):
@@ -81,7 +82,9 @@ class Interrupted(threading.Thread):
         super().start()
         if first and when == "after": signal.raise_signal(signal.SIGTERM)
 threading.Thread = Interrupted
-for n in range(3): sender.offer([{"type": "main"}])
+for n in range(3):
+    try: sender.offer([{"type": "main"}])
+    except TimeoutError: pass
 assert sender.flush(20)
 print(flushed, sender.stats().sent, sum(thread.name == "queuewatch-sender" for thread in threading.enumerate()))
 sender.close()
@@ -101,6 +104,18 @@ def test_a_handler_that_flushes_while_the_sender_is_being_started_does_not_wait_
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [f"[True] 4 {threads}", "0"]
     assert len(_events(tmp_path)) == 4
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(("leaves_by", "events"), [("sys.exit(0)", 2), ("raise TimeoutError", 4)])
+def test_a_handler_that_leaves_by_an_exception_while_the_sender_is_being_started_costs_nothing(
+    tmp_path: Path, when: str, leaves_by: str, events: int
+) -> None:
+    """The end of the interpreter, or the next call, takes what is there."""
+    command = [sys.executable, "-c", _DURING_THE_START, f"spool:{tmp_path}", when, leaves_by]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(_events(tmp_path)) == events
 
 
 _TERMINATED = """
