@@ -2,9 +2,9 @@
 
 Usage: python -m tests.soak [--minutes N] [--events-per-s N] [--json FILE] [--svg FILE]
 
-Ten minutes at 20,000 events a second by default. Each message is sent, and deleted half a second later: what is followed is steady.
-Sampled every two seconds: memory of the driver, of Java and of Python's workers (their own share of it), the size of the
-checkpoint, and the age of the newest event when it is published.
+Ten minutes at 20,000 events a second by default. Each message is deleted half a second after it is sent, so that as much is
+followed at the end as at the beginning. Sampled every two seconds: memory of the driver, of Java and of Python's workers
+(their own share of it), the size of the checkpoint, and the age of the newest event when it is published.
 """
 
 from __future__ import annotations
