@@ -2,7 +2,7 @@
 # `make test` set up what they need.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports rules bench lab generate lock clean venv venv-dev jars node sdks
+.PHONY: help demo test check lint types imports rules bench lab crash faults fuzz soak generate lock clean venv venv-dev jars node sdks
 
 # The first Python on PATH that is new enough; `make PYTHON=…` chooses another.
 PYTHON ?= $(or $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
@@ -47,6 +47,18 @@ bench: venv-dev jars  ## Throughput, latency and state size, as a table and JSON
 
 lab: venv-dev  ## How well faults are told, on simulated queues: a table, minutes. ARGS="matrix --only healthy" chooses.
 	@$(BIN)/python -m lab $(or $(ARGS),matrix)
+
+crash: venv-dev  ## Every crash point of a run, some thousands; a share of them is in the tests. Tens of minutes.
+	@CRASH_POINTS=all $(BIN)/python -m pytest -q -s tests/crash
+
+faults: venv-dev  ## Break a running service in each way: the table of docs/reliability.md. Root, minutes. ARGS="driver_killed" chooses.
+	@$(BIN)/python -m tests.faults $(ARGS)
+
+fuzz: venv-dev  ## Bytes nobody meant for decoder, scan, state, config, ingest and spool. ARGS="--seconds 3600 decode" chooses.
+	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+soak: venv-dev  ## Ten minutes at 20,000 events/s: fails when memory, checkpoint or latency grow. ARGS="--minutes 60" chooses.
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 lock: venv-dev  ## Pin what pyproject.toml asks for, with hashes. ARGS=--upgrade takes the newest versions.
 	$(BIN)/pip install -q --disable-pip-version-check uv

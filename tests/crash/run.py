@@ -1,0 +1,291 @@
+"""The job without Spark: its own code for everything that is written, and the least stand-in for what Spark writes itself.
+
+A batch is logged (`offsets`), planned, read, decoded, tracked, judged, published, committed (`commits`), in Spark's order. What
+a process leaves is on the disk: `Run` can be made anew at any point.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row
+
+from sinks.append_once import AppendOnceFile
+from sinks.records import Destination, Record
+from sinks.signal_log import signal_records
+from sources.wire.encode import encode_arrow
+from streaming.config.source import SpoolSource
+from streaming.core.packet import Quarantined
+from streaming.core.settings import Settings
+from streaming.judge.signals import SignalChange
+from streaming.judge.snapshot import Snapshot
+from streaming.spark.batch_time import BatchTimes
+from streaming.spark.decode import decode_and_route
+from streaming.spark.delivery import deliver_next
+from streaming.spark.folder import LocalFolder
+from streaming.spark.memory_store import MemoryStore
+from streaming.spark.monitor import Monitor
+from streaming.spark.outbox import Outbox
+from streaming.spark.outlets import Outlets
+from streaming.spark.publish import Publisher
+from streaming.spark.quarantine import quarantine_records
+from streaming.spark.recovery import numbered, recover
+from streaming.spark.shards import shard_keys
+from streaming.spark.spool_task import PROPERTY, SpoolBatches
+from streaming.spark.state_files import Pruner, state_keeper
+from streaming.spark.stateful_shard import track_shard
+from streaming.spark.versions import FOLDER, VersionLedger
+from streaming.spool import ledger as spool_ledger
+from streaming.spool.ledger import SpoolLedger
+from streaming.spool.pieces import Piece
+from streaming.spool.planner import SpoolPlanner
+from streaming.spool.reading import read_pieces
+from tests.crash.shim import Operation
+from tests.streaming.spark.packets import T0, event, ndjson
+from tests.streaming.spark.test_stateful_shard import State
+
+BATCHES: Final = 20
+KEPT: Final = 4
+"""Versions; few, so that old ones go within the run."""
+STEP_MS: Final = 30_000
+KEYS: Final = shard_keys(2)
+LANES: Final = 2
+
+
+def now_ms(batch_id: int) -> int:
+    """When a batch is judged."""
+    return T0 + batch_id * STEP_MS
+
+
+SPARED: Final = ("sent", "topic", "checkpoint/offsets", "checkpoint/commits", "checkpoint/pointers")
+"""What Spark writes, and senders."""
+
+
+def send_files(spool: Path, batch_id: int) -> None:
+    """What senders put into the folder before a batch: poison, dead letters, an ordered queue, what cannot be read."""
+    at, n = now_ms(batch_id) - 5_000, batch_id
+    events = [event("sent", f"m{n}-{k}", at - k, sent_at=at - k) for k in range(6)]
+    events += [event("received", f"m{n}-{k}", at, sent_at=at - k, receive_count=1, invisible_until=at + 30_000) for k in range(4)]
+    events += [event("deleted", f"m{n - 1}-{k}", at) for k in range(4) if n]
+    events += [event("sent", f"o{n}", at, queue="pay.fifo", group=f"g{n % 3}", sequence=str(n), sent_at=at)]
+    if n % 5 in (1, 2, 3):
+        receives = n % 5 + 1
+        events.append(event("received", f"bad{n // 5}", at, sent_at=T0, receive_count=receives, invisible_until=at + 20_000))
+    if n % 5 == 4:
+        events.append(event("dead_lettered", f"bad{n // 5}", at, to_queue="orders-dlq"))
+    lines = ndjson(*events)
+    if n % 3 == 0:
+        lines += b'{"v": 1, "type": "sent", "at"\n'
+    _appear(spool / f"{n:03d}-a.ndjson", lines)
+    _appear(spool / f"{n:03d}-b.arrow", encode_arrow([event("sent", f"a{n}-{k}", at, sent_at=at) for k in range(3)]))
+
+
+def _appear(path: Path, content: bytes) -> None:
+    part = path.parent.parent / "sent" / path.name
+    part.write_bytes(content)
+    os.link(part, path)
+
+
+@dataclass
+class Published:
+    """What people were shown last."""
+
+    snapshot: Snapshot | None = None
+
+
+@dataclass
+class Run:
+    """One process on the folder of a run. `counted` is told of each send."""
+
+    folder: Path
+    counted: Callable[[Operation], object] = lambda _: None
+    published: Published = field(default_factory=Published)
+
+    def __post_init__(self) -> None:
+        self.spool = self.folder / "spool"
+        self.checkpoint = self.folder / "checkpoint"
+        for path in (self.spool, self.folder / "sent", *(self.checkpoint / name for name in ("offsets", "commits", "pointers"))):
+            path.mkdir(parents=True, exist_ok=True)
+        spool_ledger.INDEX_EVERY = 3  # type: ignore[misc] # so that plans are brought together, and go, within the run
+
+    def until(self, last: int) -> None:
+        """Start, go on from the checkpoint, and commit every batch up to `last`. Raises what a batch raises."""
+        recover(self.checkpoint)
+        publisher, drain = self._publisher()
+        committed = numbered(self.checkpoint / "commits")
+        for batch_id in range(committed[-1] + 1 if committed else 0, last + 1):
+            self._send(batch_id)
+            self._log("offsets", batch_id, f'v1\n{{"batchTimestampMs":{now_ms(batch_id)}}}\n{batch_id + 1}')
+            publisher(cast(DataFrame, _Batch(self, batch_id)), batch_id)
+            if batch_id % 2:
+                drain()
+            self._log("commits", batch_id, 'v1\n{"nextBatchWatermarkMs":0}')
+        drain()
+
+    def _send(self, batch_id: int) -> None:
+        """Once, whatever restarts."""
+        if not list((self.folder / "sent").glob(f"{batch_id:03d}-*")):
+            send_files(self.spool, batch_id)
+
+    def result(self) -> dict[str, Any]:
+        """What must be the same whatever happened."""
+        snapshot = self.published.snapshot
+        assert snapshot is not None
+        ledger = VersionLedger(LocalFolder(self.checkpoint / FOLDER))
+        topic: dict[str, str] = {}
+        for line in _lines(self.folder / "topic"):
+            key, text = json.loads(line)
+            topic.setdefault(key, text)
+        return {
+            "at": snapshot.at_ms,
+            "queues": {view.queue: dict(view.totals) for view in snapshot.queues},
+            "events": dict(snapshot.events_total),
+            "invalid": dict(snapshot.invalid_total),
+            "firing": sorted(map(repr, snapshot.firing)),
+            "signal_log": _lines(self.folder / "signals.ndjson"),
+            "quarantine": [line.replace(str(self.folder), "") for line in _lines(self.folder / "quarantine.ndjson")],
+            "topic": topic,
+            "lost": dict(ledger.read(ledger.batches[-1]).lost),
+            "waiting": sum(len(_names(self.checkpoint / "outbox" / name)) for name in ("log", "bad", "topic")),
+        }
+
+    def _publisher(self) -> tuple[Publisher, Callable[[], None]]:
+        def folder(name: str) -> LocalFolder:
+            return LocalFolder(self.checkpoint / name)
+
+        destinations: dict[str, Destination] = {
+            "log": AppendOnceFile(self.folder / "signals.ndjson", "run", max_bytes=4_000, keep_files=50),
+            "bad": AppendOnceFile(self.folder / "quarantine.ndjson", "run", trims=True),
+            "topic": _Topic(self.folder / "topic", self.counted),
+        }
+        outboxes = {name: Outbox(folder(f"outbox/{name}"), name) for name in destinations}
+
+        def drain() -> None:
+            for name, destination in destinations.items():
+                while deliver_next(outboxes[name], destination):
+                    pass
+
+        def signals(changes: Sequence[SignalChange], batch_id: int) -> None:
+            records = signal_records(changes)
+            for name in ("log", "topic"):
+                outboxes[name].put(batch_id, records)
+            # A destination may have the records before the batch is committed, or after.
+            if batch_id % 2 == 0:
+                drain()
+
+        def quarantine(invalid: Sequence[Quarantined], batch_id: int) -> None:
+            outboxes["bad"].put(batch_id, quarantine_records(invalid, batch_id, "run"))
+
+        def show(snapshot: Snapshot) -> None:
+            self.published.snapshot = snapshot
+
+        keeper = self.keeper = state_keeper(str(self.checkpoint))
+        memories = MemoryStore(folder("judge"), kept=KEPT)
+        source = SpoolSource(folder=str(self.spool), after_reading="delete")
+        planner = SpoolPlanner(source, self.spool, SpoolLedger(folder("spool"), kept=KEPT), lambda: 0.0, KEPT)
+        publisher = Publisher(
+            Settings(),
+            len(KEYS),
+            memories,
+            Outlets(show, signals, quarantine),
+            Monitor(),
+            Pruner(keeper, len(KEYS), kept=KEPT),
+            BatchTimes(folder("offsets"), memories),
+            VersionLedger(folder(FOLDER), kept=KEPT),
+            None,
+            SpoolBatches(planner, LANES, folder("offsets")),
+        )
+        return publisher, drain
+
+    def _log(self, name: str, batch_id: int, content: str) -> None:
+        """As Spark does, whose own writing is not what is tried here."""
+        path = self.checkpoint / name / str(batch_id)
+        if not path.exists():
+            part = path.with_name(f".{batch_id}")
+            part.write_text(content)
+            part.rename(path)
+
+
+class _Topic:
+    """A destination that has what it was given, at least once."""
+
+    def __init__(self, path: Path, counted: Callable[[Operation], object]) -> None:
+        self._path = path
+        self._counted = counted
+
+    def append(self, records: Sequence[Record], batch_id: int) -> None:
+        """Every record alone, as a broker takes them."""
+        del batch_id
+        for record in records:
+            self._counted("send")
+            with self._path.open("a") as file:
+                file.write(json.dumps([record.key, record.line]) + "\n")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Batch:
+    """A batch's frame: collecting it is what reads, decodes and tracks."""
+
+    def __init__(self, run: Run, batch_id: int) -> None:
+        self._run = run
+        self._batch_id = batch_id
+        self._told: dict[str, str] = {}
+        self.sparkSession = self
+        self.sparkContext = self
+
+    def setLocalProperty(self, name: str, value: str) -> None:  # noqa: N802 - Spark's name
+        """What the driver tells the tasks."""
+        self._told[name] = value
+
+    def collect(self) -> list[Row]:
+        """The rows of both shards, whose states are kept as Spark keeps them: before the batch is published."""
+        told = json.loads(self._told[PROPERTY] or "{}")
+        decode = decode_and_route(KEYS, Settings())
+        lanes = told.get("lanes", [[]])
+        packets = [
+            rows
+            for lane in lanes
+            for rows in decode(cast(Any, iter([*read_pieces(self._run.spool, map(Piece.of, lane)), _tick()])))
+        ]
+        table = pa.Table.from_batches(packets).to_pandas()
+        table["step_ms"] = now_ms(self._batch_id)
+        pointers = self._run.checkpoint / "pointers"
+        before = pointers / str(self._batch_id - 1)
+        kept = json.loads(before.read_text()) if before.exists() else {}
+        out = []
+        for key in KEYS:
+            state = State()
+            if str(key) in kept:
+                state.update((bytes.fromhex(kept[str(key)]),))
+            stage = track_shard(Settings(), self._run.keeper)
+            (frame,) = stage((key,), iter([table[table["shard"] == key]]), cast(Any, state))
+            kept[str(key)] = state.get[0].hex()
+            out += [Row(**one) for one in frame.to_dict("records")]
+        part = pointers / ".part"
+        part.write_text(json.dumps(kept))
+        part.rename(pointers / str(self._batch_id))
+        return out
+
+
+def _tick() -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {"value": pa.nulls(1, pa.binary()), "origin": pa.nulls(1, pa.string()), "position": pa.nulls(1, pa.int64())}
+    )
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file and of those it was rotated to, the oldest first."""
+    rotated = sorted(path.parent.glob(f"{path.name}.[0-9]*"), key=lambda one: -int(one.suffix[1:]))
+    return [line for one in (*rotated, path) if one.exists() for line in one.read_text().splitlines()]
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob("*.out")]

@@ -1,0 +1,154 @@
+"""Counts what a process does to the disk and to destinations, and fails or ends at one of these operations.
+
+Installed in a process of its own. What was written and not yet fsynced, a rename or deletion whose folder was not yet fsynced:
+a power cut undoes them.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import io
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+Mode = Literal["kill", "tear", "power", "fail"]
+"""`kill`: the process ends before the operation. `tear`: in the middle of a write. `power`: as `kill`, and what was not synced
+is gone. `fail`: the operation raises as on a full disk, once."""
+MODES: Final[tuple[Mode, ...]] = ("kill", "tear", "power", "fail")
+KILLED: Final = 77
+Operation = Literal["write", "truncate", "fsync", "rename", "unlink", "send"]
+
+
+def modes_of(operation: Operation) -> tuple[Mode, ...]:
+    """What can happen at an operation."""
+    return tuple(mode for mode in MODES if mode != "tear" or operation == "write")
+
+
+@dataclass
+class Shim:
+    """What happens below `root` is counted; operation number `at` is the one that goes wrong."""
+
+    root: Path
+    spared: tuple[str, ...] = ()
+    """Folders below it whose writing is not what is tried."""
+    at: int | None = None
+    mode: Mode = "kill"
+    log: list[Operation] = field(default_factory=list)
+    _synced: dict[str, int] = field(default_factory=dict)
+    """By path, of files written to: how much of it a power cut leaves."""
+    _unlink: Callable[[str], None] = os.unlink
+    _undo: list[tuple[str, str, bytes | None]] = field(default_factory=list)
+    """Folder, path and what was there before a rename or deletion whose folder was not synced since."""
+
+    def operation(self, kind: Operation, half: Callable[[], object] = lambda: None) -> None:
+        """One is about to be done; `half` does half of it."""
+        self.log.append(kind)
+        if len(self.log) - 1 != self.at:
+            return
+        if self.mode == "fail":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self.mode == "tear":
+            half()
+        if self.mode == "power":
+            self._lose_power()
+        os._exit(KILLED)
+
+    def install(self) -> None:
+        """From now on, in this process."""
+        fsync, replace, unlink, opened = os.fsync, os.replace, os.unlink, io.open
+        self._unlink = unlink
+
+        def counted_fsync(descriptor: int) -> None:
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            if self._own(path):
+                self.operation("fsync")
+                fsync(descriptor)
+                if os.path.isdir(path):
+                    self._undo = [undo for undo in self._undo if undo[0] != path]
+                else:
+                    self._synced[path] = os.path.getsize(path)
+
+        def counted_replace(source: Any, target: Any) -> None:
+            if self._own(target):
+                self.operation("rename")
+                self._remember(target)
+                if (synced := self._synced.pop(os.fspath(source), None)) is not None:
+                    self._synced[os.fspath(target)] = synced
+            replace(source, target)
+
+        def counted_unlink(path: Any, **named: Any) -> None:
+            if self._own(path) and os.path.exists(path):
+                self.operation("unlink")
+                self._remember(path)
+            unlink(path, **named)
+
+        def counted_open(path: Any, mode: str = "r", *arguments: Any, **named: Any) -> Any:
+            file = opened(path, mode, *arguments, **named)
+            if not isinstance(path, int) and set(mode) & set("wax+") and self._own(path):
+                self._synced.setdefault(os.fspath(path), 0 if "w" in mode else os.path.getsize(path))
+                return _File(file, self)
+            return file
+
+        os.fsync = counted_fsync  # type: ignore[assignment] # narrower
+        os.replace = os.rename = counted_replace  # type: ignore[assignment]
+        os.unlink = os.remove = counted_unlink
+        io.open = builtins.open = counted_open  # type: ignore[assignment] # narrower
+
+    def _own(self, path: Any) -> bool:
+        own = Path(path)
+        return own.is_relative_to(self.root) and not any(own.is_relative_to(self.root / name) for name in self.spared)
+
+    def _remember(self, path: Any) -> None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            before = None
+        else:
+            before = os.read(descriptor, 1 << 26)
+            os.close(descriptor)
+        self._undo.append((os.path.dirname(path), os.fspath(path), before))
+
+    def _lose_power(self) -> None:
+        for path, length in self._synced.items():
+            if os.path.exists(path) and os.path.getsize(path) > length:
+                os.truncate(path, length)
+        for _, path, before in reversed(self._undo):
+            if before is None:
+                self._unlink(path)
+            else:
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                os.write(descriptor, before)
+                os.close(descriptor)
+
+
+class _File:
+    """A file open for writing."""
+
+    def __init__(self, file: Any, shim: Shim) -> None:
+        self._file = file
+        self._shim = shim
+
+    def write(self, content: Any) -> int:
+        def half() -> None:
+            self._file.write(content[: len(content) // 2])
+            self._file.flush()
+
+        self._shim.operation("write", half)
+        return int(self._file.write(content))
+
+    def truncate(self, size: int | None = None) -> int:
+        self._shim.operation("truncate")
+        return int(self._file.truncate(size))
+
+    def __enter__(self) -> _File:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)

@@ -1,0 +1,1 @@
+"""Real faults of real processes: what each costs, as a table. `make faults`."""

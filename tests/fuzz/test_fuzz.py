@@ -1,0 +1,26 @@
+"""A share of fuzzing in every run; `make fuzz` goes on for as long as it is told."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from tests.fuzz.__main__ import fuzz, keep
+from tests.fuzz.targets import TARGETS
+
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "8"))
+"""For each target."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_bytes_break_what_reads_bytes(name: str) -> None:
+    """Each is read or refused as documented, within bounds of time."""
+    seed = random.SystemRandom().randrange(1 << 32)
+    tried, problem = fuzz(TARGETS[name], SECONDS, seed)
+    assert tried > 10
+    if problem is not None:
+        pytest.fail(f"seed {seed}, kept as {keep(name, problem[0])}: {problem[0][:300]!r}\n{problem[1]}", pytrace=False)
