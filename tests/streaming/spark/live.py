@@ -36,7 +36,7 @@ from streaming.spool.planner import SpoolPlanner
 from tests.streaming.spark.packets import ndjson
 
 SHARDS = 2
-WITHIN_S = 180.0
+WITHIN_S = 60.0
 
 
 def wall_ms() -> int:
