@@ -194,9 +194,10 @@ class BackgroundSender:
             box.linger(self._linger_s)
             waiters = box.waiters()
             box.clear_bell()
+            closing = self._closing()  # before the last look: what is offered between that look and the closing goes too
             self._drain()
             self._rest(waiters)
-            if self._closing():
+            if closing:
                 self._try(self.transport.flush)
                 self.transport.close()
                 self._ended = True

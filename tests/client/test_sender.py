@@ -175,6 +175,27 @@ def test_a_thread_that_ended_is_followed_by_another() -> None:
     sender.close()
 
 
+def test_what_is_offered_between_the_thread_s_last_look_and_the_closing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last call of a program that ends at once."""
+    kept = Kept()
+    sender = BackgroundSender(kept, linger_s=0.01)
+    looked, closing = threading.Event(), threading.Event()
+    rest = sender._rest
+
+    def look(waiters: list[Any]) -> None:
+        looked.set()
+        closing.wait(10)
+        rest(waiters)
+
+    monkeypatch.setattr(sender, "_rest", look)
+    sender.offer(events(1))
+    assert looked.wait(10)
+    sender.offer(events(1))
+    threading.Timer(0.2, closing.set).start()
+    sender.close(10)
+    assert len(kept.events()) == 2
+
+
 def test_closing_keeps_its_deadline_and_counts_what_was_left() -> None:
     """An application must be able to leave while the broker is down."""
     broken = Broken(later())
