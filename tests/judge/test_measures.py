@@ -25,7 +25,8 @@ from streaming.judge.measures import Measured, coverage
 )
 def test_reached_and_near(measured: Measured, reached: bool, nearness: float, why: str) -> None:
     """The same two numbers answer both."""
-    assert (measured.reached, measured.nearness) == (reached, pytest.approx(nearness)), why
+    assert measured.reached is reached, why
+    assert measured.nearness == pytest.approx(nearness), why
 
 
 @pytest.mark.parametrize(
@@ -35,4 +36,5 @@ def test_reached_and_near(measured: Measured, reached: bool, nearness: float, wh
 def test_coverage_has_a_limit_on_either_side(ratio: float, reached: bool, nearness: float) -> None:
     """Less than 90 % or more than 110 %, not at them."""
     measured = coverage(ratio, Thresholds())
-    assert (measured.reached, measured.nearness) == (reached, pytest.approx(nearness))
+    assert measured.reached is reached
+    assert measured.nearness == pytest.approx(nearness)
