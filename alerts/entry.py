@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from alerts.remedy import QueueSystem as QueueSystem
 from alerts.remedy import Step
 from streaming.judge.signals import Severity, SignalName
 
-QueueSystem = Literal["aws_sqs", "activemq", "cloudflare_queues"]
-"""The systems whose commands the runbook knows; the words are the events' `system`."""
 QUEUE_SYSTEMS: tuple[QueueSystem, ...] = get_args(QueueSystem)
 SYSTEM_TITLES: Mapping[QueueSystem, str] = {
     "aws_sqs": "Amazon SQS",

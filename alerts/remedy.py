@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+QueueSystem = Literal["aws_sqs", "activemq", "cloudflare_queues"]
+"""The systems whose commands the runbook knows; the words are the events' `system`."""
 
 QUOTED = re.compile(r"`([^`]+)`")
 """Code inside a sentence."""
@@ -16,7 +20,7 @@ class Remedy:
     """A step that does not hold everywhere. `text` may quote a command that uses the variables of the runbook's first section."""
 
     text: str
-    systems: tuple[str, ...] = ()
+    systems: tuple[QueueSystem, ...] = ()
     """The events' `system` it holds for; empty: all."""
     reasons: tuple[str, ...] = ()
     """The evidence's `reason` (or a part of it) it holds for; empty: all."""
@@ -37,13 +41,13 @@ def steps(fix: Sequence[Step], system: str, reason: str, known: Mapping[str, str
     return tuple(_filled(remedy.text, known) for remedy in here if not named or not remedy.reasons or named & {*remedy.reasons})
 
 
-def labelled(fix: Sequence[Step], titles: Mapping[str, str]) -> Iterator[str]:
+def labelled(fix: Sequence[Step], titles: Mapping[QueueSystem, str]) -> Iterator[str]:
     """All steps, each with the systems and reasons it holds for in front. `titles`: the systems' names."""
     for step in fix:
         if isinstance(step, str):
             yield step
             continue
-        holds_for = [titles.get(system, system) for system in step.systems] + [f"`{reason}`" for reason in step.reasons]
+        holds_for = [titles[system] for system in step.systems] + [f"`{reason}`" for reason in step.reasons]
         yield f"{', '.join(holds_for)}: {step.text}"
 
 

@@ -99,7 +99,7 @@ class Quiet:
             m = measures.lag(q.oldest_ms["visible"], self.now_ms, limits)
             least = "" if "visible" in q.exact_ages else "at least "
             words = f"the oldest visible message is {least}{_s(m.value)} old"
-            when = f"it fires when a growing age will pass {_s(m.limit)} within {duration(limits.lag_forecast_s)}"
+            when = f"it fires when it will grow to {_s(m.limit)} within {duration(limits.lag_forecast_s)}"
             yield from _miss("QueueLagging", m, f"{words}; {when}")
 
     def _is_worked_on(self) -> bool:

@@ -32,6 +32,8 @@ class Measured(NamedTuple):
     """The rule fires below the limit instead of above it."""
     at_limit: bool = True
     """A rule that fires above its limit fires at it, too."""
+    healthy: float = 0
+    """The value where all is well."""
 
     @property
     def reached(self) -> bool:
@@ -42,9 +44,9 @@ class Measured(NamedTuple):
 
     @property
     def nearness(self) -> float:
-        """From 0 (far from the limit) to 1 (at it, or beyond)."""
-        part, whole = (self.limit, self.value) if self.falling else (self.value, self.limit)
-        return 1.0 if part >= whole else max(part / whole, 0.0)
+        """How much of the way from a healthy value to the limit is gone, from 0 to 1."""
+        way = self.limit - self.healthy
+        return min(max((self.value - self.healthy) / way, 0.0), 1.0) if way else 1.0
 
 
 def receives(count: int, queue: Described, settings: Settings) -> Measured:
@@ -79,8 +81,9 @@ def stand(since: int, now: int, queue: Described, settings: Settings) -> Measure
 def expiry(expires_at: int, now: int, queue: Described, settings: Settings) -> Measured:
     """DeadLetterExpiring: what is left until the first dead letter is lost."""
     limits = settings.thresholds(queue.name)
-    limit_ms = int(min(limits.dead_letter_expiring_s * 1000, limits.dead_letter_expiring_ratio * retention_ms(queue, settings)))
-    return Measured(expires_at - now, limit_ms, "milliseconds", falling=True)
+    kept_ms = retention_ms(queue, settings)
+    limit_ms = int(min(limits.dead_letter_expiring_s * 1000, limits.dead_letter_expiring_ratio * kept_ms))
+    return Measured(expires_at - now, limit_ms, "milliseconds", falling=True, healthy=kept_ms)
 
 
 def lag(since: int, now: int, limits: Thresholds) -> Measured:
@@ -92,5 +95,5 @@ def coverage(ratio: float, limits: Thresholds) -> Measured:
     """TelemetryPartial: tracked messages as a share of the broker's count, beside the nearer of the two limits."""
     low, high = limits.coverage_low_ratio, limits.coverage_high_ratio
     if ratio < (low + high) / 2:
-        return Measured(ratio, low, "ratio", falling=True)
-    return Measured(ratio, high, "ratio", at_limit=False)
+        return Measured(ratio, low, "ratio", falling=True, healthy=1)
+    return Measured(ratio, high, "ratio", at_limit=False, healthy=1)

@@ -24,7 +24,7 @@ DAY_S = 86_400
 @cache
 def every_finding() -> tuple[Finding, ...]:
     """All that the judge ever said in the incidents below."""
-    return (*_told(_messages(), 10, 1_000), *_told(_ordered(), 10, 420), *_told(_flow(), 10, 1_900), *_told(_silent(), 60, 4_400),
+    return (*_told(_messages(), 10, 1_000), *_told(_ordered(), 10, 420), *_told(_flow(), 10, 1_900), *_told(_silent(), 60, 4_800),
             *_told(_telemetry(), 10, 1_000), *_told(_expiring(), 3_600, 4 * DAY_S), *_clock())  # fmt: skip
 
 
@@ -42,7 +42,7 @@ def _work(queue: str, at_s: float, message_id: str, hold_s: float = 1.0) -> Even
 
 
 def _messages() -> Events:
-    """A poison message, a held one, a dead letter, a loss, a noisy tenant, failing batches, a bad redrive."""
+    """A poison message, a held one, a dead letter, a loss, a noisy tenant, failing batches, a redrive, a queue of one receive."""
     state = {"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 4, "dead_letter_queue": "q-dlq"}
     events = [ev("queue_state", 0, attributes=state), ev("sent", 0, message_id="bad"), ev("sent", 0, message_id="held")]
     events += [ev("received", 10 + 40 * n, message_id="bad", receive_count=n + 1, consumer="w") for n in range(4)]
@@ -65,6 +65,7 @@ def _messages() -> Events:
     task = {"status": "RUNNING", "started_at": T0, "moved": 5, "to_move": 50, "to_queue": "q", "progressed_at": T0 + 10_000}
     events += [ev("queue_state", at, "moving", attributes={"redrive_task": task}) for at in (10, 300, 700)]
     failed = task | {"status": "FAILED", "failure_reason": "AccessDenied"}
+    events += [ev("queue_state", 0, "once", attributes={"max_receive_count": 1, "dead_letter_queue": "q-dlq"})]
     return [*events, ev("queue_state", 900, "moving", attributes={"redrive_task": failed})]
 
 
@@ -121,7 +122,7 @@ def _flow() -> Events:
 
 def _silent() -> Events:
     """A queue that always had traffic has none."""
-    return [event for i in range(1_400) for event in _work("silent", 3 * i, f"t{i}")]
+    return [event for i in range(125) for event in _work("silent", 30 * i, f"t{i}")]
 
 
 def _telemetry() -> Events:
@@ -141,7 +142,7 @@ def _expiring() -> Events:
 
 
 def _clock() -> Iterator[Finding]:
-    """A service whose clock jumped by a month."""
+    """A service whose clock jumped by a month, and senders that are ahead."""
     memory = JudgeMemory(clock=tick(tick(Clock(), T0), T0 + 30 * DAY_S * 1000))
-    nothing = Merged(T0, 0, MergedQueues([], SETTINGS), [], Counter(), Counter(), {}, [], T0)
+    nothing = Merged(T0, 0, MergedQueues([], SETTINGS), [], Counter(ahead=2), Counter(), {}, [], T0)
     yield from judge(memory, nothing, T0, SETTINGS)[1].firing

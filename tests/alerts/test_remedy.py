@@ -90,9 +90,9 @@ def test_no_step_of_a_system_holds_commands_of_another(entry: Entry, system: str
 def test_each_reason_has_its_steps(signal: SignalName, reasons: tuple[str, ...]) -> None:
     """Those of one reason are not those of another, and all of them together are what is said without a reason."""
     fix = BY_NAME[signal].fix
-    by_reason = [set(steps(fix, "aws_sqs", reason, {})) for reason in reasons]
-    assert set.union(*by_reason) == set(steps(fix, "aws_sqs", "", {}))
-    assert all(one - set.union(*(other for other in by_reason if other is not one)) for one in by_reason)
+    by_reason = [frozenset(steps(fix, "aws_sqs", reason, {})) for reason in reasons]
+    assert frozenset().union(*by_reason) == frozenset(steps(fix, "aws_sqs", "", {}))
+    assert all(one - frozenset().union(*(other for other in by_reason if other is not one)) for one in by_reason)
     assert {name for step in fix if isinstance(step, Remedy) for name in step.reasons} == set(reasons)
 
 

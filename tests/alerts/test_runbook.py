@@ -13,6 +13,7 @@ from alerts.catalogue import CATALOGUE, rule_text
 from alerts.config import AlertRulesConfig, AlertSwitch
 from alerts.entry import SYSTEM_TITLES
 from alerts.prometheus_rules import rule_groups
+from alerts.remedy import labelled
 from alerts.runbook import runbook_html, runbook_markdown
 from streaming.core.thresholds import Thresholds
 
@@ -76,7 +77,7 @@ def test_a_section_holds_everything_the_entry_says(entry: Any) -> None:
     for checks in (*entry.checks.values(), entry.watcher_checks):
         for check in checks:
             assert check.command in section
-    assert all(text in section for text in (*entry.fix, *entry.ignore))
+    assert all(text in section for text in (*labelled(entry.fix, SYSTEM_TITLES), *entry.ignore))
     for system, reason in entry.not_applicable.items():
         assert f"**Not on {SYSTEM_TITLES[system]}.** {reason}" in section
     for link in entry.links:
