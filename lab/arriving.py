@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lab.report import Event
 from sources.wire import decode_records, encode_ndjson
-from streaming.core.ahead import hold_back
+from streaming.core.events.ahead import hold_back
 from streaming.core.settings import Settings
 from streaming.replay.recording import Recording
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from streaming.core.merge import Merged
+from streaming.core.reporting.merge import Merged
 from streaming.core.settings import Settings
 from streaming.replay.recording import Step
 from streaming.replay.run import Engine, local_engine

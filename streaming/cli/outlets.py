@@ -16,7 +16,7 @@ from sinks.topic import RecordTopic, durable_producer
 from streaming.config.kafka import KafkaTopic
 from streaming.config.model import Config
 from streaming.config.service import QuarantineSection, SignalLogSection
-from streaming.core.packet import Quarantined
+from streaming.core.events.packet import Quarantined
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.spark.checkpoint import Checkpoint

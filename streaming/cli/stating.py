@@ -12,12 +12,12 @@ from sinks.lines import to_json
 from streaming.cli.errors import CommandError
 from streaming.config import load_config
 from streaming.config.model import to_settings
-from streaming.core.frozen import thaw_queues
-from streaming.core.queues import TOTALS
-from streaming.core.reshard import report_of
-from streaming.core.rows import ENDS
 from streaming.core.settings import Settings
-from streaming.core.state import ShardState
+from streaming.core.state.frozen import thaw_queues
+from streaming.core.state.queues import TOTALS
+from streaming.core.state.reshard import report_of
+from streaming.core.state.rows import ENDS
+from streaming.core.state.state import ShardState
 from streaming.spark.checkpoint import locked
 from streaming.spark.folder import LocalFolder
 from streaming.spark.reshard import files_read_by_spark, reshard_into

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from streaming.core.aggregate import report
-from streaming.core.apply import apply_events
 from streaming.core.clock import LARGEST_STEP_BACK_MS
-from streaming.core.facts import apply_facts
-from streaming.core.packet import Packet
-from streaming.core.rewind import rewind
+from streaming.core.events.packet import Packet
+from streaming.core.reporting.aggregate import report
+from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import Settings
-from streaming.core.settle import settle_by_time
-from streaming.core.shard_report import ShardReport
-from streaming.core.state import ShardState
-from streaming.core.sweep import sweep
+from streaming.core.state.rewind import rewind
+from streaming.core.state.state import ShardState
+from streaming.core.state.sweep import sweep
+from streaming.core.tracking.apply import apply_events
+from streaming.core.tracking.facts import apply_facts
+from streaming.core.tracking.settle import settle_by_time
 
 
 def track(state: ShardState, packet: Packet, now: int, settings: Settings) -> tuple[ShardState, ShardReport]:

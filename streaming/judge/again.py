@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from streaming.core.queues import NEVER
+from streaming.core.state.queues import NEVER
 from streaming.judge import measures
 from streaming.judge.context import BROKER_COUNTS_FRESH_MS, Context
 from streaming.judge.folding import FOLDED_AFTER_MS

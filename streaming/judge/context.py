@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from streaming.core.merge import Merged
-from streaming.core.queues import (
+from streaming.core.reporting.merge import Merged
+from streaming.core.reporting.report import Arrival, QueueFacts
+from streaming.core.reporting.views import MessageView
+from streaming.core.settings import QueueName, Settings
+from streaming.core.state.queues import (
     NEVER,
     dead_letter_queue,
     hold_quantile_ms,
@@ -16,10 +19,7 @@ from streaming.core.queues import (
     retention_ms,
     visibility_ms,
 )
-from streaming.core.report import Arrival, QueueFacts
-from streaming.core.settings import QueueName, Settings
 from streaming.core.thresholds import Thresholds
-from streaming.core.views import MessageView
 from streaming.judge.history import History, Window
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.queue import NOTHING_KNOWN, Knowledge

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from streaming.core.merge import Merged
+from streaming.core.reporting.merge import Merged
 from streaming.core.settings import QueueName
 from streaming.judge.signals import Evidence, Finding, SignalKey, SignalName
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streaming.core.clock import counted
-from streaming.core.merge import Merged, MergedQueues
-from streaming.core.report import Arrival
+from streaming.core.reporting.merge import Merged, MergedQueues
+from streaming.core.reporting.report import Arrival
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.context import Context
 from streaming.judge.folding import FOLDED_AFTER_MS, fold, fold_held

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from streaming.core.merge import MergedQueues
-from streaming.core.queue_columns import COUNTS, FLAGS, NUMBERS, TIMES, TOLD
+from streaming.core.reporting.merge import MergedQueues
+from streaming.core.reporting.queue_columns import COUNTS, FLAGS, NUMBERS, TIMES, TOLD
 from streaming.core.settings import QueueName
 from streaming.judge.knowledge.queue import Knowledge
 from streaming.judge.snapshot import QueueStatus, QueueView

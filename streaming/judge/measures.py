@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from streaming.core.limits import LIMITS, limits_of
-from streaming.core.queues import NEVER, Described, poison_receives, retention_ms, visibility_ms
 from streaming.core.settings import Settings
+from streaming.core.state.limits import LIMITS, limits_of
+from streaming.core.state.queues import NEVER, Described, poison_receives, retention_ms, visibility_ms
 from streaming.core.thresholds import Thresholds
 from streaming.judge.knowledge.basis import Basis
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from streaming.core.clock import Clock
-from streaming.core.report import ConsumerResults
+from streaming.core.reporting.report import ConsumerResults
 from streaming.core.settings import QueueName
 from streaming.judge.history import History
 from streaming.judge.knowledge.basis import Basis

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.merge import MergedQueues
-from streaming.core.queues import NEVER, TOTALS
+from streaming.core.reporting.merge import MergedQueues
+from streaming.core.state.queues import NEVER, TOTALS
 from streaming.judge.history import COLUMN, FIELDS, Ints
 
 SETTLED_TOTALS = ("deleted", "dead_lettered", "redriven", "expired", "dropped", "reconciled")

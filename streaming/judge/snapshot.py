@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
-from streaming.core.durations import DURATION_BUCKETS_S as DURATION_BUCKETS_S
-from streaming.core.report import AGE_BUCKETS_S as AGE_BUCKETS_S
+from streaming.core.reporting.report import AGE_BUCKETS_S as AGE_BUCKETS_S
+from streaming.core.reporting.views import Attempt as Attempt
+from streaming.core.reporting.views import MessageView as MessageView
 from streaming.core.settings import QueueName
-from streaming.core.views import Attempt as Attempt
-from streaming.core.views import MessageView as MessageView
+from streaming.core.tracking.durations import DURATION_BUCKETS_S as DURATION_BUCKETS_S
 from streaming.judge.knowledge.basis import BASES as BASES
 from streaming.judge.knowledge.basis import Basis as Basis
 from streaming.judge.signals import Finding

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from streaming.core.queues import Depth
+from streaming.core.state.queues import Depth
 from streaming.judge.context import Context
 from streaming.judge.history import COLUMN, Ints, Window
 from streaming.judge.rules.failing import is_failing

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import overload
 
-from streaming.core.durations import DURATION_BUCKETS_S, DURATIONS
-from streaming.core.merge import MergedQueues
-from streaming.core.queues import TOTALS
-from streaming.core.report import GroupFacts, QueueFacts
+from streaming.core.reporting.merge import MergedQueues
+from streaming.core.reporting.report import GroupFacts, QueueFacts
 from streaming.core.settings import QueueName, Settings
+from streaming.core.state.queues import TOTALS
+from streaming.core.tracking.durations import DURATION_BUCKETS_S, DURATIONS
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.queue import STATES
 from streaming.judge.looks import Look

@@ -18,10 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.core.ahead import AHEAD_MS, hold_back
-from streaming.core.packet import QUARANTINED_BYTES, Quarantined
-from streaming.core.queues import NEVER
+from streaming.core.events.ahead import AHEAD_MS, hold_back
+from streaming.core.events.packet import QUARANTINED_BYTES, Quarantined
 from streaming.core.settings import QueueName
+from streaming.core.state.queues import NEVER
 from streaming.replay.content import name_of, read_content, refuse_binary
 from streaming.replay.errors import ReplayError
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
-from streaming.core.merge import Merged, merge
-from streaming.core.packet import Packet, pack, unpack
-from streaming.core.route import route
+from streaming.core.events.packet import Packet, pack, unpack
+from streaming.core.events.route import route
+from streaming.core.reporting.merge import Merged, merge
 from streaming.core.settings import Settings
-from streaming.core.state import ShardState
+from streaming.core.state.state import ShardState
 from streaming.core.track import track
 from streaming.judge.judge import judge
 from streaming.judge.memory import JudgeMemory

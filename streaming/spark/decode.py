@@ -16,9 +16,9 @@ from pyspark import TaskContext
 from sources.wire.blocks import BlockParser
 from sources.wire.decode import Decoded, decode_records
 from sources.wire.invalid import InvalidEvent
+from streaming.core.events.packet import Quarantined, pack
+from streaming.core.events.route import route
 from streaming.core.garbage import not_collecting
-from streaming.core.packet import Quarantined, pack
-from streaming.core.route import route
 from streaming.core.settings import Settings
 from streaming.spark.batch_time import task_latest_ms
 from streaming.spark.spool_task import PIECES_READ, told_pieces

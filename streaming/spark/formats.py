@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sinks.alertmanager.remembered import BOOK_VERSION
-from streaming.core import upgrades
+from streaming.core.state import upgrades
 from streaming.judge import memory
 from streaming.spark.outbox import OUTBOX_VERSION
 from streaming.spark.versions import LEDGER_VERSION

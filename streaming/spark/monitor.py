@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import structlog
 
 from sinks.prometheus import Family
-from streaming.core.merge import Merged
+from streaming.core.reporting.merge import Merged
 from streaming.judge.snapshot import PipelineView
 from streaming.spark.listener import Progress
 from streaming.spark.liveness import Liveness

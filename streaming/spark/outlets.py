@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from streaming.core.packet import Quarantined
+from streaming.core.events.packet import Quarantined
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 

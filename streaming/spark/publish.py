@@ -11,11 +11,11 @@ import numpy as np
 from pyspark.sql import DataFrame, Row
 
 from streaming.core.clock import LARGEST_STEP_BACK_MS, heard
+from streaming.core.events.packet import Quarantined
 from streaming.core.garbage import not_collecting
-from streaming.core.merge import Merged, merge
-from streaming.core.packet import Quarantined
+from streaming.core.reporting.merge import Merged, merge
+from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import Settings
-from streaming.core.shard_report import ShardReport
 from streaming.judge.judge import judge
 from streaming.judge.rewind import rewind_memory
 from streaming.judge.signals import SignalChange

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from sinks.records import Record
-from streaming.core.packet import Quarantined
+from streaming.core.events.packet import Quarantined
 
 
 def quarantine_records(invalid: Iterable[Quarantined], batch_id: int, stream: str) -> list[Record]:

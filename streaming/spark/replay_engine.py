@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config.service import SparkSection
-from streaming.core.merge import Merged, merge
+from streaming.core.reporting.merge import Merged, merge
 from streaming.core.settings import Settings
 from streaming.replay.recording import Step
 from streaming.replay.run import packets

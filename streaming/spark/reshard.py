@@ -6,9 +6,9 @@ import json
 import uuid
 from pathlib import Path
 
-from streaming.core.reshard import differences, report_of, reshard
 from streaming.core.settings import Settings
-from streaming.core.state import ShardState
+from streaming.core.state.reshard import differences, report_of, reshard
+from streaming.core.state.state import ShardState
 from streaming.spark.checkpoint import Checkpoint, write_manifest
 from streaming.spark.errors import CheckpointMismatch
 from streaming.spark.folder import LocalFolder, write_durably

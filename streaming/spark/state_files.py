@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from streaming.core.state import Buffer, Packed
+from streaming.core.state.state import Buffer, Packed
 from streaming.spark.folder import local_folder, write_durably
 
 VERSIONS_KEPT: Final = 20

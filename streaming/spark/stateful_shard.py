@@ -10,10 +10,10 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.streaming.state import GroupState
 
+from streaming.core.events.packet import unpack
 from streaming.core.garbage import not_collecting
-from streaming.core.packet import unpack
 from streaming.core.settings import Settings
-from streaming.core.state import ShardState
+from streaming.core.state.state import ShardState
 from streaming.core.track import track
 from streaming.spark.batch_time import task_now_ms
 from streaming.spark.state_files import StateKeeper

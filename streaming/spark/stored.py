@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from streaming.core.columns import UnreadableBlob, unpack_columns
-from streaming.core.state import Packed, ShardState
+from streaming.core.state.state import Packed, ShardState
 from streaming.judge.memory import JudgeMemory
 from streaming.spark.checkpoint import Manifest, read_manifest
 from streaming.spark.errors import CheckpointMismatch

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from streaming.core.clock import Clock, tick
-from streaming.core.merge import Merged, MergedQueues
+from streaming.core.reporting.merge import Merged, MergedQueues
 from streaming.core.settings import QueueRule, Settings
 from streaming.judge.judge import judge
 from streaming.judge.memory import JudgeMemory

@@ -13,13 +13,13 @@ from typing import Final
 import pyarrow as pa
 
 from sources.wire import decode_records
+from streaming.core.events.packet import pack, unpack
+from streaming.core.events.route import route
 from streaming.core.garbage import not_collecting
-from streaming.core.merge import merge
-from streaming.core.packet import pack, unpack
-from streaming.core.route import route
+from streaming.core.reporting.merge import merge
+from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import Settings
-from streaming.core.shard_report import ShardReport
-from streaming.core.state import ShardState
+from streaming.core.state.state import ShardState
 from streaming.core.track import track
 from streaming.judge.judge import judge
 from streaming.judge.memory import JudgeMemory

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streaming.core.attributes import COUNTS, FLAGS, TEXTS
+from streaming.core.events.attributes import COUNTS, FLAGS, TEXTS
 from streaming.core.settings import Settings
 from tests.contract.replaying import Lines, ev, ms, replayed
 from tests.core.driving import event, run_steps

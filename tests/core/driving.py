@@ -9,12 +9,12 @@ from typing import Any
 from unittest.mock import patch
 
 from sources.wire import decode_records
-from streaming.core import frozen
-from streaming.core.merge import Merged, merge
-from streaming.core.packet import pack, unpack
-from streaming.core.route import route
+from streaming.core.events.packet import pack, unpack
+from streaming.core.events.route import route
+from streaming.core.reporting.merge import Merged, merge
 from streaming.core.settings import Settings
-from streaming.core.state import ShardState
+from streaming.core.state import frozen
+from streaming.core.state.state import ShardState
 from streaming.core.track import track
 
 T0 = 1_700_000_000_000

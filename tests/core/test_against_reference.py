@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streaming.core.merge import Merged
-from streaming.core.queues import NEVER, TOTALS
-from streaming.core.report import AGE_SCOPES, StuckGroup
+from streaming.core.reporting.merge import Merged
+from streaming.core.reporting.report import AGE_SCOPES, StuckGroup
+from streaming.core.state.queues import NEVER, TOTALS
 from tests.core.driving import T0, event, run_steps
 from tests.core.reference import Model, Wire
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from sources.wire import decode_records, encode_ndjson
-from streaming.core.ahead import AHEAD_MS, hold_back
-from streaming.core.merge import Merged
+from streaming.core.events.ahead import AHEAD_MS, hold_back
+from streaming.core.reporting.merge import Merged
 from streaming.core.settings import QueueName, Settings
-from streaming.core.state import ShardState
+from streaming.core.state.state import ShardState
 from tests.core.driving import T0, event, run_steps
 
 YEARS = 70 * 365 * 86_400_000

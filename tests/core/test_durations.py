@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.core.durations import DURATION_BUCKETS_S, DURATIONS
 from streaming.core.settings import QueueName
+from streaming.core.tracking.durations import DURATION_BUCKETS_S, DURATIONS
 from tests.core.driving import event, run_steps
 
 ORDERS = QueueName("aws_sqs", "", "orders")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streaming.core import frozen, sweep
-from streaming.core.merge import Merged
-from streaming.core.queues import T_DELETED
+from streaming.core.reporting.merge import Merged
 from streaming.core.settings import QueueName, Settings
-from streaming.core.state import ShardState
+from streaming.core.state import frozen, sweep
+from streaming.core.state.queues import T_DELETED
+from streaming.core.state.state import ShardState
 from tests.core.driving import T0, event, run_steps
 from tests.core.test_against_reference import EXAMPLES
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streaming.core.order import message_order
+from streaming.core.events.order import message_order
 
 # Keys that differ in high bits, in low bits only, and not at all; times close by and decades apart.
 KEYS = st.one_of(st.integers(0, 3), st.integers(0, 3).map(lambda k: k << 62), st.integers(0, 2**64 - 1))

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.core.merge import Merged
-from streaming.core.queues import NEVER
+from streaming.core.reporting.merge import Merged
 from streaming.core.settings import QueueName, QueueRule, Settings
+from streaming.core.state.queues import NEVER
 from tests.core.driving import T0, event, run_steps
 
 EXAMPLES = int(os.environ.get("QUEUEWATCH_EXAMPLES", "60"))

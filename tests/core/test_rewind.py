@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streaming.core.settings import QueueName
-from streaming.core.state import ShardState
+from streaming.core.state.state import ShardState
 from tests.core.driving import T0, event, run_steps
 
 MONTH = 30 * 86_400_000

@@ -9,14 +9,23 @@ import numpy as np
 import pytest
 
 from streaming.core.columns import UnreadableBlob, pack_columns, unpack_columns
-from streaming.core.frozen import thaw_queues
-from streaming.core.merge import merge
-from streaming.core.packet import empty_packet
+from streaming.core.events.packet import empty_packet
+from streaming.core.reporting.merge import merge
+from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import QueueName, Settings
-from streaming.core.shard_report import ShardReport
-from streaming.core.state import Packed, ShardState
+from streaming.core.state.frozen import thaw_queues
+from streaming.core.state.state import Packed, ShardState
+from streaming.core.state.upgrades import (
+    FORMAT_VERSION,
+    OLDEST_READABLE,
+    STEPS,
+    Columns,
+    Header,
+    Step,
+    upgrade_head,
+    upgrade_layer,
+)
 from streaming.core.track import track
-from streaming.core.upgrades import FORMAT_VERSION, OLDEST_READABLE, STEPS, Columns, Header, Step, upgrade_head, upgrade_layer
 from tests.streaming.checkpoints import FOLDER, NAMES, unpacked
 
 

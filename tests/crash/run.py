@@ -21,7 +21,7 @@ from sinks.records import Destination, Record
 from sinks.signal_log import signal_records
 from sources.wire.encode import encode_arrow
 from streaming.config.source import SpoolSource
-from streaming.core.packet import Quarantined
+from streaming.core.events.packet import Quarantined
 from streaming.core.settings import Settings
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot

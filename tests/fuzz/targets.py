@@ -33,7 +33,7 @@ from sources.wire.scan import scan
 from streaming.config.errors import ConfigError, ConfigErrors
 from streaming.config.load import load_config
 from streaming.core.columns import UnreadableBlob
-from streaming.core.state import Packed, ShardState
+from streaming.core.state.state import Packed, ShardState
 from streaming.spark.state_files import StateDamaged, look_again, state_keeper
 from streaming.spool.cut import cut
 from tests.streaming.spark.packets import T0, event, ndjson

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from streaming.core.clock import Clock, tick
-from streaming.core.merge import Merged, MergedQueues
+from streaming.core.reporting.merge import Merged, MergedQueues
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.history import FIELDS
 from streaming.judge.judge import judge

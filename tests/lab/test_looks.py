@@ -13,7 +13,7 @@ from lab.matrix import Cell
 from lab.scenarios.matrix import SCENARIOS
 from lab.telemetry import seen
 from sources.wire import decode_records, encode_ndjson
-from streaming.core.merge import Merged
+from streaming.core.reporting.merge import Merged
 from streaming.core.settings import Settings
 from streaming.judge.judge import judge
 from streaming.judge.looks import Looks

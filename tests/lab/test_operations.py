@@ -13,7 +13,7 @@ from lab.scenarios.operations import worker_paused as paused
 from lab.scenarios.reporting import AHEAD_S, clock_ahead, collector_dead, events_late, view_of
 from lab.simulation import T0_MS, ms
 from lab.telemetry import VIEWS, arrivals, seen
-from streaming.core.ahead import AHEAD_MS
+from streaming.core.events.ahead import AHEAD_MS
 from streaming.core.settings import Settings
 
 FULL = VIEWS["full"]

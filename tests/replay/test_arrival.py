@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sources.wire import decode_records
-from streaming.core.ahead import AHEAD_MS
+from streaming.core.events.ahead import AHEAD_MS
 from streaming.replay.recording import MOST_STEPS, arrival_times, check_steps, read_recording
 
 HOUR, DAY = 3_600_000, 86_400_000

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from streaming.core.queues import Depth
+from streaming.core.state.queues import Depth
 from streaming.judge.history import Window
 
 COUNT_ERROR_RATIO = 0.06

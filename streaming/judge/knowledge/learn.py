@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.core.queues import NEVER
+from streaming.core.state.queues import NEVER
 from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, QUIET_MS, basis_of, passed_over, sides
 from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, compare_count, see_backlog, see_life
 from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages

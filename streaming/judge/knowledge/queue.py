@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from streaming.core.queues import NEVER, Depth
-from streaming.core.report import AGE_SCOPES, QueueFacts
+from streaming.core.reporting.report import AGE_SCOPES, QueueFacts
+from streaming.core.state.queues import NEVER, Depth
 from streaming.judge.history import Window
 from streaming.judge.knowledge.basis import BasisReason
 from streaming.judge.knowledge.bounds import send_bound, settlement_bound

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from streaming.core.queues import hold_quantile_ms
-from streaming.core.report import QueueFacts
+from streaming.core.reporting.report import QueueFacts
+from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge.context import Context, duration
 from streaming.judge.signals import Finding, Severity
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from streaming.core.queues import hold_quantile_ms
-from streaming.core.report import HeldBy
+from streaming.core.reporting.report import HeldBy
+from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge.context import Context, duration, seconds
 from streaming.judge.measures import slow_hold
 from streaming.judge.signals import Finding

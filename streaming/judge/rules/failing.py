@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from streaming.core.queues import hold_quantile_ms
-from streaming.core.report import ConsumerResults
+from streaming.core.reporting.report import ConsumerResults
+from streaming.core.state.queues import hold_quantile_ms
 from streaming.core.thresholds import Thresholds
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.memory import QueueMemory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from streaming.core.report import StuckGroup
+from streaming.core.reporting.report import StuckGroup
 from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.signals import Finding

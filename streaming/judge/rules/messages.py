@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from heapq import nlargest
 from typing import Any
 
-from streaming.core.report import RETENTION_RAN_OUT, Arrival, Loss, Rank
-from streaming.core.views import MessageView
+from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, Loss, Rank
+from streaming.core.reporting.views import MessageView
 from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.signals import Finding

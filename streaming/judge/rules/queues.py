@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from streaming.core.queues import hold_quantile_ms
+from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.signals import Finding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streaming.core.clock import Clock, senders_are_ahead
-from streaming.core.merge import Merged
+from streaming.core.reporting.merge import Merged
 from streaming.core.settings import Settings
 from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from streaming.core.queues import NEVER
+from streaming.core.state.queues import NEVER
 from streaming.judge import measures
 from streaming.judge.context import Context, duration, seconds
 from streaming.judge.history import Ints

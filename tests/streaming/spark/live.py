@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config.source import Sources, SpoolSource
-from streaming.core.packet import Quarantined
+from streaming.core.events.packet import Quarantined
 from streaming.core.settings import Settings
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot

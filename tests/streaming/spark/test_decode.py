@@ -7,7 +7,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from streaming.core.packet import Packet, unpack
+from streaming.core.events.packet import Packet, unpack
 from streaming.core.settings import Settings
 from streaming.spark import decode
 from streaming.spark.decode import QUARANTINED_PER_PACKET, decode_and_route

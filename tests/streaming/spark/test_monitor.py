@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from streaming.core.merge import Merged, MergedQueues
+from streaming.core.reporting.merge import Merged, MergedQueues
 from streaming.core.settings import Settings
 from streaming.spark.listener import Progress
 from streaming.spark.monitor import Monitor

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row
 
 from sinks.append_once import AppendOnceFile
 from sinks.signal_log import signal_records
-from streaming.core.packet import Quarantined
+from streaming.core.events.packet import Quarantined
 from streaming.core.settings import Settings
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sinks.append_once import AppendOnceFile
-from streaming.core.packet import Quarantined
+from streaming.core.events.packet import Quarantined
 from streaming.spark.quarantine import quarantine_records
 
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sources.wire.schema import WIRE_SCHEMA
-from streaming.core.merge import Merged
+from streaming.core.reporting.merge import Merged
 from streaming.core.settings import Settings
 from streaming.replay.command import run_replay
 from streaming.replay.recording import Step

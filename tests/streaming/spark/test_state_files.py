@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.core.state import Packed
+from streaming.core.state.state import Packed
 from streaming.spark import state_files
 from streaming.spark.state_files import VERSIONS_KEPT, FileState, InlineState, Pruner, StateDamaged, state_keeper
 

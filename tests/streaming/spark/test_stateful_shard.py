@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streaming.core.merge import merge
-from streaming.core.report import QueueFacts
+from streaming.core.reporting.merge import merge
+from streaming.core.reporting.report import QueueFacts
+from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import QueueName, Settings
-from streaming.core.shard_report import ShardReport
 from streaming.spark import stateful_shard
 from streaming.spark.decode import decode_and_route
 from streaming.spark.state_files import InlineState, StateKeeper, state_keeper

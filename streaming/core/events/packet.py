@@ -1,0 +1,161 @@
+"""What travels from decoding to one shard: its rows and facts, and what could not be read. One blob a shard and input task."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from streaming.core.columns import Array, pack_columns, unpack_columns
+from streaming.core.events.events import DTYPES, Events, Fact, empty_columns
+from streaming.core.settings import QueueName
+
+QUARANTINED_BYTES = 4096
+"""As much of an unreadable event is kept; the rest is cut."""
+
+# Ids and hashes do not narrow: their bytes are random.
+_RAW = frozenset({"hi", "lo", "batch"})
+
+
+class Quarantined(NamedTuple):
+    """One event that could not be read, kept for inspection."""
+
+    reason: str
+    detail: str
+    raw: bytes
+    origin: str
+    line: int | None
+
+
+@dataclass(slots=True)
+class Packet:
+    """Everything one shard gets in one step."""
+
+    events: Events
+    invalid: Counter[str] = field(default_factory=Counter)
+    quarantine: list[Quarantined] = field(default_factory=list)
+
+
+def empty_packet() -> Packet:
+    """Nothing happened."""
+    return Packet(Events(empty_columns(), []))
+
+
+def pack(packet: Packet) -> bytes:
+    """The packet as one blob, for `unpack`."""
+    events = packet.events
+    header: dict[str, Any] = {
+        "queues": events.queues,
+        "groups": events.groups,
+        "consumers": events.consumers,
+        "reasons": events.reasons,
+        "facts": [list(fact) for fact in events.facts],
+        "skews": [[queue, skew] for queue, skew in events.skews.items()],
+        "dlq": sorted(events.dead_letter_queues),
+        "ordered": sorted(events.ordered_queues),
+        "invalid": packet.invalid,
+        "quarantine": [[q.reason, q.detail, base64.b64encode(q.raw).decode(), q.origin, q.line] for q in packet.quarantine],
+    }
+    columns = dict(events.columns)
+    if len(events.texts):
+        columns["texts.lengths"], columns["texts.bytes"] = text_columns(events.texts)
+    return pack_columns(columns, header, raw=_RAW, compress=False)
+
+
+def unpack(blobs: Sequence[bytes]) -> Packet:
+    """The packets of several blobs as one, in the order given."""
+    packets = [_unpack_one(blob) for blob in blobs]
+    packets = [p for p in packets if not _is_empty(p)] or packets[:1]
+    if not packets:
+        return empty_packet()
+    return packets[0] if len(packets) == 1 else _concatenate(packets)
+
+
+def text_columns(texts: pa.Array) -> tuple[Array, Array]:
+    """Strings as lengths and bytes."""
+    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    data = texts.buffers()[2]
+    body = np.frombuffer(data, dtype=np.uint8)[offsets[0] : offsets[-1]] if data is not None else np.zeros(0, np.uint8)
+    return np.diff(offsets), body
+
+
+def texts_of(lengths: Array, body: Array) -> pa.Array:
+    """The strings of `text_columns`."""
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(body)))
+
+
+def _is_empty(packet: Packet) -> bool:
+    events = packet.events
+    return not (len(events) or events.facts or packet.invalid or events.dead_letter_queues or events.ordered_queues)
+
+
+def _unpack_one(blob: bytes) -> Packet:
+    columns, header = unpack_columns(blob)
+    texts = pa.array([], pa.string())
+    if "texts.lengths" in columns:
+        texts = texts_of(columns.pop("texts.lengths"), columns.pop("texts.bytes"))
+    events = Events(
+        columns,
+        [_name(q) for q in header["queues"]],
+        header["groups"],
+        header["consumers"],
+        header["reasons"],
+        texts,
+        [Fact(kind, at, _name(queue), *others) for kind, at, queue, *others in header["facts"]],
+        {_name(q) for q in header["dlq"]},
+        {_name(q) for q in header["ordered"]},
+        {_name(q): skew for q, skew in header["skews"]},
+    )
+    kept = [Quarantined(r, d, base64.b64decode(raw), o, line) for r, d, raw, o, line in header["quarantine"]]
+    return Packet(events, Counter(header["invalid"]), kept)
+
+
+def _name(parts: Sequence[str]) -> QueueName:
+    return QueueName(*parts)
+
+
+def _concatenate(packets: Sequence[Packet]) -> Packet:
+    indexed = {
+        "queue": "queues",
+        "peer": "queues",
+        "group": "groups",
+        "consumer": "consumers",
+        "reason": "reasons",
+    }
+    tables: dict[str, dict[Any, int]] = {name: {} for name in set(indexed.values())}
+    columns: dict[str, list[Array]] = {name: [] for name in DTYPES}
+    out = Packet(Events(empty_columns(), []))
+    texts: list[pa.Array] = []
+    n_texts = 0
+    for packet in packets:
+        events = packet.events
+        moved: dict[str, Array] = {}
+        for name, table in tables.items():
+            moved[name] = np.array([table.setdefault(w, len(table)) for w in getattr(events, name)] + [-1], dtype=np.int32)
+        for name, values in events.columns.items():
+            if name in indexed:
+                values = moved[indexed[name]][values]
+            elif name == "text" and n_texts:
+                values = np.where(values < 0, values, values + n_texts).astype(values.dtype)
+            columns[name].append(values)
+        texts.append(events.texts)
+        n_texts += len(events.texts)
+        out.events.facts += events.facts
+        out.events.dead_letter_queues |= events.dead_letter_queues
+        out.events.ordered_queues |= events.ordered_queues
+        for queue, skew in events.skews.items():
+            out.events.skews[queue] = max(skew, out.events.skews.get(queue, 0))
+        out.invalid += packet.invalid
+        out.quarantine += packet.quarantine
+    out.events.columns = {name: np.concatenate(parts) for name, parts in columns.items()}
+    out.events.texts = pa.concat_arrays(texts)
+    for name, table in tables.items():
+        setattr(out.events, name, list(table))
+    return out

@@ -1,0 +1,149 @@
+"""From a table of the wire format to the rows and facts of `Events`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.core.columns import Array, distinct, plain
+from streaming.core.events.ahead import AHEAD_MS
+from streaming.core.events.attributes import read_attributes
+from streaming.core.events.events import AHEAD, EXTENDED, MESSAGE_TYPES, PRIMARY, RECEIVED, RELEASED, Events, Fact
+from streaming.core.events.moves import expand_moves
+from streaming.core.events.sequences import read_sequences
+from streaming.core.hashing import hash_texts, ids_to_bits
+from streaming.core.settings import QueueName
+
+
+def prepare(table: pa.Table) -> Events:
+    """Rows and facts of a wire-format table (columns as in the contract, `attributes` as JSON text). Order is kept."""
+    table = table.combine_chunks()
+    n = table.num_rows
+    codes = _codes(table["type"])
+    queues, queue_index = _queues(table)
+    ahead_ms = _ints(table[AHEAD_MS]) if AHEAD_MS in table.column_names else None
+    facts = _facts(table, np.flatnonzero(codes == 0), queues, queue_index, ahead_ms)
+    ids = plain(table["message_id"])
+    hi, lo, is_uuid = ids_to_bits(ids)
+    # Most are about a message: columns of all rows are made, and the few that are not taken out in the end.
+    is_row = codes != 0
+    text_rows = np.flatnonzero(~is_uuid & is_row)
+    text = np.full(n, -1, dtype=np.int32)
+    text[text_rows] = np.arange(len(text_rows))
+    groups, group = _dictionary(table["group"])
+    consumers, consumer = _dictionary(table["consumer"])
+    reasons, reason = _dictionary(table["reason"])
+    seq_kind, seq_hi, seq_lo = read_sequences(plain(table["sequence"]))
+    batch = plain(table["batch_id"])
+    at = _ints(table["at"])
+    end = np.where((codes == RECEIVED) | (codes == EXTENDED), _ints(table["invisible_until"]), _ints(table["visible_at"]))
+    sent_at = _ints(table["sent_at"])
+    if table["first_received_at"].null_count < n:
+        # A message was sent, at the latest, when it was first received.
+        sent_at = np.where(sent_at > 0, sent_at, _ints(table["first_received_at"]))
+    columns: dict[str, Array] = {
+        "code": codes,
+        "at": at,
+        "queue": queue_index,
+        "hi": hi,
+        "lo": lo,
+        "sent_at": sent_at,
+        "receive_count": _ints(table["receive_count"]).astype(np.int32),
+        "end": np.where(codes == RELEASED, np.maximum(end, at), end),
+        "group": group,
+        "seq_kind": seq_kind,
+        "seq_hi": seq_hi,
+        "seq_lo": seq_lo,
+        "consumer": consumer,
+        "batch": hash_texts(batch) if batch.null_count < n else np.zeros(n, dtype=np.uint64),
+        "peer": np.full(n, -1, dtype=np.int32),
+        "reason": reason,
+        "text": text,
+        "flags": np.full(n, PRIMARY, dtype=np.uint8),
+    }
+    texts = ids.take(pa.array(text_rows)) if len(text_rows) else pa.array([], pa.string())
+    events = Events(columns, queues, groups, consumers, reasons, texts.cast(pa.string()), facts)
+    if ahead_ms is not None:
+        columns["flags"][ahead_ms > 0] |= AHEAD
+        for row in np.flatnonzero(ahead_ms).tolist():
+            queue = queues[queue_index[row]]
+            events.skews[queue] = max(int(ahead_ms[row]), events.skews.get(queue, 0))
+    _learn_ordered(events, table["ordered"])
+    expand_moves(events, table)
+    if facts:
+        events.columns = events.take(np.flatnonzero(events.columns["code"]))
+    return events
+
+
+def _ints(column: pa.ChunkedArray) -> Array:
+    array = plain(column)
+    if array.null_count == len(array):
+        return np.zeros(len(array), dtype=np.int64)
+    if array.null_count:
+        array = pc.fill_null(array, 0)
+    values: Array = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return values
+
+
+def _dictionary(column: pa.ChunkedArray) -> tuple[list[str], Array]:
+    """Distinct strings and per row an index into them, -1 for null or an empty string."""
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    if len(array) == array.null_count:
+        return [], np.full(len(array), -1, dtype=np.int32)
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    words = array.dictionary.to_pylist()
+    index = pc.fill_null(array.indices, -1).to_numpy(zero_copy_only=False).astype(np.int32)
+    if "" in words:
+        index[index == words.index("")] = -1
+    return words, index
+
+
+def _codes(column: pa.ChunkedArray) -> Array:
+    words, index = _dictionary(column)
+    by_word = np.array([MESSAGE_TYPES.get(word, 0) for word in words] or [0], dtype=np.uint8)
+    codes: Array = by_word[index]
+    return codes
+
+
+def _queues(table: pa.Table) -> tuple[list[QueueName], Array]:
+    """Distinct (system, scope, queue) and per row an index into them."""
+    words, indices = zip(*(_dictionary(table[name]) for name in ("system", "scope", "queue")), strict=True)
+    sizes = [len(w) + 1 for w in words]
+    combined = ((indices[0].astype(np.int64) + 1) * sizes[1] + indices[1] + 1) * sizes[2] + indices[2] + 1
+    used, index = distinct(combined, math.prod(sizes))
+    names: list[QueueName] = []
+    for value in used.tolist():
+        value, queue = divmod(value, sizes[2])
+        system, scope = divmod(value, sizes[1])
+        pick = [w[i - 1] if i else "" for w, i in zip(words, (system, scope, queue), strict=True)]
+        names.append(QueueName(*pick))
+    return names, index
+
+
+def _facts(table: pa.Table, rows: Array, queues: Sequence[QueueName], queue_index: Array, ahead_ms: Array | None) -> list[Fact]:
+    if not len(rows):
+        return []
+    facts = []
+    ahead = np.zeros(len(rows), dtype=bool) if ahead_ms is None else ahead_ms[rows] > 0
+    bodies = table.take(pa.array(rows)).to_pylist()
+    for body, queue, was_ahead in zip(bodies, queue_index[rows].tolist(), ahead.tolist(), strict=True):
+        body = {k: v for k, v in body.items() if v is not None and k != AHEAD_MS}
+        body["attributes"] = read_attributes(body.get("attributes"))
+        facts.append(Fact(body["type"], int(body["at"]), queues[queue], body, ahead=was_ahead))
+    return facts
+
+
+def _learn_ordered(events: Events, column: pa.ChunkedArray) -> None:
+    ordered = plain(column)
+    if ordered.null_count == len(ordered):
+        return
+    said = pc.fill_null(ordered, False).to_numpy(zero_copy_only=False).astype(bool) & (events.columns["code"] != 0)
+    for queue in np.unique(events.columns["queue"][said]).tolist():
+        events.ordered_queues.add(events.queues[queue])

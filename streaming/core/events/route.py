@@ -1,0 +1,87 @@
+"""Which shard gets what. Messages of ordered queues stay together by queue, all others are spread by message id.
+
+What concerns a whole queue (its attributes, a purge, the outcome of a batch, that it is a dead-letter queue) goes to every
+shard, as its messages may be in any; only the copy in the queue's home shard counts as an event.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from streaming.core.columns import Array, distinct
+from streaming.core.events.ahead import hold_back
+from streaming.core.events.events import Events, Fact, queue_hash
+from streaming.core.events.packet import Packet, Quarantined
+from streaming.core.events.prepare import prepare
+from streaming.core.hashing import id_hash
+from streaming.core.settings import Settings
+
+BROADCAST = frozenset({"queue_state", "purged", "batch"})
+
+
+def route(
+    table: pa.Table,
+    invalid: Counter[str],
+    quarantine: Sequence[Quarantined],
+    shards: int,
+    settings: Settings,
+    now: int | None = None,
+) -> list[Packet]:
+    """One packet per shard, empty ones included, from a table in the wire format and what could not be read.
+
+    Times beyond `now` (epoch milliseconds) are held back; None where the events themselves say what time it is.
+    """
+    events = prepare(table if now is None else hold_back(table, now, settings.skew_allowance_ms))
+    owner = shard_of(events, shards, settings)
+    packets = []
+    for shard in range(shards):
+        mine = events.take(np.flatnonzero(owner == shard)) if shards > 1 else events.columns
+        packets.append(Packet(_compact(events, mine) if shards > 1 else events))
+    facts = events.facts
+    for shard, packet in enumerate(packets):
+        packet.events.facts = [placed for fact in facts if (placed := _place(fact, shard, shards)) is not None]
+        packet.events.dead_letter_queues = events.dead_letter_queues
+        packet.events.ordered_queues = events.ordered_queues
+        packet.events.skews = events.skews
+    packets[0].invalid = invalid
+    packets[0].quarantine = list(quarantine)
+    return packets
+
+
+def shard_of(events: Events, shards: int, settings: Settings) -> Array:
+    """The shard of every row."""
+    hashes = events.queue_hashes()
+    ordered = np.array([name in events.ordered_queues or settings.is_ordered(name) for name in events.queues], dtype=bool)
+    queue = events.columns["queue"]
+    if not len(queue):
+        return np.zeros(0, dtype=np.int64)
+    spread = id_hash(events.columns["hi"], events.columns["lo"])
+    chosen = np.where(ordered[queue], hashes[queue], spread)
+    return (chosen % np.uint64(shards)).astype(np.int64)
+
+
+def _place(fact: Fact, shard: int, shards: int) -> Fact | None:
+    if fact.type == "heartbeat":
+        return fact if shard == 0 else None
+    home = queue_hash(fact.queue) % shards == shard
+    if home:
+        return fact
+    return fact._replace(primary=False) if fact.type in BROADCAST else None
+
+
+def _compact(events: Events, columns: dict[str, Array]) -> Events:
+    """Only the strings these rows point at, so that a packet does not carry every shard's."""
+    out = Events(columns, events.queues, events.groups, events.consumers, events.reasons)
+    if len(events.groups):
+        kept, columns["group"] = distinct(columns["group"], len(events.groups))
+        out.groups = [events.groups[i] for i in kept.tolist()]
+    text = columns["text"]
+    rows = np.flatnonzero(text >= 0)
+    if len(rows):
+        kept, text[rows] = distinct(text[rows], len(events.texts))
+        out.texts = events.texts.take(pa.array(kept))
+    return out

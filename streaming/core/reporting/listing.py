@@ -1,0 +1,288 @@
+"""The messages a shard lists by name: suspects, the longest held, dead letters, the oldest; and who holds what."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from streaming.core.columns import Array
+from streaming.core.events.events import EXTENDED, RECEIVED
+from streaming.core.reporting.message_columns import AttemptColumns, ListedMessages, MessageColumns, arrival_known_by
+from streaming.core.reporting.queue_columns import ConsumerColumns
+from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, HeldBy, Loss, Rank
+from streaming.core.reporting.views import MessageView
+from streaming.core.settings import Settings
+from streaming.core.state.names import Names
+from streaming.core.state.queues import NEVER
+from streaming.core.state.rows import F_ARRIVED_INFERRED, F_DROPPED, F_EXPIRED, F_MOVE_INFERRED, F_TIMELINE
+from streaming.core.state.state import ShardState
+from streaming.core.state.sweep import SILENT_MEMORY_MS
+from streaming.core.tracking.ends import find_remembered
+from streaming.core.tracking.retention import expiry
+from streaming.core.tracking.windows import Windows
+
+_SHOWN = (
+    "hi",
+    "lo",
+    "text",
+    "queue",
+    "flags",
+    "sent",
+    "receive_count",
+    "group",
+    "seq_kind",
+    "seq_hi",
+    "seq_lo",
+    "consumer",
+    "last_received",
+    "window_at",
+    "window_end",
+    "window_code",
+    "arrived",
+)
+
+
+class Viewer:
+    """Makes the rows of one state, as of one time, presentable."""
+
+    def __init__(self, state: ShardState, w: Windows, settings: Settings) -> None:
+        self.state, self.w, self.settings = state, w, settings
+        self.windows = state.queues.limit("visibility_ms", settings)
+
+    def columns(self, rows: Array) -> MessageColumns:
+        """The messages of some rows."""
+        state, live = self.state, self.state.rows
+        at = {name: live.at(name, rows) for name in _SHOWN}
+        texts = at["text"]
+        return MessageColumns(
+            numbers={
+                "hi": at["hi"],
+                "lo": at["lo"],
+                "state": np.where(self.w.in_flight[rows], 1, np.where(self.w.delayed[rows], 2, 0)),
+                "sent": at["sent"],
+                "receive_count": at["receive_count"],
+                "seq_kind": at["seq_kind"],
+                "seq_hi": at["seq_hi"],
+                "seq_lo": at["seq_lo"],
+                "last_received": at["last_received"],
+                "window_end": self.w.window_end[rows],
+                "arrived": at["arrived"],
+                "expires": expiry(state, rows, self.settings),
+                "flags": at["flags"],
+                "seen": np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows),
+            },
+            texts=state.texts.take(pa.array(texts, mask=texts < 0)),
+            groups=state.groups.taken(at["group"]),
+            consumers=state.consumers.taken(at["consumer"]),
+            attempts=self._attempts(rows, at),
+        )
+
+    def views(self, rows: Array, why: tuple[str, ...]) -> list[MessageView]:
+        """The messages of some rows, as they are shown."""
+        return self.columns(rows).views(0, len(rows), why)
+
+    def _attempts(self, rows: Array, at: dict[str, Array]) -> AttemptColumns:
+        """Of each row its timeline; of a message delivered once, what its row tells."""
+        state, table = self.state, self.state.attempts
+        has_timeline = (at["flags"] & F_TIMELINE) != 0
+        timeline, single = np.flatnonzero(has_timeline), np.flatnonzero(~has_timeline & (at["window_code"] > 0))
+        keys = state.rows.key[rows[timeline]]
+        left, right = np.searchsorted(table["key"], keys, "left"), np.searchsorted(table["key"], keys, "right")
+        lengths = right - left
+        places = np.repeat(left - np.append(0, np.cumsum(lengths)[:-1]), lengths) + np.arange(int(lengths.sum()))
+        of = np.concatenate([np.repeat(timeline, lengths), single])
+        order = np.argsort(of, kind="stable")
+        of = of[order]
+
+        def both(attempt: str, column: str) -> Array:
+            return np.concatenate([table[attempt][places], at[column][single]])[order]
+
+        happened, code, end = both("at", "window_at"), both("code", "window_code"), both("end", "window_end")
+        opens = (code == RECEIVED) | (code == EXTENDED)
+        end = np.where(opens & (end == 0), np.minimum(happened + self.windows[at["queue"][of]], NEVER), end)
+        return AttemptColumns(
+            starts=np.searchsorted(of, np.arange(len(rows) + 1)),
+            at=happened,
+            what=np.where(code == RECEIVED, 0, np.where(code == EXTENDED, 1, 2)),
+            receive_count=both("receive_count", "receive_count"),
+            end=end,
+            consumers=state.consumers.taken(both("consumer", "consumer")),
+        )
+
+
+def list_messages(viewer: Viewer, kind: str, candidates: Array, ranks: tuple[Array, ...], most: int) -> ListedMessages:
+    """Per queue the candidates of lowest rank, at most `most`. `ranks` are columns beside them."""
+    rows = viewer.state.rows
+    queue = rows.at("queue", candidates)
+    tie = (rows.key[candidates] >> np.uint64(1)).astype(np.int64)
+    columns = (*ranks, tie)
+    order = np.lexsort((*reversed(columns), queue))
+    sorted_queue = queue[order]
+    place = np.arange(len(order)) - np.searchsorted(sorted_queue, sorted_queue, side="left")
+    chosen = order[place < most]
+    return ListedMessages(kind, queue[chosen], tuple(c[chosen] for c in columns), viewer.columns(candidates[chosen]))
+
+
+def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict[int, list[HeldBy]]:
+    """Per queue (by index) what each consumer holds, the longest held first."""
+    rows = state.rows
+    if not rows.has("consumer"):
+        return {}
+    held = np.flatnonzero(w.in_flight & (rows["consumer"] >= 0))
+    if not len(held):
+        return {}
+    since = held_since(state, held)
+    consumer = rows.at("consumer", held)
+    order = np.lexsort((rows.key[held], since, consumer))
+    held, since, consumer = held[order], since[order], consumer[order]
+    first = np.flatnonzero(np.append(True, consumer[1:] != consumer[:-1]))
+    counts = np.diff(np.append(first, len(held)))
+    out: dict[int, list[HeldBy]] = {}
+    owners = state.consumers.queue[consumer[first]].tolist()
+    names = state.consumers.words(consumer[first])
+    message_ids = state.message_ids(held[first])
+    told = zip(since[first].tolist(), names, counts.tolist(), message_ids, owners, strict=True)
+    for since_ms, name, n, message_id, number in sorted(told, key=lambda one: (one[0], one[1] or "")):
+        listed = out.setdefault(number, [])
+        if len(listed) < settings.consumers_per_report:
+            listed.append(HeldBy(name or "", n, since_ms, message_id))
+    return out
+
+
+def last_acks(state: ShardState, settings: Settings) -> ConsumerColumns:
+    """When consumers last acknowledged a message, the latest ones of each queue; none of more than a day ago."""
+    names = state.consumers
+    told = np.flatnonzero((names.time > 0) & (names.time >= state.high_water - SILENT_MEMORY_MS))
+    chosen = _first_of_each_queue(names, told, -names.time[told], settings.consumers_per_report)
+    return ConsumerColumns(names.queue[chosen], names.taken(chosen), (names.time[chosen],))
+
+
+def consumer_results(state: ShardState, settings: Settings) -> ConsumerColumns:
+    """How the deliveries of consumers ended, of those with the most failed ones of each queue."""
+    names = state.consumers
+    told = np.flatnonzero((names.finished > 0) | (names.failed > 0))
+    chosen = _first_of_each_queue(names, told, -names.failed[told], settings.consumers_per_report)
+    return ConsumerColumns(names.queue[chosen], names.taken(chosen), (names.finished[chosen], names.failed[chosen]))
+
+
+def _first_of_each_queue(names: Names, told: Array, rank: Array, most: int) -> Array:
+    """Those of `told` with the lowest ranks, at most `most` of each queue; queue by queue."""
+    told = told[np.lexsort((rank, names.queue[told]))]
+    queue = names.queue[told]
+    result: Array = told[np.arange(len(queue)) - np.searchsorted(queue, queue, side="left") < most]
+    return result
+
+
+def held_since(state: ShardState, rows: Array) -> Array:
+    """Since when these in-flight messages have been held without a break: their latest receive, extended or not."""
+    received = state.rows.at("last_received", rows)
+    return np.where(received > 0, received, state.rows.at("window_at", rows))
+
+
+def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[Arrival]:
+    """Dead letters that came after `since`, moves that were only concluded included: of each queue the latest."""
+    rows = state.rows
+    came = np.flatnonzero(rows["arrived"] > max(since, 0)) if rows.has("arrived") else np.zeros(0, dtype=np.int64)
+    moved, there = _inferred_moves(state, since, settings)
+    hit = np.concatenate([came, moved])
+    if not len(hit):
+        return []
+    queue = np.concatenate([rows.at("queue", came), there])
+    source = np.concatenate([rows.at("origin", came), rows.at("queue", moved)])
+    at = np.concatenate([rows.at("arrived", came), rows.at("ended", moved)])
+    noticed = np.concatenate([rows.at("arrived_noticed", came), rows.at("ended_noticed", moved)])
+    quiet_ms = state.queues.limit("dead_letter_quiet_ms", settings)
+    rank, chosen = _latest(state, hit, queue, _quiet_from(at, noticed, quiet_ms[queue]), settings.messages_per_queue)
+    hit, queue, source, at, reported = hit[chosen], queue[chosen], source[chosen], at[chosen], chosen < len(came)
+    names = state.queues.names
+    told = zip(
+        queue.tolist(),
+        state.message_ids(hit),
+        at.tolist(),
+        np.where(reported, rows.at("flags", hit), F_ARRIVED_INFERRED).tolist(),
+        source.tolist(),
+        _receives(state, hit, queue, np.where(reported, source, -1), settings).tolist(),
+        rank,
+        strict=True,
+    )
+    return [
+        Arrival(
+            names[number], message_id, at_ms, arrival_known_by(flags), names[origin][2] if origin >= 0 else None, count, placed
+        )
+        for number, message_id, at_ms, flags, origin, count, placed in told
+    ]
+
+
+def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int, list[Loss]]:
+    """Per queue (by index) the latest messages that expired or were dropped after `since`, oldest first."""
+    rows = state.rows
+    lost = np.flatnonzero(((rows["flags"] & (F_EXPIRED | F_DROPPED)) != 0) & (rows["ended"] > since))
+    if not len(lost):
+        return {}
+    queue, at = rows.at("queue", lost), rows.at("ended", lost)
+    quiet_ms = state.queues.limit("dropped_quiet_ms", settings)
+    quiet_from = _quiet_from(at, rows.at("ended_noticed", lost), quiet_ms[queue])
+    rank, chosen = _latest(state, lost, queue, quiet_from, settings.messages_per_queue)
+    lost = lost[chosen]
+    told = zip(
+        queue[chosen].tolist(),
+        rank,
+        at[chosen].tolist(),
+        state.message_ids(lost),
+        (rows.at("flags", lost) & F_DROPPED).tolist(),
+        rows.key[lost].tolist(),
+        rows.at("receive_count", lost).tolist(),
+        rows.at("sent", lost).tolist(),
+        strict=True,
+    )
+    out: dict[int, list[Loss]] = {}
+    for number, placed, at_ms, message_id, dropped, key, receives, sent_at in told:
+        kind = "dropped" if dropped else "expired"
+        reason = state.loss_reasons.get(key, "" if dropped else RETENTION_RAN_OUT)
+        out.setdefault(number, []).append(Loss(placed, at_ms, message_id, kind, reason, receives, sent_at))
+    return out
+
+
+def _inferred_moves(state: ShardState, since: int, settings: Settings) -> tuple[Array, Array]:
+    """Rows of messages whose move was concluded after `since`, and the dead-letter queue of each (by index)."""
+    rows = state.rows
+    moved = np.flatnonzero(((rows["flags"] & F_MOVE_INFERRED) != 0) & (rows["ended"] > since))
+    target = np.full(len(state.queues), -1, dtype=np.int32)
+    ordered = state.queues.is_ordered(settings)
+    for number in np.unique(rows.at("queue", moved)).tolist():
+        record = state.queues[number]
+        there = record.attribute("dead_letter_queue")
+        if isinstance(there, str):
+            target[number] = state.queues.index.get(record.name.sibling(there), -1)
+        if target[number] >= 0 and not ordered[number] and not ordered[target[number]]:
+            # It is a row of the dead-letter queue, and listed as one.
+            target[number] = -1
+    queue = target[rows.at("queue", moved)]
+    return moved[queue >= 0], queue[queue >= 0]
+
+
+def _quiet_from(happened: Array, noticed: Array, quiet_ms: Array) -> Array:
+    return np.where(noticed - happened < quiet_ms, happened, noticed)
+
+
+def _latest(state: ShardState, rows: Array, queue: Array, quiet_from: Array, most: int) -> tuple[list[Rank], Array]:
+    """The latest `most` of each queue in ascending order: the rank of each, and its place among `rows`."""
+    tie = (state.rows.key[rows] >> np.uint64(1)).astype(np.int64)
+    order = np.lexsort((tie, quiet_from, queue))
+    of = queue[order]
+    behind = np.searchsorted(of, of, side="right") - np.arange(len(of))
+    chosen = order[behind <= most]
+    return list(zip(quiet_from[chosen].tolist(), tie[chosen].tolist(), strict=True)), chosen
+
+
+def _receives(state: ShardState, hit: Array, queue: Array, origin: Array, settings: Settings) -> Array:
+    """How often each of these dead letters was received, in the queue it came from (-1: not known) included."""
+    rows = state.rows
+    count = rows.at("receive_count", hit)
+    ordered = state.queues.is_ordered(settings)
+    # An ordered queue is in a shard of its own: what the message went through there cannot be looked up here.
+    together = np.flatnonzero((origin >= 0) & ~ordered[queue] & ~ordered[origin])
+    at, found = find_remembered(state, rows.at("parent", hit[together]), settings)
+    together, at = together[found], at[found]
+    count[together] = np.maximum(count[together], rows.at("receive_count", at))
+    return count

@@ -1,0 +1,231 @@
+"""Messages that ended, put aside until nothing can be said of them any more.
+
+A message that was deleted is kept for the lateness, so that an event of it that comes late finds what it changes. There may
+be a hundred times as many of these as there are live ones, and hardly any is ever asked for. So they leave the rows in
+layers: packed once, written once, never unpacked in the ordinary course of things. A layer's keys stand in front of it as
+they are, so that looking a message up costs a search and no unpacking. A message that is asked for comes back as a row
+(`thaw`); its copy here then counts for nothing, as the rows come first and newer layers before older ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from streaming.core.columns import Array, pack_columns, unpack_columns
+from streaming.core.events.packet import text_columns, texts_of
+from streaming.core.settings import Settings
+from streaming.core.state.names import Names
+from streaming.core.state.rows import ENDS, F_ARRIVED, F_DELETED, F_MOVE_INFERRED, ROW_COLUMNS, Rows
+from streaming.core.state.state import ATTEMPT_COLUMNS, Layer, ShardState
+from streaming.core.state.upgrades import FORMAT_VERSION, upgrade_layer
+from streaming.core.tracking.attempts import forget
+
+FEWEST_FROZEN: Final = 4_096
+"""A layer has at least so many messages: each costs a search per step."""
+MERGED_LAYERS: Final = 8
+"""So many neighbours of like size become one layer."""
+MERGED_ROWS: Final = 1 << 18
+"""No layer becomes larger by that: merging takes time in one step."""
+
+_RAW: Final = frozenset({"hi", "lo", "batch", "a.key", "a.batch"})
+
+
+def freeze(state: ShardState, settings: Settings) -> None:
+    """Put deleted messages aside once they are an eighth of the rows, and drop layers that are older than the lateness."""
+    horizon = state.high_water - settings.lateness_ms
+    state.frozen = [layer for layer in state.frozen if layer.last_end >= horizon]
+    rows = state.rows
+    most = np.count_nonzero(rows["ended"])
+    if most < FEWEST_FROZEN or most * 8 < len(rows):
+        return
+    chosen = _plain(state, horizon)
+    n = int(chosen.sum())
+    if n < FEWEST_FROZEN or n * 8 < len(rows):
+        return
+    part = _Part(rows.some(chosen), state.texts, _attempts_of(state.attempts, rows.key[chosen]))
+    state.frozen.append(_layer(state, part))
+    forget(state, part.rows.key)
+    rows.keep(~chosen)
+    while _may_merge(few := state.frozen[-MERGED_LAYERS:]):
+        state.frozen[-MERGED_LAYERS:] = [_merged(state, few, horizon)]
+
+
+def thaw(state: ShardState, keys: Array, settings: Settings) -> bool:
+    """Make rows again of those of `keys`, which ascend, that are frozen and not older than the lateness. True when there were
+    any."""
+    if not state.frozen or not len(keys):
+        return False
+    horizon = state.high_water - settings.lateness_ms
+    _, here = state.rows.find(keys)
+    wanted = keys[~here]
+    thawed = False
+    for layer in reversed(state.frozen):
+        at = np.searchsorted(layer.keys, wanted)
+        found = layer.keys[np.minimum(at, layer.rows - 1)] == wanted
+        if found.any():
+            thawed |= _bring_back(state, layer, at[found], horizon)
+            wanted = wanted[~found]
+    return thawed
+
+
+def thaw_queues(state: ShardState, numbers: Iterable[int], settings: Settings) -> None:
+    """Make rows again of everything that is frozen together with messages of these queues."""
+    asked = set(numbers)
+    for layer in [layer for layer in state.frozen if not asked.isdisjoint(layer.queues)]:
+        thaw(state, layer.keys, settings)
+        state.frozen.remove(layer)
+
+
+def forgotten(state: ShardState, ended: Array, settings: Settings) -> Array:
+    """Which of these ends are older than the lateness: such a message counts as forgotten, whether or not it is still there.
+    Every shard then agrees, and so do rows and layers."""
+    result: Array = (ended > 0) & (ended < state.high_water - settings.lateness_ms)
+    return result
+
+
+def _may_merge(layers: Sequence[Layer]) -> bool:
+    sizes = [layer.rows for layer in layers]
+    return len(sizes) == MERGED_LAYERS and sum(sizes) <= MERGED_ROWS and 2 * max(sizes) <= sum(sizes)
+
+
+def _plain(state: ShardState, horizon: int) -> Array:
+    """Rows that ended by a deletion and by nothing else, of which nothing will be told unless an event is about them."""
+    rows, table = state.rows, state.attempts
+    flags, ended = rows["flags"], rows["ended"]
+    special = F_ARRIVED | F_MOVE_INFERRED | (ENDS & ~F_DELETED)
+    chosen: Array = (ended >= max(horizon, 1)) & ((flags & np.uint32(special | F_DELETED)) == F_DELETED)
+    if rows.has("parent"):
+        chosen &= rows["parent"] == 0
+    dead = state.queues.column("dead_letter")
+    if dead.any():
+        chosen &= ~dead[rows["queue"]]
+    # A name that was heard of at the end or later is not forgotten before the message is.
+    for names, column in ((state.groups, "group"), (state.consumers, "consumer")):
+        if rows.has(column):
+            chosen &= _known_until(names, rows[column], ended)
+    if len(table["key"]):
+        # That a batch failed may be told later, and is then looked up in the timelines.
+        at, found = rows.find(table["key"])
+        stays = ~_known_until(state.consumers, table["consumer"], np.append(ended, 0)[at]) | (table["batch"] != 0)
+        chosen[at[found & stays]] = False
+    return chosen
+
+
+def _known_until(names: Names, number: Array, ended: Array) -> Array:
+    known: Array = (number < 0) | (np.append(names.time, 0)[number] >= ended)
+    return known
+
+
+class _Part(NamedTuple):
+    """Rows out of a state or a layer, the texts their ids may be in, and their timelines."""
+
+    rows: Rows
+    texts: pa.Array
+    attempts: dict[str, Array]
+
+
+def _attempts_of(table: dict[str, Array], keys: Array) -> dict[str, Array]:
+    """The attempts of some messages; `keys` ascend."""
+    at = np.minimum(np.searchsorted(keys, table["key"]), max(len(keys) - 1, 0))
+    theirs = keys[at] == table["key"] if len(keys) else np.zeros(len(table["key"]), dtype=bool)
+    return {name: values[theirs] for name, values in table.items()}
+
+
+def _in_order(tables: Sequence[dict[str, Array]]) -> dict[str, Array]:
+    """Attempts of several places as one table."""
+    joined = {name: np.concatenate([table[name] for table in tables]) for name in ATTEMPT_COLUMNS}
+    order = np.lexsort((joined["code"], joined["at"], joined["key"]))
+    return {name: values[order] for name, values in joined.items()}
+
+
+def _layer(state: ShardState, part: _Part) -> Layer:
+    rows = part.rows
+    columns: dict[str, Array] = {name: values for name, values in rows.columns.items() if values is not None}
+    if "text" in columns:
+        told = columns["text"] >= 0
+        used = part.texts.take(pa.array(columns["text"][told]))
+        columns["text"] = np.where(told, np.cumsum(told) - 1, -1).astype(np.int32)
+        columns["texts.lengths"], columns["texts.bytes"] = text_columns(used)
+    if len(part.attempts["key"]):
+        columns |= {f"a.{name}": values for name, values in part.attempts.items()}
+    packed = pack_columns(columns, {"version": FORMAT_VERSION}, raw=_RAW, compress=True)
+    body = b"".join((rows.key.tobytes(), packed))
+    return Layer(
+        hashlib.blake2b(body, digest_size=16).hexdigest(),
+        len(rows),
+        int(rows["ended"].max()),
+        np.flatnonzero(np.bincount(rows["queue"])).tolist(),
+        state.renumbered,
+        body,
+    )
+
+
+def _unpacked(state: ShardState, layer: Layer) -> _Part:
+    """What is in a layer, with the numbers that names have now."""
+    columns, header = unpack_columns(memoryview(layer.body)[8 * layer.rows :])
+    upgrade_layer(columns, header)
+    texts = pa.array([], pa.string())
+    if "texts.lengths" in columns:
+        texts = texts_of(columns.pop("texts.lengths"), columns.pop("texts.bytes"))
+    rows = Rows(layer.keys, {name: columns.get(name) for name in ROW_COLUMNS})
+    attempts = {name: columns.get(f"a.{name}", np.zeros(0, dtype=dtype)) for name, dtype in ATTEMPT_COLUMNS.items()}
+    for serial, (column, moved) in state.renumberings.items():
+        if serial < layer.renumbered:
+            continue
+        numbers = rows.columns[column]
+        if numbers is not None:
+            rows.columns[column] = moved[numbers]
+        if column in attempts:
+            attempts[column] = moved[attempts[column]]
+    return _Part(rows, texts, attempts)
+
+
+def _bring_back(state: ShardState, layer: Layer, at: Array, horizon: int) -> bool:
+    rows, texts, attempts = _unpacked(state, layer)
+    at = at[rows.at("ended", at) >= horizon]
+    if not len(at):
+        return False
+    keys = layer.keys[at]
+    where = np.searchsorted(state.rows.key, keys)
+    state.rows.insert(where, keys)
+    here = where + np.arange(len(keys))
+    for name, values in rows.columns.items():
+        if values is not None and name != "text":
+            state.rows.put(name, here, values[at])
+    text = rows.at("text", at)
+    told = text >= 0
+    if told.any():
+        state.rows.put("text", here[told], (len(state.texts) + np.arange(told.sum())).astype(np.int32))
+        state.texts = pa.concat_arrays([state.texts, texts.take(pa.array(text[told]))])
+    theirs = _attempts_of(attempts, keys)
+    if len(theirs["key"]):
+        state.attempts = _in_order([state.attempts, theirs])
+    return True
+
+
+def _merged(state: ShardState, layers: Sequence[Layer], horizon: int) -> Layer:
+    """Neighbouring layers, oldest first, as one: of copies the newest, and none older than the lateness."""
+    parts = [_unpacked(state, layer) for layer in layers]
+    key = np.concatenate([part.rows.key for part in parts])
+    source = np.repeat(np.arange(len(parts)), [len(part.rows) for part in parts])
+    offsets = np.cumsum([0] + [len(part.texts) for part in parts])
+    columns: dict[str, Array | None] = dict.fromkeys(ROW_COLUMNS)
+    for name in ROW_COLUMNS:
+        if any(part.rows.has(name) for part in parts):
+            columns[name] = np.concatenate([part.rows[name] for part in parts])
+    text = columns["text"]
+    if text is not None:
+        columns["text"] = np.where(text < 0, -1, text + offsets[source]).astype(np.int32)
+    order = np.argsort(key, kind="stable")
+    newest = np.append(key[order][1:] != key[order][:-1], True)
+    ended = columns["ended"]
+    assert ended is not None, "every frozen message ended"
+    kept = order[newest & (ended[order] >= horizon)]
+    rows = Rows(key, columns).some(kept)
+    attempts = _in_order([_attempts_of(part.attempts, rows.key[source[kept] == i]) for i, part in enumerate(parts)])
+    return _layer(state, _Part(rows, pa.concat_arrays([part.texts for part in parts]), attempts))

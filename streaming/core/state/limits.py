@@ -1,0 +1,48 @@
+"""The limits that apply to one queue, as far as tracking needs them: what its attributes and the settings come to."""
+
+from __future__ import annotations
+
+from streaming.core.settings import Settings
+from streaming.core.state.queues import (
+    NEVER,
+    Described,
+    dead_letter_queue,
+    max_receive_count,
+    poison_receives,
+    retention_ms,
+    visibility_ms,
+)
+
+LIMITS = (
+    "visibility_ms",
+    "retention_ms",
+    "max_receive_count",
+    "poison_receives",
+    "ordered",
+    "dead_letter_queue",
+    "held_ms",
+    "reconcile_after_ms",
+    "dead_letter_quiet_ms",
+    "dropped_quiet_ms",
+)
+"""`max_receive_count`: 0 when not known. `ordered`: 1 where the settings say so. `dead_letter_queue`: 1 where there is one.
+`held_ms`: from when a message counts as held too long. The quiet ones: how long after an arrival or a loss its signal ends."""
+
+
+def limits_of(queue: Described, settings: Settings) -> tuple[int, ...]:
+    """The values of LIMITS for one queue."""
+    thresholds = settings.thresholds(queue.name)
+    window = visibility_ms(queue, settings)
+    held_ms = 0 if window >= NEVER else thresholds.held_visibility_factor * window
+    return (
+        window,
+        retention_ms(queue, settings),
+        max_receive_count(queue, settings) or 0,
+        poison_receives(queue, settings),
+        int(settings.is_ordered(queue.name)),
+        int(dead_letter_queue(queue, settings) is not None),
+        int(max(held_ms, thresholds.held_min_s * 1000)),
+        int(thresholds.reconcile_after_s * 1000),
+        int(thresholds.dead_letter_quiet_s * 1000),
+        int(thresholds.dropped_quiet_s * 1000),
+    )

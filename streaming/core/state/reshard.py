@@ -1,0 +1,294 @@
+"""The states of all shards as the states of another number of shards. Pure; nothing is lost and nothing counts twice.
+
+Messages go where `route` will send their next events. What concerns a queue as a whole is told to every shard; what must be
+counted once (running totals, holding times) goes to the queue's home.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from streaming.core.columns import Array
+from streaming.core.events.events import queue_hash
+from streaming.core.events.packet import empty_packet
+from streaming.core.hashing import id_hash
+from streaming.core.reporting.merge import Merged, merge
+from streaming.core.settings import QueueName, Settings
+from streaming.core.state.frozen import thaw_queues
+from streaming.core.state.names import Names
+from streaming.core.state.queue_table import QueueTable
+from streaming.core.state.queues import QueueRecord
+from streaming.core.state.rows import ROW_COLUMNS, Rows
+from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState
+from streaming.core.track import track
+
+
+def _latest(found: Sequence[dict[str, tuple[int, Any]]]) -> dict[str, tuple[int, Any]]:
+    merged: dict[str, tuple[int, Any]] = {}
+    for attributes in found:
+        for name, (at, value) in attributes.items():
+            known = merged.get(name)
+            if known is None or (at, repr(value)) >= (known[0], repr(known[1])):
+                merged[name] = (at, value)
+    return merged
+
+
+def _sums(found: Sequence[list[int]]) -> list[int]:
+    return [sum(each) for each in zip(*found, strict=True)]
+
+
+def _counted(found: Sequence[Mapping[int, int]]) -> dict[int, int]:
+    total: Counter[int] = Counter()
+    for counts in found:
+        total.update(counts)
+    return dict(total)
+
+
+def _length_then_content(depths: list[Any]) -> tuple[int, list[Any]]:
+    return len(depths), depths
+
+
+def _longest(found: Sequence[list[Any]]) -> list[Any]:
+    return max(found, key=_length_then_content)
+
+
+SHARED: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "attributes": _latest,
+    "depths": _longest,
+    "empty_from": max,
+    "ordered": any,
+    "dead_letter": any,
+    "messages_seen": any,
+    "purged_at": max,
+    "last_event_at": max,
+    "last_received_at": max,
+    "last_settled_at": max,
+    "last_state_at": max,
+    "skew_ms": max,
+    "youngest_sent_at": max,
+    "youngest_received_at": max,
+}
+"""What every shard knows of a queue, and how the knowledge of several becomes one."""
+AT_HOME: Final[Mapping[str, Callable[[Any], Any]]] = {"totals": _sums, "holds": _counted, "durations": _counted}
+"""What only the queue's home shard has: the sum of what all had."""
+
+
+NAME_COUNTERS: Final = tuple(
+    field.name for field in fields(Names) if field.name not in ("queue", "texts", "time") and not field.name.startswith("_")
+)
+"""What is counted by group or consumer: summed, and at the home of the name's queue only."""
+
+
+def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> list[ShardState]:
+    """The same knowledge in `shards` states, in the order of shards. `states` are used up; all are of the same batch."""
+    for state in states:
+        thaw_queues(state, range(len(state.queues)), settings)
+    records = _records(states)
+    number = {name: place for place, name in enumerate(records)}
+    moved_queues = [np.array([number[name] for name in state.queues.names] + [-1], dtype=np.int32) for state in states]
+    groups, moved_groups = _names([state.groups for state in states], moved_queues)
+    consumers, moved_consumers = _names([state.consumers for state in states], moved_queues)
+    texts = pa.concat_arrays([state.texts for state in states])
+    rows = _rows(states, moved_queues, moved_groups, moved_consumers)
+    target = _targets(rows, list(records.values()), shards, settings)
+    attempts = {
+        name: np.concatenate(
+            [
+                moved_consumers[i][state.attempts[name]] if name == "consumer" else state.attempts[name]
+                for i, state in enumerate(states)
+            ]
+        )
+        for name in ATTEMPT_COLUMNS
+    }
+    fingerprints = _fingerprints(states)
+    made = []
+    for shard in range(shards):
+        own = ShardState.empty()
+        own.queues = QueueTable.of(_record_for(record, queue_hash(name) % shards == shard) for name, record in records.items())
+        home = np.array([queue_hash(name) % shards == shard for name in records], dtype=bool)
+        own.groups, own.consumers = (_names_for(names, home) for names in (groups, consumers))
+        own.texts = texts
+        own.rows = rows.some(target == shard)
+        own.attempts = _own_attempts(attempts, own.rows.key)
+        own.fingerprints = {name: values.copy() for name, values in fingerprints.items()}
+        own.failed_batches = {key: at for state in states for key, at in state.failed_batches.items()}
+        own.consumer_states = {
+            (int(moved_queues[i][queue]), consumer): value
+            for i, state in enumerate(states)
+            for (queue, consumer), value in state.consumer_states.items()
+            if state.queues.hashes[queue] % np.uint64(shards) == shard
+        }
+        own.loss_reasons = _own_reasons(states, own.rows.key)
+        own.high_water = max(state.high_water for state in states)
+        own.now = max(state.now for state in states)
+        made.append(own)
+    for state in states:
+        made[0].events_total.update(state.events_total)
+        made[0].invalid_total.update(state.invalid_total)
+        for collector, at in state.collectors.items():
+            made[0].collectors[collector] = max(at, made[0].collectors.get(collector, 0))
+    return made
+
+
+def report_of(states: Sequence[ShardState], settings: Settings) -> Merged:
+    """What the shards report together as of their last batch. The states are not used up."""
+    copies = [ShardState.unpack(state.pack()) for state in states]
+    return merge([track(copy, empty_packet(), copy.now, settings)[1] for copy in copies], settings)
+
+
+def differences(one: Merged, other: Merged) -> list[str]:
+    """What two reports say differently, each as `queue field`; the order in which shards list things does not count."""
+    a, b = _comparable(one), _comparable(other)
+    return sorted(name for name in a.keys() | b.keys() if a.get(name) != b.get(name))
+
+
+def _comparable(report: Merged) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        field.name: getattr(report, field.name) for field in fields(report) if field.name not in ("queues", "rows", "quarantine")
+    }
+    for total in ("events_total", "invalid_total"):
+        found[total] = {name: n for name, n in found[total].items() if n}
+    for (system, scope, queue), facts in report.queues.items():
+        for field in fields(facts):
+            value = getattr(facts, field.name)
+            if field.name == "messages":
+                value = {kind: sorted(map(repr, listed)) for kind, listed in value.items() if listed}
+            elif field.name == "consumers":
+                # Of messages held since the same instant, any one may be named.
+                value = [(held.consumer, held.held, held.since) for held in value]
+            elif field.name in ("holds", "durations"):
+                value = {bucket: n for bucket, n in value.items() if n}
+            found[f"{system}/{scope}/{queue} {field.name}"] = value
+    return found
+
+
+def _records(states: Sequence[ShardState]) -> dict[QueueName, QueueRecord]:
+    """One record per queue: what all shards knew of it, and the sums of what they counted."""
+    known: dict[QueueName, list[QueueRecord]] = {}
+    for state in states:
+        for number, name in enumerate(state.queues.names):
+            known.setdefault(name, []).append(state.queues.record(number))
+    return {
+        name: QueueRecord(
+            name,
+            **{
+                field.name: {**SHARED, **AT_HOME}[field.name]([getattr(record, field.name) for record in found])
+                for field in fields(QueueRecord)
+                if field.name != "name"
+            },
+        )
+        for name, found in known.items()
+    }
+
+
+def _record_for(record: QueueRecord, at_home: bool) -> QueueRecord:
+    """A shard's own copy."""
+    fresh = QueueRecord(record.name)
+    for name in SHARED:
+        value = getattr(record, name)
+        setattr(fresh, name, value.copy() if isinstance(value, dict | list) else value)
+    if at_home:
+        for name in AT_HOME:
+            setattr(fresh, name, getattr(record, name).copy())
+    return fresh
+
+
+def _names(found: Sequence[Names], moved_queues: Sequence[Array]) -> tuple[Names, list[Array]]:
+    """All names as one table, and per state the new number of each old one; -1 stays."""
+    numbers: dict[tuple[int, str], int] = {}
+    counters: dict[str, list[int]] = {name: [] for name in NAME_COUNTERS}
+    times: list[int] = []
+    moved = []
+    for names, queues in zip(found, moved_queues, strict=True):
+        own = np.full(len(names) + 1, -1, dtype=np.int32)
+        for old, (queue, text, at) in enumerate(
+            zip(queues[names.queue].tolist(), names.texts.to_pylist(), names.time.tolist(), strict=True)
+        ):
+            place = numbers.setdefault((queue, text), len(numbers))
+            if place == len(times):
+                times.append(at)
+                for values in counters.values():
+                    values.append(0)
+            times[place] = max(times[place], at)
+            for name, values in counters.items():
+                values[place] += int(getattr(names, name)[old])
+            own[old] = place
+        moved.append(own)
+    queue = np.array([queue for queue, _ in numbers], dtype=np.int32)
+    merged = Names(queue, pa.array([text for _, text in numbers], pa.string()), np.array(times, dtype=np.int64))
+    for name, values in counters.items():
+        setattr(merged, name, np.array(values, dtype=np.int64))
+    return merged, moved
+
+
+def _names_for(names: Names, home: Array) -> Names:
+    """A shard's own copy; `home` says of which queues it is the home."""
+    own = Names(names.queue.copy(), names.texts, names.time.copy())
+    for name in NAME_COUNTERS:
+        setattr(own, name, np.where(home[names.queue], getattr(names, name), 0))
+    return own
+
+
+def _rows(states: Sequence[ShardState], queues: Sequence[Array], groups: Sequence[Array], consumers: Sequence[Array]) -> Rows:
+    """All rows, in the order of keys, with the numbers of the common tables."""
+    moved: Mapping[str, Sequence[Array]] = {"queue": queues, "origin": queues, "group": groups, "consumer": consumers}
+    offsets = np.cumsum([0, *(len(state.texts) for state in states)])
+    columns: dict[str, Array | None] = dict.fromkeys(ROW_COLUMNS)
+    for name in ROW_COLUMNS:
+        if not any(state.rows.has(name) for state in states):
+            continue
+        parts = []
+        for i, state in enumerate(states):
+            values = state.rows[name]
+            if name in moved:
+                values = moved[name][i][values]
+            elif name == "text":
+                values = np.where(values < 0, -1, values + offsets[i]).astype(np.int32)
+            parts.append(values)
+        columns[name] = np.concatenate(parts)
+    key = np.concatenate([state.rows.key for state in states])
+    rows = Rows(key, columns)
+    # A queue that began to be ordered may have left a message in two shards: the one that heard of it last knows best.
+    heard = np.maximum.reduce([rows[name] for name in ("sent", "window_at", "ended")])
+    order = np.lexsort((heard, key))
+    last = np.append(key[order][1:] != key[order][:-1], True) if len(key) else np.zeros(0, dtype=bool)
+    return rows.some(order[last])
+
+
+def _targets(rows: Rows, records: Sequence[QueueRecord], shards: int, settings: Settings) -> Array:
+    """The shard of every row: as `route` would choose."""
+    if not len(rows):
+        return np.zeros(0, dtype=np.int64)
+    ordered = np.array([record.ordered or settings.is_ordered(record.name) for record in records], dtype=bool)
+    hashes = np.array([queue_hash(record.name) for record in records], dtype=np.uint64)
+    queue = rows["queue"]
+    chosen = np.where(ordered[queue], hashes[queue], id_hash(rows["hi"], rows["lo"]))
+    target: Array = (chosen % np.uint64(shards)).astype(np.int64)
+    return target
+
+
+def _fingerprints(states: Sequence[ShardState]) -> dict[str, Array]:
+    """Every shard gets all: what a fingerprint was made of cannot be told from it, and it is only ever looked up."""
+    hashes = np.concatenate([state.fingerprints["hash"] for state in states])
+    at = np.concatenate([state.fingerprints["at"] for state in states])
+    order = np.lexsort((at, hashes))
+    last = np.append(hashes[order][1:] != hashes[order][:-1], True) if len(hashes) else np.zeros(0, dtype=bool)
+    return {"hash": hashes[order][last], "at": at[order][last]}
+
+
+def _own_attempts(attempts: Mapping[str, Array], keys: Array) -> dict[str, Array]:
+    own = np.isin(attempts["key"], keys)
+    order = np.lexsort((attempts["code"][own], attempts["at"][own], attempts["key"][own]))
+    return {name: values[own][order] for name, values in attempts.items()}
+
+
+def _own_reasons(states: Sequence[ShardState], keys: Array) -> dict[int, str]:
+    reasons = {key: reason for state in states for key, reason in state.loss_reasons.items()}
+    asked = np.array(list(reasons), dtype=np.uint64)
+    return {key: reasons[key] for key in asked[np.isin(asked, keys)].tolist()}

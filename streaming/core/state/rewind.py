@@ -1,0 +1,54 @@
+"""Going back to a right `now` after a wrong one was believed: what was dated by it is dated now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from streaming.core.settings import Settings
+from streaming.core.state.state import ShardState
+
+_TIMES = (
+    "purged_at",
+    "last_event_at",
+    "last_received_at",
+    "last_settled_at",
+    "last_state_at",
+    "empty_from",
+    "youngest_received_at",
+)
+
+
+def rewind(state: ShardState, now: int, settings: Settings) -> None:
+    """Let nothing in `state` be later than `now` (epoch milliseconds) and the skew that is allowed.
+
+    What was settled by the wrong time stays settled, unless a later delivery proves otherwise.
+    """
+    limit = now + settings.skew_allowance_ms
+    state.now = now
+    state.high_water = min(state.high_water, now)
+    state.collectors = {name: _at_most(at, limit, now) for name, at in state.collectors.items()}
+    for key, told in state.consumer_states.items():
+        state.consumer_states[key] = told._replace(at=_at_most(told.at, limit, now))
+    state.failed_batches = {batch: _at_most(at, limit, now) for batch, at in state.failed_batches.items()}
+    known = [state.queues.attributes(number) for number in range(len(state.queues))]
+    for name in _TIMES:
+        column = state.queues.column(name)
+        column[column > limit] = now
+    for number, attributes in enumerate(known):
+        if any(at > limit for at, _ in attributes.values()):
+            attributes = {name: (_at_most(at, limit, now), value) for name, (at, value) in attributes.items()}
+        state.queues.put_attributes(number, attributes)
+        state.queues.put_depths(number, [depth for depth in state.queues.depths(number) if depth.at <= limit])
+    rows = state.rows
+    for name in ("ended", "ended_noticed"):
+        if len(rows) and rows.has(name):
+            late = np.flatnonzero(rows[name] > limit)
+            rows.put(name, late, np.full(len(late), now, dtype=np.int64))
+    # A layer is let go of when its last end is long ago.
+    state.frozen = [replace(layer, last_end=_at_most(layer.last_end, limit, now)) for layer in state.frozen]
+
+
+def _at_most(at: int, limit: int, now: int) -> int:
+    return now if at > limit else at

@@ -1,0 +1,102 @@
+"""How a packed state of an earlier format becomes one of today's: one function per step, from a version to the next.
+
+The format of a state has two parts that change on their own: its head (columns and header, see `ShardState.pack`), and its
+frozen layers (columns, see `frozen`). A head says its version; a layer that says none is of version 2, as layers were written
+once and then kept by name while the heads around them went on to later versions.
+
+To change the format: raise `FORMAT_VERSION`, add the step from the version before to `STEPS`, and store a checkpoint written
+by the release before (`scripts/store_checkpoint.py`), which the tests then read with every later release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from streaming.core.columns import Array, UnreadableBlob
+from streaming.core.settings import QueueName
+from streaming.core.state.queue_table import QueueTable
+from streaming.core.state.queues import TOTALS, Depth, QueueRecord
+
+Columns = dict[str, Array]
+Header = dict[str, Any]
+
+FORMAT_VERSION: Final = 4
+"""The version that is written."""
+OLDEST_READABLE: Final = 2
+"""The oldest version that is still read."""
+
+
+def _head_as_it_was(columns: Columns, header: Header) -> None:
+    """Nothing in the head changed."""
+
+
+def _layer_as_it_was(columns: Columns) -> None:
+    """Nothing in the layers changed: a column that is missing counts as all default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From one version to the next. Both functions change what they are given in place."""
+
+    head: Callable[[Columns, Header], None] = _head_as_it_was
+    layer: Callable[[Columns], None] = _layer_as_it_was
+
+
+def _count_failures(columns: Columns, header: Header) -> None:
+    """To version 3: totals from `touched` on, and what groups and consumers finished and failed; they begin at zero."""
+    for record in header["queues"]:
+        record[2] += [0] * (15 - len(record[2]))
+    for kind in ("g", "c"):
+        for name in ("finished", "failed"):
+            columns[f"{kind}.{name}"] = np.zeros(len(columns[f"{kind}.queue"]), dtype=np.int64)
+
+
+def _queues_as_columns(columns: Columns, header: Header) -> None:
+    """To version 4: queues were a list of records in the header."""
+    columns |= QueueTable.of(_record(values) for values in header.pop("queues")).pack()
+
+
+def _record(values: list[Any]) -> QueueRecord:
+    name, attributes, totals, holds, depths, empty_from, ordered, dead_letter, messages_seen, *times = values
+    told = {attribute: (at, value) for attribute, (at, value) in attributes.items()}
+    counted = {int(bucket): n for bucket, n in holds.items()}
+    known = [Depth(*depth) for depth in depths]
+    totals = [*totals, *[0] * (len(TOTALS) - len(totals))]
+    return QueueRecord(
+        QueueName(*name), told, totals, counted, known, {}, empty_from, ordered, dead_letter, messages_seen, *times
+    )
+
+
+STEPS: Final[Mapping[int, Step]] = {2: Step(_count_failures), 3: Step(_queues_as_columns)}
+"""By the version that is read: how to get from it to the next one."""
+
+
+def upgrade_head(
+    columns: Columns,
+    header: Header,
+    *,
+    steps: Mapping[int, Step] = STEPS,
+    to: int = FORMAT_VERSION,
+    oldest: int = OLDEST_READABLE,
+) -> None:
+    """Bring an unpacked head to version `to`, in place. Raises `UnreadableBlob` for one this release cannot read."""
+    version = header["version"]
+    if not isinstance(version, int) or not oldest <= version <= to:
+        readable = str(to) if oldest == to else f"{oldest} to {to}"
+        raise UnreadableBlob(
+            f"state of version {version}, but this release of queuewatch reads version {readable}: "
+            "run the release that wrote it, or start with a new checkpoint folder"
+        )
+    for step in range(version, to):
+        steps[step].head(columns, header)
+    header["version"] = to
+
+
+def upgrade_layer(columns: Columns, header: Header, *, steps: Mapping[int, Step] = STEPS, to: int = FORMAT_VERSION) -> None:
+    """Bring the unpacked columns of a frozen layer to version `to`, in place. `header` is the layer's own."""
+    for step in range(int(header.get("version", 2)), to):
+        steps[step].layer(columns)

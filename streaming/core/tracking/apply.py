@@ -1,0 +1,184 @@
+"""Events into rows: which row each event is about, in what order they apply, and what became of each (accepted, duplicate, late).
+
+All events of a step are handled as whole columns. Only a message that ended and was then delivered again is cut into epochs,
+which are applied one after another.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from streaming.core.columns import Array
+from streaming.core.events.events import AHEAD, ARRIVED, FIRST_END, PRIMARY, RECEIVED, REDRIVEN_IN, Events
+from streaming.core.events.order import message_order
+from streaming.core.events.repeats import add_fingerprints, fingerprint
+from streaming.core.settings import Settings
+from streaming.core.state.frozen import forgotten, thaw
+from streaming.core.state.queues import NEVER
+from streaming.core.state.rows import ENDS, F_MOVE_INFERRED, F_MOVE_TOLD
+from streaming.core.state.state import ShardState
+from streaming.core.tracking import attempts
+from streaming.core.tracking.registers import COUNTED_ENDS, Segments, apply_segments
+
+
+def apply_events(state: ShardState, events: Events, settings: Settings) -> None:
+    """Take all rows of `events` into `state`: registers, totals, results. Rows come to be for messages not seen before."""
+    if not len(events):
+        return
+    queue_map = _queue_numbers(state, events)
+    columns = _sorted_by_message(events, queue_map, state)
+    key = columns["key"]
+    starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    late = columns["at"] < state.high_water - settings.lateness_ms
+    keys = key[starts]
+    thaw(state, keys, settings)
+    rows, found = state.rows.find(keys)
+    alive_news = np.logical_or.reduceat(~late, starts)
+    known = found.copy()
+    known[found] = ~forgotten(state, state.rows.at("ended", rows[found]), settings)
+    gone = found & ~known
+    skip = ~known & ~alive_news
+    results = np.where(late, 2, 0).astype(np.uint8)
+    if skip.any():
+        of_kept = ~np.repeat(skip, np.diff(np.append(starts, len(key))))
+        _count_results(state, results[~of_kept], columns["flags"][~of_kept])
+        keep = np.flatnonzero(of_kept)
+        columns = {name: values[keep] for name, values in columns.items()}
+        key, results = columns["key"], results[keep]
+        if not len(key):
+            return
+        starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+        keys, rows, found, gone = keys[~skip], rows[~skip], found[~skip], gone[~skip]
+    if gone.any():
+        state.rows.reset(rows[gone])
+    new = ~found
+    if new.any():
+        state.rows.insert(rows[new], keys[new])
+        rows = rows + np.cumsum(new) - new
+        first = starts[new]
+        for name in ("hi", "lo", "queue"):
+            state.rows.put(name, rows[new], columns[name][first])
+        _remember_texts(state, events, rows[new], columns["text"][first])
+    epochs = _epochs(state, columns, starts, rows)
+    if epochs is None:
+        results = apply_segments(state, events, Segments(columns, starts, rows), results, settings)
+    else:
+        per_event_row = np.repeat(rows, np.diff(np.append(starts, len(key))))
+        for epoch in range(int(epochs.max()) + 1):
+            chosen = np.flatnonzero(epochs == epoch)
+            if not len(chosen):
+                continue
+            part = {name: values[chosen] for name, values in columns.items()}
+            part_starts = np.flatnonzero(np.append(True, part["key"][1:] != part["key"][:-1]))
+            part_rows = per_event_row[chosen][part_starts]
+            if epoch:
+                _reopen(state, part_rows, anew=part["code"][part_starts] != RECEIVED)
+            results[chosen] = apply_segments(state, events, Segments(part, part_starts, part_rows), results[chosen], settings)
+    _count_results(state, results, columns["flags"])
+
+
+def _queue_numbers(state: ShardState, events: Events) -> Array:
+    """The state's number of each of the events' queues; -1 for those no row is about."""
+    used = np.zeros(len(events.queues) + 1, dtype=bool)
+    used[events.columns["queue"]] = True
+    used[events.columns["peer"]] = True
+    numbers = [state.queue_number(name) if used[i] else -1 for i, name in enumerate(events.queues)]
+    return np.array(numbers, dtype=np.int32)
+
+
+def _sorted_by_message(events: Events, queue_map: Array, state: ShardState) -> dict[str, Array]:
+    """The columns in order of message, then time, then kind, with `key` beside and `queue`, `peer` and names of the state."""
+    source = events.columns
+    key = events.keys()
+    order = message_order(key, source["at"], source["code"], source["end"])
+    columns = {name: values[order] for name, values in source.items()}
+    columns["key"] = key[order]
+    queue = queue_map[columns["queue"]]
+    columns["queue"] = queue
+    peer = columns["peer"]
+    columns["peer"] = np.where(peer < 0, -1, np.append(queue_map, -1)[peer])
+    columns["group"] = state.groups.numbers(queue, columns["group"], events.groups)
+    columns["consumer"] = state.consumers.numbers(queue, columns["consumer"], events.consumers)
+    return columns
+
+
+def _remember_texts(state: ShardState, events: Events, rows: Array, text: Array) -> None:
+    told = text >= 0
+    if told.any():
+        state.rows.put("text", rows[told], (len(state.texts) + np.arange(told.sum())).astype(np.int32))
+        state.texts = pa.concat_arrays([state.texts, events.texts.take(pa.array(text[told]))])
+
+
+def _epochs(state: ShardState, columns: dict[str, Array], starts: Array, rows: Array) -> Array | None:
+    """Per event how many times its message was delivered again after an end, or None when that happened to no message."""
+    code, at = columns["code"], columns["at"]
+    is_end = code >= FIRST_END
+    enters = (code == RECEIVED) | (code == ARRIVED) | (code == REDRIVEN_IN)
+    ended = state.rows.at("ended", rows)
+    has_end = np.logical_or.reduceat(is_end, starts) | (ended > 0)
+    lengths = np.diff(np.append(starts, len(code)))
+    candidates = np.flatnonzero(np.repeat(has_end, lengths) & (is_end | enters))
+    if not len(candidates):
+        return None
+    segment = np.repeat(np.arange(len(starts)), lengths)
+    epochs = np.zeros(len(code), dtype=np.int64)
+    reopened = False
+    current, last_end, open_end = -1, 0, False
+    # Few messages end at all in a step and are delivered again; this loop sees only events of messages that end.
+    quick = _may_reopen(segment[candidates], at[candidates], is_end[candidates], ended)
+    for i in candidates[quick].tolist():
+        if segment[i] != current:
+            current = int(segment[i])
+            last_end = int(ended[current])
+            open_end = last_end > 0
+        if is_end[i]:
+            last_end, open_end = max(last_end, int(at[i])), True
+        elif open_end and at[i] > last_end:
+            reopened = True
+            epochs[i] += 1
+            open_end = False
+    if not reopened:
+        return None
+    totals = np.cumsum(epochs)
+    before = totals[starts] - epochs[starts]
+    result: Array = totals - np.repeat(before, lengths)
+    return result
+
+
+def _may_reopen(segment: Array, at: Array, is_end: Array, ended: Array) -> Array:
+    """Of events that end or enter: those of messages in which an entry comes after some end."""
+    latest_entry = np.zeros(len(ended), dtype=np.int64)
+    np.maximum.at(latest_entry, segment[~is_end], at[~is_end])
+    first_end = np.where(ended > 0, ended, NEVER)
+    np.minimum.at(first_end, segment[is_end], at[is_end])
+    result: Array = (latest_entry > first_end)[segment]
+    return result
+
+
+def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
+    """These ended messages were delivered again: they are live, and may end and be counted again.
+
+    One that was moved back here (`anew`) starts over: its receives are counted from one.
+    """
+    live = state.rows
+    flags = live.at("flags", rows)
+    # The end that was is remembered by its time, as its flag is about to go: it may come in again.
+    ended = live.at("ended", rows)
+    for code, flag, _ in COUNTED_ENDS:
+        was = (flags & flag) != 0
+        if was.any():
+            add_fingerprints(state, fingerprint(live.key[rows[was]], ended[was], np.uint64(code), np.uint64(0)), ended[was])
+    live.put("ended", rows, 0)
+    live.put("ended_noticed", rows, 0)
+    live.put("flags", rows, flags & ~np.uint32(ENDS | F_MOVE_TOLD | F_MOVE_INFERRED))
+    if anew.any():
+        live.reset(rows[anew])
+        attempts.forget(state, live.key[rows[anew]])
+
+
+def _count_results(state: ShardState, results: Array, flags: Array) -> None:
+    results = np.where((results == 0) & ((flags & AHEAD) != 0), 3, results)
+    counts = np.bincount(results[(flags & PRIMARY) != 0], minlength=4).tolist()
+    for name, n in zip(("accepted", "duplicate", "late", "ahead"), counts, strict=True):
+        state.events_total[name] += n

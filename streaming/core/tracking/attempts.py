@@ -1,0 +1,228 @@
+"""The timeline of messages that were delivered more than once: every receive, extension and release, in order.
+
+A message received once needs none of this: its row says it all. From the second on, the timeline is what is shown to a person,
+what tells when CloudWatch's age of the message restarts, and what tells a redelivery out of a failed batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED
+from streaming.core.settings import Settings
+from streaming.core.state.queues import NEVER, T_RETRIED
+from streaming.core.state.rows import F_TIMELINE, F_TRIMMED, F_WINDOW_DEFAULT
+from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState
+
+RESTART_EVERY = 3
+"""CloudWatch's age of a message on a standard queue restarts when every third of its receives ends (measured, 2020)."""
+
+
+def record(
+    state: ShardState,
+    columns: dict[str, Array],
+    starts: Array,
+    rows: Array,
+    accepted: Array,
+    settings: Settings,
+) -> None:
+    """Add this step's accepted receives, extensions and releases to the timelines they belong to.
+
+    `columns` are events sorted by message and time, `starts` where each message's begin, `rows` the row of each message.
+    Called before the rows' registers change: a message's first receive is still there to be copied.
+    """
+    code = columns["code"]
+    moves = accepted & ((code == RECEIVED) | (code == EXTENDED) | (code == RELEASED))
+    if not moves.any():
+        return
+    live = state.rows
+    n = np.add.reduceat(moves.astype(np.int64), starts)
+    flags = live.at("flags", rows)
+    has_window = live.at("window_at", rows) > 0
+    # A third receive restarts CloudWatch's age even when it is the first one we saw.
+    counted = np.maximum.reduceat(np.where(moves, columns["receive_count"], 0), starts) >= RESTART_EVERY
+    timeline = (flags & F_TIMELINE) != 0
+    wanted = (n > 0) & (timeline | has_window | (n > 1) | counted)
+    if not wanted.any():
+        return
+    spilled = np.flatnonzero(wanted & ~timeline & has_window)
+    lengths = np.diff(np.append(starts, len(code)))
+    events = np.flatnonzero(moves & np.repeat(wanted, lengths))
+    source = rows[spilled]
+    by_default = (live.at("flags", source) & F_WINDOW_DEFAULT) != 0
+    added = {
+        "key": np.concatenate([live.key[source], columns["key"][events]]),
+        "at": np.concatenate([live.at("window_at", source), columns["at"][events]]),
+        "code": np.concatenate([live.at("window_code", source), code[events]]),
+        "receive_count": np.concatenate([live.at("receive_count", source), columns["receive_count"][events]]),
+        "end": np.concatenate([np.where(by_default, 0, live.at("window_end", source)), columns["end"][events]]),
+        "consumer": np.concatenate([live.at("consumer", source), columns["consumer"][events]]),
+        "batch": np.concatenate([live.at("batch", source), columns["batch"][events]]),
+    }
+    # The row's count already includes this step's receives; the spilled one is whatever came before them.
+    added["receive_count"][: len(spilled)] = _count_before(state, columns, starts, moves, spilled, source)
+    # Who held it, and in which batch, belongs to the receive: a row does not know who extended or released.
+    for name, nothing in (("receive_count", 0), ("consumer", -1), ("batch", 0)):
+        added[name] = np.where(added["code"] == RECEIVED, added[name], nothing)
+    merged = {name: np.concatenate([state.attempts[name], added[name].astype(dtype)]) for name, dtype in ATTEMPT_COLUMNS.items()}
+    order = np.lexsort((merged["code"], merged["at"], merged["key"]))
+    state.attempts = {name: values[order] for name, values in merged.items()}
+    live.put("flags", rows[wanted], flags[wanted] | np.uint32(F_TIMELINE))
+    new = np.zeros(len(order), dtype=bool)
+    new[len(order) - len(events) :] = True
+    refold(state, live.key[rows[wanted]], settings, new=new[order])
+
+
+def forget(state: ShardState, keys: Array) -> None:
+    """Let go of the timelines of some rows, by ascending key."""
+    table = state.attempts
+    if len(table["key"]) and len(keys):
+        at = np.minimum(np.searchsorted(keys, table["key"]), len(keys) - 1)
+        keep = keys[at] != table["key"]
+        if not keep.all():
+            state.attempts = {name: values[keep] for name, values in table.items()}
+
+
+def _count_before(
+    state: ShardState, columns: dict[str, Array], starts: Array, moves: Array, spilled: Array, source: Array
+) -> Array:
+    seen = state.rows.at("seen", source)
+    counts = columns["receive_count"]
+    numbered = moves & (columns["code"] == RECEIVED) & (counts > 0) & (counts <= 64)
+    bits = np.where(numbered, np.uint64(1) << np.maximum(counts - 1, 0).astype(np.uint64), np.uint64(0))
+    now = np.bitwise_or.reduceat(bits, starts)[spilled]
+    earlier = seen & ~now
+    highest = np.zeros(len(source), dtype=np.int64)
+    told = earlier > 0
+    highest[told] = np.floor(np.log2(earlier[told].astype(np.float64))).astype(np.int64) + 1
+    return highest
+
+
+def refold(state: ShardState, keys: Array, settings: Settings, *, new: Array | None = None) -> None:
+    """Work out again, for the messages of `keys`, when CloudWatch's age restarts; trim timelines that grew too long.
+
+    `new` marks the attempts of this step: redeliveries among them out of failed batches are counted.
+    """
+    table = state.attempts
+    keys = np.sort(keys)
+    left = np.searchsorted(table["key"], keys, side="left")
+    right = np.searchsorted(table["key"], keys, side="right")
+    lengths = right - left
+    has = lengths > 0
+    keys, left, lengths = keys[has], left[has], lengths[has]
+    if not len(keys):
+        return
+    starts = np.append(0, np.cumsum(lengths)[:-1])
+    segment = np.repeat(np.arange(len(keys)), lengths)
+    at_row = np.repeat(left - starts, lengths) + np.arange(int(lengths.sum()))
+    rows, found = state.rows.find(keys)
+    assert found.all()
+    part = {name: values[at_row] for name, values in table.items()}
+    if new is not None and state.failed_batches:
+        _count_retried(state, part, starts, segment, new[at_row], rows)
+    last, before_last = _restarts(state, part, starts, segment, rows, settings)
+    live = state.rows
+    trimmed = (live.at("flags", rows) & F_TRIMMED) != 0
+    if trimmed.any():
+        old, older = live.at("restart", rows), live.at("restart_before", rows)
+        none, one = trimmed & (last == 0), trimmed & (last > 0) & (before_last == 0)
+        last, before_last = np.where(none, old, last), np.where(none, older, np.where(one, old, before_last))
+    live.put("restart", rows, last)
+    live.put("restart_before", rows, before_last)
+    _trim(state, at_row, lengths, starts, rows, settings)
+
+
+def _previous_receive(is_receive: Array, starts: Array, segment: Array) -> Array:
+    """For each attempt the position of the message's latest receive before it, -1 for none."""
+    position = np.where(is_receive, np.arange(len(is_receive)), -1)
+    latest = np.maximum.accumulate(position)
+    before = np.append(-1, latest[:-1])
+    result: Array = np.where(before >= starts[segment], before, -1)
+    return result
+
+
+def _restarts(
+    state: ShardState,
+    part: dict[str, Array],
+    starts: Array,
+    segment: Array,
+    rows: Array,
+    settings: Settings,
+) -> tuple[Array, Array]:
+    """Per message the last and the last but one time at which CloudWatch's age restarts (0: never, may be to come)."""
+    code, at = part["code"], part["at"]
+    receives = np.flatnonzero(code == RECEIVED)
+    n_messages = len(starts)
+    nothing = np.zeros(n_messages, dtype=np.int64)
+    if not len(receives):
+        return nothing, nothing.copy()
+    segments = segment[receives]
+    same_next = np.append(segments[1:] == segments[:-1], False)
+    next_at = np.where(same_next, np.append(at[receives][1:], 0), NEVER)
+    bounds = np.append(starts[1:], len(code))
+    last_op = np.where(same_next, np.append(receives[1:], 0), bounds[segments]) - 1
+    window = state.queues.limit("visibility_ms", settings)[state.rows.at("queue", rows[segments])]
+    end = np.where(part["end"][last_op] > 0, part["end"][last_op], at[last_op] + window)
+    over = np.minimum(np.where(code[last_op] == RELEASED, at[last_op], end), next_at)
+    # Receives without a count are counted from the first one seen.
+    first_of_message = np.append(True, segments[1:] != segments[:-1])
+    index = np.arange(len(receives))
+    ordinal = index - np.maximum.accumulate(np.where(first_of_message, index, 0)) + 1
+    count = np.where(part["receive_count"][receives] > 0, part["receive_count"][receives], ordinal)
+    count_before = np.where(first_of_message, 0, np.append(0, count[:-1]))
+    # A third receive that nobody saw ended, at the latest, when the next one came.
+    missed = np.where((count - 1) // RESTART_EVERY > count_before // RESTART_EVERY, at[receives], 0)
+    own = np.where(count % RESTART_EVERY == 0, over, 0)
+    times = np.stack([missed, own], axis=1).reshape(-1)
+    of_message = np.repeat(segments, 2)
+    told = np.flatnonzero(times > 0)
+    times, of_message = times[told], of_message[told]
+    last, before_last = nothing, nothing.copy()
+    if len(times):
+        is_last = np.append(of_message[1:] != of_message[:-1], True)
+        last[of_message[is_last]] = times[is_last]
+        is_before = np.append(is_last[1:], False) & ~is_last
+        before_last[of_message[is_before]] = times[is_before]
+    return last, before_last
+
+
+def _count_retried(state: ShardState, part: dict[str, Array], starts: Array, segment: Array, new: Array, rows: Array) -> None:
+    """Redeliveries out of failed batches: those there are now, less those there were without the attempts that are `new`.
+
+    A receive that comes in late may step between two others, and take the second's cause from it.
+    """
+    is_receive = part["code"] == RECEIVED
+    failed = np.array(sorted(state.failed_batches), dtype=np.uint64)
+    out_of_failed = np.append(np.isin(part["batch"], failed) & (part["batch"] != 0), False)
+    queue = state.rows.at("queue", rows)[segment]
+    for mask, sign in ((is_receive, 1), (is_receive & ~new, -1)):
+        hit = mask & out_of_failed[_previous_receive(mask, starts, segment)]
+        _add_retried(state, queue[hit], sign)
+
+
+def count_retried_of(state: ShardState, failed: set[int]) -> None:
+    """Some batches are known to have failed only now: redeliveries of their messages may have come before the word."""
+    table = state.attempts
+    receives = np.flatnonzero(table["code"] == RECEIVED)
+    key, batch = table["key"][receives], table["batch"][receives]
+    again = np.isin(batch[:-1], np.array(sorted(failed), dtype=np.uint64)) & (key[1:] == key[:-1])
+    rows, found = state.rows.find(key[:-1][again])
+    _add_retried(state, state.rows.at("queue", rows[found]), 1)
+
+
+def _add_retried(state: ShardState, queue: Array, sign: int) -> None:
+    state.queues.count(queue, T_RETRIED, sign)
+
+
+def _trim(state: ShardState, at_row: Array, lengths: Array, starts: Array, rows: Array, settings: Settings) -> None:
+    excess = lengths - settings.attempts_per_message
+    long = np.flatnonzero(excess > 0)
+    if not len(long):
+        return
+    drop = np.concatenate([at_row[starts[i] : starts[i] + excess[i]] for i in long.tolist()])
+    keep = np.ones(len(state.attempts["key"]), dtype=bool)
+    keep[drop] = False
+    state.attempts = {name: values[keep] for name, values in state.attempts.items()}
+    flags = state.rows.at("flags", rows[long])
+    state.rows.put("flags", rows[long], flags | np.uint32(F_TRIMMED))

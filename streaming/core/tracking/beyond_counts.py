@@ -1,0 +1,57 @@
+"""Messages that cannot all be there: more sends were reported than the broker counts, and nobody reports who takes them.
+
+Of all messages sent, no more than the broker's count can be left, so only the newest are worth keeping: a queue of which only
+the producers are instrumented would otherwise grow until retention.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.hashing import id_hash
+from streaming.core.state.rows import F_SENT, F_TOUCHED
+from streaming.core.state.state import ShardState
+
+COUNT_LAG_MS = 120_000
+"""A broker's count may be older than it says: only messages sent so long before it are held against it."""
+COUNT_ERROR_RATIO = 0.05
+BUCKETS = 16
+"""Messages are ranked in buckets by id, so that what is kept is the same for 1, 2, 4, 8 or 16 shards."""
+
+
+def beyond_counts(state: ShardState) -> tuple[Array, Array]:
+    """Rows of messages that were only ever sent and that the broker's counts leave no room for; and the time of the count."""
+    rows = state.rows
+    none = np.zeros(0, dtype=np.int64)
+    counted = state.queues.column("counted_most")
+    # The most messages each queue can have held by its latest counts.
+    most = np.where(counted < 0, -1, np.ceil(counted / (1 - COUNT_ERROR_RATIO))).astype(np.int64)
+    if not (most >= 0).any() or len(rows) <= BUCKETS:
+        return none, none
+    counted_at = state.queues.column("counted_at")
+    queue = rows["queue"]
+    # A queue with fewer rows than it may hold needs no further look.
+    crowded = (most >= 0) & (np.bincount(queue, minlength=len(most)) > np.maximum(most, BUCKETS))
+    if not crowded.any():
+        return none, none
+    flags = rows["flags"]
+    only_sent = (rows["ended"] == 0) & ((flags & np.uint32(F_SENT | F_TOUCHED)) == F_SENT)
+    since = np.maximum(rows["sent"], rows["delay"])
+    hit = np.flatnonzero(crowded[queue] & only_sent & (since <= counted_at[queue] - COUNT_LAG_MS))
+    if not len(hit):
+        return none, none
+    bucket = queue[hit].astype(np.int64) * BUCKETS + (id_hash(rows.at("hi", hit), rows.at("lo", hit)) % BUCKETS).astype(np.int64)
+    order = np.lexsort((-since[hit], bucket))
+    sorted_bucket = bucket[order]
+    rank = np.arange(len(order)) - np.searchsorted(sorted_bucket, sorted_bucket, side="left")
+    room = _room(most)
+    gone = np.sort(hit[order[rank >= room[queue[hit[order]]]]])
+    return gone, counted_at[queue[gone]]
+
+
+def _room(most: Array) -> Array:
+    """How many of one bucket are kept: its share of the newest `most` by a margin of six standard deviations."""
+    share = np.maximum(most, 0) / BUCKETS
+    room: Array = np.ceil(share + 6 * np.sqrt(share) + 6).astype(np.int64)
+    return room

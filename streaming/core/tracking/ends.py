@@ -1,0 +1,35 @@
+"""How a message's row ends, whatever ended it, and which rows count as remembered."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.settings import Settings
+from streaming.core.state.frozen import forgotten
+from streaming.core.state.state import ShardState
+
+
+def find_remembered(state: ShardState, keys: Array, settings: Settings) -> tuple[Array, Array]:
+    """For each key the row it is or would be at, and whether it is there and not as good as forgotten."""
+    at, found = state.rows.find(keys)
+    found[found] = ~forgotten(state, state.rows.at("ended", at[found]), settings)
+    return at, found
+
+
+def end(state: ShardState, rows: Array, at: Array, flag: int, total: int | None = None) -> None:
+    if not len(rows):
+        return
+    live = state.rows
+    live.put("ended", rows, at)
+    flags = live.at("flags", rows)
+    live.put("flags", rows, flags | np.uint32(flag))
+    group = live.at("group", rows)
+    np.maximum.at(state.groups.time, group[group >= 0], at[group >= 0])
+    if total is not None:
+        count_totals(state, rows, total)
+
+
+def count_totals(state: ShardState, rows: Array, total: int) -> None:
+    """Count these rows' messages in one of the running totals of their queues."""
+    state.queues.count(state.rows.at("queue", rows), total)

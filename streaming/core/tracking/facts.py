@@ -1,0 +1,103 @@
+"""Events about whole queues, consumers and collectors: what the broker says of itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streaming.core.events.events import Events, Fact
+from streaming.core.events.repeats import is_new
+from streaming.core.hashing import hash_texts, text_hash
+from streaming.core.settings import Settings
+from streaming.core.state.queues import ConsumerState, visibility_ms
+from streaming.core.state.rows import F_TIMELINE
+from streaming.core.state.state import ShardState
+from streaming.core.tracking.attempts import count_retried_of, refold
+
+FAILED_BATCH_MEMORY_MS = 24 * 3_600_000
+"""A batch's failure is remembered for the longest delay a redelivery can have."""
+
+
+def apply_facts(state: ShardState, events: Events, settings: Settings) -> None:
+    """Take in the facts of `events`, each once."""
+    for name in events.dead_letter_queues:
+        state.queues[state.queue_number(name)].dead_letter = True
+    for name in events.ordered_queues:
+        state.queues[state.queue_number(name)].ordered = True
+    if not events.facts:
+        return
+    prints = np.array([text_hash(_canonical(fact)) for fact in events.facts], dtype=np.uint64)
+    times = np.array([fact.at for fact in events.facts], dtype=np.int64)
+    fresh = is_new(state, prints, times)
+    windows: set[int] = set()
+    failed: dict[str, int] = {}
+    for fact, new in zip(events.facts, fresh.tolist(), strict=True):
+        if fact.primary:
+            late = fact.at < state.high_water - settings.lateness_ms
+            result = "late" if late else "duplicate" if not new else "ahead" if fact.ahead else "accepted"
+            state.events_total[result] += 1
+        if new:
+            _apply_one(state, fact, settings, windows, failed)
+    _batches_failed(state, failed)
+    if windows:
+        chosen = np.isin(state.rows["queue"], sorted(windows)) & ((state.rows["flags"] & F_TIMELINE) != 0)
+        refold(state, state.rows.key[chosen], settings)
+
+
+def _canonical(fact: Fact) -> str:
+    return json.dumps([fact.type, fact.at, fact.queue, fact.body], sort_keys=True, default=str)
+
+
+def _batches_failed(state: ShardState, failed: dict[str, int]) -> None:
+    if not failed:
+        return
+    # There may be thousands, and hashing them together takes hardly longer than hashing one.
+    hashed = hash_texts(pa.array(list(failed), pa.string())).tolist()
+    new = set(hashed) - state.failed_batches.keys()
+    for batch, at in zip(hashed, failed.values(), strict=True):
+        state.failed_batches[batch] = max(at, state.failed_batches.get(batch, 0))
+    if new:
+        count_retried_of(state, new)
+
+
+def _apply_one(state: ShardState, fact: Fact, settings: Settings, windows: set[int], failed: dict[str, int]) -> None:
+    attributes: dict[str, Any] = fact.body.get("attributes") or {}
+    if fact.type == "heartbeat":
+        collector = str(fact.body.get("consumer", ""))
+        state.collectors[collector] = max(state.collectors.get(collector, 0), fact.at)
+        return
+    if not fact.queue.queue:
+        # A consumer may be told of without a queue: it is heard, but there is no queue without a name.
+        return
+    number = state.queue_number(fact.queue)
+    record = state.queues[number]
+    record.last_event_at = max(record.last_event_at, fact.at)
+    if fact.type == "queue_state":
+        window = visibility_ms(record, settings)
+        thresholds = settings.thresholds(record.name)
+        keep_ms = max(settings.lateness_ms, int(thresholds.reconcile_after_s * 1000))
+        record.learn(fact.at, attributes, state.high_water - keep_ms)
+        if str(attributes.get("kind", "")) == "fifo":
+            record.ordered = True
+        if visibility_ms(record, settings) != window:
+            windows.add(number)
+        dead_letters = attributes.get("dead_letter_queue")
+        if isinstance(dead_letters, str) and dead_letters:
+            there = fact.queue.sibling(dead_letters)
+            state.queues[state.queue_number(there)].dead_letter = True
+    elif fact.type == "purged":
+        record.purged_at = max(record.purged_at, fact.at)
+        record.last_settled_at = max(record.last_settled_at, fact.at)
+    elif fact.type == "batch":
+        batch = fact.body.get("batch_id")
+        if batch and attributes.get("failed"):
+            failed[str(batch)] = max(fact.at, failed.get(str(batch), 0))
+    elif fact.type == "consumer_state":
+        key = (number, str(fact.body.get("consumer", "")))
+        known = state.consumer_states.get(key)
+        if known is None or fact.at >= known.at:
+            merged = {**(known.attributes if known else {}), **attributes}
+            state.consumer_states[key] = ConsumerState(fact.at, merged)

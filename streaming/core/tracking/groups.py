@@ -1,0 +1,230 @@
+"""Ordering groups: which is stuck behind its head, and what a queue's look-ahead hides. Linear in the messages, one sort."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.reporting.listing import Viewer
+from streaming.core.reporting.report import GroupFacts, LookAhead, OrderedFacts, StuckGroup
+from streaming.core.settings import Settings
+from streaming.core.state.queues import NEVER, poison_receives, visibility_ms
+from streaming.core.state.state import ShardState
+from streaming.core.tracking.windows import Windows
+
+
+def ordered_facts(state: ShardState, w: Windows, viewer: Viewer, now: int, settings: Settings) -> dict[int, OrderedFacts]:
+    """Per ordered queue (by index) what its groups are doing as of `now`."""
+    rows = state.rows
+    if not rows.has("group"):
+        return {}
+    ordered = state.queues.is_ordered(settings)
+    if not ordered.any():
+        return {}
+    mine = np.flatnonzero(w.live & ordered[rows["queue"]] & (rows["group"] >= 0))
+    if not len(mine):
+        return {}
+    mine = mine[_in_order(state, mine)]
+    queue = rows.at("queue", mine)
+    bounds = np.flatnonzero(np.append(True, queue[1:] != queue[:-1]))
+    out: dict[int, OrderedFacts] = {}
+    for start, stop in zip(bounds, np.append(bounds[1:], len(mine)), strict=True):
+        out[int(queue[start])] = _one_queue(state, w, viewer, int(queue[start]), mine[start:stop], now, settings)
+    return out
+
+
+def _in_order(state: ShardState, rows: Array) -> Array:
+    """The order in which the queues would deliver these rows, queue by queue.
+
+    By sequence where every message of the queue has one; else by send time, as a message without would come first for ever.
+    """
+    live = state.rows
+    queue, kind = live.at("queue", rows), live.at("seq_kind", rows)
+    hi, lo, sent = live.at("seq_hi", rows), live.at("seq_lo", rows), live.at("sent", rows)
+    unsequenced = np.zeros(len(state.queues), dtype=bool)
+    unsequenced[queue[kind == 0]] = True
+    by_sent = np.where(unsequenced[queue], sent, 0)
+    keys = (live.key[rows], sent, lo, hi, kind, by_sent, queue)
+    varying = [k for k in keys if len(k) and not (k == k[0]).all()]
+    return np.lexsort(varying) if varying else np.arange(len(rows))
+
+
+def _one_queue(
+    state: ShardState, w: Windows, viewer: Viewer, number: int, rows: Array, now: int, settings: Settings
+) -> OrderedFacts:
+    live = state.rows
+    names, head_at, group, unsettled = np.unique(
+        live.at("group", rows), return_index=True, return_inverse=True, return_counts=True
+    )
+    n = len(names)
+    in_flight = np.bincount(group, weights=w.in_flight[rows], minlength=n).astype(np.int64)
+    oldest = np.full(n, NEVER, dtype=np.int64)
+    np.minimum.at(oldest, group, live.at("sent", rows))
+    head = rows[head_at]
+    settled = state.groups.time[names]
+    facts = _Groups(state, viewer, names, unsettled, in_flight, oldest, settled, head)
+    stuck, stuck_groups = _stuck(facts, w, number, now, settings)
+    look_ahead, hidden = _look_ahead(facts, w, rows, group, number, settings)
+    order = _oldest_first(state, names, oldest, settings.top_k + 1)
+    top = order[: settings.top_k]
+    return OrderedFacts(
+        groups=n,
+        backlog=int((unsettled > in_flight).sum()),
+        in_flight=int((in_flight > 0).sum()),
+        blocked=int(((in_flight > 0) & (unsettled > in_flight)).sum()),
+        hidden=hidden,
+        oldest=facts.some(top),
+        others_oldest_at=int(oldest[order[settings.top_k]]) if n > settings.top_k else None,
+        stuck=stuck,
+        stuck_groups=stuck_groups,
+        look_ahead=look_ahead,
+    )
+
+
+def _oldest_first(state: ShardState, names: Array, oldest: Array, n: int) -> list[int]:
+    """Positions of the `n` oldest groups, those of one age by name: numbers of names differ from shard to shard."""
+    n = min(n, len(names))
+    limit = np.partition(oldest, n - 1)[n - 1]
+    chosen = np.flatnonzero(oldest <= limit)
+    words = state.groups.words(names[chosen])
+    told = sorted(zip(oldest[chosen].tolist(), words, chosen.tolist(), strict=True))
+    return [i for _, _, i in told[:n]]
+
+
+class _Groups:
+    """The groups of one queue as columns, and one of them in words."""
+
+    def __init__(
+        self,
+        state: ShardState,
+        viewer: Viewer,
+        names: Array,
+        unsettled: Array,
+        in_flight: Array,
+        oldest: Array,
+        settled: Array,
+        head: Array,
+    ) -> None:
+        self.state, self.viewer = state, viewer
+        self.names, self.unsettled, self.in_flight = names, unsettled, in_flight
+        self.oldest, self.settled, self.head = oldest, settled, head
+
+    def name(self, i: int) -> str:
+        return self.state.groups.text(int(self.names[i]))
+
+    def some(self, which: list[int]) -> list[GroupFacts]:
+        """Some groups with their heads."""
+        at = np.array(which, dtype=np.int64)
+        return [
+            GroupFacts(name or "", unsettled, in_flight, oldest, settled, head)
+            for name, unsettled, in_flight, oldest, settled, head in zip(
+                self.state.groups.words(self.names[at]),
+                self.unsettled[at].tolist(),
+                self.in_flight[at].tolist(),
+                self.oldest[at].tolist(),
+                self.settled[at].tolist(),
+                self.viewer.views(self.head[at], ("head",)),
+                strict=True,
+            )
+        ]
+
+
+def _stuck(facts: _Groups, w: Windows, number: int, now: int, settings: Settings) -> tuple[list[StuckGroup], int]:
+    """The groups stuck longest, and how many are stuck.
+
+    1. Something waits behind the head. 2. The head is not merely delayed. 3. Nothing of the group was settled, and the
+    head was there, for long enough. 4. The head is in flight; or somebody receives from the queue, and the head came back or
+    a younger message was received instead of it. Where nobody receives at all, the queue is stalled and no group is stuck."""
+    state = facts.state
+    live, record = state.rows, state.queues[number]
+    if record.dead_letter:
+        # Nobody is expected to work on dead letters, let alone in order.
+        return [], 0
+    thresholds = settings.thresholds(record.name)
+    window = visibility_ms(record, settings)
+    factor_ms = 0 if window >= NEVER else thresholds.group_stuck_visibility_factor * window
+    limit = int(max(factor_ms, thresholds.group_stuck_min_s * 1000))
+    since = np.maximum(np.maximum(live.at("sent", facts.head), live.at("delay", facts.head)), facts.settled)
+    receives = live.at("receive_count", facts.head)
+    passed_over = (record.youngest_sent_at > live.at("sent", facts.head)) & (record.youngest_received_at > since)
+    alive = now - record.last_received_at < limit
+    poison = poison_receives(record, settings)
+    # Whoever has just got the head, after nobody worked for a while, is given time to finish it.
+    held = w.in_flight[facts.head] & ((receives >= poison) | (now - live.at("last_received", facts.head) >= limit // 2))
+    touched = held | (~w.in_flight[facts.head] & alive & ((receives > 0) | passed_over))
+    hit = (facts.unsettled > 1) & ~w.delayed[facts.head] & (now - since >= limit) & touched
+    out = []
+    for i in np.flatnonzero(hit).tolist():
+        if receives[i] >= poison:
+            reason = "poison_head"
+        elif w.in_flight[facts.head[i]]:
+            reason = "held_head"
+        else:
+            reason = "poison_head" if receives[i] > 1 else "not_received"
+        out.append((int(since[i]), facts.name(i), i, reason))
+    out.sort()
+    listed = out[: settings.messages_per_queue]
+    groups = facts.some([i for _, _, i, _ in listed])
+    return [
+        StuckGroup(group, since_ms, reason, group.unsettled - 1)
+        for group, (since_ms, _, _, reason) in zip(groups, listed, strict=True)
+    ], len(out)
+
+
+def _look_ahead(
+    facts: _Groups, w: Windows, rows: Array, group: Array, number: int, settings: Settings
+) -> tuple[LookAhead | None, int]:
+    """Whether everything the queue looks at is of blocked groups while others wait beyond; and how many groups are beyond."""
+    record = facts.state.queues[number]
+    told = record.number("look_ahead")
+    limit = int(told if told else settings.thresholds(record.name).look_ahead)
+    if len(rows) <= limit:
+        return None, 0
+    n = len(facts.names)
+    seen = np.zeros(n, dtype=bool)
+    seen[group[:limit]] = True
+    blocked = facts.in_flight > 0
+    beyond = ~seen & ~blocked
+    if not blocked[seen].all() or not beyond.any():
+        return None, int(beyond.sum())
+    waiting = beyond[group[limit:]] & ~w.delayed[rows[limit:]]
+    if not waiting.any():
+        return None, int(beyond.sum())
+    ahead = np.bincount(group[:limit], minlength=n)
+    first = int(ahead.argmax())
+    saturated = LookAhead(
+        limit,
+        facts.name(first),
+        int(ahead[first]),
+        int(blocked[seen].sum() if seen.any() else 0),
+        int(waiting.sum()),
+        int(beyond.sum()),
+    )
+    return saturated, int(beyond.sum())
+
+
+def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[int, tuple[list[GroupFacts], int]]:
+    """Per unordered queue (by index) its groups, oldest first, and how many more there are than a report takes."""
+    rows = state.rows
+    if not rows.has("group"):
+        return {}
+    ordered = state.queues.is_ordered(settings)
+    mine = np.flatnonzero(w.live & ~ordered[rows["queue"]] & (rows["group"] >= 0))
+    if not len(mine):
+        return {}
+    names, group, unsettled = np.unique(rows.at("group", mine), return_inverse=True, return_counts=True)
+    in_flight = np.bincount(group, weights=w.in_flight[mine], minlength=len(names)).astype(np.int64)
+    oldest = np.full(len(names), NEVER, dtype=np.int64)
+    np.minimum.at(oldest, group, rows.at("sent", mine))
+    settled = state.groups.time[names]
+    out: dict[int, tuple[list[GroupFacts], int]] = {}
+    for i in _oldest_first(state, names, oldest, len(names)):
+        number = int(state.groups.queue[names[i]])
+        listed, folded = out.get(number, ([], 0))
+        if len(listed) < settings.groups_per_report:
+            name = state.groups.text(int(names[i]))
+            listed.append(GroupFacts(name, int(unsettled[i]), int(in_flight[i]), int(oldest[i]), int(settled[i])))
+        else:
+            folded += 1
+        out[number] = (listed, folded)
+    return out

@@ -1,0 +1,42 @@
+"""When the retention of messages runs out, and what ends by it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.settings import Settings
+from streaming.core.state.queues import (
+    T_EXPIRED,
+)
+from streaming.core.state.rows import (
+    F_EXPIRED,
+)
+from streaming.core.state.state import ShardState
+from streaming.core.tracking.ends import end
+
+
+def expiry(state: ShardState, rows: Array, settings: Settings) -> Array:
+    """When the retention of some rows' messages runs out."""
+    live = state.rows
+    queue, base = live.at("queue", rows), live.at("sent", rows)
+    if live.has("arrived"):
+        arrived = live.at("arrived", rows)
+        base = np.where((arrived > 0) & state.queues.is_ordered(settings)[queue], arrived, base)
+    result: Array = base + state.queues.limit("retention_ms", settings)[queue]
+    return result
+
+
+def run_out(state: ShardState, now: int, settings: Settings) -> None:
+    """Retention. It runs from the original send; in an ordered dead-letter queue from the arrival there."""
+    rows = state.rows
+    if not len(rows):
+        return
+    shortest = int(state.queues.limit("retention_ms", settings).min())
+    old = rows["sent"] + shortest <= now
+    if rows.has("arrived"):
+        old |= rows["arrived"] > 0
+    hit = np.flatnonzero(old & (rows["ended"] == 0))
+    expires = expiry(state, hit, settings)
+    over = expires <= now
+    end(state, hit[over], expires[over], F_EXPIRED, T_EXPIRED)

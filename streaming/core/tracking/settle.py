@@ -1,0 +1,87 @@
+"""What ends without an event, step by step: retention, purges, moves nobody saw, messages the broker no longer has."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streaming.core.settings import Settings
+from streaming.core.state.queues import (
+    T_RECONCILED,
+)
+from streaming.core.state.rows import (
+    F_DROPPED,
+    F_EXPIRED,
+    F_MOVE_INFERRED,
+    F_PURGED,
+    F_RECONCILED,
+)
+from streaming.core.state.state import ShardState
+from streaming.core.tracking.beyond_counts import beyond_counts
+from streaming.core.tracking.dead_letters import notice_dead_letters, share_send_times
+from streaming.core.tracking.ends import end
+from streaming.core.tracking.failures import count_failures
+from streaming.core.tracking.inferred_moves import conclude_moves
+from streaming.core.tracking.retention import run_out
+
+
+def settle_by_time(state: ShardState, now: int, settings: Settings) -> None:
+    """End what ended without an event, as of `now`."""
+    if not state.messages:
+        return
+    notice_dead_letters(state, settings)
+    share_send_times(state, settings)
+    _purge(state)
+    conclude_moves(state, now, settings)
+    run_out(state, now, settings)
+    _reconcile(state, settings)
+    _forget_beyond_counts(state)
+    count_failures(state, now, settings)
+    _notice(state, now)
+
+
+def _purge(state: ShardState) -> None:
+    purged = state.queues.column("purged_at")
+    if not purged.any():
+        return
+    rows = state.rows
+    at = purged[rows["queue"]]
+    hit = np.flatnonzero((at > 0) & (rows["ended"] == 0) & (rows["sent"] <= at) & (rows["last_received"] <= at))
+    end(state, hit, at[hit], F_PURGED)
+
+
+def _reconcile(state: ShardState, settings: Settings) -> None:
+    """The broker has counted nothing for long enough: what was last heard of before that is not there any more."""
+    queues = state.queues
+    after_ms = queues.limit("reconcile_after_ms", settings)
+    since, until = queues.column("empty_since"), queues.column("counted_at")
+    long_empty = (since >= 0) & (until - since >= after_ms)
+    if not long_empty.any():
+        return
+    # Most queues of a shard may be empty, and most of its rows in the others: one pass finds the few rows it is about.
+    until = np.where(long_empty, until, 0)
+    delayed_told = queues.column("counted_delayed") >= 0
+    rows = state.rows
+    mine = np.flatnonzero((until > 0)[rows["queue"]] & (rows["ended"] == 0))
+    queue = rows.at("queue", mine)
+    heard = np.maximum.reduce([rows.at(name, mine) for name in ("sent", "last_received", "window_at", "arrived")])
+    # Where the broker did not say how many are delayed, a delayed one may well be there.
+    gone = delayed_told[queue] | (rows.at("delay", mine) <= until[queue])
+    hit = mine[gone & (until[queue] - heard >= after_ms[queue])]
+    end(state, hit, until[rows.at("queue", hit)], F_RECONCILED, T_RECONCILED)
+
+
+def _forget_beyond_counts(state: ShardState) -> None:
+    """Let go of messages that were only ever sent and that the broker's counts leave no room for."""
+    gone, at = beyond_counts(state)
+    end(state, gone, at, F_RECONCILED, T_RECONCILED)
+
+
+def _notice(state: ShardState, now: int) -> None:
+    """Date what a signal of its own will be about: it may have happened long before it was known."""
+    rows = state.rows
+    hit = [("ended_noticed", (rows["flags"] & (F_EXPIRED | F_DROPPED | F_MOVE_INFERRED)) != 0)]
+    if rows.has("arrived"):
+        hit.append(("arrived_noticed", rows["arrived"] > 0))
+    for column, happened in hit:
+        at = np.flatnonzero(happened)
+        rows.put(column, at[rows.at(column, at) == 0], now)

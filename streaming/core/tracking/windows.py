@@ -1,0 +1,55 @@
+"""Where every message is at a time: its visibility window ends with no event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED
+from streaming.core.settings import Settings
+from streaming.core.state.queues import NEVER
+from streaming.core.state.rows import F_WINDOW_DEFAULT
+from streaming.core.state.state import ShardState
+
+
+@dataclass(slots=True)
+class Windows:
+    """Per row of the state, as of `now`: is it unsettled, and what is it doing."""
+
+    live: Array
+    in_flight: Array
+    delayed: Array
+    visible: Array
+    window_end: Array
+    """When the window of the latest receive or extension ends; 0 where there is none."""
+    visible_since: Array
+    """From when a consumer could receive it, for the visible ones."""
+
+
+def windows(state: ShardState, now: int, settings: Settings) -> Windows:
+    """Where every message is at `now` (epoch milliseconds). A visibility window ends by time, with no event."""
+    rows = state.rows
+    live = rows["ended"] == 0
+    end = window_ends(state, settings)
+    code = rows["window_code"]
+    held = live & ((code == RECEIVED) | (code == EXTENDED))
+    in_flight = held & (now < end)
+    delay = rows["delay"]
+    waits = live & ~in_flight
+    delayed = waits & (((code == RELEASED) & (now < end)) | ((code == 0) & (now < delay)))
+    visible = waits & ~delayed
+    since = np.maximum(rows["sent"], np.where(code == 0, delay, end))
+    return Windows(live, in_flight, delayed, visible, np.where(code == 0, 0, end), since)
+
+
+def window_ends(state: ShardState, settings: Settings) -> Array:
+    """Per row until when its latest window lasts, the queue's own visibility timeout taken where none was told."""
+    rows = state.rows
+    end = rows["window_end"]
+    by_default = (rows["flags"] & F_WINDOW_DEFAULT) != 0
+    if by_default.any():
+        visibility = state.queues.limit("visibility_ms", settings)
+        end = np.where(by_default, np.minimum(rows["window_at"] + visibility[rows["queue"]], NEVER), end)
+    return end
