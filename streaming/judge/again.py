@@ -19,7 +19,7 @@ from streaming.judge.history import DENSE_MS
 from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, QUIET_MS
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, STATES
-from streaming.judge.rules.queues import stalled_since
+from streaming.judge.rules.queues import scheduled_ms, stalled_since
 from streaming.judge.rules.traffic import silent_from
 from streaming.judge.snapshot import QueueStatus
 from streaming.judge.status import WINDOW_MS
@@ -90,6 +90,8 @@ def _moments(c: Context) -> Iterator[int]:
         waits = (measures.stall(0, 0, "messages", limits), measures.stall(0, 0, "counts", limits))
         for wait in waits:
             yield stalled + math.ceil(wait.limit)
+        if c.now >= stalled + min(wait.limit for wait in waits):
+            yield stalled + scheduled_ms(c)
     told = facts.attributes.get("visible")
     if told is not None:
         yield max(told[0], facts.last_event_at) + int(limits.telemetry_stale_s * 1000)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
@@ -12,6 +14,9 @@ from streaming.judge.signals import Finding
 
 COUNTS_RECENT_MS = 300_000
 """A stall concluded from counts needs one this recent."""
+SCHEDULE_MS = 86_400_000
+LATEST_PAUSES = 3
+PAUSE_MARGIN = 1.25
 
 
 def queue_stalled(c: Context) -> Iterator[Finding]:
@@ -51,7 +56,29 @@ def queue_stalled(c: Context) -> Iterator[Finding]:
 
 def is_long_stalled(c: Context, since: int) -> bool:
     """Whether a stall has lasted long enough to be called one."""
-    return measures.stall(since, c.now, c.basis, c.thresholds).reached
+    return measures.stall(since, c.now, c.basis, c.thresholds).reached and c.now - since >= scheduled_ms(c)
+
+
+def scheduled_ms(c: Context) -> int:
+    """How long a stall must last at least where consumers work on a schedule: a quarter and a minute more than the longest of the
+    last pauses. 0 where they do not.
+
+    They do when, since the first pause that ended within the day, they paused for at least half of the time.
+    """
+    past = c.past.since(c.now - SCHEDULE_MS)
+    grew = np.flatnonzero(np.diff(past["settled"]) > 0)
+    if len(grew) < 2:
+        return 0
+    begin, end = past.at[grew[:-1] + 1], past.at[grew[1:]]
+    waited = (past["oldest_visible_at"] > 0) | (past["counted_visible"] > 0)
+    pauses = (end - begin >= c.thresholds.stalled_s * 1000) & waited[grew[1:]]
+    lengths = (end - begin)[pauses]
+    if not len(lengths):
+        return 0
+    began_ms = int(past.at[grew[0]])
+    if 2 * int(lengths.sum()) < int(past.at[grew[-1] + 1]) - began_ms:
+        return 0
+    return int(lengths[-LATEST_PAUSES:].max() * PAUSE_MARGIN) + 60_000
 
 
 def stalled_since(c: Context) -> int | None:
