@@ -64,6 +64,8 @@ class Environment:
         self._next: queue.Queue[_Invocation] = queue.Queue()
         self._pending: dict[str, _Invocation] = {}
         self._init_error = b""
+        self._started = 0
+        """How many processes there were: a request of one that was killed may still wait for an event."""
         self._process: subprocess.Popen[bytes] | None = None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -110,6 +112,7 @@ class Environment:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
             self._process.wait()
+            self._started += 1
         self._process = None
 
     def close(self) -> None:
@@ -121,6 +124,7 @@ class Environment:
     def _start(self) -> None:
         if self._process is not None and self._process.poll() is None:
             return
+        self._started += 1
         self._init_error = b""
         with contextlib.suppress(queue.Empty):
             while True:
@@ -151,7 +155,10 @@ class Environment:
             disable_nagle_algorithm = True
 
             def do_GET(self) -> None:
-                made = environment._next.get()
+                made = self._next_event()
+                if made is None:
+                    self.close_connection = True
+                    return
                 made.deadline_ms += int(time.time() * 1000)
                 headers = {
                     "Lambda-Runtime-Aws-Request-Id": made.request_id,
@@ -162,6 +169,17 @@ class Environment:
                 }
                 with contextlib.suppress(OSError):  # the process that asked may have been killed
                     self._answer(200, made.payload, headers)
+
+            def _next_event(self) -> _Invocation | None:
+                """The next one; None when the process that asked was ended meanwhile: it would take what is for its successor."""
+                asked_by = environment._started
+                while environment._started == asked_by:
+                    with contextlib.suppress(queue.Empty):
+                        made = environment._next.get(timeout=0.1)
+                        if environment._started == asked_by:
+                            return made
+                        environment._next.put(made)
+                return None
 
             def do_POST(self) -> None:
                 body = self._body()
