@@ -52,6 +52,10 @@ class UnreadableBlob(ValueError):
     """A blob that this version cannot read: damaged, or written by a newer version."""
 
 
+DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, TypeError, ValueError, struct.error)
+"""What reading bytes that were changed can end with."""
+
+
 def pack_columns(
     columns: Mapping[str, Array],
     header: Mapping[str, Any],
@@ -82,6 +86,13 @@ def unpack_columns(blob: bytes | memoryview) -> tuple[dict[str, Array], dict[str
     """The columns and header of `pack_columns`. Raises UnreadableBlob."""
     if blob[:4] != MAGIC or len(blob) < 8:
         raise UnreadableBlob("not a blob of this queuewatch: it does not start with QWC2")
+    try:
+        return _unpacked(blob)
+    except DAMAGE as error:
+        raise UnreadableBlob(f"the blob is damaged: {error}") from error
+
+
+def _unpacked(blob: bytes | memoryview) -> tuple[dict[str, Array], dict[str, Any]]:
     (head_len,) = struct.unpack_from("<I", blob, 4)
     head = json.loads(bytes(blob[8 : 8 + head_len]))
     rest = memoryview(blob)[8 + head_len :]

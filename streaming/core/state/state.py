@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.core.columns import Array, pack_columns, unpack_columns
+from streaming.core.columns import DAMAGE, Array, UnreadableBlob, pack_columns, unpack_columns
 from streaming.core.events.packet import text_columns, texts_of
 from streaming.core.hashing import bits_to_uuid, row_key
 from streaming.core.settings import QueueName
@@ -192,7 +192,16 @@ class ShardState:
     def unpack(cls, packed: Packed) -> ShardState:
         """The state of `pack`, of this version or an earlier one. Raises UnreadableBlob when it is damaged or of a newer one."""
         columns, header = unpack_columns(packed.head)
-        upgrade_head(columns, header)
+        try:
+            upgrade_head(columns, header)
+            return cls._of(columns, header, packed.layers)
+        except UnreadableBlob:
+            raise
+        except DAMAGE as error:
+            raise UnreadableBlob(f"the state is damaged: {type(error).__name__}: {error}") from error
+
+    @classmethod
+    def _of(cls, columns: dict[str, Array], header: dict[str, Any], layers: Mapping[str, Buffer]) -> ShardState:
         row_columns: dict[str, Array | None] = {name: columns.get(name) for name in ROW_COLUMNS}
         state = cls.empty()
         state.queues = QueueTable.unpack(columns)
@@ -211,7 +220,7 @@ class ShardState:
         state.failed_batches = {int(k): v for k, v in header["failed_batches"]}
         state.loss_reasons = {int(k): v for k, v in header["loss_reasons"]}
         state.frozen = [
-            Layer(name, rows, last_end, queues, renumbered, packed.layers[name])
+            Layer(name, rows, last_end, queues, renumbered, layers[name])
             for name, rows, last_end, queues, renumbered in header["frozen"]
         ]
         state.renumberings = {serial: (column, columns[f"moved.{serial}"]) for serial, column in header["renumberings"]}
