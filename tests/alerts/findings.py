@@ -117,6 +117,29 @@ def _flow() -> Events:
                 ev("received", free, "lagging", message_id=f"l{i}", receive_count=1, consumer="w", invisible_until=until)
             )
             events.append(ev("deleted", free + takes, "lagging", message_id=f"l{i}"))
+    return [*events, *_two_bad_hosts(), *_one_of_two_gone()]
+
+
+def _two_bad_hosts() -> Events:
+    """Two consumers that fail everything beside one that finishes everything."""
+    events = [ev("queue_state", 0, "hosts", attributes={"kind": "standard", "visibility_timeout_s": 30})]
+    for i in range(200):
+        events += _work("hosts", i, f"good{i}")
+        named = {"message_id": f"bad{i}", "consumer": f"bad-{i % 2}"}
+        events += [ev("sent", i, "hosts", message_id=f"bad{i}"), ev("received", i + 1, "hosts", receive_count=1, **named)]
+        events += [ev("released", i + 2, "hosts", **named)]
+    return events
+
+
+def _one_of_two_gone() -> Events:
+    """Of two consumers one stops at minute ten, and the other does half of what comes."""
+    events = [ev("queue_state", 0, "halved", attributes={"kind": "standard", "visibility_timeout_s": 30})]
+    for i in range(1_800):
+        events.append(ev("sent", i, "halved", message_id=f"x{i}"))
+        consumer, at_s = ("ab"[i % 2], i + 0.1) if i < 600 else ("a", 600 + 2 * (i - 600))
+        if at_s < 1_800:
+            events.append(ev("received", at_s, "halved", message_id=f"x{i}", receive_count=1, consumer=consumer))
+            events.append(ev("deleted", at_s + 1, "halved", message_id=f"x{i}"))
     return events
 
 
