@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FIRST = ("benchmarks", "client", "deploy", "docs", "e2e", "proxy", "sdks", "services", "sources")
+FIRST = ("benchmarks", "client", "crash", "deploy", "docs", "e2e", "fuzz", "proxy", "sdks", "services", "sinks", "sources")
 """Folders of one half; the other has the rest, whatever is added."""
 
 

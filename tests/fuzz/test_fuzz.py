@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz.__main__ import fuzz, keep
 from tests.fuzz.targets import TARGETS
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "8"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "4"))
 """For each target."""
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
 """The same bytes in every run, so that a failure is of the change at hand; `make fuzz` draws its own."""

@@ -60,7 +60,7 @@ def said(taken: Sequence[Merged], *, all_queues: bool) -> tuple[list[list[QueueV
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.scenario}-{cell.basis}")
 def test_due_queues_alone_say_what_all_would(cell: Cell, tmp_path: Path) -> None:
     """Signals, statuses, depths, ages, bases: everything published, at every step."""
-    taken = tracked(cell, tmp_path, trigger_ms=5_000)
+    taken = tracked(cell, tmp_path, trigger_ms=10_000)
     some, changes, snapshots = said(taken, all_queues=False)
     all_, all_changes, all_snapshots = said(taken, all_queues=True)
     for step, one, other in zip(taken, some, all_, strict=True):
