@@ -101,7 +101,8 @@ def test_one_group_s_backlog_is_named_while_lambda_works_on_nothing_else(
     assert {event["type"] for event in events} == {"sent", "received", "released", "batch"}
     signals = [line for line in _signals(events, tmp_path) if line["queue"] == name]
     [saturated, *_] = [line for line in signals if line["signal"] == "LookAheadSaturated"]
-    assert 0 <= saturated["at"] - _saturated_at(events) <= 10_000
+    # Ten seconds, and what a busy machine takes between two invocations.
+    assert 0 <= saturated["at"] - _saturated_at(events) <= 15_000
     evidence = saturated["evidence"]
     assert (evidence["look_ahead"], evidence["blocking_group"]) == (_LOOK_AHEAD, "greedy")
     assert (evidence["hidden_groups"], evidence["hidden_messages"]) == (_CUSTOMERS_BEHIND, _CUSTOMERS_BEHIND)
