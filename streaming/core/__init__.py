@@ -1,0 +1,1 @@
+"""The tracking core: `(state, events, now) -> (state, report)`, pure."""

@@ -1,13 +1,13 @@
-"""Whether the service's own clock is believed. Pure: numbers in, numbers out.
+"""Decide whether the service's own clock can be trusted. Pure: numbers in, numbers out.
 
-A machine that was suspended, or a bad step of its time service, makes the clock jump. Time settles things (retention, moves
-nobody saw), so a jump is held until something else bears it out: until then `now` goes on from where it was, as fast as
-the clock ticks, and nothing is settled by the time that was jumped over.
+A machine that was suspended, or a bad step of its time service, makes the clock jump. Time settles messages (retention, unseen
+moves), so a jump is not trusted until other evidence confirms it. Until then `now` continues from where it was, at the rate at
+which the clock ticks, and nothing is settled because of the time that was jumped over.
 
-1. A step of less than an hour forwards, or a quarter of an hour back, is believed: batches take their time.
-2. A larger one is believed as soon as more sources (queues, collectors) speak from the time it jumped to than from before.
-3. While any source still speaks from before, and as many do, it is not believed.
-4. When none speaks at all, it is believed after ten batches and a minute in which it held.
+1. A step of less than an hour forwards, or a quarter of an hour back, is trusted: batches take time.
+2. A larger step is trusted as soon as more sources (queues, collectors) report times near the new reading than near the old.
+3. While any source still reports times near the old reading, and at least as many as near the new, it is not trusted.
+4. When no source reports at all, it is trusted after it has held for ten batches and a minute.
 """
 
 from __future__ import annotations
@@ -16,57 +16,57 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 LARGEST_STEP_MS = 3_600_000
-"""Between two batches: a restart, or an outage that was waited for."""
+"""Between two batches. Steps up to this may be a restart, or an outage that the job waited out."""
 LARGEST_STEP_BACK_MS = 900_000
-"""A smaller step back is waited for: `now` stands still until the clock has caught up."""
+"""On a smaller step back, `now` stands still until the clock has caught up."""
 FRESH_MS = 600_000
-"""A source that spoke so long ago or less speaks from now."""
+"""A source whose newest event is at most this old counts as reporting the current time."""
 BATCHES_TO_BELIEVE = 10
 HELD_TO_BELIEVE_MS = 60_000
 LONGEST_TICK_MS = 60_000
-"""While the clock is not believed, `now` goes on by no more than this a batch."""
+"""While the clock is not trusted, `now` advances by at most this per batch."""
 SENDERS_AHEAD_FOR_MS = 600_000
-"""For so long after the last event that was dated in the future, senders' clocks count as ahead."""
+"""Senders' clocks count as ahead for this long after the last event that was dated in the future."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What is known of the clock after a batch. Times are epoch milliseconds, 0 before the first batch."""
+    """What is known about the clock after a batch. Times are epoch milliseconds, 0 before the first batch."""
 
     now: int = 0
-    """The time that is believed."""
+    """The time that is trusted."""
     read: int = 0
-    """What the clock read."""
+    """The clock's latest reading."""
     jumped_at: int = 0
-    """Since when (as believed) the clock has not been believed; 0: it is."""
+    """The trusted time at which the clock stopped being trusted; 0: it is trusted."""
     jumped_to: int = 0
-    """What it read then."""
+    """The reading it jumped to."""
     batches: int = 0
-    """Batches since."""
+    """Batches since the jump."""
     for_read: int = 0
-    """Sources that spoke from the time that was read…"""
+    """Sources whose times agree with the clock's reading…"""
     for_now: int = 0
-    """…and from the time that is believed."""
+    """…and those whose times agree with `now`."""
     ahead_total: int = 0
     """Events dated in the future so far."""
     ahead_at: int = 0
-    """When the last of them came."""
+    """When the last of them arrived."""
 
     @property
     def trusted(self) -> bool:
-        """Whether `now` is what the clock reads."""
+        """Whether `now` equals the clock's reading."""
         return self.jumped_at == 0
 
 
 def tick(clock: Clock, read: int) -> Clock:
-    """The clock at the next batch, when it reads `read`."""
+    """Return the clock at the next batch, when its reading is `read`."""
     step = read - clock.now
     if not clock.now or -LARGEST_STEP_BACK_MS < step < LARGEST_STEP_MS:
         return _believing(clock, max(read, clock.now), read)
     on = min(max(0, read - clock.read), LONGEST_TICK_MS) if not clock.trusted else 0
     now = clock.now + on
     if clock.trusted or abs(read - clock.read) >= LARGEST_STEP_MS:
-        # A jump, or a further one: what was said of the one before does not count.
+        # A jump, or a further one: evidence about the previous jump does not count.
         return replace(
             clock, now=now, read=read, jumped_at=clock.jumped_at or now, jumped_to=read, batches=1, for_read=0, for_now=0
         )
@@ -77,7 +77,7 @@ def tick(clock: Clock, read: int) -> Clock:
 
 
 def heard(clock: Clock, newest: Iterable[int]) -> Clock:
-    """What the sources said in a batch: `newest` are the times up to which each was heard."""
+    """Count which sources confirm the jump: `newest` holds the time up to which each source has reported."""
     if clock.trusted:
         return clock
     for_read = for_now = 0
@@ -88,14 +88,14 @@ def heard(clock: Clock, newest: Iterable[int]) -> Clock:
 
 
 def counted(clock: Clock, ahead_total: int, now: int) -> Clock:
-    """Take in how many events have been dated in the future."""
+    """Record how many events have been dated in the future so far."""
     if ahead_total <= clock.ahead_total:
         return clock
     return replace(clock, ahead_total=ahead_total, ahead_at=now)
 
 
 def senders_are_ahead(clock: Clock, now: int) -> bool:
-    """Whether events dated in the future came lately."""
+    """Whether events dated in the future arrived recently."""
     return 0 <= now - clock.ahead_at < SENDERS_AHEAD_FOR_MS
 
 

@@ -1,9 +1,9 @@
 """Named numpy columns and a small JSON header as one compact blob: packets on the wire and state on disk.
 
-Layout: magic, u32 header length, JSON header, then the columns' bytes: for state zstd-compressed together, and behind them
-those whose bytes are random and would not compress. Integers are stored as their distance from the smallest in the fewest
-bytes that hold it, zero (not known) kept apart; a column that is the same everywhere takes no bytes at all. The header carries
-a format version, so that old blobs stay readable.
+Layout: magic, u32 header length, JSON header, then the columns' bytes. State columns are zstd-compressed together; columns of
+random bytes, which would not compress, follow them. Integers are stored as their distance from the minimum in the fewest bytes
+that hold it, with zero (unknown) kept apart; a constant column takes no bytes at all. The header carries a format version, so
+that old blobs stay readable.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UNSIGNED = (np.dtype("u1"), np.dtype("u2"), np.dtype("u4"))
 
 
 def plain(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array, without a dictionary."""
+    """Return a column as one array without dictionary encoding."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
@@ -33,12 +33,12 @@ def plain(column: pa.ChunkedArray) -> pa.Array:
 
 
 def distinct(numbers: Array, below: int) -> tuple[Array, Array]:
-    """Which of the numbers `0 … below - 1` occur, ascending, and per element its place among them; -1 stays -1."""
+    """Return the numbers of `0 … below - 1` that occur, ascending, and each element's index among them; -1 stays -1."""
     if below > max(1 << 20, 4 * len(numbers)):
         kept, place = np.unique(numbers, return_inverse=True)
         none = int(len(kept) > 0 and kept[0] < 0)
         return kept[none:], (place - none).astype(np.int32)
-    # A table of all possible numbers is many times quicker than sorting those that occur.
+    # A lookup table of all possible numbers is many times faster than sorting the ones that occur.
     occurs = np.zeros(below + 1, dtype=bool)
     occurs[numbers] = True
     occurs[below] = False
@@ -49,11 +49,11 @@ def distinct(numbers: Array, below: int) -> tuple[Array, Array]:
 
 
 class UnreadableBlob(ValueError):
-    """A blob that this version cannot read: damaged, or written by a newer version."""
+    """A blob that this version cannot read: it is damaged, or a newer version wrote it."""
 
 
 DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, TypeError, ValueError, struct.error)
-"""What reading bytes that were changed can end with."""
+"""The errors that decoding corrupted bytes can raise."""
 
 
 def pack_columns(
@@ -63,7 +63,7 @@ def pack_columns(
     raw: frozenset[str] = frozenset(),
     compress: bool,
 ) -> bytes:
-    """One blob of `columns` (one-dimensional, any length) and `header` (JSON). `raw` names columns not worth narrowing."""
+    """Pack `columns` (one-dimensional, any length) and `header` (JSON) into a blob. `raw` names columns not worth narrowing."""
     specs: list[dict[str, Any]] = []
     parts: list[bytes] = []
     apart = {name for name in raw if compress and name in columns and _is_dense(columns[name])}
@@ -83,7 +83,7 @@ def pack_columns(
 
 
 def unpack_columns(blob: bytes | memoryview) -> tuple[dict[str, Array], dict[str, Any]]:
-    """The columns and header of `pack_columns`. Raises UnreadableBlob."""
+    """Return the columns and header of `pack_columns`. Raises UnreadableBlob."""
     if blob[:4] != MAGIC or len(blob) < 8:
         raise UnreadableBlob("not a blob of this queuewatch: it does not start with QWC2")
     try:
@@ -113,7 +113,7 @@ def _unpacked(blob: bytes | memoryview) -> tuple[dict[str, Array], dict[str, Any
 
 
 def _is_dense(values: Array) -> bool:
-    """Whether hardly any of the values are zero: random bytes throughout, which only cost time to compress."""
+    """Whether almost no value is zero: the bytes are random throughout, and compressing them only costs time."""
     return bool(np.count_nonzero(values) * 8 > len(values) * 7)
 
 
@@ -127,11 +127,11 @@ def _encode(values: Array, raw: bool, shuffle: bool) -> tuple[dict[str, Any], by
         return spec | {"k": int(low)}, b""
     zeros = False
     if low == 0:
-        # Of those that are not zero: one less, a zero is the largest of all.
+        # Subtracting one makes a zero the largest value, so the minimum is that of the non-zero values.
         unsigned = values.view(f"u{values.dtype.itemsize}")
         low = int((unsigned - unsigned.dtype.type(1)).min()) + 1
         zeros = True
-    # One is added where zero keeps its place, so the widest distance needs room for it.
+    # Non-zero values are stored plus one, so the widest distance needs room for it.
     span = int(high) - int(low) + int(zeros)
     narrow = next((t for t in _UNSIGNED if span < 1 << (8 * t.itemsize)), None)
     if narrow is None or narrow.itemsize >= values.dtype.itemsize:
@@ -147,17 +147,17 @@ def _encode(values: Array, raw: bool, shuffle: bool) -> tuple[dict[str, Any], by
 
 
 def _shuffled(values: Array) -> bytes:
-    """All lowest bytes, then all second bytes…: what compresses, as the high bytes of neighbours are alike."""
+    """Group all lowest bytes, then all second bytes and so on: the high bytes of neighbours are alike and compress well."""
     unsigned = values.view(f"u{values.dtype.itemsize}")
     planes = np.empty((unsigned.itemsize, len(values)), dtype=np.uint8)
     for i, plane in enumerate(planes):
-        # Shifting is many times quicker than copying every fourth byte.
+        # Shifting is many times faster than copying every fourth byte.
         np.right_shift(unsigned, unsigned.dtype.type(8 * i), out=plane, casting="unsafe")
     return planes.tobytes()
 
 
 def _unshuffled(body: memoryview, stored: np.dtype[Any], length: int) -> Array:
-    """The values of `_shuffled`."""
+    """Reverse `_shuffled`."""
     planes = np.frombuffer(body, dtype=np.uint8).reshape(stored.itemsize, length)
     values = planes[0].astype(f"u{stored.itemsize}")
     for i, plane in enumerate(planes[1:], start=1):

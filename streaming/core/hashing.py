@@ -1,7 +1,7 @@
-"""Message ids as 128 bits, and the 64-bit keys joined on. Whole columns at a time.
+"""Message ids as 128 bits, and the 64-bit join keys. Works on whole columns.
 
-A UUID in its usual text form *is* its 128 bits, so the text can be made again from them and need not be kept. Any other id
-is hashed to 128 bits and its text kept beside. Ten million ids collide in one of ~370,000 such populations at 64 bits.
+A UUID in its usual text form *is* its 128 bits, so its text can be rebuilt and need not be stored. Any other id is hashed to
+128 bits and its text stored beside it. At 64 bits, one in ~370,000 populations of ten million ids contains a collision.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DASHES = np.array([8, 13, 18, 23])
 _BLOCKS = (slice(0, 8), slice(9, 13), slice(14, 18), slice(19, 23), slice(24, 36))
 
 _AT_A_TIME = 1 << 13
-"""Ids taken together: what a step makes of them stays in the cache for the next."""
+"""Ids hashed at a time, so that intermediate results stay in the CPU cache."""
 
 _PRIME_A = np.uint64(0x9E3779B97F4A7C15)
 _PRIME_B = np.uint64(0xBF58476D1CE4E5B9)
@@ -28,29 +28,29 @@ _PRIME_C = np.uint64(0x94D049BB133111EB)
 
 
 def mix(x: U64) -> U64:
-    """Scramble 64-bit values so that every bit of the input moves every bit of the output (splitmix64's finaliser)."""
+    """Scramble 64-bit values so that every input bit affects every output bit (splitmix64's finaliser)."""
     x = (x ^ (x >> np.uint64(30))) * _PRIME_B
     x = (x ^ (x >> np.uint64(27))) * _PRIME_C
     return x ^ (x >> np.uint64(31))
 
 
 def id_hash(hi: U64, lo: U64) -> U64:
-    """64 bits of a 128-bit id, the same whatever queue it is in: what spreads messages over shards."""
+    """Hash 128-bit ids to 64 bits, independent of the queue. Spreads messages over shards."""
     return mix(hi * _PRIME_A + mix(lo + _PRIME_A))
 
 
 def row_key(hi: U64, lo: U64, queue_hash: U64) -> U64:
-    """64 bits of (queue, message): what events and state are joined on."""
+    """Hash (queue, message) to 64 bits. Events and state are joined on this key."""
     return mix(id_hash(hi, lo) + queue_hash)
 
 
 def text_hash(text: str) -> int:
-    """A stable 64-bit hash of one string: of a queue's name, not of columns."""
+    """Hash a single string, such as a queue name, to 64 stable bits. Columns use `hash_texts`."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def ids_to_bits(ids: pa.Array) -> tuple[U64, U64, npt.NDArray[np.bool_]]:
-    """128 bits of each string of `ids` (null counts as empty): high words, low words, and which are UUIDs by their text."""
+    """Convert ids to 128 bits (null counts as empty): the high words, the low words, and which ids are UUIDs in text form."""
     n = len(ids)
     hi = np.zeros(n, dtype=np.uint64)
     lo = np.zeros(n, dtype=np.uint64)
@@ -79,9 +79,9 @@ def ids_to_bits(ids: pa.Array) -> tuple[U64, U64, npt.NDArray[np.bool_]]:
 
 
 def _hex_words(text: U8) -> tuple[U64, npt.NDArray[np.bool_]]:
-    """Per UUID text (n × 36) its 32 digits as four numbers of 32 bits, and whether all are lower-case hex digits.
+    """Return the 32 digits of each UUID text (n × 36) as four 32-bit numbers, and whether all are lower-case hex digits.
 
-    Eight digits are one 64-bit word, and every step does all of a word's bytes at once.
+    Eight digits are one 64-bit word, and every step processes all bytes of a word at once.
     """
     digits = np.empty((len(text), 32), dtype=np.uint8)
     for at, block in zip((0, 8, 12, 16, 20), _BLOCKS, strict=True):
@@ -89,7 +89,7 @@ def _hex_words(text: U8) -> tuple[U64, npt.NDArray[np.bool_]]:
     given = digits.view("<u8")
     value = (given & _each(0x0F)) + ((given >> np.uint64(6)) & _each(0x01)) * np.uint64(9)
     is_letter = ((value + _each(0x76)) >> np.uint64(7)) & _each(0x01)
-    # The digits made again from the values: with values below 16, only 0-9 and a-f come back as they were.
+    # Digits rebuilt from the values: as values are below 16, only 0-9 and a-f come back unchanged.
     again = value + _each(ord("0")) + is_letter * np.uint64(ord("a") - ord("0") - 10)
     good = ((again == given) & ((value & _each(0xF0)) == 0)).all(axis=1)
     pairs = ((value << np.uint64(4)) | (value >> np.uint64(8))) & np.uint64(0x00FF_00FF_00FF_00FF)
@@ -103,7 +103,7 @@ def _each(byte: int) -> np.uint64:
 
 
 def hash_texts(texts: pa.Array) -> U64:
-    """A 64-bit hash of each string of `texts`; null gives 0, which no text gives in practice."""
+    """Hash each string of `texts` to 64 bits; null gives 0, which no string gives in practice."""
     data, starts, lengths = _string_buffers(texts)
     hi, lo = _hash_texts(data, starts, lengths)
     hashed = id_hash(hi, lo)
@@ -113,7 +113,7 @@ def hash_texts(texts: pa.Array) -> U64:
 
 
 def bits_to_uuid(hi: int, lo: int) -> str:
-    """The text of a UUID from its bits."""
+    """Return the text of a UUID from its bits."""
     digits = f"{hi:016x}{lo:016x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
@@ -135,7 +135,7 @@ def _string_buffers(strings: pa.Array) -> tuple[U8, npt.NDArray[np.int64], npt.N
 
 
 def _hash_texts(data: U8, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> tuple[U64, U64]:
-    """Eight bytes of every text at a time; texts are taken together by how many words they fill."""
+    """Hash eight bytes of every text at a time; texts of the same number of words are processed together."""
     n = len(starts)
     hi = mix(lengths.astype(np.uint64) + _PRIME_A)
     lo = mix(lengths.astype(np.uint64) + _PRIME_B)
@@ -149,7 +149,7 @@ def _hash_texts(data: U8, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np
         rows = np.flatnonzero(words > word)
         at = starts[rows] + 8 * word
         chunk = np.ascontiguousarray(padded[at[:, None] + octet]).view("<u8")[:, 0].astype(np.uint64)
-        # The last word of a text must not see the text behind it.
+        # Mask the last word of a text, which also holds the start of the next text.
         chunk &= masks[np.minimum(lengths[rows] - 8 * word, 8)]
         hi[rows] = mix((hi[rows] ^ chunk) * _PRIME_A + _PRIME_C)
         lo[rows] = mix((lo[rows] + chunk) * _PRIME_C ^ (hi[rows] >> np.uint64(7)))

@@ -1,4 +1,4 @@
-"""What the core and the judge may be told: lateness, caps and thresholds by queue pattern. Plain, frozen, picklable."""
+"""Settings of the core and the judge: lateness, caps and thresholds by queue pattern. Plain, frozen, picklable."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from streaming.core.thresholds import Thresholds
 
 
 class QueueName(NamedTuple):
-    """What makes a queue unique. `scope` is its account and region, broker or the like; empty when nobody reports it."""
+    """The fields that make a queue unique. `scope` is its account and region, its broker or the like; empty when not reported."""
 
     system: str
     scope: str
     queue: str
 
     def sibling(self, queue: str) -> QueueName:
-        """Another queue of the same system and scope."""
+        """Return another queue of the same system and scope."""
         return QueueName(self.system, self.scope, queue)
 
 
 THRESHOLD_NAMES = frozenset(f.name for f in fields(Thresholds))
 
 DEFAULT_VISIBILITY_S: Mapping[str, float] = {"aws_sqs": 30.0}
-"""Visibility timeout of a queue nobody told us about. Systems not named here hold a message until it is settled."""
+"""Visibility timeout of a queue that reports none. Systems not listed here hold a message until it is settled."""
 
 DEFAULT_RETENTION_S: Mapping[str, float] = {"aws_sqs": 4 * 86_400.0, "cloudflare_queues": 4 * 86_400.0}
 LONGEST_RETENTION_S = 14 * 86_400.0
-"""No message is tracked longer than this after its send, whatever is known: state must not grow for ever."""
+"""No message is tracked longer than this after its send, whatever else is known: state must not grow without bound."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,31 @@ class QueueRule:
 
 
 @dataclass(frozen=True)
+class FoldRule:
+    """Queues of which `queue` (or `system/scope/queue`) matches a shell-style pattern are shown as one. First match wins."""
+
+    queues: str
+    system: str | None = None
+
+    def matches(self, name: QueueName) -> bool:
+        if self.system is not None and name.system != self.system:
+            return False
+        return fnmatchcase(name.queue, self.queues) or fnmatchcase("/".join(name), self.queues)
+
+
+@dataclass(frozen=True)
 class Settings:
-    """Milliseconds (`_ms`), counts, and the thresholds of each queue."""
+    """Settings in milliseconds (`_ms`) and counts, and the thresholds of each queue."""
 
     lateness_ms: int = 600_000
-    """Events older than the newest one by more than this no longer bring a message to life."""
+    """Events older than the newest one by more than this no longer start tracking a message."""
 
     skew_allowance_ms: int = 300_000
-    """Events dated beyond `now` by more are held back to it. A request to AWS that is five minutes off is refused, so no
-    sender that works is further ahead."""
+    """Events dated further beyond `now` than this are moved back to it. AWS refuses a request whose clock is five minutes off, so
+    no working sender is further ahead."""
 
     now_is_event_time: bool = False
-    """True in a replay: `now` comes from the events, so every shard knows how far time has got."""
+    """True in a replay: `now` comes from the events, so every shard knows how far time has advanced."""
 
     top_k: int = 10
     messages_per_queue: int = 100
@@ -71,6 +84,12 @@ class Settings:
     groups_per_report: int = 5_000
     consumers_per_report: int = 1_000
     attempts_per_message: int = 32
+    max_queues: int = 100_000
+    """Queues with a record; events about further ones are counted and left out. A queue that vanished keeps its record."""
+
+    max_collectors: int = 1_000
+    """Collectors whose heartbeats are followed, in the same way."""
+
     forget_queue_after_ms: int = 3_600_000
     """A queue with nothing unsettled and no event for this long vanishes."""
 
@@ -78,19 +97,21 @@ class Settings:
     """Tags of a queue (attribute `tags`) that become labels `tag_…` of `queuewatch_queue_info`."""
 
     slow_strategies: bool = True
-    """Also report what the broker's own slow-consumer strategies would say."""
+    """Also report the verdicts of the broker's own slow-consumer strategies."""
 
     slow_strategy_params: Mapping[str, Any] = field(default_factory=dict)
-    """Their parameters where they differ from the broker's defaults (names of judge.slow_consumer.StrategyParams)."""
+    """Strategy parameters that differ from the broker's defaults (names of judge.slow_consumer.StrategyParams)."""
 
     defaults: Thresholds = field(default_factory=Thresholds)
     rules: tuple[QueueRule, ...] = ()
+    folds: tuple[FoldRule, ...] = ()
+    """Which queues are shown together. It changes nothing of what is tracked, judged and signalled."""
     ordered_queues: frozenset[QueueName] = frozenset()
-    """Queues known to keep order though their name does not say so: a replay looks ahead for them."""
+    """Queues known to be ordered although their name does not say so: a replay scans ahead for them."""
 
     @cached_property
     def fingerprint(self) -> int:
-        """64 bits of everything here: equal settings have the same in every process."""
+        """Return 64 bits of everything here: equal settings have the same fingerprint in every process."""
         ordered = sorted(self.ordered_queues)
         return text_hash(repr((replace(self, ordered_queues=frozenset()), ordered)))
 
@@ -98,15 +119,25 @@ class Settings:
     def _resolved(self) -> dict[QueueName, Thresholds]:
         return {}
 
+    @cached_property
+    def _fold_of(self) -> dict[QueueName, FoldRule | None]:
+        return {}
+
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_resolved", "fingerprint")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_resolved", "_fold_of", "fingerprint")}
 
     def rule(self, name: QueueName) -> QueueRule | None:
-        """The first rule whose pattern matches, or None."""
+        """Return the first rule whose pattern matches, or None."""
         return next((rule for rule in self.rules if rule.matches(name)), None)
 
+    def fold_of(self, name: QueueName) -> FoldRule | None:
+        """The entry that folds the queue with others, found once; None for a queue that is shown by itself."""
+        if name not in self._fold_of:
+            self._fold_of[name] = next((fold for fold in self.folds if fold.matches(name)), None)
+        return self._fold_of[name]
+
     def thresholds(self, name: QueueName) -> Thresholds:
-        """The thresholds of one queue, resolved once."""
+        """Return the thresholds of one queue; each queue is resolved once."""
         found = self._resolved.get(name)
         if found is None:
             rule = self.rule(name)
@@ -115,7 +146,7 @@ class Settings:
         return found
 
     def is_ordered(self, name: QueueName) -> bool:
-        """Whether all of the queue must be in one shard because its order matters."""
+        """Whether the whole queue must be in one shard because its order matters."""
         rule = self.rule(name)
         if rule is not None and rule.ordered is not None:
             return rule.ordered

@@ -30,7 +30,7 @@ class Thresholds:
     group_stuck_visibility_factor: float = 2.0
     group_stuck_min_s: float = 60.0
 
-    # LookAheadSaturated: how many messages from the front a FIFO queue looks at for an available group.
+    # LookAheadSaturated: how many messages from the front a FIFO queue scans for an available group.
     look_ahead: int = 120_000
 
     # ConcurrencyCollapsed: <= collapsed_groups_in_flight for collapsed_s while >= collapsed_groups_backlog wait.
@@ -51,12 +51,12 @@ class Thresholds:
     lag_forecast_s: float = 1_800.0
     lagging_for_s: float = 120.0
 
-    # WindowTooShort: share of the deliveries of short_window_s that outlived their visibility window, and how many at least.
+    # WindowTooShort: share of the deliveries in short_window_s that outlived their visibility window, and their minimum number.
     short_window_ratio: float = 0.02
     short_window_s: float = 900.0
     short_window_min_deliveries: int = 5
 
-    # QueueSilent: so many messages were due by the queue's own rates and none came. silent_pages 1: it pages.
+    # QueueSilent: this many messages were due by the queue's own rates and none came. silent_pages 1: it pages.
     silent_messages: int = 20
     silent_pages: int = 0
 
@@ -74,7 +74,7 @@ class Thresholds:
     slow_hold_min_s: float = 30.0
     slow_hold_factor: float = 10.0
 
-    # BatchRetryStorm: share of deliveries in the window that are redeliveries out of failed batches.
+    # BatchRetryStorm: share of deliveries in the window that are redeliveries from failed batches.
     retry_storm_ratio: float = 0.5
     retry_storm_window_s: float = 300.0
     retry_storm_min_deliveries: int = 10
@@ -90,10 +90,10 @@ class Thresholds:
     # TelemetryStale: a collector silent for this long.
     telemetry_stale_s: float = 120.0
 
-    # TelemetryPartial: tracked / broker's count outside the band for this long.
+    # TelemetryPartial: tracked / broker's count is outside the band for this long.
     coverage_low_ratio: float = 0.9
     coverage_high_ratio: float = 1.1
     coverage_s: float = 600.0
 
-    # Not a signal: the broker says empty for this long => what is still tracked is reconciled away.
+    # Not a signal: the broker's counts have been empty this long => messages still tracked are reconciled away.
     reconcile_after_s: float = 300.0

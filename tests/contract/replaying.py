@@ -1,4 +1,4 @@
-"""Recorded events through `run_replay`, exactly as the command does it, and questions about the lines it prints."""
+"""Replay recorded events through `run_replay`, exactly like the command, and query the lines it prints."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ Line = dict[str, Any]
 
 
 def ev(type_: str, at_s: float, queue: str = "q", **fields: Any) -> dict[str, Any]:
-    """A wire event `at_s` seconds after T0."""
+    """Build a wire event at `at_s` seconds after T0."""
     return {"v": 1, "type": type_, "at": T0 + round(at_s * 1000), "system": "aws_sqs", "queue": queue, **fields}
 
 
 def ms(at_s: float) -> int:
-    """Epoch milliseconds of `at_s` seconds after T0."""
+    """Return the epoch milliseconds of `at_s` seconds after T0."""
     return T0 + round(at_s * 1000)
 
 
 class Lines:
-    """What a replay printed."""
+    """The output of a replay."""
 
     def __init__(self, lines: Sequence[Line], errors: str) -> None:
         self.lines, self.errors = list(lines), errors
 
     def signals(self, name: str | None = None, status: str | None = None, **about: Any) -> list[Line]:
-        """The signal lines that match."""
+        """Return the matching signal lines."""
         chosen = [x for x in self.lines if x["kind"] == "signal"]
         return [
             x
@@ -42,11 +42,11 @@ class Lines:
         ]
 
     def times(self, name: str, status: str, **about: Any) -> list[float]:
-        """When signals changed, in seconds after T0."""
+        """Return when signals changed, in seconds after T0."""
         return [(x["at"] - T0) / 1000 for x in self.signals(name, status, **about)]
 
     def metric(self, name: str, **labels: str) -> dict[float, float]:
-        """Values of one series by seconds after T0."""
+        """Return the values of one series by seconds after T0."""
         chosen = [x for x in self.lines if x["kind"] == "metric" and x["name"] == f"queuewatch_{name}"]
         chosen = [x for x in chosen if all(x["labels"].get(k) == v for k, v in labels.items())]
         return {(x["at"] - T0) / 1000: x["value"] for x in chosen}
@@ -60,7 +60,7 @@ def replayed(
     until_s: float | None = None,
     settings: Settings | None = None,
 ) -> Lines:
-    """The lines of a replay of `events`, written to a file in `folder` in the order given."""
+    """Return the lines of a replay of `events`, written to a file in `folder` in the order given."""
     path = folder / "events.ndjson"
     path.write_text("".join(json.dumps(e) + "\n" for e in events))
     return replayed_file([path], every=every, until_s=until_s, settings=settings)
@@ -69,7 +69,7 @@ def replayed(
 def replayed_file(
     paths: Sequence[Path], *, every: str = "60s", until_s: float | None = None, settings: Settings | None = None, expect: int = 0
 ) -> Lines:
-    """The lines of a replay of files."""
+    """Return the lines of a replay of files."""
     out, err = io.StringIO(), io.StringIO()
     code = run_replay(
         paths,

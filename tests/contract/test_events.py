@@ -1,4 +1,4 @@
-"""Each type of event and each of its fields: alone, absent, twice, out of order, with names nobody should use."""
+"""Each type of event and each of its fields: alone, absent, repeated, out of order, and with unusual names."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ STATES = ("visible", "in_flight", "delayed")
 TOTALS = ("sent", "received", "deleted", "dead_lettered", "redriven", "expired", "dropped")
 
 
-def told(lines: Lines, at_s: float, queue: str = "q", **labels: str) -> dict[str, float]:
-    """What of depth and totals is not zero at a time."""
+def reported(lines: Lines, at_s: float, queue: str = "q", **labels: str) -> dict[str, float]:
+    """Return the depths and totals that are not zero at a time."""
     depth = {state: lines.metric("queue_messages", queue=queue, state=state, **labels) for state in STATES}
     totals = {total: lines.metric(f"messages_{total}_total", queue=queue, **labels) for total in TOTALS}
     return {name: series[at_s] for name, series in (depth | totals).items() if series.get(at_s)}
@@ -49,10 +49,10 @@ FIRST_KNOWN_FROM: list[tuple[str, Event, dict[str, float]]] = [
 def test_a_message_is_known_from_whichever_event_comes_first(
     tmp_path: Path, kind: str, fields: Event, expected: dict[str, float]
 ) -> None:
-    """And is where that event put it, its window ended by time (30 s where nobody told); told twice it counts once."""
+    """It is in the state that the event put it in, its window ends by time (30 s if not reported), and repeats do not count."""
     one = ev(kind, 10, message_id="m", **fields)
     lines = replayed([ev("queue_state", 0, attributes={"kind": "standard"}), one, one], tmp_path, until_s=60)
-    assert told(lines, 60) == expected
+    assert reported(lines, 60) == expected
     assert lines.metric("events_total", result="accepted")[60] == 2
     assert lines.metric("events_total", result="duplicate")[60] == 1
     ages = lines.metric("oldest_message_age_seconds", queue="q", scope="all")
@@ -70,25 +70,25 @@ def test_moves_reach_the_other_queue(tmp_path: Path) -> None:
         ev("deleted", 71, message_id="n"),
     ]
     lines = replayed(events, tmp_path, every="10s")
-    assert told(lines, 30, "d") == {"visible": 1}
+    assert reported(lines, 30, "d") == {"visible": 1}
     assert lines.metric("oldest_message_age_seconds", queue="d", scope="all")[30] == 30
     assert lines.metric("oldest_message_age_seconds", queue="d", scope="cloudwatch")[30] == 10
-    assert told(lines, 60) == {"visible": 1, "sent": 1, "dead_lettered": 1}
-    assert told(lines, 60, "d") == {"redriven": 1}
+    assert reported(lines, 60) == {"visible": 1, "sent": 1, "dead_lettered": 1}
+    assert reported(lines, 60, "d") == {"redriven": 1}
     assert lines.metric("oldest_message_age_seconds", queue="q", scope="all")[60] == 10
-    assert told(lines, 71) == {"sent": 1, "dead_lettered": 1, "received": 1, "deleted": 1}
+    assert reported(lines, 71) == {"sent": 1, "dead_lettered": 1, "received": 1, "deleted": 1}
 
 
 @pytest.mark.parametrize("new_id", [{}, {"new_message_id": "m"}], ids=["nobody tells the new id", "the id is kept"])
 def test_a_redrive_without_a_new_id(tmp_path: Path, new_id: Event) -> None:
-    """Not known by id it is not invented; kept, it is the same id in the other queue."""
+    """A message with an unknown new id is not invented; one with an unchanged id is the same in the other queue."""
     events = [
         ev("dead_lettered", 0, message_id="m", to_queue="d"),
         ev("redriven", 20, "d", message_id="m", to_queue="q", **new_id),
     ]
     lines = replayed(events, tmp_path, until_s=30)
-    assert told(lines, 30, "d") == {"redriven": 1}
-    assert told(lines, 30) == {"dead_lettered": 1, **({"visible": 1} if new_id else {})}
+    assert reported(lines, 30, "d") == {"redriven": 1}
+    assert reported(lines, 30) == {"dead_lettered": 1, **({"visible": 1} if new_id else {})}
 
 
 def test_scopes_and_systems_keep_queues_of_one_name_apart(tmp_path: Path) -> None:
@@ -104,11 +104,11 @@ def test_scopes_and_systems_keep_queues_of_one_name_apart(tmp_path: Path) -> Non
         ev("deleted", 10, "d", scope="e\0c", **about),
     ]
     lines = replayed(events, tmp_path, until_s=20)
-    assert told(lines, 20, scope_id="a") == {"visible": 1, "sent": 1}
-    assert told(lines, 20, scope_id="b") == {"sent": 1, "deleted": 1}
-    assert told(lines, 20, scope_id="", system="activemq") == {"visible": 1, "sent": 1}
-    assert told(lines, 20, "c\0d") == {"visible": 1, "sent": 1}
-    assert told(lines, 20, "d") == {"sent": 1, "deleted": 1}
+    assert reported(lines, 20, scope_id="a") == {"visible": 1, "sent": 1}
+    assert reported(lines, 20, scope_id="b") == {"sent": 1, "deleted": 1}
+    assert reported(lines, 20, scope_id="", system="activemq") == {"visible": 1, "sent": 1}
+    assert reported(lines, 20, "c\0d") == {"visible": 1, "sent": 1}
+    assert reported(lines, 20, "d") == {"sent": 1, "deleted": 1}
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_positions_in_a_group(tmp_path: Path, sequences: list[str], head: int) -
 
 @pytest.mark.parametrize(("queue", "ordered"), [("q", True), ("q.fifo", None)])
 def test_a_queue_is_ordered_by_its_word_or_its_name(tmp_path: Path, queue: str, ordered: bool | None) -> None:
-    """One event's word is enough, wherever in the recording it stands."""
+    """A single event that marks the queue as ordered suffices, wherever it is in the recording."""
     about: Event = {"group": "g"}
     events = [ev("sent", i, queue, message_id=f"m{i}", sequence=str(i), **about) for i in range(3)]
     events += [ev("received", 5, queue, message_id="m0", **about, **({"ordered": True} if ordered else {}))]
@@ -165,7 +165,7 @@ def test_names_from_outside_come_out_as_they_went_in(tmp_path: Path, name: str) 
 
 
 def test_fields_that_are_null_or_unknown_are_as_if_absent(tmp_path: Path) -> None:
-    """A sender that writes every field, and one of a later version."""
+    """One sender writes every field, another writes fields of a later version."""
     plain = ev("received", 0, message_id="m")
     nulls = dict.fromkeys(("receive_count", "group", "consumer", "sequence", "sent_at", "scope", "attributes", "batch_id"))
     odd = {"flavour": "sour", "nested": {"type": "deleted", "at": 1}}
@@ -175,7 +175,7 @@ def test_fields_that_are_null_or_unknown_are_as_if_absent(tmp_path: Path) -> Non
 
 
 def test_a_message_seen_late_has_a_past(tmp_path: Path) -> None:
-    """Its age counts from the earliest time anybody tells: when it was sent, or else first received, or else heard of."""
+    """Its age counts from the earliest known time: the send, or else the first receive, or else the first event."""
     about: Event = {"message_id": "m", "receive_count": 3}
     told_and_age: list[tuple[Event, float]] = [
         ({"sent_at": ms(-100), "first_received_at": ms(-50)}, 160),
@@ -188,7 +188,7 @@ def test_a_message_seen_late_has_a_past(tmp_path: Path) -> None:
 
 
 def test_a_purge_empties_the_queue_but_for_what_came_after(tmp_path: Path) -> None:
-    """Told in order, late, or twice."""
+    """Reported in order, late, or twice."""
     events = [
         ev("sent", 0, message_id="seen"),
         ev("received", 5, message_id="seen", receive_count=1),
@@ -200,7 +200,7 @@ def test_a_purge_empties_the_queue_but_for_what_came_after(tmp_path: Path) -> No
     told_late = [e for e in events if e["type"] != "purged"] + [events[3], events[3]]
     for told_as in (events, told_late):
         lines = replayed(told_as, tmp_path, until_s=30)
-        assert told(lines, 30)["visible"] + told(lines, 30)["in_flight"] == 2
+        assert reported(lines, 30)["visible"] + reported(lines, 30)["in_flight"] == 2
         assert lines.metric("oldest_message_age_seconds", scope="all")[30] == 29
 
 
@@ -216,7 +216,7 @@ def test_a_purge_empties_the_queue_but_for_what_came_after(tmp_path: Path) -> No
     ],
 )
 def test_a_queue_seen_through_its_attributes_alone(tmp_path: Path, attributes: Event, depth: dict[str, float]) -> None:
-    """It has the depth that was told, no ages, and no series for what was not told."""
+    """It has the reported depth, no ages, and no series for unreported values."""
     lines = replayed([ev("queue_state", 0, attributes=attributes)], tmp_path, until_s=60)
     for state in STATES:
         assert lines.metric("queue_messages", queue="q", state=state).get(60) == depth.get(state)
@@ -239,7 +239,7 @@ FREE = ["tags", "findings", "redrive_allow_policy", "returned_since", "last_ack_
 
 @pytest.mark.parametrize("seed", range(4))
 def test_attributes_may_hold_anything(tmp_path: Path, seed: int) -> None:
-    """A value that cannot be what its name says is as if it was not told, and nothing stops."""
+    """An attribute of an invalid type or range is ignored, and processing continues."""
     rng = random.Random(seed)
     events: list[Event] = []
     for at in range(0, 120, 2):
@@ -255,7 +255,7 @@ def test_attributes_may_hold_anything(tmp_path: Path, seed: int) -> None:
 
 
 def test_a_bad_attribute_spoils_no_other(tmp_path: Path) -> None:
-    """Nor does it replace what was told before; null takes that back."""
+    """It does not replace an earlier value either; null withdraws that."""
     limits = [{"max_receive_count": 2, "dead_letter_queue": "d"}, {"max_receive_count": "many", "visibility_timeout_s": 5}]
     receives = [ev("received", 10 * n, message_id="m", receive_count=n) for n in (1, 2)]
     states = [ev("queue_state", n, attributes=attributes) for n, attributes in enumerate(limits)]
@@ -267,7 +267,7 @@ def test_a_bad_attribute_spoils_no_other(tmp_path: Path) -> None:
 
 
 def test_a_sender_cannot_fill_the_memory_with_names_of_its_own() -> None:
-    """Attributes are capped; consumers and collectors nobody told of for a day are forgotten."""
+    """Attributes are capped; consumers and collectors without a report for a day are forgotten."""
     day, hour = 86_400_000, 3_600_000
     steps = []
     for n in range(0, 40 * hour, hour):
@@ -281,7 +281,7 @@ def test_a_sender_cannot_fill_the_memory_with_names_of_its_own() -> None:
 
 
 def test_a_heartbeat_or_a_consumer_without_a_queue_makes_no_queue(tmp_path: Path) -> None:
-    """They are heard all the same."""
+    """They count as alive."""
     beat = {"v": 1, "type": "heartbeat", "at": ms(0), "consumer": "sqs-1"}
     state = {"v": 1, "type": "consumer_state", "at": ms(5), "system": "activemq", "consumer": "c", "attributes": {"prefetch": 1}}
     lines = replayed([beat, state, ev("sent", 10, message_id="m")], tmp_path, until_s=60)
@@ -291,7 +291,7 @@ def test_a_heartbeat_or_a_consumer_without_a_queue_makes_no_queue(tmp_path: Path
 
 
 def lives(n: int) -> list[Event]:
-    """Messages with all that can happen to one, over twenty minutes."""
+    """Messages with every possible kind of event, over twenty minutes."""
     events: list[Event] = [
         ev("queue_state", 0, attributes={"visibility_timeout_s": 30, "max_receive_count": 4, "dead_letter_queue": "d"})
     ]
@@ -332,7 +332,7 @@ def test_shuffled_within_the_lateness_and_repeated_it_is_the_same(tmp_path: Path
 
 
 def test_a_late_event_raises_no_dead(tmp_path: Path) -> None:
-    """Beyond the lateness the end is forgotten, and so is what would contradict it; it is counted as late."""
+    """Beyond the lateness the end is forgotten, as is anything that would contradict it; the event is counted as late."""
     events = [
         ev("sent", 0, message_id="m"),
         ev("received", 5, message_id="m", receive_count=1),
@@ -344,7 +344,7 @@ def test_a_late_event_raises_no_dead(tmp_path: Path) -> None:
         ev("sent", 0, message_id="never heard of"),
     ]
     lines = replayed(events, tmp_path, until_s=1_600)
-    assert told(lines, 1_600) == {"visible": 1, "sent": 2, "received": 1, "deleted": 1}
+    assert reported(lines, 1_600) == {"visible": 1, "sent": 2, "received": 1, "deleted": 1}
     assert lines.metric("events_total", result="late")[1_600] == 4
     assert lines.metric("events_total", result="accepted")[1_600] == 4
 
@@ -353,11 +353,11 @@ def test_a_receive_from_before_the_end_reopens_nothing_but_one_after_does(tmp_pa
     """An end is final unless a later delivery proves otherwise."""
     ended = [ev("sent", 0, message_id="m"), ev("received", 10, message_id="m"), ev("deleted", 20, message_id="m")]
     early = replayed([*ended, ev("received", 15, message_id="m")], tmp_path, until_s=30)
-    assert told(early, 30) == {"sent": 1, "received": 2, "deleted": 1}
+    assert reported(early, 30) == {"sent": 1, "received": 2, "deleted": 1}
     later = replayed([*ended, ev("received", 25, message_id="m")], tmp_path, until_s=30)
-    assert told(later, 30) == {"in_flight": 1, "sent": 1, "received": 2, "deleted": 1}
+    assert reported(later, 30) == {"in_flight": 1, "sent": 1, "received": 2, "deleted": 1}
     again = replayed([*ended, ev("received", 25, message_id="m"), ev("deleted", 28, message_id="m")], tmp_path, until_s=30)
-    assert told(again, 30) == {"sent": 1, "received": 2, "deleted": 2}
+    assert reported(again, 30) == {"sent": 1, "received": 2, "deleted": 2}
 
 
 def test_what_is_past_its_retention_is_gone(tmp_path: Path) -> None:
@@ -366,7 +366,7 @@ def test_what_is_past_its_retention_is_gone(tmp_path: Path) -> None:
     lines = replayed(events, tmp_path, until_s=420)
     assert lines.metric("queue_messages", state="visible") == {60: 1, 120: 1, 180: 1, 240: 1, 300: 1, 360: 0, 420: 0}
     assert lines.times("MessageDropped", "firing", message_id="m") == [310]
-    assert told(lines, 420) == {"sent": 1, "expired": 1}
+    assert reported(lines, 420) == {"sent": 1, "expired": 1}
 
 
 def test_what_the_broker_no_longer_counts_is_reconciled_away(tmp_path: Path) -> None:

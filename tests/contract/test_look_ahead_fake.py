@@ -1,4 +1,4 @@
-"""A small FIFO queue that looks ahead only so far, as SQS does and no stand-in: what it hides is what queuewatch says it hides."""
+"""Compare the hidden messages with a small FIFO queue that limits its look-ahead like SQS, which no stand-in does."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LOOK_AHEAD = 20
 
 @dataclass
 class LookAheadFifo:
-    """Messages in order; only the first `LOOK_AHEAD` that are not deleted are looked at for a group with none in flight."""
+    """Messages in order; only the first `LOOK_AHEAD` undeleted ones are scanned for a group with none in flight."""
 
     messages: list[tuple[str, str]] = field(default_factory=list)
-    """(message id, group), in order, those in flight included."""
+    """(message id, group), in order, including those in flight."""
     in_flight: set[str] = field(default_factory=set)
     events: list[dict[str, Any]] = field(default_factory=list)
     sent: int = 0
@@ -37,7 +37,7 @@ class LookAheadFifo:
         self._tell("sent", message_id, group, sequence=str(self.sent))
 
     def receive(self) -> str | None:
-        """The first message of an available group within the look-ahead."""
+        """Receive the first message of an available group within the look-ahead."""
         blocked = {group for message_id, group in self.messages if message_id in self.in_flight}
         for message_id, group in self.messages[:LOOK_AHEAD]:
             if group not in blocked:
@@ -54,7 +54,7 @@ class LookAheadFifo:
 
     @property
     def hidden(self) -> set[str]:
-        """Messages of groups nothing of which is in flight, of which not one is looked at."""
+        """Return messages of groups that have none in flight and none within the look-ahead."""
         blocked = {group for message_id, group in self.messages if message_id in self.in_flight}
         seen = {group for _, group in self.messages[:LOOK_AHEAD]}
         return {m for m, group in self.messages if group not in blocked and group not in seen}
@@ -63,7 +63,7 @@ class LookAheadFifo:
 @settings(max_examples=25, deadline=None)
 @given(moves=st.lists(st.sampled_from(["a", "a", "a", "a", "b", "c", "receive", "receive", "delete"]), min_size=20, max_size=120))
 def test_queuewatch_says_hidden_what_the_queue_cannot_return(moves: list[str]) -> None:
-    """Saturated exactly when a receive returns nothing although groups without anything in flight have messages."""
+    """It is saturated exactly when a receive returns nothing although groups with none in flight have messages."""
     queue = LookAheadFifo()
     queue.events.append(
         ev("queue_state", 0, "f.fifo", attributes={"kind": "fifo", "visibility_timeout_s": 3600, "look_ahead": LOOK_AHEAD})
@@ -82,7 +82,7 @@ def test_queuewatch_says_hidden_what_the_queue_cannot_return(moves: list[str]) -
         lines = replayed([*queue.events, ev("heartbeat", 30, consumer="x", queue="")], Path(folder))
     fired = lines.signals("LookAheadSaturated")
     saturated = bool(fired) and fired[-1]["status"] == "firing"
-    # Nothing more can be received now, so whatever is hidden is hidden by blocked groups alone.
+    # Nothing more can be received now, so only blocked groups hide messages.
     assert saturated is bool(queue.hidden)
     if saturated:
         assert lines.metric("signals", signal="LookAheadSaturated")[30] == 1

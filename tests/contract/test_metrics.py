@@ -1,4 +1,4 @@
-"""Each metric of the contract: its value minute by minute, its labels, and that it is absent where it says nothing."""
+"""Each metric of the contract: its value minute by minute, its labels, and its absence where the value is unknown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REDRIVE = ATTRIBUTES | {"max_receive_count": 6, "dead_letter_queue": "dead"}
 
 
 def never_deleted(receives: int, attributes: dict[str, Any], *, counted: bool = True) -> Events:
-    """A message received every two minutes from the first minute on, as soon as its window ends."""
+    """Return a message received every two minutes from the first minute on, as soon as its window ends."""
     events = [ev("queue_state", 0, attributes=attributes), ev("sent", 0, message_id="bad")]
     for n in range(receives):
         count: dict[str, Any] = {"receive_count": n + 1} if counted else {}
@@ -33,12 +33,12 @@ def never_deleted(receives: int, attributes: dict[str, Any], *, counted: bool = 
 
 
 def moved(at_s: float) -> dict[str, Any]:
-    """The message went to the dead-letter queue."""
+    """Return the move of the message to the dead-letter queue."""
     return ev("dead_lettered", at_s, message_id="bad", to_queue="dead")
 
 
 def minutes(lines: Lines, scope: str, until: int, queue: str = "q") -> list[int | None]:
-    """The age in whole minutes at each minute, None where there is none."""
+    """Return the age in whole minutes at each minute, None where there is none."""
     ages = lines.metric("oldest_message_age_seconds", queue=queue, scope=scope)
     return [round(ages[60 * n] / 60) if 60 * n in ages else None for n in range(1, until + 1)]
 
@@ -77,7 +77,7 @@ def test_cloudwatch_age_does_not_restart_on_fifo(tmp_path: Path) -> None:
 
 
 def test_cloudwatch_age_restarts_at_a_release(tmp_path: Path) -> None:
-    """Given back, the third receive ends before its window would."""
+    """A release ends the third receive before its window would."""
     events = [ev("queue_state", 0, attributes=ATTRIBUTES), ev("sent", 0, message_id="bad")]
     for n in range(3):
         events += [
@@ -89,7 +89,7 @@ def test_cloudwatch_age_restarts_at_a_release(tmp_path: Path) -> None:
 
 
 def test_a_dead_letter_that_is_looked_at_keeps_its_age(tmp_path: Path) -> None:
-    """Its receive count goes on from the source; the age counts from the arrival all the same."""
+    """Its receive count continues from the source queue; its age nevertheless counts from the arrival."""
     look = ev("received", 840, "dead", message_id="bad", receive_count=7)
     lines = replayed([*never_deleted(6, REDRIVE), moved(780), look], tmp_path, until_s=1080)
     assert minutes(lines, "cloudwatch", 18, "dead") == [*[None] * 12, 0, 1, 2, 3, 4, 5]
@@ -97,7 +97,7 @@ def test_a_dead_letter_that_is_looked_at_keeps_its_age(tmp_path: Path) -> None:
 
 
 def spread(kind: str, n: int) -> Events:
-    """`n` messages, each of a group and held by a consumer of its own; the first is really called `other`."""
+    """Return `n` messages, each with its own group and consumer; the first group is named `other`."""
     events = []
     for i in range(n):
         name = "other" if i == 0 else f"{kind}{i:02d}"
@@ -112,7 +112,7 @@ def spread(kind: str, n: int) -> Events:
     ("kind", "metric"), [("group", "group_oldest_message_age_seconds"), ("consumer", "consumer_oldest_held_seconds")]
 )
 def test_top_ten_and_other(tmp_path: Path, kind: str, metric: str) -> None:
-    """The ten oldest by name, the rest as `other` with the age of their oldest, and how many that is."""
+    """The ten oldest appear by name, the rest as `other` with the age of its oldest message, and their number is counted."""
     lines = replayed(spread(kind, 14), tmp_path, until_s=120)
     last = [x for x in lines.lines if x["kind"] == "metric" and x["name"] == f"queuewatch_{metric}" and x["at"] == ms(120)]
     ages = {x["labels"][kind]: x["value"] for x in last}
@@ -120,3 +120,19 @@ def test_top_ten_and_other(tmp_path: Path, kind: str, metric: str) -> None:
     assert sorted(ages) == [f"{kind}{i:02d}" for i in range(1, 10)] + ["other"]
     assert ages["other"] == max(ages.values()) == (120 if kind == "group" else 100)
     assert lines.metric("folded_total", what=f"{kind}s")[120] == 4
+
+
+def test_a_queue_that_vanished_and_returns_goes_on_counting(tmp_path: Path) -> None:
+    """Its series end after an hour without events; its totals continue from the start of the checkpoint when it returns."""
+    once = [ev("sent", 0, message_id="a"), ev("received", 1, message_id="a", receive_count=1), ev("deleted", 2, message_id="a")]
+    again = [{**e, "at": e["at"] + 7_200_000, "message_id": "b"} for e in once]
+    others = [ev("sent", 600 * n, "busy", message_id=f"m{n}") for n in range(13)]
+    lines = replayed(sorted([*once, *others, *again], key=lambda e: int(e["at"])), tmp_path, every="600s", until_s=7_800)
+    deleted = lines.metric("messages_deleted_total", queue="q")
+    assert {at: deleted.get(at) for at in (600, 3_600, 4_200, 6_600, 7_800)} == {
+        600: 1,
+        3_600: 1,
+        4_200: None,
+        6_600: None,
+        7_800: 2,
+    }

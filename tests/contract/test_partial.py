@@ -1,4 +1,4 @@
-"""Partial telemetry: what is published is exact, a bound that says so, or absent; signals fire only on what can carry them."""
+"""Partial telemetry: each published value is exact, marked as a bound, or absent; signals fire only on sufficient bases."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ END_S = 2_400
 
 
 def counted(visible: list[int], every_s: int = 30, in_flight: int = 0, queue: str = "q", **more: Any) -> Events:
-    """What the broker counts, poll after poll."""
+    """Return the broker's counts, poll after poll."""
     attributes = {"visibility_timeout_s": 30, "in_flight": in_flight, "delayed": 0, **more}
     return [ev("queue_state", every_s * i, queue, attributes=attributes | {"visible": n}) for i, n in enumerate(visible)]
 
 
 def worked(until_s: int, every_s: int = 2, *, sends: bool = True, takes: bool = True) -> Events:
-    """Messages that are sent, received a second later and deleted half a second after that."""
+    """Return messages that are sent, received a second later and deleted half a second after that."""
     out = []
     for i in range(until_s // every_s):
         about, at = {"message_id": f"m{i}"}, i * every_s
@@ -34,24 +34,24 @@ def worked(until_s: int, every_s: int = 2, *, sends: bool = True, takes: bool = 
 
 
 def ordered(events: Events) -> Events:
-    """By time, as a collector and clients would have written them."""
+    """Return them by time, as a collector and clients would have written them."""
     return sorted(events, key=lambda e: e["at"])
 
 
 def basis(lines: Lines, at_s: float, queue: str = "q") -> str:
-    """The basis published at a time."""
+    """Return the basis published at a time."""
     states = ("messages", "consumers", "producers", "partial", "counts", "unknown")
     return next(b for b in states if lines.metric("telemetry_basis", queue=queue, basis=b).get(at_s) == 1)
 
 
 def test_consumers_only_whose_consumers_die(tmp_path: Path) -> None:
-    """The broker's count is what is published, the death is signalled in six minutes, and the status is never ok."""
+    """The broker's count is published, the death fires a signal within six minutes, and the status is never ok."""
     died_s = 1_200
     polls = [0] * (died_s // 30 + 1) + [15 * i for i in range(1, (END_S - died_s) // 30)]
     lines = replayed(ordered(worked(died_s, sends=False) + counted(polls)), tmp_path)
     assert basis(lines, 1_140) == "consumers"
-    (told,) = lines.times("QueueStalled", "firing")
-    assert died_s < told <= died_s + 360
+    (reported,) = lines.times("QueueStalled", "firing")
+    assert died_s < reported <= died_s + 360
     depth = lines.metric("queue_messages", queue="q", state="visible")
     assert depth[2_100] == polls[70]
     assert lines.metric("queue_status", queue="q", status="ok")[2_100] == 0
@@ -59,7 +59,7 @@ def test_consumers_only_whose_consumers_die(tmp_path: Path) -> None:
 
 
 def test_producers_only_of_a_healthy_queue_page_nobody(tmp_path: Path) -> None:
-    """Sends and a count that stays near zero: no stall, no age of hours, and rows that cannot be there are forgotten."""
+    """With sends and a count near zero there is no stall and no age of hours, and impossible rows are dropped."""
     polls = [1 + i % 2 for i in range(END_S // 30)]
     events = worked(END_S, every_s=1, takes=False) + counted(polls, in_flight=1)
     lines = replayed(ordered(events), tmp_path)
@@ -87,14 +87,14 @@ def test_a_backlog_known_by_counts_alone_is_stopped(tmp_path: Path) -> None:
 
 
 def test_a_growing_count_with_work_in_flight_is_lagging(tmp_path: Path) -> None:
-    """Somebody works, and the backlog grows all the same."""
+    """Consumers work, and the backlog grows nevertheless."""
     lines = replayed(counted([100 + 10 * i for i in range(60)], in_flight=4), tmp_path)
     assert lines.metric("queue_status", queue="q", status="lagging")[1_200] == 1
     assert not lines.signals("QueueStalled")
 
 
 def test_a_dead_letter_queue_that_fills_is_announced_from_its_counts(tmp_path: Path) -> None:
-    """At least so many; and not again when one of them is received later."""
+    """It reports a minimum, and does not fire again when one of them is received later."""
     source = ev("queue_state", 0, attributes={"dead_letter_queue": "d"})
     events = [source, *counted([0] * 5 + [3] * 40, queue="d")]
     events.append(ev("received", 900, "d", message_id="late", receive_count=5, from_queue="q"))
@@ -105,7 +105,7 @@ def test_a_dead_letter_queue_that_fills_is_announced_from_its_counts(tmp_path: P
 
 
 def test_coverage_exists_when_the_broker_counts_nothing(tmp_path: Path) -> None:
-    """Many tracked and none counted is the worst case, not an unknown one."""
+    """Many tracked and none counted is the worst coverage, not an unknown one."""
     sends = [ev("sent", 400 + i, message_id=f"m{i}") for i in range(50)]
     lines = replayed(ordered(counted([0] * 18) + sends), tmp_path)
     assert lines.metric("telemetry_coverage_ratio", queue="q")[480] > 10
@@ -121,14 +121,14 @@ def test_full_telemetry_is_exact_and_says_so(tmp_path: Path) -> None:
 
 
 def test_an_unknown_queue_is_never_ok(tmp_path: Path) -> None:
-    """Settings that were reported once, and no count."""
+    """Settings were reported once, without a count."""
     lines = replayed([ev("queue_state", 0, attributes={"kind": "standard"}), ev("heartbeat", 300, consumer="x")], tmp_path)
     assert lines.metric("queue_status", queue="q", status="unknown")[300] == 1
     assert lines.metric("queue_status", queue="q", status="ok")[300] == 0
 
 
 def test_a_concluded_dead_letter_is_a_message_of_its_queue(tmp_path: Path) -> None:
-    """With its send time and an expiry clock, until the queue's own count says otherwise."""
+    """It has its send time and an expiry time, until the queue's own count contradicts it."""
     state = {"visibility_timeout_s": 30, "max_receive_count": 2, "dead_letter_queue": "d", "retention_s": 86_400}
     events = [ev("queue_state", 0, attributes=state), ev("queue_state", 0, "d", attributes={"retention_s": 86_400})]
     events += [ev("sent", 0, message_id="bad")]

@@ -1,4 +1,4 @@
-"""The command itself: files in any form, what cannot be read, steps, times, exit codes, and the order of lines."""
+"""The command itself: input formats, unreadable input, steps, times, exit codes, and the order of lines."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FORMS: dict[str, Callable[[list[Event]], bytes]] = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_a_file_gives_the_same_lines(tmp_path: Path, form: str) -> None:
-    """Told by content, no flag."""
+    """Detected by content, without a flag."""
     path = tmp_path / "events"
     path.write_bytes(FORMS[form](TWO))
     assert replayed_file([path]).lines == replayed(TWO, tmp_path).lines
@@ -74,7 +74,7 @@ def test_several_files_are_one_recording(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\n", b" \r\n\n"], ids=["empty", "a newline", "blanks"])
 def test_an_empty_file_is_a_recording_of_nothing(tmp_path: Path, content: bytes) -> None:
-    """No line, no complaint, not even a strict one."""
+    """It prints no line and no error, even when strict."""
     path = tmp_path / "empty"
     path.write_bytes(content)
     assert run(path, "--strict") == (0, "", "")
@@ -99,7 +99,7 @@ BAD_LINES = [
 
 @pytest.mark.parametrize(("line", "reason"), BAD_LINES, ids=[reason for _, reason in BAD_LINES])
 def test_a_line_that_cannot_be_read_is_counted_and_named(tmp_path: Path, line: str, reason: str) -> None:
-    """By file, line and reason; its neighbours are read; the exit code is 0."""
+    """Each is reported with file, line and reason; the other lines are read; the exit code is 0."""
     path = tmp_path / "events"
     path.write_bytes(ndjson(TWO[:1]) + line.encode() + b"\n" + ndjson(TWO[1:]))
     lines = replayed_file([path])
@@ -110,7 +110,7 @@ def test_a_line_that_cannot_be_read_is_counted_and_named(tmp_path: Path, line: s
 
 
 def test_bad_lines_are_named_in_the_order_of_the_file(tmp_path: Path) -> None:
-    """Whatever kind each is."""
+    """Whatever the kind of each."""
     path = tmp_path / "events"
     bad = [json.dumps({**TWO[0], "v": 3}), "x", json.dumps({**TWO[0], "queue": 7}), "y", "{}"]
     path.write_bytes(ndjson(TWO[:1]) + "\n".join(bad).encode())
@@ -128,7 +128,7 @@ def test_bad_lines_are_named_in_the_order_of_the_file(tmp_path: Path) -> None:
     ids=["no JSON", "cut off lines", "one broken value written over lines"],
 )
 def test_lines_of_a_file_without_an_event(tmp_path: Path, content: str, lines: list[str]) -> None:
-    """Each line is named, and one value over several lines is one."""
+    """Each line is reported, and one value over several lines is one."""
     path = tmp_path / "events"
     path.write_text(content)
     *named, hint = replayed_file([path]).errors.splitlines()
@@ -142,10 +142,10 @@ PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(range(256))
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (PNG, "is binary and holds no event"),
-        ("Gr\u00fc\u00dfe\n".encode("latin-1"), "is binary and holds no event"),
-        (gzip.compress(PNG), "is binary and holds no event"),
-        (gzip.compress(ndjson(TWO))[:-9], "gzip, but damaged or cut off"),
+        (PNG, "is binary and contains no event"),
+        ("Gr\u00fc\u00dfe\n".encode("latin-1"), "is binary and contains no event"),
+        (gzip.compress(PNG), "is binary and contains no event"),
+        (gzip.compress(ndjson(TWO))[:-9], "damaged or truncated gzip"),
         (b"\x28\xb5\x2f\xfd\x00", "zstd -dc {path} | queuewatch replay -"),
         (b"BZh91AY", "bzip2 -dc {path} | queuewatch replay -"),
         (b"\xfd7zXZ\x00\x00", "xz -dc {path} | queuewatch replay -"),
@@ -155,7 +155,7 @@ PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(range(256))
     ids=["a picture", "another encoding", "a picture in gzip", "half a gzip", "zstd", "bzip2", "xz", "zip", "an Arrow file"],
 )
 def test_a_file_that_can_hold_no_event_is_refused_with_what_to_do(tmp_path: Path, content: bytes, says: str) -> None:
-    """Named, with exit code 2: it was not meant to be replayed."""
+    """It is reported, with exit code 2: it is not a recording."""
     path = tmp_path / "events"
     path.write_bytes(content)
     code, out, errors = run(path)
@@ -173,7 +173,7 @@ def test_a_broken_line_in_another_encoding_among_good_ones_is_a_line(tmp_path: P
 
 
 def test_standard_input_is_a_file_called_minus(tmp_path: Path) -> None:
-    """Plain or gzip; what cannot be read is named, too."""
+    """Plain or gzip; unreadable events are reported, too."""
     command = [sys.executable, "-m", "streaming.cli.main", "replay", "-"]
     path = tmp_path / "events"
     path.write_bytes(ndjson(TWO))
@@ -187,7 +187,7 @@ def test_standard_input_is_a_file_called_minus(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("until_s", "at"), [(None, 0), (600, ms(600))])
 def test_a_file_of_which_nothing_can_be_read_still_counts(tmp_path: Path, until_s: float | None, at: int) -> None:
-    """There is no event whose time it could be, so it stands at `--until`, or at 0."""
+    """No event gives a time, so it is reported at `--until`, or at 0."""
     path = tmp_path / "events"
     path.write_text("x\ny\n")
     lines = replayed_file([path], until_s=until_s)
@@ -205,7 +205,7 @@ def test_steps_are_multiples_of_every_after_the_first_event_and_the_end(tmp_path
 
 
 def test_time_goes_on_to_until(tmp_path: Path) -> None:
-    """Windows end and ages grow though no event comes."""
+    """Windows end and ages grow although no event comes."""
     events = [ev("sent", 0, message_id="m"), ev("received", 1, message_id="m", receive_count=1)]
     lines = replayed(events, tmp_path, until_s=120)
     assert lines.metric("queue_messages", state="visible") == {60: 1, 120: 1}
@@ -235,7 +235,7 @@ def test_lines_are_ordered_by_at_signals_before_metrics(tmp_path: Path) -> None:
 
 
 def test_a_change_is_dated_by_its_event_in_a_short_recording(tmp_path: Path) -> None:
-    """To the millisecond, and seen though it was over within the second."""
+    """To the millisecond, even if it lasted less than a second."""
     receives = [ev("received", 10.1 + 0.1 * n, message_id="m", receive_count=n + 1) for n in range(3)]
     lines = replayed([*receives, ev("deleted", 10.45, message_id="m")], tmp_path)
     assert lines.times("PoisonMessage", "firing") == [10.3]
@@ -243,13 +243,13 @@ def test_a_change_is_dated_by_its_event_in_a_short_recording(tmp_path: Path) -> 
 
 
 def run(path: Path, *options: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of the command, in this process."""
+    """Run the command in this process and return exit code, standard output and standard error."""
     out, err = io.StringIO(), io.StringIO()
-    told = dict(zip(options[::2], options[1::2], strict=False))
+    reported = dict(zip(options[::2], options[1::2], strict=False))
     code = run_replay(
         [path],
-        every=told.get("--every", "60s"),
-        until=told.get("--until"),
+        every=reported.get("--every", "60s"),
+        until=reported.get("--until"),
         settings=Settings(),
         engine=local_engine,
         strict="--strict" in options,
@@ -263,7 +263,7 @@ def run(path: Path, *options: str) -> tuple[int, str, str]:
     ("options", "complaint"),
     [
         (("--every", "soon"), "--every: 'soon' is not a duration"),
-        (("--every", "0s"), "--every: '0s' is no time at all"),
+        (("--every", "0s"), "--every: '0s' is too short"),
         (("--until", "tomorrow"), "--until: 'tomorrow' is not a time"),
     ],
 )
@@ -277,7 +277,7 @@ def test_a_wrong_option_is_named(tmp_path: Path, options: tuple[str, str], compl
 
 
 def test_an_event_of_a_clock_decades_ahead_does_not_drag_the_time_there(tmp_path: Path) -> None:
-    """It takes effect when it came and is counted as ahead; the replay ends with the events that are not."""
+    """It takes effect on arrival and is counted as ahead; the replay ends with the events that are not."""
     path = tmp_path / "events"
     path.write_bytes(ndjson([*TWO, ev("sent", 2e9, message_id="future")]))
     code, out, _ = run(path)
@@ -289,7 +289,7 @@ def test_an_event_of_a_clock_decades_ahead_does_not_drag_the_time_there(tmp_path
 
 
 def test_a_recording_of_too_many_steps_is_refused(tmp_path: Path) -> None:
-    """With the remedy, and the remedy works."""
+    """It names the remedy, and the remedy works."""
     path = tmp_path / "events"
     path.write_bytes(ndjson([*TWO, ev("sent", 300 * 86_400, message_id="much later")]))
     code, out, err = run(path, "--every", "1s")
@@ -299,7 +299,7 @@ def test_a_recording_of_too_many_steps_is_refused(tmp_path: Path) -> None:
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
-    """The installed command as a process."""
+    """Run the installed command as a process."""
     return subprocess.run(
         [sys.executable, "-m", "streaming.cli.main", "replay", *words], capture_output=True, text=True, timeout=120, check=False
     )
@@ -322,7 +322,7 @@ def test_exit_codes_of_the_process(tmp_path: Path) -> None:
 
 
 def test_a_report_leaves_the_lines_as_they_are_and_is_refused_before_the_work(tmp_path: Path) -> None:
-    """The page is written beside the lines; a place that cannot be written is named, with nothing printed."""
+    """The page is written beside the lines; an unwritable path is reported before anything is printed."""
     path, report = tmp_path / "events.ndjson", tmp_path / "out.html"
     path.write_bytes(ndjson(TWO))
     plain, with_report = command(str(path)), command(str(path), "--report", str(report))

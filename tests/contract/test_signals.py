@@ -1,4 +1,4 @@
-"""Each signal of the contract: that it fires, when, what it says, that it ends, and when it must stay quiet."""
+"""Each signal of the contract: that it fires, when, its evidence, that it ends, and when it must not fire."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ END = ev("heartbeat", 1, consumer="none", queue="")
 
 
 def failing(receives: int, every_s: int = 40, message_id: str = "bad", **state: Any) -> list[dict[str, Any]]:
-    """A message that is received again and again and never deleted."""
+    """Return a message that is received again and again and never deleted."""
     events = [ev("queue_state", 0, attributes=STANDARD | state), ev("sent", 0, message_id=message_id)]
     return events + [ev("received", 10 + n * every_s, message_id=message_id, receive_count=n + 1) for n in range(receives)]
 
@@ -46,7 +46,7 @@ def test_poison_message_says_what_is_left_and_ends_when_settled(tmp_path: Path) 
 
 
 def test_poison_counts_receives_without_a_count(tmp_path: Path) -> None:
-    """A system that reports no count is counted for; the same receive told twice is one."""
+    """Where the system reports no count, receives are counted; the same receive reported twice counts once."""
     receives = [ev("received", 10 + 40 * n, message_id="m") for n in range(3)]
     lines = replayed([*receives[:2], receives[1], receives[2]], tmp_path)
     assert lines.times("PoisonMessage", "firing") == [90]
@@ -101,10 +101,10 @@ def test_each_dead_letter_is_announced_and_all_end_five_minutes_after_the_last(t
         ([ev("received", 100, "q-dlq", message_id="bad", receive_count=5, from_queue="q")], "first_receive"),
         ([ev("received", 100, "q-dlq", message_id="bad", receive_count=5)], "first_receive"),
     ],
-    ids=["told", "source named at the first receive", "turns up in a known dead-letter queue"],
+    ids=["reported", "source named at the first receive", "turns up in a known dead-letter queue"],
 )
 def test_an_arrival_says_how_it_is_known_and_counts_once(tmp_path: Path, arrival: list[dict[str, Any]], known_by: str) -> None:
-    """Whichever way it is known, the source loses it once; a later report of the same adds nothing."""
+    """However the arrival is known, the source loses the message once; a later report of the same adds nothing."""
     later = [ev("received", 130, "q-dlq", message_id="bad", receive_count=5, from_queue="q")]
     lines = replayed([*failing(2), *arrival, *later, ev("heartbeat", 180, consumer="x")], tmp_path)
     (fired,) = lines.signals("DeadLetterArrived", "firing")
@@ -115,7 +115,7 @@ def test_an_arrival_says_how_it_is_known_and_counts_once(tmp_path: Path, arrival
 
 
 def test_a_move_nobody_saw_is_concluded_from_the_depth(tmp_path: Path) -> None:
-    """Receives used up, window over, others received since, and the broker counts less."""
+    """Its receives are used up, its window is over, others were received since, and the broker counts fewer."""
     events = failing(4, max_receive_count=4)
     events += [ev("queue_state", 130, attributes={"visible": 0, "in_flight": 1, "delayed": 0})]
     for n in range(6):
@@ -168,12 +168,12 @@ FIFO: dict[str, Any] = {"kind": "fifo", "visibility_timeout_s": 20}
 
 
 def group(n: int, name: str, at_s: float = 0) -> list[dict[str, Any]]:
-    """`n` messages of one ordering group."""
+    """Return `n` messages of one ordering group."""
     return [ev("sent", at_s + i / 10, "f.fifo", message_id=f"{name}{i}", group=name, sequence=str(10**19 + i)) for i in range(n)]
 
 
 def flowing(name: str, until_s: int) -> list[dict[str, Any]]:
-    """A group whose messages are received and deleted all along."""
+    """Return a group whose messages are received and deleted throughout."""
     out = []
     for i, at in enumerate(range(0, until_s, 10)):
         about = {"message_id": f"{name}{i}", "group": name}
@@ -186,7 +186,7 @@ def flowing(name: str, until_s: int) -> list[dict[str, Any]]:
 
 
 def receives(message_id: str, times: list[float], **more: Any) -> list[dict[str, Any]]:
-    """Receives of a group's head."""
+    """Return receives of a group's head."""
     return [
         ev("received", at, "f.fifo", message_id=message_id, group="A", receive_count=n + 1, **more) for n, at in enumerate(times)
     ]
@@ -202,7 +202,7 @@ def receives(message_id: str, times: list[float], **more: Any) -> list[dict[str,
     ids=["poison_head", "held_head", "not_received"],
 )
 def test_group_stuck_names_group_head_reason_and_what_waits(tmp_path: Path, head: list[dict[str, Any]], reason: str) -> None:
-    """Nothing of the group settled for max(2 x visibility, 60 s) while others flow; ends when the head is settled."""
+    """No message of the group is settled for max(2 x visibility, 60 s) while others flow; it ends when the head is settled."""
     events = [ev("queue_state", 0, "f.fifo", attributes=FIFO), *group(5, "A"), *head, *flowing("B", 200)]
     events += [ev("deleted", 150, "f.fifo", message_id="A0", group="A")]
     lines = replayed(sorted(events, key=lambda e: e["at"]), tmp_path)
@@ -225,7 +225,7 @@ def test_group_stuck_names_group_head_reason_and_what_waits(tmp_path: Path, head
     ids=["nothing waits behind", "nobody receives anything", "the head is merely delayed"],
 )
 def test_group_not_stuck(tmp_path: Path, events: list[dict[str, Any]]) -> None:
-    """What looks alike and is none: QueueStalled has its own words for a queue nobody reads."""
+    """Similar cases that must not fire: QueueStalled covers a queue without consumers."""
     lines = replayed([ev("queue_state", 0, "f.fifo", attributes=FIFO), *events, ev("heartbeat", 210, consumer="x")], tmp_path)
     assert not lines.signals("GroupStuck")
 
@@ -237,8 +237,8 @@ def test_group_not_stuck(tmp_path: Path, events: list[dict[str, Any]]) -> None:
 )
 def test_look_ahead(tmp_path: Path, ahead: int, look_ahead: int | None, hidden: int | None) -> None:
     """Messages of one blocked group in front hide two other groups, from exactly the look-ahead on."""
-    told = {} if look_ahead is None else {"look_ahead": look_ahead}
-    events = [ev("queue_state", 0, "f.fifo", attributes={"kind": "fifo", "visibility_timeout_s": 600, **told})]
+    reported = {} if look_ahead is None else {"look_ahead": look_ahead}
+    events = [ev("queue_state", 0, "f.fifo", attributes={"kind": "fifo", "visibility_timeout_s": 600, **reported})]
     for i in range(ahead):
         events.append(ev("sent", i / 10_000, "f.fifo", message_id=f"a{i}", group="A", sequence=str(10**19 + i)))
     for i, name in enumerate("BC"):
@@ -253,12 +253,30 @@ def test_look_ahead(tmp_path: Path, ahead: int, look_ahead: int | None, hidden: 
 
 
 def test_delayed_messages_do_not_block_a_group(tmp_path: Path) -> None:
-    """In front, delayed: other groups are still found."""
+    """They are in front, but delayed: other groups are still found."""
     later = ev("x", 900)["at"]
     events = [ev("queue_state", 0, "f.fifo", attributes=FIFO | {"look_ahead": 10})]
     events += [ev("sent", i / 100, "f.fifo", message_id=f"a{i}", group="A", sequence=str(i), visible_at=later) for i in range(20)]
     events += [ev("sent", 5, "f.fifo", message_id="b", group="B", sequence="99"), ev("heartbeat", 20, consumer="x")]
     assert not replayed(events, tmp_path).signals("LookAheadSaturated")
+
+
+def test_a_message_that_failed_blocks_its_group_until_it_is_visible(tmp_path: Path) -> None:
+    """As Lambda reports it: released at once, received again when the window ends. SQS has it in flight throughout."""
+    events = [ev("queue_state", 0, "f.fifo", attributes=FIFO | {"look_ahead": 10})]
+    events += [ev("sent", i / 100, "f.fifo", message_id=f"a{i}", group="A", sequence=str(i)) for i in range(20)]
+    events.append(ev("sent", 5, "f.fifo", message_id="b", group="B", sequence="99"))
+    for n in range(6):
+        about = {"message_id": "a0", "group": "A"}
+        until = ev("x", 10 + 30 * (n + 1))["at"]
+        events.append(ev("received", 10 + 30 * n, "f.fifo", receive_count=n + 1, invisible_until=until, **about))
+        events.append(ev("released", 11 + 30 * n, "f.fifo", visible_at=until, **about))
+    lines = replayed([*events, ev("heartbeat", 200, consumer="x")], tmp_path, every="10s")
+    assert lines.times("LookAheadSaturated", "firing") == [10]
+    assert lines.times("LookAheadSaturated", "resolved") == [190]
+    assert lines.metric("groups", queue="f.fifo", state="in_flight")[60] == 1
+    (stuck,) = lines.signals("GroupStuck", "firing")
+    assert stuck["at"] == ev("x", 60)["at"]
 
 
 def test_concurrency_collapsed(tmp_path: Path) -> None:
@@ -288,7 +306,7 @@ def test_queue_stalled_and_its_reasons(tmp_path: Path, finish: bool) -> None:
 
 
 def test_a_quiet_queue_raises_nothing(tmp_path: Path) -> None:
-    """A day of one message every twenty minutes: no signal, and status ok all along."""
+    """A day with one message every twenty minutes: no signal, and status ok throughout."""
     events = []
     for n in range(72):
         about = {"message_id": f"m{n}"}
@@ -303,7 +321,7 @@ def test_a_quiet_queue_raises_nothing(tmp_path: Path) -> None:
 
 
 def test_slow_consumer_compares_with_what_is_usual_here(tmp_path: Path) -> None:
-    """Median hold 8 s: ten times that, not the 30 s a fixed limit would take."""
+    """With a median hold of 8 s the limit is ten times that, not 30 s."""
     events = [ev("queue_state", 0, attributes={"visibility_timeout_s": 600})]
     for n in range(20):
         about = {"message_id": f"m{n}"}
@@ -318,7 +336,7 @@ def test_slow_consumer_compares_with_what_is_usual_here(tmp_path: Path) -> None:
 
 
 def test_batch_retry_storm(tmp_path: Path) -> None:
-    """Batches of ten fail by one bad message each: nine good ones of each are delivered again."""
+    """Batches of ten fail because of one bad message each: nine good ones of each are redelivered."""
     events = []
     for n in range(6):
         at = 20.0 * n
@@ -371,7 +389,7 @@ def test_noisy_group(tmp_path: Path, in_flight: int, fires: bool) -> None:
 
 
 def test_telemetry_stale(tmp_path: Path) -> None:
-    """A collector silent for two minutes; not a second earlier; ends when it speaks again."""
+    """A collector is silent for two minutes, not a second earlier; the signal ends with its next event."""
     events = [ev("heartbeat", 30 * n, consumer="sqs-1", queue="") for n in range(5)] + [
         ev("heartbeat", 300, consumer="sqs-1", queue="")
     ]
@@ -407,7 +425,7 @@ LINT = [
 
 @pytest.mark.parametrize(("rule", "own", "theirs"), LINT, ids=[f"{rule}-{i}" for i, (rule, _, _) in enumerate(LINT)])
 def test_misconfigured(tmp_path: Path, rule: str, own: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """Each rule of the lint, with the fix in words; mended, it ends."""
+    """Each rule of the lint fires with the fix in words, and ends when the setting is corrected."""
     dead = own.get("dead_letter_queue") or "d"
     events = [
         ev("queue_state", 0, attributes=own),

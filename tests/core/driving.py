@@ -1,4 +1,4 @@
-"""Events through the core the way every engine does it, with any number of shards, steps and restarts."""
+"""Run events through the core like every engine does, with any number of shards, steps and restarts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streaming.core.events.packet import pack, unpack
 from streaming.core.events.route import route
 from streaming.core.reporting.merge import Merged, merge
 from streaming.core.settings import Settings
-from streaming.core.state import frozen
+from streaming.core.state import tombstones
 from streaming.core.state.state import ShardState
 from streaming.core.track import track
 
@@ -22,7 +22,7 @@ T0 = 1_700_000_000_000
 
 
 def event(type_: str, at_ms: int, queue: str = "orders", **fields: Any) -> dict[str, Any]:
-    """A wire event of `at_ms` after T0."""
+    """Build a wire event of `at_ms` after T0."""
     return {"v": 1, "type": type_, "at": T0 + at_ms, "system": "aws_sqs", "queue": queue, **fields}
 
 
@@ -33,11 +33,11 @@ def run_steps(
     shards: int = 1,
     restart: bool = False,
     states: list[ShardState] | None = None,
-    fewest_frozen: int = frozen.FEWEST_FROZEN,
+    fewest_frozen: int = tombstones.FEWEST_FROZEN,
 ) -> list[Merged]:
-    """The merged report of each step `(now in ms after T0, events)`. `restart`: every step starts from the packed state.
+    """Return the merged report of each step `(now in ms after T0, events)`. `restart`: every step starts from the packed state.
 
-    `states`: an empty list for the shards' states at the end. `fewest_frozen`: how many deleted messages are worth a layer.
+    `states`: an empty list that receives the shards' final states. `fewest_frozen`: the minimum of deleted messages in a layer.
     """
     settings = settings or Settings()
     states = states if states is not None else []
@@ -51,7 +51,7 @@ def run_steps(
         for i, packet in enumerate(packets):
             if restart:
                 states[i] = ShardState.unpack(states[i].pack())
-            with patch.object(frozen, "FEWEST_FROZEN", fewest_frozen):
+            with patch.object(tombstones, "FEWEST_FROZEN", fewest_frozen):
                 states[i], report = track(states[i], unpack([pack(packet)]), T0 + now_ms, settings)
             reports.append(type(report).from_bytes(report.to_bytes()))
         out.append(merge(reports, settings))

@@ -1,7 +1,7 @@
-"""A slow, obvious model of the same rules: plain objects, one message at a time, every answer worked out from all events.
+"""A slow, obvious model of the same rules: plain objects, one message at a time, every answer computed from all events.
 
-It keeps nothing but the events it was given, in no order, and sorts and counts them anew for each question. It is written from
-the contract's words, not from the core's code.
+It stores nothing but the events it was given, in no order, and sorts and counts them again for each question. It is written from
+the contract's text, not from the core's code.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ GROUP_STUCK_MIN_MS = 60_000
 
 @dataclass
 class Message:
-    """Everything that was told of one message in one queue. Times are epoch milliseconds."""
+    """Everything reported about one message in one queue. Times are epoch milliseconds."""
 
     message_id: str
     fifo: bool
     visibility_ms: int
     events: list[Wire] = field(default_factory=list)
     arrivals: list[tuple[int, str]] = field(default_factory=list)
-    """When it came to this (dead-letter) queue, and how that is known."""
+    """When it arrived in this (dead-letter) queue, and how that is known."""
     original: Message | None = None
-    """What it was in the queue it came from."""
+    """The message in its source queue."""
 
     def of(self, *types: str) -> list[Wire]:
-        """Its events of some types by time, repetitions left out."""
+        """Return its events of some types by time, without repetitions."""
         chosen = {repr(sorted(e.items())): e for e in self.events if e["type"] in types}
         return sorted(chosen.values(), key=lambda e: (e["at"], types.index(e["type"])))
 
@@ -57,16 +57,16 @@ class Message:
 
     @property
     def touched(self) -> bool:
-        """Whether a delivery or an end of it was reported."""
+        """Whether one of its deliveries, or the end of one, was reported."""
         return any(e["type"] in ENDS | {"received"} and "v" in e for e in self.events)
 
     @property
     def entered(self) -> bool:
-        """Whether how it came into the queue was reported."""
+        """Whether its entry into the queue was reported."""
         return bool(self.of("sent") or self.of("moved_back") or self.arrivals)
 
     def failed_deliveries(self, now: int) -> int:
-        """Deliveries that are over without a settlement; the last one counts as settled by a deletion or redrive after it."""
+        """Count deliveries that ended without a settlement; a later deletion or redrive settles the last one."""
         last_received = max((e["at"] for e in self.receives), default=0)
         settled = any(e["type"] in {"deleted", "redriven"} and e["at"] >= last_received for e in self.events)
         open_ = not self.ended and self.state(now) == "in_flight"
@@ -87,15 +87,15 @@ class Message:
 
     @property
     def arrived_at(self) -> int | None:
-        told = [at for at, how in self.arrivals if how == "event"]
-        return min(told or [at for at, _ in self.arrivals], default=None)
+        reported = [at for at, how in self.arrivals if how == "event"]
+        return min(reported or [at for at, _ in self.arrivals], default=None)
 
     @property
     def sequence(self) -> int | None:
         return next((int(e["sequence"]) for e in self.events if "sequence" in e), None)
 
     def moves(self) -> list[Wire]:
-        """Receives, extensions and releases in order."""
+        """Return receives, extensions and releases in order."""
         return self.of("received", "extended", "released")
 
     def window_end(self, move: Wire) -> int:
@@ -110,8 +110,13 @@ class Message:
         delay = max((e.get("visible_at", 0) for e in self.of("sent")), default=0)
         return "delayed" if not moves and now < delay else "visible"
 
+    def returning(self, now: int) -> bool:
+        """Whether it was released and is not visible yet."""
+        moves = self.moves()
+        return bool(moves) and moves[-1]["type"] == "released" and now < self.window_end(moves[-1])
+
     def cloudwatch_from(self, now: int) -> int:
-        """The age restarts when the 3rd, 6th, 9th… receive ends without a deletion, on a standard queue."""
+        """On a standard queue the age restarts when the 3rd, 6th, 9th… receive ends without a deletion."""
         start = self.sent_at if self.arrived_at is None else self.arrived_at
         if self.fifo or self.arrived_at is not None:
             return start
@@ -134,12 +139,12 @@ class Message:
 
 
 def passes(youngest: tuple[int, int], head: Message, since: int) -> bool:
-    """Whether the youngest message received, given as (sent at, received at), went past a head that waited."""
+    """Whether the youngest received message, given as (sent at, received at), overtook a waiting head."""
     return youngest[0] > head.sent_at and youngest[1] > since
 
 
 class Model:
-    """All queues. `tell` takes events in any order; everything else only asks."""
+    """All queues. `tell` takes events in any order; everything else only reads."""
 
     def __init__(self, visibility_ms: dict[str, int], max_receives: dict[str, int]) -> None:
         self.visibility_ms, self.max_receives = visibility_ms, max_receives
@@ -178,7 +183,7 @@ class Model:
 
     def poison(self, queue: str) -> set[str]:
         limit = min(POISON_RECEIVES, max(2, self.max_receives.get(queue, 99)))
-        # A dead letter's count goes on from the queue it came from: only its receives here count.
+        # A dead letter's count continues from its source queue: only its receives in this queue count.
         counts = {
             m.message_id: len(m.receives) if self.is_dead_letter_queue(queue) else m.receive_count for m in self.live(queue)
         }
@@ -212,7 +217,7 @@ class Model:
         return {m.message_id: m.arrived_at for m in self.messages[queue].values() if m.arrivals}
 
     def stuck(self, queue: str, now: int) -> dict[str, tuple[str, int, str]]:
-        """Stuck group -> (head, messages behind, reason)."""
+        """Return stuck group -> (head, messages behind, reason)."""
         if self.is_dead_letter_queue(queue):
             return {}
         groups: dict[str, list[Message]] = defaultdict(list)
@@ -231,22 +236,23 @@ class Model:
         youngest = max(known, default=(0, 0))
         out = {}
         for name, messages in groups.items():
-            # Where some message of the queue has no position, send times are all there is to go by.
+            # Where any message of the queue lacks a position, only send times can be used.
             everyone = [m for ms in groups.values() for m in ms]
             by_position = all(m.sequence is not None for m in everyone)
             head = min(messages, key=lambda m: (0 if by_position else m.sent_at, m.sequence is not None, m.sequence or 0))
             delay = max((e.get("visible_at", 0) for e in head.of("sent")), default=0)
             since = max(head.sent_at, delay, settled[name])
-            if len(messages) < 2 or now - since < limit or head.state(now) == "delayed":
+            returning = head.returning(now)
+            if len(messages) < 2 or now - since < limit or (head.state(now) == "delayed" and not returning):
                 continue
             in_flight, is_poison = head.state(now) == "in_flight", head.message_id in self.poison(queue)
             if in_flight and not is_poison and now - head.last_received < limit // 2:
                 continue
-            if not in_flight and not (alive and (head.receive_count or passes(youngest, head, since))):
+            if not in_flight and not returning and not (alive and (head.receive_count or passes(youngest, head, since))):
                 continue
             if head.message_id in self.poison(queue):
                 reason = "poison_head"
-            elif head.state(now) == "in_flight":
+            elif in_flight or (returning and head.receive_count <= 1):
                 reason = "held_head"
             else:
                 reason = "poison_head" if head.receive_count > 1 else "not_received"

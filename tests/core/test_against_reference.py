@@ -1,4 +1,4 @@
-"""The core and the reference model say the same, whatever lifecycles, whatever order, however often, over any shards."""
+"""The core and the reference model agree for any lifecycles, order and repetition of events, over any number of shards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXAMPLES = int(os.environ.get("QUEUEWATCH_EXAMPLES", "60"))
 
 @st.composite
 def lifecycles(draw: st.DrawFn) -> list[Wire]:
-    """A few messages' lives, each event once, in order."""
+    """Return the lives of a few messages, each event once, in order."""
     events: list[Wire] = list(STATES)
     for n in range(draw(st.integers(1, 8))):
         events += _life(draw, n)
@@ -49,7 +49,7 @@ def _life(draw: st.DrawFn, n: int) -> list[Wire]:
     if fifo or draw(st.booleans()):
         delayed = {"visible_at": T0 + at + 40_000} if draw(st.booleans()) else {}
         events.append(event("sent", at, queue, **about, **delayed))
-    told = {"sent_at": T0 + at} if draw(st.booleans()) else {}
+    reported = {"sent_at": T0 + at} if draw(st.booleans()) else {}
     counted = draw(st.booleans())
     for count in range(1, draw(st.integers(0, 7)) + 1):
         at += draw(st.integers(1, 25_000))
@@ -58,7 +58,7 @@ def _life(draw: st.DrawFn, n: int) -> list[Wire]:
         window = {"invisible_until": T0 + at + draw(st.integers(1, 60_000))} if draw(st.booleans()) else {}
         number = {"receive_count": count} if counted else {}
         consumer = {"consumer": f"worker-{count % 2}"} if draw(st.booleans()) else {}
-        events.append(event("received", at, queue, **about, **told, **window, **number, **consumer))
+        events.append(event("received", at, queue, **about, **reported, **window, **number, **consumer))
         if draw(st.integers(0, 3)) == 0:
             at += draw(st.integers(1, 5_000))
             events.append(event("extended", at, queue, **about, invisible_until=T0 + at + 30_000))
@@ -89,7 +89,7 @@ def _end(draw: st.DrawFn, at: int, queue: str, dead: str, about: dict[str, Any])
 
 
 def said(merged: Merged) -> dict[str, dict[str, Any]]:
-    """What the core says, in the model's words."""
+    """Return the core's report in the model's terms."""
     out = {}
     for (_, _, queue), facts in merged.queues.items():
         scopes = zip(AGE_SCOPES, facts.oldest, strict=True)
@@ -106,7 +106,7 @@ def said(merged: Merged) -> dict[str, dict[str, Any]]:
 
 
 NOT_MODELLED = {"reconciled", "arrived", "retried", "unseen_receives", "outlived", "wait_ms", "processing_ms", "sojourn_ms"}
-"""The last three have a test of their own, `test_durations`."""
+"""The last three have their own test, `test_durations`."""
 
 
 def _stuck(stuck: StuckGroup) -> tuple[str, str, int, str]:
@@ -132,13 +132,13 @@ def expected(model: Model, queue: str, now: int) -> dict[str, Any]:
 )
 @given(data=st.data())
 def test_core_and_reference_agree(data: st.DataObject) -> None:
-    """Shuffled, repeated, cut into steps, restarted from the packed state, frozen at once or never, over one or more shards."""
+    """Shuffled, repeated, split into steps, restarted from the packed state, frozen at once or never, over one or more shards."""
     events = data.draw(lifecycles())
-    told = data.draw(st.permutations(events + data.draw(st.lists(st.sampled_from(events), max_size=5))))
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(told)), max_size=4)))
-    parts = [told[i:j] for i, j in zip([0, *cuts], [*cuts, len(told)], strict=True)]
+    reported = data.draw(st.permutations(events + data.draw(st.lists(st.sampled_from(events), max_size=5))))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(reported)), max_size=4)))
+    parts = [reported[i:j] for i, j in zip([0, *cuts], [*cuts, len(reported)], strict=True)]
     ends = sorted(data.draw(st.lists(st.integers(200_000, END_MS), min_size=1, max_size=3)))
-    # All events are told at time 0 of the clock; then time passes and nothing else happens.
+    # All events are reported when the clock is at 0; then only time passes.
     steps = [(0, part) for part in parts] + [(end, []) for end in ends]
     reports = run_steps(
         steps,
@@ -154,4 +154,4 @@ def test_core_and_reference_agree(data: st.DataObject) -> None:
                 assert words == expected(model, queue, T0 + end), queue
     accepted = reports[-1].events_total
     assert accepted["accepted"] == len(events)
-    assert accepted["duplicate"] == len(told) - len(events)
+    assert accepted["duplicate"] == len(reported) - len(events)

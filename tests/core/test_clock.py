@@ -1,4 +1,4 @@
-"""When the service's clock is believed: a table of clocks, with what else was heard."""
+"""When the service's clock is trusted: a table of clocks and the times that sources reported."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ S, MIN, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 T0 = 1_700_000_000_000
 
 Batch = tuple[int, list[int]]
-"""What the clock reads, and up to when each source was heard; in ms after T0."""
+"""The clock's reading, and the time up to which each source has reported; in ms after T0."""
 
 
 def run(batches: list[Batch]) -> list[tuple[int, bool]]:
-    """`now` after T0 and whether the clock is believed, after each batch."""
+    """Return `now` after T0 and whether the clock is trusted, after each batch."""
     clock, out = Clock(), []
     for read, newest in batches:
         clock = tick(clock, T0 + read)
@@ -83,7 +83,7 @@ def test_when_the_clock_is_believed(why: str, batches: list[Batch], expected: li
 
 
 def test_senders_count_as_ahead_for_ten_minutes() -> None:
-    """After the last event that was."""
+    """Ten minutes after the last such event."""
     clock = counted(Clock(), 0, T0)
     assert not senders_are_ahead(clock, T0)
     clock = counted(clock, 3, T0)

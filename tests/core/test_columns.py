@@ -1,4 +1,4 @@
-"""Columns as one blob: whatever is in them comes back as it was, in few bytes."""
+"""Columns packed to one blob are restored exactly, and take few bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TYPES = (np.uint8, np.int32, np.uint32, np.int64, np.uint64)
 
 @st.composite
 def columns(draw: st.DrawFn) -> dict[str, Array]:
-    """Columns of every type: all alike, narrow, wide, with zeros and without, to the ends of the type."""
+    """Columns of every type: constant, narrow, wide, with and without zeros, up to the limits of the type."""
     found = {}
     for number in range(draw(st.integers(0, 6))):
         dtype = draw(st.sampled_from(TYPES))
@@ -35,10 +35,10 @@ def columns(draw: st.DrawFn) -> dict[str, Array]:
 @example({"c0": np.zeros(0, "i8"), "c1": np.arange(9, dtype="u8")}, {"c1"}, True)
 @example({"c0": np.array([0, T, T + 5], "i8"), "c1": np.array([0, 1 << 63, 5], "u8")}, {"c1"}, True)
 def test_columns_come_back_as_they_were(packed: dict[str, Array], raw: set[str], compress: bool) -> None:
-    """Values, types and lengths; compressed or not, whichever are named as random."""
-    blob = pack_columns(packed, {"told": [1, "ü"]}, raw=frozenset(raw), compress=compress)
+    """Values, types and lengths are kept, compressed or not, whichever columns are declared as random."""
+    blob = pack_columns(packed, {"names": [1, "ü"]}, raw=frozenset(raw), compress=compress)
     found, header = unpack_columns(memoryview(blob))
-    assert header == {"told": [1, "ü"]}
+    assert header == {"names": [1, "ü"]}
     assert found.keys() == packed.keys()
     for name, values in packed.items():
         assert found[name].dtype == values.dtype
@@ -47,7 +47,7 @@ def test_columns_come_back_as_they_were(packed: dict[str, Array], raw: set[str],
 
 
 def test_times_take_few_bytes_and_random_ids_no_more_than_they_have() -> None:
-    """Half a minute of milliseconds, half of them not known; ids; and a hash that only few rows have."""
+    """Half a minute of milliseconds, half of them unknown; ids; and a hash that only few rows have."""
     generator = np.random.default_rng(1)
     n = 10_000
     ids = generator.integers(1, 1 << 63, n).astype("u8")
@@ -64,6 +64,6 @@ def test_times_take_few_bytes_and_random_ids_no_more_than_they_have() -> None:
 
 @pytest.mark.parametrize("blob", [b"", MAGIC, b"QWC1" + bytes(20), b"PAR1" + bytes(20)])
 def test_what_is_no_blob_of_this_version_is_refused_by_name(blob: bytes) -> None:
-    """A file of another kind, one cut short, one of an earlier layout."""
+    """A file of another kind, a truncated one, one of an earlier layout."""
     with pytest.raises(UnreadableBlob, match="QWC2"):
         unpack_columns(blob)

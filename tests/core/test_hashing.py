@@ -1,4 +1,4 @@
-"""Message ids as bits, and back."""
+"""Message ids as bits, and back to text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UUIDS = st.uuids().map(str)
 
 @given(st.lists(st.one_of(UUIDS, st.text(max_size=40), st.none()), max_size=30), st.sampled_from([1, 2, 7, 30]))
 def test_a_uuid_is_its_bits_and_any_other_text_is_hashed(ids: list[str | None], at_a_time: int) -> None:
-    """Whatever stands beside it in the column, wherever the column begins, and however many are taken together."""
+    """Whatever else is in the column, wherever its slice begins, and however many ids are hashed at a time."""
     column = pa.array(["before", *ids], pa.string())[1:]
     with patch.object(hashing, "_AT_A_TIME", at_a_time):
         hi, lo, is_uuid = ids_to_bits(column)
@@ -37,7 +37,7 @@ def test_a_uuid_is_its_bits_and_any_other_text_is_hashed(ids: list[str | None], 
 
 @pytest.mark.parametrize("character", [chr(code) for code in range(1, 256)])
 def test_only_lower_case_hex_digits_are_a_uuid(character: str) -> None:
-    """At every place, in a column where all others are UUIDs: text that is not made again from its bits must be kept."""
+    """At every position, in a column of UUIDs otherwise: text that cannot be rebuilt from its bits must be stored."""
     good = str(uuid.UUID(int=0x0123_4567_89AB_CDEF_0123_4567_89AB_CDEF))
     for place in range(36):
         text = good[:place] + character + good[place + 1 :]
@@ -47,7 +47,7 @@ def test_only_lower_case_hex_digits_are_a_uuid(character: str) -> None:
 
 @given(st.lists(st.integers(-1, 50)), st.sampled_from([51, 1 << 40]))
 def test_distinct_numbers_are_the_same_by_table_and_by_sorting(numbers: list[int], below: int) -> None:
-    """Few possible numbers take the table, many the sort."""
+    """Few possible numbers use the table, many use sorting."""
     kept, place = distinct(np.array(numbers, dtype=np.int64), below)
     assert kept.tolist() == sorted(set(numbers) - {-1})
     assert [-1 if at < 0 else int(kept[at]) for at in place] == numbers

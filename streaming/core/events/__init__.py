@@ -1,0 +1,1 @@
+"""Events as columns: decoded, ordered, deduplicated and split by shard."""

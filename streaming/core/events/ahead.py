@@ -1,7 +1,7 @@
-"""Events dated in the future: a sender's clock that is ahead must not decide for everybody.
+"""Correct events dated in the future: one sender's fast clock must not move time for everyone.
 
-A time beyond `now` by more than the skew allowance is brought back before anything else sees it. The event counts as
-having happened when it came; how far it was ahead is kept for the figure of the skew alone.
+A time beyond `now` by more than the skew allowance is moved back before anything else reads it. The event counts as having
+happened when it arrived; how far it was ahead is kept only for the skew metric.
 """
 
 from __future__ import annotations
@@ -13,17 +13,20 @@ import pyarrow.compute as pc
 from streaming.core.columns import Array, plain
 
 AHEAD_MS = "ahead_ms"
-"""The column that says how far an event was ahead, 0 where it was not. A table without it has no such event."""
+"""The column with the milliseconds an event was ahead, 0 where it was not. A table without it has no such event."""
 
 _PAST = ("at", "sent_at", "first_received_at")
-"""What these say has happened."""
+"""Times of something that has already happened."""
 _ENDS = ("invisible_until", "visible_at")
-"""These are in the future by nature: they move with the event they belong to."""
+"""Times that lie in the future by nature; they move with their event."""
 
 
 def hold_back(table: pa.Table, now: int | Array, allowance_ms: int) -> pa.Table:
-    """Bring times of a wire-format table that lie beyond `now` (one for all rows, or one a row) by more than
-    `allowance_ms` back to `now`, and what came with them by as much. The table as it is when there are none."""
+    """Move times of a wire-format table that are more than `allowance_ms` ahead back to `now`.
+
+    `now` is one time for all rows, or one per row. An event's other times are shifted by the same amount. Returns the table
+    unchanged when no time is ahead.
+    """
     latest = int(np.min(now)) + allowance_ms
     if not len(table) or all(_latest(table, name) <= latest for name in _PAST):
         return table
@@ -38,7 +41,7 @@ def hold_back(table: pa.Table, now: int | Array, allowance_ms: int) -> pa.Table:
     at = times["at"] - shift
     table = _put(table, "at", at, np.ones(len(table), dtype=bool))
     for name in ("sent_at", "first_received_at"):
-        # A clock that is ahead is ahead for all it says; what the broker says of its own clock may be right.
+        # A fast sender's clock shifts all times it writes; times the broker wrote by its own clock may be right.
         back = np.where(beyond[name] > 0, times[name] - shift, times[name])
         back = np.where(hit & (back > limit + allowance_ms), at, back)
         table = _put(table, name, back, times[name] > 0)
@@ -58,6 +61,6 @@ def _ints(table: pa.Table, name: str) -> Array:
     return values
 
 
-def _put(table: pa.Table, name: str, values: Array, told: Array) -> pa.Table:
+def _put(table: pa.Table, name: str, values: Array, present: Array) -> pa.Table:
     place = table.schema.get_field_index(name)
-    return table.set_column(place, table.schema.field(place), pa.array(values, mask=~told))
+    return table.set_column(place, table.schema.field(place), pa.array(values, mask=~present))

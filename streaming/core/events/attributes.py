@@ -1,7 +1,8 @@
-"""Attributes of queues, consumers and batches, as far as they can be what they say. They come from outside and may hold anything.
+"""Validate attributes of queues, consumers and batches. They come from outside and may hold anything.
 
-What a rule or the tracking reads by name must have the type and range of that name; a value that has not is as if it was not
-told, and its neighbours stay. `null` takes back what was told before. Names nobody here knows pass as they are.
+An attribute that a rule or the tracking reads must have the type and range its name implies; an invalid value is ignored as if
+it had not been reported, and the other attributes are kept. `null` withdraws a value reported before. Unknown names pass
+unchanged.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ COUNTS = frozenset(
     }
 )
 MOST = 10**12
-"""Nothing that is counted is more."""
+"""The largest count accepted."""
 
 LONGEST_S = 315_360_000
-"""Ten years: no setting is longer. Attributes ending in `_s` are seconds."""
+"""Ten years: no setting is longer. Attributes ending in `_s` are in seconds."""
 
 EARLIEST_MS, LATEST_MS = 978_307_200_000, 4_102_444_800_000
 """2001 and 2100. Attributes ending in `_at` or `_since` are epoch milliseconds."""
@@ -44,19 +45,19 @@ LONGEST_TEXT = 512
 
 
 def read_attributes(text: str | None) -> dict[str, Any]:
-    """The attributes of an event from their JSON text."""
+    """Parse the attributes of an event from their JSON text."""
     try:
-        told = json.loads(text) if text else {}
+        reported = json.loads(text) if text else {}
     except (ValueError, RecursionError):  # a number of thousands of digits, a depth no parser takes
         return {}
-    if not isinstance(told, dict):
+    if not isinstance(reported, dict):
         return {}
-    kept = {name: value for name, value in told.items() if fits(name, value)}
+    kept = {name: value for name, value in reported.items() if fits(name, value)}
     return kept | {name: int(kept[name]) for name in COUNTS & kept.keys() if kept[name] is not None}
 
 
 def fits(name: str, value: object) -> bool:
-    """Whether a value can be that of an attribute of this name."""
+    """Whether the value is valid for an attribute of this name."""
     if value is None:
         return True
     if name in FLAGS:

@@ -1,6 +1,6 @@
-"""Events as the core sees them: one row per (queue, message) an event is about, and a few facts about whole queues.
+"""Events as the core sees them: one row per (queue, message) an event concerns, and events about whole queues.
 
-An event that concerns two queues (`dead_lettered`, `redriven`, a first receive out of a dead-letter queue) is a row for each.
+An event that concerns two queues (`dead_lettered`, `redriven`, a first receive from a dead-letter queue) becomes two rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from streaming.core.settings import QueueName
 
 Array = npt.NDArray[Any]
 
-# Codes are also the order of events of one message at one millisecond: it enters, is received, is settled.
+# Codes also order the events of one message in the same millisecond: it enters, is received, is settled.
 SENT, ARRIVED, REDRIVEN_IN, RECEIVED, EXTENDED, RELEASED = 1, 2, 3, 4, 5, 6
 DELETED, DEAD_LETTERED, REDRIVEN, EXPIRED, DROPPED = 7, 8, 9, 10, 11
 FIRST_END = DELETED
@@ -36,11 +36,11 @@ MESSAGE_TYPES = {
 
 # Flags of a row.
 PRIMARY = 1
-"""The row stands for the event itself; a derived row is not counted as an event."""
+"""The row represents the event itself; a derived row is not counted as an event."""
 BY_RECEIVE = 2
-"""The move was not seen: it is known from a first receive out of the dead-letter queue."""
+"""The move was inferred from a first receive from the dead-letter queue."""
 AHEAD = 4
-"""The event was dated in the future; its time is that at which it came."""
+"""The event was dated in the future; its time is its time of arrival."""
 
 DTYPES: dict[str, str] = {
     "code": "u1",
@@ -48,9 +48,9 @@ DTYPES: dict[str, str] = {
     "queue": "i4",  # index into `queues`
     "hi": "u8",
     "lo": "u8",
-    "sent_at": "i8",  # 0: not told
-    "receive_count": "i4",  # 0: not told
-    "end": "i8",  # invisible_until of a receive or extension, visible_at of a send or release; 0: not told
+    "sent_at": "i8",  # 0: not reported
+    "receive_count": "i4",  # 0: not reported
+    "end": "i8",  # invisible_until of a receive or extension, visible_at of a send or release; 0: not reported
     "group": "i4",  # index into `groups`; -1: none
     "seq_kind": "u1",
     "seq_hi": "u8",
@@ -64,7 +64,7 @@ DTYPES: dict[str, str] = {
 }
 
 
-class Fact(NamedTuple):
+class QueueEvent(NamedTuple):
     """An event about a queue, consumer or collector: `body` is the wire event with `attributes` as an object."""
 
     type: str
@@ -73,12 +73,12 @@ class Fact(NamedTuple):
     body: dict[str, Any]
     primary: bool = True
     ahead: bool = False
-    """It was dated in the future; `at` is when it came."""
+    """The event was dated in the future; `at` is its time of arrival."""
 
 
 @dataclass(slots=True)
 class Events:
-    """Rows as columns (see DTYPES; all of one length), the strings they point at, and facts."""
+    """Rows as columns (see DTYPES; all of the same length), the strings they refer to, and queue events."""
 
     columns: dict[str, Array]
     queues: list[QueueName]
@@ -86,26 +86,26 @@ class Events:
     consumers: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     texts: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
-    facts: list[Fact] = field(default_factory=list)
+    facts: list[QueueEvent] = field(default_factory=list)
     dead_letter_queues: set[QueueName] = field(default_factory=set)
-    """Queues something was dead-lettered to: every shard must know them as such."""
+    """Queues that something was dead-lettered to: every shard must know them as dead-letter queues."""
     ordered_queues: set[QueueName] = field(default_factory=set)
     skews: dict[QueueName, int] = field(default_factory=dict)
-    """How far events of a queue were dated in the future, in milliseconds."""
+    """How far events of each queue were dated in the future, in milliseconds."""
 
     def __len__(self) -> int:
         return len(self.columns["code"])
 
     def take(self, rows: Array) -> dict[str, Array]:
-        """The columns of some rows."""
+        """Return the columns of the given rows."""
         return {name: values[rows] for name, values in self.columns.items()}
 
     def queue_hashes(self) -> Array:
-        """A 64-bit hash of each queue of `queues`."""
+        """Return a 64-bit hash of each queue in `queues`."""
         return np.array([queue_hash(name) for name in self.queues], dtype=np.uint64)
 
     def keys(self) -> Array:
-        """The 64-bit (queue, message) key of each row."""
+        """Return the 64-bit (queue, message) key of each row."""
         hashes = self.queue_hashes()
         return row_key(self.columns["hi"], self.columns["lo"], hashes[self.columns["queue"]])
 
@@ -114,16 +114,16 @@ _queue_hashes: dict[QueueName, int] = {}
 
 
 def queue_hash(name: QueueName) -> int:
-    """A stable 64-bit hash of (system, scope, queue)."""
+    """Return a stable 64-bit hash of (system, scope, queue)."""
     found = _queue_hashes.get(name)
     if found is None:
         if len(_queue_hashes) > 1_000_000:
             _queue_hashes.clear()
-        # Names may hold any character: where one part ends is told by its length.
+        # Names may hold any character: the lengths mark where each part ends.
         found = _queue_hashes[name] = text_hash("\0".join((*name, *(str(len(part)) for part in name))))
     return found
 
 
 def empty_columns() -> dict[str, Array]:
-    """No rows."""
+    """Return columns without rows."""
     return {name: np.zeros(0, dtype=dtype) for name, dtype in DTYPES.items()}

@@ -1,4 +1,4 @@
-"""The second row of events that concern two queues."""
+"""Derive the second row of events that concern two queues."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def expand_moves(events: Events, table: pa.Table) -> None:
     moves = np.flatnonzero((code == DEAD_LETTERED) | (code == REDRIVEN))
     if table["from_queue"].null_count < len(code):
         from_queue = plain(table["from_queue"])
-        told = ~np.asarray(pc.is_null(from_queue).to_numpy(zero_copy_only=False))
-        receives = np.flatnonzero((code == RECEIVED) & told)
+        reported = ~np.asarray(pc.is_null(from_queue).to_numpy(zero_copy_only=False))
+        receives = np.flatnonzero((code == RECEIVED) & reported)
     else:
         receives = np.zeros(0, dtype=np.int64)
     if not len(moves) and not len(receives):
@@ -47,7 +47,7 @@ def expand_moves(events: Events, table: pa.Table) -> None:
                     events.columns["peer"][row] = index(there)
                     builder.add(row, ARRIVED, index(there), peer=int(events.columns["queue"][row]))
                 continue
-            # A redrive may be told from either end.
+            # A redrive may be reported from either end.
             if not to[i] and origin[i] and origin[i] != here.queue:
                 to[i], source = here.queue, here.sibling(origin[i])
                 events.columns["queue"][row] = index(source)
@@ -74,7 +74,7 @@ def expand_moves(events: Events, table: pa.Table) -> None:
 
 
 class _Derived:
-    """Rows made from other rows, appended at the end in one go."""
+    """Rows derived from other rows and appended together at the end."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
@@ -83,7 +83,7 @@ class _Derived:
         self.new_ids: list[tuple[int, str]] = []
 
     def add(self, row: int, code: int, queue: int, *, peer: int, flags: int = 0, message_id: str | None = None) -> None:
-        """One row like `row`, but `code` in `queue`, and about `message_id` where that differs."""
+        """Add a copy of `row` with `code` in `queue`, about `message_id` where that differs."""
         if message_id is not None:
             self.new_ids.append((len(self.rows), message_id))
         self.rows.append(row)
@@ -100,7 +100,7 @@ class _Derived:
         for name in ("code", "queue", "peer"):
             added[name] = np.array(self.changes[name], dtype=DTYPES[name])
         added["flags"] = np.array(self.changes["flags"], dtype=np.uint8)
-        # What the event says of its own queue's delivery and order says nothing of the other queue's.
+        # The event's delivery and order fields describe its own queue, not the other one.
         for name, unknown in (
             ("end", 0),
             ("seq_kind", 0),
@@ -110,7 +110,7 @@ class _Derived:
             ("consumer", -1),
         ):
             added[name][:] = unknown
-        # A message that was moved back is a new one, of the moment it was moved.
+        # A redriven message is a new message, sent when it was moved.
         renewed = added["code"] == REDRIVEN_IN
         added["sent_at"][renewed] = added["at"][renewed]
         added["receive_count"][:] = 0

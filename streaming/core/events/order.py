@@ -10,11 +10,11 @@ _CODE_BITS = 4
 
 
 def message_order(key: Array, at: Array, code: Array, end: Array) -> Array:
-    """Positions in order of message (by `key`), then time, then kind, then `end`.
+    """Return positions ordered by message (`key`), then time, kind and `end`.
 
-    Sorting whole numbers is ten times quicker than sorting positions by them, so each number carries its position in
-    its lowest bits: first the moments, then the keys with their rank among the moments. Where that does not fit, or two
-    keys differ only in the bits that were replaced, positions are sorted the slow way.
+    Sorting integers is ten times faster than sorting positions by them, so each integer carries its position in its lowest bits:
+    first the moments, then the keys with their rank among the moments. Where that does not fit, or two keys differ only in the
+    replaced bits, positions are sorted the slow way.
     """
     n = len(key)
     bits = n.bit_length()

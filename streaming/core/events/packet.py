@@ -1,4 +1,4 @@
-"""What travels from decoding to one shard: its rows and facts, and what could not be read. One blob a shard and input task."""
+"""The packet sent from decoding to one shard: rows, queue events and unreadable events. One blob per shard and input task."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.core.columns import Array, pack_columns, unpack_columns
-from streaming.core.events.events import DTYPES, Events, Fact, empty_columns
+from streaming.core.events.events import DTYPES, Events, QueueEvent, empty_columns
 from streaming.core.settings import QueueName
 
 QUARANTINED_BYTES = 4096
-"""As much of an unreadable event is kept; the rest is cut."""
+"""The most that is kept of an unreadable event, in bytes; the rest is cut."""
 
 # Ids and hashes do not narrow: their bytes are random.
 _RAW = frozenset({"hi", "lo", "batch"})
@@ -34,7 +34,7 @@ class Quarantined(NamedTuple):
 
 @dataclass(slots=True)
 class Packet:
-    """Everything one shard gets in one step."""
+    """Everything one shard receives in one step."""
 
     events: Events
     invalid: Counter[str] = field(default_factory=Counter)
@@ -42,12 +42,12 @@ class Packet:
 
 
 def empty_packet() -> Packet:
-    """Nothing happened."""
+    """Return a packet without events."""
     return Packet(Events(empty_columns(), []))
 
 
 def pack(packet: Packet) -> bytes:
-    """The packet as one blob, for `unpack`."""
+    """Serialize the packet to a blob that `unpack` reads."""
     events = packet.events
     header: dict[str, Any] = {
         "queues": events.queues,
@@ -68,16 +68,20 @@ def pack(packet: Packet) -> bytes:
 
 
 def unpack(blobs: Sequence[bytes]) -> Packet:
-    """The packets of several blobs as one, in the order given."""
+    """Read several blobs into one packet, in the given order."""
     packets = [_unpack_one(blob) for blob in blobs]
-    packets = [p for p in packets if not _is_empty(p)] or packets[:1]
     if not packets:
         return empty_packet()
-    return packets[0] if len(packets) == 1 else _concatenate(packets)
+    full = [p for p in packets if not _is_empty(p)] or packets[:1]
+    made = full[0] if len(full) == 1 else _concatenate(full)
+    if len(full) < len(packets):
+        # What is empty here names queues that other shards have events of: all shards know the same queues.
+        made.events.queues = list(dict.fromkeys(name for p in (made, *packets) for name in p.events.queues))
+    return made
 
 
 def text_columns(texts: pa.Array) -> tuple[Array, Array]:
-    """Strings as lengths and bytes."""
+    """Return strings as their lengths and their bytes."""
     offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
     data = texts.buffers()[2]
     body = np.frombuffer(data, dtype=np.uint8)[offsets[0] : offsets[-1]] if data is not None else np.zeros(0, np.uint8)
@@ -85,7 +89,7 @@ def text_columns(texts: pa.Array) -> tuple[Array, Array]:
 
 
 def texts_of(lengths: Array, body: Array) -> pa.Array:
-    """The strings of `text_columns`."""
+    """Return the strings encoded by `text_columns`."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(body)))
@@ -108,7 +112,7 @@ def _unpack_one(blob: bytes) -> Packet:
         header["consumers"],
         header["reasons"],
         texts,
-        [Fact(kind, at, _name(queue), *others) for kind, at, queue, *others in header["facts"]],
+        [QueueEvent(kind, at, _name(queue), *others) for kind, at, queue, *others in header["facts"]],
         {_name(q) for q in header["dlq"]},
         {_name(q) for q in header["ordered"]},
         {_name(q): skew for q, skew in header["skews"]},

@@ -1,4 +1,4 @@
-"""From a table of the wire format to the rows and facts of `Events`."""
+"""Convert a table of the wire format to the rows and queue events of `Events`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from streaming.core.columns import Array, distinct, plain
 from streaming.core.events.ahead import AHEAD_MS
 from streaming.core.events.attributes import read_attributes
-from streaming.core.events.events import AHEAD, EXTENDED, MESSAGE_TYPES, PRIMARY, RECEIVED, RELEASED, Events, Fact
+from streaming.core.events.events import AHEAD, EXTENDED, MESSAGE_TYPES, PRIMARY, RECEIVED, RELEASED, Events, QueueEvent
 from streaming.core.events.moves import expand_moves
 from streaming.core.events.sequences import read_sequences
 from streaming.core.hashing import hash_texts, ids_to_bits
@@ -20,16 +20,16 @@ from streaming.core.settings import QueueName
 
 
 def prepare(table: pa.Table) -> Events:
-    """Rows and facts of a wire-format table (columns as in the contract, `attributes` as JSON text). Order is kept."""
+    """Convert a wire-format table (the contract's columns, `attributes` as JSON text). Keeps the order."""
     table = table.combine_chunks()
     n = table.num_rows
     codes = _codes(table["type"])
     queues, queue_index = _queues(table)
     ahead_ms = _ints(table[AHEAD_MS]) if AHEAD_MS in table.column_names else None
-    facts = _facts(table, np.flatnonzero(codes == 0), queues, queue_index, ahead_ms)
+    facts = _queue_events(table, np.flatnonzero(codes == 0), queues, queue_index, ahead_ms)
     ids = plain(table["message_id"])
     hi, lo, is_uuid = ids_to_bits(ids)
-    # Most are about a message: columns of all rows are made, and the few that are not taken out in the end.
+    # Most events are about a message: build columns of all rows and drop the few others at the end.
     is_row = codes != 0
     text_rows = np.flatnonzero(~is_uuid & is_row)
     text = np.full(n, -1, dtype=np.int32)
@@ -43,7 +43,7 @@ def prepare(table: pa.Table) -> Events:
     end = np.where((codes == RECEIVED) | (codes == EXTENDED), _ints(table["invisible_until"]), _ints(table["visible_at"]))
     sent_at = _ints(table["sent_at"])
     if table["first_received_at"].null_count < n:
-        # A message was sent, at the latest, when it was first received.
+        # A message was sent no later than it was first received.
         sent_at = np.where(sent_at > 0, sent_at, _ints(table["first_received_at"]))
     columns: dict[str, Array] = {
         "code": codes,
@@ -90,7 +90,7 @@ def _ints(column: pa.ChunkedArray) -> Array:
 
 
 def _dictionary(column: pa.ChunkedArray) -> tuple[list[str], Array]:
-    """Distinct strings and per row an index into them, -1 for null or an empty string."""
+    """Return the distinct strings and each row's index into them, -1 for null or an empty string."""
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
@@ -113,7 +113,7 @@ def _codes(column: pa.ChunkedArray) -> Array:
 
 
 def _queues(table: pa.Table) -> tuple[list[QueueName], Array]:
-    """Distinct (system, scope, queue) and per row an index into them."""
+    """Return each distinct (system, scope, queue) and each row's index into them."""
     words, indices = zip(*(_dictionary(table[name]) for name in ("system", "scope", "queue")), strict=True)
     sizes = [len(w) + 1 for w in words]
     combined = ((indices[0].astype(np.int64) + 1) * sizes[1] + indices[1] + 1) * sizes[2] + indices[2] + 1
@@ -127,7 +127,9 @@ def _queues(table: pa.Table) -> tuple[list[QueueName], Array]:
     return names, index
 
 
-def _facts(table: pa.Table, rows: Array, queues: Sequence[QueueName], queue_index: Array, ahead_ms: Array | None) -> list[Fact]:
+def _queue_events(
+    table: pa.Table, rows: Array, queues: Sequence[QueueName], queue_index: Array, ahead_ms: Array | None
+) -> list[QueueEvent]:
     if not len(rows):
         return []
     facts = []
@@ -136,7 +138,7 @@ def _facts(table: pa.Table, rows: Array, queues: Sequence[QueueName], queue_inde
     for body, queue, was_ahead in zip(bodies, queue_index[rows].tolist(), ahead.tolist(), strict=True):
         body = {k: v for k, v in body.items() if v is not None and k != AHEAD_MS}
         body["attributes"] = read_attributes(body.get("attributes"))
-        facts.append(Fact(body["type"], int(body["at"]), queues[queue], body, ahead=was_ahead))
+        facts.append(QueueEvent(body["type"], int(body["at"]), queues[queue], body, ahead=was_ahead))
     return facts
 
 
@@ -144,6 +146,6 @@ def _learn_ordered(events: Events, column: pa.ChunkedArray) -> None:
     ordered = plain(column)
     if ordered.null_count == len(ordered):
         return
-    said = pc.fill_null(ordered, False).to_numpy(zero_copy_only=False).astype(bool) & (events.columns["code"] != 0)
-    for queue in np.unique(events.columns["queue"][said]).tolist():
+    is_marked = pc.fill_null(ordered, False).to_numpy(zero_copy_only=False).astype(bool) & (events.columns["code"] != 0)
+    for queue in np.unique(events.columns["queue"][is_marked]).tolist():
         events.ordered_queues.add(events.queues[queue])

@@ -1,7 +1,7 @@
-"""Which shard gets what. Messages of ordered queues stay together by queue, all others are spread by message id.
+"""Route events to shards: all messages of an ordered queue to one shard, all others spread by message id.
 
-What concerns a whole queue (its attributes, a purge, the outcome of a batch, that it is a dead-letter queue) goes to every
-shard, as its messages may be in any; only the copy in the queue's home shard counts as an event.
+Events about a whole queue (its attributes, a purge, the outcome of a batch, that it is a dead-letter queue) go to every shard,
+because its messages may be in any of them; only the copy in the queue's home shard counts as an event.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from streaming.core.columns import Array, distinct
 from streaming.core.events.ahead import hold_back
-from streaming.core.events.events import Events, Fact, queue_hash
+from streaming.core.events.events import Events, QueueEvent, queue_hash
 from streaming.core.events.packet import Packet, Quarantined
 from streaming.core.events.prepare import prepare
 from streaming.core.hashing import id_hash
@@ -31,16 +31,16 @@ def route(
     settings: Settings,
     now: int | None = None,
 ) -> list[Packet]:
-    """One packet per shard, empty ones included, from a table in the wire format and what could not be read.
+    """Split a wire-format table and its unreadable events into one packet per shard, empty ones included.
 
-    Times beyond `now` (epoch milliseconds) are held back; None where the events themselves say what time it is.
+    Times beyond `now` (epoch milliseconds) are moved back; pass None where the events themselves define the time.
     """
     events = prepare(table if now is None else hold_back(table, now, settings.skew_allowance_ms))
     owner = shard_of(events, shards, settings)
     packets = []
     for shard in range(shards):
-        mine = events.take(np.flatnonzero(owner == shard)) if shards > 1 else events.columns
-        packets.append(Packet(_compact(events, mine) if shards > 1 else events))
+        columns = events.take(np.flatnonzero(owner == shard)) if shards > 1 else events.columns
+        packets.append(Packet(_compact(events, columns) if shards > 1 else events))
     facts = events.facts
     for shard, packet in enumerate(packets):
         packet.events.facts = [placed for fact in facts if (placed := _place(fact, shard, shards)) is not None]
@@ -53,7 +53,7 @@ def route(
 
 
 def shard_of(events: Events, shards: int, settings: Settings) -> Array:
-    """The shard of every row."""
+    """Return the shard of every row."""
     hashes = events.queue_hashes()
     ordered = np.array([name in events.ordered_queues or settings.is_ordered(name) for name in events.queues], dtype=bool)
     queue = events.columns["queue"]
@@ -64,7 +64,7 @@ def shard_of(events: Events, shards: int, settings: Settings) -> Array:
     return (chosen % np.uint64(shards)).astype(np.int64)
 
 
-def _place(fact: Fact, shard: int, shards: int) -> Fact | None:
+def _place(fact: QueueEvent, shard: int, shards: int) -> QueueEvent | None:
     if fact.type == "heartbeat":
         return fact if shard == 0 else None
     home = queue_hash(fact.queue) % shards == shard
@@ -74,7 +74,7 @@ def _place(fact: Fact, shard: int, shards: int) -> Fact | None:
 
 
 def _compact(events: Events, columns: dict[str, Array]) -> Events:
-    """Only the strings these rows point at, so that a packet does not carry every shard's."""
+    """Keep only the strings these rows refer to, so that a packet does not carry those of every shard."""
     out = Events(columns, events.queues, events.groups, events.consumers, events.reasons)
     if len(events.groups):
         kept, columns["group"] = distinct(columns["group"], len(events.groups))

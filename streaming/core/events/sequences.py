@@ -1,4 +1,4 @@
-"""Positions in ordered queues as numbers that compare as they should."""
+"""Sequence numbers of ordered queues as numbers that compare in queue order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TEN_18 = 10**18
 
 
 def read_sequences(column: pa.Array) -> tuple[Array, Array, Array]:
-    """Positions that compare as they should: decimal digits as numbers up to 36 digits, other text by its first 16 bytes."""
+    """Convert positions to comparable numbers: up to 36 decimal digits as a number, other text by its first 16 bytes."""
     n = len(column)
     kind, hi, lo = np.zeros(n, dtype=np.uint8), np.zeros(n, dtype=np.uint64), np.zeros(n, dtype=np.uint64)
     if column.null_count == n:
@@ -40,7 +40,7 @@ def read_sequences(column: pa.Array) -> tuple[Array, Array, Array]:
 
 
 def sequence_text(kind: int, hi: int, lo: int) -> str | None:
-    """A position as text again (leading zeros, and what is behind the 16th byte of other text, are lost)."""
+    """Convert a position back to text (leading zeros, and anything behind the 16th byte of other text, are lost)."""
     if kind == SEQUENCE_NONE:
         return None
     if kind == SEQUENCE_NUMBER:

@@ -1,0 +1,1 @@
+"""Report the state of a shard, and merge the reports of all shards."""

@@ -1,4 +1,4 @@
-"""A shard's state as of `now` in numbers per queue, and the messages, groups and consumers worth naming."""
+"""Aggregate a shard's state at `now`: numbers per queue, and the messages, groups and consumers worth naming."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from streaming.core.reporting.listing import (
     recent_losses,
 )
 from streaming.core.reporting.message_columns import ListedMessages
-from streaming.core.reporting.queue_columns import COUNTS, FLAGS, TIMES, TOLD, QueueColumns
+from streaming.core.reporting.queue_columns import COUNTS, FLAGS, REPORTED, TIMES, QueueColumns
 from streaming.core.reporting.report import AGE_BUCKETS_S, OLDEST_LISTED, per_queue_min
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import Settings
+from streaming.core.state.compact import SILENT_MEMORY_MS
 from streaming.core.state.queues import NEVER, ConsumerState
 from streaming.core.state.rows import F_DEAD_LETTERED, F_DROPPED, F_SENT_KNOWN
 from streaming.core.state.state import ShardState
-from streaming.core.state.sweep import SILENT_MEMORY_MS
 from streaming.core.tracking.groups import ordered_facts, unordered_groups
 from streaming.core.tracking.retention import expiry
 from streaming.core.tracking.windows import Windows, windows
@@ -37,8 +37,8 @@ _BOUNDS_MS = np.array([int(b * 1000) for b in AGE_BUCKETS_S], dtype=np.int64)
 
 
 def report(state: ShardState, now: int, before: int, quarantine: list[Quarantined], settings: Settings) -> ShardReport:
-    """What the shard says as of `now` (epoch milliseconds). Its last report was as of `before`, 0 when this is the first."""
-    # After a long silence, what happened in between has not been told yet however long ago it was.
+    """Report the shard's state at `now` (epoch milliseconds). `before` is the time of its last report, 0 for the first."""
+    # After a long silence, events since the last report may be unreported, however old they are.
     since = min(state.high_water - settings.lateness_ms, before)
     return ShardReport(
         now=now,
@@ -56,13 +56,13 @@ def report(state: ShardState, now: int, before: int, quarantine: list[Quarantine
 def _queues(state: ShardState, now: int, since: int, settings: Settings) -> QueueColumns:
     table = state.queues
     w = windows(state, now, settings)
-    singled = _singled(state, w, settings)
+    selected = _select(state, w, settings)
     viewer = Viewer(state, w, settings)
-    columns = _numbers(state, w, singled, now, settings)
-    columns |= {name: table.column(name).copy() for name in (*FLAGS, *TIMES, *COUNTS, *TOLD)}
-    oldest = but_used_up = _oldest(state, w, singled, now, settings)
-    if len(singled.used_up):
-        but_used_up = _oldest(state, *_without(state, w, singled), now, settings)
+    columns = _numbers(state, w, selected, now, settings)
+    columns |= {name: table.column(name).copy() for name in (*FLAGS, *TIMES, *COUNTS, *REPORTED)}
+    oldest = but_used_up = _oldest(state, w, selected, now, settings)
+    if len(selected.used_up):
+        but_used_up = _oldest(state, *_without(state, w, selected), now, settings)
     return QueueColumns(
         names=table.packed_names(),
         columns=columns,
@@ -76,7 +76,7 @@ def _queues(state: ShardState, now: int, since: int, settings: Settings) -> Queu
         depths=table.flat_depths(),
         acks=last_acks(state, settings),
         results=consumer_results(state, settings),
-        listed=_listings(state, w, singled, viewer, now, settings),
+        listed=_listings(state, w, selected, viewer, now, settings),
         groups=unordered_groups(state, w, settings),
         ordered_facts=ordered_facts(state, w, viewer, now, settings),
         consumers=held_by_consumers(state, w, settings),
@@ -86,36 +86,36 @@ def _queues(state: ShardState, now: int, since: int, settings: Settings) -> Queu
 
 
 def _consumers(state: ShardState) -> dict[int, dict[str, ConsumerState]]:
-    """Per queue (by index) what was told of its consumers lately."""
+    """Return, per queue (by index), the latest state reported of each consumer."""
     out: dict[int, dict[str, ConsumerState]] = {}
-    for (number, consumer), told in state.consumer_states.items():
-        if told.at >= state.high_water - SILENT_MEMORY_MS:
-            out.setdefault(number, {})[consumer] = told
+    for (number, consumer), reported in state.consumer_states.items():
+        if reported.at >= state.high_water - SILENT_MEMORY_MS:
+            out.setdefault(number, {})[consumer] = reported
     return out
 
 
 @dataclass(slots=True)
-class _Singled:
-    """Rows that are counted and listed apart, as indices; and per queue the send time of its oldest message."""
+class _Selected:
+    """Rows that are counted and listed separately, as indices; and per queue the send time of its oldest message."""
 
     poison: Array
     dead: Array
     """Dead letters."""
     oldest_at: Array
     received: Array
-    """Mask: unsettled, delivered at least once, and when it was sent is known. Without those of `used_up`."""
+    """Mask: unsettled, delivered at least once, and with a known send time. Excludes those of `used_up`."""
     used_up: Array
-    """Messages whose receives are used up and whose last window is over: the next receive moves them."""
+    """Messages that have no receives left and whose last window has ended: the next receive dead-letters them."""
 
 
-def _singled(state: ShardState, w: Windows, settings: Settings) -> _Singled:
+def _select(state: ShardState, w: Windows, settings: Settings) -> _Selected:
     rows = state.rows
     queue = rows["queue"]
     of_dead = state.queues.column("dead_letter")[queue]
     used_up = _used_up(state, w, settings)
     received = w.live & (rows["last_received"] > 0) & ((rows["flags"] & F_SENT_KNOWN) != 0)
     received[used_up] = False
-    return _Singled(
+    return _Selected(
         poison=_poison(state, w, of_dead, settings),
         dead=np.flatnonzero(w.live & (of_dead | (rows["arrived"] > 0))),
         oldest_at=per_queue_min(queue, rows["sent"], w.live, len(state.queues)),
@@ -136,63 +136,67 @@ def _used_up(state: ShardState, w: Windows, settings: Settings) -> Array:
     return result
 
 
-def _lost_at_receives(state: ShardState, now: int, n: int) -> Array:
-    """Per queue the highest receive count at which a message was dead-lettered or dropped in the last five minutes."""
+def _lost_at_receives(state: ShardState, now: int, n: int, settings: Settings) -> Array:
+    """Return, per queue, the highest receive count at which a message was dead-lettered or dropped in the last five minutes.
+
+    With a shorter lateness the window is that: how much longer a row is kept depends on when rows are compacted.
+    """
     rows = state.rows
     out = np.zeros(n, dtype=np.int64)
-    lost = np.flatnonzero(
-        ((rows["flags"] & np.uint32(F_DEAD_LETTERED | F_DROPPED)) != 0) & (rows["ended"] > now - LOST_LATELY_MS)
-    )
+    since = now - min(LOST_LATELY_MS, settings.lateness_ms)
+    lost = np.flatnonzero(((rows["flags"] & np.uint32(F_DEAD_LETTERED | F_DROPPED)) != 0) & (rows["ended"] > since))
     np.maximum.at(out, rows.at("queue", lost), rows.at("receive_count", lost).astype(np.int64))
     return out
 
 
 def _poison(state: ShardState, w: Windows, of_dead: Array, settings: Settings) -> Array:
-    """Poison suspects. A dead letter is one only by deliveries in its dead-letter queue: its receive count goes on from the
-    queue it came from."""
+    """Return the poison suspects.
+
+    A dead letter is one only by deliveries in its dead-letter queue: its receive count continues from the source queue.
+    """
     rows = state.rows
     limit = state.queues.limit("poison_receives", settings)
-    # Hardly any message comes near the lowest limit of all.
+    # Hardly any message comes near the lowest limit of all queues.
     near = np.flatnonzero(w.live & ((rows["receive_count"] >= limit.min(initial=NEVER)) | of_dead))
     seen = np.bitwise_count(rows.at("seen", near)) + rows.at("seen_uncounted", near)
     receives = np.where(of_dead[near], seen, rows.at("receive_count", near))
     return near[receives >= limit[rows.at("queue", near)]]
 
 
-def _numbers(state: ShardState, w: Windows, singled: _Singled, now: int, settings: Settings) -> dict[str, Array]:
-    """By name of NUMBERS: a value per queue."""
+def _numbers(state: ShardState, w: Windows, selected: _Selected, now: int, settings: Settings) -> dict[str, Array]:
+    """Return a value per queue for each name of NUMBERS."""
     rows, n = state.rows, len(state.queues)
     queue, sent = rows["queue"], rows["sent"]
     live = np.flatnonzero(w.live)
     received = np.flatnonzero(w.live & (rows["receive_count"] > 0))
     receives_max = np.zeros(n, dtype=np.int64)
-    # Of one type: numpy compares mixed ones twenty times slower.
+    # Use one type: numpy compares mixed types twenty times slower.
     np.maximum.at(receives_max, queue[received], rows.at("receive_count", received).astype(np.int64))
     expires_at, used_up_first = (np.full(n, NEVER, dtype=np.int64) for _ in range(2))
-    np.minimum.at(expires_at, queue[singled.dead], expiry(state, singled.dead, settings))
+    np.minimum.at(expires_at, queue[selected.dead], expiry(state, selected.dead, settings))
     used_up_last = np.zeros(n, dtype=np.int64)
-    over = w.window_end[singled.used_up]
-    np.maximum.at(used_up_last, queue[singled.used_up], over)
-    np.minimum.at(used_up_first, queue[singled.used_up], over)
-    # Sums of whole milliseconds stay exact in a double up to 2^53: 28 years over ten million messages.
+    over = w.window_end[selected.used_up]
+    np.maximum.at(used_up_last, queue[selected.used_up], over)
+    np.minimum.at(used_up_first, queue[selected.used_up], over)
+    # Sums of integer milliseconds stay exact in a double up to 2^53: 28 years over ten million messages.
     age_sum_ms = np.bincount(queue[live], weights=np.maximum(now - sent[live], 0), minlength=n).astype(np.int64)
     return {
         "visible": np.bincount(queue[w.visible], minlength=n),
         "in_flight": np.bincount(queue[w.in_flight], minlength=n),
         "delayed": np.bincount(queue[w.delayed], minlength=n),
-        "poison": np.bincount(queue[singled.poison], minlength=n),
-        "used_up": np.bincount(queue[singled.used_up], minlength=n),
-        "dead_letters": np.bincount(queue[singled.dead], minlength=n),
+        "poison": np.bincount(queue[selected.poison], minlength=n),
+        "used_up": np.bincount(queue[selected.used_up], minlength=n),
+        "dead_letters": np.bincount(queue[selected.dead], minlength=n),
         "age_sum_ms": age_sum_ms,
         "receive_count_max": receives_max,
         "expires_at": expires_at,
         "visible_since": per_queue_min(queue, w.visible_since, w.visible, n),
-        "lost_at_receives": _lost_at_receives(state, now, n),
+        "lost_at_receives": _lost_at_receives(state, now, n, settings),
         "used_up_last": used_up_last,
         "used_up_first": used_up_first,
-        "oldest_received": per_queue_min(queue, sent, singled.received, n),
-        "oldest_held": per_queue_min(queue, sent, singled.received & w.in_flight, n),
-        "oldest_received_visible": per_queue_min(queue, sent, singled.received & w.visible, n),
+        "oldest_received": per_queue_min(queue, sent, selected.received, n),
+        "oldest_held": per_queue_min(queue, sent, selected.received & w.in_flight, n),
+        "oldest_received_visible": per_queue_min(queue, sent, selected.received & w.visible, n),
         "held_since": per_queue_min(
             queue, np.where(rows["last_received"] > 0, rows["last_received"], rows["window_at"]), w.in_flight, n
         ),
@@ -200,7 +204,7 @@ def _numbers(state: ShardState, w: Windows, singled: _Singled, now: int, setting
 
 
 def _age_counts(state: ShardState, w: Windows, now: int) -> Array:
-    """Unsettled messages per queue and bucket of ages."""
+    """Count unsettled messages per queue and age bucket."""
     rows, live = state.rows, np.flatnonzero(w.live)
     bucket = np.searchsorted(_BOUNDS_MS, np.maximum(now - rows.at("sent", live), 0), side="left")
     n, buckets = len(state.queues), len(_BOUNDS_MS) + 1
@@ -208,66 +212,69 @@ def _age_counts(state: ShardState, w: Windows, now: int) -> Array:
     return counts
 
 
-def _oldest(state: ShardState, w: Windows, singled: _Singled, now: int, settings: Settings) -> Array:
-    """Per queue and scope of AGE_SCOPES the time its age counts from."""
+def _oldest(state: ShardState, w: Windows, selected: _Selected, now: int, settings: Settings) -> Array:
+    """Return, per queue and scope of AGE_SCOPES, the time from which its age counts."""
     scopes: Array = np.stack(
         [
-            singled.oldest_at,
+            selected.oldest_at,
             per_queue_min(state.rows["queue"], state.rows["sent"], w.visible, len(state.queues)),
-            _cloudwatch_oldest(state, w, singled, now, settings),
-            _oldest_without(state, w, singled, singled.poison),
+            _cloudwatch_oldest(state, w, selected, now, settings),
+            _oldest_without(state, w, selected, selected.poison),
         ],
         axis=1,
     )
     return scopes
 
 
-def _without(state: ShardState, w: Windows, singled: _Singled) -> tuple[Windows, _Singled]:
-    """The same as if the messages whose receives are used up were gone."""
+def _without(state: ShardState, w: Windows, selected: _Selected) -> tuple[Windows, _Selected]:
+    """Return the same inputs without the messages that have no receives left."""
     live, visible = w.live.copy(), w.visible.copy()
-    live[singled.used_up] = visible[singled.used_up] = False
+    live[selected.used_up] = visible[selected.used_up] = False
     oldest_at = per_queue_min(state.rows["queue"], state.rows["sent"], live, len(state.queues))
-    poison = singled.poison[~np.isin(singled.poison, singled.used_up)]
-    return replace(w, live=live, visible=visible), replace(singled, poison=poison, oldest_at=oldest_at)
+    poison = selected.poison[~np.isin(selected.poison, selected.used_up)]
+    return replace(w, live=live, visible=visible), replace(selected, poison=poison, oldest_at=oldest_at)
 
 
-def _oldest_without(state: ShardState, w: Windows, singled: _Singled, apart: Array) -> Array:
-    """Per queue the send time of the oldest message that is not one of `apart`."""
+def _oldest_without(state: ShardState, w: Windows, selected: _Selected, apart: Array) -> Array:
+    """Return, per queue, the send time of the oldest message that is not in `apart`."""
     if not len(apart):
-        return singled.oldest_at
+        return selected.oldest_at
     others = w.live.copy()
     others[apart] = False
     return per_queue_min(state.rows["queue"], state.rows["sent"], others, len(state.queues))
 
 
-def _cloudwatch_oldest(state: ShardState, w: Windows, singled: _Singled, now: int, settings: Settings) -> Array:
-    """Per queue the earliest time from which ApproximateAgeOfOldestMessage counts: the send; on a standard queue the end of the
-    latest third receive; in a dead-letter queue the arrival, whatever receives the message brought along or had since."""
+def _cloudwatch_oldest(state: ShardState, w: Windows, selected: _Selected, now: int, settings: Settings) -> Array:
+    """Return, per queue, the earliest time from which ApproximateAgeOfOldestMessage counts.
+
+    That is the send; on a standard queue the end of the latest third receive; in a dead-letter queue the arrival, regardless of
+    the receives in its source queue or since.
+    """
     rows = state.rows
-    told = [rows[name] > 0 for name in ("restart", "restart_before", "arrived") if rows.has(name)]
-    apart = np.flatnonzero(w.live & np.logical_or.reduce(told)) if told else np.zeros(0, dtype=np.int64)
-    oldest = _oldest_without(state, w, singled, apart)
+    marks = [rows[name] > 0 for name in ("restart", "restart_before", "arrived") if rows.has(name)]
+    apart = np.flatnonzero(w.live & np.logical_or.reduce(marks)) if marks else np.zeros(0, dtype=np.int64)
+    oldest = _oldest_without(state, w, selected, apart)
     queue = rows.at("queue", apart)
     ordered = state.queues.is_ordered(settings)[queue]
     last, before, arrived = rows.at("restart", apart), rows.at("restart_before", apart), rows.at("arrived", apart)
     restart = np.where((last > 0) & (last <= now), last, np.where(before <= now, before, 0))
     base = rows.at("sent", apart)
     base = np.where(arrived > 0, arrived, np.where(ordered, base, np.maximum(base, restart)))
-    # Without any to put apart these are the oldest of all, which others look at too.
+    # With nothing to leave out this is the shared array of oldest times, which must not be changed.
     oldest = oldest.copy()
     np.minimum.at(oldest, queue, base)
     return oldest
 
 
 def _listings(
-    state: ShardState, w: Windows, singled: _Singled, viewer: Viewer, now: int, settings: Settings
+    state: ShardState, w: Windows, selected: _Selected, viewer: Viewer, now: int, settings: Settings
 ) -> tuple[ListedMessages, ...]:
-    rows, poison, dead, most = state.rows, singled.poison, singled.dead, settings.messages_per_queue
+    rows, poison, dead, most = state.rows, selected.poison, selected.dead, settings.messages_per_queue
     receives, sent = rows.at("receive_count", poison).astype(np.int64), rows.at("sent", poison)
     held = np.flatnonzero(w.in_flight)
     since = held_since(state, held)
     long = now - since > state.queues.limit("held_ms", settings)[rows.at("queue", held)]
-    oldest = np.flatnonzero(w.live & (rows["sent"] == singled.oldest_at[rows["queue"]]))
+    oldest = np.flatnonzero(w.live & (rows["sent"] == selected.oldest_at[rows["queue"]]))
     return (
         list_messages(viewer, "poison", poison, (-receives, sent), most),
         list_messages(viewer, "held", held[long], (since[long],), most),

@@ -1,6 +1,8 @@
-"""The messages a shard lists by name: suspects, the longest held, dead letters, the oldest; and who holds what."""
+"""The messages a shard lists by name (suspects, the longest held, dead letters, the oldest), and what each consumer holds."""
 
 from __future__ import annotations
+
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +14,11 @@ from streaming.core.reporting.queue_columns import ConsumerColumns
 from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, HeldBy, Loss, Rank
 from streaming.core.reporting.views import MessageView
 from streaming.core.settings import Settings
-from streaming.core.state.names import Names
+from streaming.core.state.compact import SILENT_MEMORY_MS
+from streaming.core.state.interner import Interner
 from streaming.core.state.queues import NEVER
 from streaming.core.state.rows import F_ARRIVED_INFERRED, F_DROPPED, F_EXPIRED, F_MOVE_INFERRED, F_TIMELINE
 from streaming.core.state.state import ShardState
-from streaming.core.state.sweep import SILENT_MEMORY_MS
 from streaming.core.tracking.ends import find_remembered
 from streaming.core.tracking.retention import expiry
 from streaming.core.tracking.windows import Windows
@@ -43,14 +45,19 @@ _SHOWN = (
 
 
 class Viewer:
-    """Makes the rows of one state, as of one time, presentable."""
+    """Converts rows of one state, at one time, to what is shown to a person."""
 
     def __init__(self, state: ShardState, w: Windows, settings: Settings) -> None:
         self.state, self.w, self.settings = state, w, settings
         self.windows = state.queues.limit("visibility_ms", settings)
 
+    @cached_property
+    def nothing(self) -> MessageColumns:
+        """No messages. Most kinds are empty in most steps, and building empty columns costs as much as building small ones."""
+        return self.columns(np.zeros(0, dtype=np.int64))
+
     def columns(self, rows: Array) -> MessageColumns:
-        """The messages of some rows."""
+        """Return some rows' messages as columns."""
         state, live = self.state, self.state.rows
         at = {name: live.at(name, rows) for name in _SHOWN}
         texts = at["text"]
@@ -78,11 +85,11 @@ class Viewer:
         )
 
     def views(self, rows: Array, why: tuple[str, ...]) -> list[MessageView]:
-        """The messages of some rows, as they are shown."""
+        """Return some rows' messages as they are shown."""
         return self.columns(rows).views(0, len(rows), why)
 
     def _attempts(self, rows: Array, at: dict[str, Array]) -> AttemptColumns:
-        """Of each row its timeline; of a message delivered once, what its row tells."""
+        """Return each row's timeline; for a message delivered once, the single attempt its row records."""
         state, table = self.state, self.state.attempts
         has_timeline = (at["flags"] & F_TIMELINE) != 0
         timeline, single = np.flatnonzero(has_timeline), np.flatnonzero(~has_timeline & (at["window_code"] > 0))
@@ -94,26 +101,28 @@ class Viewer:
         order = np.argsort(of, kind="stable")
         of = of[order]
 
-        def both(attempt: str, column: str) -> Array:
+        def combined(attempt: str, column: str) -> Array:
             return np.concatenate([table[attempt][places], at[column][single]])[order]
 
-        happened, code, end = both("at", "window_at"), both("code", "window_code"), both("end", "window_end")
+        happened, code, end = combined("at", "window_at"), combined("code", "window_code"), combined("end", "window_end")
         opens = (code == RECEIVED) | (code == EXTENDED)
         end = np.where(opens & (end == 0), np.minimum(happened + self.windows[at["queue"][of]], NEVER), end)
         return AttemptColumns(
             starts=np.searchsorted(of, np.arange(len(rows) + 1)),
             at=happened,
             what=np.where(code == RECEIVED, 0, np.where(code == EXTENDED, 1, 2)),
-            receive_count=both("receive_count", "receive_count"),
+            receive_count=combined("receive_count", "receive_count"),
             end=end,
-            consumers=state.consumers.taken(both("consumer", "consumer")),
+            consumers=state.consumers.taken(combined("consumer", "consumer")),
         )
 
 
 def list_messages(viewer: Viewer, kind: str, candidates: Array, ranks: tuple[Array, ...], most: int) -> ListedMessages:
-    """Per queue the candidates of lowest rank, at most `most`. `ranks` are columns beside them."""
+    """List at most `most` candidates of lowest rank per queue. `ranks` are columns parallel to the candidates."""
     rows = viewer.state.rows
     queue = rows.at("queue", candidates)
+    if not len(candidates):
+        return ListedMessages(kind, queue, (*ranks, np.zeros(0, dtype=np.int64)), viewer.nothing)
     tie = (rows.key[candidates] >> np.uint64(1)).astype(np.int64)
     columns = (*ranks, tie)
     order = np.lexsort((*reversed(columns), queue))
@@ -124,7 +133,7 @@ def list_messages(viewer: Viewer, kind: str, candidates: Array, ranks: tuple[Arr
 
 
 def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict[int, list[HeldBy]]:
-    """Per queue (by index) what each consumer holds, the longest held first."""
+    """Return, per queue (by index), what each consumer holds, the longest held first."""
     rows = state.rows
     if not rows.has("consumer"):
         return {}
@@ -141,8 +150,8 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
     owners = state.consumers.queue[consumer[first]].tolist()
     names = state.consumers.words(consumer[first])
     message_ids = state.message_ids(held[first])
-    told = zip(since[first].tolist(), names, counts.tolist(), message_ids, owners, strict=True)
-    for since_ms, name, n, message_id, number in sorted(told, key=lambda one: (one[0], one[1] or "")):
+    holders = zip(since[first].tolist(), names, counts.tolist(), message_ids, owners, strict=True)
+    for since_ms, name, n, message_id, number in sorted(holders, key=lambda one: (one[0], one[1] or "")):
         listed = out.setdefault(number, [])
         if len(listed) < settings.consumers_per_report:
             listed.append(HeldBy(name or "", n, since_ms, message_id))
@@ -150,37 +159,37 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
 
 
 def last_acks(state: ShardState, settings: Settings) -> ConsumerColumns:
-    """When consumers last acknowledged a message, the latest ones of each queue; none of more than a day ago."""
+    """Return when consumers last acknowledged a message: the latest of each queue, none older than a day."""
     names = state.consumers
-    told = np.flatnonzero((names.time > 0) & (names.time >= state.high_water - SILENT_MEMORY_MS))
-    chosen = _first_of_each_queue(names, told, -names.time[told], settings.consumers_per_report)
+    known = np.flatnonzero((names.time > 0) & (names.time >= state.high_water - SILENT_MEMORY_MS))
+    chosen = _first_of_each_queue(names, known, -names.time[known], settings.consumers_per_report)
     return ConsumerColumns(names.queue[chosen], names.taken(chosen), (names.time[chosen],))
 
 
 def consumer_results(state: ShardState, settings: Settings) -> ConsumerColumns:
-    """How the deliveries of consumers ended, of those with the most failed ones of each queue."""
+    """Return how the deliveries of consumers ended, for those with the most failed deliveries of each queue."""
     names = state.consumers
-    told = np.flatnonzero((names.finished > 0) | (names.failed > 0))
-    chosen = _first_of_each_queue(names, told, -names.failed[told], settings.consumers_per_report)
+    known = np.flatnonzero((names.finished > 0) | (names.failed > 0))
+    chosen = _first_of_each_queue(names, known, -names.failed[known], settings.consumers_per_report)
     return ConsumerColumns(names.queue[chosen], names.taken(chosen), (names.finished[chosen], names.failed[chosen]))
 
 
-def _first_of_each_queue(names: Names, told: Array, rank: Array, most: int) -> Array:
-    """Those of `told` with the lowest ranks, at most `most` of each queue; queue by queue."""
-    told = told[np.lexsort((rank, names.queue[told]))]
-    queue = names.queue[told]
-    result: Array = told[np.arange(len(queue)) - np.searchsorted(queue, queue, side="left") < most]
+def _first_of_each_queue(names: Interner, candidates: Array, rank: Array, most: int) -> Array:
+    """Return the `candidates` with the lowest ranks, at most `most` per queue, queue by queue."""
+    candidates = candidates[np.lexsort((rank, names.queue[candidates]))]
+    queue = names.queue[candidates]
+    result: Array = candidates[np.arange(len(queue)) - np.searchsorted(queue, queue, side="left") < most]
     return result
 
 
 def held_since(state: ShardState, rows: Array) -> Array:
-    """Since when these in-flight messages have been held without a break: their latest receive, extended or not."""
+    """Return since when these in-flight messages have been held without a break: since their latest receive, extended or not."""
     received = state.rows.at("last_received", rows)
     return np.where(received > 0, received, state.rows.at("window_at", rows))
 
 
 def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[Arrival]:
-    """Dead letters that came after `since`, moves that were only concluded included: of each queue the latest."""
+    """Return the latest dead letters of each queue that arrived after `since`, inferred moves included."""
     rows = state.rows
     came = np.flatnonzero(rows["arrived"] > max(since, 0)) if rows.has("arrived") else np.zeros(0, dtype=np.int64)
     moved, there = _inferred_moves(state, since, settings)
@@ -195,7 +204,7 @@ def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[A
     rank, chosen = _latest(state, hit, queue, _quiet_from(at, noticed, quiet_ms[queue]), settings.messages_per_queue)
     hit, queue, source, at, reported = hit[chosen], queue[chosen], source[chosen], at[chosen], chosen < len(came)
     names = state.queues.names
-    told = zip(
+    fields = zip(
         queue.tolist(),
         state.message_ids(hit),
         at.tolist(),
@@ -209,12 +218,12 @@ def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[A
         Arrival(
             names[number], message_id, at_ms, arrival_known_by(flags), names[origin][2] if origin >= 0 else None, count, placed
         )
-        for number, message_id, at_ms, flags, origin, count, placed in told
+        for number, message_id, at_ms, flags, origin, count, placed in fields
     ]
 
 
 def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int, list[Loss]]:
-    """Per queue (by index) the latest messages that expired or were dropped after `since`, oldest first."""
+    """Return, per queue (by index), the latest messages that expired or were dropped after `since`, oldest first."""
     rows = state.rows
     lost = np.flatnonzero(((rows["flags"] & (F_EXPIRED | F_DROPPED)) != 0) & (rows["ended"] > since))
     if not len(lost):
@@ -224,7 +233,7 @@ def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int
     quiet_from = _quiet_from(at, rows.at("ended_noticed", lost), quiet_ms[queue])
     rank, chosen = _latest(state, lost, queue, quiet_from, settings.messages_per_queue)
     lost = lost[chosen]
-    told = zip(
+    fields = zip(
         queue[chosen].tolist(),
         rank,
         at[chosen].tolist(),
@@ -236,7 +245,7 @@ def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int
         strict=True,
     )
     out: dict[int, list[Loss]] = {}
-    for number, placed, at_ms, message_id, dropped, key, receives, sent_at in told:
+    for number, placed, at_ms, message_id, dropped, key, receives, sent_at in fields:
         kind = "dropped" if dropped else "expired"
         reason = state.loss_reasons.get(key, "" if dropped else RETENTION_RAN_OUT)
         out.setdefault(number, []).append(Loss(placed, at_ms, message_id, kind, reason, receives, sent_at))
@@ -244,7 +253,7 @@ def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int
 
 
 def _inferred_moves(state: ShardState, since: int, settings: Settings) -> tuple[Array, Array]:
-    """Rows of messages whose move was concluded after `since`, and the dead-letter queue of each (by index)."""
+    """Return the rows of messages whose move was inferred after `since`, and each one's dead-letter queue (by index)."""
     rows = state.rows
     moved = np.flatnonzero(((rows["flags"] & F_MOVE_INFERRED) != 0) & (rows["ended"] > since))
     target = np.full(len(state.queues), -1, dtype=np.int32)
@@ -255,7 +264,7 @@ def _inferred_moves(state: ShardState, since: int, settings: Settings) -> tuple[
         if isinstance(there, str):
             target[number] = state.queues.index.get(record.name.sibling(there), -1)
         if target[number] >= 0 and not ordered[number] and not ordered[target[number]]:
-            # It is a row of the dead-letter queue, and listed as one.
+            # The message already has a row in the dead-letter queue, and is listed by it.
             target[number] = -1
     queue = target[rows.at("queue", moved)]
     return moved[queue >= 0], queue[queue >= 0]
@@ -266,7 +275,7 @@ def _quiet_from(happened: Array, noticed: Array, quiet_ms: Array) -> Array:
 
 
 def _latest(state: ShardState, rows: Array, queue: Array, quiet_from: Array, most: int) -> tuple[list[Rank], Array]:
-    """The latest `most` of each queue in ascending order: the rank of each, and its place among `rows`."""
+    """Return the latest `most` of each queue in ascending order: the rank of each, and its index in `rows`."""
     tie = (state.rows.key[rows] >> np.uint64(1)).astype(np.int64)
     order = np.lexsort((tie, quiet_from, queue))
     of = queue[order]
@@ -276,11 +285,11 @@ def _latest(state: ShardState, rows: Array, queue: Array, quiet_from: Array, mos
 
 
 def _receives(state: ShardState, hit: Array, queue: Array, origin: Array, settings: Settings) -> Array:
-    """How often each of these dead letters was received, in the queue it came from (-1: not known) included."""
+    """Return how often each of these dead letters was received, including in its source queue (-1: not known)."""
     rows = state.rows
     count = rows.at("receive_count", hit)
     ordered = state.queues.is_ordered(settings)
-    # An ordered queue is in a shard of its own: what the message went through there cannot be looked up here.
+    # An ordered queue is in another shard: the message's receives there cannot be looked up here.
     together = np.flatnonzero((origin >= 0) & ~ordered[queue] & ~ordered[origin])
     at, found = find_remembered(state, rows.at("parent", hit[together]), settings)
     together, at = together[found], at[found]

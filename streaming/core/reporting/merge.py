@@ -1,4 +1,4 @@
-"""The reports of all shards as one: sums, minima, maxima, longest first. However many shards there are, it is the same."""
+"""Merge the reports of all shards: sums, minima, maxima, longest first. The result does not depend on the number of shards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.events.packet import Quarantined
 from streaming.core.reporting.message_columns import Listed
-from streaming.core.reporting.queue_columns import COUNTS, FLAGS, NUMBERS, TIMES, TOLD, QueueColumns, rows_of
+from streaming.core.reporting.queue_columns import COUNTS, FLAGS, NUMBERS, REPORTED, TIMES, QueueColumns
 from streaming.core.reporting.report import (
     AGE_BUCKETS_S,
     AGE_SCOPES,
@@ -26,16 +26,17 @@ from streaming.core.reporting.report import (
     ConsumerResults,
     GroupFacts,
     HeldBy,
-    QueueFacts,
+    QueueAttributes,
+    QueueSummary,
 )
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queue_table import read_names
-from streaming.core.state.queues import HOLD_BUCKETS, NEVER, TOTALS
+from streaming.core.state.queues import HOLD_BUCKETS, NEVER, TOTALS, Depth
 
 
 class _Places(NamedTuple):
-    """Where the queues of each shard are among all."""
+    """The row of each shard's queues in the merged table."""
 
     names: tuple[QueueName, ...]
     place: dict[QueueName, int]
@@ -44,25 +45,27 @@ class _Places(NamedTuple):
 
 @lru_cache(maxsize=4)
 def _places(packed: tuple[bytes, ...]) -> _Places:
-    # Names hardly ever change from one step to the next.
+    # Names rarely change from one step to the next.
     shards = [read_names(names)[0] for names in packed]
     names = tuple(sorted({name for shard in shards for name in shard}))
     index = {name: place for place, name in enumerate(names)}
     return _Places(names, index, tuple(np.array([index[name] for name in shard], dtype=np.int64) for shard in shards))
 
 
-class MergedQueues(Mapping[QueueName, QueueFacts]):
-    """All queues in the order of their names: a row each, and the facts of single ones when somebody asks for them."""
+class MergedQueues(Mapping[QueueName, QueueSummary]):
+    """All queues in name order, a row each; a single queue's summary is built on demand."""
 
     def __init__(self, shards: Sequence[QueueColumns], settings: Settings) -> None:
         self._shards, self._settings = shards, settings
-        self._facts: dict[int, QueueFacts] = {}
+        self._summaries: dict[int, QueueSummary] = {}
+        self._attributes: dict[int, QueueAttributes] = {}
+        self._edges: dict[int, list[int]] = {}
         places = _places(tuple(shard.names for shard in shards))
         self.names, self._index, self._places = places
         n = len(self.names)
         self.columns: dict[str, Array] = {}
-        """By name of NUMBERS, FLAGS, TIMES, COUNTS and TOLD."""
-        for name in (*NUMBERS, *FLAGS, *TIMES, *COUNTS, *TOLD):
+        """Columns by name of NUMBERS, FLAGS, TIMES, COUNTS and REPORTED."""
+        for name in (*NUMBERS, *FLAGS, *TIMES, *COUNTS, *REPORTED):
             self.columns[name] = self._combined(name, n)
         self.totals = self._summed([shard.totals for shard in shards], len(TOTALS))
         """A column for each of TOTALS."""
@@ -80,17 +83,25 @@ class MergedQueues(Mapping[QueueName, QueueFacts]):
         return counts
 
     @cached_property
+    def attribute_digest(self) -> Array:
+        """A number per queue that changes when the value of an attribute changes, but not when it is only reported again."""
+        digest = np.zeros(len(self.names), dtype=np.int64)
+        for shard, place in zip(self._shards, self._places, strict=True):
+            digest[place] += np.fromiter(map(hash, shard.attributes), dtype=np.int64, count=len(shard.attributes))
+        return digest
+
+    @cached_property
     def group_digest(self) -> Array:
-        """A number that changes when something of the ordering groups of a queue does; 0 where there are none."""
+        """A number per queue that changes when anything about its ordering groups does; 0 where there are none."""
         digest = np.zeros(len(self.names), dtype=np.int64)
         for shard, place in zip(self._shards, self._places, strict=True):
             for number, facts in shard.ordered_facts.items():
-                said = (facts.groups, facts.backlog, facts.in_flight, facts.blocked, facts.hidden, facts.stuck_groups)
-                digest[place[number]] ^= hash((*said, facts.look_ahead is not None))
+                figures = (facts.groups, facts.backlog, facts.in_flight, facts.blocked, facts.hidden, facts.stuck_groups)
+                digest[place[number]] ^= hash((*figures, facts.look_ahead is not None))
         return digest
 
     def places_of(self, what: Literal["losses", "consumer_states"]) -> Iterator[int]:
-        """The rows of the queues of which there are any."""
+        """Yield the rows of the queues that have any."""
         for shard, place in zip(self._shards, self._places, strict=True):
             yield from place[list(getattr(shard, what))].tolist()
 
@@ -100,27 +111,37 @@ class MergedQueues(Mapping[QueueName, QueueFacts]):
     def __iter__(self) -> Iterator[QueueName]:
         return iter(self.names)
 
-    def __getitem__(self, name: QueueName) -> QueueFacts:
-        return self.facts(self._index[name])
+    def __getitem__(self, name: QueueName) -> QueueSummary:
+        return self.summary(self._index[name])
 
     def place(self, name: QueueName) -> int | None:
-        """The row of a queue."""
+        """Return the row of a queue, or None when it is not known."""
         return self._index.get(name)
 
-    def facts(self, place: int) -> QueueFacts:
-        """Everything that is said of one queue."""
-        found = self._facts.get(place)
+    def attributes(self, place: int) -> QueueAttributes:
+        """Return the attributes the broker reports of one queue, without building its summary."""
+        made = self._summaries.get(place)
+        if made is not None:
+            return made
+        found = self._attributes.get(place)
         if found is None:
-            found = self._facts[place] = self._made(place)
+            found = self._attributes[place] = QueueAttributes(self.names[place], self._attributes_of(place))
         return found
 
-    def _made(self, place: int) -> QueueFacts:
+    def summary(self, place: int) -> QueueSummary:
+        """Return everything reported about one queue."""
+        found = self._summaries.get(place)
+        if found is None:
+            found = self._summaries[place] = self._made(place)
+        return found
+
+    def _made(self, place: int) -> QueueSummary:
         number = dict(zip(self.columns, self._table[place].tolist(), strict=True))
         counts = self.holds[place]
         used = np.flatnonzero(counts)
-        facts = QueueFacts(
+        summary = QueueSummary(
             name=self.names[place],
-            attributes={},
+            attributes=self._attributes_of(place),
             totals=self.totals[place].tolist(),
             holds=dict(zip(used.tolist(), counts[used].tolist(), strict=True)),
             durations={},
@@ -138,39 +159,108 @@ class MergedQueues(Mapping[QueueName, QueueFacts]):
             oldest_but_used_up=self.oldest_but_used_up[place].tolist(),
             age_counts=self.age_counts[place].tolist(),
         )
-        facts.messages = _ListedOf(self, place)
-        told: tuple[bytes, int] | None = None
+        summary.messages = _ListedOf(self, place)
+        for shard, row in self._known(place):
+            # How long a shard keeps counts depends on the events it has seen.
+            counts = zip(
+                *(values[slice(*self._bounds(shard.depths[0], row))].tolist() for values in shard.depths[1:]), strict=True
+            )
+            summary.depths = max(summary.depths, [Depth(*count) for count in counts], key=len)
+            self._add_details(summary, shard, row)
+        return summary
+
+    def _attributes_of(self, place: int) -> dict[str, tuple[int, Any]]:
+        found: dict[str, tuple[int, Any]] = {}
+        before: tuple[bytes, int] | None = None
+        for shard, row in self._known(place):
+            # Every shard receives the broker's reports on a queue, so they nearly always hold the same.
+            text = shard.attributes[row], int(shard.columns["last_state_at"][row])
+            if before is None:
+                found = shard.attributes_of(row)
+            elif text != before:
+                _add_attributes(found, shard.attributes_of(row))
+            before = text
+        return found
+
+    def _known(self, place: int) -> Iterator[tuple[QueueColumns, int]]:
+        """Yield the shards that know a queue, each with the queue's row."""
         for shard, rows in zip(self._shards, self._rows, strict=True):
             row = int(rows[place])
-            if row < 0:
-                continue
-            # Every shard hears what the broker says of a queue, so they nearly always know the same.
-            text = shard.attributes[row], int(shard.columns["last_state_at"][row])
-            if told is None:
-                facts.attributes, facts.depths = shard.attributes_of(row), shard.depths_of(row)
-            elif text != told:
-                _add_attributes(facts, shard.attributes_of(row))
-                facts.depths = max(facts.depths, shard.depths_of(row), key=len)
-            told = text
-            _add_details(facts, shard, row, self._settings)
-        return facts
+            if row >= 0:
+                yield shard, row
+
+    def _bounds(self, owner: Array, row: int) -> tuple[int, int]:
+        """Return where the rows of one queue start and end in an ascending column of queue numbers."""
+        edges = self._edges.get(id(owner))
+        if edges is None:
+            # Compute the bounds of all queues together: hundreds of queues are looked up in every column.
+            queues = int(owner[-1]) + 2 if len(owner) else 1
+            edges = self._edges[id(owner)] = np.searchsorted(owner, np.arange(queues)).tolist()
+        return (edges[row], edges[row + 1]) if row + 1 < len(edges) else (len(owner), len(owner))
+
+    def _add_details(self, summary: QueueSummary, shard: QueueColumns, row: int) -> None:
+        """Add the fields that few queues have, and the messages, groups and consumers listed by name."""
+        if row in shard.losses:
+            summary.losses = sorted(summary.losses + shard.losses[row])[-self._settings.messages_per_queue :]
+        if row in shard.groups:
+            groups, folded = shard.groups[row]
+            summary.groups = _merge_groups(summary.groups, groups)
+            summary.folded_groups += folded
+        summary.ordered_facts = summary.ordered_facts or shard.ordered_facts.get(row)
+        if row in shard.consumers:
+            summary.consumers = _merge_consumers(summary.consumers, shard.consumers[row])
+        start, stop = self._bounds(shard.durations[0], row)
+        for bucket, count in zip(*(values[start:stop].tolist() for values in shard.durations[1:]), strict=True):
+            summary.durations[bucket] = summary.durations.get(bucket, 0) + count
+        summary.consumer_states.update(shard.consumer_states.get(row, {}))
+        for consumer, (at,) in shard.acks.between(*self._bounds(shard.acks.queue, row)).items():
+            summary.consumer_acks[consumer] = max(at, summary.consumer_acks.get(consumer, 0))
+        for consumer, (finished, failed) in shard.results.between(*self._bounds(shard.results.queue, row)).items():
+            before = summary.consumer_results.get(consumer, ConsumerResults(0, 0))
+            summary.consumer_results[consumer] = ConsumerResults(before.finished + finished, before.failed + failed)
+
+    def durations_of(self, places: Sequence[int]) -> dict[int, int]:
+        """The durations of several queues together: kind and bucket -> deleted messages."""
+        chosen = np.zeros(len(self.names), dtype=bool)
+        chosen[list(places)] = True
+        found: dict[int, int] = {}
+        for shard, place in zip(self._shards, self._places, strict=True):
+            queue, bucket, count = shard.durations
+            mine = chosen[place[queue]]
+            for one, number in zip(bucket[mine].tolist(), count[mine].tolist(), strict=True):
+                found[one] = found.get(one, 0) + number
+        return found
 
     def listed_kinds(self, place: int) -> list[str]:
-        """The kinds under which messages of one queue are listed."""
-        found: dict[str, bool] = {}
-        for shard, rows in zip(self._shards, self._rows, strict=True):
-            found |= {listed.kind: True for listed in shard.listed if rows[place] >= 0 and listed.has(int(rows[place]))}
+        """Return the kinds under which messages of one queue are listed."""
+        found: dict[str, None] = {}
+        for kinds, rows in zip(self._kinds, self._rows, strict=True):
+            found |= dict.fromkeys(kinds.get(int(rows[place]), ()))
         return list(found)
 
     def listed(self, place: int, kind: str) -> list[Listed]:
-        """The messages of one queue that are listed under a kind, those of lowest rank first."""
+        """Return the messages of one queue listed under a kind, lowest rank first."""
         found = []
-        for shard, rows in zip(self._shards, self._rows, strict=True):
-            found += [one for listed in shard.listed if listed.kind == kind for one in listed.of(int(rows[place]))]
+        for shard, row in self._known(place):
+            for listed in shard.listed:
+                if listed.kind == kind:
+                    found += listed.between(*self._bounds(listed.queue, row))
         if kind == "oldest":
             found = [one for one in found if one.view.sent_at_ms == self.oldest[place, 0]]
         most = OLDEST_LISTED if kind == "oldest" else self._settings.messages_per_queue
         return nsmallest(most, found, key=attrgetter("rank"))
+
+    @cached_property
+    def _kinds(self) -> tuple[dict[int, list[str]], ...]:
+        """Return, per shard and row, the kinds under which messages of a queue are listed."""
+        found: list[dict[int, list[str]]] = []
+        for shard in self._shards:
+            kinds: dict[int, list[str]] = {}
+            for listed in shard.listed:
+                for row in np.unique(listed.queue).tolist():
+                    kinds.setdefault(row, []).append(listed.kind)
+            found.append(kinds)
+        return tuple(found)
 
     @cached_property
     def _table(self) -> Array:
@@ -178,7 +268,7 @@ class MergedQueues(Mapping[QueueName, QueueFacts]):
 
     @cached_property
     def _rows(self) -> tuple[Array, ...]:
-        """Per shard the row of each queue, -1 where it does not know it."""
+        """Return, per shard, the row of each queue, -1 where the shard does not know it."""
         found = []
         for place in self._places:
             rows = np.full(len(self.names), -1, dtype=np.int64)
@@ -187,11 +277,18 @@ class MergedQueues(Mapping[QueueName, QueueFacts]):
         return tuple(found)
 
     def _combined(self, name: str, n: int) -> Array:
-        least, flag = name in MINIMA, name in FLAGS
-        out = np.full(n, NEVER if least else 0, dtype=bool if flag else np.int64)
+        least, flag, added = name in MINIMA, name in FLAGS, name in SUMS
+        # Some values are negative where nothing is known, so a maximum does not start at zero.
+        first = NEVER if least else 0 if added or flag else -NEVER
+        dtype = bool if flag else np.int64
+        if len(self._shards) == 1:
+            alone = np.empty(n, dtype=dtype)
+            alone[self._places[0]] = self._shards[0].columns[name]
+            return alone
+        out = np.full(n, first, dtype=dtype)
         for shard, place in zip(self._shards, self._places, strict=True):
             values = shard.columns[name]
-            if name in SUMS:
+            if added:
                 out[place] += values
             else:
                 out[place] = np.minimum(out[place], values) if least else np.maximum(out[place], values)
@@ -211,7 +308,7 @@ class MergedQueues(Mapping[QueueName, QueueFacts]):
 
 
 class _ListedOf(Mapping[str, list[Listed]]):
-    """The messages listed of one queue, by kind. Hardly ever are those of every kind looked at."""
+    """The listed messages of one queue, by kind, built on access: callers rarely read every kind."""
 
     def __init__(self, queues: MergedQueues, place: int) -> None:
         self._queues, self._place = queues, place
@@ -234,7 +331,7 @@ class _ListedOf(Mapping[str, list[Listed]]):
 
 @dataclass(slots=True)
 class Merged:
-    """What all shards together say as of `now`."""
+    """The merged report of all shards at `now`."""
 
     now: int
     rows: int
@@ -249,7 +346,7 @@ class Merged:
 
 
 def merge(reports: Sequence[ShardReport], settings: Settings) -> Merged:
-    """The reports of all shards for one `now` as one."""
+    """Merge the reports of all shards for one `now`."""
     if not reports:
         raise ValueError("no shard reported")
     merged = Merged(
@@ -279,32 +376,11 @@ def _latest_arrivals(arrivals: list[Arrival], settings: Settings) -> list[Arriva
     return sorted(kept, key=lambda a: (a.at, a.message_id))
 
 
-def _add_attributes(facts: QueueFacts, attributes: Mapping[str, tuple[int, Any]]) -> None:
+def _add_attributes(known: dict[str, tuple[int, Any]], attributes: Mapping[str, tuple[int, Any]]) -> None:
     for name, (at, value) in attributes.items():
-        told = facts.attributes.get(name)
-        if told is None or (at, repr(value)) >= (told[0], repr(told[1])):
-            facts.attributes[name] = (at, value)
-
-
-def _add_details(facts: QueueFacts, shard: QueueColumns, row: int, settings: Settings) -> None:
-    """What few queues have, and what is named one by one."""
-    if row in shard.losses:
-        facts.losses = sorted(facts.losses + shard.losses[row])[-settings.messages_per_queue :]
-    if row in shard.groups:
-        groups, folded = shard.groups[row]
-        facts.groups = _merge_groups(facts.groups, groups)
-        facts.folded_groups += folded
-    facts.ordered_facts = facts.ordered_facts or shard.ordered_facts.get(row)
-    if row in shard.consumers:
-        facts.consumers = _merge_consumers(facts.consumers, shard.consumers[row])
-    for bucket, count in rows_of(shard.durations, row):
-        facts.durations[bucket] = facts.durations.get(bucket, 0) + count
-    facts.consumer_states.update(shard.consumer_states.get(row, {}))
-    for consumer, (at,) in shard.acks.of(row).items():
-        facts.consumer_acks[consumer] = max(at, facts.consumer_acks.get(consumer, 0))
-    for consumer, (finished, failed) in shard.results.of(row).items():
-        before = facts.consumer_results.get(consumer, ConsumerResults(0, 0))
-        facts.consumer_results[consumer] = ConsumerResults(before.finished + finished, before.failed + failed)
+        before = known.get(name)
+        if before is None or (at, repr(value)) >= (before[0], repr(before[1])):
+            known[name] = (at, value)
 
 
 def _merge_groups(a: list[GroupFacts], b: list[GroupFacts]) -> list[GroupFacts]:

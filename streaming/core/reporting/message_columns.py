@@ -1,4 +1,4 @@
-"""Messages that may be shown, as columns: many are listed in every step, and hardly any is looked at."""
+"""Listed messages as columns: a step lists many, and few of them are ever shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Listed(NamedTuple):
 
 @dataclass(slots=True)
 class AttemptColumns:
-    """What happened to some messages, one after the other: those of message i are `starts[i]:starts[i + 1]`."""
+    """The attempts of several messages, concatenated: those of message i are `starts[i]:starts[i + 1]`."""
 
     starts: Array
     at: Array
@@ -39,7 +39,7 @@ class AttemptColumns:
     consumers: pa.Array
 
     def of(self, start: int, stop: int) -> list[tuple[Attempt, ...]]:
-        """The timelines of the messages from `start` to `stop`."""
+        """Return the timelines of the messages from `start` to `stop`."""
         first, last = int(self.starts[start]), int(self.starts[stop])
         made = [
             Attempt(at, _WHAT[what], receives, end if 0 < end < NEVER else None, consumer)
@@ -55,17 +55,17 @@ class AttemptColumns:
 
 @dataclass(slots=True)
 class MessageColumns:
-    """Some messages; `views` makes those of a stretch presentable."""
+    """Some messages as columns; `views` converts a range of them to what is shown."""
 
     numbers: dict[str, Array]
     texts: pa.Array
-    """Ids that are no UUIDs; null for the others."""
+    """Ids that are not UUIDs; null for the others."""
     groups: pa.Array
     consumers: pa.Array
     attempts: AttemptColumns
 
     def views(self, start: int, stop: int, why: tuple[str, ...]) -> list[MessageView]:
-        """The messages from `start` to `stop`."""
+        """Return the messages from `start` to `stop` as they are shown."""
         n = {name: values[start:stop].tolist() for name, values in self.numbers.items()}
         size = stop - start
         texts, groups, consumers = (column.slice(start, size).to_pylist() for column in (self.texts, self.groups, self.consumers))
@@ -94,7 +94,7 @@ class MessageColumns:
 
 @dataclass(slots=True)
 class ListedMessages:
-    """The messages of one kind that a shard lists, queue by queue, those of lowest rank first."""
+    """The messages of one kind that a shard lists, queue by queue, lowest rank first."""
 
     kind: str
     queue: Array
@@ -102,27 +102,16 @@ class ListedMessages:
     ranks: tuple[Array, ...]
     messages: MessageColumns
 
-    def has(self, queue: int) -> bool:
-        """Whether any is listed of one queue."""
-        start = int(self.queue.searchsorted(queue))
-        return start < len(self.queue) and bool(self.queue[start] == queue)
-
-    def of(self, queue: int) -> list[Listed]:
-        """What is listed of one queue."""
-        start, stop = bounds(self.queue, queue)
+    def between(self, start: int, stop: int) -> list[Listed]:
+        """Return the messages of a range of rows."""
         if start == stop:
             return []
         ranks = zip(*(column[start:stop].tolist() for column in self.ranks), strict=True)
         return [Listed(rank, view) for rank, view in zip(ranks, self.messages.views(start, stop, (self.kind,)), strict=True)]
 
 
-def bounds(queue: Array, number: int) -> tuple[int, int]:
-    """Where the rows of one queue begin and end; `queue` is ascending."""
-    return int(queue.searchsorted(number)), int(queue.searchsorted(number, "right"))
-
-
 def arrival_known_by(flags: int) -> str:
-    """How a dead letter's arrival is known."""
+    """Return how a dead letter's arrival became known."""
     if flags & F_ARRIVED_BY_RECEIVE:
         return "first_receive"
     return "inferred" if flags & F_ARRIVED_INFERRED else "event"

@@ -1,4 +1,4 @@
-"""What a shard reports of its queues, as columns with a row each. What is said of a single queue is made when somebody asks."""
+"""A shard's report on its queues, as columns with a row per queue. Objects for a single queue are built on demand."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any
 import pyarrow as pa
 
 from streaming.core.columns import Array
-from streaming.core.reporting.message_columns import ListedMessages, bounds
+from streaming.core.reporting.message_columns import ListedMessages
 from streaming.core.reporting.report import MAXIMA, MINIMA, SUMS, GroupFacts, HeldBy, Loss, OrderedFacts
+from streaming.core.state.queue_table import FLAGS as FLAGS
+from streaming.core.state.queue_table import REPORTED as REPORTED
 from streaming.core.state.queue_table import read_attributes
-from streaming.core.state.queues import ConsumerState, Depth
+from streaming.core.state.queues import ConsumerState
 
 NUMBERS = (*SUMS, *MAXIMA, *MINIMA)
-FLAGS = ("ordered", "dead_letter", "messages_seen")
 TIMES = ("last_event_at", "last_received_at", "last_settled_at", "last_state_at", "skew_ms")
 COUNTS = ("counted_at", "counted_visible", "counted_in_flight", "counted_delayed")
-TOLD = ("visible_told_at", "paused", "redrive_told")
+"""The table's columns that the judge needs from the broker's latest count."""
 
 
 @dataclass(slots=True)
 class ConsumerColumns:
-    """Something about consumers, queue by queue."""
+    """One value per consumer, queue by queue."""
 
     queue: Array
     """Row number of the queue, ascending."""
     names: pa.Array
     values: tuple[Array, ...]
 
-    def of(self, queue: int) -> dict[str, tuple[int, ...]]:
-        """By the consumers of one queue."""
-        start, stop = bounds(self.queue, queue)
+    def between(self, start: int, stop: int) -> dict[str, tuple[int, ...]]:
+        """Return the values of a range of rows, by consumer."""
         if start == stop:
             return {}
         names = self.names.slice(start, stop - start).to_pylist()
@@ -44,16 +44,16 @@ class QueueColumns:
     """The queues of one shard, numbered as in its state."""
 
     names: bytes
-    """For `read_names`."""
+    """Packed names, for `read_names`."""
     columns: dict[str, Array]
-    """By name of NUMBERS, FLAGS, TIMES, COUNTS and TOLD."""
+    """Columns by name of NUMBERS, FLAGS, TIMES, COUNTS and REPORTED."""
     totals: Array
     """A column for each of TOTALS."""
     oldest: Array
-    """A column per scope of AGE_SCOPES: the time its age counts from, NEVER where no message is in it."""
+    """A column per scope of AGE_SCOPES: the time from which its age counts, NEVER where it has no message."""
     oldest_but_used_up: Array
     age_counts: Array
-    """A column per bucket of ages."""
+    """A column per age bucket."""
     attributes: list[bytes]
     holds: tuple[Array, ...]
     """Queue (ascending), bucket, count."""
@@ -65,7 +65,7 @@ class QueueColumns:
     results: ConsumerColumns
     listed: tuple[ListedMessages, ...] = ()
     groups: Mapping[int, tuple[list[GroupFacts], int]] = field(default_factory=dict)
-    """Of unordered queues: groups, oldest first, and how many more there are."""
+    """Unordered queues only: the oldest groups, oldest first, and the number of further groups."""
     ordered_facts: Mapping[int, OrderedFacts] = field(default_factory=dict)
     consumers: Mapping[int, list[HeldBy]] = field(default_factory=dict)
     consumer_states: Mapping[int, dict[str, ConsumerState]] = field(default_factory=dict)
@@ -75,15 +75,5 @@ class QueueColumns:
         return len(self.totals)
 
     def attributes_of(self, number: int) -> dict[str, tuple[int, Any]]:
-        """Attribute -> (when told, value)."""
+        """Return the attributes of one queue: attribute -> (when reported, value)."""
         return read_attributes(self.attributes[number], int(self.columns["last_state_at"][number]))
-
-    def depths_of(self, number: int) -> list[Depth]:
-        """Recent counts by the broker, oldest first."""
-        return [Depth(*row) for row in rows_of(self.depths, number)]
-
-
-def rows_of(columns: tuple[Array, ...], queue: int) -> list[tuple[int, ...]]:
-    """The rows of one queue: the first column names it, ascending."""
-    start, stop = bounds(columns[0], queue)
-    return list(zip(*(values[start:stop].tolist() for values in columns[1:]), strict=True))

@@ -1,4 +1,4 @@
-"""What is said of a queue after a step: its numbers, and the messages, groups and consumers worth naming."""
+"""The report on a queue after a step: its numbers, and the messages, groups and consumers worth naming."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streaming.core.columns import Array
 from streaming.core.reporting.message_columns import Listed
 from streaming.core.reporting.views import MessageView
 from streaming.core.settings import QueueName
-from streaming.core.state.queues import NEVER, TOTALS, ConsumerState, Depth
+from streaming.core.state.queues import NEVER, TOTALS, ConsumerState, Depth, latest_number, latest_value
 
 AGE_BUCKETS_S: tuple[float, ...] = (
     1,
@@ -49,8 +49,8 @@ MINIMA = (
 
 
 Rank = tuple[int, int]
-"""From when the quiet after something counts, in epoch milliseconds: when it happened or, noticed too late for that, when it was
-noticed; and a number of the message, for those of one time."""
+"""Orders arrivals and losses: the time in epoch milliseconds from which the quiet after one counts (when it happened or, if that
+became known too late, when it was noticed), then a number of the message to break ties."""
 
 
 class GroupFacts(NamedTuple):
@@ -74,7 +74,7 @@ class StuckGroup(NamedTuple):
 
 
 class LookAhead(NamedTuple):
-    """A FIFO queue all of whose first messages are of blocked groups."""
+    """A FIFO queue whose look-ahead holds messages of blocked groups only."""
 
     limit: int
     blocking_group: str
@@ -86,7 +86,7 @@ class LookAhead(NamedTuple):
 
 @dataclass(slots=True)
 class OrderedFacts:
-    """What is told of an ordered queue, all of which one shard sees."""
+    """The report on an ordered queue, which is wholly in one shard."""
 
     groups: int
     backlog: int
@@ -94,7 +94,7 @@ class OrderedFacts:
     blocked: int
     hidden: int
     oldest: list[GroupFacts]
-    """The groups with the oldest messages, at most top K."""
+    """The groups with the oldest messages, at most the top K."""
     others_oldest_at: int | None
     stuck: list[StuckGroup]
     """At most `messages_per_queue`, longest stuck first."""
@@ -103,7 +103,7 @@ class OrderedFacts:
 
 
 class HeldBy(NamedTuple):
-    """What one consumer holds."""
+    """The messages that one consumer holds."""
 
     consumer: str
     held: int
@@ -119,7 +119,7 @@ class ConsumerResults(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """A message that came to a dead-letter queue. `known_by`: event, first_receive or inferred."""
+    """A message that arrived in a dead-letter queue. `known_by`: event, first_receive or inferred."""
 
     queue: QueueName
     message_id: str
@@ -131,7 +131,7 @@ class Arrival(NamedTuple):
 
 
 RETENTION_RAN_OUT = "retention ran out"
-"""Reason of a loss that was concluded from a message's age and reported by nobody."""
+"""Reason of a loss that was inferred from a message's age and that no event reported."""
 
 
 class Loss(NamedTuple):
@@ -147,11 +147,26 @@ class Loss(NamedTuple):
 
 
 @dataclass(slots=True)
-class QueueFacts:
-    """One queue as the shards know it. Times are epoch milliseconds, 0 when it never happened."""
+class QueueAttributes:
+    """What the broker reports about one queue."""
 
     name: QueueName
     attributes: dict[str, tuple[int, Any]]
+    """Attribute -> (when it was reported, in epoch milliseconds, and its value)."""
+
+    def attribute(self, name: str) -> Any:
+        """Return the latest value of an attribute, or None when it was never reported."""
+        return latest_value(self.attributes, name)
+
+    def number(self, name: str) -> float | None:
+        """Return the latest value of a numeric attribute."""
+        return latest_number(self.attributes, name)
+
+
+@dataclass(slots=True)
+class QueueSummary(QueueAttributes):
+    """One queue as the shards know it. Times are epoch milliseconds, 0 for never."""
+
     totals: list[int]
     holds: dict[int, int]
     durations: dict[int, int]
@@ -166,43 +181,33 @@ class QueueFacts:
     last_state_at: int
     skew_ms: int
     numbers: dict[str, int] = field(default_factory=dict)
-    """By name of SUMS, MAXIMA and MINIMA."""
+    """Values by name of SUMS, MAXIMA and MINIMA."""
     oldest: list[int] = field(default_factory=list)
-    """Per scope of AGE_SCOPES the time its age counts from, NEVER where no message is in it."""
+    """Per scope of AGE_SCOPES the time from which its age counts, NEVER where it has no message."""
     oldest_but_used_up: list[int] = field(default_factory=list)
-    """The same without messages whose receives are used up and whose last window is over."""
+    """The same without messages that have no receives left and whose last window has ended."""
     age_counts: list[int] = field(default_factory=list)
     groups: list[GroupFacts] = field(default_factory=list)
-    """Of unordered queues: oldest first."""
+    """Unordered queues only: oldest first."""
     folded_groups: int = 0
     ordered_facts: OrderedFacts | None = None
     consumers: list[HeldBy] = field(default_factory=list)
     messages: Mapping[str, list[Listed]] = field(default_factory=dict)
-    """By kind, those that are listed."""
+    """Listed messages by kind."""
     consumer_states: dict[str, ConsumerState] = field(default_factory=dict)
     consumer_acks: dict[str, int] = field(default_factory=dict)
-    """When each consumer last had a message acknowledged, as far as its receives are known."""
+    """When a message of each consumer was last acknowledged, as far as its receives are known."""
     consumer_results: dict[str, ConsumerResults] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
     """The latest `messages_per_queue`, oldest first."""
 
-    def attribute(self, name: str) -> Any:
-        """The latest value of an attribute, or None when it was never told."""
-        found = self.attributes.get(name)
-        return None if found is None else found[1]
-
-    def number(self, name: str) -> float | None:
-        """The latest value of a numeric attribute."""
-        value = self.attribute(name)
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
     def total(self, name: str) -> int:
-        """One of the running totals."""
+        """Return one of the running totals."""
         return self.totals[TOTALS.index(name)]
 
 
 def per_queue_min(queue: Array, values: Array, mask: Array, n: int) -> Array:
-    """Per queue the smallest of `values` in `mask`, NEVER where there is none."""
+    """Return, per queue, the smallest of `values` in `mask`, NEVER where there is none."""
     out = np.full(n, NEVER, dtype=np.int64)
     at = np.flatnonzero(mask)
     np.minimum.at(out, queue[at], values[at])

@@ -1,4 +1,4 @@
-"""What one shard reports after a step."""
+"""The report of one shard after a step."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections import Counter
 from dataclasses import dataclass
 
 from streaming.core.events.packet import Quarantined
-from streaming.core.garbage import not_collecting
+from streaming.core.gc_pause import gc_paused
 from streaming.core.reporting.queue_columns import QueueColumns
 from streaming.core.reporting.report import Arrival
 
 
 @dataclass(slots=True)
 class ShardReport:
-    """What one shard says as of `now`."""
+    """The report of one shard at `now`."""
 
     now: int
     rows: int
@@ -28,14 +28,14 @@ class ShardReport:
     high_water: int
 
     def to_bytes(self) -> bytes:
-        """For the way from a worker to the driver of the same release; not for keeping."""
+        """Serialize the report to send it from a worker to a driver of the same release; not for storage."""
         return pickle.dumps(self, protocol=5)
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> ShardReport:
-        """The report of `to_bytes`."""
-        with not_collecting():
-            report = pickle.loads(blob)
+        """Read the report from the bytes of `to_bytes`."""
+        with gc_paused():
+            report = pickle.loads(blob)  # noqa: S301 -- written by our own workers; see docs/reliability.md
         if not isinstance(report, cls):
             raise TypeError(f"not a shard report: {type(report).__name__}")
         return report

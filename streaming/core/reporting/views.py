@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One thing that happened to a message, for its timeline. `end_ms` is the end of the window it opened, if any."""
+    """One receive, extension or release in a message's timeline. `end_ms` is the end of the window it opened, if any."""
 
     at_ms: int
     what: Literal["received", "extended", "released"]
@@ -18,13 +18,13 @@ class Attempt:
     consumer: str | None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Thousands go from the workers to the driver in every batch; a frozen class with slots is slow to pickle otherwise.
+        # Workers send thousands of these to the driver in every batch; a frozen class with slots is otherwise slow to pickle.
         return Attempt, _ATTEMPT(self)
 
 
 @dataclass(frozen=True, slots=True)
 class MessageView:
-    """A message somebody may ask about: a suspect, a head, a dead letter, one of the oldest."""
+    """A message worth showing: a suspect, a head, a dead letter, one of the oldest."""
 
     message_id: str
     state: Literal["visible", "in_flight", "delayed"]
@@ -38,13 +38,13 @@ class MessageView:
     last_received_at_ms: int | None = None
     invisible_until_ms: int | None = None
     arrived_at_ms: int | None = None
-    """Dead letters: when it came into this queue."""
+    """Dead letters: when it arrived in this queue."""
     expires_at_ms: int | None = None
     arrival_known_by: str | None = None
     """Dead letters: `event`, `first_receive` or `inferred`."""
     attempts: tuple[Attempt, ...] = ()
     deliveries_seen: int = 0
-    """How many deliveries in this queue were seen; a dead letter's receive count goes on from its former queue."""
+    """The number of deliveries seen in this queue; a dead letter's receive count continues from its source queue."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MessageView, _VIEW(self)

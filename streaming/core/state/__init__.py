@@ -1,0 +1,1 @@
+"""The state a shard keeps for every message and queue, as columns."""

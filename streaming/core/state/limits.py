@@ -1,4 +1,4 @@
-"""The limits that apply to one queue, as far as tracking needs them: what its attributes and the settings come to."""
+"""The limits that tracking needs for one queue, resolved from its attributes and the settings."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ LIMITS = (
     "dropped_quiet_ms",
 )
 """`max_receive_count`: 0 when not known. `ordered`: 1 where the settings say so. `dead_letter_queue`: 1 where there is one.
-`held_ms`: from when a message counts as held too long. The quiet ones: how long after an arrival or a loss its signal ends."""
+`held_ms`: when a message counts as held too long. The quiet times: how long after an arrival or a loss its signal resolves."""
 
 
 def limits_of(queue: Described, settings: Settings) -> tuple[int, ...]:
-    """The values of LIMITS for one queue."""
+    """Return the values of LIMITS for one queue."""
     thresholds = settings.thresholds(queue.name)
     window = visibility_ms(queue, settings)
     held_ms = 0 if window >= NEVER else thresholds.held_visibility_factor * window

@@ -1,7 +1,7 @@
-"""The queues of one shard as a table: a row each, in the order they were first heard of, with a column for each thing known.
+"""The queues of one shard as a table: a row per queue, in the order of their first event, and a column per fact.
 
-Most queues are not touched in a step. So what every step looks at is a column, taken whole; what is read of single queues (their
-attributes, the broker's counts) stays packed until somebody asks for it.
+Most queues are not touched in a step. Everything a step reads of all queues is a column; what is read only of single queues
+(their attributes, the broker's counts) stays packed until it is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from streaming.core.columns import Array
 from streaming.core.events.events import queue_hash
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.limits import LIMITS, limits_of
-from streaming.core.state.queues import MOST_ATTRIBUTES, TOTALS, Depth, QueueRecord
+from streaming.core.state.queues import MOST_ATTRIBUTES, TOTALS, Depth, QueueRecord, latest_number, latest_value
 from streaming.core.state.ragged import Ragged
 
 FLAGS = ("ordered", "dead_letter", "messages_seen")
@@ -40,18 +40,18 @@ COUNTS = (
     "counted_most",
     "empty_since",
 )
-"""Of the broker's counts: the latest (its time, 0 before the first); the most messages of those of its last five minutes, -1
-before the first; since when it has said empty without a break, -1 when its last word was another."""
-TOLD = ("visible_told_at", "paused", "redrive_told")
-"""Of the attributes: when the visible messages were last counted; whether the queue is paused, or a redrive task is known."""
-_INTS = (*TIMES, *COUNTS, *TOLD)
+"""From the broker's counts: the latest (its time, 0 before the first); the most messages in its counts of the last five
+minutes, -1 before the first; since when its counts have been empty without a break, -1 when the latest was not."""
+REPORTED = ("visible_told_at", "paused", "redrive_told")
+"""From the attributes: when the visible messages were last counted; whether the queue is paused; whether a redrive is known."""
+_INTS = (*TIMES, *COUNTS, *REPORTED)
 _DEPTH = tuple(Depth._fields)
 
 COUNTS_LOOKED_AT_MS = 300_000
 
 
 class QueueTable:
-    """A row for each queue. `table[number]` is one of them, `table.column(name)` one thing known of all."""
+    """A row per queue. `table[number]` is one queue, `table.column(name)` one field of all queues."""
 
     def __init__(self) -> None:
         self.names: list[QueueName] = []
@@ -83,16 +83,16 @@ class QueueTable:
         return (QueueRow(self, number) for number in range(len(self.names)))
 
     def column(self, name: str) -> Array:
-        """One of FLAGS, TIMES, COUNTS or TOLD, of all queues."""
+        """Return one of FLAGS, TIMES, COUNTS or REPORTED for all queues."""
         return self._columns[name]
 
     def number(self, name: QueueName) -> int:
-        """The row of a queue, given to it now if it is new."""
+        """Return the row of a queue, adding one if it is new."""
         found = self.index.get(name)
         return self.add([name]) if found is None else found
 
     def add(self, names: Sequence[QueueName]) -> int:
-        """New rows for queues that have none; returns the number of the first."""
+        """Add rows for new queues; return the number of the first."""
         first, n = len(self.names), len(names)
         self.names = [*self.names, *names]
         self.index = self.index | {name: first + i for i, name in enumerate(names)}
@@ -112,23 +112,23 @@ class QueueTable:
         return first
 
     def count(self, queue: Array, total: int, sign: int = 1) -> None:
-        """Add to one of the running totals: 1 for each element of `queue` (row numbers), or -1."""
+        """Add `sign` (1 or -1) to one of the running totals for each element of `queue` (row numbers)."""
         if len(queue):
             counts = np.bincount(queue)
             self.totals[: len(counts), total] += sign * counts
 
     def add_holds(self, queue: Array, bucket: Array) -> None:
-        """Count holding times: one in `bucket` of the queue for each element."""
+        """Count holding times: one in the queue's `bucket` for each element."""
         pairs, n = np.unique(queue.astype(np.int64) << 8 | bucket, return_counts=True)
         self._holds.add(pairs >> 8, pairs & 0xFF, n)
 
     def add_durations(self, queue: Array, bucket: Array) -> None:
-        """Count how long messages took: one in `bucket` (kind and place, see `durations`) of the queue for each element."""
+        """Count message durations: one in the queue's `bucket` (kind and index, see `durations`) for each element."""
         pairs, n = np.unique(queue.astype(np.int64) << 16 | bucket, return_counts=True)
         self._durations.add(pairs >> 16, pairs & 0xFFFF, n)
 
     def limit(self, name: str, settings: Settings) -> Array:
-        """One of LIMITS, of all queues: what their attributes and the settings come to."""
+        """Return one of LIMITS for all queues, resolved from their attributes and the settings."""
         if self._limits_by != settings.fingerprint:
             self._unlimited = set(range(len(self)))
             self._limits_by = settings.fingerprint
@@ -139,21 +139,23 @@ class QueueTable:
         return self._limits[:, LIMITS.index(name)]
 
     def is_ordered(self, settings: Settings) -> Array:
-        """Which queues keep order: their telemetry, or the settings, say so."""
+        """Return which queues are ordered, by their telemetry or by the settings."""
         ordered: Array = self._columns["ordered"] | (self.limit("ordered", settings) > 0)
         return ordered
 
     def attributes(self, number: int) -> dict[str, tuple[int, Any]]:
-        """Attribute -> (when told, value)."""
+        """Return one queue's attributes: attribute -> (when reported, value)."""
         found = self._attributes.get(number)
         if found is None:
             at = int(self._columns["last_state_at"][number])
-            told = _read_attributes(self._texts[number])
-            found = self._attributes[number] = {name: (told_at or at, value) for name, (told_at, value) in told.items()}
+            reported = _read_attributes(self._texts[number])
+            found = self._attributes[number] = {
+                name: (reported_at or at, value) for name, (reported_at, value) in reported.items()
+            }
         return found
 
     def put_attributes(self, number: int, attributes: dict[str, tuple[int, Any]]) -> None:
-        """What is told of one queue from now on."""
+        """Replace one queue's attributes."""
         self._attributes[number] = attributes
         self._changed.add(number)
         self._unlimited.add(number)
@@ -162,12 +164,25 @@ class QueueTable:
         self._columns["paused"][number] = attributes.get("paused", (0, None))[1] is True
         self._columns["redrive_told"][number] = "redrive_task" in attributes
 
+    def repeat(self, number: int, at: int, attributes: dict[str, Any]) -> bool:
+        """Record a queue_state of time `at` if it equals the one before; return whether it does. Most do."""
+        before = int(self._columns["last_state_at"][number])
+        if at <= before or not attributes or number in self._changed:
+            return False
+        if self._texts[number] != _write_attributes({name: (at, value) for name, value in attributes.items()}, at):
+            return False
+        self._columns["last_state_at"][number] = at
+        if self._columns["visible_told_at"][number] == before:
+            self._columns["visible_told_at"][number] = at
+        self._attributes.pop(number, None)
+        return True
+
     def depths(self, number: int) -> list[Depth]:
-        """Recent counts by the broker, oldest first."""
+        """Return recent counts by the broker, oldest first."""
         return [Depth(*row) for row in self._depths.rows(number)]
 
     def put_depths(self, number: int, depths: Sequence[Depth]) -> None:
-        """What the broker counted lately, oldest first."""
+        """Replace the broker's recent counts, oldest first."""
         self._depths.put(number, depths)
         columns, latest = self._columns, depths[-1] if depths else None
         for name, value in zip(COUNTS, latest or (0, 0, 0, 0), strict=False):
@@ -180,27 +195,27 @@ class QueueTable:
         columns["empty_since"][number] = start if latest is not None and latest.unsettled == 0 else -1
 
     def holds(self, number: int) -> dict[int, int]:
-        """Holding-time bucket -> messages deleted after being held so long."""
+        """Return holding-time bucket -> messages deleted after being held that long."""
         return {int(bucket): int(count) for bucket, count in self._holds.rows(number)}
 
     def durations(self, number: int) -> dict[int, int]:
-        """Kind and bucket of `durations` -> deleted messages."""
+        """Return kind and bucket of `durations` -> deleted messages."""
         return {int(bucket): int(count) for bucket, count in self._durations.rows(number)}
 
     def flat_durations(self) -> tuple[Array, ...]:
-        """How long messages took: queue (row numbers, ascending), kind and bucket, count."""
+        """Return all message durations: queue (row numbers, ascending), kind and bucket, count."""
         return self._durations.flat()
 
     def flat_holds(self) -> tuple[Array, ...]:
-        """All holding times: queue (row numbers, ascending), bucket, count."""
+        """Return all holding times: queue (row numbers, ascending), bucket, count."""
         return self._holds.flat()
 
     def flat_depths(self) -> tuple[Array, ...]:
-        """All counts by the broker: queue (row numbers, ascending), then a column for each field of Depth."""
+        """Return all counts by the broker: queue (row numbers, ascending), then a column for each field of Depth."""
         return self._depths.flat()
 
     def attribute_texts(self) -> list[bytes]:
-        """The attributes of each queue as `read_attributes` reads them."""
+        """Return the attributes of each queue in the form `read_attributes` parses."""
         for number in sorted(self._changed):
             at = int(self._columns["last_state_at"][number])
             self._texts[number] = _write_attributes(self._attributes[number], at)
@@ -208,13 +223,13 @@ class QueueTable:
         return self._texts
 
     def packed_names(self) -> bytes:
-        """All names, for `read_names`."""
+        """Return all names packed for `read_names`."""
         if self._packed_names is None:
             self._packed_names = json.dumps(self.names, separators=(",", ":")).encode()
         return self._packed_names
 
     def record(self, number: int) -> QueueRecord:
-        """A copy of everything known of one queue."""
+        """Return a copy of everything known about one queue."""
         row = self[number]
         values = {name: getattr(row, name) for name in (*FLAGS, *TIMES)}
         totals = self.totals[number].tolist()
@@ -223,7 +238,7 @@ class QueueTable:
 
     @classmethod
     def of(cls, records: Iterable[QueueRecord]) -> QueueTable:
-        """The table of some records."""
+        """Build the table from records."""
         table, found = cls(), list(records)
         table.add([record.name for record in found])
         for number, record in enumerate(found):
@@ -237,7 +252,7 @@ class QueueTable:
         return table
 
     def pack(self) -> dict[str, Array]:
-        """The table as one-dimensional columns, for `unpack`."""
+        """Return the table as one-dimensional columns for `unpack`."""
         texts = self.attribute_texts()
         columns = {f"q.{name}": values for name, values in self._columns.items() if values.dtype != bool}
         columns |= {f"q.{name}": self._columns[name].view(np.uint8) for name in FLAGS}
@@ -253,7 +268,7 @@ class QueueTable:
 
     @classmethod
     def unpack(cls, columns: dict[str, Array]) -> QueueTable:
-        """The table of `pack`."""
+        """Rebuild the table from the columns of `pack`."""
         table = cls()
         table._packed_names = columns["q.names"].tobytes()
         names, index = read_names(table._packed_names)
@@ -274,7 +289,7 @@ class QueueTable:
 
 
 class _Time:
-    """A number of one queue, read from and written to its column."""
+    """An integer field of one queue, read from and written to its column."""
 
     def __init__(self, column: str) -> None:
         self.column = column
@@ -287,7 +302,7 @@ class _Time:
 
 
 class _Flag:
-    """A truth about one queue, read from and written to its column."""
+    """A boolean field of one queue, read from and written to its column."""
 
     def __init__(self, column: str) -> None:
         self.column = column
@@ -300,19 +315,19 @@ class _Flag:
 
 
 class QueueRow:
-    """One queue of the table. Times are epoch milliseconds, 0 when it never happened."""
+    """One queue of the table. Times are epoch milliseconds, 0 for never."""
 
     __slots__ = ("place", "table")
 
     ordered, dead_letter, messages_seen = _Flag("ordered"), _Flag("dead_letter"), _Flag("messages_seen")
     empty_from = _Time("empty_from")
-    """The broker has said empty ever since then, as of the oldest of `depths` (0: it had not)."""
+    """Since when the broker's counts have been empty, as of the oldest of `depths` (0: they were not)."""
     purged_at = _Time("purged_at")
     last_event_at, last_received_at = _Time("last_event_at"), _Time("last_received_at")
     last_settled_at, last_state_at = _Time("last_settled_at"), _Time("last_state_at")
     skew_ms = _Time("skew_ms")
     youngest_sent_at = _Time("youngest_sent_at")
-    """When the youngest of the messages received so far was sent…"""
+    """When the youngest message received so far was sent…"""
     youngest_received_at = _Time("youngest_received_at")
     """…and when it was last received."""
 
@@ -325,7 +340,7 @@ class QueueRow:
 
     @property
     def attributes(self) -> dict[str, tuple[int, Any]]:
-        """Attribute -> (when told, value). Not to be changed: see `learn`."""
+        """Attribute -> (when reported, value). Read-only: use `learn` to change it."""
         return self.table.attributes(self.place)
 
     @property
@@ -335,37 +350,38 @@ class QueueRow:
 
     @property
     def totals(self) -> Array:
-        """Running totals by index of TOTALS; writing to it counts."""
+        """Running totals by index of TOTALS; writing to this array changes them."""
         totals: Array = self.table.totals[self.place]
         return totals
 
     @property
     def holds(self) -> dict[int, int]:
-        """Holding-time bucket -> messages deleted after being held so long."""
+        """Holding-time bucket -> messages deleted after being held that long."""
         return self.table.holds(self.place)
 
     def attribute(self, name: str) -> Any:
-        """The latest value of an attribute, or None when it was never told."""
-        found = self.attributes.get(name)
-        return None if found is None else found[1]
+        """Return the latest value of an attribute, or None when it was never reported."""
+        return latest_value(self.attributes, name)
 
     def number(self, name: str) -> float | None:
-        """The latest value of a numeric attribute."""
-        value = self.attribute(name)
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        """Return the latest value of a numeric attribute."""
+        return latest_number(self.attributes, name)
 
-    def learn(self, at: int, attributes: dict[str, Any], keep_since: int) -> None:
-        """Take in one queue_state of time `at`; depths before `keep_since` are folded into `empty_from`."""
+    def learn(self, at: int, attributes: dict[str, Any]) -> None:
+        """Apply the attributes of a queue_state of time `at`."""
         known = dict(self.attributes)
         for name, value in attributes.items():
-            told = known.get(name)
-            if told is None or at > told[0] or (at == told[0] and repr(value) >= repr(told[1])):
+            reported = known.get(name)
+            if reported is None or at > reported[0] or (at == reported[0] and repr(value) >= repr(reported[1])):
                 known[name] = (at, value)
         if len(known) > MOST_ATTRIBUTES:
             latest = sorted(known, key=lambda name: (known[name][0], name))[-MOST_ATTRIBUTES:]
             known = {name: known[name] for name in latest}
         self.last_state_at = max(self.last_state_at, at)
         self.table.put_attributes(self.place, known)
+
+    def count(self, at: int, attributes: dict[str, Any], keep_since: int) -> None:
+        """Apply the counts of a queue_state of time `at`; those before `keep_since` are folded into `empty_from`."""
         depths = self.depths
         visible, in_flight = attributes.get("visible"), attributes.get("in_flight")
         if isinstance(visible, int) and isinstance(in_flight, int):
@@ -382,22 +398,24 @@ class QueueRow:
 
 @lru_cache(maxsize=8)
 def read_names(packed: bytes) -> tuple[tuple[QueueName, ...], dict[QueueName, int]]:
-    """The names of `packed_names`, and the place of each. The dictionary is shared: it is not to be changed."""
+    """Parse the names of `packed_names`, with each one's index. The dictionary is shared: callers must not change it."""
     # A worker unpacks the same names in every batch.
     names = tuple(QueueName(*name) for name in json.loads(packed))
     return names, {name: place for place, name in enumerate(names)}
 
 
 def _write_attributes(attributes: dict[str, tuple[int, Any]], last_state_at: int) -> bytes:
-    """As JSON, a time of 0 for what the latest queue_state told: most of them tell the same as the one before."""
-    told = {name: (0 if at == last_state_at else at, value) for name, (at, value) in attributes.items()}
-    return json.dumps(told, separators=(",", ":")).encode()
+    """Return the attributes as JSON, with time 0 for those of the latest queue_state: most states repeat the one before."""
+    reported = {name: (0 if at == last_state_at else at, value) for name, (at, value) in attributes.items()}
+    return json.dumps(reported, separators=(",", ":")).encode()
 
 
+@lru_cache(maxsize=4096)
 def _read_attributes(text: bytes) -> dict[str, tuple[int, Any]]:
+    # Queues created from one template have the same attributes. The dictionary is shared: callers must not change it.
     return {name: (at, value) for name, (at, value) in json.loads(text).items()}
 
 
 def read_attributes(text: bytes, last_state_at: int) -> dict[str, tuple[int, Any]]:
-    """The attributes of one of `attribute_texts`: attribute -> (when told, value)."""
+    """Parse one of `attribute_texts`: attribute -> (when reported, value)."""
     return {name: (at or last_state_at, value) for name, (at, value) in _read_attributes(text).items()}

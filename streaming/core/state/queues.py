@@ -1,6 +1,6 @@
-"""What a shard knows of a queue as a whole: the broker's own words, running totals, when things last happened.
+"""What a shard knows about a queue as a whole: its reported attributes, running totals and the times of its last events.
 
-Everything here is a maximum, a sum, or the value with the latest time, so the order in which events arrive does not matter.
+Every value is a maximum, a sum, or the value with the latest time, so the order in which events arrive does not matter.
 """
 
 from __future__ import annotations
@@ -42,11 +42,10 @@ TOTALS = (
 )
 """Running totals by index.
 
-`arrived`: dead letters that came in. `retried`: redeliveries out of failed batches. `touched`: messages of which a delivery
-or an end was reported; `touched_unsent`: those of them whose send was not. `unseen_receives`: deliveries known only because
-a later receive count says so. `failed`: deliveries that ended without a settlement. `outlived`: messages settled after the
-visibility window of the delivery that settled them had ended. `wait_ms`, `processing_ms`, `sojourn_ms`: what `durations` counts,
-added up.
+`arrived`: dead letters that arrived. `retried`: redeliveries from failed batches. `touched`: messages with a reported delivery
+or end; `touched_unsent`: those of them without a reported send. `unseen_receives`: deliveries known only from a later receive
+count. `failed`: deliveries that ended without a settlement. `outlived`: messages settled after the visibility window of the
+delivery that settled them had ended. `wait_ms`, `processing_ms`, `sojourn_ms`: the sums of the times that `durations` counts.
 """
 (
     T_SENT,
@@ -69,14 +68,17 @@ added up.
     T_SOJOURN_MS,
 ) = range(len(TOTALS))
 
+ENDS = ("deleted", "dead_lettered", "redriven", "expired", "dropped", "reconciled")
+"""The totals of ended messages, by how they ended."""
+
 HOLD_BUCKETS = 64
 """Holding times are counted in buckets of a half power of two milliseconds."""
 
 MOST_ATTRIBUTES = 200
-"""Of a queue are kept, those told last: a sender must not fill the memory with names of its own making."""
+"""The number of attributes kept per queue, latest first: a sender must not fill the memory with invented names."""
 
 NEVER = np.iinfo(np.int64).max // 4
-"""Later than any time: a window that only an acknowledgement ends."""
+"""Later than any time: the end of a window that only an acknowledgement ends."""
 
 
 class Depth(NamedTuple):
@@ -95,7 +97,7 @@ class Depth(NamedTuple):
 
 
 class ConsumerState(NamedTuple):
-    """What was last reported of a consumer, and when (epoch milliseconds)."""
+    """The last report about a consumer, and its time (epoch milliseconds)."""
 
     at: int
     attributes: dict[str, Any]
@@ -103,20 +105,20 @@ class ConsumerState(NamedTuple):
 
 @dataclass(slots=True)
 class QueueRecord:
-    """Everything one shard knows of one queue, as plain values. Times are epoch milliseconds, 0 when it never happened."""
+    """Everything one shard knows about one queue, as plain values. Times are epoch milliseconds, 0 for never."""
 
     name: QueueName
     attributes: dict[str, tuple[int, Any]] = field(default_factory=dict)
-    """Attribute -> (when told, value)."""
+    """Attribute -> (when reported, value)."""
     totals: list[int] = field(default_factory=lambda: [0] * len(TOTALS))
     holds: dict[int, int] = field(default_factory=dict)
-    """Holding-time bucket -> messages deleted after being held so long."""
+    """Holding-time bucket -> messages deleted after being held that long."""
     depths: list[Depth] = field(default_factory=list)
     """Recent counts by the broker, oldest first."""
     durations: dict[int, int] = field(default_factory=dict)
     """Kind and bucket of `durations` -> deleted messages."""
     empty_from: int = 0
-    """The broker has said empty ever since then, as of the oldest of `depths` (0: it had not)."""
+    """Since when the broker's counts have been empty, as of the oldest of `depths` (0: they were not)."""
     ordered: bool = False
     dead_letter: bool = False
     messages_seen: bool = False
@@ -127,13 +129,25 @@ class QueueRecord:
     last_state_at: int = 0
     skew_ms: int = 0
     youngest_sent_at: int = 0
-    """When the youngest of the messages received so far was sent…"""
+    """When the youngest message received so far was sent…"""
     youngest_received_at: int = 0
     """…and when it was last received."""
 
 
+def latest_value(attributes: Mapping[str, tuple[int, Any]], name: str) -> Any:
+    """Return the latest value of an attribute, or None when it was never reported."""
+    found = attributes.get(name)
+    return None if found is None else found[1]
+
+
+def latest_number(attributes: Mapping[str, tuple[int, Any]], name: str) -> float | None:
+    """Return the latest value of a numeric attribute."""
+    value = latest_value(attributes, name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
 class Described(Protocol):
-    """Anything that carries what was told of a queue: a shard's record, or the merged facts."""
+    """Anything that carries a queue's attributes: a shard's record, or the merged summary."""
 
     @property
     def name(self) -> QueueName: ...
@@ -144,60 +158,60 @@ class Described(Protocol):
 
 
 def visibility_ms(record: Described, settings: Settings) -> int:
-    """The window of a receive that does not tell its own. NEVER where the system has no such window."""
-    told = record.number("visibility_timeout_s")
-    if told is None:
+    """Return the visibility window of a receive that reports none. NEVER where the system has no such window."""
+    reported = record.number("visibility_timeout_s")
+    if reported is None:
         rule = settings.rule(record.name)
-        told = rule.visibility_timeout_s if rule else None
-    if told is None:
-        told = DEFAULT_VISIBILITY_S.get(record.name.system)
-    return NEVER if told is None else int(told * 1000)
+        reported = rule.visibility_timeout_s if rule else None
+    if reported is None:
+        reported = DEFAULT_VISIBILITY_S.get(record.name.system)
+    return NEVER if reported is None else int(reported * 1000)
 
 
 def retention_ms(record: Described, settings: Settings) -> int:
-    """How long a message lives. The longest any system allows when nobody told."""
-    told = record.number("retention_s")
-    if told is None:
+    """Return how long a message lives; if unknown, the longest that any system allows."""
+    reported = record.number("retention_s")
+    if reported is None:
         rule = settings.rule(record.name)
-        told = rule.retention_s if rule else None
-    if told is None:
-        told = DEFAULT_RETENTION_S.get(record.name.system, LONGEST_RETENTION_S)
-    return int(told * 1000)
+        reported = rule.retention_s if rule else None
+    if reported is None:
+        reported = DEFAULT_RETENTION_S.get(record.name.system, LONGEST_RETENTION_S)
+    return int(reported * 1000)
 
 
 def max_receive_count(record: Described, settings: Settings) -> int | None:
-    """Deliveries a message gets before it is dead-lettered, or None when not known."""
-    told = record.number("max_receive_count")
-    if told is None:
+    """Return the deliveries a message gets before it is dead-lettered, or None when not known."""
+    reported = record.number("max_receive_count")
+    if reported is None:
         rule = settings.rule(record.name)
-        told = rule.max_receive_count if rule else None
-    return None if told is None or told <= 0 else int(told)
+        reported = rule.max_receive_count if rule else None
+    return None if reported is None or reported <= 0 else int(reported)
 
 
 def dead_letter_queue(record: Described, settings: Settings) -> str | None:
-    """The name of the queue's dead-letter queue, or None when it has none or nobody told."""
-    told = record.attribute("dead_letter_queue")
-    if not isinstance(told, str):
+    """Return the name of the queue's dead-letter queue, or None when it has none or none is known."""
+    reported = record.attribute("dead_letter_queue")
+    if not isinstance(reported, str):
         rule = settings.rule(record.name)
-        told = rule.dead_letter_queue if rule else None
-    return told or None
+        reported = rule.dead_letter_queue if rule else None
+    return reported or None
 
 
 def poison_receives(record: Described, settings: Settings) -> int:
-    """From how many receives a message is a poison suspect: min(configured, max(2, max_receive_count))."""
+    """Return the receive count that makes a message a poison suspect: min(configured, max(2, max_receive_count))."""
     configured = settings.thresholds(record.name).poison_receives
     limit = max_receive_count(record, settings)
     return configured if limit is None else min(configured, max(2, limit))
 
 
 def hold_bucket(held_ms: Array) -> Array:
-    """The bucket of each holding time: two buckets per doubling, from 1 ms."""
+    """Return the bucket of each holding time: two buckets per doubling, from 1 ms."""
     bucket: Array = np.clip(np.floor(2 * np.log2(np.maximum(held_ms, 1))), 0, HOLD_BUCKETS - 1).astype(np.int64)
     return bucket
 
 
 def hold_quantile_ms(holds: Mapping[int, float], quantile: float) -> int | None:
-    """The holding time below which `quantile` of the counted messages were (geometric middle of its bucket)."""
+    """Return the holding time below which `quantile` of the counted messages were (geometric middle of its bucket)."""
     total = sum(holds.values())
     if total <= 0:
         return None

@@ -1,4 +1,4 @@
-"""A few rows for each of many queues, in flat columns; those of single queues may be replaced."""
+"""A few rows for each of many queues, stored in flat columns; the rows of a single queue can be replaced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streaming.core.columns import Array
 
 
 class Ragged:
-    """Rows of whole numbers, queue by queue. Only the queues that were put are ever made objects of."""
+    """Rows of integers, queue by queue. Objects are created only for queues whose rows were replaced."""
 
     def __init__(self, fields: Sequence[str]) -> None:
         self.fields = tuple(fields)
@@ -19,11 +19,11 @@ class Ragged:
         self._put: dict[int, list[tuple[int, ...]]] = {}
 
     def grow(self, queues: int) -> None:
-        """So many further queues, without rows."""
+        """Add this many queues without rows."""
         self._starts = np.append(self._starts, np.full(queues, self._starts[-1]))
 
     def rows(self, queue: int) -> list[tuple[int, ...]]:
-        """The rows of one queue, in order."""
+        """Return the rows of one queue, in order."""
         put = self._put.get(queue)
         if put is not None:
             return list(put)
@@ -31,11 +31,11 @@ class Ragged:
         return list(zip(*(values[start:stop].tolist() for values in self._flat), strict=True))
 
     def put(self, queue: int, rows: Sequence[tuple[int, ...]]) -> None:
-        """The rows of one queue from now on."""
+        """Replace the rows of one queue."""
         self._put[queue] = list(rows)
 
     def add(self, queue: Array, key: Array, count: Array) -> None:
-        """Add `count` to the second field where the first is `key`; a row of its own where there is none. Of two fields only."""
+        """Add `count` to the second field of the row whose first field is `key`, or append a row. For two fields only."""
         self._settle()
         owner = np.repeat(np.arange(len(self._starts) - 1), np.diff(self._starts))
         pairs = np.concatenate([owner << 32 | self._flat[0], queue << 32 | key])
@@ -45,26 +45,26 @@ class Ragged:
         self._starts = np.searchsorted(distinct >> 32, np.arange(len(self._starts)))
 
     def flat(self) -> tuple[Array, ...]:
-        """The queue of each row, ascending, and the columns."""
+        """Return the queue of each row, ascending, and the columns."""
         self._settle()
         return np.repeat(np.arange(len(self._starts) - 1), np.diff(self._starts)), *self._flat
 
     def pack(self, prefix: str) -> dict[str, Array]:
-        """The columns, and how many rows each queue has; their names begin with `prefix`."""
+        """Return the columns and each queue's number of rows, under names that begin with `prefix`."""
         self._settle()
         columns = dict(zip(self.fields, self._flat, strict=True)) | {"lengths": np.diff(self._starts)}
         return {prefix + name: values for name, values in columns.items()}
 
     @classmethod
     def unpack(cls, fields: Sequence[str], columns: dict[str, Array], prefix: str) -> Ragged:
-        """The rows of `pack`."""
+        """Rebuild the rows from the columns of `pack`."""
         ragged = cls(fields)
         ragged._flat = [columns[prefix + name] for name in ragged.fields]
         ragged._starts = np.append(0, np.cumsum(columns[prefix + "lengths"]))
         return ragged
 
     def _settle(self) -> None:
-        """Bring what was put into the columns."""
+        """Merge replaced rows into the columns."""
         if not self._put:
             return
         queues = np.array(sorted(self._put), dtype=np.int64)

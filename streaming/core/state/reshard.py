@@ -1,7 +1,7 @@
-"""The states of all shards as the states of another number of shards. Pure; nothing is lost and nothing counts twice.
+"""Convert the states of all shards to another number of shards. Pure; nothing is lost or counted twice.
 
-Messages go where `route` will send their next events. What concerns a queue as a whole is told to every shard; what must be
-counted once (running totals, holding times) goes to the queue's home.
+Messages go to the shard to which `route` will send their next events. Facts about a queue as a whole go to every shard; what must
+be counted once (running totals, holding times) goes to the queue's home shard.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from streaming.core.events.packet import empty_packet
 from streaming.core.hashing import id_hash
 from streaming.core.reporting.merge import Merged, merge
 from streaming.core.settings import QueueName, Settings
-from streaming.core.state.frozen import thaw_queues
-from streaming.core.state.names import Names
+from streaming.core.state.interner import Interner
 from streaming.core.state.queue_table import QueueTable
 from streaming.core.state.queues import QueueRecord
 from streaming.core.state.rows import ROW_COLUMNS, Rows
 from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState
+from streaming.core.state.tombstones import thaw_queues
 from streaming.core.track import track
 
 
@@ -74,19 +74,19 @@ SHARED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "youngest_sent_at": max,
     "youngest_received_at": max,
 }
-"""What every shard knows of a queue, and how the knowledge of several becomes one."""
+"""What every shard knows about a queue, and how to combine it from several shards."""
 AT_HOME: Final[Mapping[str, Callable[[Any], Any]]] = {"totals": _sums, "holds": _counted, "durations": _counted}
-"""What only the queue's home shard has: the sum of what all had."""
+"""What only the queue's home shard keeps: the sum over all shards."""
 
 
 NAME_COUNTERS: Final = tuple(
-    field.name for field in fields(Names) if field.name not in ("queue", "texts", "time") and not field.name.startswith("_")
+    field.name for field in fields(Interner) if field.name not in ("queue", "texts", "time") and not field.name.startswith("_")
 )
-"""What is counted by group or consumer: summed, and at the home of the name's queue only."""
+"""What is counted by group or consumer: summed, and kept only in the home shard of the name's queue."""
 
 
 def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> list[ShardState]:
-    """The same knowledge in `shards` states, in the order of shards. `states` are used up; all are of the same batch."""
+    """Return the same state in `shards` shards, in shard order. `states` are consumed; all must be of the same batch."""
     for state in states:
         thaw_queues(state, range(len(state.queues)), settings)
     records = _records(states)
@@ -137,13 +137,13 @@ def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> li
 
 
 def report_of(states: Sequence[ShardState], settings: Settings) -> Merged:
-    """What the shards report together as of their last batch. The states are not used up."""
+    """Return the shards' merged report as of their last batch. The states are not consumed."""
     copies = [ShardState.unpack(state.pack()) for state in states]
     return merge([track(copy, empty_packet(), copy.now, settings)[1] for copy in copies], settings)
 
 
 def differences(one: Merged, other: Merged) -> list[str]:
-    """What two reports say differently, each as `queue field`; the order in which shards list things does not count."""
+    """Return what differs between two reports, each as `queue field`; the order in which shards list things is ignored."""
     a, b = _comparable(one), _comparable(other)
     return sorted(name for name in a.keys() | b.keys() if a.get(name) != b.get(name))
 
@@ -160,7 +160,7 @@ def _comparable(report: Merged) -> dict[str, Any]:
             if field.name == "messages":
                 value = {kind: sorted(map(repr, listed)) for kind, listed in value.items() if listed}
             elif field.name == "consumers":
-                # Of messages held since the same instant, any one may be named.
+                # Several messages may be held since the same instant; which one is named is arbitrary.
                 value = [(held.consumer, held.held, held.since) for held in value]
             elif field.name in ("holds", "durations"):
                 value = {bucket: n for bucket, n in value.items() if n}
@@ -169,7 +169,7 @@ def _comparable(report: Merged) -> dict[str, Any]:
 
 
 def _records(states: Sequence[ShardState]) -> dict[QueueName, QueueRecord]:
-    """One record per queue: what all shards knew of it, and the sums of what they counted."""
+    """Return one record per queue: the combined knowledge of all shards, and the sums of their counts."""
     known: dict[QueueName, list[QueueRecord]] = {}
     for state in states:
         for number, name in enumerate(state.queues.names):
@@ -188,7 +188,7 @@ def _records(states: Sequence[ShardState]) -> dict[QueueName, QueueRecord]:
 
 
 def _record_for(record: QueueRecord, at_home: bool) -> QueueRecord:
-    """A shard's own copy."""
+    """Return a shard's own copy of a record."""
     fresh = QueueRecord(record.name)
     for name in SHARED:
         value = getattr(record, name)
@@ -199,8 +199,8 @@ def _record_for(record: QueueRecord, at_home: bool) -> QueueRecord:
     return fresh
 
 
-def _names(found: Sequence[Names], moved_queues: Sequence[Array]) -> tuple[Names, list[Array]]:
-    """All names as one table, and per state the new number of each old one; -1 stays."""
+def _names(found: Sequence[Interner], moved_queues: Sequence[Array]) -> tuple[Interner, list[Array]]:
+    """Return one table of all names, and per state the new number of each old one; -1 stays."""
     numbers: dict[tuple[int, str], int] = {}
     counters: dict[str, list[int]] = {name: [] for name in NAME_COUNTERS}
     times: list[int] = []
@@ -221,22 +221,22 @@ def _names(found: Sequence[Names], moved_queues: Sequence[Array]) -> tuple[Names
             own[old] = place
         moved.append(own)
     queue = np.array([queue for queue, _ in numbers], dtype=np.int32)
-    merged = Names(queue, pa.array([text for _, text in numbers], pa.string()), np.array(times, dtype=np.int64))
+    merged = Interner(queue, pa.array([text for _, text in numbers], pa.string()), np.array(times, dtype=np.int64))
     for name, values in counters.items():
         setattr(merged, name, np.array(values, dtype=np.int64))
     return merged, moved
 
 
-def _names_for(names: Names, home: Array) -> Names:
-    """A shard's own copy; `home` says of which queues it is the home."""
-    own = Names(names.queue.copy(), names.texts, names.time.copy())
+def _names_for(names: Interner, home: Array) -> Interner:
+    """Return a shard's own copy; `home` marks the queues it is the home of."""
+    own = Interner(names.queue.copy(), names.texts, names.time.copy())
     for name in NAME_COUNTERS:
         setattr(own, name, np.where(home[names.queue], getattr(names, name), 0))
     return own
 
 
 def _rows(states: Sequence[ShardState], queues: Sequence[Array], groups: Sequence[Array], consumers: Sequence[Array]) -> Rows:
-    """All rows, in the order of keys, with the numbers of the common tables."""
+    """Return all rows in key order, with the numbers of the common tables."""
     moved: Mapping[str, Sequence[Array]] = {"queue": queues, "origin": queues, "group": groups, "consumer": consumers}
     offsets = np.cumsum([0, *(len(state.texts) for state in states)])
     columns: dict[str, Array | None] = dict.fromkeys(ROW_COLUMNS)
@@ -254,7 +254,7 @@ def _rows(states: Sequence[ShardState], queues: Sequence[Array], groups: Sequenc
         columns[name] = np.concatenate(parts)
     key = np.concatenate([state.rows.key for state in states])
     rows = Rows(key, columns)
-    # A queue that began to be ordered may have left a message in two shards: the one that heard of it last knows best.
+    # A queue that became ordered may have left a message in two shards: keep the row with the latest event.
     heard = np.maximum.reduce([rows[name] for name in ("sent", "window_at", "ended")])
     order = np.lexsort((heard, key))
     last = np.append(key[order][1:] != key[order][:-1], True) if len(key) else np.zeros(0, dtype=bool)
@@ -262,7 +262,7 @@ def _rows(states: Sequence[ShardState], queues: Sequence[Array], groups: Sequenc
 
 
 def _targets(rows: Rows, records: Sequence[QueueRecord], shards: int, settings: Settings) -> Array:
-    """The shard of every row: as `route` would choose."""
+    """Return the shard of every row, as `route` would choose it."""
     if not len(rows):
         return np.zeros(0, dtype=np.int64)
     ordered = np.array([record.ordered or settings.is_ordered(record.name) for record in records], dtype=bool)
@@ -274,7 +274,7 @@ def _targets(rows: Rows, records: Sequence[QueueRecord], shards: int, settings: 
 
 
 def _fingerprints(states: Sequence[ShardState]) -> dict[str, Array]:
-    """Every shard gets all: what a fingerprint was made of cannot be told from it, and it is only ever looked up."""
+    """Give every shard all fingerprints: the event behind one cannot be recovered from it, and they are only looked up."""
     hashes = np.concatenate([state.fingerprints["hash"] for state in states])
     at = np.concatenate([state.fingerprints["at"] for state in states])
     order = np.lexsort((at, hashes))

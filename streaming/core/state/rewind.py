@@ -1,4 +1,4 @@
-"""Going back to a right `now` after a wrong one was believed: what was dated by it is dated now."""
+"""Rewind to a correct `now` after a wrong one was trusted: times taken from the wrong clock become the present."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _TIMES = (
 
 
 def rewind(state: ShardState, now: int, settings: Settings) -> None:
-    """Let nothing in `state` be later than `now` (epoch milliseconds) and the skew that is allowed.
+    """Cap every time in `state` at `now` (epoch milliseconds) plus the allowed skew.
 
-    What was settled by the wrong time stays settled, unless a later delivery proves otherwise.
+    Messages settled because of the wrong time stay settled, unless a later delivery proves otherwise.
     """
     limit = now + settings.skew_allowance_ms
     state.now = now
     state.high_water = min(state.high_water, now)
     state.collectors = {name: _at_most(at, limit, now) for name, at in state.collectors.items()}
-    for key, told in state.consumer_states.items():
-        state.consumer_states[key] = told._replace(at=_at_most(told.at, limit, now))
+    for key, reported in state.consumer_states.items():
+        state.consumer_states[key] = reported._replace(at=_at_most(reported.at, limit, now))
     state.failed_batches = {batch: _at_most(at, limit, now) for batch, at in state.failed_batches.items()}
     known = [state.queues.attributes(number) for number in range(len(state.queues))]
     for name in _TIMES:
@@ -46,7 +46,7 @@ def rewind(state: ShardState, now: int, settings: Settings) -> None:
         if len(rows) and rows.has(name):
             late = np.flatnonzero(rows[name] > limit)
             rows.put(name, late, np.full(len(late), now, dtype=np.int64))
-    # A layer is let go of when its last end is long ago.
+    # A segment is dropped by the age of its last end.
     state.frozen = [replace(layer, last_end=_at_most(layer.last_end, limit, now)) for layer in state.frozen]
 
 

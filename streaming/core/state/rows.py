@@ -1,6 +1,6 @@
 """The message rows of a shard as columns: one per (queue, message), sorted by key.
 
-A column that says nothing for any row is not there at all.
+A column whose values are all the default is not stored.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import numpy as np
 
 from streaming.core.columns import Array
 
-# dtype and the value that means "nothing known".
+# dtype and the value that means "unknown".
 ROW_COLUMNS: dict[str, tuple[str, int]] = {
     "hi": ("u8", 0),
     "lo": ("u8", 0),
     "queue": ("i4", 0),
     "flags": ("u4", 0),
-    "sent": ("i8", 0),  # when it was sent; until F_SENT_KNOWN, when it was first heard of
+    "sent": ("i8", 0),  # when it was sent; until F_SENT_KNOWN, the time of its first event
     "last_received": ("i8", 0),
     "receive_count": ("i4", 0),
     "seen": ("u8", 0),  # bit n-1: the n-th receive was seen
@@ -33,10 +33,10 @@ ROW_COLUMNS: dict[str, tuple[str, int]] = {
     "seq_hi": ("u8", 0),
     "seq_lo": ("u8", 0),
     "batch": ("u8", 0),
-    "arrived": ("i8", 0),  # in a dead-letter queue: when it came…
-    "arrived_noticed": ("i8", 0),  # …and the step in which that was first known
+    "arrived": ("i8", 0),  # in a dead-letter queue: when it arrived…
+    "arrived_noticed": ("i8", 0),  # …and the step in which that first became known
     "failures": ("i4", 0),  # deliveries that ended without a settlement, as counted in the totals
-    "ended_noticed": ("i8", 0),  # the step in which its loss, or a move nobody reported, was first known
+    "ended_noticed": ("i8", 0),  # the step in which its loss, or an unreported move, first became known
     "parent": ("u8", 0),  # key of its row in the queue it came from
     "origin": ("i4", -1),  # the queue it came from
     "text": ("i4", -1),  # index into `texts`; -1: the id is a UUID
@@ -45,25 +45,25 @@ DEFAULTS = {name: default for name, (_, default) in ROW_COLUMNS.items()}
 
 # Flags of a row. The counted kinds make each message count once.
 F_SENT_KNOWN = 1
-F_WINDOW_DEFAULT = 2  # the window's end was not told: it is window_at + the queue's visibility timeout
+F_WINDOW_DEFAULT = 2  # the window's end was not reported: it is window_at + the queue's visibility timeout
 F_TIMELINE = 4  # its receives, extensions and releases are in `attempts`
 F_SENT = 8
 F_DELETED, F_DEAD_LETTERED, F_REDRIVEN, F_EXPIRED, F_DROPPED = 16, 32, 64, 128, 256
 F_PURGED, F_RECONCILED = 512, 1024
 F_ARRIVED, F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED = 2048, 4096, 8192
-F_TRIMMED = 16384  # the oldest attempts were let go
+F_TRIMMED = 16384  # the oldest attempts were dropped
 F_MOVE_INFERRED = 32768
-F_MOVE_TOLD = 65536
-F_TOUCHED = 1 << 17  # a delivery or an end of it was reported
+F_MOVE_REPORTED = 65536
+F_TOUCHED = 1 << 17  # one of its deliveries, or the end of one, was reported
 F_UNSENT = 1 << 18  # …and its send was not, so far
-F_ENTERED = 1 << 20  # how it came into the queue was reported: a send, a redrive, a move
+F_ENTERED = 1 << 20  # its entry into the queue was reported: a send, a redrive, a move
 F_OUTLIVED = 1 << 19  # it was settled after the visibility window of the delivery that settled it
-F_WORK_TIMED, F_LIFE_TIMED = 1 << 21, 1 << 22  # its durations are counted: of the work; of its life in the queue
+F_WORK_TIMED, F_LIFE_TIMED = 1 << 21, 1 << 22  # its durations are counted: the processing; its life in the queue
 ENDS = F_DELETED | F_DEAD_LETTERED | F_REDRIVEN | F_EXPIRED | F_DROPPED | F_PURGED | F_RECONCILED
 
 
 class Rows:
-    """The message rows, sorted by key. A column that is all default is kept as None until it is written to."""
+    """The message rows, sorted by key. A column that is all default is None until it is written to."""
 
     __slots__ = ("columns", "key")
 
@@ -79,7 +79,7 @@ class Rows:
         return len(self.key)
 
     def has(self, name: str) -> bool:
-        """False when the column is all default."""
+        """Whether the column has any value other than the default."""
         return self.columns[name] is not None
 
     def __getitem__(self, name: str) -> Array:
@@ -90,7 +90,7 @@ class Rows:
         return values
 
     def at(self, name: str, rows: Array) -> Array:
-        """A copy of the column's values at some rows."""
+        """Return a copy of the column's values at some rows."""
         values = self.columns[name]
         if values is None:
             dtype, default = ROW_COLUMNS[name]
@@ -98,13 +98,13 @@ class Rows:
         return values[rows]
 
     def some(self, chosen: Array) -> Rows:
-        """A copy of some rows, by mask or by index in ascending order of keys."""
+        """Return a copy of some rows, by mask or by index in ascending key order."""
         at = _positions(chosen)
         columns = {name: None if values is None else values[at] for name, values in self.columns.items()}
         return Rows(self.key[at], columns)
 
     def put(self, name: str, rows: Array, values: Array | int) -> None:
-        """Write values at some rows; a column of nothing but defaults stays absent."""
+        """Write values at some rows; a column of only defaults stays absent."""
         column = self.columns[name]
         if column is None:
             if np.all(np.asarray(values) == DEFAULTS[name]):
@@ -113,16 +113,16 @@ class Rows:
         column[rows] = values
 
     def find(self, keys: Array) -> tuple[Array, Array]:
-        """For each key the row it is or would be at, and whether it is there."""
+        """Return for each key the row where it is or would be inserted, and whether it exists."""
         at = np.searchsorted(self.key, keys)
         if not len(self.key):
             return at, np.zeros(len(keys), dtype=bool)
         return at, self.key[np.minimum(at, len(self.key) - 1)] == keys
 
     def insert(self, at: Array, keys: Array) -> None:
-        """New rows of nothing but defaults: `keys` ascending, each before row `at`."""
+        """Insert rows of default values: `keys` ascending, each before row `at`."""
         n = len(self.key)
-        # Per new row the old one it was: a default behind the last for the fresh ones.
+        # The old index of each row; new rows point at a default row appended at the end.
         source = np.full(n + len(keys), n)
         fresh = at + np.arange(len(keys))
         is_old = np.ones(n + len(keys), dtype=bool)
@@ -137,7 +137,7 @@ class Rows:
                 self.columns[name] = np.append(values, np.array([default], dtype=dtype))[source]
 
     def keep(self, mask: Array) -> None:
-        """Let go of the rows where `mask` is False."""
+        """Drop the rows where `mask` is False."""
         at = _positions(mask)
         self.key = self.key[at]
         for name, values in self.columns.items():
@@ -145,12 +145,12 @@ class Rows:
                 self.columns[name] = values[at]
 
     def reset(self, rows: Array) -> None:
-        """Forget everything about some rows but which message they are."""
+        """Reset some rows to defaults, keeping only their keys."""
         for name in ROW_COLUMNS:
             if name not in ("hi", "lo", "queue", "text") and self.columns[name] is not None:
                 self.put(name, rows, DEFAULTS[name])
 
 
 def _positions(chosen: Array) -> Array:
-    """By index: a mask is searched anew for each column it is used on, which takes two to eighteen times as long."""
+    """Return row indexes: a mask is scanned again for each column it selects from, which takes 2 to 18 times as long."""
     return np.flatnonzero(chosen) if chosen.dtype == bool else chosen

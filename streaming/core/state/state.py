@@ -1,7 +1,7 @@
-"""The state of one shard: a row per (queue, message), small tables beside it, and layers of frozen rows. Versioned blobs.
+"""The state of one shard: a row per (queue, message), small tables beside it, and tombstone segments. Versioned blobs.
 
-A message that ended stays until events of its time can no longer arrive (the lateness), so that a late receive does not raise
-it from the dead: as a row at first, then frozen.
+An ended message is kept until the lateness has expired, so that a late receive does not bring it back to life: first as a row,
+then in a tombstone segment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from streaming.core.columns import DAMAGE, Array, UnreadableBlob, pack_columns, 
 from streaming.core.events.packet import text_columns, texts_of
 from streaming.core.hashing import bits_to_uuid, row_key
 from streaming.core.settings import QueueName
-from streaming.core.state.names import Names
+from streaming.core.state.interner import Interner
 from streaming.core.state.queue_table import QueueTable
 from streaming.core.state.queues import ConsumerState
 from streaming.core.state.rows import ROW_COLUMNS, Rows
@@ -41,49 +41,49 @@ Buffer = bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
-    """Messages put aside together (see `frozen`): immutable, so written once and named by its content."""
+class TombstoneSegment:
+    """Ended messages compacted together (see `tombstones`): immutable, so written once and named by its content."""
 
     name: str
     rows: int
     last_end: int
-    """When the last of them ended, in epoch milliseconds."""
+    """When the last of these messages ended, in epoch milliseconds."""
     queues: list[int]
     renumbered: int
-    """So many times names had been renumbered before."""
+    """How many renumberings of names had happened when this was written."""
     body: Buffer
-    """Keys, ascending, eight bytes each; behind them the packed columns."""
+    """Keys, ascending, eight bytes each, followed by the packed columns."""
 
     @property
     def keys(self) -> Array:
-        """The key of each row."""
+        """Return the key of each row."""
         return np.frombuffer(self.body, dtype=np.uint64, count=self.rows)
 
 
 class Packed(NamedTuple):
-    """A state as bytes. `layers` by name hold what seldom changes: a name always stands for the same bytes."""
+    """A state as bytes. `layers` maps names to parts that seldom change: a name always stands for the same bytes."""
 
     head: bytes
     layers: Mapping[str, Buffer]
 
     @property
     def size(self) -> int:
-        """Bytes of all."""
+        """Return the total size in bytes."""
         return len(self.head) + sum(len(body) for body in self.layers.values())
 
 
 @dataclass(slots=True)
 class ShardState:
-    """Everything one shard remembers. Made by `empty` or `unpack`; `track` uses it up and returns the next one."""
+    """Everything one shard remembers. Created by `empty` or `unpack`; `track` consumes it and returns the next one."""
 
     rows: Rows
     queues: QueueTable
-    groups: Names
-    consumers: Names
+    groups: Interner
+    consumers: Interner
     texts: pa.Array
     attempts: dict[str, Array]
     fingerprints: dict[str, Array]
-    """`hash` (ascending) and `at` of events that have no number of their own, for as long as they may come again."""
+    """`hash` (ascending) and `at` of events without a number of their own, for as long as they may be repeated."""
     events_total: Counter[str]
     invalid_total: Counter[str]
     collectors: dict[str, int]
@@ -91,11 +91,11 @@ class ShardState:
     """By queue index and consumer."""
     failed_batches: dict[int, int]
     loss_reasons: dict[int, str]
-    """Key of a lost message's row -> why, as reported."""
-    frozen: list[Layer]
+    """Key of a lost message's row -> the reported reason."""
+    frozen: list[TombstoneSegment]
     """Oldest first."""
     renumberings: dict[int, tuple[str, Array]]
-    """By number: which column's names were renumbered, and how, for as long as a layer has the numbers of before."""
+    """Number -> which column's names were renumbered, and how; kept as long as a segment uses the earlier numbers."""
     renumbered: int
     high_water: int
     """Latest event time seen, and in a replay the latest `now`."""
@@ -103,12 +103,12 @@ class ShardState:
 
     @classmethod
     def empty(cls) -> ShardState:
-        """A shard that has seen nothing."""
+        """Return the state of a shard that has seen nothing."""
         return cls(
             rows=Rows.empty(),
             queues=QueueTable(),
-            groups=Names(),
-            consumers=Names(),
+            groups=Interner(),
+            consumers=Interner(),
             texts=pa.array([], pa.string()),
             attempts={name: np.zeros(0, dtype=dtype) for name, dtype in ATTEMPT_COLUMNS.items()},
             fingerprints={"hash": np.zeros(0, dtype=np.uint64), "at": np.zeros(0, dtype=np.int64)},
@@ -126,39 +126,39 @@ class ShardState:
         )
 
     def queue_number(self, name: QueueName) -> int:
-        """The index of a queue, given to it now if it is new."""
+        """Return the index of a queue, assigning one if it is new."""
         return self.queues.number(name)
 
     def message_ids(self, rows: Array) -> list[str]:
-        """The ids of the messages of some rows."""
+        """Return the message ids of some rows."""
         bits = zip(self.rows.at("hi", rows).tolist(), self.rows.at("lo", rows).tolist(), strict=True)
         ids = [bits_to_uuid(hi, lo) for hi, lo in bits]
         text = self.rows.at("text", rows)
-        told = np.flatnonzero(text >= 0)
-        if len(told):
-            for i, word in zip(told.tolist(), self.texts.take(pa.array(text[told])).to_pylist(), strict=True):
+        with_text = np.flatnonzero(text >= 0)
+        if len(with_text):
+            for i, word in zip(with_text.tolist(), self.texts.take(pa.array(text[with_text])).to_pylist(), strict=True):
                 ids[i] = word
         return ids
 
     def remember_renumbering(self, column: str, moved: Array) -> None:
-        """The names of `column` (group or consumer) have new numbers: `moved[old]`. Layers keep the old ones."""
+        """Record that the names of `column` (group or consumer) have new numbers: `moved[old]`. Segments keep the old ones."""
         oldest = min((layer.renumbered for layer in self.frozen), default=self.renumbered + 1)
-        self.renumberings = {serial: told for serial, told in self.renumberings.items() if serial >= oldest}
+        self.renumberings = {serial: reported for serial, reported in self.renumberings.items() if serial >= oldest}
         if self.frozen:
             self.renumberings[self.renumbered] = (column, moved)
         self.renumbered += 1
 
     def message_id(self, row: int) -> str:
-        """The id of the message of a row as its system writes it."""
+        """Return a row's message id as its system writes it."""
         return self.message_ids(np.array([row]))[0]
 
     @property
     def messages(self) -> int:
-        """How many are remembered, frozen ones included."""
+        """Return the number of remembered messages, frozen ones included."""
         return len(self.rows) + sum(layer.rows for layer in self.frozen)
 
     def pack(self) -> Packed:
-        """The state as bytes."""
+        """Serialize the state to bytes."""
         self._tidy()
         columns: dict[str, Array] = {name: values for name, values in self.rows.columns.items() if values is not None}
         columns |= {f"a.{name}": values for name, values in self.attempts.items()}
@@ -190,7 +190,7 @@ class ShardState:
 
     @classmethod
     def unpack(cls, packed: Packed) -> ShardState:
-        """The state of `pack`, of this version or an earlier one. Raises UnreadableBlob when it is damaged or of a newer one."""
+        """Read a state of this format or an earlier one. Raises UnreadableBlob when it is damaged or of a newer format."""
         columns, header = unpack_columns(packed.head)
         try:
             upgrade_head(columns, header)
@@ -216,11 +216,11 @@ class ShardState:
         state.events_total = Counter(header["events"])
         state.invalid_total = Counter(header["invalid"])
         state.collectors = header["collectors"]
-        state.consumer_states = {(q, c): ConsumerState(*told) for q, c, *told in header["consumer_states"]}
+        state.consumer_states = {(q, c): ConsumerState(*reported) for q, c, *reported in header["consumer_states"]}
         state.failed_batches = {int(k): v for k, v in header["failed_batches"]}
         state.loss_reasons = {int(k): v for k, v in header["loss_reasons"]}
         state.frozen = [
-            Layer(name, rows, last_end, queues, renumbered, layers[name])
+            TombstoneSegment(name, rows, last_end, queues, renumbered, layers[name])
             for name, rows, last_end, queues, renumbered in header["frozen"]
         ]
         state.renumberings = {serial: (column, columns[f"moved.{serial}"]) for serial, column in header["renumberings"]}
@@ -230,7 +230,7 @@ class ShardState:
         return state
 
     def _tidy(self) -> None:
-        """Let go of texts that no row points at any more."""
+        """Drop texts that no row refers to any more."""
         rows = self.rows
         if not len(self.texts):
             return
@@ -243,6 +243,6 @@ class ShardState:
             rows.put("text", used, np.arange(len(used), dtype=np.int32))
 
 
-def _names(columns: dict[str, Array], kind: str) -> Names:
+def _names(columns: dict[str, Array], kind: str) -> Interner:
     texts = texts_of(columns[f"{kind}.lengths"], columns[f"{kind}.bytes"])
-    return Names(texts=texts, **{name: columns[f"{kind}.{name}"] for name in ("queue", "time", "finished", "failed")})
+    return Interner(texts=texts, **{name: columns[f"{kind}.{name}"] for name in ("queue", "time", "finished", "failed")})

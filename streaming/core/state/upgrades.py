@@ -1,8 +1,8 @@
-"""How a packed state of an earlier format becomes one of today's: one function per step, from a version to the next.
+"""Upgrade a packed state of an earlier format: one function per step from a version to the next.
 
-The format of a state has two parts that change on their own: its head (columns and header, see `ShardState.pack`), and its
-frozen layers (columns, see `frozen`). A head says its version; a layer that says none is of version 2, as layers were written
-once and then kept by name while the heads around them went on to later versions.
+The format of a state has two parts that change independently: its head (columns and header, see `ShardState.pack`), and its
+frozen layers (columns, see `tombstones`). A head records its version; a layer without one has version 2, because layers were
+written once and kept by name while the heads around them moved on to later versions.
 
 To change the format: raise `FORMAT_VERSION`, add the step from the version before to `STEPS`, and store a checkpoint written
 by the release before (`scripts/store_checkpoint.py`), which the tests then read with every later release.
@@ -27,27 +27,27 @@ Header = dict[str, Any]
 FORMAT_VERSION: Final = 4
 """The version that is written."""
 OLDEST_READABLE: Final = 2
-"""The oldest version that is still read."""
+"""The oldest version that can still be read."""
 
 
 def _head_as_it_was(columns: Columns, header: Header) -> None:
-    """Nothing in the head changed."""
+    """Leave the head unchanged."""
 
 
 def _layer_as_it_was(columns: Columns) -> None:
-    """Nothing in the layers changed: a column that is missing counts as all default."""
+    """Leave the layers unchanged: a missing column counts as all default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """From one version to the next. Both functions change what they are given in place."""
+    """The step from one version to the next. Both functions modify their arguments in place."""
 
     head: Callable[[Columns, Header], None] = _head_as_it_was
     layer: Callable[[Columns], None] = _layer_as_it_was
 
 
 def _count_failures(columns: Columns, header: Header) -> None:
-    """To version 3: totals from `touched` on, and what groups and consumers finished and failed; they begin at zero."""
+    """Upgrade to version 3: add totals from `touched` on, and results by group and consumer; they start at zero."""
     for record in header["queues"]:
         record[2] += [0] * (15 - len(record[2]))
     for kind in ("g", "c"):
@@ -56,23 +56,23 @@ def _count_failures(columns: Columns, header: Header) -> None:
 
 
 def _queues_as_columns(columns: Columns, header: Header) -> None:
-    """To version 4: queues were a list of records in the header."""
+    """Upgrade to version 4: convert queues from a list of records in the header to columns."""
     columns |= QueueTable.of(_record(values) for values in header.pop("queues")).pack()
 
 
 def _record(values: list[Any]) -> QueueRecord:
     name, attributes, totals, holds, depths, empty_from, ordered, dead_letter, messages_seen, *times = values
-    told = {attribute: (at, value) for attribute, (at, value) in attributes.items()}
+    reported = {attribute: (at, value) for attribute, (at, value) in attributes.items()}
     counted = {int(bucket): n for bucket, n in holds.items()}
     known = [Depth(*depth) for depth in depths]
     totals = [*totals, *[0] * (len(TOTALS) - len(totals))]
     return QueueRecord(
-        QueueName(*name), told, totals, counted, known, {}, empty_from, ordered, dead_letter, messages_seen, *times
+        QueueName(*name), reported, totals, counted, known, {}, empty_from, ordered, dead_letter, messages_seen, *times
     )
 
 
 STEPS: Final[Mapping[int, Step]] = {2: Step(_count_failures), 3: Step(_queues_as_columns)}
-"""By the version that is read: how to get from it to the next one."""
+"""Version read -> the step to the next version."""
 
 
 def upgrade_head(
@@ -83,7 +83,7 @@ def upgrade_head(
     to: int = FORMAT_VERSION,
     oldest: int = OLDEST_READABLE,
 ) -> None:
-    """Bring an unpacked head to version `to`, in place. Raises `UnreadableBlob` for one this release cannot read."""
+    """Upgrade an unpacked head to version `to`, in place. Raises `UnreadableBlob` for one this release cannot read."""
     version = header["version"]
     if not isinstance(version, int) or not oldest <= version <= to:
         readable = str(to) if oldest == to else f"{oldest} to {to}"
@@ -97,6 +97,6 @@ def upgrade_head(
 
 
 def upgrade_layer(columns: Columns, header: Header, *, steps: Mapping[int, Step] = STEPS, to: int = FORMAT_VERSION) -> None:
-    """Bring the unpacked columns of a frozen layer to version `to`, in place. `header` is the layer's own."""
+    """Upgrade the unpacked columns of a frozen layer to version `to`, in place. `header` is the layer's own."""
     for step in range(int(header.get("version", 2)), to):
         steps[step].layer(columns)

@@ -1,0 +1,1 @@
+"""Apply events and the passing of time to the state."""

@@ -1,7 +1,7 @@
-"""Events into rows: which row each event is about, in what order they apply, and what became of each (accepted, duplicate, late).
+"""Apply events to rows: find each event's row, order the events, and count each as accepted, duplicate or late.
 
-All events of a step are handled as whole columns. Only a message that ended and was then delivered again is cut into epochs,
-which are applied one after another.
+All events of a step are processed as whole columns. Only the events of a message that ended and was delivered again are split
+into epochs, which are applied one after another.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.core.columns import Array
+from streaming.core.events.dedup import add_fingerprints, fingerprint
 from streaming.core.events.events import AHEAD, ARRIVED, FIRST_END, PRIMARY, RECEIVED, REDRIVEN_IN, Events
 from streaming.core.events.order import message_order
-from streaming.core.events.repeats import add_fingerprints, fingerprint
 from streaming.core.settings import Settings
-from streaming.core.state.frozen import forgotten, thaw
 from streaming.core.state.queues import NEVER
-from streaming.core.state.rows import ENDS, F_MOVE_INFERRED, F_MOVE_TOLD
+from streaming.core.state.rows import ENDS, F_MOVE_INFERRED, F_MOVE_REPORTED
 from streaming.core.state.state import ShardState
+from streaming.core.state.tombstones import forgotten, thaw
 from streaming.core.tracking import attempts
-from streaming.core.tracking.registers import COUNTED_ENDS, Segments, apply_segments
+from streaming.core.tracking.apply_columns import COUNTED_ENDS, Segments, apply_segments
 
 
 def apply_events(state: ShardState, events: Events, settings: Settings) -> None:
-    """Take all rows of `events` into `state`: registers, totals, results. Rows come to be for messages not seen before."""
+    """Apply all rows of `events` to `state` (registers, totals, results), adding rows for new messages."""
     if not len(events):
         return
     queue_map = _queue_numbers(state, events)
@@ -79,7 +79,7 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> None:
 
 
 def _queue_numbers(state: ShardState, events: Events) -> Array:
-    """The state's number of each of the events' queues; -1 for those no row is about."""
+    """Return the state's number of each of the events' queues; -1 for queues without rows."""
     used = np.zeros(len(events.queues) + 1, dtype=bool)
     used[events.columns["queue"]] = True
     used[events.columns["peer"]] = True
@@ -88,7 +88,7 @@ def _queue_numbers(state: ShardState, events: Events) -> Array:
 
 
 def _sorted_by_message(events: Events, queue_map: Array, state: ShardState) -> dict[str, Array]:
-    """The columns in order of message, then time, then kind, with `key` beside and `queue`, `peer` and names of the state."""
+    """Return the columns ordered by message, time and kind, with `key` added and the state's numbers of queues and names."""
     source = events.columns
     key = events.keys()
     order = message_order(key, source["at"], source["code"], source["end"])
@@ -104,14 +104,14 @@ def _sorted_by_message(events: Events, queue_map: Array, state: ShardState) -> d
 
 
 def _remember_texts(state: ShardState, events: Events, rows: Array, text: Array) -> None:
-    told = text >= 0
-    if told.any():
-        state.rows.put("text", rows[told], (len(state.texts) + np.arange(told.sum())).astype(np.int32))
-        state.texts = pa.concat_arrays([state.texts, events.texts.take(pa.array(text[told]))])
+    has_text = text >= 0
+    if has_text.any():
+        state.rows.put("text", rows[has_text], (len(state.texts) + np.arange(has_text.sum())).astype(np.int32))
+        state.texts = pa.concat_arrays([state.texts, events.texts.take(pa.array(text[has_text]))])
 
 
 def _epochs(state: ShardState, columns: dict[str, Array], starts: Array, rows: Array) -> Array | None:
-    """Per event how many times its message was delivered again after an end, or None when that happened to no message."""
+    """Return, per event, how often its message was redelivered after an end before it, or None when no message was."""
     code, at = columns["code"], columns["at"]
     is_end = code >= FIRST_END
     enters = (code == RECEIVED) | (code == ARRIVED) | (code == REDRIVEN_IN)
@@ -125,7 +125,7 @@ def _epochs(state: ShardState, columns: dict[str, Array], starts: Array, rows: A
     epochs = np.zeros(len(code), dtype=np.int64)
     reopened = False
     current, last_end, open_end = -1, 0, False
-    # Few messages end at all in a step and are delivered again; this loop sees only events of messages that end.
+    # Few messages are delivered again after they end in a step; this loop sees only events of such messages.
     quick = _may_reopen(segment[candidates], at[candidates], is_end[candidates], ended)
     for i in candidates[quick].tolist():
         if segment[i] != current:
@@ -147,7 +147,7 @@ def _epochs(state: ShardState, columns: dict[str, Array], starts: Array, rows: A
 
 
 def _may_reopen(segment: Array, at: Array, is_end: Array, ended: Array) -> Array:
-    """Of events that end or enter: those of messages in which an entry comes after some end."""
+    """Select, among ends and entries, those of messages that have an entry after an end."""
     latest_entry = np.zeros(len(ended), dtype=np.int64)
     np.maximum.at(latest_entry, segment[~is_end], at[~is_end])
     first_end = np.where(ended > 0, ended, NEVER)
@@ -157,13 +157,13 @@ def _may_reopen(segment: Array, at: Array, is_end: Array, ended: Array) -> Array
 
 
 def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
-    """These ended messages were delivered again: they are live, and may end and be counted again.
+    """Reopen ended messages that were delivered again: they are live, and may end and be counted again.
 
-    One that was moved back here (`anew`) starts over: its receives are counted from one.
+    A message that was moved back here (`anew`) starts over: its receives count from one.
     """
     live = state.rows
     flags = live.at("flags", rows)
-    # The end that was is remembered by its time, as its flag is about to go: it may come in again.
+    # Remember the former end by its time before its flag is cleared: its event may be repeated.
     ended = live.at("ended", rows)
     for code, flag, _ in COUNTED_ENDS:
         was = (flags & flag) != 0
@@ -171,7 +171,7 @@ def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
             add_fingerprints(state, fingerprint(live.key[rows[was]], ended[was], np.uint64(code), np.uint64(0)), ended[was])
     live.put("ended", rows, 0)
     live.put("ended_noticed", rows, 0)
-    live.put("flags", rows, flags & ~np.uint32(ENDS | F_MOVE_TOLD | F_MOVE_INFERRED))
+    live.put("flags", rows, flags & ~np.uint32(ENDS | F_MOVE_REPORTED | F_MOVE_INFERRED))
     if anew.any():
         live.reset(rows[anew])
         attempts.forget(state, live.key[rows[anew]])

@@ -1,7 +1,7 @@
-"""The timeline of messages that were delivered more than once: every receive, extension and release, in order.
+"""Timelines of messages delivered more than once: every receive, extension and release, in order.
 
-A message received once needs none of this: its row says it all. From the second on, the timeline is what is shown to a person,
-what tells when CloudWatch's age of the message restarts, and what tells a redelivery out of a failed batch.
+A message received once needs no timeline: its row holds everything. From the second receive on, the timeline is shown to
+people, determines when CloudWatch's age of the message restarts, and identifies redeliveries from failed batches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streaming.core.state.rows import F_TIMELINE, F_TRIMMED, F_WINDOW_DEFAULT
 from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState
 
 RESTART_EVERY = 3
-"""CloudWatch's age of a message on a standard queue restarts when every third of its receives ends (measured, 2020)."""
+"""CloudWatch's age of a message on a standard queue restarts at the end of every third receive (measured, 2020)."""
 
 
 def record(
@@ -27,10 +27,10 @@ def record(
     accepted: Array,
     settings: Settings,
 ) -> None:
-    """Add this step's accepted receives, extensions and releases to the timelines they belong to.
+    """Add this step's accepted receives, extensions and releases to their timelines.
 
-    `columns` are events sorted by message and time, `starts` where each message's begin, `rows` the row of each message.
-    Called before the rows' registers change: a message's first receive is still there to be copied.
+    `columns` are events sorted by message and time, `starts` the start of each message's events, `rows` the row of each message.
+    Must be called before the rows' registers change, while a message's first receive can still be copied from its row.
     """
     code = columns["code"]
     moves = accepted & ((code == RECEIVED) | (code == EXTENDED) | (code == RELEASED))
@@ -40,7 +40,7 @@ def record(
     n = np.add.reduceat(moves.astype(np.int64), starts)
     flags = live.at("flags", rows)
     has_window = live.at("window_at", rows) > 0
-    # A third receive restarts CloudWatch's age even when it is the first one we saw.
+    # A third receive restarts CloudWatch's age even when it is the first one seen.
     counted = np.maximum.reduceat(np.where(moves, columns["receive_count"], 0), starts) >= RESTART_EVERY
     timeline = (flags & F_TIMELINE) != 0
     wanted = (n > 0) & (timeline | has_window | (n > 1) | counted)
@@ -60,9 +60,9 @@ def record(
         "consumer": np.concatenate([live.at("consumer", source), columns["consumer"][events]]),
         "batch": np.concatenate([live.at("batch", source), columns["batch"][events]]),
     }
-    # The row's count already includes this step's receives; the spilled one is whatever came before them.
+    # The row's count already includes this step's receives; the copied receive has the count before them.
     added["receive_count"][: len(spilled)] = _count_before(state, columns, starts, moves, spilled, source)
-    # Who held it, and in which batch, belongs to the receive: a row does not know who extended or released.
+    # The consumer and the batch belong to the receive: a row does not record who extended or released.
     for name, nothing in (("receive_count", 0), ("consumer", -1), ("batch", 0)):
         added[name] = np.where(added["code"] == RECEIVED, added[name], nothing)
     merged = {name: np.concatenate([state.attempts[name], added[name].astype(dtype)]) for name, dtype in ATTEMPT_COLUMNS.items()}
@@ -75,7 +75,7 @@ def record(
 
 
 def forget(state: ShardState, keys: Array) -> None:
-    """Let go of the timelines of some rows, by ascending key."""
+    """Drop the timelines of some rows, by ascending key."""
     table = state.attempts
     if len(table["key"]) and len(keys):
         at = np.minimum(np.searchsorted(keys, table["key"]), len(keys) - 1)
@@ -94,15 +94,15 @@ def _count_before(
     now = np.bitwise_or.reduceat(bits, starts)[spilled]
     earlier = seen & ~now
     highest = np.zeros(len(source), dtype=np.int64)
-    told = earlier > 0
-    highest[told] = np.floor(np.log2(earlier[told].astype(np.float64))).astype(np.int64) + 1
+    before = earlier > 0
+    highest[before] = np.floor(np.log2(earlier[before].astype(np.float64))).astype(np.int64) + 1
     return highest
 
 
 def refold(state: ShardState, keys: Array, settings: Settings, *, new: Array | None = None) -> None:
-    """Work out again, for the messages of `keys`, when CloudWatch's age restarts; trim timelines that grew too long.
+    """Recompute, for the messages of `keys`, when CloudWatch's age restarts; trim timelines that grew too long.
 
-    `new` marks the attempts of this step: redeliveries among them out of failed batches are counted.
+    `new` marks this step's attempts: redeliveries from failed batches among them are counted.
     """
     table = state.attempts
     keys = np.sort(keys)
@@ -134,7 +134,7 @@ def refold(state: ShardState, keys: Array, settings: Settings, *, new: Array | N
 
 
 def _previous_receive(is_receive: Array, starts: Array, segment: Array) -> Array:
-    """For each attempt the position of the message's latest receive before it, -1 for none."""
+    """Return, for each attempt, the position of the message's latest receive before it, -1 for none."""
     position = np.where(is_receive, np.arange(len(is_receive)), -1)
     latest = np.maximum.accumulate(position)
     before = np.append(-1, latest[:-1])
@@ -150,7 +150,7 @@ def _restarts(
     rows: Array,
     settings: Settings,
 ) -> tuple[Array, Array]:
-    """Per message the last and the last but one time at which CloudWatch's age restarts (0: never, may be to come)."""
+    """Return, per message, the last two times at which CloudWatch's age restarts (0: never; may be in the future)."""
     code, at = part["code"], part["at"]
     receives = np.flatnonzero(code == RECEIVED)
     n_messages = len(starts)
@@ -165,19 +165,19 @@ def _restarts(
     window = state.queues.limit("visibility_ms", settings)[state.rows.at("queue", rows[segments])]
     end = np.where(part["end"][last_op] > 0, part["end"][last_op], at[last_op] + window)
     over = np.minimum(np.where(code[last_op] == RELEASED, at[last_op], end), next_at)
-    # Receives without a count are counted from the first one seen.
+    # Receives without a count are numbered from the first one seen.
     first_of_message = np.append(True, segments[1:] != segments[:-1])
     index = np.arange(len(receives))
     ordinal = index - np.maximum.accumulate(np.where(first_of_message, index, 0)) + 1
     count = np.where(part["receive_count"][receives] > 0, part["receive_count"][receives], ordinal)
     count_before = np.where(first_of_message, 0, np.append(0, count[:-1]))
-    # A third receive that nobody saw ended, at the latest, when the next one came.
+    # A third receive that was not seen ended no later than the next one.
     missed = np.where((count - 1) // RESTART_EVERY > count_before // RESTART_EVERY, at[receives], 0)
     own = np.where(count % RESTART_EVERY == 0, over, 0)
     times = np.stack([missed, own], axis=1).reshape(-1)
     of_message = np.repeat(segments, 2)
-    told = np.flatnonzero(times > 0)
-    times, of_message = times[told], of_message[told]
+    known = np.flatnonzero(times > 0)
+    times, of_message = times[known], of_message[known]
     last, before_last = nothing, nothing.copy()
     if len(times):
         is_last = np.append(of_message[1:] != of_message[:-1], True)
@@ -188,9 +188,9 @@ def _restarts(
 
 
 def _count_retried(state: ShardState, part: dict[str, Array], starts: Array, segment: Array, new: Array, rows: Array) -> None:
-    """Redeliveries out of failed batches: those there are now, less those there were without the attempts that are `new`.
+    """Count redeliveries from failed batches: those there are now, minus those there were without the `new` attempts.
 
-    A receive that comes in late may step between two others, and take the second's cause from it.
+    A late receive may fall between two others and change what the second was a redelivery of.
     """
     is_receive = part["code"] == RECEIVED
     failed = np.array(sorted(state.failed_batches), dtype=np.uint64)
@@ -202,7 +202,7 @@ def _count_retried(state: ShardState, part: dict[str, Array], starts: Array, seg
 
 
 def count_retried_of(state: ShardState, failed: set[int]) -> None:
-    """Some batches are known to have failed only now: redeliveries of their messages may have come before the word."""
+    """Count redeliveries from batches whose failure became known only now: they may have arrived before the batch's outcome."""
     table = state.attempts
     receives = np.flatnonzero(table["code"] == RECEIVED)
     key, batch = table["key"][receives], table["batch"][receives]

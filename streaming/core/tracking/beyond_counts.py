@@ -1,7 +1,7 @@
-"""Messages that cannot all be there: more sends were reported than the broker counts, and nobody reports who takes them.
+"""Drop messages that cannot all exist: more sends were reported than the broker counts, and no receives are reported.
 
-Of all messages sent, no more than the broker's count can be left, so only the newest are worth keeping: a queue of which only
-the producers are instrumented would otherwise grow until retention.
+Of all messages sent, no more than the broker's count can be left, so only the newest are kept. A queue with only its producers
+instrumented would otherwise grow until retention.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from streaming.core.state.rows import F_SENT, F_TOUCHED
 from streaming.core.state.state import ShardState
 
 COUNT_LAG_MS = 120_000
-"""A broker's count may be older than it says: only messages sent so long before it are held against it."""
+"""A broker's count may be older than its time says: it applies only to messages sent at least this long before it."""
 COUNT_ERROR_RATIO = 0.05
 BUCKETS = 16
-"""Messages are ranked in buckets by id, so that what is kept is the same for 1, 2, 4, 8 or 16 shards."""
+"""Messages are ranked in buckets by id, so that the same ones are kept with 1, 2, 4, 8 or 16 shards."""
 
 
 def beyond_counts(state: ShardState) -> tuple[Array, Array]:
-    """Rows of messages that were only ever sent and that the broker's counts leave no room for; and the time of the count."""
+    """Return the rows of messages that were only ever sent and exceed the broker's counts, and the time of each count."""
     rows = state.rows
     none = np.zeros(0, dtype=np.int64)
     counted = state.queues.column("counted_most")
-    # The most messages each queue can have held by its latest counts.
+    # The most messages each queue can hold according to its latest counts.
     most = np.where(counted < 0, -1, np.ceil(counted / (1 - COUNT_ERROR_RATIO))).astype(np.int64)
     if not (most >= 0).any() or len(rows) <= BUCKETS:
         return none, none
     counted_at = state.queues.column("counted_at")
     queue = rows["queue"]
-    # A queue with fewer rows than it may hold needs no further look.
+    # A queue with no more rows than it may hold needs no further work.
     crowded = (most >= 0) & (np.bincount(queue, minlength=len(most)) > np.maximum(most, BUCKETS))
     if not crowded.any():
         return none, none
@@ -51,7 +51,7 @@ def beyond_counts(state: ShardState) -> tuple[Array, Array]:
 
 
 def _room(most: Array) -> Array:
-    """How many of one bucket are kept: its share of the newest `most` by a margin of six standard deviations."""
+    """Return how many of one bucket are kept: its share of the newest `most` plus six standard deviations."""
     share = np.maximum(most, 0) / BUCKETS
     room: Array = np.ceil(share + 6 * np.sqrt(share) + 6).astype(np.int64)
     return room

@@ -1,4 +1,4 @@
-"""Messages that turn up in dead-letter queues: that they arrived, what ends with it, and when they were sent."""
+"""Messages that appear in dead-letter queues: record their arrival, end the originals and share their send times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from streaming.core.columns import Array
 from streaming.core.events.events import queue_hash
 from streaming.core.hashing import row_key
 from streaming.core.settings import Settings
-from streaming.core.state.frozen import forgotten, thaw, thaw_queues
 from streaming.core.state.queues import (
     T_ARRIVED,
     T_DEAD_LETTERED,
@@ -24,13 +23,16 @@ from streaming.core.state.rows import (
     F_SENT_KNOWN,
 )
 from streaming.core.state.state import ShardState
+from streaming.core.state.tombstones import forgotten, thaw, thaw_queues
 from streaming.core.tracking.durations import first_received
 from streaming.core.tracking.ends import count_totals, end, find_remembered
 
 
 def notice_dead_letters(state: ShardState, settings: Settings) -> None:
-    """Whatever turns up in a dead-letter queue arrived there, though nobody reported the move: it was sent there by an
-    application, or is seen at its first receive. Where it came from it is no more."""
+    """Mark every message that appears in a dead-letter queue as arrived there, even without a reported move.
+
+    The application sent it there, or its first receive shows it. It is then no longer in its source queue.
+    """
     dead = state.queues.column("dead_letter")
     if not dead.any():
         return
@@ -53,7 +55,7 @@ def notice_dead_letters(state: ShardState, settings: Settings) -> None:
 
 
 def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Settings) -> None:
-    """End what is left of these dead letters in the queues that name their queue as dead-letter queue."""
+    """End the rows of these dead letters in the queues whose dead-letter queue is theirs."""
     rows = state.rows
     hit_keys = rows.key[hit]
     if not len(hit):
@@ -64,24 +66,24 @@ def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Sett
         there = source.attribute("dead_letter_queue")
         target = state.queues.index.get(source.name.sibling(there)) if isinstance(there, str) else None
         if target is None or ordered[number] or ordered[target]:
-            # An ordered queue is in a shard of its own: what became of a message in the other cannot be told here.
+            # An ordered queue is in another shard: the message's row there is out of reach.
             continue
-        mine = np.flatnonzero(rows.at("queue", hit) == target)
+        here = np.flatnonzero(rows.at("queue", hit) == target)
         keys = row_key(
-            rows.at("hi", hit[mine]), rows.at("lo", hit[mine]), np.full(len(mine), queue_hash(source.name), dtype=np.uint64)
+            rows.at("hi", hit[here]), rows.at("lo", hit[here]), np.full(len(here), queue_hash(source.name), dtype=np.uint64)
         )
         if thaw(state, np.unique(keys), settings):
             hit, _ = rows.find(hit_keys)
         originals, found = find_remembered(state, keys, settings)
-        mine, originals, keys = mine[found], originals[found], keys[found]
-        rows.put("parent", hit[mine], keys)
-        rows.put("origin", hit[mine], np.full(len(mine), number, dtype=np.int32))
-        open_ = (rows.at("ended", originals) == 0) & (rows.at("last_received", originals) <= arrived[mine])
-        end(state, originals[open_], arrived[mine][open_], F_DEAD_LETTERED, T_DEAD_LETTERED)
+        here, originals, keys = here[found], originals[found], keys[found]
+        rows.put("parent", hit[here], keys)
+        rows.put("origin", hit[here], np.full(len(here), number, dtype=np.int32))
+        open_ = (rows.at("ended", originals) == 0) & (rows.at("last_received", originals) <= arrived[here])
+        end(state, originals[open_], arrived[here][open_], F_DEAD_LETTERED, T_DEAD_LETTERED)
 
 
 def share_send_times(state: ShardState, settings: Settings) -> None:
-    """A dead letter was sent when its original was: looked up in the queue it came from, while that is remembered."""
+    """Give each dead letter the send time of its original, looked up in the source queue while that is remembered."""
     rows = state.rows
     if not rows.has("parent"):
         return
@@ -91,8 +93,8 @@ def share_send_times(state: ShardState, settings: Settings) -> None:
         return
     there, found = find_remembered(state, rows["parent"][here], settings)
     here, there = here[found], there[found]
-    told = (rows.at("flags", there) & F_SENT_KNOWN) != 0
-    here, there = here[told], there[told]
+    sent_known = (rows.at("flags", there) & F_SENT_KNOWN) != 0
+    here, there = here[sent_known], there[sent_known]
     flags = rows.at("flags", here)
     sent = rows.at("sent", there)
     known = (flags & F_SENT_KNOWN) != 0
@@ -101,12 +103,12 @@ def share_send_times(state: ShardState, settings: Settings) -> None:
 
 
 def _with_original(state: ShardState, settings: Settings) -> Array:
-    """Rows of dead letters of late whose originals can be looked up."""
+    """Return the rows of recent dead letters whose originals can be looked up."""
     rows = state.rows
     ordered = state.queues.is_ordered(settings)
     moved = np.flatnonzero(rows["parent"])
     young = rows.at("arrived", moved) >= state.high_water - settings.lateness_ms
-    # An ordered queue is in a shard of its own: what it knows of a message cannot be looked up from another.
+    # An ordered queue is in another shard: its messages cannot be looked up from here.
     apart = ordered[rows.at("queue", moved)] | ordered[rows.at("origin", moved)]
     result: Array = moved[young & ~apart]
     return result

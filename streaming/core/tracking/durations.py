@@ -1,7 +1,7 @@
-"""How long messages took: until they were first received, while they were worked on, and in all. Each deleted one counts once.
+"""Wait, processing and sojourn times of deleted messages, each counted once.
 
-What is counted follows from the message's row, and the row keeps that it was: it is the same in whatever order the events come. A
-message whose send is reported only after its deletion is counted then.
+What is counted follows from the message's row, and the row records that it was counted, so the order of events does not matter. A
+message whose send is reported only after its deletion is counted at that point.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WAIT, _PROCESSING, _SOJOURN = range(len(DURATIONS))
 
 
 def count_durations(state: ShardState, rows: Array) -> None:
-    """Count what is newly known of these rows' messages, those that are deleted."""
+    """Count the newly known durations of these rows' messages, if deleted."""
     live = state.rows
     flags = live.at("flags", rows)
     deleted = (flags & np.uint32(F_DELETED)) != 0
@@ -42,7 +42,7 @@ def count_durations(state: ShardState, rows: Array) -> None:
 
 
 def first_received(state: ShardState, rows: Array) -> Array:
-    """When each of these messages was first seen to be received in its queue, in epoch milliseconds."""
+    """Return when each of these messages was first seen to be received in its queue, in epoch milliseconds."""
     live, table = state.rows, state.attempts
     first = live.at("last_received", rows)
     several = np.flatnonzero((live.at("flags", rows) & F_TIMELINE) != 0)

@@ -1,4 +1,4 @@
-"""How a message's row ends, whatever ended it, and which rows count as remembered."""
+"""End a message's row, for whatever reason, and find the rows that count as remembered."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.settings import Settings
-from streaming.core.state.frozen import forgotten
 from streaming.core.state.state import ShardState
+from streaming.core.state.tombstones import forgotten
 
 
 def find_remembered(state: ShardState, keys: Array, settings: Settings) -> tuple[Array, Array]:
-    """For each key the row it is or would be at, and whether it is there and not as good as forgotten."""
+    """Return for each key the row where it is or would be inserted, and whether it exists and does not count as forgotten."""
     at, found = state.rows.find(keys)
     found[found] = ~forgotten(state, state.rows.at("ended", at[found]), settings)
     return at, found
 
 
 def end(state: ShardState, rows: Array, at: Array, flag: int, total: int | None = None) -> None:
+    """Mark messages as ended at these times, record how (`flag`), and count them in a total."""
     if not len(rows):
         return
     live = state.rows
@@ -31,5 +32,5 @@ def end(state: ShardState, rows: Array, at: Array, flag: int, total: int | None 
 
 
 def count_totals(state: ShardState, rows: Array, total: int) -> None:
-    """Count these rows' messages in one of the running totals of their queues."""
+    """Count these rows' messages in one of their queues' running totals."""
     state.queues.count(state.rows.at("queue", rows), total)

@@ -1,7 +1,7 @@
-"""Deliveries that ended without a settlement: the visibility window ran out, the message was released, dead-lettered or lost.
+"""Deliveries that ended without a settlement: the window ran out, or the message was released, dead-lettered or lost.
 
 A window ends by time and with no event, so this runs in every step. What is counted follows from a message's row alone,
-and the row keeps how much of it is in the totals: the sum is the same in whatever order the events came.
+and the row records how much of it is in the totals, so the sum does not depend on the order of events.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOST = F_DEAD_LETTERED | F_EXPIRED | F_DROPPED
 
 
 def count_failures(state: ShardState, now: int, settings: Settings) -> None:
-    """Bring the totals of failed deliveries, per queue and per consumer, up to `now` (epoch milliseconds)."""
+    """Update the totals of failed deliveries, per queue and per consumer, to `now` (epoch milliseconds)."""
     rows = state.rows
     if not rows.has("last_received"):
         return
@@ -46,12 +46,12 @@ def count_failures(state: ShardState, now: int, settings: Settings) -> None:
 
 
 def _failed_deliveries(state: ShardState, received: Array, now: int, settings: Settings) -> Array:
-    """Of each of these messages the deliveries that were seen and are over without a settlement."""
+    """Return, per message, the number of deliveries that were seen and are over without a settlement."""
     rows = state.rows
     w = windows(state, now, settings)
     deliveries = (np.bitwise_count(rows.at("seen", received)) + rows.at("seen_uncounted", received)).astype(np.int64)
     flags, ended = rows.at("flags", received), rows.at("ended", received)
-    # What became of a delivery that a purge or a reconciliation cut short is not known.
+    # The outcome of a delivery that a purge or a reconciliation cut short is unknown.
     cut_short = (ended > 0) & ((flags & np.uint32(_SETTLED | _LOST)) == 0) & (w.window_end[received] > ended)
     open_ = (ended == 0) & w.in_flight[received]
     last_counts = ((ended > 0) & ((flags & np.uint32(_SETTLED)) != 0)) | open_ | cut_short
@@ -60,7 +60,7 @@ def _failed_deliveries(state: ShardState, received: Array, now: int, settings: S
 
 
 def _blame_consumers(state: ShardState, hit: Array, before: Array, more: Array) -> None:
-    """Count the newly failed deliveries with the consumers that had them: the timeline says who, else the row does."""
+    """Count newly failed deliveries for the consumers that had them, by the timeline where there is one, else by the row."""
     rows, failed = state.rows, state.consumers.failed
     timeline = (rows.at("flags", hit) & F_TIMELINE) != 0
     single = np.flatnonzero(~timeline | (more < 0))

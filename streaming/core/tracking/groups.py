@@ -1,4 +1,4 @@
-"""Ordering groups: which is stuck behind its head, and what a queue's look-ahead hides. Linear in the messages, one sort."""
+"""Ordering groups: which ones are stuck behind their head, and what a queue's look-ahead hides. Linear, with one sort."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from streaming.core.tracking.windows import Windows
 
 
 def ordered_facts(state: ShardState, w: Windows, viewer: Viewer, now: int, settings: Settings) -> dict[int, OrderedFacts]:
-    """Per ordered queue (by index) what its groups are doing as of `now`."""
+    """Report, per ordered queue (by index), the state of its groups at `now`."""
     rows = state.rows
     if not rows.has("group"):
         return {}
     ordered = state.queues.is_ordered(settings)
     if not ordered.any():
         return {}
-    mine = np.flatnonzero(w.live & ordered[rows["queue"]] & (rows["group"] >= 0))
-    if not len(mine):
+    grouped = np.flatnonzero(w.live & ordered[rows["queue"]] & (rows["group"] >= 0))
+    if not len(grouped):
         return {}
-    mine = mine[_in_order(state, mine)]
-    queue = rows.at("queue", mine)
+    grouped = grouped[_in_order(state, grouped)]
+    queue = rows.at("queue", grouped)
     bounds = np.flatnonzero(np.append(True, queue[1:] != queue[:-1]))
     out: dict[int, OrderedFacts] = {}
-    for start, stop in zip(bounds, np.append(bounds[1:], len(mine)), strict=True):
-        out[int(queue[start])] = _one_queue(state, w, viewer, int(queue[start]), mine[start:stop], now, settings)
+    for start, stop in zip(bounds, np.append(bounds[1:], len(grouped)), strict=True):
+        out[int(queue[start])] = _one_queue(state, w, viewer, int(queue[start]), grouped[start:stop], now, settings)
     return out
 
 
 def _in_order(state: ShardState, rows: Array) -> Array:
-    """The order in which the queues would deliver these rows, queue by queue.
+    """Return the order in which the queues would deliver these rows, queue by queue.
 
-    By sequence where every message of the queue has one; else by send time, as a message without would come first for ever.
+    By sequence where every message of the queue has one; else by send time, as a message without one would always come first.
     """
     live = state.rows
     queue, kind = live.at("queue", rows), live.at("seq_kind", rows)
@@ -57,7 +57,9 @@ def _one_queue(
         live.at("group", rows), return_index=True, return_inverse=True, return_counts=True
     )
     n = len(names)
-    in_flight = np.bincount(group, weights=w.in_flight[rows], minlength=n).astype(np.int64)
+    # On SQS a failed message blocks its group until its window ends and it is visible again.
+    unavailable = w.in_flight[rows] | w.returning[rows]
+    in_flight = np.bincount(group, weights=unavailable, minlength=n).astype(np.int64)
     oldest = np.full(n, NEVER, dtype=np.int64)
     np.minimum.at(oldest, group, live.at("sent", rows))
     head = rows[head_at]
@@ -82,17 +84,17 @@ def _one_queue(
 
 
 def _oldest_first(state: ShardState, names: Array, oldest: Array, n: int) -> list[int]:
-    """Positions of the `n` oldest groups, those of one age by name: numbers of names differ from shard to shard."""
+    """Return the positions of the `n` oldest groups; ties are ordered by name because numbers differ between shards."""
     n = min(n, len(names))
     limit = np.partition(oldest, n - 1)[n - 1]
     chosen = np.flatnonzero(oldest <= limit)
     words = state.groups.words(names[chosen])
-    told = sorted(zip(oldest[chosen].tolist(), words, chosen.tolist(), strict=True))
-    return [i for _, _, i in told[:n]]
+    oldest_first = sorted(zip(oldest[chosen].tolist(), words, chosen.tolist(), strict=True))
+    return [i for _, _, i in oldest_first[:n]]
 
 
 class _Groups:
-    """The groups of one queue as columns, and one of them in words."""
+    """The groups of one queue as columns, and conversion of single groups to objects."""
 
     def __init__(
         self,
@@ -113,7 +115,7 @@ class _Groups:
         return self.state.groups.text(int(self.names[i]))
 
     def some(self, which: list[int]) -> list[GroupFacts]:
-        """Some groups with their heads."""
+        """Return some groups with their heads."""
         at = np.array(which, dtype=np.int64)
         return [
             GroupFacts(name or "", unsettled, in_flight, oldest, settled, head)
@@ -130,15 +132,17 @@ class _Groups:
 
 
 def _stuck(facts: _Groups, w: Windows, number: int, now: int, settings: Settings) -> tuple[list[StuckGroup], int]:
-    """The groups stuck longest, and how many are stuck.
+    """Return the groups stuck longest, and how many are stuck.
 
-    1. Something waits behind the head. 2. The head is not merely delayed. 3. Nothing of the group was settled, and the
-    head was there, for long enough. 4. The head is in flight; or somebody receives from the queue, and the head came back or
-    a younger message was received instead of it. Where nobody receives at all, the queue is stalled and no group is stuck."""
+    1. A message waits behind the head. 2. The head was not merely sent with a delay. 3. No message of the group was settled, and
+    the head was there, for long enough. 4. The head is in flight, or failed and not visible yet; or a consumer receives from the
+    queue, and the head came back or a younger message was received instead of it. Where no consumer receives at all, the queue is
+    stalled and no group is stuck.
+    """
     state = facts.state
     live, record = state.rows, state.queues[number]
     if record.dead_letter:
-        # Nobody is expected to work on dead letters, let alone in order.
+        # Dead letters are not expected to be processed, let alone in order.
         return [], 0
     thresholds = settings.thresholds(record.name)
     window = visibility_ms(record, settings)
@@ -149,15 +153,16 @@ def _stuck(facts: _Groups, w: Windows, number: int, now: int, settings: Settings
     passed_over = (record.youngest_sent_at > live.at("sent", facts.head)) & (record.youngest_received_at > since)
     alive = now - record.last_received_at < limit
     poison = poison_receives(record, settings)
-    # Whoever has just got the head, after nobody worked for a while, is given time to finish it.
-    held = w.in_flight[facts.head] & ((receives >= poison) | (now - live.at("last_received", facts.head) >= limit // 2))
-    touched = held | (~w.in_flight[facts.head] & alive & ((receives > 0) | passed_over))
-    hit = (facts.unsettled > 1) & ~w.delayed[facts.head] & (now - since >= limit) & touched
+    # A consumer that has just received the head, after a pause without consumers, is given time to finish it.
+    in_flight, returning = w.in_flight[facts.head], w.returning[facts.head]
+    held = in_flight & ((receives >= poison) | (now - live.at("last_received", facts.head) >= limit // 2))
+    touched = held | returning | (~in_flight & ~w.delayed[facts.head] & alive & ((receives > 0) | passed_over))
+    hit = (facts.unsettled > 1) & (now - since >= limit) & touched
     out = []
     for i in np.flatnonzero(hit).tolist():
         if receives[i] >= poison:
             reason = "poison_head"
-        elif w.in_flight[facts.head[i]]:
+        elif in_flight[i] or (returning[i] and receives[i] <= 1):
             reason = "held_head"
         else:
             reason = "poison_head" if receives[i] > 1 else "not_received"
@@ -174,10 +179,10 @@ def _stuck(facts: _Groups, w: Windows, number: int, now: int, settings: Settings
 def _look_ahead(
     facts: _Groups, w: Windows, rows: Array, group: Array, number: int, settings: Settings
 ) -> tuple[LookAhead | None, int]:
-    """Whether everything the queue looks at is of blocked groups while others wait beyond; and how many groups are beyond."""
+    """Return the look-ahead if it holds blocked groups only while others wait beyond it, and how many groups are beyond."""
     record = facts.state.queues[number]
-    told = record.number("look_ahead")
-    limit = int(told if told else settings.thresholds(record.name).look_ahead)
+    reported = record.number("look_ahead")
+    limit = int(reported if reported else settings.thresholds(record.name).look_ahead)
     if len(rows) <= limit:
         return None, 0
     n = len(facts.names)
@@ -204,18 +209,18 @@ def _look_ahead(
 
 
 def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[int, tuple[list[GroupFacts], int]]:
-    """Per unordered queue (by index) its groups, oldest first, and how many more there are than a report takes."""
+    """Return, per unordered queue (by index), its oldest groups and how many more there are than a report lists."""
     rows = state.rows
     if not rows.has("group"):
         return {}
     ordered = state.queues.is_ordered(settings)
-    mine = np.flatnonzero(w.live & ~ordered[rows["queue"]] & (rows["group"] >= 0))
-    if not len(mine):
+    grouped = np.flatnonzero(w.live & ~ordered[rows["queue"]] & (rows["group"] >= 0))
+    if not len(grouped):
         return {}
-    names, group, unsettled = np.unique(rows.at("group", mine), return_inverse=True, return_counts=True)
-    in_flight = np.bincount(group, weights=w.in_flight[mine], minlength=len(names)).astype(np.int64)
+    names, group, unsettled = np.unique(rows.at("group", grouped), return_inverse=True, return_counts=True)
+    in_flight = np.bincount(group, weights=w.in_flight[grouped], minlength=len(names)).astype(np.int64)
     oldest = np.full(len(names), NEVER, dtype=np.int64)
-    np.minimum.at(oldest, group, rows.at("sent", mine))
+    np.minimum.at(oldest, group, rows.at("sent", grouped))
     settled = state.groups.time[names]
     out: dict[int, tuple[list[GroupFacts], int]] = {}
     for i in _oldest_first(state, names, oldest, len(names)):

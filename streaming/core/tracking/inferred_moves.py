@@ -1,4 +1,4 @@
-"""Moves to a dead-letter queue that nobody reported, concluded from receives that are used up and counts that fell."""
+"""Infer unreported moves to a dead-letter queue from exhausted receives and falling counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from streaming.core.columns import Array
 from streaming.core.events.events import queue_hash
 from streaming.core.hashing import row_key
 from streaming.core.settings import Settings
-from streaming.core.state.frozen import thaw
 from streaming.core.state.queue_table import QueueRow
 from streaming.core.state.queues import (
     T_ARRIVED,
@@ -26,15 +25,17 @@ from streaming.core.state.rows import (
     F_SENT_KNOWN,
 )
 from streaming.core.state.state import ShardState
+from streaming.core.state.tombstones import thaw
+from streaming.core.tracking.admission import has_room
 from streaming.core.tracking.ends import count_totals, end, find_remembered
 from streaming.core.tracking.windows import window_ends
 
 
 def conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
-    """Dead-lettered though nobody said so: its receives are used up, its window is over, and the queue's depth has fallen.
+    """Dead-letter messages whose receives are used up, whose window is over and whose queue's depth has fallen.
 
-    SQS moves a message at the receive that would be one too many and tells nobody. The broker's own counts show that such a
-    receive happened: they reach every shard, while the receives of others may be known to others only.
+    SQS moves a message at the receive that would be one too many, and reports it to no one. The broker's own counts show that
+    such a receive happened. They reach every shard, while the receives of other messages may be known only in other shards.
     """
     rows = state.rows
     queues = state.queues
@@ -52,29 +53,29 @@ def conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
     candidates = candidates[np.argsort(rows.at("queue", candidates), kind="stable")]
     over = window_ends(state, settings)[candidates]
     queue = rows.at("queue", candidates)
-    for mine in np.split(np.arange(len(queue)), np.flatnonzero(np.diff(queue)) + 1):
-        record = state.queues[int(queue[mine[0]])]
+    for in_queue in np.split(np.arange(len(queue)), np.flatnonzero(np.diff(queue)) + 1):
+        record = state.queues[int(queue[in_queue[0]])]
         wait_ms = max(2 * min(visibility_ms(record, settings), 3_600_000), 60_000)
-        # The broker's word is the same on all whose windows ended between two of its counts.
-        between = np.searchsorted([depth.at for depth in record.depths], over[mine], side="right")
+        # The broker's counts give the same answer for all messages whose windows ended between two of them.
+        between = np.searchsorted([depth.at for depth in record.depths], over[in_queue], side="right")
         left = np.array([_left_between(record.depths[:n], record.depths[n:]) for n in range(len(record.depths) + 1)])
-        hit = mine[(now - over[mine] >= wait_ms) & left[between]]
+        hit = in_queue[(now - over[in_queue] >= wait_ms) & left[between]]
         end(state, candidates[hit], over[hit], F_DEAD_LETTERED | F_MOVE_INFERRED, T_DEAD_LETTERED)
         record.last_settled_at = max(record.last_settled_at, int(over[hit].max(initial=0)))
         keys, arrived = rows.key[candidates[hit]], over[hit]
         if _add_dead_letters(state, record, keys, arrived, settings):
-            # Rows were inserted: the other queues' candidates stand elsewhere now.
+            # Inserting rows moved the candidates of the remaining queues.
             conclude_moves(state, now, settings)
             return
 
 
 def _add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived: Array, settings: Settings) -> bool:
-    """Messages whose move was concluded become rows of the dead-letter queue, with its expiry clock. True when any did.
+    """Add messages with an inferred move to the dead-letter queue, with its expiry time. Returns True when any were added.
 
     Ordered queues are left out: the two may be in different shards.
     """
     name = dead_letter_queue(source, settings)
-    if not name or not len(keys):
+    if not name or not len(keys) or not has_room(state, source.name.sibling(name), settings):
         return False
     target = state.queue_number(source.name.sibling(name))
     there = state.queues[target]
@@ -113,20 +114,22 @@ def _add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived:
 
 
 def _copy_texts(state: ShardState, here: Array, texts: Array) -> None:
-    """Give new rows ids of their own: a text belongs to one row."""
-    told = np.flatnonzero(texts >= 0)
-    if len(told):
-        copied = state.texts.take(pa.array(texts[told]))
-        state.rows.put("text", here[told], (len(state.texts) + np.arange(len(told))).astype(np.int32))
+    """Give new rows their own ids: a text belongs to one row."""
+    with_text = np.flatnonzero(texts >= 0)
+    if len(with_text):
+        copied = state.texts.take(pa.array(texts[with_text]))
+        state.rows.put("text", here[with_text], (len(state.texts) + np.arange(len(with_text))).astype(np.int32))
         state.texts = pa.concat_arrays([state.texts, copied])
 
 
 def _left_between(before: list[Depth], after: list[Depth]) -> bool:
-    """Whether somebody received between these counts of the broker, and messages went: nothing is visible any more, or less than
-    was (deletions change nothing there); and it counted fewer than when it last counted before.
+    """Whether a consumer received, and messages left the queue, between these counts by the broker.
 
-    One count after which this held is enough, whatever was counted later: what is concluded must not depend on which counts had
-    come in when it was asked.
+    That is so when nothing is visible any more, or less than before (deletions do not change that), and the count is lower than
+    the last one before.
+
+    One count that meets this is enough, whatever later counts say: the conclusion must not depend on which counts had arrived
+    when it was drawn.
     """
     if not before or not after:
         return False

@@ -1,4 +1,4 @@
-"""When the retention of messages runs out, and what ends by it."""
+"""Compute when the retention of messages runs out, and end the expired ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streaming.core.tracking.ends import end
 
 
 def expiry(state: ShardState, rows: Array, settings: Settings) -> Array:
-    """When the retention of some rows' messages runs out."""
+    """Return when the retention of some rows' messages runs out."""
     live = state.rows
     queue, base = live.at("queue", rows), live.at("sent", rows)
     if live.has("arrived"):
@@ -28,7 +28,7 @@ def expiry(state: ShardState, rows: Array, settings: Settings) -> Array:
 
 
 def run_out(state: ShardState, now: int, settings: Settings) -> None:
-    """Retention. It runs from the original send; in an ordered dead-letter queue from the arrival there."""
+    """Expire messages past retention, which runs from the original send; in an ordered dead-letter queue from the arrival."""
     rows = state.rows
     if not len(rows):
         return

@@ -1,4 +1,4 @@
-"""What ends without an event, step by step: retention, purges, moves nobody saw, messages the broker no longer has."""
+"""Settle messages without an event: retention, purges, unseen moves, messages the broker no longer has."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from streaming.core.tracking.retention import run_out
 
 
 def settle_by_time(state: ShardState, now: int, settings: Settings) -> None:
-    """End what ended without an event, as of `now`."""
+    """End the messages that ended without an event by `now`."""
     if not state.messages:
         return
     notice_dead_letters(state, settings)
@@ -50,34 +50,34 @@ def _purge(state: ShardState) -> None:
 
 
 def _reconcile(state: ShardState, settings: Settings) -> None:
-    """The broker has counted nothing for long enough: what was last heard of before that is not there any more."""
+    """Reconcile away messages last heard of before a long enough period in which the broker counted nothing."""
     queues = state.queues
     after_ms = queues.limit("reconcile_after_ms", settings)
     since, until = queues.column("empty_since"), queues.column("counted_at")
     long_empty = (since >= 0) & (until - since >= after_ms)
     if not long_empty.any():
         return
-    # Most queues of a shard may be empty, and most of its rows in the others: one pass finds the few rows it is about.
+    # Most queues of a shard may be empty, and most of its rows in the others: one pass finds the few rows concerned.
     until = np.where(long_empty, until, 0)
-    delayed_told = queues.column("counted_delayed") >= 0
+    counts_delayed = queues.column("counted_delayed") >= 0
     rows = state.rows
-    mine = np.flatnonzero((until > 0)[rows["queue"]] & (rows["ended"] == 0))
-    queue = rows.at("queue", mine)
-    heard = np.maximum.reduce([rows.at(name, mine) for name in ("sent", "last_received", "window_at", "arrived")])
-    # Where the broker did not say how many are delayed, a delayed one may well be there.
-    gone = delayed_told[queue] | (rows.at("delay", mine) <= until[queue])
-    hit = mine[gone & (until[queue] - heard >= after_ms[queue])]
+    candidates = np.flatnonzero((until > 0)[rows["queue"]] & (rows["ended"] == 0))
+    queue = rows.at("queue", candidates)
+    heard = np.maximum.reduce([rows.at(name, candidates) for name in ("sent", "last_received", "window_at", "arrived")])
+    # Where the broker does not count delayed messages, a delayed message may well still exist.
+    gone = counts_delayed[queue] | (rows.at("delay", candidates) <= until[queue])
+    hit = candidates[gone & (until[queue] - heard >= after_ms[queue])]
     end(state, hit, until[rows.at("queue", hit)], F_RECONCILED, T_RECONCILED)
 
 
 def _forget_beyond_counts(state: ShardState) -> None:
-    """Let go of messages that were only ever sent and that the broker's counts leave no room for."""
+    """Drop messages that were only ever sent and that exceed the broker's counts."""
     gone, at = beyond_counts(state)
     end(state, gone, at, F_RECONCILED, T_RECONCILED)
 
 
 def _notice(state: ShardState, now: int) -> None:
-    """Date what a signal of its own will be about: it may have happened long before it was known."""
+    """Date ends and arrivals that have their own signal by this step: they may have happened long before they became known."""
     rows = state.rows
     hit = [("ended_noticed", (rows["flags"] & (F_EXPIRED | F_DROPPED | F_MOVE_INFERRED)) != 0)]
     if rows.has("arrived"):

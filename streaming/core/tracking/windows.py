@@ -1,4 +1,4 @@
-"""Where every message is at a time: its visibility window ends with no event."""
+"""The state of every message at a given time: its visibility window ends with no event."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streaming.core.state.state import ShardState
 
 @dataclass(slots=True)
 class Windows:
-    """Per row of the state, as of `now`: is it unsettled, and what is it doing."""
+    """Per row of the state, at `now`: whether it is unsettled, and whether it is visible, in flight or delayed."""
 
     live: Array
     in_flight: Array
@@ -25,11 +25,13 @@ class Windows:
     window_end: Array
     """When the window of the latest receive or extension ends; 0 where there is none."""
     visible_since: Array
-    """From when a consumer could receive it, for the visible ones."""
+    """For visible messages: since when a consumer could have received them."""
+    returning: Array
+    """Given back but not visible yet: one of the delayed. It was received, so on an ordered queue its group waits for it."""
 
 
 def windows(state: ShardState, now: int, settings: Settings) -> Windows:
-    """Where every message is at `now` (epoch milliseconds). A visibility window ends by time, with no event."""
+    """Return the state of every message at `now` (epoch milliseconds). A visibility window ends by time, with no event."""
     rows = state.rows
     live = rows["ended"] == 0
     end = window_ends(state, settings)
@@ -38,14 +40,15 @@ def windows(state: ShardState, now: int, settings: Settings) -> Windows:
     in_flight = held & (now < end)
     delay = rows["delay"]
     waits = live & ~in_flight
-    delayed = waits & (((code == RELEASED) & (now < end)) | ((code == 0) & (now < delay)))
+    returning = waits & (code == RELEASED) & (now < end)
+    delayed = returning | (waits & (code == 0) & (now < delay))
     visible = waits & ~delayed
     since = np.maximum(rows["sent"], np.where(code == 0, delay, end))
-    return Windows(live, in_flight, delayed, visible, np.where(code == 0, 0, end), since)
+    return Windows(live, in_flight, delayed, visible, np.where(code == 0, 0, end), since, returning)
 
 
 def window_ends(state: ShardState, settings: Settings) -> Array:
-    """Per row until when its latest window lasts, the queue's own visibility timeout taken where none was told."""
+    """Return, per row, when its latest window ends, using the queue's own visibility timeout where none was reported."""
     rows = state.rows
     end = rows["window_end"]
     by_default = (rows["flags"] & F_WINDOW_DEFAULT) != 0

@@ -1,4 +1,4 @@
-"""The quick way of ordering events is the slow way's."""
+"""The fast way of ordering events gives the same result as the slow one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVENTS = st.lists(st.tuples(KEYS, TIMES, st.integers(1, 11), st.integers(0, 2)),
 @example([(1, 5, 1, 0), (2, 5, 1, 0), (1, 6, 1, 0), (2, 4, 1, 0)])
 @example([(7, 5, 3, 2), (7, 5, 3, 1), (7, 5, 3, 0)])
 def test_events_are_ordered_by_message_time_kind_and_end(events: list[tuple[int, int, int, int]]) -> None:
-    """And what is alike in all of these stays in the order it came in."""
+    """Events equal in all of these keep their order of arrival."""
     columns = zip(zip(*events, strict=True), ("u8", "i8", "u1", "i8"), strict=True)
     order = message_order(*(np.array(values, dtype=dtype) for values, dtype in columns))
     assert order.tolist() == sorted(range(len(events)), key=events.__getitem__)

@@ -1,4 +1,4 @@
-"""Numbers for the names of groups and consumers, queue by queue."""
+"""Intern the names of groups and consumers per queue."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from streaming.core.hashing import hash_texts, mix
 
 
 @dataclass(slots=True)
-class Names:
-    """Names as columns; a name's number is its place. There may be a hundred thousand, and a few thousand new ones a step."""
+class Interner:
+    """Names as columns; a name's number is its index. There may be a hundred thousand, and a few thousand new ones per step."""
 
     queue: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
-    """The number of the queue each name belongs to."""
+    """The number of the queue that each name belongs to."""
     texts: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
     time: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """A time for each, in epoch milliseconds: when something of that name was last settled."""
+    """When a message of each name was last settled, in epoch milliseconds."""
     finished: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """Of consumers: deliveries that ended with a deletion, as a running total…"""
+    """Consumers only: deliveries that ended with a deletion, as a running total…"""
     failed: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """…and those that ended without a settlement."""
     _hashes: Array | None = None
-    """Of queue and name, ascending…"""
+    """Hashes of queue and name, ascending…"""
     _numbers: Array | None = None
-    """…and whose they are. Made when first needed."""
+    """…and the number each belongs to. Built on first use."""
 
     def __len__(self) -> int:
         return len(self.queue)
 
     def text(self, number: int) -> str:
-        """One name."""
+        """Return one name."""
         return str(self.texts[number].as_py())
 
     def taken(self, numbers: Array) -> pa.Array:
-        """The names of some numbers, null for -1."""
+        """Return the names of some numbers as an Arrow array, null for -1."""
         return self.texts.take(pa.array(numbers, mask=numbers < 0))
 
     def words(self, numbers: Array) -> list[str | None]:
-        """The names of some numbers, None for -1."""
+        """Return the names of some numbers as a list, None for -1."""
         words: list[str | None] = self.taken(numbers).to_pylist()
         return words
 
     def numbers(self, queue: Array, index: Array, words: list[str]) -> Array:
-        """The numbers of whole columns: per row a queue and an index into `words`, -1 for none. New names get theirs now."""
+        """Return the numbers of whole columns (per row a queue and an index into `words`, -1 for none) and add new names."""
         out = np.full(len(index), -1, dtype=np.int32)
-        told = np.flatnonzero(index >= 0)
-        if not len(told):
+        named = np.flatnonzero(index >= 0)
+        if not len(named):
             return out
         width = len(words)
-        owner = queue[told].astype(np.int64)
-        pairs, place = distinct(owner * width + index[told], (int(owner.max()) + 1) * width)
+        owner = queue[named].astype(np.int64)
+        pairs, place = distinct(owner * width + index[named], (int(owner.max()) + 1) * width)
         owners, word = pairs // width, pairs % width
         hashes = _hash(owners, pa.array(words, pa.string()), word)
         known, of = self._index()
@@ -72,11 +72,11 @@ class Names:
             where = np.searchsorted(known, hashes[new][order])
             self._hashes = np.insert(known, where, hashes[new][order])
             self._numbers = np.insert(of, where, numbers[new][order])
-        out[told] = numbers[place]
+        out[named] = numbers[place]
         return out
 
     def keep(self, used: Array) -> Array:
-        """Drop the names where `used` is False; returns the new number of every old one, -1 for the dropped."""
+        """Drop the names where `used` is False; return the new number of every old one, -1 for the dropped."""
         moved = np.full(len(used) + 1, -1, dtype=np.int32)
         kept = np.flatnonzero(used)
         moved[kept] = np.arange(len(kept))
@@ -95,6 +95,6 @@ class Names:
 
 
 def _hash(queue: Array, texts: pa.Array, index: Array) -> Array:
-    """64 bits of (queue, name): two of a hundred thousand names share them in one of four thousand million shards."""
+    """Hash (queue, name) to 64 bits: a hundred thousand names collide in one of four thousand million shards."""
     result: Array = mix(hash_texts(texts)[index] + mix(queue.astype(np.uint64) + np.uint64(1)))
     return result

@@ -1,10 +1,10 @@
-"""Messages that ended, put aside until nothing can be said of them any more.
+"""Deleted messages, compacted into immutable segments until the lateness expires.
 
-A message that was deleted is kept for the lateness, so that an event of it that comes late finds what it changes. There may
-be a hundred times as many of these as there are live ones, and hardly any is ever asked for. So they leave the rows in
-layers: packed once, written once, never unpacked in the ordinary course of things. A layer's keys stand in front of it as
-they are, so that looking a message up costs a search and no unpacking. A message that is asked for comes back as a row
-(`thaw`); its copy here then counts for nothing, as the rows come first and newer layers before older ones.
+A deleted message is kept for the lateness, so that its late events can still be applied. There may be a hundred times as many
+of these as live messages, and hardly any is looked up again. So they leave the rows in segments that are packed once, written
+once and normally never unpacked. A segment's keys precede it uncompressed, so looking a message up costs a search and no
+unpacking. A message with a late event becomes a row again (`thaw`); its copy in the segment is then ignored, because rows take
+precedence over segments and newer segments over older ones.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ import pyarrow as pa
 from streaming.core.columns import Array, pack_columns, unpack_columns
 from streaming.core.events.packet import text_columns, texts_of
 from streaming.core.settings import Settings
-from streaming.core.state.names import Names
+from streaming.core.state.interner import Interner
 from streaming.core.state.rows import ENDS, F_ARRIVED, F_DELETED, F_MOVE_INFERRED, ROW_COLUMNS, Rows
-from streaming.core.state.state import ATTEMPT_COLUMNS, Layer, ShardState
+from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState, TombstoneSegment
 from streaming.core.state.upgrades import FORMAT_VERSION, upgrade_layer
 from streaming.core.tracking.attempts import forget
 
 FEWEST_FROZEN: Final = 4_096
-"""A layer has at least so many messages: each costs a search per step."""
+"""The fewest messages in a segment: each segment costs a search per step."""
 MERGED_LAYERS: Final = 8
-"""So many neighbours of like size become one layer."""
+"""The number of neighbouring segments of similar size that are merged into one."""
 MERGED_ROWS: Final = 1 << 18
-"""No layer becomes larger by that: merging takes time in one step."""
+"""The most rows a merge may produce: merging takes time within one step."""
 
 _RAW: Final = frozenset({"hi", "lo", "batch", "a.key", "a.batch"})
 
 
 def freeze(state: ShardState, settings: Settings) -> None:
-    """Put deleted messages aside once they are an eighth of the rows, and drop layers that are older than the lateness."""
+    """Compact deleted messages once they are an eighth of the rows, and drop segments older than the lateness."""
     horizon = state.high_water - settings.lateness_ms
     state.frozen = [layer for layer in state.frozen if layer.last_end >= horizon]
     rows = state.rows
@@ -56,8 +56,10 @@ def freeze(state: ShardState, settings: Settings) -> None:
 
 
 def thaw(state: ShardState, keys: Array, settings: Settings) -> bool:
-    """Make rows again of those of `keys`, which ascend, that are frozen and not older than the lateness. True when there were
-    any."""
+    """Restore as rows those of `keys` that are frozen and not older than the lateness.
+
+    `keys` ascend. Returns True when there were any.
+    """
     if not state.frozen or not len(keys):
         return False
     horizon = state.high_water - settings.lateness_ms
@@ -74,7 +76,7 @@ def thaw(state: ShardState, keys: Array, settings: Settings) -> bool:
 
 
 def thaw_queues(state: ShardState, numbers: Iterable[int], settings: Settings) -> None:
-    """Make rows again of everything that is frozen together with messages of these queues."""
+    """Restore as rows everything frozen together with messages of these queues."""
     asked = set(numbers)
     for layer in [layer for layer in state.frozen if not asked.isdisjoint(layer.queues)]:
         thaw(state, layer.keys, settings)
@@ -82,19 +84,21 @@ def thaw_queues(state: ShardState, numbers: Iterable[int], settings: Settings) -
 
 
 def forgotten(state: ShardState, ended: Array, settings: Settings) -> Array:
-    """Which of these ends are older than the lateness: such a message counts as forgotten, whether or not it is still there.
-    Every shard then agrees, and so do rows and layers."""
+    """Return which of these ends are older than the lateness.
+
+    Such a message counts as forgotten whether or not it is still stored, so that all shards agree, and rows agree with segments.
+    """
     result: Array = (ended > 0) & (ended < state.high_water - settings.lateness_ms)
     return result
 
 
-def _may_merge(layers: Sequence[Layer]) -> bool:
+def _may_merge(layers: Sequence[TombstoneSegment]) -> bool:
     sizes = [layer.rows for layer in layers]
     return len(sizes) == MERGED_LAYERS and sum(sizes) <= MERGED_ROWS and 2 * max(sizes) <= sum(sizes)
 
 
 def _plain(state: ShardState, horizon: int) -> Array:
-    """Rows that ended by a deletion and by nothing else, of which nothing will be told unless an event is about them."""
+    """Return the rows that only a deletion ended, and that are reported again only if an event concerns them."""
     rows, table = state.rows, state.attempts
     flags, ended = rows["flags"], rows["ended"]
     special = F_ARRIVED | F_MOVE_INFERRED | (ENDS & ~F_DELETED)
@@ -104,25 +108,25 @@ def _plain(state: ShardState, horizon: int) -> Array:
     dead = state.queues.column("dead_letter")
     if dead.any():
         chosen &= ~dead[rows["queue"]]
-    # A name that was heard of at the end or later is not forgotten before the message is.
+    # A message is forgotten before any name that was last used at its end or later.
     for names, column in ((state.groups, "group"), (state.consumers, "consumer")):
         if rows.has(column):
             chosen &= _known_until(names, rows[column], ended)
     if len(table["key"]):
-        # That a batch failed may be told later, and is then looked up in the timelines.
+        # A failed batch may be reported later, and is then looked up in the timelines.
         at, found = rows.find(table["key"])
         stays = ~_known_until(state.consumers, table["consumer"], np.append(ended, 0)[at]) | (table["batch"] != 0)
         chosen[at[found & stays]] = False
     return chosen
 
 
-def _known_until(names: Names, number: Array, ended: Array) -> Array:
+def _known_until(names: Interner, number: Array, ended: Array) -> Array:
     known: Array = (number < 0) | (np.append(names.time, 0)[number] >= ended)
     return known
 
 
 class _Part(NamedTuple):
-    """Rows out of a state or a layer, the texts their ids may be in, and their timelines."""
+    """Rows from a state or a segment, the texts of their ids, and their timelines."""
 
     rows: Rows
     texts: pa.Array
@@ -130,32 +134,32 @@ class _Part(NamedTuple):
 
 
 def _attempts_of(table: dict[str, Array], keys: Array) -> dict[str, Array]:
-    """The attempts of some messages; `keys` ascend."""
+    """Return the attempts of some messages; `keys` ascend."""
     at = np.minimum(np.searchsorted(keys, table["key"]), max(len(keys) - 1, 0))
-    theirs = keys[at] == table["key"] if len(keys) else np.zeros(len(table["key"]), dtype=bool)
-    return {name: values[theirs] for name, values in table.items()}
+    chosen = keys[at] == table["key"] if len(keys) else np.zeros(len(table["key"]), dtype=bool)
+    return {name: values[chosen] for name, values in table.items()}
 
 
 def _in_order(tables: Sequence[dict[str, Array]]) -> dict[str, Array]:
-    """Attempts of several places as one table."""
+    """Combine attempts from several sources into one table."""
     joined = {name: np.concatenate([table[name] for table in tables]) for name in ATTEMPT_COLUMNS}
     order = np.lexsort((joined["code"], joined["at"], joined["key"]))
     return {name: values[order] for name, values in joined.items()}
 
 
-def _layer(state: ShardState, part: _Part) -> Layer:
+def _layer(state: ShardState, part: _Part) -> TombstoneSegment:
     rows = part.rows
     columns: dict[str, Array] = {name: values for name, values in rows.columns.items() if values is not None}
     if "text" in columns:
-        told = columns["text"] >= 0
-        used = part.texts.take(pa.array(columns["text"][told]))
-        columns["text"] = np.where(told, np.cumsum(told) - 1, -1).astype(np.int32)
+        has_text = columns["text"] >= 0
+        used = part.texts.take(pa.array(columns["text"][has_text]))
+        columns["text"] = np.where(has_text, np.cumsum(has_text) - 1, -1).astype(np.int32)
         columns["texts.lengths"], columns["texts.bytes"] = text_columns(used)
     if len(part.attempts["key"]):
         columns |= {f"a.{name}": values for name, values in part.attempts.items()}
     packed = pack_columns(columns, {"version": FORMAT_VERSION}, raw=_RAW, compress=True)
     body = b"".join((rows.key.tobytes(), packed))
-    return Layer(
+    return TombstoneSegment(
         hashlib.blake2b(body, digest_size=16).hexdigest(),
         len(rows),
         int(rows["ended"].max()),
@@ -165,8 +169,8 @@ def _layer(state: ShardState, part: _Part) -> Layer:
     )
 
 
-def _unpacked(state: ShardState, layer: Layer) -> _Part:
-    """What is in a layer, with the numbers that names have now."""
+def _unpacked(state: ShardState, layer: TombstoneSegment) -> _Part:
+    """Unpack a segment, with its names renumbered to the current numbers."""
     columns, header = unpack_columns(memoryview(layer.body)[8 * layer.rows :])
     upgrade_layer(columns, header)
     texts = pa.array([], pa.string())
@@ -185,7 +189,7 @@ def _unpacked(state: ShardState, layer: Layer) -> _Part:
     return _Part(rows, texts, attempts)
 
 
-def _bring_back(state: ShardState, layer: Layer, at: Array, horizon: int) -> bool:
+def _bring_back(state: ShardState, layer: TombstoneSegment, at: Array, horizon: int) -> bool:
     rows, texts, attempts = _unpacked(state, layer)
     at = at[rows.at("ended", at) >= horizon]
     if not len(at):
@@ -198,18 +202,18 @@ def _bring_back(state: ShardState, layer: Layer, at: Array, horizon: int) -> boo
         if values is not None and name != "text":
             state.rows.put(name, here, values[at])
     text = rows.at("text", at)
-    told = text >= 0
-    if told.any():
-        state.rows.put("text", here[told], (len(state.texts) + np.arange(told.sum())).astype(np.int32))
-        state.texts = pa.concat_arrays([state.texts, texts.take(pa.array(text[told]))])
-    theirs = _attempts_of(attempts, keys)
-    if len(theirs["key"]):
-        state.attempts = _in_order([state.attempts, theirs])
+    has_text = text >= 0
+    if has_text.any():
+        state.rows.put("text", here[has_text], (len(state.texts) + np.arange(has_text.sum())).astype(np.int32))
+        state.texts = pa.concat_arrays([state.texts, texts.take(pa.array(text[has_text]))])
+    restored = _attempts_of(attempts, keys)
+    if len(restored["key"]):
+        state.attempts = _in_order([state.attempts, restored])
     return True
 
 
-def _merged(state: ShardState, layers: Sequence[Layer], horizon: int) -> Layer:
-    """Neighbouring layers, oldest first, as one: of copies the newest, and none older than the lateness."""
+def _merged(state: ShardState, layers: Sequence[TombstoneSegment], horizon: int) -> TombstoneSegment:
+    """Merge neighbouring segments, oldest first: keep the newest copy of a message, and none older than the lateness."""
     parts = [_unpacked(state, layer) for layer in layers]
     key = np.concatenate([part.rows.key for part in parts])
     source = np.repeat(np.arange(len(parts)), [len(part.rows) for part in parts])

@@ -1,4 +1,4 @@
-"""Events about whole queues, consumers and collectors: what the broker says of itself."""
+"""Apply events about whole queues, consumers and collectors, such as the broker's reports on a queue."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.events.events import Events, Fact
-from streaming.core.events.repeats import is_new
+from streaming.core.events.dedup import is_new
+from streaming.core.events.events import Events, QueueEvent
 from streaming.core.hashing import hash_texts, text_hash
 from streaming.core.settings import Settings
 from streaming.core.state.queues import ConsumerState, visibility_ms
 from streaming.core.state.rows import F_TIMELINE
 from streaming.core.state.state import ShardState
+from streaming.core.tracking.admission import has_room
 from streaming.core.tracking.attempts import count_retried_of, refold
 
 FAILED_BATCH_MEMORY_MS = 24 * 3_600_000
-"""A batch's failure is remembered for the longest delay a redelivery can have."""
+"""A batch's failure is remembered for as long as a redelivery can be delayed."""
 
 
-def apply_facts(state: ShardState, events: Events, settings: Settings) -> None:
-    """Take in the facts of `events`, each once."""
+def apply_queue_events(state: ShardState, events: Events, settings: Settings) -> None:
+    """Apply the queue events of `events`, each once."""
     for name in events.dead_letter_queues:
         state.queues[state.queue_number(name)].dead_letter = True
     for name in events.ordered_queues:
@@ -47,14 +48,18 @@ def apply_facts(state: ShardState, events: Events, settings: Settings) -> None:
         refold(state, state.rows.key[chosen], settings)
 
 
-def _canonical(fact: Fact) -> str:
-    return json.dumps([fact.type, fact.at, fact.queue, fact.body], sort_keys=True, default=str)
+def _canonical(fact: QueueEvent) -> str:
+    return _encoder.encode([fact.type, fact.at, fact.queue, fact.body])
+
+
+# A shared encoder: `json.dumps` creates a new one per call, and there are thousands.
+_encoder = json.JSONEncoder(sort_keys=True, default=str)
 
 
 def _batches_failed(state: ShardState, failed: dict[str, int]) -> None:
     if not failed:
         return
-    # There may be thousands, and hashing them together takes hardly longer than hashing one.
+    # There may be thousands of ids, and hashing them together takes hardly longer than hashing one.
     hashed = hash_texts(pa.array(list(failed), pa.string())).tolist()
     new = set(hashed) - state.failed_batches.keys()
     for batch, at in zip(hashed, failed.values(), strict=True):
@@ -63,31 +68,24 @@ def _batches_failed(state: ShardState, failed: dict[str, int]) -> None:
         count_retried_of(state, new)
 
 
-def _apply_one(state: ShardState, fact: Fact, settings: Settings, windows: set[int], failed: dict[str, int]) -> None:
+def _apply_one(state: ShardState, fact: QueueEvent, settings: Settings, windows: set[int], failed: dict[str, int]) -> None:
     attributes: dict[str, Any] = fact.body.get("attributes") or {}
     if fact.type == "heartbeat":
         collector = str(fact.body.get("consumer", ""))
         state.collectors[collector] = max(state.collectors.get(collector, 0), fact.at)
         return
     if not fact.queue.queue:
-        # A consumer may be told of without a queue: it is heard, but there is no queue without a name.
+        # A heartbeat may come without a queue: the collector is alive, but no queue has an empty name.
         return
     number = state.queue_number(fact.queue)
     record = state.queues[number]
     record.last_event_at = max(record.last_event_at, fact.at)
     if fact.type == "queue_state":
-        window = visibility_ms(record, settings)
         thresholds = settings.thresholds(record.name)
         keep_ms = max(settings.lateness_ms, int(thresholds.reconcile_after_s * 1000))
-        record.learn(fact.at, attributes, state.high_water - keep_ms)
-        if str(attributes.get("kind", "")) == "fifo":
-            record.ordered = True
-        if visibility_ms(record, settings) != window:
-            windows.add(number)
-        dead_letters = attributes.get("dead_letter_queue")
-        if isinstance(dead_letters, str) and dead_letters:
-            there = fact.queue.sibling(dead_letters)
-            state.queues[state.queue_number(there)].dead_letter = True
+        if not state.queues.repeat(number, fact.at, attributes):
+            _configure(state, number, fact, attributes, settings, windows)
+        record.count(fact.at, attributes, state.high_water - keep_ms)
     elif fact.type == "purged":
         record.purged_at = max(record.purged_at, fact.at)
         record.last_settled_at = max(record.last_settled_at, fact.at)
@@ -101,3 +99,19 @@ def _apply_one(state: ShardState, fact: Fact, settings: Settings, windows: set[i
         if known is None or fact.at >= known.at:
             merged = {**(known.attributes if known else {}), **attributes}
             state.consumer_states[key] = ConsumerState(fact.at, merged)
+
+
+def _configure(
+    state: ShardState, number: int, fact: QueueEvent, attributes: dict[str, Any], settings: Settings, windows: set[int]
+) -> None:
+    """Apply the broker's report on a queue where it differs from the previous one."""
+    record = state.queues[number]
+    window = visibility_ms(record, settings)
+    record.learn(fact.at, attributes)
+    if str(attributes.get("kind", "")) == "fifo":
+        record.ordered = True
+    if visibility_ms(record, settings) != window:
+        windows.add(number)
+    dead_letters = attributes.get("dead_letter_queue")
+    if isinstance(dead_letters, str) and dead_letters and has_room(state, fact.queue.sibling(dead_letters), settings):
+        state.queues[state.queue_number(fact.queue.sibling(dead_letters))].dead_letter = True

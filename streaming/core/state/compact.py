@@ -1,24 +1,24 @@
-"""What is forgotten: it can matter no more, whenever this runs."""
+"""Evict state that can no longer affect any result; when this runs does not matter."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from streaming.core.settings import Settings
-from streaming.core.state.frozen import forgotten, freeze
 from streaming.core.state.state import ShardState
+from streaming.core.state.tombstones import forgotten, freeze
 from streaming.core.tracking.attempts import forget
-from streaming.core.tracking.facts import FAILED_BATCH_MEMORY_MS
+from streaming.core.tracking.queue_events import FAILED_BATCH_MEMORY_MS
 
 SILENT_MEMORY_MS = 24 * 3_600_000
-"""A consumer or collector of which nothing was told for so long is no more expected."""
+"""A consumer or collector silent for this long is no longer expected."""
 
 SWEPT_NAMES = 1_000
-"""So many names of groups or consumers are kept without asking whether anything has them."""
+"""Up to this many names of groups or consumers are kept without checking whether any message uses them."""
 
 
-def sweep(state: ShardState, settings: Settings) -> None:
-    """Forget what can matter no more. What is forgotten already counted as gone, so when this runs changes no result."""
+def compact(state: ShardState, settings: Settings) -> None:
+    """Evict expired state. Evicted entries already counted as gone, so when this runs changes no result."""
     horizon = state.high_water - settings.lateness_ms
     rows = state.rows
     old = forgotten(state, rows["ended"], settings)
@@ -32,7 +32,7 @@ def sweep(state: ShardState, settings: Settings) -> None:
     old = memory["at"] < horizon
     if old.sum() * 8 > len(old):
         state.fingerprints = {name: values[~old] for name, values in memory.items()}
-    _sweep_told_once(state, state.high_water - SILENT_MEMORY_MS)
+    _sweep_silent(state, state.high_water - SILENT_MEMORY_MS)
     oldest_batch = state.high_water - FAILED_BATCH_MEMORY_MS
     if state.failed_batches and min(state.failed_batches.values()) < oldest_batch:
         state.failed_batches = {k: at for k, at in state.failed_batches.items() if at >= oldest_batch}
@@ -40,17 +40,19 @@ def sweep(state: ShardState, settings: Settings) -> None:
     _sweep_names(state, horizon)
 
 
-def _sweep_told_once(state: ShardState, horizon: int) -> None:
-    """Consumers and collectors have names of their own at every start: those nobody told of for long would pile up."""
-    if any(told.at < horizon for told in state.consumer_states.values()):
-        state.consumer_states = {key: told for key, told in state.consumer_states.items() if told.at >= horizon}
+def _sweep_silent(state: ShardState, horizon: int) -> None:
+    """Evict silent consumers and collectors, which may get a new name at every start and would pile up."""
+    if any(reported.at < horizon for reported in state.consumer_states.values()):
+        state.consumer_states = {key: reported for key, reported in state.consumer_states.items() if reported.at >= horizon}
     if any(at < horizon for at in state.collectors.values()):
         state.collectors = {name: at for name, at in state.collectors.items() if at >= horizon}
 
 
 def _forget_settled(state: ShardState, horizon: int) -> None:
-    """A group in which nothing is left is forgotten after the lateness: at once, not when its name happens to be swept, or
-    what is said of a group that comes back would depend on that."""
+    """Forget groups without messages once the lateness has expired.
+
+    This must not wait until the group's name happens to be swept, or the report on a group that comes back would depend on that.
+    """
     settled = state.groups.time
     old = (settled > 0) & (settled < horizon)
     if not old.any():

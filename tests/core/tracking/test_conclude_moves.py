@@ -1,4 +1,4 @@
-"""Moves nobody reported: concluded from used-up receives and the broker's counts, for each message by itself."""
+"""Unreported moves are inferred from used-up receives and the broker's counts, for each message separately."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.core.driving import T0, event, run_steps
 EXAMPLES = int(os.environ.get("QUEUEWATCH_EXAMPLES", "60"))
 END_S = 900
 SECONDS = st.integers(1, END_S // 60).map(lambda n: 60 * n)
-"""Few, so that counts are taken when windows end."""
+"""Few distinct times, so that counts coincide with the ends of windows."""
 LIMITS = {"orders": 2, "mail": 3}
 WINDOW_S = {"orders": 60, "mail": 120}
 Wire = dict[str, Any]
@@ -30,7 +30,7 @@ def _policy(queue: str) -> Wire:
 
 @st.composite
 def receives(draw: st.DrawFn, queue: str) -> dict[str, list[int]]:
-    """Of each message when it was received, in seconds."""
+    """Return when each message was received, in seconds."""
     out = {}
     for n in range(draw(st.integers(0, 6))):
         times = draw(st.lists(SECONDS, min_size=1, max_size=4, unique=True))
@@ -40,19 +40,19 @@ def receives(draw: st.DrawFn, queue: str) -> dict[str, list[int]]:
 
 @st.composite
 def counts(draw: st.DrawFn) -> Counts:
-    """What the broker counted, at times of its own."""
+    """Return the broker's counts, at independent times."""
     times = sorted(draw(st.sets(SECONDS, max_size=6)))
     return [(at, draw(st.integers(0, 3)), draw(st.integers(0, 2))) for at in times]
 
 
 def _concluded(queue: str, times: list[int], counted: Counts) -> bool:
-    """Two visibility timeouts, a minute at least, after its window: by then somebody received since, and messages went."""
+    """A move is concluded two visibility timeouts, at least a minute, after the window if the counts show a later receive."""
     over = times[-1] + WINDOW_S[queue]
     before, after = [c for c in counted if c[0] <= over], [c for c in counted if c[0] > over]
     if len(times) < LIMITS[queue] or END_S - over < max(2 * WINDOW_S[queue], 60) or not before or not after:
         return False
     for last in range(1, len(after) + 1):
-        # One count after which it held is enough, whatever was counted later.
+        # One count that shows it is enough, whatever later counts say.
         visible = [c[1] for c in after[:last]]
         received = 0 in visible or any(later < earlier for earlier, later in pairwise(visible))
         if received and sum(after[last - 1][1:]) < sum(before[-1][1:]):
@@ -63,13 +63,13 @@ def _concluded(queue: str, times: list[int], counted: Counts) -> bool:
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data())
 def test_moves_are_concluded_message_by_message(data: st.DataObject) -> None:
-    """Many messages of two queues at once, their windows over before, between and after the broker's counts."""
+    """Many messages of two queues together, with windows that end before, between and after the broker's counts."""
     of_queue = {queue: (data.draw(receives(queue)), data.draw(counts())) for queue in LIMITS}
     events = [_policy(queue) for queue in LIMITS]
     for queue, (messages, counted) in of_queue.items():
         for message_id, times in messages.items():
-            told = enumerate(times, start=1)
-            events += [event("received", 1_000 * at, queue, message_id=message_id, receive_count=n) for n, at in told]
+            reported = enumerate(times, start=1)
+            events += [event("received", 1_000 * at, queue, message_id=message_id, receive_count=n) for n, at in reported]
         for at, visible, in_flight in counted:
             state = {"visible": visible, "in_flight": in_flight, "delayed": 0}
             events.append(event("queue_state", 1_000 * at, queue, attributes=state))

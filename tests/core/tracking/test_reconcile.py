@@ -1,4 +1,4 @@
-"""What the broker counts no more is let go, in each queue by its own counts."""
+"""Messages that the broker no longer counts are reconciled away, in each queue by its own counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Wire = dict[str, Any]
 
 @st.composite
 def lives(draw: st.DrawFn, queue: str) -> list[Wire]:
-    """Some messages of a queue, and what the broker counted every minute or two, delayed messages told or not."""
+    """Return a queue's messages and the broker's counts every minute or two, with or without delayed messages."""
     events = []
     for n in range(draw(st.integers(0, 4))):
         at = 1_000 * draw(st.integers(0, END_S))
@@ -32,21 +32,21 @@ def lives(draw: st.DrawFn, queue: str) -> list[Wire]:
         events.append(event("sent", at, queue, **about, **later))
         if draw(st.booleans()):
             events.append(event("received", at + 1_000 * draw(st.integers(1, 600)), queue, **about))
-    empty_from, told = draw(st.integers(0, 900)), draw(st.booleans())
+    empty_from, reported = draw(st.integers(0, 900)), draw(st.booleans())
     for at_s in range(0, END_S, 60 * draw(st.integers(1, 2))):
-        counts = {"visible": int(at_s < empty_from), "in_flight": 0} | ({"delayed": 0} if told else {})
+        counts = {"visible": int(at_s < empty_from), "in_flight": 0} | ({"delayed": 0} if reported else {})
         events.append(event("queue_state", 1_000 * at_s, queue, attributes=counts))
     return events
 
 
 def _reconciled(merged: Merged, queue: str) -> tuple[int, int]:
-    """How many were let go, and how many are left."""
+    """Return how many were reconciled away, and how many are left."""
     facts = merged.queues[QueueName("aws_sqs", "", queue)]
     return facts.total("reconciled"), sum(facts.numbers[state] for state in ("visible", "in_flight", "delayed"))
 
 
 def _expected(events: list[Wire], queue: str) -> tuple[int, int]:
-    """The same, message by message."""
+    """Compute the same message by message."""
     counts = [e for e in events if e["type"] == "queue_state"]
     empty = [e["at"] for e in counts if not e["attributes"]["visible"]]
     gone, ids = 0, {e["message_id"] for e in events if e["type"] == "sent"}
@@ -62,7 +62,7 @@ def _expected(events: list[Wire], queue: str) -> tuple[int, int]:
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data())
 def test_every_queue_is_reconciled_by_its_own_counts(data: st.DataObject) -> None:
-    """Many queues at once, with thresholds of their own."""
+    """Many queues together, each with its own thresholds."""
     of_queue = {queue: data.draw(lives(queue), label=queue) for queue in QUEUES}
     events = [e for own in of_queue.values() for e in own]
     merged = run_steps([(1_000 * END_S, events)], SETTINGS, shards=data.draw(st.sampled_from([1, 2])))[-1]

@@ -1,4 +1,4 @@
-"""Garbage is not looked for while a batch is worked on, and is afterwards."""
+"""Garbage collection is paused during a batch and resumes afterwards."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streaming.core.garbage import not_collecting
+from streaming.core.gc_pause import gc_paused
 
 
 @pytest.fixture(autouse=True)
@@ -18,18 +18,18 @@ def _collecting() -> Iterator[None]:
 
 
 def test_it_goes_on_after_the_block_and_after_a_failure_in_it() -> None:
-    """Also one block in another."""
-    with not_collecting(), not_collecting():
+    """This also holds for nested blocks."""
+    with gc_paused(), gc_paused():
         assert not gc.isenabled()
     assert gc.isenabled()
-    with pytest.raises(ValueError, match="wrong"), not_collecting():
+    with pytest.raises(ValueError, match="wrong"), gc_paused():
         raise ValueError("something went wrong")
     assert gc.isenabled()
 
 
 def test_who_switched_it_off_keeps_it_off() -> None:
-    """That was somebody's own choice."""
+    """It was disabled elsewhere on purpose."""
     gc.disable()
-    with not_collecting():
+    with gc_paused():
         pass
     assert not gc.isenabled()

@@ -1,6 +1,6 @@
-"""What the events of a message make of its row, and the totals they count into.
+"""Apply the events of each message to its row, and count them in the totals.
 
-Every column of a row is a minimum, a maximum, or the value of the latest event, so events may come in any order and twice.
+Every column of a row is a minimum, a maximum, or the value of the latest event, so events may arrive in any order and twice.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from streaming.core.columns import Array
+from streaming.core.events.dedup import fingerprint, is_new
 from streaming.core.events.events import (
     ARRIVED,
     BY_RECEIVE,
@@ -25,7 +26,6 @@ from streaming.core.events.events import (
     SENT,
     Events,
 )
-from streaming.core.events.repeats import fingerprint, is_new
 from streaming.core.hashing import row_key
 from streaming.core.settings import Settings
 from streaming.core.state.queues import (
@@ -54,7 +54,7 @@ from streaming.core.state.rows import (
     F_ENTERED,
     F_EXPIRED,
     F_MOVE_INFERRED,
-    F_MOVE_TOLD,
+    F_MOVE_REPORTED,
     F_OUTLIVED,
     F_REDRIVEN,
     F_SENT,
@@ -76,11 +76,11 @@ COUNTED_ENDS = (
     (DROPPED, F_DROPPED, T_DROPPED),
 )
 _COUNTED_RECEIVES = 64
-"""Receives up to this number are told apart by a bit each; later ones by what they say."""
+"""Receives up to this number are distinguished by one bit each; later ones by their content."""
 
 
 class Segments:
-    """Events sorted by message and time: `columns`, where each message's events start, and the row of each message."""
+    """Events sorted by message and time: `columns`, the start of each message's events, and the row of each message."""
 
     def __init__(self, columns: dict[str, Array], starts: Array, rows: Array) -> None:
         self.columns = columns
@@ -93,16 +93,16 @@ class Segments:
         return self.columns[name]
 
     def last(self, mask: Array) -> Array:
-        """Per message the position of its last event in `mask`, -1 for none."""
+        """Return, per message, the position of its last event in `mask`, -1 for none."""
         return np.maximum.reduceat(np.where(mask, np.arange(len(mask)), -1), self.starts)
 
     def any(self, mask: Array) -> Array:
-        """Per message whether any of its events is in `mask`."""
+        """Return, per message, whether any of its events is in `mask`."""
         return np.logical_or.reduceat(mask, self.starts)
 
 
 def apply_segments(state: ShardState, events: Events, seg: Segments, results: Array, settings: Settings) -> Array:
-    """One epoch of every message. Returns the results with duplicates (1) filled in."""
+    """Apply one epoch of every message. Returns the results with duplicates (1) filled in."""
     duplicate = np.zeros(len(seg["code"]), dtype=bool)
     _entered(state, seg, duplicate, settings)
     _touched(state, seg)
@@ -118,7 +118,7 @@ def apply_segments(state: ShardState, events: Events, seg: Segments, results: Ar
 
 
 def _entered(state: ShardState, seg: Segments, duplicate: Array, settings: Settings) -> None:
-    """When a message was sent, came to a dead-letter queue, or was first heard of."""
+    """Record when a message was sent, arrived in a dead-letter queue, or had its first event."""
     rows, code, at = seg.rows, seg["code"], seg["at"]
     live = state.rows
     flags = live.at("flags", rows)
@@ -153,12 +153,14 @@ def _entered(state: ShardState, seg: Segments, duplicate: Array, settings: Setti
 
 
 def _touched(state: ShardState, seg: Segments) -> None:
-    """Count the messages of which a delivery or an end is reported, and those of them whose send is not: what share of the
-    sends is reported follows from it. A send that is reported later takes its message out again."""
+    """Count the messages with a reported delivery or end, and those of them without a reported send.
+
+    The share of sends that are reported follows from these. A send that is reported later uncounts its message.
+    """
     live, rows, code = state.rows, seg.rows, seg["code"]
     flags = live.at("flags", rows)
     was_touched, was_unsent = (flags & F_TOUCHED) != 0, (flags & F_UNSENT) != 0
-    # A move into the queue, seen from its other end, is as good as a send.
+    # A move into the queue, reported from its other end, counts as a send.
     entered = ((flags & F_ENTERED) != 0) | seg.any((code == SENT) | (code == REDRIVEN_IN) | (code == ARRIVED))
     touches = ((code == RECEIVED) | (code >= FIRST_END)) & ((seg["flags"] & PRIMARY) != 0)
     touched = was_touched | seg.any(touches)
@@ -171,27 +173,27 @@ def _touched(state: ShardState, seg: Segments) -> None:
 
 
 def _arrived(state: ShardState, seg: Segments, arrives: Array, flags: Array) -> Array:
-    """Dead letters: counted once each; a time that was told beats one that was concluded."""
+    """Count each dead letter once; a reported arrival time takes precedence over an inferred one."""
     rows, at = seg.rows, seg["at"]
     live = state.rows
-    told = arrives & ((seg["flags"] & BY_RECEIVE) == 0)
-    told_at = np.minimum.reduceat(np.where(told, at, NEVER), seg.starts)
+    reported = arrives & ((seg["flags"] & BY_RECEIVE) == 0)
+    reported_at = np.minimum.reduceat(np.where(reported, at, NEVER), seg.starts)
     seen_at = np.minimum.reduceat(np.where(arrives, at, NEVER), seg.starts)
     here = np.flatnonzero(seen_at < NEVER)
     before = live.at("arrived", rows[here])
     was = (flags[here] & F_ARRIVED) != 0
-    was_told = was & ((flags[here] & (F_ARRIVED_BY_RECEIVE | F_ARRIVED_INFERRED)) == 0)
-    is_told = told_at[here] < NEVER
-    best_told = np.minimum(np.where(was_told, before, NEVER), told_at[here])
+    was_reported = was & ((flags[here] & (F_ARRIVED_BY_RECEIVE | F_ARRIVED_INFERRED)) == 0)
+    is_reported = reported_at[here] < NEVER
+    best_reported = np.minimum(np.where(was_reported, before, NEVER), reported_at[here])
     best_seen = np.minimum(np.where(was, before, NEVER), seen_at[here])
-    live.put("arrived", rows[here], np.where(best_told < NEVER, best_told, best_seen))
+    live.put("arrived", rows[here], np.where(best_reported < NEVER, best_reported, best_seen))
     _count_rows(state, rows[here][~was], T_ARRIVED)
     concluded = F_ARRIVED_BY_RECEIVE | F_ARRIVED_INFERRED
     flags = flags.copy()
     inferred = was & ((flags[here] & F_ARRIVED_INFERRED) != 0)
-    by_receive = (~was | inferred) & ~is_told
+    by_receive = (~was | inferred) & ~is_reported
     flags[here[inferred]] &= ~np.uint32(F_ARRIVED_INFERRED)
-    flags[here] = np.where(is_told, flags[here] & ~np.uint32(concluded), flags[here]) | np.uint32(F_ARRIVED)
+    flags[here] = np.where(is_reported, flags[here] & ~np.uint32(concluded), flags[here]) | np.uint32(F_ARRIVED)
     flags[here[by_receive]] |= np.uint32(F_ARRIVED_BY_RECEIVE)
     last = seg.last(arrives & (seg["peer"] >= 0))
     with_parent = np.flatnonzero(last >= 0)
@@ -203,7 +205,7 @@ def _arrived(state: ShardState, seg: Segments, arrives: Array, flags: Array) -> 
 
 
 def _received(state: ShardState, seg: Segments, duplicate: Array) -> Array:
-    """Receive counts, and which receives, extensions and releases are new. Returns the mask of new receives."""
+    """Update receive counts and find the new receives, extensions and releases. Returns the mask of new receives."""
     rows, code = seg.rows, seg["code"]
     live = state.rows
     is_receive = code == RECEIVED
@@ -243,8 +245,10 @@ def _received(state: ShardState, seg: Segments, duplicate: Array) -> Array:
 
 
 def _unseen_receives(live: Rows, rows: Array) -> Array:
-    """Deliveries of each message that are known only from a later receive count. A dead letter's count goes on from the
-    queue it came from, so it says nothing here."""
+    """Count the deliveries of each message that are known only from a later receive count.
+
+    A dead letter's count continues from its source queue, so it is not used here.
+    """
     seen = np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows)
     unseen = np.maximum(live.at("receive_count", rows).astype(np.int64) - seen, 0)
     result: Array = np.where(live.at("arrived", rows) > 0, 0, unseen)
@@ -252,7 +256,7 @@ def _unseen_receives(live: Rows, rows: Array) -> Array:
 
 
 def _registers(state: ShardState, seg: Segments) -> None:
-    """The latest receive, and the window the latest receive, extension or release left behind."""
+    """Update the latest receive, and the window set by the latest receive, extension or release."""
     rows, code, at = seg.rows, seg["code"], seg["at"]
     live = state.rows
     last = seg.last(code == RECEIVED)
@@ -284,22 +288,22 @@ def _registers(state: ShardState, seg: Segments) -> None:
 
 
 def _names(state: ShardState, seg: Segments) -> None:
-    """A message's group and position, from whichever event tells."""
+    """Set a message's group and position from whichever event reports them."""
     live = state.rows
-    for told, names in ((seg["group"] >= 0, ("group",)), (seg["seq_kind"] > 0, ("seq_kind", "seq_hi", "seq_lo"))):
-        if told.any():
-            last = seg.last(told)
+    for reported, names in ((seg["group"] >= 0, ("group",)), (seg["seq_kind"] > 0, ("seq_kind", "seq_hi", "seq_lo"))):
+        if reported.any():
+            last = seg.last(reported)
             here = np.flatnonzero(last >= 0)
             for name in names:
                 live.put(name, seg.rows[here], seg[name][last[here]])
-    # An end may have come before anything told the group it settled something in.
+    # An end may have arrived before any event reported the group of its message.
     ended, group = live.at("ended", seg.rows), live.at("group", seg.rows)
     known = (ended > 0) & (group >= 0)
     np.maximum.at(state.groups.time, group[known], ended[known])
 
 
 def _ended(state: ShardState, events: Events, seg: Segments, duplicate: Array, settings: Settings) -> None:
-    """Ends: counted once per message and kind; a later one moves the time, an earlier one than a delivery ends nothing."""
+    """Apply ends: each counts once per message and kind; a later one moves the time, one before a delivery ends nothing."""
     code = seg["code"]
     is_end = code >= FIRST_END
     if not is_end.any():
@@ -323,11 +327,11 @@ def _ended(state: ShardState, events: Events, seg: Segments, duplicate: Array, s
         counted = np.flatnonzero(_firsts(seg, mask) & new)
         _count(state, seg["queue"][counted], total)
         if kind == DEAD_LETTERED:
-            # A move that was concluded from something else and is then reported is no duplicate, nor another move.
+            # An inferred move that is reported later is neither a duplicate nor a second move.
             mask &= (seg["flags"] & PRIMARY) != 0
-            new = ((flags & F_MOVE_TOLD) == 0)[seg.of_event]
-            told = seg.any(mask)
-            flags = np.where(told, (flags | F_MOVE_TOLD) & ~np.uint32(F_MOVE_INFERRED), flags).astype(np.uint32)
+            new = ((flags & F_MOVE_REPORTED) == 0)[seg.of_event]
+            reported = seg.any(mask)
+            flags = np.where(reported, (flags | F_MOVE_REPORTED) & ~np.uint32(F_MOVE_INFERRED), flags).astype(np.uint32)
         duplicate |= mask & ~(_firsts(seg, mask) & new)
         if kind == DELETED:
             _outlived(state, seg, mask, counted, settings)
@@ -350,8 +354,10 @@ def _ended(state: ShardState, events: Events, seg: Segments, duplicate: Array, s
 
 
 def _outlived(state: ShardState, seg: Segments, deleted: Array, counted: Array, settings: Settings) -> None:
-    """Count messages whose work went on after their visibility window: deleted after it, by another consumer than the one that
-    has it now, or once more by whoever got it meanwhile."""
+    """Count messages whose processing outlived their visibility window.
+
+    They were deleted after its end, by another consumer than the one that has them now, or a second time after a redelivery.
+    """
     live = state.rows
     event = np.flatnonzero(deleted)
     of = seg.of_event[event]
@@ -381,7 +387,7 @@ def _remember_reasons(state: ShardState, events: Events, seg: Segments, counted:
 
 
 def _touch_queues(state: ShardState, seg: Segments) -> None:
-    """When each queue last heard of anything, delivered, and settled a message."""
+    """Record when each queue last had an event, a delivery and a settlement."""
     code, at, queue = seg["code"], seg["at"], seg["queue"]
     queues = state.queues
     queues.column("messages_seen")[queue] = True
@@ -392,7 +398,7 @@ def _touch_queues(state: ShardState, seg: Segments) -> None:
 
 
 def _note_youngest(state: ShardState, seg: Segments) -> None:
-    """Remember the youngest message received of each queue: groups whose older head waits meanwhile are passed over."""
+    """Record the youngest message received from each queue: groups whose older head still waits were passed over."""
     live, rows = state.rows, seg.rows
     received = np.flatnonzero((live.at("last_received", rows) > 0) & ((live.at("flags", rows) & F_SENT_KNOWN) != 0))
     if not len(received):
@@ -414,7 +420,7 @@ def _count_holds(state: ShardState, queue: Array, held_ms: Array, known: Array) 
 
 
 def _firsts(seg: Segments, mask: Array) -> Array:
-    """The first event of each message among those in `mask`."""
+    """Return the first event of each message among those in `mask`."""
     where = np.flatnonzero(mask)
     out = np.zeros(len(mask), dtype=bool)
     segment = seg.of_event[where]

@@ -1,4 +1,4 @@
-"""Which events came before, of those that have no number of their own: remembered by a fingerprint for the lateness."""
+"""Deduplicate events that carry no number of their own: a fingerprint of each is kept for the lateness."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from streaming.core.state.state import ShardState
 
 
 def fingerprint(key: Array, at: Array, code: Array | np.uint64, end: Array | np.uint64) -> Array:
+    """Return a number per event that identifies its repetitions."""
     return mix(key ^ mix(at.astype(np.uint64) * np.uint64(16) + code) + end)
 
 
 def is_new(state: ShardState, prints: Array, at: Array) -> Array:
-    """Which of `prints` were never seen, each counted once; remembers them."""
+    """Return which of `prints` are new, counting each once, and remember them."""
     new = np.zeros(len(prints), dtype=bool)
     new[np.unique(prints, return_index=True)[1]] = True
     seen = state.fingerprints["hash"]
@@ -25,6 +26,7 @@ def is_new(state: ShardState, prints: Array, at: Array) -> Array:
 
 
 def add_fingerprints(state: ShardState, prints: Array, at: Array) -> None:
+    """Remember events by their fingerprints and times (epoch milliseconds)."""
     memory = state.fingerprints
     order = np.argsort(prints)
     prints, at = prints[order], at[order]

@@ -1,4 +1,4 @@
-"""What earlier releases packed is read by this one."""
+"""This release reads states that earlier releases packed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from streaming.core.events.packet import empty_packet
 from streaming.core.reporting.merge import merge
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import QueueName, Settings
-from streaming.core.state.frozen import thaw_queues
 from streaming.core.state.state import Packed, ShardState
+from streaming.core.state.tombstones import thaw_queues
 from streaming.core.state.upgrades import (
     FORMAT_VERSION,
     OLDEST_READABLE,
@@ -30,7 +30,7 @@ from tests.streaming.checkpoints import FOLDER, NAMES, unpacked
 
 
 def stored_states(checkpoint: Path) -> list[ShardState]:
-    """The latest state of each shard of a stored checkpoint: the one that has come furthest in time."""
+    """Return the latest state of each shard of a stored checkpoint."""
     latest: dict[str, ShardState] = {}
     layers = {path.stem: path.read_bytes() for path in (checkpoint / "shards").glob("*.layer")}
     for path in (checkpoint / "shards").glob("*.state"):
@@ -45,7 +45,7 @@ def stored_states(checkpoint: Path) -> list[ShardState]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stored_state_of_every_format_is_read_and_says_what_it_said(name: str, tmp_path: Path) -> None:
-    """Totals per queue as the release that wrote it published them, frozen messages included; and it is packed again."""
+    """Totals per queue equal those its release published, frozen messages included; and it can be packed again."""
     states = stored_states(unpacked(name, tmp_path))
     for state in states:
         assert ShardState.unpack(state.pack()).messages == state.messages
@@ -65,14 +65,14 @@ def test_a_stored_state_of_every_format_is_read_and_says_what_it_said(name: str,
 
 
 def test_there_is_a_step_from_every_version_that_is_read() -> None:
-    """Whoever raises the version must say how to get there, and store a checkpoint of the version before."""
+    """A change that raises the version must add the step to it, and store a checkpoint of the previous version."""
     assert sorted(STEPS) == list(range(OLDEST_READABLE, FORMAT_VERSION))
     stored = {int(name.removeprefix("state-")) for name in NAMES}
     assert set(range(OLDEST_READABLE, FORMAT_VERSION)) <= stored | {FORMAT_VERSION}
 
 
 def test_an_old_head_and_an_old_layer_go_through_every_step_in_between() -> None:
-    """In order, each from the version it is of."""
+    """Each starts at its own version, in order."""
 
     def doubled(columns: Columns, header: Header) -> None:
         columns["x"] = columns["x"] * 2
@@ -98,7 +98,7 @@ def test_an_old_head_and_an_old_layer_go_through_every_step_in_between() -> None
 
 @pytest.mark.parametrize("version", [FORMAT_VERSION + 1, OLDEST_READABLE - 1, "2"])
 def test_a_state_of_another_version_is_refused_with_what_to_do(version: object) -> None:
-    """A newer one, and one that is no longer read."""
+    """A newer version, and one that is no longer supported."""
     blob = pack_columns({}, {"version": version}, compress=True)
     with pytest.raises(UnreadableBlob, match=r"run the release that wrote it"):
         ShardState.unpack(Packed(blob, {}))

@@ -1,4 +1,4 @@
-"""Events dated in the future: held back to now, counted apart, and no queue or collector is blinded by them."""
+"""Events dated in the future are moved back to now and counted separately, and affect no other queue or collector."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from streaming.core.state.state import ShardState
 from tests.core.driving import T0, event, run_steps
 
 YEARS = 70 * 365 * 86_400_000
-"""How far ahead a clock is that says 2096."""
+"""How far ahead a clock that reads 2096 is."""
 ALLOWED = Settings().skew_allowance_ms
 NAME = QueueName("aws_sqs", "", "orders")
 
 TIMES = [
-    # what is told, what becomes of it with now = 1,000,000 and an allowance of 300,000 ms: (field -> ms after T0)
+    # the reported times and the resulting ones with now = 1,000,000 and an allowance of 300,000 ms: (field -> ms after T0)
     ({"at": 1_000_000}, {"at": 1_000_000}, 0, "now is now"),
     ({"at": 1_300_000}, {"at": 1_300_000}, 0, "within the allowance"),
     ({"at": 1_300_001}, {"at": 1_000_000}, 300_001, "beyond it"),
@@ -39,17 +39,17 @@ TIMES = [
 ]
 
 
-@pytest.mark.parametrize(("told", "kept", "ahead_ms", "why"), TIMES, ids=[row[3] for row in TIMES])
+@pytest.mark.parametrize(("reported", "kept", "ahead_ms", "why"), TIMES, ids=[row[3] for row in TIMES])
 @pytest.mark.parametrize("among", [0, 3])
 def test_times_beyond_now_are_brought_back(
-    told: dict[str, int], kept: dict[str, int], ahead_ms: int, why: str, among: int
+    reported: dict[str, int], kept: dict[str, int], ahead_ms: int, why: str, among: int
 ) -> None:
-    """Alone, and among events that are in order, which stay as they are."""
-    row = event("received", 0, message_id="m") | {name: T0 + at for name, at in told.items()}
+    """Alone, and among correct events, which are unchanged."""
+    row = event("received", 0, message_id="m") | {name: T0 + at for name, at in reported.items()}
     others = [event("received", i, message_id="o") for i in range(among)]
     table = hold_back(decode_records([encode_ndjson([*others, row])]).events, T0 + 1_000_000, ALLOWED)
     found = table.to_pylist()
-    assert {name: at - T0 for name, at in found[-1].items() if name in told} == kept, why
+    assert {name: at - T0 for name, at in found[-1].items() if name in reported} == kept, why
     assert found[-1].get(AHEAD_MS, 0) == ahead_ms
     assert [one["at"] - T0 for one in found[:-1]] == list(range(among))
     assert all(one.get(AHEAD_MS, 0) == 0 for one in found[:-1])
@@ -64,7 +64,7 @@ def test_a_table_without_such_events_is_left_alone() -> None:
 
 
 def judged(poison: dict[str, Any], shards: int = 2) -> Merged:
-    """The report after one event from 2096 and an ordinary life after it."""
+    """Return the report after one event from 2096 and a normal life after it."""
     steps = [
         (0, [event("sent", 0, message_id="before")]),
         (1_000, [event("queue_state", 500, attributes={"visible": 1, "in_flight": 0}), poison]),
@@ -95,7 +95,7 @@ def judged(poison: dict[str, Any], shards: int = 2) -> Merged:
 )
 @pytest.mark.parametrize("shards", [1, 3])
 def test_one_event_of_2096_blinds_nothing(poison: dict[str, Any], shards: int) -> None:
-    """What is told after it, by clocks that are right, is what counts."""
+    """The later reports of correct clocks count."""
     merged = judged(poison, shards)
     assert +merged.events_total == {"accepted": 6, "ahead": 1}
     facts = merged.queues[NAME]
@@ -114,8 +114,22 @@ def test_how_far_it_was_ahead_is_kept_for_the_skew() -> None:
     assert judged(event("sent", YEARS, message_id="other")).queues[NAME].skew_ms == YEARS - 1_000
 
 
+def test_a_clock_that_was_set_right_is_accused_until_the_full_hour_at_most() -> None:
+    """The hour's maximum is kept while other clocks are right, and cleared at the next hour."""
+    hour = 3_600_000
+    to_full_hour = hour - T0 % hour
+    steps = [
+        (1_000, [event("sent", 500, message_id="a", sent_at=T0 + 90_500)]),
+        (2_000, [event("sent", 1_500, message_id="b", sent_at=T0 + 11_500)]),
+        (to_full_hour - 1, []),
+        (to_full_hour, [event("sent", to_full_hour - 500, message_id="c", sent_at=T0 + to_full_hour + 4_500)]),
+        (to_full_hour + hour, []),
+    ]
+    assert [merged.queues[NAME].skew_ms for merged in run_steps(steps, shards=2)] == [90_000, 90_000, 90_000, 5_000, 0]
+
+
 def test_what_it_ended_is_frozen_and_forgotten_like_the_rest() -> None:
-    """An end in 2096 would pin its layer for ever."""
+    """An end in 2096 would keep its layer for ever."""
     states: list[ShardState] = []
     lives = [event("sent", 0, message_id="m"), event("deleted", YEARS, message_id="m")]
     hours = [(3_600_000 * n, [event("sent", 3_600_000 * n, message_id=f"n{n}")]) for n in range(1, 4)]
@@ -124,7 +138,7 @@ def test_what_it_ended_is_frozen_and_forgotten_like_the_rest() -> None:
 
 
 def test_the_same_event_twice_in_a_batch_is_one() -> None:
-    """Held back alike."""
+    """All of its times are moved back alike."""
     twice = [event("deleted", YEARS, message_id="m"), event("deleted", YEARS, message_id="m")]
     merged = run_steps([(0, [event("sent", 0, message_id="m")]), (1_000, twice)])[-1]
     assert +merged.events_total == {"accepted": 1, "ahead": 1, "duplicate": 1}
@@ -132,6 +146,6 @@ def test_the_same_event_twice_in_a_batch_is_one() -> None:
 
 
 def test_in_a_replay_events_say_what_time_it_is() -> None:
-    """Nothing is ahead of a `now` that comes from themselves; the recording sorts out what is."""
+    """Nothing is ahead of a `now` that comes from the events; the recording detects what is."""
     merged = run_steps([(0, [event("sent", 600_000, message_id="m")])], Settings(now_is_event_time=True))[-1]
     assert +merged.events_total == {"accepted": 1}

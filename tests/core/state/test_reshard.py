@@ -1,4 +1,4 @@
-"""Another number of shards: the same totals and the same reports, and events go on finding what they are about."""
+"""Another number of shards gives the same totals and reports, and later events still find their messages."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from streaming.core.state.reshard import AT_HOME, SHARED, differences, report_of
 from streaming.core.state.state import ShardState
 from streaming.core.track import track
 from tests.core.driving import T0, event
-from tests.core.test_upgrades import stored_states
+from tests.core.state.test_upgrades import stored_states
 from tests.streaming.checkpoints import NAMES, unpacked
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_report_is_the_same_for_another_number_of_shards(name: str, shards: int, tmp_path: Path) -> None:
-    """And back again."""
+    """The same holds after resharding back."""
     states = stored_states(unpacked(name, tmp_path))
     before = report_of(states, Settings())
     there = reshard([ShardState.unpack(state.pack()) for state in states], shards, Settings())
@@ -41,7 +41,7 @@ def test_the_report_is_the_same_for_another_number_of_shards(name: str, shards: 
 
 
 def go_on(states: list[ShardState], now_ms: int, events: Sequence[dict[str, Any]]) -> Merged:
-    """One step of all shards."""
+    """Run one step of all shards."""
     decoded = decode_records([json.dumps(event).encode() for event in events])
     reports = []
     for i, packet in enumerate(route(decoded.events, Counter(), [], len(states), Settings())):
@@ -51,7 +51,7 @@ def go_on(states: list[ShardState], now_ms: int, events: Sequence[dict[str, Any]
 
 
 def test_later_events_find_what_they_are_about() -> None:
-    """Settlements, late and repeated events, a batch that failed: the same as if the shards had always been so many."""
+    """Settlements, late and repeated events, a failed batch: the same as with this number of shards from the start."""
     first = [
         *(event("sent", n, message_id=f"m{n}", sent_at=T0 + n) for n in range(40)),
         *(event("sent", n, "p.fifo", message_id=f"f{n}", group=f"g{n % 3}", sequence=str(n)) for n in range(20)),
@@ -79,6 +79,6 @@ def test_later_events_find_what_they_are_about() -> None:
 
 
 def test_every_field_of_a_queue_has_a_rule() -> None:
-    """Whoever adds one must say whether every shard has it, or only the home."""
+    """A new field must be declared as known to every shard, or only to the home shard."""
     assert {field.name for field in fields(QueueRecord)} == {"name", *SHARED, *AT_HOME}
     assert not set(SHARED) & set(AT_HOME)

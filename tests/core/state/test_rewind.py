@@ -1,4 +1,4 @@
-"""`now` comes back under control after a wrong one was believed."""
+"""`now` recovers after a wrong one was trusted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAME = QueueName("aws_sqs", "", "orders")
 
 
 def test_now_comes_back_and_life_goes_on() -> None:
-    """What the month ahead expired stays so; what comes after it is tracked by the right time."""
+    """Messages expired by the month ahead stay expired; later ones are tracked by the correct time."""
     states: list[ShardState] = []
     steps = [
         (0, [event("sent", 0, message_id="m"), event("heartbeat", 0, consumer="c")]),
@@ -32,6 +32,6 @@ def test_now_comes_back_and_life_goes_on() -> None:
 
 
 def test_a_small_step_back_waits() -> None:
-    """Of the clock of a batch that was read a moment early."""
+    """As with the clock of a batch that was read a moment early."""
     reports = run_steps([(10_000, []), (9_000, []), (10_500, [])])
     assert [merged.now - T0 for merged in reports] == [10_000, 10_000, 10_500]

@@ -1,4 +1,4 @@
-"""How long messages took, against one message at a time: any order within the lateness, duplicates, restarts, shards."""
+"""Message durations, compared with one message at a time: any order within the lateness, duplicates, restarts, shards."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.core.driving import event, run_steps
 ORDERS = QueueName("aws_sqs", "", "orders")
 
 Message = tuple[int, list[int], int, bool]
-"""When it was sent; received (ascending, milliseconds after the send); deleted (after the last receive); is its send reported?"""
+"""When it was sent; received (ascending, ms after the send); deleted (after the last receive); whether its send is reported."""
 
 
 @st.composite
 def messages(draw: st.DrawFn) -> list[Message]:
-    """Some messages of which each was received once or a few times."""
+    """Return some messages, each received once or a few times."""
     made = []
     for _ in range(draw(st.integers(1, 6))):
         sent = draw(st.integers(0, 60_000))
@@ -31,16 +31,16 @@ def messages(draw: st.DrawFn) -> list[Message]:
 
 
 def events_of(number: int, message: Message) -> list[dict[str, Any]]:
-    """What is reported of one message."""
+    """Return the reported events of one message."""
     sent, receives, work, reported = message
     named = {"message_id": f"{number:08x}-0000-4000-8000-000000000000"}
-    told = [event("sent", sent, **named)] if reported else []
-    told += [event("received", sent + at, receive_count=i + 1, **named) for i, at in enumerate(receives)]
-    return [*told, event("deleted", sent + receives[-1] + work, **named)]
+    events = [event("sent", sent, **named)] if reported else []
+    events += [event("received", sent + at, receive_count=i + 1, **named) for i, at in enumerate(receives)]
+    return [*events, event("deleted", sent + receives[-1] + work, **named)]
 
 
 def expected(made: list[Message]) -> tuple[dict[int, int], dict[str, int]]:
-    """Buckets and sums, by their definitions."""
+    """Return buckets and sums by their definitions."""
     counts: Counter[int] = Counter()
     sums = dict.fromkeys(DURATIONS, 0)
     for _, receives, work, reported in made:
@@ -56,11 +56,11 @@ def expected(made: list[Message]) -> tuple[dict[int, int], dict[str, int]]:
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_durations_are_those_of_the_messages(data: st.DataObject) -> None:
-    """However the events are cut into steps, repeated and spread over shards: a message is counted once, when it is known."""
+    """However events are split into steps, repeated and spread over shards, a message counts once, when its times are known."""
     made = data.draw(messages())
-    told = [one for number, message in enumerate(made) for one in events_of(number, message)]
-    by_time = sorted(told, key=lambda one: one["at"])
-    again = data.draw(st.lists(st.sampled_from(told), max_size=4))
+    reported = [one for number, message in enumerate(made) for one in events_of(number, message)]
+    by_time = sorted(reported, key=lambda one: one["at"])
+    again = data.draw(st.lists(st.sampled_from(reported), max_size=4))
     cut = data.draw(st.integers(0, len(by_time)))
     steps = [(300_000, by_time[:cut]), (301_000, [*by_time[cut:], *again]), (302_000, again)]
     shards, restart = data.draw(st.sampled_from([1, 3])), data.draw(st.booleans())
@@ -71,7 +71,7 @@ def test_durations_are_those_of_the_messages(data: st.DataObject) -> None:
 
 
 def test_a_send_that_is_reported_late_is_counted_then() -> None:
-    """Producers and consumers report by different ways: the deletion may be heard of first."""
+    """Producers and consumers report separately: the deletion may arrive first."""
     sent, *rest = events_of(1, (1_000, [2_000], 3_000, True))
     first, second = run_steps([(60_000, rest), (61_000, [sent])])
     assert first.queues[ORDERS].total("sojourn_ms") == 0

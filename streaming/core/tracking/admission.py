@@ -1,0 +1,88 @@
+"""Which queues and collectors are tracked: the first ones, up to a limit. Events about others are counted and left out.
+
+Every shard reads the names of all queues of a batch and keeps a record of each, so all shards track the same queues, and each
+of them in full.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Set
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from streaming.core.events.events import PRIMARY, Events
+from streaming.core.settings import QueueName, Settings
+from streaming.core.state.state import ShardState
+
+TOO_MANY_QUEUES: Final = "too_many_queues"
+TOO_MANY_COLLECTORS: Final = "too_many_collectors"
+
+
+def admit(state: ShardState, events: Events, settings: Settings) -> tuple[Events, Counter[str]]:
+    """Add new queues to the state while there is room; return the events about tracked queues and collectors.
+
+    The counter says by reason how many events were left out.
+    """
+    refused: Counter[str] = Counter()
+    outside = _queues_outside(state, events, settings)
+    if outside:
+        events, refused[TOO_MANY_QUEUES] = _without_queues(events, outside)
+    silenced = _collectors_outside(state, events, settings)
+    if silenced:
+        kept = [fact for fact in events.facts if fact.type != "heartbeat" or fact.body.get("consumer") not in silenced]
+        refused[TOO_MANY_COLLECTORS] = len(events.facts) - len(kept)
+        events = replace(events, facts=kept)
+    return events, refused
+
+
+def has_room(state: ShardState, name: QueueName, settings: Settings) -> bool:
+    """Return whether a queue is tracked or can be."""
+    return name in state.queues.index or len(state.queues) < settings.max_queues
+
+
+def _queues_outside(state: ShardState, events: Events, settings: Settings) -> Set[QueueName]:
+    known = state.queues.index
+    named = [name for name in events.queues if name not in known and name.queue]
+    if not named:
+        return frozenset()
+    # In the order of their names, because shards may read the packets of a batch in different orders.
+    new = dict.fromkeys(sorted(named))
+    for name in list(new):
+        rule = settings.rule(name)
+        if rule is not None and rule.dead_letter_queue and name.sibling(rule.dead_letter_queue) not in known:
+            new.setdefault(name.sibling(rule.dead_letter_queue))
+    names = list(new)
+    room = max(0, settings.max_queues - len(state.queues))
+    if room:
+        state.queues.add(names[:room])
+    return frozenset(names[room:])
+
+
+def _without_queues(events: Events, outside: Set[QueueName]) -> tuple[Events, int]:
+    gone = np.array([name in outside for name in events.queues], dtype=bool)
+    columns = events.columns
+    left_out = gone[columns["queue"]]
+    refused = int((left_out & ((columns["flags"] & PRIMARY) != 0)).sum())
+    columns = events.take(np.flatnonzero(~left_out))
+    peer = columns["peer"]
+    columns["peer"] = np.where(np.append(gone, False)[peer], -1, peer).astype(peer.dtype)
+    facts = [fact for fact in events.facts if fact.queue not in outside]
+    refused += sum(fact.primary for fact in events.facts if fact.queue in outside)
+    kept = replace(
+        events,
+        columns=columns,
+        facts=facts,
+        dead_letter_queues=events.dead_letter_queues - outside,
+        ordered_queues=events.ordered_queues - outside,
+        skews={name: skew_ms for name, skew_ms in events.skews.items() if name not in outside},
+    )
+    return kept, refused
+
+
+def _collectors_outside(state: ShardState, events: Events, settings: Settings) -> Set[str]:
+    heard = dict.fromkeys(str(fact.body.get("consumer", "")) for fact in events.facts if fact.type == "heartbeat")
+    new = [name for name in heard if name not in state.collectors]
+    return frozenset(new[max(0, settings.max_collectors - len(state.collectors)) :])

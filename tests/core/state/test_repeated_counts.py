@@ -1,0 +1,53 @@
+"""A queue_state equal to the previous one is applied without reading the old one, and the table is the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.core.settings import QueueName
+from streaming.core.state.queue_table import REPORTED, QueueTable
+
+VALUES = st.fixed_dictionaries(
+    {},
+    optional={
+        "visible": st.integers(0, 2),
+        "in_flight": st.integers(0, 1),
+        "kind": st.sampled_from(["standard", "fifo"]),
+        "paused": st.booleans(),
+        "redrive_task": st.just({"moved": 1}),
+    },
+)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 6), st.one_of(VALUES, st.just({"visible": 1, "in_flight": 0}))), max_size=12), st.booleans()
+)
+def test_a_repeated_count_leaves_the_table_as_reading_it_would(reported: list[tuple[int, dict[str, Any]]], stored: bool) -> None:
+    """Attributes, their times and the derived columns are equal, whatever the order of counts."""
+    quick, slow = QueueTable(), QueueTable()
+    for table in (quick, slow):
+        table.add([QueueName("aws_sqs", "eu-west-1", "orders")])
+    for at, attributes in reported:
+        if stored:
+            quick.attribute_texts()
+        if not quick.repeat(0, at, attributes):
+            quick[0].learn(at, attributes)
+        slow[0].learn(at, attributes)
+    assert quick.record(0) == slow.record(0)
+    assert [int(quick.column(name)[0]) for name in REPORTED] == [int(slow.column(name)[0]) for name in REPORTED]
+
+
+def test_a_count_that_says_the_same_is_a_repeat() -> None:
+    """A state that omits something, comes earlier, or has another value is not a repeat."""
+    table = QueueTable()
+    table.add([QueueName("aws_sqs", "eu-west-1", "orders")])
+    table[0].learn(1_000, {"visible": 1, "in_flight": 0})
+    table.attribute_texts()
+    assert not table.repeat(0, 2_000, {"visible": 1})
+    assert not table.repeat(0, 1_000, {"visible": 1, "in_flight": 0})
+    assert not table.repeat(0, 2_000, {"visible": 1, "in_flight": 2})
+    assert table.repeat(0, 2_000, {"visible": 1, "in_flight": 0})
+    assert table[0].attributes == {"visible": (2_000, 1), "in_flight": (2_000, 0)}
