@@ -1,4 +1,4 @@
-"""The laboratory: simulated queues with known faults, and how well queuewatch tells what is wrong with them.
+"""The laboratory: simulated queues with known faults, and how well queuewatch detects them.
 
-Not part of the wheel. `python -m lab --help`, or `make lab`.
+It is not part of the wheel. `python -m lab --help`, or `make lab`.
 """

@@ -1,4 +1,4 @@
-"""`python -m lab matrix|incidents|detect|record`: run the laboratory. Prints a table; `--json` keeps the rows."""
+"""`python -m lab matrix|incidents|week|detect|record`: run the laboratory. Prints a table; `--json` keeps the rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +18,21 @@ from lab.matrix import KINDS, Selection, run_matrix
 from lab.scenarios.matrix import SCENARIOS
 from lab.scenarios.reporting import view_of
 from lab.telemetry import CHANGEOVERS, COUNTS, VIEWS, seen
+from lab.week import TRIGGER_MS, WEEK_HOURS, run_week
 from sources.wire import encode_ndjson
 
 ALL = {**SCENARIOS, **incidents.ALL}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one part of the laboratory; 1 when something that is judged does not hold and `--strict` was given."""
+    """Run one part of the laboratory; returns 1 with `--strict` when a judged criterion does not hold."""
     options = _parser().parse_args(arguments)
     code: int = options.run(options)
     return code
 
 
 def matrix(options: argparse.Namespace) -> int:
-    """The matrix of scenarios and bases of knowledge."""
+    """Run the matrix of scenarios and bases of knowledge."""
     selection = Selection(options.only, options.basis, options.kind, options.counts, options.seed)
     began, rows = time.monotonic(), []
     for some in run_matrix(selection, options.jobs):
@@ -45,7 +47,7 @@ def matrix(options: argparse.Namespace) -> int:
 
 
 def run_incidents(options: argparse.Namespace) -> int:
-    """Incidents, further faults and healthy runs."""
+    """Run incidents, further faults and healthy runs."""
     selection = incidents.Selection(options.only, options.kind, options.seed, options.basis, options.counts)
     began, rows = time.monotonic(), []
     for row in incidents.run_incidents(selection, options.jobs):
@@ -56,8 +58,19 @@ def run_incidents(options: argparse.Namespace) -> int:
     return _close(rows, began, options)
 
 
+def week(options: argparse.Namespace) -> int:
+    """Run a healthy week, hour by hour, and show what was reported."""
+    began, rows = time.monotonic(), []
+    for kind, seed in product(options.kind or KINDS, options.seed):
+        rows.append(run_week(kind, seed, options.hours, options.basis, round(1000 * options.trigger)))
+        _keep(rows, options)
+        _progress(f"{time.monotonic() - began:.0f} s: {kind}, {rows[-1]['events']:,} events")
+    print(table.incidents(rows))
+    return _close(rows, began, options)
+
+
 def detect(options: argparse.Namespace) -> int:
-    """queuewatch beside the alarms people have today."""
+    """Compare queuewatch with common alarms."""
     seeds = options.seed or (*compare.SEEDS, *compare.HELD_OUT)
     selection = compare.Selection(options.only, options.kind, seeds, options.basis)
     began, rows, count = time.monotonic(), [], len(selection.runs())
@@ -65,8 +78,8 @@ def detect(options: argparse.Namespace) -> int:
         rows += some
         _progress(f"{n} of {count} runs, {time.monotonic() - began:.0f} s: {some[0]['scenario']}/{some[0]['kind']}")
         if options.json:
-            told = {"seeds": list(compare.SEEDS), "held_out": list(compare.HELD_OUT), "summary": compare.summary(rows)}
-            options.json.write_text(json.dumps({**told, "rows": rows}, indent=1) + "\n")
+            document = {"seeds": list(compare.SEEDS), "held_out": list(compare.HELD_OUT), "summary": compare.summary(rows)}
+            options.json.write_text(json.dumps({**document, "rows": rows}, indent=1) + "\n")
     for title, mine in (("tuning seeds", compare.SEEDS), ("held-out seeds", compare.HELD_OUT)):
         chosen = [row for row in rows if row["seed"] in mine]
         if chosen:
@@ -85,7 +98,7 @@ def _progress(text: str) -> None:
 
 
 def _keep(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
-    """What is ready so far, so that a run that is broken off is not lost."""
+    """Write the rows finished so far, so that an interrupted run is not lost."""
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
 
@@ -97,7 +110,7 @@ def _close(rows: list[dict[str, Any]], began: float, options: argparse.Namespace
 
 
 def record(options: argparse.Namespace) -> int:
-    """One recording as files: events.ndjson for `queuewatch replay`, labels.json and truth.json."""
+    """Write one recording as files: events.ndjson for `queuewatch replay`, labels.json and truth.json."""
     recording = ALL[options.scenario](options.kind, options.seed)
     view = view_of(options.scenario, {**VIEWS, **CHANGEOVERS}[options.basis].with_counts(options.counts))
     options.out.mkdir(parents=True, exist_ok=True)
@@ -128,7 +141,15 @@ def _parser() -> argparse.ArgumentParser:
     three.add_argument("--counts", default="exact", choices=list(COUNTS))
     three.add_argument("--seed", nargs="+", type=int, default=[1])
     _common(three)
-    four = commands.add_parser("detect", help="queuewatch beside the alarms people have today, on the same runs")
+    five = commands.add_parser("week", help="a healthy week of seven days at low traffic, with bursts, deploys and batches")
+    five.set_defaults(run=week)
+    five.add_argument("--kind", nargs="+", default=[], choices=KINDS)
+    five.add_argument("--basis", default="full", choices=list(VIEWS))
+    five.add_argument("--seed", nargs="+", type=int, default=[1])
+    five.add_argument("--hours", type=float, default=WEEK_HOURS, help="how much of it")
+    five.add_argument("--trigger", type=float, default=TRIGGER_MS / 1000, help="seconds between two judgements")
+    _common(five)
+    four = commands.add_parser("detect", help="compare queuewatch with common alarms, on the same runs")
     four.set_defaults(run=detect)
     four.add_argument("--only", nargs="+", default=[], help="scenarios with this in their name")
     four.add_argument("--kind", nargs="+", default=[], choices=KINDS)

@@ -1,8 +1,8 @@
 """An ActiveMQ Classic queue: the broker pushes messages into its consumers' prefetch windows.
 
-A dispatched message is in flight until it is acknowledged or its consumer's connection ends; no window runs out. What is
-reported is what a collector makes of the broker's advisories: redeliveries within a client (a rollback) are invisible, the
-copy in the dead-letter queue keeps the message's id.
+A dispatched message is in flight until it is acknowledged or its consumer's connection ends; no window runs out. The reported
+events are those a collector derives from the broker's advisories: redeliveries within a client (a rollback) are invisible, and
+the copy in the dead-letter queue keeps the message's id.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lab.simulation import Simulation
 SYSTEM: System = "activemq"
 STATE_EVERY_S = 30.0
 Failure = Literal["rollback", "nack"]
-"""A JMS client rolls back and tries again itself; a STOMP NACK makes a dead letter at once."""
+"""A JMS client rolls back and retries by itself; a STOMP NACK dead-letters at once."""
 
 
 @dataclass
 class MqMessage:
-    """A message and what will go wrong with it."""
+    """A message and how it will fail."""
 
     id: str
     sent_at: int
@@ -50,24 +50,24 @@ class MqQueue:
         self.consumers: deque[MqConsumer] = deque()
 
     def send(self, *, fails: bool = False) -> MqMessage:
-        """A producer's send."""
+        """Send a message as a producer."""
         message = MqMessage(f"ID:shop-{self._random.getrandbits(48):012x}:1:1:1", self.sim.now, fails)
         self.sent.append(message)
         self.arrive(message)
         return message
 
     def arrive(self, message: MqMessage, from_queue: str | None = None) -> None:
-        """A message enters the queue: MessageDelivered."""
+        """Add a message to the queue: MessageDelivered."""
         self._log.enter(message.id, "visible", message.sent_at, self.sim.now)
-        told = event(
+        reported = event(
             "sent", self.sim.now, self.name, SYSTEM, message_id=message.id, sent_at=message.sent_at, from_queue=from_queue
         )
-        self.reports.append(Report("producer", "broker-1", message.id, told))
+        self.reports.append(Report("producer", "broker-1", message.id, reported))
         self._waiting.append(message)
         self.dispatch()
 
     def dispatch(self) -> None:
-        """Push what waits into prefetch windows that have room, one consumer after the other."""
+        """Push waiting messages into prefetch windows with room, one consumer after the other."""
         for _ in range(len(self.consumers)):
             while self._waiting and any(c.room for c in self.consumers):
                 consumer = self.consumers[0]
@@ -76,13 +76,13 @@ class MqQueue:
                     self._push(self._waiting.popleft(), consumer)
 
     def settle(self, message: MqMessage, delivery: Delivery) -> None:
-        """Acknowledged: MessageConsumed."""
+        """Acknowledge a message: MessageConsumed."""
         self._end_delivery(delivery, "deleted")
         self._log.leave(message.id, "deleted", self.sim.now)
         self._report("deleted", message, delivery)
 
     def bury(self, message: MqMessage, delivery: Delivery) -> None:
-        """Moved to the dead-letter queue: MessageDelivered there, MessageDLQd here."""
+        """Move a message to the dead-letter queue: MessageDelivered there, MessageDLQd here."""
         assert self.dead_letters is not None
         self._end_delivery(delivery, "dropped")
         self._log.leave(message.id, "dead_lettered", self.sim.now)
@@ -90,7 +90,7 @@ class MqQueue:
         self.dead_letters.arrive(message, self.name)
 
     def take_back(self, held: list[tuple[MqMessage, Delivery]]) -> None:
-        """A connection ended: what it held is in front again, in its order."""
+        """Return the messages of an ended connection to the front, in their order."""
         for message, delivery in reversed(held):
             self._end_delivery(delivery, "released")
             message.redelivered += 1
@@ -111,13 +111,13 @@ class MqQueue:
 
     def _report(self, kind: str, message: MqMessage, delivery: Delivery, **fields: Any) -> None:
         about: dict[str, Any] = {"message_id": message.id, "sent_at": message.sent_at, "receive_count": delivery.receive_count}
-        told = event(kind, self.sim.now, self.name, SYSTEM, consumer=delivery.consumer, **about, **fields)
-        self.reports.append(Report("consumer", delivery.consumer, message.id, told))
+        reported = event(kind, self.sim.now, self.name, SYSTEM, consumer=delivery.consumer, **about, **fields)
+        self.reports.append(Report("consumer", delivery.consumer, message.id, reported))
 
 
 @dataclass
 class MqConsumer:
-    """One subscription: a prefetch window, one message at work at a time. Attributes may be changed while it runs."""
+    """One subscription: a prefetch window, and one message processed at a time. Attributes may be changed while it runs."""
 
     sim: Simulation
     name: str
@@ -137,27 +137,27 @@ class MqConsumer:
         self._life = 0
         self._working = False
         self.connect()
-        self._tell_regularly()
+        self._report_regularly()
 
     @property
     def room(self) -> bool:
-        """Whether the prefetch window takes one more."""
+        """Whether the prefetch window has room for one more."""
         return self.connected and len(self._held) < self.prefetch
 
     def connect(self) -> None:
         """Subscribe."""
         self.connected = True
         self.queue.consumers.append(self)
-        self._tell_state()
+        self._report_state()
         self.queue.dispatch()
 
     def disconnect(self) -> None:
-        """The connection ends; the broker has back at once what was not acknowledged."""
+        """End the connection; the broker takes back unacknowledged messages at once."""
         self.connected, self._working = False, False
         self._life += 1
         self.queue.consumers.remove(self)
         held, self._held = list(self._held), deque()
-        self._tell_state()
+        self._report_state()
         self.queue.take_back(held)
 
     def change(self, **attributes: object) -> None:
@@ -166,7 +166,7 @@ class MqConsumer:
             setattr(self, name, value)
 
     def take(self, message: MqMessage, delivery: Delivery) -> None:
-        """A message is dispatched to it."""
+        """Receive a dispatched message."""
         self._held.append((message, delivery))
         self._work()
 
@@ -197,12 +197,12 @@ class MqConsumer:
         self._work()
         self.queue.dispatch()
 
-    def _tell_regularly(self) -> None:
-        self.sim.after_s(STATE_EVERY_S, self._tell_regularly)
+    def _report_regularly(self) -> None:
+        self.sim.after_s(STATE_EVERY_S, self._report_regularly)
         if self.connected:
-            self._tell_state()
+            self._report_state()
 
-    def _tell_state(self) -> None:
+    def _report_state(self) -> None:
         attributes = {"connected": self.connected, "prefetch": self.prefetch, "dispatched": len(self._held)}
-        told = event("consumer_state", self.sim.now, self.queue.name, SYSTEM, consumer=self.name, attributes=attributes)
-        self.queue.reports.append(Report("consumer", self.name, None, told))
+        reported = event("consumer_state", self.sim.now, self.queue.name, SYSTEM, consumer=self.name, attributes=attributes)
+        self.queue.reports.append(Report("consumer", self.name, None, reported))

@@ -1,7 +1,7 @@
-"""A recording in the order and at the times at which its events arrived, as a live job takes them in.
+"""A recording in the order and at the times of its events' arrival, as a live job reads them.
 
-A file says only when things happened; a simulation knows when it was told of them. So an event that comes late is late, and
-one whose sender's clock is ahead is dated in the future when it comes.
+A file holds only when things happened; a simulation knows when they were reported. So a late event arrives late, and an event
+of a sender whose clock is ahead is dated in the future when it arrives.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from streaming.replay.recording import Recording
 
 
 class Arrival(NamedTuple):
-    """An event and when it came, epoch milliseconds."""
+    """An event and its time of arrival in epoch milliseconds."""
 
     came_ms: int
     event: Event
 
 
 def arrived(arrivals: Sequence[Arrival], settings: Settings) -> Recording:
-    """What a replay works on, each event taking effect when it came. `arrivals` are in order."""
+    """Return the recording for a replay in which each event takes effect on arrival. `arrivals` are in order."""
     decoded = decode_records([encode_ndjson([a.event for a in arrivals])])
     if decoded.invalid:
         raise ValueError(f"the simulator wrote an event that cannot be read: {decoded.invalid[0]}")

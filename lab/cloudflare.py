@@ -1,8 +1,8 @@
 """A Cloudflare queue with its consumer Worker: batches, retries, delays, and a verdict for each message.
 
-A message that is delivered stays with its invocation until that ends; there is no visibility window. `attempts` is one more
-than the retries so far; after `max_retries` retries a message goes to the dead-letter queue, or is dropped when there is none.
-What the module for Workers reports is built as that module builds it.
+A delivered message belongs to its invocation until that ends; there is no visibility window. `attempts` is one more than the
+retries so far; after `max_retries` retries a message goes to the dead-letter queue, or is dropped when there is none. Events are
+built as the module for Workers builds them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lab.simulation import Simulation
 SYSTEM: System = "cloudflare_queues"
 LONGEST_INVOCATION_MS = 15 * 60_000
 Failure = Literal["throw", "retry"]
-"""A handler that throws fails its whole batch; one that retries gives back what it could not process."""
+"""A handler that throws fails its whole batch; one that retries returns the messages it could not process."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class CloudflareSettings:
     retention_s: float = 345_600.0
 
     def attributes(self, *, has_consumer: bool) -> dict[str, Any]:
-        """What a collector reads of them."""
+        """Return the settings as a collector reads them."""
         found: dict[str, Any] = {"kind": "standard", "retention_s": self.retention_s, "has_consumer": has_consumer}
         if has_consumer:
             found |= {
@@ -53,7 +53,7 @@ class CloudflareSettings:
 
 @dataclass
 class CloudflareMessage:
-    """A message and what will go wrong with it."""
+    """A message and how it will fail."""
 
     id: str
     sent_at: int
@@ -63,7 +63,7 @@ class CloudflareMessage:
 
 @dataclass
 class CloudflareQueue:
-    """One queue; its consumer's attributes may be changed while it runs. `service` None: nobody consumes."""
+    """One queue; its consumer's attributes may be changed while it runs. `service` None: there is no consumer."""
 
     sim: Simulation
     settings: CloudflareSettings
@@ -91,11 +91,11 @@ class CloudflareQueue:
 
     @property
     def worker(self) -> str:
-        """The consumer's name as it reports itself."""
+        """The consumer's name in its own reports."""
         return f"{self.name}-worker"
 
     def send(self, *, fails_on: str | None = None) -> CloudflareMessage:
-        """Send one message now. A Worker learns no id from it and reports nothing."""
+        """Send one message now. A Worker does not learn its id and reports nothing."""
         message = CloudflareMessage(f"{self._random.getrandbits(128):032x}", self.sim.now, fails_on)
         self.sent.append(message)
         self._enter(message)
@@ -117,7 +117,7 @@ class CloudflareQueue:
         self.sim.after_s(self.settings.max_batch_timeout_s, self._dispatch)
 
     def _dispatch(self) -> None:
-        """Deliver as many batches as are full or have waited long enough."""
+        """Deliver every batch that is full or has waited long enough."""
         s = self.settings
         while self.service is not None and not self.paused and self._running < s.max_concurrency and self._ready:
             waited_s = (self.sim.now - self._ready[0][0]) / 1000
@@ -186,5 +186,5 @@ class CloudflareQueue:
         self._wait(message)
 
     def _report(self, kind: str, message_id: str | None, **fields: Any) -> None:
-        told = event(kind, self.sim.now, self.name, SYSTEM, message_id=message_id, consumer=self.worker, **fields)
-        self.reports.append(Report("consumer", self.worker, message_id, told))
+        reported = event(kind, self.sim.now, self.name, SYSTEM, message_id=message_id, consumer=self.worker, **fields)
+        self.reports.append(Report("consumer", self.worker, message_id, reported))

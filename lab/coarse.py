@@ -1,4 +1,4 @@
-"""An engine that judges at fewer times than a replay would: as a live job with a slower trigger."""
+"""An engine that judges less often than a replay would, like a live job with a slower trigger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streaming.replay.run import Engine, local_engine
 
 
 def every(trigger_ms: int) -> Engine:
-    """Tracks in this process, at the shown steps and at least `trigger_ms` apart from the one before otherwise."""
+    """Track in this process, at the shown steps and otherwise at least `trigger_ms` after the previous step."""
 
     def engine(steps: Iterable[Step], settings: Settings) -> Iterator[tuple[Step, Merged]]:
         return local_engine(_merged(steps, trigger_ms), settings)

@@ -1,4 +1,4 @@
-"""Consumers: threads that poll, work and settle, and the ways in which they go wrong."""
+"""Consumers: threads that poll, process and settle messages, and the ways in which they fail."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from lab.simulation import Simulation
 from lab.sqs import Receipt, SqsQueue
 
 ServiceTime = Callable[[Random], float]
-"""Seconds of work for the next message."""
+"""Seconds of processing for the next message."""
 
 Failure = Literal["keep", "release"]
-"""What happens to a message that could not be processed: its window runs out, or it is given back at once."""
+"""What happens to a failed message: its window runs out, or it is released at once."""
 
 
 def exponential(mean_s: float) -> ServiceTime:
-    """Exponential times."""
+    """Return exponentially distributed times."""
     return lambda random: random.expovariate(1 / mean_s)
 
 
 def lognormal(mean_s: float, sigma: float = 0.5) -> ServiceTime:
-    """Lognormal times with this mean: what most workers look like."""
+    """Return lognormal times with this mean, as most workers have."""
     mu = math.log(mean_s) - sigma**2 / 2
     return lambda random: random.lognormvariate(mu, sigma)
 
 
 def mostly(usual: ServiceTime, rare: ServiceTime, rare_ratio: float) -> ServiceTime:
-    """`rare` with a probability of `rare_ratio`, `usual` otherwise."""
+    """Return `rare` with a probability of `rare_ratio`, else `usual`."""
     return lambda random: rare(random) if random.random() < rare_ratio else usual(random)
 
 
 def uniform(low_s: float, high_s: float) -> ServiceTime:
-    """Evenly between two times."""
+    """Return times distributed evenly between two values."""
     return lambda random: random.uniform(low_s, high_s)
 
 
@@ -56,14 +56,14 @@ class Consumer:
     fails_always: bool = False
     failure: Failure = "keep"
     fail_after_ratio: float = 0.5
-    """How much of the usual work is done when a message fails."""
+    """The share of the usual processing done before a message fails."""
     extend_every_s: float | None = None
-    """Extends the window of the message at work so often; None: never."""
+    """How often it extends the window of the message it processes; None: never."""
     polling: bool = True
     _life: int = 0
-    """Grows when the process is killed: nobody goes on with what an earlier life began."""
+    """Incremented when the process is killed: work of an earlier life is abandoned."""
     _shift: int = 0
-    """Grows when polling starts again: threads of an earlier shift finish what they have and poll no more."""
+    """Incremented when polling restarts: threads of an earlier shift finish their messages and poll no more."""
 
     def __post_init__(self) -> None:
         self._random = self.sim.random(f"consumer {self.name}")
@@ -71,12 +71,12 @@ class Consumer:
         self._start_threads()
 
     def kill(self) -> None:
-        """The process is gone; what it held comes back when the windows run out."""
+        """Kill the process; its messages come back when their windows run out."""
         self._life += 1
         self.polling = False
 
     def stop(self) -> None:
-        """No further receives; what is at work is finished, also after another `start`."""
+        """Stop receiving; messages in progress are finished, even after another `start`."""
         self.polling = False
 
     def change(self, **attributes: object) -> None:
@@ -85,14 +85,14 @@ class Consumer:
             setattr(self, name, value)
 
     def start(self) -> None:
-        """Polls again, after `stop` or `kill`."""
+        """Resume polling after `stop` or `kill`."""
         if not self.polling:
             self.polling = True
             self._shift += 1
             self._start_threads()
 
     def hang(self) -> None:
-        """The thread that begins the next message works on it for ever, and extends its window where the consumer does."""
+        """Let the thread that starts the next message process it for ever, extending its window if the consumer does so."""
         self._hang_next = True
 
     def _start_threads(self) -> None:
@@ -119,7 +119,7 @@ class Consumer:
         self._work(receipts, life, shift)
 
     def _work(self, receipts: list[Receipt], life: int, shift: int) -> None:
-        """The first of `receipts`, then the others, then the next receive."""
+        """Process the first of `receipts`, then the others, then receive again."""
         receipt, rest = receipts[0], receipts[1:]
         usual_s = self.service(self._random) if receipt.message.work_s is None else receipt.message.work_s
         work_s = usual_s * self.slow_factor
@@ -162,6 +162,6 @@ class Consumer:
 
     def _report(self, kind: str, receipt: Receipt, **fields: object) -> None:
         message = receipt.message
-        told = event(kind, self.sim.now, self.queue.name, message_id=message.id, group=message.group, consumer=self.name)
-        told.update((name, value) for name, value in fields.items() if value is not None)
-        self.reports.append(Report("consumer", self.name, message.id, told))
+        reported = event(kind, self.sim.now, self.queue.name, message_id=message.id, group=message.group, consumer=self.name)
+        reported.update((name, value) for name, value in fields.items() if value is not None)
+        self.reports.append(Report("consumer", self.name, message.id, reported))

@@ -1,6 +1,6 @@
-"""What is asked of what queuewatch published about a recording of which the truth is known.
+"""Criteria for what queuewatch published about a recording whose truth is known.
 
-Each function compares one thing and says how often it is wrong; `judge` puts them together for one cell of the matrix.
+Each function compares one thing and returns how often it is wrong; `judge` combines them for one cell of the matrix.
 """
 
 from __future__ import annotations
@@ -14,61 +14,61 @@ from lab.history import Counts, QueueHistory
 from lab.recording import Recording
 from lab.telemetry import View
 
-DEATH_TOLD_WITHIN_S = 360.0
+DEATH_DETECTED_WITHIN_S = 360.0
 DEPTH_RATIO = 0.05
 DEPTH_SLACK = 1
-"""A count is a whole number: of ten messages, one more or less is within every tolerance."""
+"""Counts are integers: with ten messages, one more or less is within every tolerance."""
 EXACT_S = 1.0
 DEAD_AGE_RATIO = 0.9
 DEAD_AGE_JUDGED_AFTER_S = 900.0
-"""Polls are half a minute apart and may be a minute late: a tenth of the age only after a quarter of an hour."""
+"""Polls are half a minute apart and may be a minute late: they are a tenth of the age only after a quarter of an hour."""
 KEPT_FOR_S = 900.0
-"""What may be tracked beyond what the queue holds: the sends of the lateness and of half as long again."""
+"""Messages sent within this time may be tracked beyond those in the queue: the lateness and half as long again."""
 
 AGED_SCOPES = ("all", "visible", "healthy", "cloudwatch")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found in one run. Counts of what is wrong, worst values, and None where a question does not arise."""
+    """The findings of one run: counts of errors, worst values, and None where a criterion does not apply."""
 
     false_criticals: tuple[str, ...]
     """Critical signals on a healthy queue, or before there was a fault."""
     other_criticals: tuple[str, ...]
-    """Critical signals after the fault that neither name it nor follow from it. Reported, not judged."""
-    told_after_s: float | None
-    """From the fault to the first signal that names it."""
-    told_in_time: bool | None
+    """Critical signals after the fault that neither name it nor follow from it. Reported, but not judged."""
+    detected_after_s: float | None
+    """Seconds from the fault to the first signal that names it."""
+    detected_in_time: bool | None
     """Judged for dead consumers only."""
     lost_signals: int | None
-    """Dead consumers: how often, after the fault was told, it was not firing."""
+    """Dead consumers: how often the fault was not firing after it was detected."""
     ok_while_dead: int | None
     """How often the status was `ok` later than six minutes after the consumers died."""
     depth_wrong: int
-    """At how many polls the published depth was absent or neither near the broker's count nor near the truth."""
+    """The number of polls at which the published depth was absent, or near neither the broker's count nor the truth."""
     depth_absent: int
     depth_worst_ratio: float
     age_violations: int
     """How often a published age was above the true one."""
     age_worst_excess_s: float
     not_exact: int
-    """How often an age that must be exact (full telemetry, or marked as exact) was off or absent."""
+    """How often an age that must be exact (full telemetry, or marked as exact) was wrong or absent."""
     dead_age_ratio: float | None
-    """The least share of the true age that was published while consumers were dead; None when none was."""
+    """The smallest share of the true age published while consumers were dead; None when none was."""
     dead_age_enough: bool | None
     tracked_most: int
     tracked_bound: int
 
     @property
     def holds(self) -> bool:
-        """Whether everything that is judged holds."""
+        """Whether all judged criteria hold."""
         return not self.broken()
 
     def broken(self) -> list[str]:
-        """The criteria that do not hold, by name."""
+        """The names of the criteria that do not hold."""
         found = {
             "false_criticals": bool(self.false_criticals),
-            "told_in_time": self.told_in_time is False,
+            "detected_in_time": self.detected_in_time is False,
             "lost_signals": bool(self.lost_signals),
             "ok_while_dead": bool(self.ok_while_dead),
             "depth": bool(self.depth_wrong),
@@ -80,24 +80,24 @@ class Verdict:
         return [name for name, wrong in found.items() if wrong]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, with the names of the criteria that are broken."""
+        """Return plain values, with the names of the criteria that do not hold."""
         return {**asdict(self), "broken": self.broken()}
 
 
 def judge(recording: Recording, view: View, outcome: Outcome, polls: Mapping[str, Mapping[int, Counts]]) -> Verdict:
-    """Compare what was published with the truth. `polls` is what the broker said of each queue."""
+    """Compare what was published with the truth. `polls` holds the broker's counts of each queue."""
     fault_at = recording.fault_at()
     dead = next((label for label in recording.labels if label.fault == "consumers_dead"), None)
-    told = _told_after_s(recording, outcome)
-    depth = [d for queue, said in polls.items() for d in depth_errors(recording.history.of(queue), outcome, queue, said)]
+    detected = _detected_after_s(recording, outcome)
+    depth = [d for queue, counts in polls.items() for d in depth_errors(recording.history.of(queue), outcome, queue, counts)]
     excess = [x for queue in recording.settings for x in age_excesses(recording.history.of(queue), outcome, queue)]
     ratio = None if dead is None else dead_age_ratio(recording.history.of(dead.queue), outcome, dead.queue, dead.from_ms)
     most, bound = tracked(recording, outcome)
     return Verdict(
         false_criticals=_criticals(outcome, fault_at, None),
         other_criticals=() if fault_at is None else _criticals(outcome, fault_at, recording.allowed),
-        told_after_s=told,
-        told_in_time=None if dead is None else told is not None and told <= DEATH_TOLD_WITHIN_S,
+        detected_after_s=detected,
+        detected_in_time=None if dead is None else detected is not None and detected <= DEATH_DETECTED_WITHIN_S,
         lost_signals=None if dead is None else lost(outcome, "QueueStalled", dead.queue, dead.from_ms),
         ok_while_dead=None if dead is None else ok_while_dead(outcome, dead.queue, dead.from_ms),
         depth_wrong=sum(1 for off in depth if off is None or off > 0),
@@ -114,7 +114,7 @@ def judge(recording: Recording, view: View, outcome: Outcome, polls: Mapping[str
 
 
 def _criticals(outcome: Outcome, fault_at: int | None, allowed: frozenset[str] | None) -> tuple[str, ...]:
-    """Critical signals before the fault (at any time without one); with `allowed`, those since it that are not in it."""
+    """Return critical signals before the fault (or at any time without one); with `allowed`, those since it and not in it."""
     found = set()
     for s in outcome.fired(severity="critical"):
         if s.get("folded") or s.get("alerting") is False:
@@ -125,7 +125,7 @@ def _criticals(outcome: Outcome, fault_at: int | None, allowed: frozenset[str] |
     return tuple(sorted(found))
 
 
-def _told_after_s(recording: Recording, outcome: Outcome) -> float | None:
+def _detected_after_s(recording: Recording, outcome: Outcome) -> float | None:
     if not recording.labels:
         return None
     label = recording.labels[0]
@@ -134,7 +134,7 @@ def _told_after_s(recording: Recording, outcome: Outcome) -> float | None:
 
 
 def lost(outcome: Outcome, name: str, queue: str, since_ms: int) -> int:
-    """At how many times a signal was not firing though it had begun to and what it says still holds."""
+    """Count the times at which a signal was not firing although it had begun to and its condition still held."""
     began = first_at(outcome.fired(name, queue=queue), since_ms)
     if began is None:
         return 0
@@ -142,23 +142,25 @@ def lost(outcome: Outcome, name: str, queue: str, since_ms: int) -> int:
 
 
 def ok_while_dead(outcome: Outcome, queue: str, since_ms: int) -> int:
-    """At how many times the status was `ok`, later than death has to be told."""
-    late = since_ms + DEATH_TOLD_WITHIN_S * 1000
+    """Count the times at which the status was `ok` after the death of consumers should have been detected."""
+    late = since_ms + DEATH_DETECTED_WITHIN_S * 1000
     return sum(1 for at, status in outcome.chosen("queue_status", queue).items() if status == "ok" and at >= late)
 
 
-def depth_errors(history: QueueHistory, outcome: Outcome, queue: str, said: Mapping[int, Counts]) -> Iterator[float | None]:
-    """Per poll at which something was published: how far the published depth is outside the tolerance, as a share of
-    the broker's count; 0 within it, None when absent. Near the truth is right as well: it is fresher than a late count."""
+def depth_errors(history: QueueHistory, outcome: Outcome, queue: str, counts: Mapping[int, Counts]) -> Iterator[float | None]:
+    """Yield how far each published depth is outside the tolerance, as a share of the broker's count.
+
+    0 within it, None where no depth was published. A depth near the truth is also right: it is fresher than a late count.
+    """
     states = outcome.labelled("queue_messages", queue)
     for at in outcome.times:
-        if at not in said:
+        if at not in counts:
             continue
         values = [series[at] for series in states.values() if at in series]
         if not values:
             yield None
             continue
-        yield min(_outside(sum(values), count.unsettled) for count in (said[at], history.counts(at)))
+        yield min(_outside(sum(values), count.unsettled) for count in (counts[at], history.counts(at)))
 
 
 def _outside(value: float, count: int) -> float:
@@ -167,7 +169,7 @@ def _outside(value: float, count: int) -> float:
 
 
 def age_excesses(history: QueueHistory, outcome: Outcome, queue: str) -> Iterator[float]:
-    """By how many seconds each published age exceeds the true one; negative for a lower bound."""
+    """Yield by how many seconds each published age exceeds the true one; negative for a lower bound."""
     for scope in AGED_SCOPES:
         for at, age_s in outcome.series("oldest_message_age_seconds", queue, scope).items():
             true_s = true_age_s(history, at, scope)
@@ -175,13 +177,13 @@ def age_excesses(history: QueueHistory, outcome: Outcome, queue: str) -> Iterato
 
 
 def true_age_s(history: QueueHistory, at: int, scope: str) -> float | None:
-    """The age of the oldest message that a scope may speak of; None when there is none."""
+    """Return the true age of the oldest message in a scope; None when there is none."""
     oldest = history.oldest_sent_at(at, visible_only=scope == "visible")
     return None if oldest is None else (at - oldest) / 1000
 
 
 def not_exact(history: QueueHistory, outcome: Outcome, queue: str, *, full: bool) -> int:
-    """At how many times an age that must be exact was off by more than a second, or absent under full telemetry."""
+    """Count the times at which an age that must be exact was off by more than a second, or absent under full telemetry."""
     wrong = 0
     for scope in ("all", "visible"):
         ages = outcome.series("oldest_message_age_seconds", queue, scope)
@@ -198,7 +200,7 @@ def not_exact(history: QueueHistory, outcome: Outcome, queue: str, *, full: bool
 
 
 def dead_age_ratio(history: QueueHistory, outcome: Outcome, queue: str, since_ms: int) -> float | None:
-    """The least share of the true age that was published while consumers are dead; None when some time had no age."""
+    """Return the smallest share of the true age published while consumers are dead; None when an age was missing."""
     ages = outcome.series("oldest_message_age_seconds", queue, "all")
     times = [at for at in outcome.times if at >= since_ms + DEAD_AGE_JUDGED_AFTER_S * 1000]
     if not times or any(at not in ages for at in times):
@@ -207,7 +209,7 @@ def dead_age_ratio(history: QueueHistory, outcome: Outcome, queue: str, since_ms
 
 
 def _age_enough(view: View, ratio: float | None) -> bool | None:
-    """Not judged where neither side was seen before the consumers died; without any age only judged for whole sides."""
+    """Whether the age was high enough. Not judged if neither side was seen before; with no age, judged only for whole sides."""
     if view.base in ("attributes", "all_join"):
         return None
     if ratio is None:
@@ -216,7 +218,7 @@ def _age_enough(view: View, ratio: float | None) -> bool | None:
 
 
 def tracked(recording: Recording, outcome: Outcome) -> tuple[int, int]:
-    """The most messages tracked at any time, and how many that may be, of the queue nearest to its bound."""
+    """Return the most messages tracked at any time and the number allowed, for the queue nearest to its bound."""
     most, bound = 0, 1
     for queue in recording.settings:
         history = recording.history.of(queue)

@@ -1,6 +1,6 @@
-"""Runs what is seen of a recording through queuewatch's own code, and keeps what it published.
+"""Run the visible part of a recording through queuewatch's own code, and keep what it publishes.
 
-Through the recording's file, the decoder, the tracking and the judge that a live run uses, on event time, in this process.
+It uses the same decoder, tracking and judge as a live run, on event time, in this process, starting from the recording's file.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ KEPT = frozenset(
         "queuewatch_queue_status",
     }
 )
-"""The metrics that are judged; the others would only cost memory."""
+"""The judged metrics; keeping the others would only cost memory."""
 
 
 @dataclass
 class Outcome:
-    """What queuewatch published: signal lines as in a replay, metrics by series, and the times at which it published."""
+    """What queuewatch published: signal lines as in a replay, metrics by series, and the times of publication."""
 
     signals: list[dict[str, Any]] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     _series: dict[tuple[str, str, str], Series] = field(default_factory=dict)
 
     def series(self, metric: str, queue: str, label: str = "") -> Series:
-        """A metric of a queue by its own label (`visible` of the state, `all` of the scope); empty when never published."""
+        """Return a queue's metric by its own label (`visible` of the state, `all` of the scope); empty if never published."""
         return self._series.get((f"queuewatch_{metric}", queue, label), {})
 
     def labelled(self, metric: str, queue: str) -> Mapping[str, Series]:
-        """All series of a metric of a queue, by their own label."""
+        """Return all series of a queue's metric, by their own label."""
         return {label: s for (name, of, label), s in self._series.items() if (name, of) == (f"queuewatch_{metric}", queue)}
 
     def chosen(self, metric: str, queue: str) -> dict[int, str]:
-        """Of a metric with one series per state, the state at each time: the label whose value is 1."""
+        """Return the state at each time for a metric with one series per state: the label whose value is 1."""
         found: dict[int, str] = {}
         for label, series in self.labelled(metric, queue).items():
             found |= {at: label for at, value in series.items() if value == 1}
         return dict(sorted(found.items()))
 
     def fired(self, *names: str, queue: str | None = None, severity: str | None = None) -> list[dict[str, Any]]:
-        """Signals that began to fire."""
+        """Return the signals that began to fire."""
         return [
             s
             for s in self.signals
@@ -74,7 +74,7 @@ class Outcome:
         ]
 
     def firing_at(self, at: int, name: str, queue: str) -> bool:
-        """Whether a signal of a queue fires at an epoch millisecond."""
+        """Whether a signal of a queue fires at a time in epoch milliseconds."""
         firing: set[tuple[Any, ...]] = set()
         for s in self.signals:
             if s["at"] <= at and s["signal"] == name and s["queue"] == queue:
@@ -99,9 +99,9 @@ def run(
     trigger_ms: int | None = None,
     until: int | None = None,
 ) -> Outcome:
-    """Replay wire-format events given in the order of their arrival; arrivals take effect when they came.
+    """Replay wire-format events given in order of arrival; items with an arrival time take effect then.
 
-    Metrics are kept every `every_ms`. `trigger_ms` judges no more often than that; None: as often as a replay does.
+    Metrics are kept every `every_ms`. `trigger_ms` is the shortest interval between judgements; None: as in a replay.
     """
     outcome = Outcome()
     chosen = settings or Settings()
@@ -133,5 +133,5 @@ def _as_file(events: Sequence[Event] | Sequence[Arrival], settings: Settings) ->
 
 
 def first_at(signals: Iterable[Mapping[str, Any]], since_ms: int = 0) -> int | None:
-    """When the first of these signals at or after `since_ms` fired; None when none did."""
+    """Return when the first of these signals fired at or after `since_ms`; None when none did."""
     return min((s["at"] for s in signals if s["at"] >= since_ms), default=None)

@@ -1,6 +1,6 @@
-"""What really happened: the state of every message at every instant, each delivery and each end.
+"""The truth: the state of every message at every instant, each delivery and each end.
 
-Counts and ages at any time follow from it exactly. Nothing of it is known to queuewatch.
+Counts and ages at any time follow exactly from it. queuewatch sees none of it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Ending(NamedTuple):
 
 @dataclass
 class Delivery:
-    """A message was handed to a consumer. `ended_at` is when its window ended or it was settled."""
+    """A delivery to a consumer. `ended_at` is when its window ended or the message was settled."""
 
     queue: str
     message_id: str
@@ -43,7 +43,7 @@ class Delivery:
 
 
 class Entering(NamedTuple):
-    """A message came into a queue."""
+    """A message that entered a queue."""
 
     message_id: str
     at: int
@@ -75,17 +75,17 @@ class QueueHistory:
     _arrays: tuple[Ints, Ints, Ints, Ints] | None = None
 
     def enter(self, message_id: str, state: State, sent_at: int, now: int) -> None:
-        """A message comes into the queue."""
+        """Record that a message enters the queue."""
         self.arrivals.append(Entering(message_id, now, sent_at))
         self._open[message_id] = (state, now, sent_at)
 
     def change(self, message_id: str, state: State, now: int) -> None:
-        """A message of the queue is in another state from now on."""
+        """Record a message's new state."""
         self._close(message_id, now)
         self._open[message_id] = (state, now, self._sent_at)
 
     def leave(self, message_id: str, how: End, now: int) -> None:
-        """A message is no longer in the queue."""
+        """Record that a message leaves the queue."""
         self._close(message_id, now)
         self.endings.append(Ending(self.name, message_id, now, how))
 
@@ -96,23 +96,23 @@ class QueueHistory:
 
     @property
     def entered(self) -> int:
-        """How many messages came into the queue."""
+        """Return how many messages entered the queue."""
         return len(self.arrivals)
 
     def freeze(self) -> None:
-        """The simulation is over: what is open now stays so."""
+        """End the simulation: open intervals stay open."""
         rows = self._closed + [(STATES.index(s), since, NEVER, sent) for s, since, sent in self._open.values()]
         table = np.array(rows, dtype=np.int64).reshape(-1, 4)
         self._arrays = (table[:, 0], table[:, 1], table[:, 2], table[:, 3])
 
     def counts(self, at: int) -> Counts:
-        """The exact counts at an epoch millisecond, whatever happens in it included."""
+        """Return the exact counts at a time in epoch milliseconds, after all events of that millisecond."""
         state, since, until, _ = self._frozen()
         held = np.bincount(state[(since <= at) & (at < until)], minlength=3)
         return Counts(int(held[0]), int(held[1]), int(held[2]))
 
     def oldest_sent_at(self, at: int, *, visible_only: bool = False) -> int | None:
-        """When the oldest unsettled (or visible) message was sent; None when there is none."""
+        """Return when the oldest unsettled (or visible) message was sent; None when there is none."""
         state, since, until, sent = self._frozen()
         here = (since <= at) & (at < until)
         if visible_only:
@@ -132,10 +132,10 @@ class History:
         self.queues: dict[str, QueueHistory] = {}
 
     def of(self, queue: str) -> QueueHistory:
-        """The history of one queue, begun when first asked for."""
+        """Return the history of one queue, creating it on first use."""
         return self.queues.setdefault(queue, QueueHistory(queue))
 
     def freeze(self) -> None:
-        """The simulation is over."""
+        """End the simulation."""
         for queue in self.queues.values():
             queue.freeze()

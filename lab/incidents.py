@@ -1,4 +1,4 @@
-"""The incidents and the healthy runs under full telemetry: what was told, when, how loudly, and whom it named."""
+"""Incidents and healthy runs with full telemetry: what was detected, when, at which severity, and what it named."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lab.telemetry import VIEWS, View, arrivals
 TRIGGER_MS = 5_000
 MOST_ANNOUNCED = 5
 QUEUE_WIDE = ("QueueFailing", "QueueLagging")
-"""What must never fire on a healthy queue, whatever its severity."""
+"""Signals that must never fire on a healthy queue, whatever their severity."""
 
 
 ALL = {
@@ -44,7 +44,7 @@ ALL = {
 
 @dataclass(frozen=True)
 class Aim:
-    """One of `signals` within `within_s` of the earliest instant at which it could be told, or of the fault itself."""
+    """One of `signals` must fire within `within_s` of the fault, or of the earliest time at which it could be detected."""
 
     signals: tuple[str, ...]
     within_s: float
@@ -78,12 +78,12 @@ AIMS = {
     "slow_consumer": Aim(("SlowConsumer", "MessageHeldTooLong"), 60),
     "misconfigured_redrive": Aim(("QueueMisconfigured",), 60),
 }
-"""By fault."""
+"""Aims by fault."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which runs; nothing chosen means all. Scenarios are chosen by a part of their name."""
+    """The runs to execute; an empty list means all. Scenarios are selected by a part of their name."""
 
     only: Sequence[str] = ()
     kinds: Sequence[str] = ()
@@ -93,7 +93,7 @@ class Selection:
 
 
 def run_incidents(selection: Selection, jobs: int) -> Iterator[dict[str, Any]]:
-    """One row for each run, on `jobs` processes; rows come as they are ready, in order."""
+    """Yield one row per run, using `jobs` processes, as they finish and in order."""
     names = [n for n in ALL if not selection.only or any(part in n for part in selection.only)]
     view = VIEWS[selection.basis].with_counts(selection.counts)
     every = product(names, selection.kinds or ("standard", "fifo"), selection.seeds, [view])
@@ -106,7 +106,7 @@ def run_incidents(selection: Selection, jobs: int) -> Iterator[dict[str, Any]]:
 
 
 def run_one(name: str, kind: str, seed: int, view: View) -> dict[str, Any]:
-    """Run one scenario and compare."""
+    """Run one scenario and compare it with its aims."""
     recording = ALL[name](kind, seed)
     events = arrivals(recording, reporting.view_of(name, view))
     outcome = harness.run(events, trigger_ms=TRIGGER_MS, every_ms=60_000, until=recording.ends_at)
@@ -115,7 +115,7 @@ def run_one(name: str, kind: str, seed: int, view: View) -> dict[str, Any]:
 
 
 def judge(recording: Recording, outcome: harness.Outcome) -> dict[str, Any]:
-    """What a run shows, and which aims it misses (`broken`)."""
+    """Return what a run shows, and which aims it misses (`broken`)."""
     loud = announced(outcome.signals)
     row: dict[str, Any] = {
         "announced": len(loud),
@@ -141,9 +141,9 @@ def _fault(label: Label, outcome: harness.Outcome) -> dict[str, Any]:
     aim = AIMS[label.fault]
     fired = [s for s in outcome.fired(*aim.signals) if s["at"] >= label.from_ms]
     at = harness.first_at(fired)
-    since = label.from_ms if aim.after_fault else label.tellable_ms
+    since = label.from_ms if aim.after_fault else label.detectable_ms
     after_s = None if at is None else (at - since) / 1000
-    broken = [] if after_s is not None and after_s <= aim.within_s else ["told"]
+    broken = [] if after_s is not None and after_s <= aim.within_s else ["detected"]
     named = next((_names(s, label) for s in fired), None)
     if named is False:
         broken.append("culprit")
@@ -153,9 +153,9 @@ def _fault(label: Label, outcome: harness.Outcome) -> dict[str, Any]:
     return {
         "fault": label.fault,
         "signal": "|".join(aim.signals),
-        "tellable_after_s": (label.tellable_ms - label.from_ms) / 1000,
-        "told_after_fault_s": None if at is None else (at - label.from_ms) / 1000,
-        "told_after_s": after_s,
+        "detectable_after_s": (label.detectable_ms - label.from_ms) / 1000,
+        "detected_after_fault_s": None if at is None else (at - label.from_ms) / 1000,
+        "detected_after_s": after_s,
         "within_s": aim.within_s,
         "culprit_named": named,
         "aim_for_announced": label.fault in ("broken_deploy", "bad_host"),
@@ -164,7 +164,7 @@ def _fault(label: Label, outcome: harness.Outcome) -> dict[str, Any]:
 
 
 def _names(signal: dict[str, Any], label: Label) -> bool | None:
-    """Whether the signal names the label's culprit, in what it is about or in its evidence; None when there is none."""
+    """Whether the signal names the label's culprit, in its key or its evidence; None when there is none."""
     culprits = [c for c in (label.message_id, label.group, label.consumer) if c]
     if not culprits:
         return None

@@ -1,4 +1,4 @@
-"""The matrix: every scenario under every way of being instrumented, standard and FIFO, with counts of three qualities."""
+"""The matrix: every scenario with every kind of instrumentation, standard and FIFO, with counts of three qualities."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which part of the matrix; an empty list means all. Scenarios are chosen by a part of their name."""
+    """The selected part of the matrix; an empty list means all. Scenarios are selected by a part of their name."""
 
     only: Sequence[str] = ()
     basis: Sequence[str] = ()
@@ -48,7 +48,7 @@ class Selection:
     seeds: Sequence[int] = (1,)
 
     def cells(self) -> Iterator[Cell]:
-        """The chosen cells, recording by recording."""
+        """Yield the selected cells, recording by recording."""
         for scenario in SCENARIOS:
             if self.only and not any(part in scenario for part in self.only):
                 continue
@@ -66,7 +66,7 @@ class Selection:
 
 
 def run_matrix(selection: Selection, jobs: int) -> Iterator[list[dict[str, Any]]]:
-    """Run the chosen cells on `jobs` processes; rows come as they are ready, in the order of the cells."""
+    """Run the selected cells on `jobs` processes; rows come as they finish, in the order of the cells."""
     groups = [list(cells) for _, cells in groupby(selection.cells(), key=lambda c: (c.recording, c.basis in CHANGEOVERS))]
     if jobs == 1:
         yield from map(run_cells, groups)
@@ -76,7 +76,7 @@ def run_matrix(selection: Selection, jobs: int) -> Iterator[list[dict[str, Any]]
 
 
 def run_cells(cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """Rows of cells that share one recording."""
+    """Return the rows of cells that share one recording."""
     scenario, kind, seed = cells[0].recording
     recording = SCENARIOS[scenario](kind, seed)
     rows = []
@@ -91,12 +91,12 @@ def run_cells(cells: Sequence[Cell]) -> list[dict[str, Any]]:
 
 
 def _signals(outcome: harness.Outcome) -> dict[str, int]:
-    """How often each signal began to fire."""
+    """Count how often each signal began to fire."""
     names = sorted(f"{s['signal']}:{s['severity']}" for s in outcome.fired())
     return {name: len(list(same)) for name, same in groupby(names)}
 
 
 def _bases(outcome: harness.Outcome, queues: Any) -> list[str]:
-    """The bases of knowledge of the first queue, in the order in which they were published."""
+    """Return the bases of knowledge of the first queue, in order of publication."""
     main = max(queues, key=lambda q: len(outcome.chosen("queue_status", q)) and "dlq" not in q)
     return [basis for basis, _ in groupby(outcome.chosen("telemetry_basis", main).values())]

@@ -1,4 +1,4 @@
-"""Which of the signals reach somebody: neither folded nor inhibited, by the Alertmanager configuration that is shipped."""
+"""The signals that become notifications: neither folded nor inhibited by the shipped Alertmanager configuration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MATCHER = re.compile(r'\s*(\w+)\s*(=~|!~|!=|=)\s*"(.*)"\s*\Z')
 
 @dataclass(frozen=True)
 class Inhibition:
-    """One inhibit rule: alerts like `target` say nothing while one like `source` with the same `equal` labels fires."""
+    """One inhibit rule: alerts like `target` are muted while one like `source` with the same `equal` labels fires."""
 
     source: tuple[tuple[str, str, str], ...]
     target: tuple[tuple[str, str, str], ...]
@@ -42,7 +42,7 @@ class Inhibition:
 
 @cache
 def shipped_inhibitions() -> tuple[Inhibition, ...]:
-    """The inhibit rules of the shipped Alertmanager configuration."""
+    """Return the inhibit rules of the shipped Alertmanager configuration."""
     rules = yaml.safe_load(CONFIG.read_text())["inhibit_rules"]
     return tuple(
         Inhibition(_parsed(r["source_matchers"]), _parsed(r["target_matchers"]), tuple(r.get("equal", ()))) for r in rules
@@ -50,12 +50,12 @@ def shipped_inhibitions() -> tuple[Inhibition, ...]:
 
 
 def announced(signals: Sequence[Signal], rules: Iterable[Inhibition] | None = None) -> list[Signal]:
-    """The firing signals of at least warning severity that are neither folded nor inhibited when their group is sent."""
+    """Return the firing signals of at least warning severity that are neither folded nor inhibited when their group is sent."""
     return [signal for signal, _ in reaching(signals, rules)]
 
 
 def reaching(signals: Sequence[Signal], rules: Iterable[Inhibition] | None = None) -> list[tuple[Signal, int | None]]:
-    """The same, each with when it ended; None: it fires to the end."""
+    """Return the same signals, each with its end; None: it fires to the end of the run."""
     inhibitions = tuple(shipped_inhibitions() if rules is None else rules)
     spans = _spans(signals)
     found = []
@@ -71,12 +71,12 @@ def reaching(signals: Sequence[Signal], rules: Iterable[Inhibition] | None = Non
 
 
 def every(signals: Sequence[Signal]) -> list[tuple[Signal, int | None]]:
-    """Every signal that fired, of any severity, folded or not, with when it ended."""
+    """Return every signal that fired, of any severity, folded or not, with its end."""
     return [(signal, None if ends_at == STILL else ends_at) for signal, _, ends_at in _spans(signals)]
 
 
 def notifications(signals: Sequence[Signal]) -> int:
-    """How many messages a person gets about these: a group is sent once, and again when an interval brought new alerts."""
+    """Count the notifications for these signals: a group is sent once, and again after an interval with new alerts."""
     last: dict[tuple[str, ...], int] = {}
     count = 0
     for signal in sorted(signals, key=lambda s: s["at"]):
@@ -90,7 +90,7 @@ def notifications(signals: Sequence[Signal]) -> int:
 
 
 def labels_of(signal: Signal) -> Labels:
-    """The labels that inhibit rules and groups look at."""
+    """Return the labels that inhibit rules and groups use."""
     entry = BY_NAME[signal["signal"]]
     return {
         "alertname": entry.alert_name,
@@ -104,7 +104,7 @@ def labels_of(signal: Signal) -> Labels:
 
 
 def _spans(signals: Sequence[Signal]) -> list[tuple[Signal, int, int]]:
-    """Each firing signal with the times at which it began and ended."""
+    """Return each firing signal with the times at which it began and ended."""
     spans: list[tuple[Signal, int, int]] = []
     open_: dict[tuple[Any, ...], int] = {}
     for signal in signals:

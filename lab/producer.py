@@ -1,4 +1,4 @@
-"""Producers: Poisson sends at a rate that may change with time, and bursts."""
+"""Producers: Poisson sends at a rate that may vary over time, and bursts."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from lab.simulation import T0_MS, Simulation
 from lab.sqs import Message, SqsQueue
 
 Rate = Callable[[float], float]
-"""Messages a second, by seconds since the beginning."""
+"""Messages per second as a function of the seconds since the start."""
 
 Mark = Callable[[Random], dict[str, Any]]
-"""What is particular about the next message: arguments of SqsQueue.send."""
+"""Properties of the next message: arguments of SqsQueue.send."""
 
 
 def steady(per_s: float) -> Rate:
-    """The same rate all the time."""
+    """Return a constant rate."""
     return lambda _: per_s
 
 
 def stepwise(*steps: tuple[float, float]) -> Rate:
-    """(From second, messages a second), ascending; nothing before the first."""
+    """Return a rate from (start second, messages per second) pairs, ascending; zero before the first."""
 
     def rate(at_s: float) -> float:
         current = 0.0
@@ -66,18 +66,18 @@ class Producer:
             fields["sequence"] = str(message.sequence)
         if self.queue.settings.delay_s:
             fields["visible_at"] = self.sim.now + round(self.queue.settings.delay_s * 1000)
-        told = event("sent", self.sim.now, self.queue.name, **fields)
-        self.reports.append(Report("producer", self.name, message.id, told))
+        reported = event("sent", self.sim.now, self.queue.name, **fields)
+        self.reports.append(Report("producer", self.name, message.id, reported))
         self.sent.append(message)
         return message
 
     def burst(self, at_s: float, count: int, over_s: float = 5.0) -> None:
-        """`count` messages more, evenly within `over_s` seconds."""
+        """Send `count` additional messages, spread evenly over `over_s` seconds."""
         for n in range(count):
             self.sim.at_s(at_s + over_s * n / count, self._send_marked)
 
     def _next(self) -> None:
-        """Thinning: candidates at the peak rate, each kept with the probability that the rate asks for."""
+        """Schedule the next send by thinning: candidates at the peak rate, each kept with probability rate / peak."""
         self.sim.after_s(self._random.expovariate(self.peak_per_s), self._candidate)
 
     def _candidate(self) -> None:

@@ -1,4 +1,4 @@
-"""The outcome of one simulation: what clients could have reported, what was true, and what was wrong (the labels)."""
+"""The outcome of one simulation: what clients could have reported, what was true, and the faults (labels)."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from lab.simulation import T0_MS
 
 @dataclass(frozen=True)
 class Label:
-    """One thing that was wrong. Times are epoch milliseconds."""
+    """One fault. Times are epoch milliseconds."""
 
     fault: str
     queue: str
     from_ms: int
     to_ms: int | None
     """None: until the end of the recording."""
-    tellable_ms: int
-    """The earliest instant at which what can be seen differs from health, with everything instrumented."""
+    detectable_ms: int
+    """The earliest time at which anything observable differs from health, with everything instrumented."""
     message_id: str | None = None
     group: str | None = None
     consumer: str | None = None
     expected: tuple[str, ...] = ()
-    """Signals of which any names the fault."""
+    """Signals of which each one names the fault."""
     cause_ms: int | None = None
-    """When what led to it began, where that was earlier: an alarm from then on is not a false one."""
+    """When its cause began, if earlier: an alarm from then on is not a false one."""
 
 
 @dataclass
 class Recording:
-    """A scenario that has run. `settings` are what the collector reads of each queue's configuration."""
+    """A scenario that has run. `settings` is the configuration of each queue as the collector reads it."""
 
     name: str
     seed: int
@@ -43,12 +43,12 @@ class Recording:
     settings: Mapping[str, dict[str, Any]]
     labels: list[Label] = field(default_factory=list)
     allowed: frozenset[str] = frozenset()
-    """Signals that may fire as critical once the fault is there: the fault itself and what it causes."""
+    """Signals that may fire as critical once the fault exists: the fault itself and its effects."""
     system: System = "aws_sqs"
     changes: Sequence[tuple[int, str, dict[str, Any]]] = ()
-    """From an epoch millisecond on, what the collector reads of a queue's configuration changes so."""
+    """Changes of a queue's configuration, as the collector reads it, with the epoch millisecond from which each applies."""
     learning_s: float = 0.0
-    """A healthy recording that cannot be told from a fault before so many seconds: one page until then is no mistake."""
+    """A healthy recording that looks like a fault before this many seconds; one page until then is no error."""
 
     @property
     def ends_at(self) -> int:
@@ -59,11 +59,11 @@ class Recording:
         return min((label.from_ms for label in self.labels), default=None)
 
     def cause_ms(self) -> int | None:
-        """From when on an alarm is not a false one; None for a healthy recording."""
+        """The time from which an alarm is not a false one; None for a healthy recording."""
         return min((label.from_ms if label.cause_ms is None else label.cause_ms for label in self.labels), default=None)
 
     def settings_at(self, queue: str, at: int) -> dict[str, Any]:
-        """What the collector reads of a queue's configuration at an epoch millisecond."""
+        """Return a queue's configuration as the collector reads it at a time in epoch milliseconds."""
         settings = dict(self.settings[queue])
         for since, changed, attributes in self.changes:
             if changed == queue and since <= at:
@@ -71,7 +71,7 @@ class Recording:
         return settings
 
     def truth(self, every_s: float = 10.0) -> list[dict[str, Any]]:
-        """Counts and oldest ages of every queue, sampled."""
+        """Return sampled counts and oldest ages of every queue."""
         step = round(every_s * 1000)
         rows = []
         for at in range(T0_MS, self.ends_at + 1, step):
@@ -84,5 +84,5 @@ class Recording:
         return rows
 
     def labels_json(self) -> list[dict[str, Any]]:
-        """The labels as plain values, absent fields left out."""
+        """Return the labels as plain values, without absent fields."""
         return [{name: value for name, value in asdict(label).items() if value is not None} for label in self.labels]

@@ -1,4 +1,4 @@
-"""What each client would have told queuewatch, had it been instrumented."""
+"""The events each client would have reported to queuewatch if it had been instrumented."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Role = Literal["producer", "consumer", "operator", "collector"]
 
 
 class Report(NamedTuple):
-    """One event, who reports it, and the message it is about."""
+    """One event, its reporter, and the message it is about."""
 
     role: Role
     client: str
@@ -30,7 +30,7 @@ SCOPES: dict[System, str] = {
 
 
 def event(kind: str, at: int, queue: str, system: System = "aws_sqs", **fields: Any) -> Event:
-    """A wire event of a queue; fields without a value are left out."""
+    """Build a wire event of a queue; fields without a value are left out."""
     found: Event = {"v": 1, "type": kind, "at": at, "system": system, "scope": SCOPES[system], "queue": queue}
     found.update((name, value) for name, value in fields.items() if value is not None)
     return found

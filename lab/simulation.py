@@ -1,4 +1,4 @@
-"""A discrete-event loop: actions in the order of their times, and one random generator per name."""
+"""A discrete-event loop: actions in order of time, and one random generator per name."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from random import Random
 
 T0_MS = 1_700_000_000_000
-"""When every simulation begins, epoch milliseconds."""
+"""When every simulation starts, in epoch milliseconds."""
 
 Action = Callable[[], object]
 
 
 class Simulation:
-    """Simulated time and what is still to happen. The same seed gives the same run."""
+    """Simulated time and pending actions. The same seed gives the same run."""
 
     def __init__(self, seed: int, duration_s: float) -> None:
         self.seed = seed
@@ -23,25 +23,25 @@ class Simulation:
         self._scheduled = 0
 
     def random(self, name: str) -> Random:
-        """A generator of its own for each name: one more actor does not change what the others draw."""
+        """Return a separate generator for each name: an additional actor does not change what the others draw."""
         return Random(f"{self.seed}/{name}")
 
     def at(self, when_ms: int, action: Action) -> None:
-        """Do `action` at an epoch millisecond. What is due after the end never happens; the past is now."""
+        """Schedule `action` at an epoch millisecond. Actions after the end never run; those in the past run now."""
         if when_ms <= self.ends_at:
             self._scheduled += 1
             heapq.heappush(self._due, (max(when_ms, self.now), self._scheduled, action))
 
     def at_s(self, seconds: float, action: Action) -> None:
-        """Do `action` so many seconds after the beginning."""
+        """Schedule `action` this many seconds after the start."""
         self.at(ms(seconds), action)
 
     def after_s(self, seconds: float, action: Action) -> None:
-        """Do `action` so many seconds from now."""
+        """Schedule `action` this many seconds from now."""
         self.at(self.now + round(seconds * 1000), action)
 
     def run(self, until_s: float | None = None) -> None:
-        """Run to the end, or up to and with an instant in seconds after the beginning.
+        """Run to the end, or up to and including an instant in seconds after the start.
 
         Actions of the same millisecond run in the order in which they were scheduled.
         """
@@ -53,5 +53,5 @@ class Simulation:
 
 
 def ms(seconds: float) -> int:
-    """Epoch milliseconds of an instant given in seconds after the beginning."""
+    """Return the epoch milliseconds of an instant given in seconds after the start."""
     return T0_MS + round(seconds * 1000)

@@ -1,7 +1,7 @@
-"""What SQS standard and FIFO queues have in common: windows, receive counts, redrive, retention.
+"""The common part of SQS standard and FIFO queues: windows, receive counts, redrive, retention.
 
-Semantics after the developer guide. A window ends by time. A message that was received maxReceiveCount times is moved by
-the receive that would be one more. No event says that a message was moved or that it expired.
+Semantics as in the developer guide. A window ends by time. A message that was received maxReceiveCount times is moved by the
+receive that would be one more. No event reports that a message was moved or that it expired.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lab.simulation import Simulation
 
 @dataclass(frozen=True)
 class QueueSettings:
-    """What GetQueueAttributes would say of the queue. Seconds and counts."""
+    """The settings GetQueueAttributes would return. Seconds and counts."""
 
     name: str
     visibility_timeout_s: float = 30.0
@@ -30,9 +30,9 @@ class QueueSettings:
     delay_s: float = 0.0
     max_in_flight: int = 120_000
     look_ahead: int = 120_000
-    """FIFO: how many messages from the front are looked at for a group that is not blocked."""
+    """FIFO: how many messages from the front are scanned for a group that is not blocked."""
     order_window: int = 20
-    """Standard: which of the first so many visible messages a receive returns is left to chance. 1: strict order."""
+    """Standard: a receive returns random ones of this many first visible messages. 1: strict order."""
 
     @property
     def fifo(self) -> bool:
@@ -41,16 +41,16 @@ class QueueSettings:
 
 @dataclass
 class Message:
-    """A message and, unlike in SQS, what will go wrong with it."""
+    """A message and, unlike in SQS, how it will fail."""
 
     id: str
     sent_at: int
     group: str | None = None
     sequence: int = 0
     fails_on: str | None = None
-    """The consumer version that cannot process it; `*` for every one."""
+    """The consumer version that cannot process it; `*` for every version."""
     work_s: float | None = None
-    """How long it takes every consumer; None: what the consumer draws."""
+    """How long any consumer takes to process it; None: what the consumer draws."""
     arrived_at: int = 0
     receive_count: int = 0
     first_received_at: int | None = None
@@ -60,7 +60,7 @@ class Message:
 
 @dataclass
 class Receipt:
-    """What a consumer holds after a receive: the message and which of its deliveries this is."""
+    """The result of a receive: the message and which of its deliveries this is."""
 
     message: Message
     delivery: Delivery
@@ -70,7 +70,7 @@ class Receipt:
 
 @dataclass
 class SqsQueue(ABC):
-    """One queue. Times are those of the simulation."""
+    """One queue, in simulated time."""
 
     sim: Simulation
     settings: QueueSettings
@@ -114,12 +114,12 @@ class SqsQueue(ABC):
         return receipts
 
     def wait(self, waiter: Callable[[], object]) -> None:
-        """A long poll: `waiter` is called once when there is something to receive, and may find that it is gone."""
+        """Long poll: `waiter` is called once when there is a message to receive, and may find that it is gone."""
         self._waiters.append(waiter)
         self._wake_soon()
 
     def delete(self, receipt: Receipt) -> bool:
-        """DeleteMessage. Returns whether the call succeeds, which does not say that a message went."""
+        """DeleteMessage. Returns whether the call succeeds, which does not mean that a message was deleted."""
         message = receipt.message
         if message.id not in self.messages:
             return not self.settings.fifo
@@ -129,7 +129,7 @@ class SqsQueue(ABC):
         return True
 
     def change_visibility(self, receipt: Receipt, timeout_s: float) -> bool:
-        """ChangeMessageVisibility; 0 gives the message back. Returns whether the call succeeds."""
+        """ChangeMessageVisibility; 0 releases the message. Returns whether the call succeeds."""
         message = receipt.message
         if message.in_flight is not receipt.delivery:
             return False
@@ -145,7 +145,7 @@ class SqsQueue(ABC):
             self._end(message, "purged", "purged")
 
     def redrive(self, target: SqsQueue, rate_per_s: float) -> None:
-        """StartMessageMoveTask: messages that are visible now go to `target` with new ids, send times and counts."""
+        """StartMessageMoveTask: messages that are visible now move to `target` with new ids, send times and counts."""
         waiting = [m for m in self.messages.values() if m.in_flight is None]
         for n, message in enumerate(waiting):
             self.sim.after_s(n / rate_per_s, partial(self._redrive_one, message, target))
@@ -156,7 +156,7 @@ class SqsQueue(ABC):
             target.send(group=message.group, fails_on=message.fails_on, work_s=message.work_s)
 
     def attributes(self) -> dict[str, Any]:
-        """What a collector reads of the settings."""
+        """Return the settings as a collector reads them."""
         s = self.settings
         return {
             "kind": "fifo" if s.fifo else "standard",
@@ -173,7 +173,7 @@ class SqsQueue(ABC):
         self.messages[message.id] = message
         self._log.enter(message.id, "delayed" if delay_s else "visible", message.sent_at, self.sim.now)
         self._add(message)
-        # A standard dead letter keeps the clock of its first send; a FIFO one starts anew.
+        # A standard dead letter's retention runs from its first send; a FIFO one's starts again.
         kept_from = message.arrived_at if self.settings.fifo else message.sent_at
         self.sim.at(kept_from + round(self.settings.retention_s * 1000), lambda: self._expire(message))
         if delay_s:
@@ -208,7 +208,7 @@ class SqsQueue(ABC):
             self._end(message, "expired", "expired")
 
     def _move(self, message: Message) -> None:
-        """To the dead-letter queue, instead of one receive too many."""
+        """Move a message to the dead-letter queue instead of a receive too many."""
         assert self.dead_letters is not None
         self._end(message, "dead_lettered", "timed_out")
         self.dead_letters._arrive(message)
@@ -249,23 +249,23 @@ class SqsQueue(ABC):
 
     @abstractmethod
     def _add(self, message: Message) -> None:
-        """A new message, which may not be visible yet."""
+        """Add a new message, which may not be visible yet."""
 
     @abstractmethod
     def _offer(self, message: Message) -> None:
-        """A message became visible, for the first time or again."""
+        """Handle a message that became visible, for the first time or again."""
 
     @abstractmethod
     def _take(self, most: int) -> list[Message]:
-        """Visible messages to deliver, in order. Moves those on the way that have no receive left."""
+        """Return visible messages to deliver, in order, and dead-letter those that have no receive left."""
 
     @abstractmethod
     def _remove(self, message: Message) -> None:
-        """A message ended."""
+        """Handle a message that ended."""
 
     @abstractmethod
     def _unblock(self, message: Message) -> None:
-        """A delivery of the message ended."""
+        """Handle the end of a message's delivery."""
 
     @abstractmethod
     def _receivable(self) -> bool:

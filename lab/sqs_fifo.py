@@ -1,4 +1,4 @@
-"""A FIFO queue: a group with a message in flight gives no further one; only the front of the queue is looked at."""
+"""A FIFO queue: a group with a message in flight is blocked; only the front of the queue is scanned."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FifoQueue(SqsQueue):
         return taken
 
     def _take_from(self, group: str, most: int) -> list[Message]:
-        """As many as possible of one group, as SQS prefers."""
+        """Take as many messages as possible from one group, as SQS prefers."""
         taken: list[Message] = []
         waiting = self._visible[group]
         while waiting and len(taken) < most:
@@ -81,7 +81,7 @@ class FifoQueue(SqsQueue):
             heappush(self._heads, (waiting[0][0], group))
 
     def _first_open_group(self) -> Place | None:
-        """The group whose turn it is, if it is not beyond the look-ahead. Outdated heads are dropped on the way."""
+        """Return the next group to deliver, if it is not beyond the look-ahead, and drop outdated heads."""
         while self._heads:
             sequence, group = self._heads[0]
             waiting = self._visible.get(group)

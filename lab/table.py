@@ -1,4 +1,4 @@
-"""Rows as a table for people."""
+"""Format rows as a table for people."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 Row = Mapping[str, Any]
 
 CRITERIA = (
-    "false_criticals", "told_in_time", "lost_signals", "ok_while_dead", "depth", "age_violations", "not_exact", "dead_age",
+    "false_criticals", "detected_in_time", "lost_signals", "ok_while_dead", "depth", "age_violations", "not_exact", "dead_age",
     "tracked",
 )  # fmt: skip
 
 
 def columns(rows: Sequence[Sequence[object]], headings: Sequence[str]) -> str:
-    """Values under headings, each column as wide as its widest."""
+    """Format values under headings, each column as wide as its widest value."""
     texts = [list(headings), *([_text(value) for value in row] for row in rows)]
     widths = [max(len(row[n]) for row in texts) for n in range(len(headings))]
     return "\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in texts)
 
 
 def matrix_summary(rows: Sequence[Row]) -> str:
-    """How many cells break each criterion, by basis."""
+    """Show how many cells break each criterion, by basis."""
     by_basis: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_basis[row["basis"]].append(row)
@@ -35,7 +35,7 @@ def matrix_summary(rows: Sequence[Row]) -> str:
 
 
 def matrix_cells(rows: Sequence[Row]) -> str:
-    """One line for each cell."""
+    """Show one line per cell."""
     lines = []
     for row in rows:
         depth = f"{row['depth_wrong']} (absent {row['depth_absent']}, worst {row['depth_worst_ratio']})"
@@ -46,7 +46,7 @@ def matrix_cells(rows: Sequence[Row]) -> str:
                 f"{row['basis']}/{row['counts']}",
                 " ".join(row["broken"]) or "holds",
                 ",".join(row["false_criticals"]) or ".",
-                row["told_after_s"],
+                row["detected_after_s"],
                 row["ok_while_dead"],
                 depth if row["depth_wrong"] else ".",
                 ages if row["age_violations"] else ".",
@@ -56,26 +56,30 @@ def matrix_cells(rows: Sequence[Row]) -> str:
                 "→".join(row["bases"]) or ".",
             ]
         )
-    headings = ["scenario", "telemetry", "broken", "false critical", "told s", "ok dead", "depth wrong", "age too high"]
+    headings = ["scenario", "telemetry", "broken", "false critical", "detected s", "ok dead", "depth wrong", "age too high"]
     return columns(lines, [*headings, "not exact", "dead age", "tracked", "basis"])
 
 
 def incidents(rows: Sequence[Row]) -> str:
-    """One line for each incident or healthy run."""
+    """Show one line per incident or healthy run."""
     lines = []
     for row in rows:
         criticals = " ".join(f"{name}×{n}" for name, n in row["criticals"].items())
         warnings = " ".join(f"{name}×{n}" for name, n in row["warnings"].items())
-        told = [row.get(name) for name in ("signal", "tellable_after_s", "told_after_fault_s", "told_after_s", "within_s")]
+        detected = [
+            row.get(name) for name in ("signal", "detectable_after_s", "detected_after_fault_s", "detected_after_s", "within_s")
+        ]
         named = {True: "yes", False: "no", None: None}[row.get("culprit_named")]
         loud = [row["announced"], row["notifications"], row["folded"], criticals or ".", warnings or "."]
-        lines.append([f"{row['scenario']}/{row['kind']}", row["seed"], " ".join(row["broken"]) or "holds", *told, named, *loud])
-    headings = ["scenario", "seed", "broken", "signal", "tellable s", "told s", "beyond", "aim", "culprit", "announced"]
+        lines.append(
+            [f"{row['scenario']}/{row['kind']}", row["seed"], " ".join(row["broken"]) or "holds", *detected, named, *loud]
+        )
+    headings = ["scenario", "seed", "broken", "signal", "detectable s", "detected s", "beyond", "aim", "culprit", "announced"]
     return columns(lines, [*headings, "notifications", "folded", "critical", "warning"])
 
 
 def detection(rows: Sequence[Row]) -> str:
-    """One line for each rule."""
+    """Show one line per rule."""
     lines = []
     for r in rows:
         shares = [None if r[n] is None else f"{r[n]:.2f}" for n in ("recall", "precision")]
@@ -100,24 +104,24 @@ def detection(rows: Sequence[Row]) -> str:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The same as a table of a page."""
+    """Format the same as a Markdown table."""
     widths = detection(rows).splitlines()
     cells = [[cell.strip() for cell in re.split(r"  +", line)] for line in widths]
     return "\n".join(f"| {' | '.join(line)} |" for line in (cells[0], ["---"] * len(cells[0]), *cells[1:]))
 
 
 def misses(rows: Sequence[Row], rule: str) -> str:
-    """The runs in which a rule told nothing, named somebody else, or told something for nothing."""
+    """List the runs in which a rule missed the fault, named the wrong culprit, or raised a false alarm."""
     lines = []
     for r in rows:
         if r["rule"] != rule or r["limit_s"] is not None:
             continue
-        wrong = ["missed"] if r["fault"] and r["told_s"] is None else []
+        wrong = ["missed"] if r["fault"] and r["detected_s"] is None else []
         wrong += ["culprit"] if r["culprit"] is False else []
         wrong += [f"{r['false']} false, {r['false_pages']} pages"] if r["false"] else []
         if wrong:
             lines.append([f"{r['scenario']}/{r['kind']}", r["seed"], "; ".join(wrong)])
-    return columns(lines, ["scenario", "seed", rule]) if lines else f"{rule}: every fault told, and nothing else"
+    return columns(lines, ["scenario", "seed", rule]) if lines else f"{rule}: every fault detected, and nothing else"
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Who is instrumented, and what the collector sees: from everything that could be reported to what is."""
+"""Which clients are instrumented and what the collector sees: from all possible reports to the actual ones."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ EVER = (0.0, float("inf"))
 NEVER = (0.0, 0.0)
 
 Span = tuple[float, float]
-"""From and until, in seconds since the beginning."""
+"""Start and end, in seconds since the start of the simulation."""
 
 
 @dataclass(frozen=True)
 class View:
-    """What of a recording reaches queuewatch."""
+    """The part of a recording that reaches queuewatch."""
 
     name: str
     producers: Span = EVER
     consumers: Span = EVER
     collector: Span = EVER
     share: float = 1.0
-    """Of all messages, the share that is reported, by message on both sides."""
+    """The share of all messages that is reported, chosen by message id on both sides."""
     only_consumers: frozenset[str] | None = None
     """None: all."""
     noise: float = 0.0
-    """Each count is off by up to this share, at random."""
+    """Each count is wrong by up to this share, at random."""
     lag_s: float = 0.0
-    """Counts are those of so many seconds ago."""
+    """Counts are this many seconds old."""
     late_ratio: float = 0.0
-    """This share of the messages' events arrives up to `late_s` late."""
+    """This share of message events arrives up to `late_s` late."""
     late_s: float = 0.0
     repeated_ratio: float = 0.0
-    """This share of the messages' events arrives twice."""
+    """This share of message events arrives twice."""
     skew_s: Mapping[str, float] = field(default_factory=dict)
     """How far a client's clock is ahead."""
 
     @property
     def base(self) -> str:
-        """The name without the quality of the counts."""
+        """The view's name without the quality of its counts."""
         return self.name.split("/")[0]
 
     @property
@@ -63,7 +63,7 @@ class View:
         return everything and self.producers == self.consumers == EVER
 
     def with_counts(self, counts: str) -> View:
-        """The same with another quality of the broker's counts, a name of COUNTS."""
+        """Return the view with another quality of the broker's counts, a name of COUNTS."""
         return replace(self, name=f"{self.name}/{counts}", **COUNTS[counts])
 
 
@@ -95,13 +95,13 @@ CHANGEOVERS: Mapping[str, View] = {
 
 
 def seen(recording: Recording, view: View) -> list[Event]:
-    """The events that reach queuewatch, in the order of their arrival."""
+    """Return the events that reach queuewatch, in order of arrival."""
     return [arrival.event for arrival in arrivals(recording, view)]
 
 
 def arrivals(recording: Recording, view: View) -> list[Arrival]:
-    """The events that reach queuewatch, in order, and when each comes."""
-    return sorted((Arrival(came, told) for came, told in _arrivals(recording, view)), key=lambda a: a.came_ms)
+    """Return the events that reach queuewatch, in order, with their times of arrival."""
+    return sorted((Arrival(came, reported) for came, reported in _arrivals(recording, view)), key=lambda a: a.came_ms)
 
 
 def _arrivals(recording: Recording, view: View) -> Iterator[tuple[int, Event]]:
@@ -110,16 +110,16 @@ def _arrivals(recording: Recording, view: View) -> Iterator[tuple[int, Event]]:
     for report in recording.reports:
         if not _reported(report, view):
             continue
-        told = report.event
-        arrives = told["at"]
+        reported = report.event
+        arrives = reported["at"]
         skew_ms = round(view.skew_s.get(report.client, 0.0) * 1000)
         if skew_ms:
-            told = {**told, "at": told["at"] + skew_ms}
+            reported = {**reported, "at": reported["at"] + skew_ms}
         if view.late_ratio and random.random() < view.late_ratio:
             arrives += round(random.uniform(0, view.late_s) * 1000)
-        yield arrives, told
+        yield arrives, reported
         if view.repeated_ratio and random.random() < view.repeated_ratio:
-            yield arrives + 1000, told
+            yield arrives + 1000, reported
 
 
 def _reported(report: Report, view: View) -> bool:
@@ -138,7 +138,7 @@ def ms_in(at: int, span: Span) -> bool:
 
 
 def _draw(message_id: str) -> float:
-    """The same number in [0, 1) for a message on both sides."""
+    """Return a number in [0, 1) that is the same for a message on both sides."""
     return int.from_bytes(blake2b(message_id.encode(), digest_size=6).digest()) / 2**48
 
 
@@ -152,16 +152,16 @@ def _polls(recording: Recording, view: View) -> Iterator[tuple[int, Event]]:
                 counted_at = max(T0_MS, at - round(view.lag_s * 1000))
                 history = recording.history.of(queue)
                 counts = Counts(*(_noisy(count, view.noise, random) for count in history.counts(counted_at)))
-                told = read_counts(system, counts, history.oldest_sent_at(counted_at))
-                yield at, event("queue_state", at, queue, system, attributes={**recording.settings_at(queue, at), **told})
+                reported = read_counts(system, counts, history.oldest_sent_at(counted_at))
+                yield at, event("queue_state", at, queue, system, attributes={**recording.settings_at(queue, at), **reported})
             yield at, {"v": 1, "type": "heartbeat", "at": at, "system": system, "consumer": COLLECTORS[system]}
         at_s += POLL_EVERY_S
 
 
 def read_counts(system: System, counts: Counts, oldest_sent_at: int | None) -> dict[str, int | None]:
-    """What a broker of this kind says of its messages."""
+    """Return the counts a broker of this kind reports."""
     if system == "cloudflare_queues":
-        # The backlog is what is not acknowledged; how much of it is in flight is only known when there is none.
+        # The backlog is the unacknowledged messages; how many are in flight is known only when there are none.
         in_flight = None if counts.unsettled else 0
         return {"visible": counts.unsettled, "in_flight": in_flight, "oldest_sent_at": oldest_sent_at}
     if system == "activemq":
@@ -174,10 +174,10 @@ def _noisy(count: int, noise: float, random: Random) -> int:
 
 
 def polled(events: list[Event], queue: str) -> dict[int, Counts]:
-    """What the broker said of a queue at each poll among `events`."""
+    """Return the broker's counts of a queue at each poll among `events`."""
     found = {}
-    for told in events:
-        if told["type"] == "queue_state" and told["queue"] == queue:
-            a = told["attributes"]
-            found[told["at"]] = Counts(a["visible"], a["in_flight"] or 0, a.get("delayed", 0))
+    for reported in events:
+        if reported["type"] == "queue_state" and reported["queue"] == queue:
+            a = reported["attributes"]
+            found[reported["at"]] = Counts(a["visible"], a["in_flight"] or 0, a.get("delayed", 0))
     return found

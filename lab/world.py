@@ -1,4 +1,4 @@
-"""Builds one simulated queue with its dead-letter queue, producers and consumers, and runs it."""
+"""Build one simulated queue with its dead-letter queue, producers and consumers, and run it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUPS = tuple(f"customer-{n:02d}" for n in range(40))
 
 
 class World:
-    """One queue `orders` (or `orders.fifo`) and what is around it."""
+    """One queue `orders` (or `orders.fifo`) and its surroundings."""
 
     def __init__(self, name: str, kind: str, seed: int, duration_s: float, **settings: Any) -> None:
         self.name, self.kind, self.seed = name, kind, seed
@@ -40,19 +40,19 @@ class World:
         self.queue = self.add_queue(chosen, self.dead_letters)
 
     def add_queue(self, settings: QueueSettings, dead_letters: SqsQueue | None = None) -> SqsQueue:
-        """One more queue."""
+        """Add a queue."""
         make = FifoQueue if settings.fifo else StandardQueue
         queue = make(self.sim, settings, self.history, dead_letters)
         self.queues = [*getattr(self, "queues", []), queue]
         return queue
 
     def produce(self, rate: Rate, peak_per_s: float, *, name: str = "shop-1", mark: Mark | None = None) -> Producer:
-        """A producer of the queue."""
+        """Add a producer of the queue."""
         groups = GROUPS if self.kind == "fifo" else ()
         return Producer(self.sim, name, self.queue, self.reports, rate, peak_per_s, groups, mark)
 
     def consume(self, service: ServiceTime, count: int = 2, **particulars: Any) -> list[Consumer]:
-        """Consumers of the queue: worker-1, worker-2 and so on."""
+        """Add consumers of the queue: worker-1, worker-2 and so on."""
         first = len(self.consumers) + 1
         made = [
             Consumer(self.sim, f"worker-{n}", self.queue, self.reports, service, **particulars)
@@ -62,19 +62,19 @@ class World:
         return made
 
     def operate(self, kind: str, queue: SqsQueue, **fields: Any) -> None:
-        """An operator's call, as a watched client would report it now."""
+        """Report an operator's call as a watched client would, now."""
         self.reports.append(Report("operator", "operator", None, event(kind, self.sim.now, queue.name, **fields)))
 
-    def label(self, fault: str, from_s: float, tellable_s: float | None, *expected: str, **about: Any) -> None:
-        """Something is wrong with the queue from `from_s` on; `tellable_s` after the beginning it could be known."""
-        tellable = from_s if tellable_s is None else tellable_s
+    def label(self, fault: str, from_s: float, detectable_s: float | None, *expected: str, **about: Any) -> None:
+        """Label a fault of the queue from `from_s` on; `detectable_s` is the earliest second at which it can be detected."""
+        tellable = from_s if detectable_s is None else detectable_s
         to_s = about.pop("to_s", None)
         cause_s = about.pop("cause_s", None)
         about |= {"to_ms": None if to_s is None else ms(to_s), "cause_ms": None if cause_s is None else ms(cause_s)}
-        self.labels.append(Label(fault, self.queue.name, ms(from_s), tellable_ms=ms(tellable), expected=expected, **about))
+        self.labels.append(Label(fault, self.queue.name, ms(from_s), detectable_ms=ms(tellable), expected=expected, **about))
 
     def run(self, allowed: frozenset[str] = frozenset()) -> Recording:
-        """Run it, and hand out what there is to know."""
+        """Run the simulation and return the recording."""
         self.sim.run()
         self.history.freeze()
         settings = {queue.name: queue.attributes() for queue in self.queues}
@@ -83,5 +83,5 @@ class World:
 
 
 def silence_tells_after_s(rate_per_s: float) -> float:
-    """How long nothing must happen before chance explains it in one case of a thousand only."""
+    """Return how long silence must last before chance explains it in only one case of a thousand."""
     return math.log(1000) / rate_per_s

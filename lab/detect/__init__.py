@@ -1,1 +1,1 @@
-"""Detection side by side: queuewatch's defaults and the alarms people have today, on the same runs with known faults."""
+"""Detection compared: queuewatch's defaults and common alarms, on the same runs with known faults."""

@@ -1,4 +1,4 @@
-"""An alarm that a rule raised, and rows of yes and no as alarms."""
+"""Alarms raised by a rule, and conversion of boolean series to alarms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Alarm:
-    """From when to when (epoch milliseconds; None: to the end), about which queue, and whom it names beside it."""
+    """An alarm's start and end (epoch milliseconds; None: to the end), its queue, and what else it names."""
 
     from_ms: int
     to_ms: int | None
@@ -17,11 +17,11 @@ class Alarm:
     names: frozenset[str] = frozenset()
     """Message, group and consumer ids that it names."""
     pages: bool = True
-    """Whether it wakes somebody."""
+    """Whether it pages."""
 
 
 def spans(times: Sequence[int], firing: Iterable[bool]) -> list[tuple[int, int | None]]:
-    """From the first time that fires to the first that does not, each."""
+    """Return each span from the first time that fires to the first that does not."""
     found: list[tuple[int, int | None]] = []
     since: int | None = None
     for at, fires in zip(times, firing, strict=True):
@@ -36,5 +36,5 @@ def spans(times: Sequence[int], firing: Iterable[bool]) -> list[tuple[int, int |
 
 
 def alarms_of(queue: str, what: str, times: Sequence[int], firing: Iterable[bool]) -> list[Alarm]:
-    """The alarms of one rule about a whole queue."""
+    """Return the alarms of one rule about a whole queue."""
     return [Alarm(begin, end, queue, what) for begin, end in spans(times, firing)]

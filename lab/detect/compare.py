@@ -1,4 +1,4 @@
-"""Every rule on every scenario: runs, rows, and the table that sums them up."""
+"""Run every rule on every scenario: runs, rows, and the summary table."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from lab.telemetry import VIEWS, arrivals
 TRIGGER_MS = 10_000
 SEEDS = (1,)
 HELD_OUT = (101,)
-"""Nothing was chosen by these: neither a default nor a limit of a test."""
+"""Seeds that were used to choose neither a default nor a limit of a test."""
 QUIET_SEEDS = (9001, 9002)
-"""Runs that only the depth threshold learns from."""
+"""Seeds of the runs from which only the depth threshold is learned."""
 
 RULES: tuple[Rule, ...] = (
     Queuewatch(),
@@ -43,14 +43,14 @@ RULES: tuple[Rule, ...] = (
     SlowConsumers("ack"),
 )
 LIMITS_S = (15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0)
-"""Thresholds of age for the trade of misses against false alarms."""
+"""Age thresholds for the trade-off between misses and false alarms."""
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which runs; nothing chosen means all. Scenarios are chosen by a part of their name."""
+    """The runs to execute; an empty list means all. Scenarios are selected by a part of their name."""
 
     only: Sequence[str] = ()
     kinds: Sequence[str] = ()
@@ -58,14 +58,14 @@ class Selection:
     basis: str = "full"
 
     def runs(self) -> list[tuple[str, str, int, str]]:
-        """Scenario, kind, seed, basis; seed by seed, so that a run that is broken off has whole seeds."""
+        """Return scenario, kind, seed and basis, seed by seed, so that an interrupted run has complete seeds."""
         names = [n for n in ALL if not self.only or any(part in n for part in self.only)]
         kinds = self.kinds or ("standard", "fifo")
         return [(n, k, seed, self.basis) for seed in self.seeds for n in names for k in kinds if possible(n, k)]
 
 
 def compare(selection: Selection, jobs: int) -> Iterator[list[Row]]:
-    """The rows of each run as it is ready, in order."""
+    """Yield the rows of each run as it finishes, in order."""
     runs = selection.runs()
     if jobs == 1 or len(runs) < 2:
         yield from (rows_of(*run) for run in runs)
@@ -75,7 +75,7 @@ def compare(selection: Selection, jobs: int) -> Iterator[list[Row]]:
 
 
 def rows_of(scenario: str, kind: str, seed: int, basis: str = "full") -> list[Row]:
-    """One row for each rule that can be had, and one for each threshold of age."""
+    """Return one row for each applicable rule, and one for each age threshold."""
     run = run_of(scenario, kind, seed, basis)
     about = {"scenario": scenario, "kind": kind, "seed": seed, "system": run.recording.system, "basis": basis}
     rules = [(rule, None) for rule in RULES if rule.applies(run)]
@@ -98,24 +98,24 @@ def run_of(scenario: str, kind: str, seed: int, basis: str = "full") -> Run:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """One row for each rule, in their order."""
+    """Return one row for each rule, in their order."""
     plain = [row for row in rows if row["limit_s"] is None]
     names = dict.fromkeys(row["rule"] for row in plain)
     return [{"rule": name, **figures([r for r in plain if r["rule"] == name])} for name in names]
 
 
 def figures(rows: Sequence[Mapping[str, Any]]) -> Row:
-    """Recall, precision, seconds to detect, culprits and false pages over some runs of one rule."""
+    """Return recall, precision, seconds to detection, culprits and false pages over some runs of one rule."""
     faults = [r for r in rows if r["fault"] is not None]
-    told = [r for r in faults if r["told_s"] is not None]
-    seconds = sorted(r["told_s"] for r in told)
-    ratios = [r["told_s"] / max(r["minimum_s"], TRIGGER_MS / 1000) for r in told]
-    blamed = [r["culprit"] for r in told if r["culprit"] is not None]
+    detected = [r for r in faults if r["detected_s"] is not None]
+    seconds = sorted(r["detected_s"] for r in detected)
+    ratios = [r["detected_s"] / max(r["minimum_s"], TRIGGER_MS / 1000) for r in detected]
+    blamed = [r["culprit"] for r in detected if r["culprit"] is not None]
     true, false = sum(r["true"] for r in rows), sum(r["false"] for r in rows)
     pages, days = sum(r["false_pages"] for r in rows), sum(r["quiet_s"] for r in rows) / 86_400
     return {
         "faults": len(faults),
-        "recall": len(told) / len(faults) if faults else None,
+        "recall": len(detected) / len(faults) if faults else None,
         "precision": true / (true + false) if true + false else None,
         "median_s": median(seconds) if seconds else None,
         "p95_s": seconds[max(0, -(-95 * len(seconds) // 100) - 1)] if seconds else None,
@@ -129,13 +129,13 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> Row:
 
 
 def trade(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Row]]:
-    """By kind of age: for each threshold the recall and the false alarms of a queue-day."""
+    """Return, by kind of age and for each threshold, the recall and the false alarms per queue-day."""
     found: dict[str, list[Row]] = {}
     for name, rule in (("true age", TrueAge().name), ("CloudWatch's age", CloudWatchAge().name)):
         for limit in LIMITS_S:
             mine = [r for r in rows if r["rule"] == rule and r["limit_s"] == limit]
-            told = figures(mine)
-            if told["quiet_days"]:
-                alarms = sum(r["false"] for r in mine) / told["quiet_days"]
-                found.setdefault(name, []).append({"limit_s": limit, "recall": told["recall"], "alarms_per_day": alarms})
+            detected = figures(mine)
+            if detected["quiet_days"]:
+                alarms = sum(r["false"] for r in mine) / detected["quiet_days"]
+                found.setdefault(name, []).append({"limit_s": limit, "recall": detected["recall"], "alarms_per_day": alarms})
     return found

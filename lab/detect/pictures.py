@@ -1,4 +1,4 @@
-"""The pictures of a comparison, from its rows: how many faults are told by when, and misses against false alarms."""
+"""The charts of a comparison: how many faults are detected by when, and misses against false alarms."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ WIDTH, HEIGHT = 760, 380
 LEFT, RIGHT, TOP, BOTTOM = 60, 500, 36, 320
 FIRST_S, LAST_S = 10.0, 3600.0
 FEWEST, MOST = 0.1, 100.0
-"""False alarms of a queue-day at the ends of the axis; fewer and none are drawn at its beginning."""
+"""False alarms per queue-day at the ends of the axis; lower values are drawn at its start."""
 
 MARKED_S = (15.0, 60.0, 300.0, 900.0)
-"""Thresholds that are written beside their point."""
+"""Thresholds labelled beside their point."""
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 def write_pictures(rows: Rows, folder: Path) -> None:
-    """Both pictures as files, of the SQS queues among the rows: every rule but ActiveMQ's can be had there."""
+    """Write both charts for the SQS queues among the rows: every rule but ActiveMQ's applies to them."""
     folder.mkdir(parents=True, exist_ok=True)
     sqs = [row for row in rows if row["system"] == "aws_sqs"]
     (folder / "detection-time.svg").write_text(time_to_detect(sqs) + "\n", encoding="utf-8")
@@ -31,7 +31,7 @@ def write_pictures(rows: Rows, folder: Path) -> None:
 
 
 def time_to_detect(rows: Rows) -> str:
-    """For each rule the share of all faults that it had told by so many seconds after they began."""
+    """Draw, for each rule, the share of all faults detected by a time after they began."""
     plain = [r for r in rows if r["limit_s"] is None and r["fault"] is not None]
     ticks = tuple((s, duration(s)) for s in (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 3600.0))
     x = svg.Axis(FIRST_S, LAST_S, LEFT, RIGHT, ticks, logarithmic=True)
@@ -39,7 +39,7 @@ def time_to_detect(rows: Rows) -> str:
     every = len({(r["scenario"], r["kind"], r["seed"]) for r in plain})
     for colour, name in enumerate(dict.fromkeys(r["rule"] for r in plain)):
         mine = [r for r in plain if r["rule"] == name]
-        seconds = sorted(r["told_s"] for r in mine if r["told_s"] is not None)
+        seconds = sorted(r["detected_s"] for r in mine if r["detected_s"] is not None)
         points: list[svg.Point] = [(FIRST_S, 0.0)]
         points += [(max(s, FIRST_S), n / every) for n, s in enumerate(seconds, start=1)]
         points.append((LAST_S, len(seconds) / every))
@@ -47,12 +47,12 @@ def time_to_detect(rows: Rows) -> str:
     parts = svg.plot(lines, x, _shares())
     parts += svg.legend([(line.name, line.colour) for line in lines], RIGHT + 16, TOP + 12, 20)
     parts += svg.label("time since the fault began", (LEFT + RIGHT) / 2, BOTTOM + 38, "middle")
-    parts += svg.label("share of all faults that were told", LEFT - 50, TOP - 18)
-    return svg.picture(parts, WIDTH, HEIGHT, "Share of faults told by each rule, by time since the fault", alone=True)
+    parts += svg.label("share of all faults that were detected", LEFT - 50, TOP - 18)
+    return svg.picture(parts, WIDTH, HEIGHT, "Share of faults detected by each rule, by time since the fault", alone=True)
 
 
 def thresholds(rows: Rows) -> str:
-    """Thresholds of age as a curve, the other rules as points."""
+    """Draw age thresholds as a curve, and the other rules as points."""
     ticks = ((0.1, "0.1 or fewer"), (1.0, "1"), (10.0, "10"), (100.0, "100"))
     x, y = svg.Axis(FEWEST, MOST, LEFT, RIGHT, ticks, logarithmic=True), _shares()
     lines, parts = [], ""
@@ -74,7 +74,7 @@ def thresholds(rows: Rows) -> str:
         names.append((name, colour))
     parts = svg.plot(lines, x, y) + parts + svg.legend(names, RIGHT + 16, TOP + 12, 20)
     parts += svg.label("false alarms a queue-day", (LEFT + RIGHT) / 2, BOTTOM + 38, "middle")
-    parts += svg.label("share of all faults that were told", LEFT - 50, TOP - 18)
+    parts += svg.label("share of all faults that were detected", LEFT - 50, TOP - 18)
     return svg.picture(parts, WIDTH, HEIGHT, "Recall against false alarms, for thresholds of age and the other rules", alone=True)
 
 

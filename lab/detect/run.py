@@ -1,4 +1,4 @@
-"""One run that every rule looks at: the truth of a simulated queue, and what queuewatch published of it."""
+"""One run to which every rule is applied: the truth of a simulated queue, and what queuewatch published about it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.simulation import T0_MS
 
 @dataclass
 class Run:
-    """A recording, the signals queuewatch told of it, and the depth that is exceeded in one of a hundred quiet minutes."""
+    """A recording, the signals queuewatch raised, and the 99th percentile of the depth in quiet minutes."""
 
     scenario: str
     kind: str
@@ -34,20 +34,20 @@ class Run:
         return any(s.get("dead_letter_queue") == queue for s in self.recording.settings.values())
 
     def every(self, seconds: float) -> list[int]:
-        """Epoch milliseconds from the beginning to the end."""
+        """Return epoch milliseconds at this interval, from start to end."""
         return list(range(T0_MS, self.recording.ends_at + 1, round(seconds * 1000)))
 
     def visible(self, queue: str, times: Sequence[int]) -> list[int]:
-        """The broker's count of visible messages, exactly."""
+        """Return the broker's exact count of visible messages."""
         history = self.recording.history.of(queue)
         return [history.counts(at).visible for at in times]
 
     def oldest_age_s(self, queue: str, times: Sequence[int]) -> list[float]:
-        """The true age of the oldest unsettled message, 0 without one."""
+        """Return the true age of the oldest unsettled message, 0 without one."""
         return self._once("true", queue, times, _true_ages_s)
 
     def cloudwatch_age_s(self, queue: str, times: Sequence[int]) -> list[float]:
-        """What ApproximateAgeOfOldestMessage shows: 0 without a message."""
+        """Return the value of ApproximateAgeOfOldestMessage: 0 without a message."""
         return self._once("cloudwatch", queue, times, cloudwatch_ages_s)
 
     def _once(self, which: str, queue: str, times: Sequence[int], ages: Ages) -> list[float]:
@@ -66,11 +66,11 @@ def _true_ages_s(run: Run, queue: str, times: Sequence[int]) -> list[float]:
 
 
 RESTARTS_AFTER = 3
-"""A standard queue's message restarts its age when its 3rd, 6th, 9th unsuccessful receive ends."""
+"""The age of a standard queue's message restarts at the end of its 3rd, 6th, 9th… unsuccessful receive."""
 
 
 def cloudwatch_ages_s(run: Run, queue: str, times: Sequence[int]) -> list[float]:
-    """Ages with CloudWatch's restarts: none on a FIFO queue; in a dead-letter queue from the move on."""
+    """Return ages with CloudWatch's restarts: none on a FIFO queue; in a dead-letter queue, since the move."""
     history = run.recording.history.of(queue)
     from_arrival = run.is_dead_letter_queue(queue)
     restarts: dict[str, list[int]] = {}
@@ -100,11 +100,11 @@ def cloudwatch_ages_s(run: Run, queue: str, times: Sequence[int]) -> list[float]
 
 
 class Rule(Protocol):
-    """A published rule: what it is called, where it is published, and what it would have told."""
+    """A published rule: its name, its source, and what it would have detected."""
 
     @property
     def name(self) -> str:
-        """What it is called in tables."""
+        """Its name in tables."""
         ...
 
     @property
@@ -113,9 +113,9 @@ class Rule(Protocol):
         ...
 
     def applies(self, run: Run) -> bool:
-        """Whether it can be had for this system at all."""
+        """Whether it is available for this system at all."""
         ...
 
     def alarms(self, run: Run) -> list[Alarm]:
-        """What it would have told, with everything it needs exact and at once."""
+        """Return what it would have detected, with exact and immediate input."""
         ...

@@ -1,4 +1,4 @@
-"""What a rule did in one run: whether and when it told the fault, whom it named, and what it told for nothing."""
+"""Score a rule in one run: whether and when it detected the fault, what it named, and its false alarms."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from lab.recording import Label
 from lab.simulation import T0_MS
 
 SAME_WITHIN_MS = 60_000
-"""Alarms of one kind on one queue that begin within a minute of one another's end are one: a person gets one message."""
+"""Alarms of one kind on one queue that start within a minute of each other's end count as one notification."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One rule in one run. Seconds; None where a question does not arise."""
+    """One rule in one run. Seconds; None where a value does not apply."""
 
     rule: str
     fault: str | None
     minimum_s: float | None
-    """From the fault to the earliest instant at which it could be told."""
-    told_s: float | None
+    """From the fault to the earliest time at which it could be detected."""
+    detected_s: float | None
     culprit: bool | None
-    """Whether it named the message, group or consumer that is at fault; None where there is none, or nothing was told."""
+    """Whether it named the message, group or consumer at fault; None where there is none, or nothing was detected."""
     true: int
     false: int
     false_pages: int
     quiet_s: float
-    """How long nothing was wrong."""
+    """How long there was no fault."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -38,7 +38,7 @@ class Judged:
 
 
 def judge(rule: Rule, run: Run) -> Judged:
-    """Compare what a rule told with the label of the run."""
+    """Compare what a rule detected with the run's label."""
     recording = run.recording
     cause = recording.cause_ms()
     alarms = episodes(rule.alarms(run))
@@ -53,13 +53,13 @@ def judge(rule: Rule, run: Run) -> Judged:
         return Judged(rule.name, None, None, None, None, 0, len(false), pages, quiet_s)
     label = recording.labels[0]
     true = [a for a in alarms if a.from_ms >= cause]
-    told_ms = told(true, label)
-    culprit = None if told_ms is None or not culprits(label) else any(a.names & culprits(label) for a in true)
+    detected_ms = detected(true, label)
+    culprit = None if detected_ms is None or not culprits(label) else any(a.names & culprits(label) for a in true)
     return Judged(
         rule.name,
         label.fault,
-        (label.tellable_ms - label.from_ms) / 1000,
-        None if told_ms is None else (told_ms - label.from_ms) / 1000,
+        (label.detectable_ms - label.from_ms) / 1000,
+        None if detected_ms is None else (detected_ms - label.from_ms) / 1000,
         culprit,
         len(true),
         len(false),
@@ -68,20 +68,20 @@ def judge(rule: Rule, run: Run) -> Judged:
     )
 
 
-def told(alarms: Iterable[Alarm], label: Label) -> int | None:
-    """When the first alarm that is there while the fault is, was there; one about what led to the fault may be there before."""
+def detected(alarms: Iterable[Alarm], label: Label) -> int | None:
+    """Return the start of the first alarm that is active during the fault; one about its cause may start earlier."""
     ends = 1 << 62 if label.to_ms is None else label.to_ms
     there = (a for a in alarms if a.from_ms <= ends and (a.to_ms is None or a.to_ms > label.from_ms))
     return min((max(a.from_ms, label.from_ms) for a in there), default=None)
 
 
 def culprits(label: Label) -> frozenset[str]:
-    """Whom the label blames beside the queue."""
+    """Return what the label blames besides the queue."""
     return frozenset(name for name in (label.message_id, label.group, label.consumer) if name)
 
 
 def episodes(alarms: Sequence[Alarm]) -> list[Alarm]:
-    """Alarms of one kind on one queue that overlap or follow closely as one, with the names of all."""
+    """Merge alarms of one kind on one queue that overlap or follow closely, with all their names."""
     found: list[Alarm] = []
     last: dict[tuple[str, str], int] = {}
     for alarm in sorted(alarms, key=lambda a: a.from_ms):
@@ -98,7 +98,7 @@ def episodes(alarms: Sequence[Alarm]) -> list[Alarm]:
 
 
 def _by_design(alarm: Alarm, run: Run) -> bool:
-    """Of a healthy run in which some messages are meant to end as dead letters: an alarm that says no more than that."""
+    """Whether an alarm only reports messages that a healthy run dead-letters by design."""
     allowed = run.recording.allowed
     return alarm.what in allowed or ("DeadLetterArrived" in allowed and run.is_dead_letter_queue(alarm.queue))
 

@@ -1,1 +1,1 @@
-"""Scenarios: what is sent, who works on it, and what goes wrong when."""
+"""Scenarios: what is sent, who consumes it, and which fault occurs when."""

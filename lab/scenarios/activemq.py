@@ -1,4 +1,4 @@
-"""ActiveMQ queues: what prefetch hides, and what only looks slow."""
+"""ActiveMQ queues: what prefetch hides, and consumers that only look slow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HELD = ("SlowConsumer", "MessageHeldTooLong")
 
 
 class MqWorld:
-    """One queue `orders` and its dead-letter queue, consumers with one message at work each."""
+    """One queue `orders` with its dead-letter queue, and consumers that process one message at a time."""
 
     def __init__(self, name: str, seed: int, *, rate_per_s: float = RATE_PER_S, consumers: int = 4, prefetch: int = 100) -> None:
         self.name, self.seed, self.rate_per_s = name, seed, rate_per_s
@@ -57,12 +57,12 @@ def mq_healthy(_kind: str, seed: int) -> Recording:
 
 
 def mq_prefetch_one(_kind: str, seed: int) -> Recording:
-    """A prefetch of 1 and nine tenths busy: the window is nearly always full, and nobody is slow."""
+    """A prefetch of 1 and 90 % utilization: the window is nearly always full, but no consumer is slow."""
     return MqWorld("mq_prefetch_one", seed, rate_per_s=2.4, prefetch=1).run()
 
 
 def mq_restarts(_kind: str, seed: int) -> Recording:
-    """Every ten minutes each consumer restarts within a minute: what it held is delivered again."""
+    """Every ten minutes all consumers restart within a minute: the messages they held are delivered again."""
     world = MqWorld("mq_restarts", seed)
     for begin_s in range(600, int(HOUR_S) - 300, 600):
         for n, consumer in enumerate(world.consumers):
@@ -77,8 +77,8 @@ def mq_gone(_kind: str, seed: int) -> Recording:
     for consumer in world.consumers:
         world.sim.at_s(FAULT_S, consumer.disconnect)
     recording = world.run(DEATH)
-    told_ms = ms(FAULT_S + silence_tells_after_s(RATE_PER_S))
-    recording.labels.append(Label("consumers_dead", "orders", ms(FAULT_S), None, told_ms, expected=("QueueStalled",)))
+    detected_ms = ms(FAULT_S + silence_tells_after_s(RATE_PER_S))
+    recording.labels.append(Label("consumers_dead", "orders", ms(FAULT_S), None, detected_ms, expected=("QueueStalled",)))
     return recording
 
 
@@ -87,23 +87,23 @@ def mq_hung(_kind: str, seed: int) -> Recording:
     world = MqWorld("mq_hung", seed)
     world.sim.at_s(FAULT_S, partial(world.consumers[1].change, hung=True))
     recording = world.run(frozenset({"MessageHeldTooLong", "SlowConsumer", "MessageTooOld"}))
-    told_ms = ms(FAULT_S + 4.7 * SERVICE_S)
-    recording.labels.append(Label("hung_consumer", "orders", ms(FAULT_S), None, told_ms, consumer="worker-2", expected=HELD))
+    detected_ms = ms(FAULT_S + 4.7 * SERVICE_S)
+    recording.labels.append(Label("hung_consumer", "orders", ms(FAULT_S), None, detected_ms, consumer="worker-2", expected=HELD))
     return recording
 
 
 def mq_slow(_kind: str, seed: int) -> Recording:
-    """worker-2 becomes ten times slower; what is in its prefetch window waits behind it while the others are idle."""
+    """worker-2 becomes ten times slower; the messages in its prefetch window wait behind it while the others are idle."""
     world = MqWorld("mq_slow", seed)
     world.sim.at_s(FAULT_S, partial(world.consumers[1].change, slow_factor=10.0))
     recording = world.run(frozenset({"MessageHeldTooLong", "SlowConsumer", "MessageTooOld"}))
-    told_ms = ms(FAULT_S + 4.7 * SERVICE_S)
-    recording.labels.append(Label("slow_consumer", "orders", ms(FAULT_S), None, told_ms, consumer="worker-2", expected=HELD))
+    detected_ms = ms(FAULT_S + 4.7 * SERVICE_S)
+    recording.labels.append(Label("slow_consumer", "orders", ms(FAULT_S), None, detected_ms, consumer="worker-2", expected=HELD))
     return recording
 
 
 def mq_poison(_kind: str, seed: int) -> Recording:
-    """One message that is rolled back seven times, unseen, and then is a dead letter."""
+    """One message is rolled back seven times, unseen, and then dead-lettered."""
     world = MqWorld("mq_poison", seed)
     world.sim.at_s(FAULT_S, lambda: world.queue.send(fails=True))
     recording = world.run(POISON)
@@ -114,14 +114,14 @@ def mq_poison(_kind: str, seed: int) -> Recording:
 
 
 def mq_broken(_kind: str, seed: int) -> Recording:
-    """A broken deploy over STOMP: every message is refused and becomes a dead letter at once."""
+    """A broken deploy over STOMP: every message is refused and dead-lettered at once."""
     world = MqWorld("mq_broken", seed)
     for consumer in world.consumers:
         world.sim.at_s(FAULT_S, partial(consumer.change, fails_always=True, failure="nack"))
     recording = world.run(FAILING)
     half = half_failed_at(world.history.of("orders").deliveries, T0_MS + round(FAULT_S * 1000), recording.ends_at)
-    told_ms = half or recording.ends_at
-    recording.labels.append(Label("broken_deploy", "orders", ms(FAULT_S), None, told_ms, expected=("QueueFailing",)))
+    detected_ms = half or recording.ends_at
+    recording.labels.append(Label("broken_deploy", "orders", ms(FAULT_S), None, detected_ms, expected=("QueueFailing",)))
     return recording
 
 

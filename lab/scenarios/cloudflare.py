@@ -18,11 +18,11 @@ from lab.world import silence_tells_after_s
 
 RATE_PER_S = 2.0
 SERVICE_S = 0.5
-"""Of a message; a batch takes the sum of its messages' times."""
+"""Per message; a batch takes the sum of its messages' times."""
 
 
 class CloudflareWorld:
-    """One queue `orders`, two messages a second, a consumer that works on up to five batches at once."""
+    """One queue `orders` with two messages a second, and a consumer that processes up to five batches at once."""
 
     def __init__(self, name: str, seed: int, *, dead_letters: bool = True, rate_per_s: float = RATE_PER_S, **settings: Any):
         self.name, self.seed, self.rate_per_s = name, seed, rate_per_s
@@ -63,7 +63,7 @@ def worker_healthy(_kind: str, seed: int) -> Recording:
 
 
 def worker_retries_late(_kind: str, seed: int) -> Recording:
-    """One message in two hundred fails once or more and has a delay of a minute; those that end are dead letters by design."""
+    """One message in two hundred fails at least once, with a delay of a minute; some are dead-lettered by design."""
     world = CloudflareWorld("worker_retries_late", seed, retry_delay_s=60.0)
     world.queue.failure, world.bad_ratio = "retry", 0.005
     return world.run(allowed=POISON)
@@ -85,7 +85,7 @@ def worker_broken(_kind: str, seed: int) -> Recording:
 
 
 def worker_loses(_kind: str, seed: int) -> Recording:
-    """No dead-letter queue, and a message that always fails: it is dropped after its last retry."""
+    """Without a dead-letter queue, a message that always fails is dropped after its last retry."""
     world = CloudflareWorld("worker_loses", seed, dead_letters=False)
     world.queue.failure = "retry"
     world.sim.at_s(FAULT_S, lambda: world.queue.send(fails_on="*"))
@@ -97,11 +97,11 @@ def worker_loses(_kind: str, seed: int) -> Recording:
 
 
 def worker_gone(_kind: str, seed: int) -> Recording:
-    """Nothing is delivered any more: the consumer's deliveries stop, the backlog grows."""
+    """The consumer's deliveries stop and the backlog grows."""
     world = CloudflareWorld("worker_gone", seed)
     world.sim.at_s(FAULT_S, lambda: world.queue.change(paused=True))
-    told_ms = ms(FAULT_S + 30 + silence_tells_after_s(0.4))
-    return world.run(Label("consumers_dead", "orders", ms(FAULT_S), None, told_ms, expected=("QueueStalled",)), DEATH)
+    detected_ms = ms(FAULT_S + 30 + silence_tells_after_s(0.4))
+    return world.run(Label("consumers_dead", "orders", ms(FAULT_S), None, detected_ms, expected=("QueueStalled",)), DEATH)
 
 
 def _failing(recording: Recording, fault: str, *expected: str) -> Recording:

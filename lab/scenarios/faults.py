@@ -28,11 +28,11 @@ from lab.simulation import T0_MS
 from lab.world import World
 
 TAIL_FACTOR = 4.7
-"""Of lognormal times with sigma 0.5, one in a thousand takes longer than this many times the median."""
+"""For lognormal times with sigma 0.5, one in a thousand takes longer than this many times the median."""
 
 
 def hung_consumer(kind: str, seed: int) -> Recording:
-    """A thread of worker-2 works on one message for ever and keeps extending its window."""
+    """A thread of worker-2 processes one message for ever and keeps extending its window."""
     world = World("hung_consumer", kind, seed, HOUR_S)
     world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     _, second = world.consume(lognormal(SERVICE_S), extend_every_s=20)
@@ -46,7 +46,7 @@ def hung_consumer(kind: str, seed: int) -> Recording:
 
 
 def dead_letters_drained(kind: str, seed: int) -> Recording:
-    """A job nobody watches takes dead letters away within a minute: the depth of the queue tells nothing."""
+    """An unwatched job removes dead letters within a minute: the depth of the queue shows nothing."""
     world = World("dead_letters_drained", kind, seed, HOUR_S)
     producer = world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     world.consume(lognormal(SERVICE_S))
@@ -78,7 +78,7 @@ def dead_letters_expiring(kind: str, seed: int) -> Recording:
 
 
 def retention_too_short(kind: str, seed: int) -> Recording:
-    """Consumers become four times slower at a retention of 15 minutes: messages expire before anybody receives them."""
+    """Consumers become four times slower with a retention of 15 minutes: messages expire unreceived."""
     world = World("retention_too_short", kind, seed, HOUR_S, retention_s=900)
     world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     for consumer in world.consume(lognormal(SERVICE_S)):
@@ -91,7 +91,7 @@ def retention_too_short(kind: str, seed: int) -> Recording:
 
 
 def look_ahead_saturated(kind: str, seed: int) -> Recording:
-    """FIFO: 600 messages of one customer lie behind one that cannot be processed, and the queue looks at 500."""
+    """FIFO: 600 messages of one customer are queued behind one that cannot be processed, and the look-ahead is 500."""
     world = World("look_ahead_saturated", kind, seed, HOUR_S, look_ahead=500, max_receive_count=None, dead_letter_queue=None)
     producer = world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     world.consume(lognormal(SERVICE_S))
@@ -108,7 +108,7 @@ def look_ahead_saturated(kind: str, seed: int) -> Recording:
 
 
 def group_hogs(kind: str, seed: int) -> Recording:
-    """FIFO: 900 messages of one customer fill the look-ahead of 300 and are worked on one by one; the others wait."""
+    """FIFO: 900 messages of one customer fill the look-ahead of 300 and are processed one by one; the others wait."""
     world = World("group_hogs", kind, seed, HOUR_S, look_ahead=300)
     producer = world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     world.consume(lognormal(SERVICE_S))
@@ -132,7 +132,7 @@ def noisy_tenant(kind: str, seed: int) -> Recording:
 
 
 def misconfigured_redrive(kind: str, seed: int) -> Recording:
-    """maxReceiveCount 1: the first failure of any message makes it a dead letter. Wrong from the start."""
+    """maxReceiveCount 1: the first failure of any message dead-letters it. The fault exists from the start."""
     world = World("misconfigured_redrive", kind, seed, HOUR_S, max_receive_count=1)
     world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     world.consume(lognormal(SERVICE_S))
@@ -151,8 +151,8 @@ def poison_after_deploy(kind: str, seed: int) -> Recording:
     thirds = [d for d in world.history.of(world.queue.name).deliveries if d.receive_count == 3 and d.at >= since]
     first = thirds[0]
     sent_s = (next(m.sent_at for m in producer.sent if m.id == first.message_id) - T0_MS) / 1000
-    told_s = (first.at - T0_MS) / 1000
-    world.label("poison_after_deploy", sent_s, told_s, "PoisonMessage", message_id=first.message_id, cause_s=FAULT_S)
+    detected_s = (first.at - T0_MS) / 1000
+    world.label("poison_after_deploy", sent_s, detected_s, "PoisonMessage", message_id=first.message_id, cause_s=FAULT_S)
     return recording
 
 

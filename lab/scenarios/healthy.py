@@ -1,4 +1,4 @@
-"""What is not a fault, however much it looks like one."""
+"""Healthy runs, however much they look like faults."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rolling_deploys(kind: str, seed: int) -> Recording:
 
 
 def stopped_deploys(kind: str, seed: int) -> Recording:
-    """A deploy every 15 minutes with no consumer for 60 s; what was at work is killed and comes back."""
+    """A deploy every 15 minutes with no consumer for 60 s; messages in progress are abandoned and come back."""
     world = World("stopped_deploys", kind, seed, HOUR_S)
     world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     for consumer in world.consume(lognormal(SERVICE_S)):
@@ -51,7 +51,7 @@ def stopped_deploys(kind: str, seed: int) -> Recording:
 
 
 def nightly_batch(kind: str, seed: int) -> Recording:
-    """600 messages within a minute beside the usual ones; they are done six minutes later."""
+    """600 messages within a minute on top of the usual ones; they are done six minutes later."""
     world = World("nightly_batch", kind, seed, HOUR_S)
     producer = world.produce(steady(0.25), 0.25)
     producer.burst(600, 600, over_s=60)
@@ -85,7 +85,7 @@ def long_jobs(kind: str, seed: int) -> Recording:
 
 
 def big_batches(kind: str, seed: int) -> Recording:
-    """Ten messages a receive, worked on one after the other within their window."""
+    """Ten messages per receive, processed one after the other within their window."""
     world = World("big_batches", kind, seed, HOUR_S)
     world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     world.consume(lognormal(0.8), 2, threads=1, batch=10)
@@ -109,7 +109,7 @@ def single_consumer(kind: str, seed: int) -> Recording:
 
 
 def weekend_silence(kind: str, seed: int) -> Recording:
-    """A quiet queue that fades out over an hour and stays silent for two more; consumers wait."""
+    """A quiet queue that fades out over an hour and stays silent for two more; its consumers keep polling."""
     world = World("weekend_silence", kind, seed, 4 * HOUR_S)
     world.produce(lambda at_s: 0.3 * max(0.0, 1 - at_s / (2 * HOUR_S)), 0.3)
     world.consume(lognormal(SERVICE_S))
@@ -117,7 +117,7 @@ def weekend_silence(kind: str, seed: int) -> Recording:
 
 
 def rare_failures(kind: str, seed: int) -> Recording:
-    """Now and then, for two minutes, one of two hosts fails on two of a hundred messages; the other does them."""
+    """Occasionally, for two minutes, one of two hosts fails on two of a hundred messages; the other processes them."""
     world = World("rare_failures", kind, seed, HOUR_S)
     producer = world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     producer.mark = lambda random: {"fails_on": "flaky"} if random.random() < 0.02 else {}
@@ -148,13 +148,13 @@ HEALTHY: Mapping[str, Scenario] = {
 
 
 def _week_rate(at_s: float) -> float:
-    """0.1 to 0.7 a second by daytime; a sixth of it on the last two days."""
+    """Return 0.1 to 0.7 messages a second by time of day; a sixth of it on the last two days."""
     day, hour = divmod(at_s / DAY_S, 1)
     return (0.4 - 0.3 * math.cos(2 * math.pi * hour)) / (6 if day >= 5 else 1)
 
 
 def _deploy(world: World, consumers: list[Consumer], begin_s: float, gap_s: float = 0.0) -> None:
-    """One consumer after the other; with `gap_s` all at once, and nobody there for so long."""
+    """Restart one consumer after the other; with `gap_s` all at once, with none running for that long."""
     for n, consumer in enumerate(consumers):
         stop_s = begin_s if gap_s else begin_s + 40 * n
         world.sim.at_s(stop_s, consumer.stop)

@@ -1,4 +1,4 @@
-"""The commonest incidents of queue workers: one queue, four consumers, and what goes wrong at minute 20 of an hour."""
+"""The most common incidents of queue workers: one queue, four consumers, and a fault at minute 20 of an hour."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RATE_PER_S = 2.0
 SERVICE_S = 2.0
 FAILING = frozenset({"QueueFailing", "QueueStalled", "GroupStuck", "DeadLetterArrived", "PoisonMessage"}) | AFTERMATH
 HALF_OF = 20
-"""Half of so many deliveries in a row must have failed before a queue can be called failing."""
+"""At least half of this many consecutive deliveries must have failed before a queue can be called failing."""
 
 
 def broken_deploy(kind: str, seed: int) -> Recording:
@@ -48,7 +48,7 @@ def partly_broken_deploy(kind: str, seed: int) -> Recording:
 
 
 def releases(kind: str, seed: int) -> Recording:
-    """A broken deploy that gives every message back at once instead of keeping it."""
+    """A broken deploy that releases every message at once instead of keeping it."""
     world = _four(releases, kind, seed)
     for consumer in world.consumers:
         world.sim.at_s(FAULT_S, partial(consumer.change, fails_always=True, failure="release"))
@@ -56,7 +56,7 @@ def releases(kind: str, seed: int) -> Recording:
 
 
 def bad_host(kind: str, seed: int) -> Recording:
-    """One of four consumers fails everything, and at once: it takes most of what comes."""
+    """One of four consumers fails every message, and at once: it takes most of the traffic."""
     world = World("bad_host", kind, seed, HOUR_S)
     world.produce(steady(3.2), 3.2)
     third = world.consume(lognormal(SERVICE_S), 4, threads=2)[2]
@@ -65,7 +65,7 @@ def bad_host(kind: str, seed: int) -> Recording:
 
 
 def slow_deploy(kind: str, seed: int) -> Recording:
-    """Work takes ten times as long: 7 s instead of 0.7 s. The backlog grows by 2.4 messages a second."""
+    """Processing takes ten times as long: 7 s instead of 0.7 s. The backlog grows by 2.4 messages a second."""
     world = World("slow_deploy", kind, seed, HOUR_S)
     world.produce(steady(3.0), 3.0)
     for consumer in world.consume(lognormal(0.7), 4, threads=1):
@@ -77,7 +77,7 @@ def slow_deploy(kind: str, seed: int) -> Recording:
 
 
 def producers_doubled(kind: str, seed: int) -> Recording:
-    """Twice as much is sent as the consumers can do."""
+    """Producers send twice as much as the consumers can process."""
     world = World("producers_doubled", kind, seed, HOUR_S)
     world.produce(stepwise((0, 2.5), (FAULT_S, 8.0)), 8.0)
     world.consume(lognormal(SERVICE_S), 4, threads=2)
@@ -112,7 +112,7 @@ def producers_stopped(kind: str, seed: int) -> Recording:
 
 
 def low_traffic_poison(kind: str, seed: int) -> Recording:
-    """A message every two minutes, one of which nobody can process."""
+    """A message every two minutes, one of which no consumer can process."""
     world = World("low_traffic_poison", kind, seed, HOUR_S)
     producer = world.produce(steady(1 / 120), 1 / 120)
     world.consume(lognormal(SERVICE_S), 4, threads=1)
@@ -140,7 +140,7 @@ INCIDENTS: Mapping[str, Scenario] = {
 
 
 def half_failed_at(deliveries: list[Delivery], since_ms: int, ends_at: int) -> int | None:
-    """When, for the first time, at least half of the latest 20 deliveries that ended had ended without a settlement."""
+    """Return the first time at which at least half of the latest 20 deliveries that ended had no settlement."""
     ended = sorted((d.ended_at, d.outcome != "deleted") for d in deliveries if d.outcome != "open")
     failed = [bad for _, bad in ended]
     for n, (at, _) in enumerate(ended):
@@ -163,13 +163,13 @@ def _fails_on_v2(random: Random) -> dict[str, Any]:
 def _failing(world: World, fault: str, **about: str) -> Recording:
     recording = world.run(FAILING)
     half = half_failed_at(world.history.of(world.queue.name).deliveries, T0_MS + round(FAULT_S * 1000), recording.ends_at)
-    tellable_s = ((half or recording.ends_at) - T0_MS) / 1000
-    world.label(fault, FAULT_S, tellable_s, "QueueFailing", **about)
+    detectable_s = ((half or recording.ends_at) - T0_MS) / 1000
+    world.label(fault, FAULT_S, detectable_s, "QueueFailing", **about)
     return recording
 
 
 def _settled_after(recording: Recording, queue: str, since_s: float, count: int) -> float:
-    """When so many messages that were received after an instant had been settled, in seconds."""
+    """Return when this many messages received after an instant had been settled, in seconds."""
     since = T0_MS + since_s * 1000
     ends = sorted(d.ended_at for d in recording.history.of(queue).deliveries if d.at >= since and d.outcome == "deleted")
     return (ends[min(count, len(ends)) - 1] - T0_MS) / 1000 if ends else recording.duration_s

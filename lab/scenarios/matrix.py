@@ -1,4 +1,4 @@
-"""The eight scenarios that every way of being instrumented is tried on. One hour each; faults begin at minute 20."""
+"""The eight scenarios run with every kind of instrumentation. One hour each; faults begin at minute 20."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ BUSY_PER_S = 1.75
 """Two consumers of four threads settle up to two messages a second."""
 
 Scenario = Callable[[str, int], Recording]
-"""Of the kind of queue (standard or fifo) and a seed."""
+"""A function of the kind of queue (standard or fifo) and a seed."""
 
 AFTERMATH = frozenset({"MessageTooOld", "QueueLagging"})
-"""What any backlog that keeps growing may raise."""
+"""Signals that any growing backlog may raise."""
 DEATH = frozenset({"QueueStalled", "GroupStuck", "QueueSilent"}) | AFTERMATH
 POISON = frozenset({"PoisonMessage", "GroupStuck", "DeadLetterArrived", "MessageTooOld"})
 
 
 def healthy_busy(kind: str, seed: int) -> Recording:
-    """Seven eighths of what the consumers can do: there is nearly always something visible."""
+    """Seven eighths of the consumers' capacity: messages are nearly always visible."""
     world = World("healthy_busy", kind, seed, HOUR_S)
     world.produce(steady(BUSY_PER_S), BUSY_PER_S)
     world.consume(lognormal(SERVICE_S))
@@ -49,24 +49,24 @@ def consumers_dead(kind: str, seed: int) -> Recording:
     world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     for consumer in world.consume(lognormal(SERVICE_S)):
         world.sim.at_s(FAULT_S, consumer.kill)
-    told_s = FAULT_S + silence_tells_after_s(USUAL_PER_S)
-    world.label("consumers_dead", FAULT_S, told_s, "QueueStalled")
+    detected_s = FAULT_S + silence_tells_after_s(USUAL_PER_S)
+    world.label("consumers_dead", FAULT_S, detected_s, "QueueStalled")
     return world.run(DEATH)
 
 
 def one_consumer_dead(kind: str, seed: int) -> Recording:
-    """One of two consumers is killed: the other does 1 of the 1.25 messages a second that come."""
+    """One of two consumers is killed: the other processes 1 of the 1.25 messages a second that arrive."""
     world = World("one_consumer_dead", kind, seed, HOUR_S)
     world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     _, second = world.consume(lognormal(SERVICE_S))
     world.sim.at_s(FAULT_S, second.kill)
-    told_s = FAULT_S + 2 * silence_tells_after_s(USUAL_PER_S)
-    world.label("one_consumer_dead", FAULT_S, told_s, "QueueLagging", consumer=second.name)
+    detected_s = FAULT_S + 2 * silence_tells_after_s(USUAL_PER_S)
+    world.label("one_consumer_dead", FAULT_S, detected_s, "QueueLagging", consumer=second.name)
     return world.run(AFTERMATH)
 
 
 def poison(kind: str, seed: int) -> Recording:
-    """One message that every consumer fails on, without a dead-letter queue: it stays."""
+    """One message that every consumer fails on stays in the queue, because there is no dead-letter queue."""
     world = World("poison", kind, seed, HOUR_S, max_receive_count=None, dead_letter_queue=None)
     producer = world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     world.consume(lognormal(SERVICE_S))
@@ -77,7 +77,7 @@ def poison(kind: str, seed: int) -> Recording:
 
 
 def dead_letters(kind: str, seed: int) -> Recording:
-    """Three messages that every consumer fails on end in the dead-letter queue, minutes apart."""
+    """Three messages that every consumer fails on are dead-lettered, minutes apart."""
     world = World("dead_letters", kind, seed, HOUR_S)
     producer = world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     world.consume(lognormal(SERVICE_S))
@@ -98,7 +98,7 @@ def burst(kind: str, seed: int) -> Recording:
 
 
 def batch_consumer(kind: str, seed: int) -> Recording:
-    """Consumers that work the first 200 seconds of every 400, at four times the rate of what comes in."""
+    """Consumers work the first 200 seconds of every 400, at four times the arrival rate."""
     world = World("batch_consumer", kind, seed, HOUR_S)
     world.produce(steady(0.8 * USUAL_PER_S), 0.8 * USUAL_PER_S)
     for consumer in world.consume(lognormal(SERVICE_S / 2)):
@@ -129,16 +129,16 @@ def send_bad(world: World, producer: Producer, at_s: float) -> None:
 
 
 def label_bad_messages(world: World, producer: Producer, *expected: str) -> None:
-    """One label for each message that cannot be processed. It can be told by its third delivery: once may be a crash."""
+    """Add one label per message that cannot be processed. It is reportable at its third delivery: one may be a crash."""
     deliveries = world.history.of(world.queue.name).deliveries
     for message in producer.sent:
         if not message.fails_on:
             continue
         third = _third(deliveries, message.id)
-        tellable_s = ((third.at if third else world.sim.ends_at) - T0_MS) / 1000
+        detectable_s = ((third.at if third else world.sim.ends_at) - T0_MS) / 1000
         sent_s = (message.sent_at - T0_MS) / 1000
         about = {"message_id": message.id} | ({"group": message.group} if message.group else {})
-        world.label(world.name, sent_s, tellable_s, *expected, **about)
+        world.label(world.name, sent_s, detectable_s, *expected, **about)
 
 
 def _third(deliveries: list[Delivery], message_id: str) -> Delivery | None:

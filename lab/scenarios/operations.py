@@ -1,4 +1,4 @@
-"""What operators do to queues, meant and by mistake; and consumers on a schedule."""
+"""What operators do to queues, on purpose and by mistake; and consumers on a schedule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.world import World
 
 
 def purged_by_mistake(kind: str, seed: int) -> Recording:
-    """Somebody purges a queue with some hundred messages in it, in the middle of the work: none of them was processed."""
+    """An operator purges a queue with some hundred messages in the middle of the work: none of them was processed."""
     world = World("purged_by_mistake", kind, seed, HOUR_S)
     producer = world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     producer.burst(FAULT_S - 60, 400)
@@ -26,7 +26,7 @@ def purged_by_mistake(kind: str, seed: int) -> Recording:
 
 
 def lost_without_dead_letters(kind: str, seed: int) -> Recording:
-    """No dead-letter queue and a retention of 15 minutes: a message nobody can process is received until it expires."""
+    """Without a dead-letter queue and with a retention of 15 minutes, a poison message is received until it expires."""
     world = World(
         "lost_without_dead_letters", kind, seed, HOUR_S, max_receive_count=None, dead_letter_queue=None, retention_s=900
     )
@@ -45,7 +45,7 @@ FAULTS: Mapping[str, Scenario] = {f.__name__: f for f in (purged_by_mistake, los
 
 
 def purged_on_purpose(kind: str, seed: int) -> Recording:
-    """Maintenance: the senders pause, consumers are stopped, a minute later what is left is purged, and all begin again."""
+    """Maintenance: senders pause, consumers stop, the rest is purged a minute later, and all start again."""
     world = World("purged_on_purpose", kind, seed, HOUR_S)
     world.produce(stepwise((0, USUAL_PER_S), (FAULT_S + 20, 0.0), (FAULT_S + 120, USUAL_PER_S)), USUAL_PER_S)
     for consumer in world.consume(lognormal(SERVICE_S)):
@@ -56,9 +56,9 @@ def purged_on_purpose(kind: str, seed: int) -> Recording:
 
 
 def redriven(kind: str, seed: int) -> Recording:
-    """Sixty dead letters of last week are redriven to their queue, whose consumers can process them by now.
+    """Sixty dead letters of last week are redriven to their queue, whose consumers can process them now.
 
-    No client sends them: the collector reads the task, and the first that is heard of each message is its receive.
+    No client sends them: the collector reads the task, and the first event of each message is its receive.
     """
     world = World("redriven", kind, seed, HOUR_S)
     world.produce(steady(USUAL_PER_S), USUAL_PER_S)
@@ -93,7 +93,7 @@ def quarter_hourly(kind: str, seed: int) -> Recording:
 
 
 def worker_paused(_kind: str, seed: int) -> Recording:
-    """Cloudflare: delivery is paused for ten minutes, and the collector reads that it is."""
+    """Cloudflare: delivery is paused for ten minutes, and the collector reports the pause."""
     world = CloudflareWorld("worker_paused", seed)
     world.sim.at_s(FAULT_S, lambda: world.queue.change(paused=True))
     world.sim.at_s(FAULT_S + 600, lambda: world.queue.change(paused=False))

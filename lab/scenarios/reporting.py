@@ -1,4 +1,4 @@
-"""What goes wrong with the telemetry while the queue is well, and what of it must not matter."""
+"""Telemetry faults on a healthy queue, and telemetry flaws that must not matter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def clock_ahead(kind: str, seed: int) -> Recording:
 
 
 def collector_dead(kind: str, seed: int) -> Recording:
-    """The collector dies at minute 20: no count and no heartbeat from then on."""
+    """The collector dies at minute 20: no counts and no heartbeats from then on."""
     world = _busy("collector_dead", kind, seed)
     world.label("collector_dead", FAULT_S, FAULT_S + POLL_EVERY_S, "TelemetryStale")
     return world.run(frozenset({"TelemetryStale"}))
@@ -59,11 +59,11 @@ TELEMETRY: Mapping[str, Mapping[str, Any]] = {
     "events_repeated": {"repeated_ratio": 0.2},
     "events_late": {"late_ratio": 0.2, "late_s": 120.0},
 }
-"""By scenario, in what its telemetry differs from a view."""
+"""By scenario, how its telemetry differs from a view."""
 
 
 def view_of(scenario: str, view: View) -> View:
-    """What a view becomes in a scenario that is about the telemetry."""
+    """Return the view with the telemetry changes of a scenario."""
     return replace(view, **TELEMETRY.get(scenario, {}))
 
 

@@ -1,4 +1,4 @@
-"""How long until the backlog is gone, while it shrinks."""
+"""Estimate how long a shrinking backlog takes to drain."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ DRAIN_MIN_MS = 60_000
 
 
 def time_to_drain_s(c: Context) -> float | None:
-    """Backlog divided by how fast it shrank over the last five minutes, or since it began to; None unless it shrinks."""
+    """Return the backlog divided by its rate of decrease over five minutes or since its peak; None unless it shrinks."""
     if not c.tracked or c.is_dead_letter_queue or c.basis != "messages":
         return None
     unsettled, settled = c.recent["unsettled"], c.recent["settled"]
+    if unsettled.max(initial=0) <= c.tracked:
+        return None
     peak = _peak_behind(c)
     if peak is None:
         peak = _began_to_shrink(c)
@@ -23,8 +25,10 @@ def time_to_drain_s(c: Context) -> float | None:
 
 
 def _peak_behind(c: Context) -> int | None:
-    """The place of the largest backlog of the first half of the window, if the second half stayed below: one that goes up and
-    down does not shrink."""
+    """Return the index of the largest backlog in the first half of the window, if the second half stayed below it.
+
+    A backlog that goes up and down does not shrink.
+    """
     at, unsettled = c.recent.at, c.recent["unsettled"]
     start = max(c.recent.last_before(c.now - DRAIN_WINDOW_MS), 0)
     middle = int(at[start]) + (c.now - int(at[start])) // 2
@@ -35,7 +39,7 @@ def _peak_behind(c: Context) -> int | None:
 
 
 def _began_to_shrink(c: Context) -> int | None:
-    """The place of the sample since which the backlog never grew; None when it grew last."""
+    """Return the index of the sample since which the backlog never grew; None when it grew last."""
     at, unsettled = c.recent.at, c.recent["unsettled"]
     began, later = None, c.tracked
     for i in range(len(at) - 2, -1, -1):

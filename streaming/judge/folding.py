@@ -1,4 +1,4 @@
-"""One incident, one page: signals that another one of the same queue explains are folded into it."""
+"""One incident, one page: fold signals that another signal of the same queue explains into that signal."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from streaming.core.settings import QueueName
 from streaming.judge.signals import Evidence, Finding, SignalKey, SignalName
 
 FOLDED_AFTER_MS = 120_000
-"""What a failing consumer explains stays folded for so long after it: most of it is worked off by then."""
+"""Signals explained by a failing consumer stay folded this long after it recovers: most of its backlog is drained by then."""
 
 FOLDED_INTO: dict[SignalName, tuple[SignalName, ...]] = {
-    "QueueFailing": ("PoisonMessage", "BatchRetryStorm", "WindowTooShort", "SlowConsumer"),
+    "QueueFailing": ("PoisonMessage", "GroupStuck", "QueueStalled", "BatchRetryStorm", "WindowTooShort", "SlowConsumer"),
 }
-"""Which signals of a queue the key explains, message by message; the DeadLetterArrived of its dead-letter queue are folded too.
-Alerts of a coarser kind are held back by the table in `alerts.explains`."""
+"""The signals of a queue that the key explains, message by message; those of its dead-letter queue (DeadLetterArrived) are folded
+too. GroupStuck is explained where a delivery of the group's head failed, as did those of other groups' heads; QueueStalled where
+consumers receive and it was not announced before.
+The table in `alerts.explains` holds back alerts of a coarser kind."""
 HELD_TOGETHER = 3
-"""From so many messages held too long by one consumer on, the consumer is what hangs; fewer are told one by one."""
-HELD_BACK: frozenset[SignalName] = frozenset({"PoisonMessage", "DeadLetterArrived"})
-"""What is held back while the signal that would explain it is in the making."""
+"""With this many messages held too long by one consumer, the consumer hangs; fewer are announced individually."""
+HEADS_TOGETHER = 3
+"""With this many groups whose heads failed, the consumer fails; a single failed head may itself cause the failures."""
+HELD_BACK: frozenset[SignalName] = frozenset({"PoisonMessage", "GroupStuck", "DeadLetterArrived"})
+"""Signals held back while the signal that would explain them may be about to fire."""
 
 
 def fold(
@@ -30,23 +34,24 @@ def fold(
     making: set[QueueName],
     before: dict[SignalKey, Finding],
 ) -> dict[SignalKey, Finding]:
-    """The findings with those marked that another explains. They are counted and listed, and not announced by themselves.
+    """Return the findings, with those marked that another one explains. These are counted and listed, but not announced.
 
-    `failing` are queues that fail, `making` those that may be about to: what is new there is held back, what was announced
-    (among `before`) stays.
+    `failing` queues fail, `making` queues may be about to: their new findings are held back; those already announced (among
+    `before`) are not.
     """
     if not failing and not making:
         return findings
+    several = {name for name in failing | making if _failed_heads(name, merged) >= HEADS_TOGETHER}
     targets = {target: name for name in (*making, *failing) if (target := _dead_letters_of(name, merged)) is not None}
     out = {}
     for key, finding in findings.items():
         source = key.queue_name
         if key.signal == "DeadLetterArrived" and key.queue_name in targets:
-            told = finding.evidence.get("from_queue")
+            reported = finding.evidence.get("from_queue")
             source = targets[key.queue_name]
-            if told is not None and told != source.queue:
+            if reported is not None and reported != source.queue:
                 source = key.queue_name
-        elif key.signal not in FOLDED_INTO["QueueFailing"]:
+        elif key.signal not in FOLDED_INTO["QueueFailing"] or not _follows(finding, before.get(key), several):
             out[key] = finding
             continue
         explained = source in failing or (
@@ -56,9 +61,38 @@ def fold(
     return out
 
 
+def _follows(finding: Finding, known: Finding | None, several: set[QueueName]) -> bool:
+    """Whether a finding of a failing queue is explained by the failure.
+
+    `known`: the same finding before; `several`: the queues with several groups whose heads failed.
+    """
+    if finding.key.signal == "GroupStuck":
+        count, state = finding.evidence.get("head_receive_count", 0), finding.evidence.get("head_state")
+        together = finding.key.queue_name in several or (known is not None and known.folded is not None)
+        return together and _has_failed(int(count), str(state))
+    if finding.key.signal == "QueueStalled":
+        return finding.evidence["reason"] == "no_progress" and not (known is not None and known.was_announced)
+    return True
+
+
+def _failed_heads(name: QueueName, merged: Merged) -> int:
+    """Count a queue's oldest groups whose head failed."""
+    facts = merged.queues.get(name)
+    ordered = facts.ordered_facts if facts is not None else None
+    heads = [group.head for group in ordered.oldest if group.head is not None] if ordered is not None else []
+    return sum(_has_failed(head.receive_count, head.state) for head in heads)
+
+
+def _has_failed(receive_count: int, state: str) -> bool:
+    """Whether a delivery of an unsettled message has ended: it is not merely in flight for the first time."""
+    return receive_count > (state == "in_flight")
+
+
 def fold_held(findings: dict[SignalKey, Finding]) -> dict[SignalKey, Finding]:
-    """The findings with each MessageHeldTooLong folded into the SlowConsumer of its consumer, where that holds several: three
-    are held too long, or it holds three or more and has finished nothing since it received the oldest."""
+    """Fold each MessageHeldTooLong into the SlowConsumer of its consumer, where the consumer holds several messages.
+
+    Several: three are held too long, or it holds three or more and has finished none since it received the oldest.
+    """
     slow = {
         (key.queue_name, key.consumer): finding
         for key, finding in findings.items()

@@ -1,7 +1,7 @@
-"""What the judge remembers of every queue's past: one table of samples on a shared time axis, a row per queue.
+"""The judge's history of every queue: one table of samples on a shared time axis, a row per queue.
 
-Samples are ten seconds apart for eleven minutes; behind that, the gap between two grows with their age, to a twentieth of it:
-what happened ten hours ago is known to half an hour, and two weeks take some two hundred samples.
+Samples are ten seconds apart for eleven minutes. Older ones thin out: the gap between two grows to a twentieth of their age, so
+events ten hours ago are dated to within half an hour, and two weeks take some two hundred samples.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ FIELDS = (
     "work_count",
 )
 """Columns of a sample. Running totals: `received` to `arrived` (`settled`: every end; `departed`: every end but reconciliations),
-`work_ms` and `work_count` (time held and number of deleted messages). Gauges: `unsettled`, `tracked_*`, `oldest_visible_at` (0:
-nothing visible). The broker's latest count and its time (0: none yet). Times are epoch milliseconds."""
+`work_ms` and `work_count` (total holding time and number of deleted messages). Gauges: `unsettled`, `tracked_*`,
+`oldest_visible_at` (0: nothing visible). The broker's latest count and its time (0: none yet). Times are epoch milliseconds."""
 COLUMN = {name: i for i, name in enumerate(FIELDS)}
 
 SAMPLE_EVERY_MS = 10_000
 DENSE_MS = 660_000
 AGE_TO_GAP = 20
-"""Behind the dense stretch, a sample goes when its neighbours are closer together than this part of their age."""
+"""Older than the dense range, a sample is dropped when its neighbours are closer together than their age divided by this."""
 KEPT_MS = 14 * 86_400_000
 _CODEC = pa.Codec("zstd", compression_level=1)
 
@@ -74,20 +74,20 @@ class Window:
         return self.values[:, COLUMN[field]]
 
     def columns(self, *fields: str) -> list[int]:
-        """The places of some fields in a row of `values`."""
+        """Return the indices of some fields in a row of `values`."""
         return [COLUMN[field] for field in fields]
 
     def since(self, at: int) -> Window:
-        """The samples at `at` or later."""
-        first = int(np.searchsorted(self.at, at, side="left"))
+        """Return the samples at `at` or later."""
+        first = int(self.at.searchsorted(at, side="left"))
         return Window(self.at[first:], self.values[first:])
 
     def last_before(self, at: int) -> int:
-        """The place of the latest sample at `at` or earlier, -1 for none."""
-        return int(np.searchsorted(self.at, at, side="right")) - 1
+        """Return the index of the latest sample at `at` or earlier, -1 for none."""
+        return int(self.at.searchsorted(at, side="right")) - 1
 
     def change(self, field: str, since: int) -> int:
-        """How much a running total grew since the latest sample at `since` or before it, else since the oldest there is."""
+        """Return the growth of a running total since the latest sample at or before `since`, or else the oldest sample."""
         if not len(self):
             return 0
         column = self[field]
@@ -100,11 +100,11 @@ class _Sample:
     values: Ints
     """A row per queue known then, a column per field."""
     packed: bytes = b""
-    """As the difference from the sample before."""
+    """Stored as the difference from the previous sample."""
 
 
 class History:
-    """The samples of all queues. `add` once per evaluation; `window` and `recent` are what rules look at."""
+    """The samples of all queues. Call `add` once per evaluation; rules read `window` and `recent`."""
 
     def __init__(self) -> None:
         self._place: dict[QueueName, int] = {}
@@ -122,11 +122,11 @@ class History:
 
     @property
     def last_at(self) -> int:
-        """When the latest sample was kept, 0 before the first."""
+        """Return when the latest sample was kept, 0 before the first."""
         return self._samples[-1].at if self._samples else 0
 
     def add(self, at: int, names: Sequence[QueueName], values: Ints) -> None:
-        """Take in the present of all queues: `values` has a row for each of `names`. Queues not named are forgotten."""
+        """Add the present of all queues: `values` has a row for each of `names`. Queues not named are forgotten."""
         self._forget(names)
         for name in names:
             self._place.setdefault(name, len(self._place))
@@ -140,27 +140,29 @@ class History:
         self._thin(at)
 
     def forget_after(self, now: int) -> None:
-        """Let go of samples later than `now` (epoch milliseconds): they were taken at a time that was wrong."""
+        """Drop samples later than `now` (epoch milliseconds): they were taken while the clock was wrong."""
         while self._samples and self._samples[-1].at > now:
             self._samples.pop()
         self._now, self._dense = None, None
 
     def gather(self, names: Sequence[QueueName]) -> None:
-        """Have the dense stretch of these queues ready for `recent`."""
+        """Load the dense range of these queues for `recent`."""
         places = [self._place[name] for name in names if name in self._place]
         at, values = self._stack(np.array(places, dtype=np.int64))
-        # Queue by queue in memory: thousands may be looked at, one after the other.
+        # Store queue by queue in memory: thousands may be read one after the other.
         values = np.ascontiguousarray(values.swapaxes(0, 1))
         self._dense = at, values, {name: i for i, name in enumerate(name for name in names if name in self._place)}
 
     def stretch(self, since: int, names: Sequence[QueueName]) -> tuple[Ints, Ints]:
-        """The samples at `since` or later, the present included, of some queues: their times, and a row per sample, in it one per
-        queue; zeros where a queue was not known yet."""
+        """Return the times and values of some queues' samples at `since` or later, including the present.
+
+        The values have a row per sample and in it one per queue; zeros where a queue was not known yet.
+        """
         samples = [sample for sample in self._all() if sample.at >= since]
         return self._stacked(samples, np.array([self._place[name] for name in names], dtype=np.int64))
 
     def recent(self, name: QueueName) -> Window:
-        """The dense stretch of one queue, the present included."""
+        """Return the dense range of one queue, including the present."""
         if self._dense is None or name not in self._dense[2]:
             self.gather([name])
         assert self._dense is not None
@@ -172,7 +174,7 @@ class History:
         return Window(at[first:], mine[first:])
 
     def window(self, name: QueueName) -> Window:
-        """Everything that is remembered of one queue, the present included."""
+        """Return all samples of one queue, including the present."""
         place = self._place.get(name)
         samples = self._all()
         rows = [] if place is None else [(s.at, s.values[place]) for s in samples if len(s.values) > place and s.values[place, 0]]
@@ -181,7 +183,7 @@ class History:
         return Window(np.array([at for at, _ in rows], dtype=np.int64), np.array([values for _, values in rows]))
 
     def to_bytes(self) -> bytes:
-        """The kept samples; the present is not one of them."""
+        """Serialize the kept samples; the present is not one of them."""
         head = {
             "fields": FIELDS,
             "queues": [list(name) for name in self._place],
@@ -192,7 +194,7 @@ class History:
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> History:
-        """The history of `to_bytes`. Raises ValueError when it is damaged. Fields of another release are left out, or zero."""
+        """Read the bytes of `to_bytes`. Raises ValueError when damaged. Fields of another release are left out, or zero."""
         try:
             (length,) = struct.unpack_from("<I", blob)
             head: dict[str, Any] = json.loads(blob[4 : 4 + length])
@@ -222,18 +224,19 @@ class History:
         samples = self._all()
         since = samples[-1].at - DENSE_MS if samples else 0
         dense = [s for s in samples if s.at >= since]
-        # One sample older than the stretch: what there is to compare with where a queue is judged rarely.
+        # One sample older than the range gives a baseline where a queue is judged rarely.
         older = [s for s in samples if s.at < since][-1:]
         return self._stacked(older + dense, places)
 
     @staticmethod
     def _stacked(samples: Sequence[_Sample], places: Ints) -> tuple[Ints, Ints]:
         values = np.zeros((len(samples), len(places), len(FIELDS)), dtype=np.int64)
-        for i, sample in enumerate(samples):
-            known = places < len(sample.values)
-            if known.all():
+        highest = places.max(initial=-1)
+        for i, sample in enumerate(samples if len(places) else ()):
+            if highest < len(sample.values):
                 sample.values.take(places, axis=0, out=values[i])
             else:
+                known = places < len(sample.values)
                 values[i, known] = sample.values[places[known]]
         return np.array([sample.at for sample in samples], dtype=np.int64), values
 

@@ -1,4 +1,4 @@
-"""The verdict: `(memory, merged report, now) -> (memory, snapshot, changes)`. Pure; run twice it says the same."""
+"""The verdict: `(memory, merged report, now) -> (memory, snapshot, changes)`. Pure; a repeated run gives the same result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streaming.core.reporting.report import Arrival
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.context import Context
 from streaming.judge.folding import FOLDED_AFTER_MS, fold, fold_held
-from streaming.judge.history import COLUMN
+from streaming.judge.folds import Folds
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.needs import supported
 from streaming.judge.look import look_at
@@ -24,13 +24,13 @@ from streaming.judge.rules import config, consumers, failing, groups, messages, 
 from streaming.judge.samples import sample_table
 from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalStatus
 from streaming.judge.snapshot import Snapshot
-from streaming.judge.status import WINDOW_MS, flow_status
+from streaming.judge.status import recent_flows
 from streaming.judge.view import Views
 
 RULES: tuple[Callable[[Context], Iterator[Finding]], ...] = (
     messages.poison_message,
     messages.message_held_too_long,
-    messages.dead_letters_counted,  # before the arrivals: it knows which of them were announced already
+    messages.dead_letters_counted,  # before the arrivals: it knows which of them were already announced
     messages.dead_letter_arrived,
     messages.dead_letter_expiring,
     messages.message_dropped,
@@ -54,13 +54,13 @@ RULES: tuple[Callable[[Context], Iterator[Finding]], ...] = (
 )
 
 SILENT_DEPTH_MS = 600_000
-"""A queue known only by its attributes vanishes when nobody has told them for this long."""
+"""A queue known only by its attributes vanishes when they have not been reported for this long."""
 
 
 def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> tuple[JudgeMemory, Snapshot, list[SignalChange]]:
-    """Judge every queue as of `now` (epoch milliseconds). `memory` is used up: go on with the one returned.
+    """Judge every queue at `now` (epoch milliseconds). `memory` is consumed: continue with the one returned.
 
-    Only the queues of which something is new, or whose time has come, are looked at: see `looks`.
+    Only queues with new data, or whose next look is due, are judged: see `looks`.
     """
     queues, looks, history = merged.queues, memory.looks, memory.history
     clock = counted(memory.clock, merged.events_total["ahead"], now)
@@ -78,10 +78,11 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     due |= _flows_otherwise(memory, queues, present & ~due, now)
     looked_at = np.flatnonzero(due & present).tolist()
     history.gather([queues.names[place] for place in looked_at])
+    flows = recent_flows(history, [queues.names[place] for place in looked_at], now)
     for place in looked_at:
         name = queues.names[place]
         context = Context(
-            facts=queues.facts(place),
+            summary=queues.summary(place),
             memory=memory.queues.setdefault(name, QueueMemory()),
             merged=merged,
             now=now,
@@ -90,6 +91,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
             recent=history.recent(name),
             history=history,
             arrivals=tuple(arrivals.get(name, ())),
+            flow_status=flows.get(name),
         )
         context.memory.packed = None
         found = _findings(context)
@@ -108,32 +110,31 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     changes, firing = _changes(memory.firing, findings, now)
     folded_now = looks.folded(places)
     folded = {what: memory.folded.get(what, 0) + max(0, n - memory.folded_now.get(what, 0)) for what, n in folded_now.items()}
+    views = Views(queues, places.tolist(), looks.at(places), looks.views, settings)
     snapshot = Snapshot(
         now,
-        Views(queues, places.tolist(), looks.at(places), looks.views, settings),
+        views,
         tuple(firing.values()),
         dict(merged.events_total),
         dict(merged.invalid_total),
         dict(merged.collectors),
         folded,
+        folds=Folds(queues, views, firing.values(), settings) if settings.folds else (),
     )
     return JudgeMemory(memory.queues, firing, folded, folded_now, now, history, clock, looks), snapshot, changes
 
 
 def _flows_otherwise(memory: JudgeMemory, queues: MergedQueues, asked: npt.NDArray[np.bool_], now: int) -> npt.NDArray[np.bool_]:
-    """Which of the queues asked about were well, and no longer are by what came and went in the last minutes."""
+    """Return which of the queues asked about were well and, by the flow of the last minutes, no longer are."""
     otherwise = np.zeros(len(asked), dtype=bool)
-    places = np.flatnonzero(asked & memory.looks.by_flow())
-    at, values = memory.history.stretch(now - WINDOW_MS, [queues.names[place] for place in places.tolist()])
-    if not len(places):
-        return otherwise
-    known = values[0, :, COLUMN["present"]] > 0
-    otherwise[places] = (flow_status(at, values) > 0) | ~known if len(at) > 1 else True
+    places = np.flatnonzero(asked & memory.looks.by_flow()).tolist()
+    flows = recent_flows(memory.history, [queues.names[place] for place in places], now)
+    otherwise[places] = [flows.get(queues.names[place]) != "ok" for place in places]
     return otherwise
 
 
 def _findings(c: Context) -> dict[SignalKey, Finding]:
-    """What every rule finds, as far as what is known of the queue carries it."""
+    """Return what every rule finds, restricted to the signals that the queue's basis supports."""
     c.remember_holds()
     c.knowledge = learn(c)
     return {
@@ -145,8 +146,10 @@ def _findings(c: Context) -> dict[SignalKey, Finding]:
 
 
 def _present(merged: Merged, now: int, settings: Settings) -> npt.NDArray[np.bool_]:
-    """The queues that have not vanished. One vanishes when nothing is in it and nobody spoke of it for long; or when it was only
-    ever spoken of, and is no more."""
+    """Return which queues have not vanished.
+
+    A queue vanishes when it is empty and had no event for long, or when it was only ever counted and no longer is.
+    """
     queues = merged.queues
     column = queues.columns
     heard = np.maximum(column["last_event_at"], column["last_state_at"])
@@ -163,7 +166,7 @@ def _present(merged: Merged, now: int, settings: Settings) -> npt.NDArray[np.boo
 
 
 def _failed_lately(findings: dict[SignalKey, Finding], memories: dict[QueueName, QueueMemory], now: int) -> set[QueueName]:
-    """Queues that are failing, or were a moment ago: what is left of it drains before it is announced singly."""
+    """Return the queues that fail or did a moment ago: what is left of a failure drains before it is announced individually."""
     for key in findings:
         if key.signal == "QueueFailing":
             memories[key.queue_name].failed_at = now
@@ -180,14 +183,14 @@ def _by_queue(firing: dict[SignalKey, Finding]) -> dict[QueueName, dict[SignalKe
 def _changes(
     before: dict[SignalKey, Finding], after: dict[SignalKey, Finding], now: int
 ) -> tuple[list[SignalChange], dict[SignalKey, Finding]]:
-    """What began and what ended. A signal that goes on keeps the time it began with."""
+    """Return the changes: signals that began and signals that ended. A signal that continues keeps its start time."""
     changes = []
     firing: dict[SignalKey, Finding] = {}
     for key, finding in after.items():
         known = before.get(key)
         announced = known is not None and known.was_announced
         if known is None or (finding.folded is None and not announced):
-            # What another signal explained from its beginning, and no longer does, is announced by itself.
+            # A finding folded since it began, and no longer explained, is now announced itself.
             changes.append(_change(now, "firing", finding))
         since_ms = finding.since_ms if known is None else min(known.since_ms, finding.since_ms)
         if since_ms != finding.since_ms or announced or finding.folded is None:

@@ -1,8 +1,8 @@
-"""Which queues must be judged again: those of which something is new, and those whose time has come.
+"""Select the queues to judge again: those with new data, and those whose time has come.
 
-Most queues of a large account are not touched in a step, and time alone changes what is said of them at few moments: a limit is
-reached, a window slides past what happened in it. Each look at a queue says when that can be at the earliest; until then, and
-unless something arrives, what was said stands.
+Most queues of a large account are not touched in a step, and time alone changes their result at few moments: a limit is reached,
+or events leave a sliding window. Each look at a queue records the earliest such moment; until then, and unless something
+arrives, its result remains valid.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streaming.core.reporting.merge import MergedQueues
-from streaming.core.reporting.queue_columns import COUNTS, FLAGS, NUMBERS, TIMES, TOLD
+from streaming.core.reporting.queue_columns import COUNTS, FLAGS, NUMBERS, REPORTED, TIMES
 from streaming.core.settings import QueueName
 from streaming.judge.knowledge.queue import Knowledge
 from streaming.judge.snapshot import QueueStatus, QueueView
@@ -22,16 +22,20 @@ from streaming.judge.snapshot import QueueStatus, QueueView
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
-_COMPARED = tuple(name for name in (*NUMBERS, *FLAGS, *TIMES, *COUNTS, *TOLD) if name != "age_sum_ms")
+_REPORTED_AT = ("last_event_at", "last_state_at", "counted_at", "visible_told_at")
+"""When each queue was last reported on: the only columns that a count equal to the previous one changes."""
+_COMPARED = tuple(
+    name for name in (*NUMBERS, *FLAGS, *TIMES, *COUNTS, *REPORTED) if name != "age_sum_ms" and name not in _REPORTED_AT
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was concluded of one queue when it was last judged. Times are epoch milliseconds."""
+    """The result of the last time one queue was judged. Times are epoch milliseconds."""
 
     at: int
     again_at: int
-    """Nothing of it changes before, as long as nothing arrives."""
+    """The result does not change before this, as long as nothing arrives."""
     status: QueueStatus
     knowledge: Knowledge
     basis_since: int
@@ -39,14 +43,16 @@ class Look:
     coverage_ratio: float | None
     time_to_drain_s: float | None
     folded: tuple[int, int, int]
-    """Groups, consumers and messages that stand behind `other` or are left out of the lists."""
+    """Groups, consumers and messages folded into `other` or left out of the lists."""
     dead_letter_queue: QueueName | None
     by_flow: bool
-    """Its status follows from what came and went in the last minutes, so it may change with every step: see `flow_status`."""
+    """Its status follows from the flow of the last minutes, so it may change with every step: see `flow_status`."""
+    steady: bool
+    """A count equal to the previous one adds nothing."""
 
 
 class Looks:
-    """The latest look at each queue, and what it rested on. Made anew after a restart: every queue is then judged once."""
+    """The latest look at each queue and the input it was based on. Not stored: after a restart every queue is judged once."""
 
     def __init__(self) -> None:
         self._names: tuple[QueueName, ...] = ()
@@ -54,21 +60,20 @@ class Looks:
         self._again_at: Ints = np.zeros(0, dtype=np.int64)
         self._siblings: Ints = np.zeros(0, dtype=np.int64)
         self._by_flow: Bools = np.zeros(0, dtype=bool)
+        self._steady: Bools = np.zeros(0, dtype=bool)
         self._of: list[Look | None] = []
         self.views: dict[QueueName, tuple[Look, QueueView]] = {}
-        """Views that were made, each with the look it shows."""
+        """Views already built, each with the look it shows."""
 
     def due(self, queues: MergedQueues, besides: Iterable[QueueName], now: int) -> Bools:
-        """Which rows of the merged table to look at: something is new, its time has come, or it is one of `besides`."""
+        """Return the rows of the merged table to judge: those with new data or due by time, and those of `besides`."""
         self._align(queues)
         rows = _rows(queues)
-        if rows.shape != self._rows.shape:
-            changed = np.ones(len(rows), dtype=bool)
-        else:
-            changed = (rows != self._rows).any(axis=1)
-        told = np.append(rows[:, _STATE_AT] != self._rows[:, _STATE_AT] if rows.shape == self._rows.shape else changed, False)
+        changed = rows != self._rows if rows.shape == self._rows.shape else np.ones(rows.shape, dtype=bool)
         self._rows = rows
-        due: Bools = changed | (self._again_at <= now) | told[self._siblings]
+        reported, otherwise = (changed[:, columns].any(axis=1) for columns in (_REPORTED, slice(len(_REPORTED_AT), None)))
+        configured = np.append(changed[:, _ATTRIBUTES], False)
+        due: Bools = otherwise | (reported & ~self._steady) | (self._again_at <= now) | configured[self._siblings]
         for name in besides:
             place = queues.place(name)
             if place is not None:
@@ -76,44 +81,44 @@ class Looks:
         return due
 
     def by_flow(self) -> Bools:
-        """Of which queues the status may change with every step."""
+        """Return the queues whose status may change with every step."""
         return self._by_flow
 
     def put(self, place: int, look: Look, queues: MergedQueues) -> None:
-        """The latest look at the queue of one row."""
+        """Store the latest look at the queue of one row."""
         self._of[place] = look
-        self._again_at[place], self._by_flow[place] = look.again_at, look.by_flow
+        self._again_at[place], self._by_flow[place], self._steady[place] = look.again_at, look.by_flow, look.steady
         self._siblings[place] = self._sibling(look, queues)
 
     def forget(self, place: int) -> None:
-        """The queue of one row has vanished: should it come back, it is new."""
+        """Forget the queue of one row, which has vanished: should it come back, it is new."""
         self._of[place], self._again_at[place] = None, 0
         self.views.pop(self._names[place], None)
 
     def at(self, places: Ints) -> list[Look]:
-        """The latest look at the queues of some rows, all of which have been looked at."""
+        """Return the latest looks at the queues of some rows, all of which have been judged."""
         return [look for place in places.tolist() if (look := self._of[place]) is not None]
 
     def folded(self, places: Ints) -> dict[str, int]:
-        """How much stands behind `other`, or is left out of the lists, now; published is how often that came to be."""
+        """Count what is folded into `other` or left out of the lists now; the published counter is of increases."""
         groups, consumers, messages = (
             sum(each) for each in zip((0, 0, 0), *(look.folded for look in self.at(places)), strict=True)
         )
         return {"groups": groups, "consumers": consumers, "messages": messages}
 
     def _align(self, queues: MergedQueues) -> None:
-        """Bring what is remembered into the order of `queues`: there may be new ones."""
+        """Reorder what is remembered to match `queues`, which may have new ones."""
         if queues.names is self._names:
             return
         known = {name: place for place, name in enumerate(self._names)}
         before = np.array([known.get(name, -1) for name in queues.names], dtype=np.int64)
         self._of = [None if place < 0 else self._of[place] for place in before.tolist()]
         self._again_at = np.append(self._again_at, 0)[before]
-        self._by_flow = np.append(self._by_flow, False)[before]
+        self._by_flow, self._steady = (np.append(flags, False)[before] for flags in (self._by_flow, self._steady))
         if self._rows.size:
             self._rows = np.concatenate([self._rows, np.full((1, self._rows.shape[1]), -1)])[before]
         siblings = np.array([self._sibling(look, queues) for look in self._of], dtype=np.int64)
-        # Who moves messages to a queue that was not known until now looks at it.
+        # A queue whose dead-letter queue has only now become known is judged again.
         self._again_at[(siblings >= 0) & (before[siblings] < 0)] = 0
         self._siblings, self._names = siblings, queues.names
 
@@ -124,10 +129,11 @@ class Looks:
 
 
 def _rows(queues: MergedQueues) -> Ints:
-    """Everything that is known of each queue as numbers, but what changes with every step."""
-    columns = np.stack([queues.columns[name] for name in _COMPARED] + [queues.group_digest], axis=1)
+    """Return all numeric columns of each queue, except those that change in every step."""
+    reported, compared = ([queues.columns[name] for name in names] for names in (_REPORTED_AT, _COMPARED))
+    columns = np.stack([*reported, queues.attribute_digest, queues.group_digest, *compared], axis=1)
     tables = (columns, queues.totals, queues.oldest, queues.oldest_but_used_up)
     return np.concatenate([table.astype(np.int64, copy=False) for table in tables], axis=1)
 
 
-_STATE_AT = _COMPARED.index("last_state_at")
+_REPORTED, _ATTRIBUTES = slice(0, len(_REPORTED_AT)), len(_REPORTED_AT)

@@ -1,11 +1,13 @@
-"""How far a queue is from a signal: the value a rule compares and its limit, each stated once.
+"""The distance of a queue from a signal: the value a rule compares and its limit, each defined once.
 
-The rules fire by these, and `explain` shows by the same how near a quiet signal is. The limits are those of the queue's own
-pattern. Times are epoch milliseconds.
+Rules fire by these measures, and `explain` uses the same ones to show how near a quiet signal is: recomputed from what is
+published where possible, else as the rule left it in `Context.near`. The limits are those of the queue's own pattern. Times are
+epoch milliseconds.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple
 
 from streaming.core.settings import Settings
@@ -17,13 +19,13 @@ from streaming.judge.knowledge.basis import Basis
 Unit = Literal["milliseconds", "count", "ratio"]
 
 COUNT_AGE_MS = 30_000
-"""A broker's count is half a minute old, or a whole one, when it comes."""
+"""A broker's count is half a minute to a minute old when it arrives."""
 
 _HELD = LIMITS.index("held_ms")
 
 
 class Measured(NamedTuple):
-    """A value beside the limit at which its rule fires."""
+    """A value and the limit at which its rule fires."""
 
     value: float
     limit: float
@@ -31,9 +33,9 @@ class Measured(NamedTuple):
     falling: bool = False
     """The rule fires below the limit instead of above it."""
     at_limit: bool = True
-    """A rule that fires above its limit fires at it, too."""
+    """A rule that fires above its limit also fires at it."""
     healthy: float = 0
-    """The value where all is well."""
+    """The value of a healthy queue."""
 
     @property
     def reached(self) -> bool:
@@ -44,42 +46,47 @@ class Measured(NamedTuple):
 
     @property
     def nearness(self) -> float:
-        """How much of the way from a healthy value to the limit is gone, from 0 to 1."""
+        """The share of the way from the healthy value to the limit, from 0 to 1."""
         way = self.limit - self.healthy
         return min(max((self.value - self.healthy) / way, 0.0), 1.0) if way else 1.0
 
 
+def farther(*conditions: Measured) -> Measured:
+    """Return, for a rule whose conditions must all hold, the condition that is farthest from its limit."""
+    return min(conditions, key=lambda measured: measured.nearness)
+
+
 def receives(count: int, queue: Described, settings: Settings) -> Measured:
-    """PoisonMessage: deliveries of a message that is not settled."""
+    """PoisonMessage: deliveries of an unsettled message."""
     return Measured(count, poison_receives(queue, settings), "count")
 
 
 def hold(since: int, now: int, queue: Described, settings: Settings) -> Measured:
-    """MessageHeldTooLong: in flight without a break."""
+    """MessageHeldTooLong: time in flight without a break."""
     return Measured(now - since, limits_of(queue, settings)[_HELD], "milliseconds", at_limit=False)
 
 
 def slow_hold(since: int, now: int, median_hold_ms: int | None, min_hold_ms: int, median_factor: float) -> Measured:
-    """SlowConsumer: a consumer's oldest message, beside what this queue's messages usually take."""
+    """SlowConsumer: hold of a consumer's oldest message, against this queue's median hold."""
     limit_ms = max(min_hold_ms, median_factor * (median_hold_ms or 0))
     return Measured(now - since, limit_ms, "milliseconds", at_limit=False)
 
 
 def stall(since: int, now: int, basis: Basis, limits: Thresholds) -> Measured:
-    """QueueStalled: a visible backlog of which nothing was settled since."""
+    """QueueStalled: time with a visible backlog and no settlement."""
     limit_ms = limits.stalled_s * 1000 - (0 if basis == "messages" else COUNT_AGE_MS)
     return Measured(now - since, limit_ms, "milliseconds")
 
 
 def stand(since: int, now: int, queue: Described, settings: Settings) -> Measured:
-    """GroupStuck: a group of which nothing was settled, with messages behind its head."""
+    """GroupStuck: time without a settlement in a group with messages behind its head."""
     limits, window_ms = settings.thresholds(queue.name), visibility_ms(queue, settings)
     by_window_ms = 0 if window_ms >= NEVER else limits.group_stuck_visibility_factor * window_ms
     return Measured(now - since, int(max(by_window_ms, limits.group_stuck_min_s * 1000)), "milliseconds")
 
 
 def expiry(expires_at: int, now: int, queue: Described, settings: Settings) -> Measured:
-    """DeadLetterExpiring: what is left until the first dead letter is lost."""
+    """DeadLetterExpiring: time left until the first dead letter is lost."""
     limits = settings.thresholds(queue.name)
     kept_ms = retention_ms(queue, settings)
     limit_ms = int(min(limits.dead_letter_expiring_s * 1000, limits.dead_letter_expiring_ratio * kept_ms))
@@ -91,8 +98,39 @@ def lag(since: int, now: int, limits: Thresholds) -> Measured:
     return Measured(now - since, limits.lag_limit_s * 1000, "milliseconds")
 
 
+def failing(ended: int, failed_ratio: float, limit_ratio: float, limits: Thresholds) -> Measured:
+    """QueueFailing: share of ended deliveries without a settlement, and how many ended."""
+    return farther(Measured(failed_ratio, limit_ratio, "ratio"), Measured(ended, limits.failing_min_deliveries, "count"))
+
+
+def outlived(outlived: int, deliveries: int, limits: Thresholds) -> Measured:
+    """WindowTooShort: share of the deliveries that outlived their visibility window, and how many did."""
+    ratio = outlived / deliveries if deliveries else 0.0
+    return farther(
+        Measured(ratio, limits.short_window_ratio, "ratio"), Measured(outlived, limits.short_window_min_deliveries, "count")
+    )
+
+
+def retries(retried: int, deliveries: int, limits: Thresholds) -> Measured:
+    """BatchRetryStorm: share of the deliveries that are redeliveries from failed batches, and how many deliveries there were."""
+    ratio = retried / deliveries if deliveries else 0.0
+    return farther(
+        Measured(ratio, limits.retry_storm_ratio, "ratio"), Measured(deliveries, limits.retry_storm_min_deliveries, "count")
+    )
+
+
+def silence(since: int, now: int, due: float, limits: Thresholds) -> Measured:
+    """QueueSilent: time without an arrival, against the time in which the minimum number of messages is due (`due` by now)."""
+    return Measured(now - since, limits.silent_messages * (now - since) / due if due > 0 else math.inf, "milliseconds")
+
+
+def collapse(since: int, now: int, limits: Thresholds) -> Measured:
+    """ConcurrencyCollapsed: time with hardly a group in flight while several have a backlog."""
+    return Measured(now - since, limits.collapsed_s * 1000, "milliseconds")
+
+
 def coverage(ratio: float, limits: Thresholds) -> Measured:
-    """TelemetryPartial: tracked messages as a share of the broker's count, beside the nearer of the two limits."""
+    """TelemetryPartial: tracked messages as a share of the broker's count, against the nearer of the two limits."""
     low, high = limits.coverage_low_ratio, limits.coverage_high_ratio
     if ratio < (low + high) / 2:
         return Measured(ratio, low, "ratio", falling=True, healthy=1)

@@ -1,6 +1,6 @@
-"""What the judge must remember from one evaluation to the next: what fires, since when a condition holds, the past.
+"""The judge's memory between evaluations: firing signals, since when conditions hold, and the history.
 
-Kept as JSON beside the packed history, so that a newer version reads what an older one wrote.
+Stored as JSON followed by the packed history, so that a newer version can read what an older one wrote.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -25,66 +25,66 @@ from streaming.judge.signals import Finding, SignalKey
 
 VERSION = 3
 READABLE_VERSIONS = (2, 3)
-"""Version 2 kept its samples otherwise: what it wrote is read without them."""
+"""Version 2 stored its samples differently: it is read without them."""
 
 
 _MAGIC = b"QWJ4"
 _ZLIB_MAGIC = b"QWJ3"
-"""What was written before the first part was compressed with zstd."""
+"""Marks blobs written before the first part was compressed with zstd."""
 _CODEC = pa.Codec("zstd", compression_level=1)
 
 
 @dataclass(slots=True)
 class CountedArrivals:
-    """Dead letters known by the depth of their queue alone."""
+    """Dead letters known only by the depth of their queue."""
 
     depth: int = -1
-    """The last count taken in, -1 before the first."""
+    """The last count applied, -1 before the first."""
     arrived: int = 0
-    """Arrivals reported by messages when that count was taken in."""
+    """Arrivals reported by messages when that count was applied."""
     unexplained: int = 0
-    """By how many messages the depth rose that no arrival reported so far accounts for."""
+    """How far the depth has risen beyond the arrivals reported so far."""
     since: int = 0
-    """When the present unexplained rise was first counted (epoch milliseconds)."""
+    """When the current unexplained rise was first counted (epoch milliseconds)."""
     announced: int = 0
-    """How many of them were announced from counts and are still there: arrivals reported later are these."""
+    """Arrivals announced from counts that are still in the queue: arrivals reported later are matched to these."""
     shown: int = 0
-    """How many the present announcement is about…"""
+    """How many arrivals the current announcement is about…"""
     at: int = 0
     """…and when it was made."""
     quiet_ids: list[str] = field(default_factory=list)
-    """Messages whose arrival was reported later, and is not announced again."""
+    """Messages whose arrival was reported later and is not announced again."""
 
 
 @dataclass(slots=True)
 class QueueMemory:
-    """One queue. Times are epoch milliseconds."""
+    """The memory of one queue. Times are epoch milliseconds."""
 
     since: dict[str, int] = field(default_factory=dict)
     """Condition -> since when it has held without a break."""
     evidence: Evidence = field(default_factory=Evidence)
-    """What the broker's counts said of the telemetry."""
+    """What the broker's counts showed about the telemetry."""
     failed_at: int = 0
     """When QueueFailing last fired."""
     basis: Basis = "unknown"
     basis_since: int = 0
     consumer_marks: list[tuple[int, dict[str, ConsumerResults]]] = field(default_factory=list)
-    """While deliveries fail: how those of each consumer had ended at some times of the last minutes, oldest first."""
+    """While deliveries fail: totals of how each consumer's deliveries ended at times in the last minutes, oldest first."""
     counted_arrivals: CountedArrivals = field(default_factory=CountedArrivals)
     holds_counted: dict[int, int] = field(default_factory=dict)
-    """Holding-time bucket -> how many of the running total are already in `holds`."""
+    """Holding-time bucket -> how much of the running total is already in `holds`."""
     holds: dict[int, float] = field(default_factory=dict)
     """Holding-time bucket -> weight; older deletions weigh less."""
     holds_at: int = 0
     strategies: dict[str, Any] = field(default_factory=dict)
-    """What the emulated slow-consumer strategies of the broker remember."""
+    """The memory of the broker's emulated slow-consumer strategies."""
     noisy: dict[str, int] = field(default_factory=dict)
     """Noisy group -> when it last had something in flight."""
     packed: str | None = field(default=None, compare=False, repr=False)
-    """All of it as JSON, while nothing has changed: most queues are not looked at in a step."""
+    """All of it as JSON while unchanged: most queues are not judged in a step."""
 
     def holds_since(self, condition: str, true: bool, now: int, began: int | None = None) -> int | None:
-        """Since when `condition` has been true, None when it is not. `began` dates its beginning when that is known."""
+        """Return since when `condition` has been true, None when it is not. `began` dates its start when that is known."""
         if not true:
             self.since.pop(condition, None)
             return None
@@ -98,23 +98,23 @@ class JudgeMemory:
     queues: dict[QueueName, QueueMemory] = field(default_factory=dict)
     firing: dict[SignalKey, Finding] = field(default_factory=dict)
     folded: dict[str, int] = field(default_factory=dict)
-    """How many groups, consumers and messages were folded away so far…"""
+    """How many groups, consumers and messages have been folded away so far…"""
     folded_now: dict[str, int] = field(default_factory=dict)
-    """…and how many of them are, so that only more is counted."""
+    """…and how many are now, so that only increases are counted."""
     at: int = 0
     history: History = field(default_factory=History)
     clock: Clock = field(default_factory=Clock)
-    """Whether the service's own clock is believed."""
+    """Whether the service's own clock is trusted."""
     looks: Looks = field(default_factory=Looks, compare=False)
-    """Not kept: after a restart every queue is looked at once."""
+    """Not stored: after a restart every queue is judged once."""
 
     @classmethod
     def empty(cls) -> JudgeMemory:
-        """Nothing judged yet."""
+        """Return the memory before the first evaluation."""
         return cls()
 
     def to_bytes(self) -> bytes:
-        """Compressed JSON, and behind it the history."""
+        """Serialize to compressed JSON followed by the history."""
         body = {
             "version": VERSION,
             "at": self.at,
@@ -130,7 +130,7 @@ class JudgeMemory:
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> JudgeMemory:
-        """The memory of `to_bytes`. Raises ValueError when it is damaged or of a newer version."""
+        """Read the bytes of `to_bytes`. Raises ValueError when they are damaged or of a newer version."""
         history = History()
         try:
             if blob[:4] == _MAGIC:
@@ -154,18 +154,19 @@ class JudgeMemory:
         memory.clock = Clock(**body.get("clock", {}))
         for name, q in body["queues"]:
             memory.queues[QueueName(*name)] = _queue_of(q)
-        for key, *told in body["firing"]:
-            known = Finding(SignalKey(*key), *told)
+        for key, *reported in body["firing"]:
+            known = Finding(SignalKey(*key), *reported)
             memory.firing[known.key] = known
         return memory
 
 
 _OF_KEY = attrgetter(*SignalKey.__slots__)
 _OF_FINDING = attrgetter(*Finding.__slots__[1:])
+_OF_ARRIVALS = attrgetter(*CountedArrivals.__slots__)
 
 
 def _finding_json(finding: Finding) -> list[Any]:
-    # Thousands may fire, and all are written with every batch.
+    # Thousands may fire, and all are written in every batch.
     return [_OF_KEY(finding.key), *_OF_FINDING(finding)]
 
 
@@ -186,7 +187,7 @@ def _queue_json(q: QueueMemory) -> dict[str, Any]:
         "basis": [q.basis, q.basis_since],
         "failed_at": q.failed_at,
         "consumer_marks": q.consumer_marks,
-        "counted_arrivals": astuple(q.counted_arrivals),
+        "counted_arrivals": _OF_ARRIVALS(q.counted_arrivals),
         "holds_counted": q.holds_counted,
         "holds": q.holds,
         "holds_at": q.holds_at,

@@ -1,4 +1,4 @@
-"""The judge's memory after `now` was taken back: what it noted at times that have not come yet is forgotten."""
+"""Rewind the judge's memory when `now` moves back: entries dated later are forgotten."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from streaming.judge.memory import JudgeMemory
 
 
 def rewind_memory(memory: JudgeMemory, now: int) -> JudgeMemory:
-    """`memory` with nothing later than `now` (epoch milliseconds). It is used up: go on with the one returned."""
+    """Return `memory` with nothing later than `now` (epoch milliseconds). It is consumed: continue with the one returned."""
     memory.history.forget_after(now)
     for queue in memory.queues.values():
         if queue.evidence.seen_at > now:

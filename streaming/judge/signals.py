@@ -1,4 +1,4 @@
-"""What a signal is: one thing wrong with one message, group, consumer or queue, from when it starts until it ends."""
+"""The signal types: a problem of one message, group, consumer or queue, from when it starts until it ends."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ SignalName = Literal[
 SIGNAL_NAMES: tuple[SignalName, ...] = get_args(SignalName)
 
 Severity = Literal["critical", "warning", "info"]
-"""`critical` pages somebody, `warning` is looked at in working hours, `info` is only shown."""
+"""`critical` pages, `warning` is handled in working hours, `info` is only shown."""
 
 SignalStatus = Literal["firing", "resolved"]
 
 Evidence = Mapping[str, Any]
-"""Plain numbers and words (str, int, float, bool). Always holds `summary`, one sentence for a person."""
+"""Plain numbers and words (str, int, float, bool). Always holds `summary`, one sentence for the reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignalKey:
-    """What a signal is about. Two findings with one key are the same signal."""
+    """The identity of a signal. Two findings with equal keys are the same signal."""
 
     signal: SignalName
     system: str
@@ -55,17 +55,17 @@ class SignalKey:
     group: str | None = None
     consumer: str | None = None
     part: str | None = None
-    """Tells apart several findings on one subject: the rule of a lint, the arrival number of a dead letter."""
+    """Distinguishes several findings on one subject: the rule of a lint, the arrival number of a dead letter."""
 
     @property
     def queue_name(self) -> QueueName:
-        """The queue it is about; all parts are empty for a signal about a collector."""
+        """The queue the signal is about; all parts are empty for a signal about a collector."""
         return QueueName(self.system, self.scope, self.queue)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule's statement that, as of now, the condition holds. Times are epoch milliseconds."""
+    """A rule's statement that its condition holds now. Times are epoch milliseconds."""
 
     key: SignalKey
     severity: Severity
@@ -74,14 +74,14 @@ class Finding:
     alerting: bool = True
     """False: shown and logged, never paged (the broker's own slow-consumer strategies)."""
     folded: SignalName | None = None
-    """The signal of the same queue that explains it: it is counted and listed, and neither announced nor pushed by itself."""
+    """The signal of the same queue that explains it: it is counted and listed, but not announced or pushed by itself."""
 
     was_announced: bool = False
-    """Whether it reached people by itself since it began."""
+    """Whether it has been announced by itself since it began."""
 
     @property
     def announced(self) -> bool:
-        """Whether it reaches people by itself."""
+        """Whether it is announced by itself."""
         return self.alerting and self.folded is None
 
 
@@ -93,4 +93,4 @@ class SignalChange:
     status: SignalStatus
     finding: Finding
     announcement: str
-    """The same for the same change however often its batch is run: the idempotent key for the outside."""
+    """Equal for the same change however often its batch is run: the idempotency key for receivers."""

@@ -1,15 +1,14 @@
-"""Is a consumer slow? Three rules side by side, and what becomes of a consumer the broker gave up. Pure: no
-clock.
+"""Judge slow consumers by three rules, and detect clients whose consumer the broker removed. Pure: no clock.
 
-`prefetch`  what ActiveMQ's AbortSlowConsumerStrategy goes by: its window is full while more is waiting.
-`ack`       what AbortSlowAckConsumerStrategy goes by: it has acknowledged nothing for too long. `hold`
-queuewatch's own: it has held its oldest message for longer than this queue's messages usually take.
+- `prefetch`: the rule of ActiveMQ's AbortSlowConsumerStrategy: its window is full while more messages wait.
+- `ack`: the rule of AbortSlowAckConsumerStrategy: it has acknowledged nothing for too long.
+- `hold`: queuewatch's own: it has held its oldest message for longer than this queue's messages usually take.
 
-The first two repeat the broker's own bookkeeping, which counts in ticks: at every check period a consumer
-that is listed as slow gets a mark, and `marks x check period` is compared with the limit. Ticks fall on
-multiples of the check period since the epoch, so that the same facts give the same answer wherever and
-however often they are judged; the broker's ticks start with the broker, so its verdict may come up to one
-period earlier or later."""
+The first two emulate the broker's bookkeeping, which counts in ticks: at every check period a consumer listed as slow gets a
+mark, and `marks x check period` is compared with the limit. Ticks fall on multiples of the check period since the epoch, so that
+the same facts give the same answer wherever and however often they are judged. The broker's ticks start with the broker, so its
+verdict may come up to one period earlier or later.
+"""
 
 from __future__ import annotations
 
@@ -28,23 +27,25 @@ class ConsumerFacts:
     connected: bool
     prefetch: int | None
     dispatched: int
-    """Messages it was given and has not acknowledged."""
+    """Messages dispatched to it and not acknowledged."""
     network: bool
-    """It forwards to another broker."""
+    """Whether it forwards to another broker."""
     last_ack_at_ms: int | None
     connected_at_ms: int | None
     oldest_held_since_ms: int | None
-    """When the oldest message it holds was dispatched to it; None: it holds nothing."""
+    """When the oldest message it holds was dispatched to it; None: it holds none."""
     queue_waiting: int
-    """Messages in the queue that nobody holds."""
+    """Messages in the queue that no consumer holds."""
     median_hold_ms: int | None
-    """How long this queue's messages are usually held; None: nothing was settled yet."""
+    """The median time this queue's messages are held; None: none was settled yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyParams:
-    """The attributes of the broker's strategies, with its defaults. Milliseconds and counts; -1 switches
-    off."""
+    """The attributes of the broker's strategies, with its defaults.
+
+    Milliseconds and counts; -1 switches off.
+    """
 
     max_time_since_last_ack_ms: int = 30_000
     """`ack` only."""
@@ -52,24 +53,24 @@ class StrategyParams:
     max_slow_duration_ms: int = 30_000
     check_period_ms: int = 30_000
     ignore_idle_consumers: bool = True
-    """`ack` only: a consumer that holds nothing is not slow."""
+    """`ack` only: a consumer that holds no message is not slow."""
     ignore_network_consumers: bool = True
     prefetch_aborts_on_queues: bool = False
-    """Not a parameter of the broker but its behaviour: up to 6.3 it marks a queue's consumer as slow and
-    tells so, but never hands it to AbortSlowConsumerStrategy. True answers what the strategy would do if it
-    did, as for topics."""
+    """Not a parameter of the broker but its behaviour: up to 6.3 it marks a queue's consumer as slow and publishes
+    that, but never passes it to AbortSlowConsumerStrategy. True gives the verdict as if it did, as it does for
+    topics."""
 
 
 class StrategyMemory(TypedDict):
-    """What a strategy remembers of one consumer from one judgement to the next. Plain JSON."""
+    """What a strategy remembers about one consumer between evaluations. Plain JSON."""
 
     tick: int | None
-    """The last check, as its number since the epoch; None: never checked."""
+    """The number of the last check since the epoch; None: never checked."""
     listed: bool
     marks: int
     slow_count: int
     slow: bool
-    """`prefetch`: whether the window was full while more waited, when last looked at."""
+    """`prefetch`: whether the window was full while more waited, at the last evaluation."""
     since_ms: int | None
     aborted: bool
     dispatched: int
@@ -78,7 +79,7 @@ class StrategyMemory(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One rule's answer. `why` is a sentence for a person."""
+    """The answer of one rule. `why` is a sentence for the reader."""
 
     slow: bool
     would_abort: bool
@@ -87,7 +88,7 @@ class Verdict:
 
 
 def new_memory() -> StrategyMemory:
-    """The memory of a consumer never judged before."""
+    """Return the memory of a consumer never judged before."""
     return {
         "tick": None,
         "listed": False,
@@ -104,7 +105,7 @@ def new_memory() -> StrategyMemory:
 def judge_prefetch(
     facts: ConsumerFacts, params: StrategyParams, memory: StrategyMemory | None, now_ms: int
 ) -> tuple[Verdict, StrategyMemory]:
-    """Slow: its prefetch window is full while more is waiting. Says which, not which message."""
+    """Slow: its prefetch window is full while more messages wait. Names the consumer, not a message."""
     before = memory or new_memory()
     after = before.copy()
     tick = after["tick"] = _tick(params, now_ms)
@@ -113,8 +114,8 @@ def judge_prefetch(
         _unlist(after)
         return Verdict(False, False, None, "network consumers are ignored"), after
     for _ in range(_ticks_between(before["tick"], tick)):
-        # Only a check strikes a consumer off: one that is full at every check stays listed, whatever it did
-        # in between.
+        # Only a check removes a consumer from the list: one whose window is full at every check stays listed,
+        # whatever it did in between.
         if not is_slow:
             _unlist(after)
         elif after["listed"]:
@@ -136,8 +137,10 @@ def judge_prefetch(
 def judge_ack(
     facts: ConsumerFacts, params: StrategyParams, memory: StrategyMemory | None, now_ms: int
 ) -> tuple[Verdict, StrategyMemory]:
-    """Slow: at a check, its last acknowledgement was longer ago than allowed. Says which, not which
-    message."""
+    """Slow: at a check, its last acknowledgement was longer ago than allowed.
+
+    Names the consumer, not a message.
+    """
     before = memory or new_memory()
     after = before.copy()
     tick = after["tick"] = _tick(params, now_ms)
@@ -150,8 +153,8 @@ def judge_ack(
         _unlist(after)
         return Verdict(False, False, None, excuse), after
     assert last_ms is not None
-    # The broker drops its own mark of slowness whenever it dispatches to the consumer or takes an
-    # acknowledgement with room left in the window; a listed consumer without that mark is struck off and
+    # The broker clears its own mark of slowness whenever it dispatches to the consumer or accepts an
+    # acknowledgement with room left in the window; a listed consumer without that mark is removed and
     # counted from one again.
     was_touched = (before["dispatched"], before["last_ack_at_ms"]) != (facts.dispatched, facts.last_ack_at_ms)
     for number in range(tick - _ticks_between(before["tick"], tick) + 1, tick + 1):
@@ -176,11 +179,11 @@ def judge_ack(
 
 
 def judge_hold(facts: ConsumerFacts, min_hold_ms: int, median_factor: float, now_ms: int) -> Verdict:
-    """Slow: it has held its oldest message longer than max(`min_hold_ms`, `median_factor` x the queue's
-    median hold).
+    """Slow: it has held its oldest message longer than `min_hold_ms` and `median_factor` times the median hold.
 
-    Counted from the message's dispatch to it, so neither an idle past nor a steady stream of other
-    acknowledgements hides or imitates a message that is stuck."""
+    The hold starts at the message's dispatch to it, so neither an idle past nor a steady stream of other acknowledgements hides
+    or imitates a stuck message.
+    """
     if not facts.connected or facts.oldest_held_since_ms is None:
         return Verdict(False, False, None, "holds nothing")
     held = slow_hold(facts.oldest_held_since_ms, now_ms, facts.median_hold_ms, min_hold_ms, median_factor)
@@ -196,24 +199,25 @@ class DepartedConsumer:
     consumer: str
     removed_at_ms: int
     returned: int
-    """How many messages it held then; they were given to others."""
+    """How many messages it held then; they were redelivered to others."""
     returned_since_ms: int | None
-    """When the oldest of them had been dispatched to it."""
+    """When the oldest of these had been dispatched to it."""
     last_ack_at_ms: int | None
     connection_open: bool
-    """Its client is still connected."""
+    """Whether its client is still connected."""
     is_back: bool
-    """Its client has another consumer on the queue by now."""
+    """Whether its client has another consumer on the queue by now."""
 
 
 def is_zombie(departed: DepartedConsumer, min_hold_ms: int, grace_ms: int, now_ms: int) -> Verdict:
-    """Whether the broker gave the consumer up while its client lives on and does not know.
+    """Whether the broker removed the consumer while its client lives on unaware.
 
-    Such a client works on messages that others were given too, its acknowledgements are dropped, and it gets
-    nothing new. The broker does not say who ended a consumer. One that held messages for `min_hold_ms`
-    without a word was given up: that is said `grace_ms` after its end. One that was busy may have closed on
-    its own, with more in its window: only if its client then stays for `min_hold_ms` without coming back is
-    it said too."""
+    Such a client works on messages that were redelivered to others, its acknowledgements are dropped, and it
+    gets nothing new. The broker does not report who ended a consumer. One that held messages for `min_hold_ms`
+    without activity was removed: this is reported `grace_ms` after its end. One that was busy may have closed
+    by itself, with more in its window: it is reported only if its client then stays for `min_hold_ms` without
+    subscribing again.
+    """
     since_ms = departed.removed_at_ms
     if not departed.connection_open:
         return Verdict(False, False, None, "its client is gone too")
@@ -240,8 +244,7 @@ def facts_of(
     queue_waiting: int,
     median_hold_ms: int | None,
 ) -> ConsumerFacts:
-    """A consumer's facts from the attributes of its latest `consumer_state` and what is tracked of its
-    messages."""
+    """Build a consumer's facts from its latest `consumer_state` attributes and its tracked messages."""
     return ConsumerFacts(
         consumer=consumer,
         connected=attributes.get("connected") is not False,
@@ -257,7 +260,7 @@ def facts_of(
 
 
 def departed_of(states: Mapping[str, Mapping[str, Any]]) -> list[DepartedConsumer]:
-    """The departed among a queue's consumers, given the attributes of each one's latest `consumer_state`."""
+    """Return the departed among a queue's consumers, given the attributes of each one's latest `consumer_state`."""
     present = {_connection(name) for name, attributes in states.items() if attributes.get("connected") is not False}
     return [
         DepartedConsumer(
@@ -275,7 +278,7 @@ def departed_of(states: Mapping[str, Mapping[str, Any]]) -> list[DepartedConsume
 
 
 def _excuse(facts: ConsumerFacts, params: StrategyParams) -> str | None:
-    """Why the `ack` rule does not look at a consumer at all."""
+    """Return why the `ack` rule skips a consumer, or None."""
     if not facts.connected:
         return "not connected"
     if params.max_time_since_last_ack_ms < 0:
@@ -300,7 +303,7 @@ def _not_full(facts: ConsumerFacts) -> str:
 
 
 def _is_up(memory: StrategyMemory, params: StrategyParams) -> bool:
-    """Whether the strategy aborts at this check."""
+    """Whether the strategy aborts the consumer at this check."""
     long_enough = memory["marks"] * params.check_period_ms >= params.max_slow_duration_ms
     often_enough = memory["slow_count"] >= params.max_slow_count
     return (params.max_slow_duration_ms > 0 and long_enough) or (params.max_slow_count > 0 and often_enough)
@@ -321,7 +324,7 @@ def _tick(params: StrategyParams, now_ms: int) -> int:
 
 
 def _ticks_between(before: int | None, now: int | None) -> int:
-    """Checks since the last judgement; a consumer never judged before was never checked."""
+    """Return the checks since the last evaluation; a consumer never judged before was never checked."""
     return 0 if before is None or now is None else max(0, now - before)
 
 

@@ -1,7 +1,7 @@
-"""What one evaluation publishes: everything a page, a scrape or a replay step can show, as plain values.
+"""The result of one evaluation: everything a page, a scrape or a replay step can show, as plain values.
 
-Times are epoch milliseconds (`_ms`). Ages are not stored: a reader computes them from the timestamps when it is asked,
-so a snapshot that is a few seconds old still tells the true age.
+Times are epoch milliseconds (`_ms`). Ages are not stored: a reader computes them from the timestamps on request, so a snapshot
+that is a few seconds old still gives the true age.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from streaming.core.settings import QueueName
 from streaming.core.tracking.durations import DURATION_BUCKETS_S as DURATION_BUCKETS_S
 from streaming.judge.knowledge.basis import BASES as BASES
 from streaming.judge.knowledge.basis import Basis as Basis
-from streaming.judge.signals import Finding
+from streaming.judge.measures import Measured
+from streaming.judge.signals import Finding, SignalName
 
 AgeScope = Literal["all", "visible", "cloudwatch", "healthy"]
 AGE_SCOPES: tuple[AgeScope, ...] = ("all", "visible", "cloudwatch", "healthy")
@@ -33,7 +34,7 @@ TOTALS = ("sent", "received", "deleted", "dead_lettered", "redriven", "expired",
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """One ordering group: its head, how deep it is, whether it is blocked by something in flight."""
+    """One ordering group: its head, its depth, and whether a message in flight blocks it."""
 
     group: str
     unsettled: int
@@ -47,7 +48,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerView:
-    """What one consumer holds now."""
+    """The messages one consumer holds now."""
 
     consumer: str
     held: int
@@ -58,16 +59,16 @@ class ConsumerView:
 
 
 class Duration(NamedTuple):
-    """How long the messages deleted so far took."""
+    """The distribution of how long deleted messages took so far."""
 
     counts: tuple[int, ...]
-    """Per bucket of DURATION_BUCKETS_S, not cumulated, the last one is +Inf."""
+    """Per bucket of DURATION_BUCKETS_S, not cumulative, the last one is +Inf."""
     sum_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """One queue as of the snapshot's time. `None` means not known: no series is published for it."""
+    """One queue at the snapshot's time. `None` means unknown: no series is published for it."""
 
     system: str
     scope: str
@@ -80,26 +81,26 @@ class QueueView:
     visible: int | None
     in_flight: int | None
     delayed: int | None
-    """What is tracked where the basis is `messages`, else the broker's own count."""
+    """The tracked number where the basis is `messages`, else the broker's own count."""
     tracked: int
-    """Unsettled messages known one by one."""
+    """Unsettled messages tracked individually."""
     oldest_ms: Mapping[AgeScope, int]
-    """Per scope the timestamp its age counts from; a scope without a message, or of which nothing can be proved, is absent."""
+    """Per scope the timestamp its age counts from; a scope without a message, or with nothing proved, is absent."""
     age_counts: tuple[int, ...]
-    """Unsettled messages per bucket of AGE_BUCKETS_S, not cumulated, the last one is +Inf: len(AGE_BUCKETS_S) + 1. Empty where
+    """Unsettled messages per bucket of AGE_BUCKETS_S, not cumulative, the last one is +Inf: len(AGE_BUCKETS_S) + 1. Empty where
     not all messages are known."""
     age_sum_s: float
     totals: Mapping[str, int]
-    """By name of TOTALS, those that are reported."""
+    """Values by name of TOTALS, where reported."""
     receive_count_max: int | None
     poison_messages: int | None
     stuck_groups: int
     groups: Mapping[GroupState, int]
     """Empty when the queue has no groups."""
     top_groups: tuple[GroupView, ...]
-    """Oldest first, at most top K."""
+    """Oldest first, at most the top K."""
     other_groups: int
-    """How many groups were folded away; with their oldest message at `other_groups_oldest_ms`."""
+    """How many groups were folded away; the oldest message among them dates from `other_groups_oldest_ms`."""
     other_groups_oldest_ms: int | None
     consumers: tuple[ConsumerView, ...]
     other_consumers: int
@@ -114,42 +115,52 @@ class QueueView:
     last_settled_at_ms: int | None
     last_received_at_ms: int | None
     basis: Basis = "messages"
-    """Which kind of knowledge there is of the queue…"""
+    """The queue's basis of knowledge…"""
     basis_since_ms: int = 0
     basis_reason: str = ""
-    """…why it is that…"""
+    """…the reason for it…"""
     next_step: str = ""
-    """…and what would improve it; empty when nothing has to."""
+    """…and what would improve it; empty when nothing is missing."""
     exact_ages: frozenset[str] = frozenset(AGE_SCOPES)
-    """The scopes of `oldest_ms` that are exact; the others are at least so old."""
+    """The scopes of `oldest_ms` that are exact; the others are lower bounds of the age."""
     tracked_states: Mapping[str, int] = field(default_factory=dict)
-    """Unsettled messages known one by one, by state; empty when no message was ever reported."""
+    """Unsettled messages tracked individually, by state; empty when no message was ever reported."""
     dead_letter_queue: str | None = None
-    """Where it moves messages that fail, when that is known."""
+    """The queue to which failed messages are moved, when known."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    """Of the queue's tags those that are to be labels (see `Settings.tag_labels`)."""
+    """The queue's tags that become labels (see `Settings.tag_labels`)."""
     durations: Mapping[str, Duration] = field(default_factory=dict)
-    """By name of DURATIONS, those of which any is known."""
+    """Values by name of DURATIONS, where any is known."""
     clock_skew_s: float | None = None
-    """How far the senders' clocks ran ahead of ours at worst, when they did."""
+    """How far the senders' clocks ran ahead of ours at most, if they did."""
+    near: Mapping[SignalName, Measured] = field(default_factory=dict, compare=False)
+    """How near signals are to firing, for those that the other fields do not show…"""
+    near_at_ms: int = field(default=0, compare=False)
+    """…at this time."""
+    members: tuple[QueueName, ...] = ()
+    """The queues that are folded into this view; empty for a view of one queue…"""
+    worst_member: QueueName | None = None
+    """…and the worst of them: by the signals that fire there, its status and its oldest message."""
+    revision: int = field(default=0, compare=False)
+    """Two views of one revision differ at most in `age_counts`, `age_sum_s` and `last_event_at_ms`; 0: no revision."""
 
     @property
     def name(self) -> QueueName:
-        """What makes the queue unique."""
+        """The queue's unique name."""
         return QueueName(self.system, self.scope, self.queue)
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineView:
-    """The watcher itself. Seconds, bytes and counts; `None` where a run has no such thing (a local replay)."""
+    """The monitoring pipeline itself. Seconds, bytes and counts; `None` where a run has no such value (a local replay)."""
 
     batch_id: int | None = None
     batch_duration_s: float | None = None
     last_batch_at_ms: int | None = None
     lag_events: int | None = None
-    """Events waiting in the source that no batch has taken."""
+    """Events waiting in the source that no batch has read."""
     lag_s: float | None = None
-    """Age of the newest event taken, when its batch was published."""
+    """Age of the newest event read, when its batch was published."""
     state_bytes: int | None = None
     state_rows: int | None = None
     events_per_s: float | None = None
@@ -161,7 +172,7 @@ class Snapshot:
 
     at_ms: int
     queues: Sequence[QueueView]
-    """In the order of their names."""
+    """In name order."""
     firing: tuple[Finding, ...]
     events_total: Mapping[str, int]
     """accepted, duplicate, late, invalid."""
@@ -170,5 +181,14 @@ class Snapshot:
     collectors: Mapping[str, int] = field(default_factory=dict)
     """Collector name -> time of its last heartbeat."""
     folded: Mapping[str, int] = field(default_factory=dict)
-    """`groups`, `consumers`, `messages`: how many were folded away by a cap so far; never less than before."""
+    """`groups`, `consumers`, `messages`: how many were folded away by a cap so far; never decreases."""
     pipeline: PipelineView = field(default_factory=PipelineView)
+    folds: Sequence[QueueView] = field(default=(), compare=False)
+    """One view for all queues of a pattern, where queues are folded. They are among `queues` as well."""
+
+    def rows(self) -> Sequence[QueueView]:
+        """What is shown, and has series: the queues that are not folded, and one view for all that are folded together."""
+        if not self.folds:
+            return self.queues
+        hidden = {name for fold in self.folds for name in fold.members}
+        return [*(view for view in self.queues if view.name not in hidden), *self.folds]

@@ -1,13 +1,14 @@
-"""A queue's facts as the plain values that are published."""
+"""Convert a queue's summary to the plain values that are published."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import overload
 
 from streaming.core.reporting.merge import MergedQueues
-from streaming.core.reporting.report import GroupFacts, QueueFacts
+from streaming.core.reporting.report import GroupFacts, QueueSummary
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queues import TOTALS
 from streaming.core.tracking.durations import DURATION_BUCKETS_S, DURATIONS
@@ -16,11 +17,14 @@ from streaming.judge.knowledge.queue import STATES
 from streaming.judge.looks import Look
 from streaming.judge.snapshot import ConsumerView, Duration, GroupState, GroupView, MessageView, QueueView
 
+_revisions = count(1)
+"""Numbers for the views yet to be built: see `QueueView.revision`."""
+
 
 class Views(Sequence[QueueView]):
-    """What is published of each queue, in the order of their names. A view is made when it is first asked for.
+    """The published views of all queues, in name order. A view is built on first access.
 
-    `made` has the views of earlier steps, by queue: one that was not looked at since is shown again.
+    `made` has the views of earlier steps, by queue: the view of a queue that was not judged since is reused.
     """
 
     def __init__(
@@ -59,7 +63,7 @@ class Views(Sequence[QueueView]):
         return found
 
     def _new(self, i: int) -> QueueView:
-        view = queue_view(self._queues.facts(self._places[i]), self._looks[i], self._settings)
+        view = queue_view(self._queues.summary(self._places[i]), self._looks[i], self._settings)
         self._shared[view.name] = self._looks[i], view
         return view
 
@@ -68,43 +72,47 @@ class Views(Sequence[QueueView]):
         look, view = self._shared.get(self._queues.names[place], (None, None))
         if view is None or look is not self._looks[i]:
             return None
+        reported_at = int(self._queues.columns["last_event_at"][place])
         if not view.tracked:
-            return view
-        # Messages grow older without anything happening.
+            return view if view.last_event_at_ms == reported_at else replace(view, last_event_at_ms=reported_at)
+        # Messages age even when nothing happens.
         counts = tuple(self._queues.age_counts[place].tolist()) if view.age_counts else ()
-        return replace(view, age_counts=counts, age_sum_s=int(self._queues.columns["age_sum_ms"][place]) / 1000)
+        age_sum_s = int(self._queues.columns["age_sum_ms"][place]) / 1000
+        return replace(view, age_counts=counts, age_sum_s=age_sum_s, last_event_at_ms=reported_at)
 
     def backlogs(self) -> Iterator[tuple[QueueName, int | None, int | None]]:
-        """Of each queue its name, its visible messages, and since when its oldest message is there (epoch milliseconds); without
-        making a view of it."""
+        """Yield each queue's name, its visible messages and since when (epoch milliseconds) its oldest message has been in it.
+
+        Builds no views.
+        """
         for place, look in zip(self._places, self._looks, strict=True):
             oldest = look.knowledge.ages.get("all")
             yield self._queues.names[place], look.knowledge.depth.get("visible"), oldest.since_ms if oldest is not None else None
 
 
 def backlogs(queues: Sequence[QueueView]) -> Iterator[tuple[QueueName, int | None, int | None]]:
-    """Of each queue its name, its visible messages, and since when its oldest message is there (epoch milliseconds)."""
+    """Return each queue's name, its visible messages and since when (epoch milliseconds) its oldest message has been in it."""
     if isinstance(queues, Views):
         return queues.backlogs()
     return ((queue.name, queue.visible, queue.oldest_ms.get("all")) for queue in queues)
 
 
-def queue_view(facts: QueueFacts, look: Look, settings: Settings) -> QueueView:
-    """What is published of one queue. What is not known is None or absent, never zero."""
-    numbers = facts.numbers
+def queue_view(summary: QueueSummary, look: Look, settings: Settings) -> QueueView:
+    """Return the published values of one queue. What is unknown is None or absent, never zero."""
+    numbers = summary.numbers
     depth, reason = look.knowledge.depth, look.knowledge.reason
     receives = reason.basis in ("messages", "consumers", "partial")
     top_k = settings.top_k
-    groups, other_groups, other_oldest = _groups(facts, top_k)
-    held = facts.consumers
+    groups, other_groups, other_oldest = _groups(summary, top_k)
+    held = summary.consumers
     return QueueView(
-        system=facts.name.system,
-        scope=facts.name.scope,
-        queue=facts.name.queue,
+        system=summary.name.system,
+        scope=summary.name.scope,
+        queue=summary.name.queue,
         status=look.status,
-        kind=str(facts.attribute("kind")) if facts.attribute("kind") else None,
+        kind=str(summary.attribute("kind")) if summary.attribute("kind") else None,
         ordered=look.ordered,
-        is_dead_letter_queue=facts.dead_letter,
+        is_dead_letter_queue=summary.dead_letter,
         basis=reason.basis,
         basis_since_ms=look.basis_since,
         basis_reason=reason.why,
@@ -112,48 +120,51 @@ def queue_view(facts: QueueFacts, look: Look, settings: Settings) -> QueueView:
         visible=depth.get("visible"),
         in_flight=depth.get("in_flight"),
         delayed=depth.get("delayed"),
-        tracked_states={state: numbers[state] for state in STATES} if facts.messages_seen else {},
+        tracked_states={state: numbers[state] for state in STATES} if summary.messages_seen else {},
         tracked=sum(numbers[state] for state in STATES),
         oldest_ms={scope: age.since_ms for scope, age in look.knowledge.ages.items()},  # type: ignore[misc]
         exact_ages=frozenset(scope for scope, age in look.knowledge.ages.items() if age.exact),
-        age_counts=tuple(facts.age_counts) if reason.basis == "messages" else (),
+        age_counts=tuple(summary.age_counts) if reason.basis == "messages" else (),
         age_sum_s=numbers["age_sum_ms"] / 1000,
-        totals=_totals(facts, reason.basis),
+        totals=_totals(summary, reason.basis),
         receive_count_max=numbers["receive_count_max"] if receives else None,
         poison_messages=numbers["poison"] if receives else None,
-        stuck_groups=facts.ordered_facts.stuck_groups if facts.ordered_facts else 0,
-        groups=_group_states(facts, look.ordered),
+        stuck_groups=summary.ordered_facts.stuck_groups if summary.ordered_facts else 0,
+        groups=_group_states(summary, look.ordered),
         top_groups=groups,
         other_groups=other_groups,
         other_groups_oldest_ms=other_oldest,
         consumers=tuple(
-            ConsumerView(h.consumer, h.held, h.since, h.message_id, *_connection(facts, h.consumer)) for h in held[:top_k]
+            ConsumerView(h.consumer, h.held, h.since, h.message_id, *_connection(summary, h.consumer)) for h in held[:top_k]
         ),
         other_consumers=max(0, len(held) - top_k),
         other_consumers_held_since_ms=held[top_k].since if len(held) > top_k else None,
         dead_letter_expires_at_ms=numbers["expires_at"] if numbers["dead_letters"] else None,
         time_to_drain_s=look.time_to_drain_s,
         coverage_ratio=look.coverage_ratio,
-        messages=_messages(facts),
-        broker={name: value for name, (_, value) in facts.attributes.items()},
-        last_event_at_ms=facts.last_event_at,
-        last_settled_at_ms=facts.last_settled_at or None,
-        last_received_at_ms=facts.last_received_at or None,
+        messages=_messages(summary),
+        broker={name: value for name, (_, value) in summary.attributes.items()},
+        last_event_at_ms=summary.last_event_at,
+        last_settled_at_ms=summary.last_settled_at or None,
+        last_received_at_ms=summary.last_received_at or None,
         dead_letter_queue=look.dead_letter_queue.queue if look.dead_letter_queue else None,
-        tags=_tags(facts, settings),
-        durations=_durations(facts),
-        clock_skew_s=facts.skew_ms / 1000 if facts.skew_ms else None,
+        tags=_tags(summary, settings),
+        durations=_durations(summary),
+        clock_skew_s=summary.skew_ms / 1000 if summary.skew_ms else None,
+        near=look.knowledge.near,
+        near_at_ms=look.at,
+        revision=next(_revisions),
     )
 
 
 _SEND_TOTALS, _TAKE_TOTALS = ("sent",), ("received", "deleted", "dead_lettered", "redriven", "expired", "dropped")
 
 
-def _totals(facts: QueueFacts, basis: Basis) -> dict[str, int]:
-    """Running totals of what is reported: of the sends where sends are seen, of the rest where consumers are."""
-    if not facts.messages_seen:
+def _totals(summary: QueueSummary, basis: Basis) -> dict[str, int]:
+    """Return the reported running totals: that of sends where sends are seen, the others where consumers are."""
+    if not summary.messages_seen:
         return {}
-    totals = {name: n for name, n in zip(TOTALS, facts.totals, strict=True) if not name.endswith("_ms")}
+    totals = {name: n for name, n in zip(TOTALS, summary.totals, strict=True) if not name.endswith("_ms")}
     if basis == "consumers" and not totals["sent"]:
         return {name: value for name, value in totals.items() if name not in _SEND_TOTALS}
     if basis == "producers":
@@ -162,38 +173,38 @@ def _totals(facts: QueueFacts, basis: Basis) -> dict[str, int]:
 
 
 TAG_CHARS = 128
-"""A tag's value is cut to so many characters: it becomes a label."""
+"""The length to which a tag's value is cut: it becomes a label."""
 
 
-def _tags(facts: QueueFacts, settings: Settings) -> dict[str, str]:
-    told = facts.attribute("tags") if settings.tag_labels else None
-    return {name: str(told[name])[:TAG_CHARS] for name in settings.tag_labels if name in told} if isinstance(told, dict) else {}
+def _tags(summary: QueueSummary, settings: Settings) -> dict[str, str]:
+    tags = summary.attribute("tags") if settings.tag_labels else None
+    return {name: str(tags[name])[:TAG_CHARS] for name in settings.tag_labels if name in tags} if isinstance(tags, dict) else {}
 
 
-def _durations(facts: QueueFacts) -> dict[str, Duration]:
+def _durations(summary: QueueSummary) -> dict[str, Duration]:
     found = {}
     for kind, name in enumerate(DURATIONS):
-        counts = tuple(facts.durations.get(kind << 8 | bucket, 0) for bucket in range(len(DURATION_BUCKETS_S) + 1))
+        counts = tuple(summary.durations.get(kind << 8 | bucket, 0) for bucket in range(len(DURATION_BUCKETS_S) + 1))
         if any(counts):
-            found[name] = Duration(counts, facts.total(f"{name}_ms") / 1000)
+            found[name] = Duration(counts, summary.total(f"{name}_ms") / 1000)
     return found
 
 
-def _connection(facts: QueueFacts, consumer: str) -> tuple[bool | None, int | None]:
-    state = facts.consumer_states.get(consumer)
+def _connection(summary: QueueSummary, consumer: str) -> tuple[bool | None, int | None]:
+    state = summary.consumer_states.get(consumer)
     attributes = state.attributes if state else {}
     return attributes.get("connected"), attributes.get("prefetch")
 
 
-def _messages(facts: QueueFacts) -> tuple[MessageView, ...]:
-    """Every listed message once, with all the reasons it is listed for."""
+def _messages(summary: QueueSummary) -> tuple[MessageView, ...]:
+    """Return every listed message once, with all the reasons it is listed for."""
     views: dict[str, MessageView] = {}
     reasons: dict[str, list[str]] = {}
     for kind in ("poison", "held", "dead_letter", "oldest"):
-        for _, view in facts.messages.get(kind, []):
+        for _, view in summary.messages.get(kind, []):
             views.setdefault(view.message_id, view)
             reasons.setdefault(view.message_id, []).append(kind)
-    ordered = facts.ordered_facts
+    ordered = summary.ordered_facts
     heads = [g.head for g in ordered.oldest if g.head] + [s.group.head for s in ordered.stuck if s.group.head] if ordered else []
     for head in heads:
         views.setdefault(head.message_id, head)
@@ -207,15 +218,15 @@ def _because(view: MessageView, why: tuple[str, ...]) -> MessageView:
     return view if view.why == why else replace(view, why=why)
 
 
-def _groups(facts: QueueFacts, top_k: int) -> tuple[tuple[GroupView, ...], int, int | None]:
-    ordered = facts.ordered_facts
+def _groups(summary: QueueSummary, top_k: int) -> tuple[tuple[GroupView, ...], int, int | None]:
+    ordered = summary.ordered_facts
     if ordered is not None:
         stuck = {s.group.name for s in ordered.stuck}
         views = tuple(_group(g, g.name in stuck) for g in ordered.oldest)
         return views, max(0, ordered.groups - len(views)), ordered.others_oldest_at
-    groups = facts.groups
+    groups = summary.groups
     views = tuple(_group(g, False) for g in groups[:top_k])
-    others = len(groups) - len(views) + facts.folded_groups
+    others = len(groups) - len(views) + summary.folded_groups
     return views, others, groups[top_k].oldest_sent_at if len(groups) > top_k else None
 
 
@@ -225,8 +236,8 @@ def _group(g: GroupFacts, stuck: bool) -> GroupView:
     return GroupView(g.name, g.unsettled, g.in_flight, g.oldest_sent_at, head_id, head_receives, settled, stuck)
 
 
-def _group_states(facts: QueueFacts, ordered_queue: bool) -> dict[GroupState, int]:
-    ordered = facts.ordered_facts
+def _group_states(summary: QueueSummary, ordered_queue: bool) -> dict[GroupState, int]:
+    ordered = summary.ordered_facts
     if ordered is not None:
         return {
             "backlog": ordered.backlog,
@@ -234,9 +245,9 @@ def _group_states(facts: QueueFacts, ordered_queue: bool) -> dict[GroupState, in
             "blocked": ordered.blocked,
             "hidden": ordered.hidden,
         }
-    groups = facts.groups
+    groups = summary.groups
     if not groups:
-        return {"backlog": 0, "in_flight": 0, "blocked": 0, "hidden": 0} if ordered_queue and facts.messages_seen else {}
+        return {"backlog": 0, "in_flight": 0, "blocked": 0, "hidden": 0} if ordered_queue and summary.messages_seen else {}
     backlog = sum(1 for g in groups if g.unsettled > g.in_flight)
-    # A fair queue's groups block nobody.
+    # The groups of a fair queue block none.
     return {"backlog": backlog, "in_flight": sum(1 for g in groups if g.in_flight), "blocked": 0, "hidden": 0}

@@ -15,7 +15,7 @@ from tests.core.driving import T0, run_steps
 SETTINGS = Settings(now_is_event_time=True)
 
 Step = tuple[int, Sequence[dict[str, Any]]]
-"""Now in milliseconds after T0, and what was told by then."""
+"""Now in milliseconds after T0, and what was reported by then."""
 
 
 class Judged:
@@ -28,7 +28,7 @@ class Judged:
         """What of one signal fires at the end."""
         return [f for f in self.snapshots[-1].firing if f.key.signal == signal]
 
-    def told(self) -> list[tuple[int, str, str, str]]:
+    def changes_seen(self) -> list[tuple[int, str, str, str]]:
         """Every change: milliseconds after T0, signal, status, what tells its key from others."""
         return [(c.at_ms - T0, c.finding.key.signal, c.status, str(c.finding.key)) for c in self.changes]
 

@@ -1,4 +1,4 @@
-"""A broker that counts its backlog and does not say what is in flight (Cloudflare): what proves that its consumers are gone."""
+"""Evidence of gone consumers where a broker counts its backlog but does not report what is in flight (Cloudflare)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def counted(backlog: list[int], **more: Any) -> Events:
 
 
 def worked(until_s: int, every_s: int = 5) -> Events:
-    """What an instrumented Worker reports: deliveries and acknowledgements, no sends."""
+    """Return the reports of an instrumented Worker: deliveries and acknowledgements, no sends."""
     out = []
     for i in range(until_s // every_s):
         about = {"message_id": f"m{i}", "consumer": "worker", **CF}
@@ -40,26 +40,26 @@ def seen(events: Events, until_s: int = 900) -> Judged:
 
 
 def stalled(found: Judged) -> list[float]:
-    """When QueueStalled fired, in seconds."""
-    return [at / 1000 for at, signal, status, _ in found.told() if (signal, status) == ("QueueStalled", "firing")]
+    """Return when QueueStalled fired, in seconds."""
+    return [at / 1000 for at, signal, status, _ in found.changes_seen() if (signal, status) == ("QueueStalled", "firing")]
 
 
 GROWING = [1] * 10 + [1 + 6 * i for i in range(21)]
 
 
 def test_consumers_that_are_gone_are_told_within_six_minutes() -> None:
-    """No batch and no acknowledgement any more, and the backlog grows; it ends when they are back."""
+    """Batches and acknowledgements stop, and the backlog grows; the signal ends when they resume."""
     found = seen([*worked(GONE_S), *counted(GROWING)])
-    (told,) = stalled(found)
-    assert GONE_S + 240 < told <= GONE_S + 360
+    (reported,) = stalled(found)
+    assert GONE_S + 240 < reported <= GONE_S + 360
     assert found.snapshots[-1].queues[0].status == "stopped"
     back = ev("received", 890, message_id="m99", receive_count=1, consumer="worker", **CF)
     again = seen([*worked(GONE_S), *counted(GROWING), back])
-    assert [s for at, name, s, _ in again.told() if name == "QueueStalled"] == ["firing", "resolved"]
+    assert [s for at, name, s, _ in again.changes_seen() if name == "QueueStalled"] == ["firing", "resolved"]
 
 
 def delayed_retries() -> Events:
-    """Three messages that wait an hour for their retry."""
+    """Three messages wait an hour for their retry."""
     return [
         e
         for i in range(3)
@@ -94,5 +94,5 @@ def delayed_retries() -> Events:
     ],
 )
 def test_what_only_looks_like_it_pages_nobody(events: Events) -> None:
-    """Healthy, or not to be known."""
+    """Healthy, or unknown."""
     assert stalled(seen(events)) == []

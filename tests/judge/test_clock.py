@@ -1,4 +1,4 @@
-"""ClockUntrusted: fires while the clock is not believed or senders are ahead, and is kept over a restart."""
+"""ClockUntrusted fires while the clock is not trusted or senders are ahead, and survives a restart."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ DAY = 86_400_000
 
 
 def report(now: int, ahead: int = 0) -> Merged:
-    """In which nothing else happened."""
+    """Return a report in which nothing else happened."""
     return Merged(now, 0, MergedQueues([], Settings()), [], Counter(ahead=ahead), Counter(), {}, [], now)
 
 
 def fired(memory: JudgeMemory, now: int, ahead: int = 0) -> tuple[JudgeMemory, list[tuple[str, str | None, str]]]:
-    """The memory after, and (status, part, summary) of each change."""
+    """Return the memory afterwards, and (status, part, summary) of each change."""
     memory, _, changes = judge(memory, report(now, ahead), now, Settings())
     assert {change.finding.key.signal for change in changes} <= {"ClockUntrusted"}
     said: list[tuple[str, str | None, str]] = [
@@ -34,7 +34,7 @@ def fired(memory: JudgeMemory, now: int, ahead: int = 0) -> tuple[JudgeMemory, l
 
 
 def test_a_jump_fires_until_it_is_believed_or_over() -> None:
-    """With how far the clock is off."""
+    """The evidence gives how far the clock is off."""
     memory = JudgeMemory(clock=tick(Clock(), T0))
     memory, said = fired(memory, T0)
     assert said == []
@@ -48,7 +48,7 @@ def test_a_jump_fires_until_it_is_believed_or_over() -> None:
 
 
 def test_senders_that_are_ahead_fire_for_ten_minutes() -> None:
-    """Counted from the last event that was; a quarter of an hour later it is over."""
+    """Counted from the last such event; a quarter of an hour later it has ended."""
     memory, said = fired(JudgeMemory.empty(), T0, ahead=2)
     assert [one[:2] for one in said] == [("firing", "senders")]
     assert said[0][2].startswith("2 events so far were dated more than 5 min in the future")
@@ -59,7 +59,7 @@ def test_senders_that_are_ahead_fire_for_ten_minutes() -> None:
 
 
 def test_the_memory_of_a_wrong_time_is_forgotten() -> None:
-    """Or no rate would be taken until that time has come."""
+    """Otherwise no rate would be computed until that time."""
     queue = QueueMemory(since={"coverage": T0 + DAY}, holds_at=T0 + DAY, noisy={"g": T0 + DAY})
     name = QueueName("s", "", "q")
     memory = JudgeMemory(queues={name: queue}, at=T0 + DAY)

@@ -1,4 +1,4 @@
-"""QueueMisconfigured: settings that will hurt, judged here or found by a collector that sees more of them."""
+"""QueueMisconfigured: settings that cause trouble, judged here or found by a collector that sees more of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ WORKER: dict[str, Any] = {"kind": "standard", "retention_s": 345_600, "dead_lett
 
 
 def state(at_ms: int, **attributes: Any) -> Step:
-    """A step in which a Cloudflare queue tells its settings."""
+    """Return a step in which a Cloudflare queue reports its settings."""
     return at_ms, [event("queue_state", at_ms, attributes=WORKER | attributes, system="cloudflare_queues")]
 
 
 def found(*steps: Step) -> dict[str, str]:
-    """Rule -> summary of what fires at the end."""
+    """Return rule -> summary of the findings that fire at the end."""
     firing = judged(steps).firing("QueueMisconfigured")
     assert [f.key.part for f in firing] == [f.evidence["rule"] for f in firing]
     return {f.evidence["rule"]: f.evidence["summary"] for f in firing}
@@ -50,7 +50,7 @@ def found(*steps: Step) -> dict[str, str]:
     ],
 )
 def test_rules_of_worker_queues(attributes: dict[str, Any], rules: list[str]) -> None:
-    """Each alone, and its boundary."""
+    """Each alone, and at its boundary."""
     assert list(found(state(0, **attributes))) == rules
 
 
@@ -77,14 +77,14 @@ def test_retention_of_sqs_dead_letter_queues(queue: str, dead_letter_queue: str,
 
 
 def test_what_a_collector_found_is_passed_on_once() -> None:
-    """A rule the judge has itself is left to it; several findings of one rule are one."""
-    told = [
+    """A rule that the judge has itself is left to it; several findings of one rule are one."""
+    reported = [
         {"rule": "delivery_paused", "summary": "Delivery is paused. Resume it."},
         {"rule": "no_retries", "summary": "The collector's words."},
         {"rule": "beyond_limits", "summary": "One."},
         {"rule": "beyond_limits", "summary": "Two."},
     ]
-    said = found(state(0, max_retries=0, findings=told))
+    said = found(state(0, max_retries=0, findings=reported))
     assert said["delivery_paused"] == "Delivery is paused. Resume it."
     assert said["beyond_limits"] == "One. Two."
     assert said["no_retries"].startswith("orders retries nothing")
@@ -92,9 +92,9 @@ def test_what_a_collector_found_is_passed_on_once() -> None:
 
 
 def test_a_finding_the_collector_takes_back_ends() -> None:
-    """The latest word counts, and a finding that comes back begins anew."""
-    told = [{"rule": "delivery_paused", "summary": "Paused."}]
-    steps = [state(0, findings=told), state(60_000, findings=[]), state(120_000, findings=told)]
+    """The latest report counts, and a finding that comes back starts again."""
+    reported = [{"rule": "delivery_paused", "summary": "Paused."}]
+    steps = [state(0, findings=reported), state(60_000, findings=[]), state(120_000, findings=reported)]
     changes = [(c.at_ms % 1_000_000, c.status) for c in judged(steps).changes if c.finding.key.part == "delivery_paused"]
     assert changes == [(0, "firing"), (60_000, "resolved"), (120_000, "firing")]
     (again,) = judged(steps).firing("QueueMisconfigured")
@@ -103,12 +103,12 @@ def test_a_finding_the_collector_takes_back_ends() -> None:
 
 @pytest.mark.parametrize("findings", ["text", 1, {"rule": "x"}, [1, None, {}, {"rule": "x"}, {"rule": 1, "summary": "y"}], [[]]])
 def test_findings_that_are_none_are_left_out(findings: object) -> None:
-    """What comes from outside may have any shape."""
+    """External values may have any shape."""
     assert found(state(0, findings=findings)) == {}
 
 
 def test_a_collector_cannot_flood() -> None:
-    """Neither by many rules nor by long words."""
+    """Neither through many rules nor through long texts."""
     many = [{"rule": f"rule-{n:03d}" + "x" * 500, "summary": "y" * 9_000} for n in range(6)]
     said = found(state(0, findings=many + [{"rule": f"r{n}", "summary": "z"} for n in range(100)]))
     assert len(said) == 20

@@ -1,4 +1,4 @@
-"""A FIFO queue close to the calls a second that its mode allows says so."""
+"""A FIFO queue close to the calls per second that its mode allows is reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HIGH = {"kind": "fifo", "throughput_limit": "perMessageGroupId", "deduplication_
 
 
 def throughput(rate_per_s: float, attributes: dict[str, Any], for_s: int = 400, *, per_call: int = 1) -> list[Finding]:
-    """What is said of a queue of so many messages a second, whose limit is one call a second."""
+    """Return the finding on a queue with this many messages per second, whose limit is one call per second."""
     n = round(for_s * rate_per_s)
     events = [ev("queue_state", 0, "q.fifo", attributes=attributes)]
     for i in range(n):
@@ -41,17 +41,26 @@ def throughput(rate_per_s: float, attributes: dict[str, Any], for_s: int = 400, 
         (0.95, PER_QUEUE, 400, 2, False),
         (1.9, PER_QUEUE, 400, 2, True),
     ],
-    ids=["95 %", "80 %", "four minutes", "high throughput", "half switched on", "not told", "two a call", "95 % at two a call"],
+    ids=[
+        "95 %",
+        "80 %",
+        "four minutes",
+        "high throughput",
+        "half switched on",
+        "not reported",
+        "two a call",
+        "95 % at two a call",
+    ],
 )
 def test_ninety_per_cent_of_the_limit_for_five_minutes(
     rate_per_s: float, attributes: dict[str, Any], for_s: int, per_call: int, fires: bool
 ) -> None:
-    """By the mode that its attributes tell; calls are estimated from messages."""
+    """The attributes give the mode; calls are estimated from messages."""
     assert bool(throughput(rate_per_s, attributes, for_s, per_call=per_call)) is fires
 
 
 def test_it_is_a_warning_where_full_batches_would_be_too_many() -> None:
-    """Ten messages a call are the most there can be."""
+    """Ten messages per call is the maximum."""
     assert [f.severity for f in throughput(1.0, PER_QUEUE)] == ["info"]
     (found,) = throughput(9.6, PER_QUEUE, 320)
     assert found.severity == "warning"

@@ -1,4 +1,4 @@
-"""The judge's table of samples: what it keeps, forgets, and reads back."""
+"""The judge's table of samples: what it keeps, drops, and reads back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ A, B, C = (QueueName("aws_sqs", "", name) for name in "abc")
 
 
 def row(value: int) -> list[int]:
-    """A sample all of whose fields are `value`, which is present."""
+    """Return a sample with `value` in every field."""
     return [1, *([value] * (len(FIELDS) - 1))]
 
 
@@ -25,7 +25,7 @@ def table(*values: int) -> Ints:
 
 
 def test_samples_are_dense_at_first_and_ever_farther_apart() -> None:
-    """Two days in steps of ten seconds: no gap is larger than a tenth of its age, and there are not many."""
+    """After two days in steps of ten seconds no gap exceeds a tenth of its age, and there are few samples."""
     history = History()
     for i in range(2 * 8_640):
         history.add(T0 + i * 10_000, [A], table(i))
@@ -39,7 +39,7 @@ def test_samples_are_dense_at_first_and_ever_farther_apart() -> None:
 
 
 def test_a_queue_that_comes_later_or_goes_takes_no_other_with_it() -> None:
-    """Rows are found by name, whatever was added and forgotten between."""
+    """Rows are found by name, whatever was added and dropped in between."""
     history = History()
     history.add(T0, [A, B], table(1, 2))
     history.add(T0 + 10_000, [A, B, C], table(3, 4, 5))
@@ -60,7 +60,7 @@ NAMES = st.sets(st.sampled_from("abcd"), min_size=1)
     )
 )
 def test_what_is_read_back_is_what_was_kept(steps: list[tuple[int, set[str], int]]) -> None:
-    """Packed sample by sample as differences: nothing is lost, whatever queues come and go."""
+    """Packed as differences between samples, nothing is lost, whatever queues come and go."""
     history, now = History(), T0
     for seconds, names, value in steps:
         now += seconds * 1000
@@ -75,7 +75,7 @@ def test_what_is_read_back_is_what_was_kept(steps: list[tuple[int, set[str], int
 
 
 def test_a_damaged_history_is_refused() -> None:
-    """Not read as something else."""
+    """It is refused instead of misread."""
     history = History()
     history.add(T0, [A], table(1))
     blob = history.to_bytes()

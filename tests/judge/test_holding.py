@@ -1,4 +1,4 @@
-"""Consumers that hold messages: what is unusual here, what is too long anywhere, and one notification for one that hangs."""
+"""Consumers that hold messages: unusual holds, holds too long anywhere, and one notification for a hung consumer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUEUE = ev("queue_state", 0, attributes={"visibility_timeout_s": 30})
 
 
 def usual(n: int, work_s: float, prefix: str = "u", consumer: str = "quick") -> Events:
-    """`n` messages, one every five seconds, each held for `work_s`."""
+    """Return `n` messages, one every five seconds, each held for `work_s`."""
     out = []
     for i in range(n):
         about, at = {"message_id": f"{prefix}{i}", "consumer": consumer}, 5.0 * i
@@ -25,7 +25,7 @@ def usual(n: int, work_s: float, prefix: str = "u", consumer: str = "quick") -> 
 
 
 def held(message_id: str, from_s: float, until_s: float, consumer: str = "w") -> Events:
-    """A message whose window of 30 s is extended every 20 s."""
+    """Return a message whose window of 30 s is extended every 20 s."""
     about = {"message_id": message_id, "consumer": consumer}
     out = [ev("sent", from_s, message_id=message_id), ev("received", from_s, receive_count=1, **about)]
     for i in range(1, int((until_s - from_s) // 20) + 1):
@@ -35,25 +35,25 @@ def held(message_id: str, from_s: float, until_s: float, consumer: str = "w") ->
 
 
 def seen(events: Events, until_s: int) -> Judged:
-    """Judged every twenty seconds."""
+    """Judge every twenty seconds."""
     return judged(in_steps(sorted([QUEUE, *events], key=lambda e: e["at"]), 20, until_s))
 
 
 def loud(found: list[Finding]) -> list[str]:
-    """The messages that are announced by themselves."""
+    """Return the messages that are announced individually."""
     return sorted(f.key.message_id or "" for f in found if f.announced)
 
 
 @pytest.mark.parametrize(("finished", "fires"), [(0, False), (9, False), (10, True)], ids=["nothing finished yet", "nine", "ten"])
 def test_an_extended_hold_is_compared_once_enough_was_finished(finished: int, fires: bool) -> None:
-    """Two minutes of work, extended all along: slow only where it is known what is usual."""
+    """Two minutes of work, extended throughout: slow only where the usual time is known."""
     judged_ = seen([*usual(finished, 2), *held("long", 60, 180)], 180)
     assert bool(judged_.firing("SlowConsumer")) is fires
 
 
 @pytest.mark.parametrize(("held_s", "fires"), [(170, False), (280, True)], ids=["within twice the slowest", "beyond"])
 def test_an_extended_hold_is_compared_with_the_slowest_of_the_queue(held_s: int, fires: bool) -> None:
-    """One message in ten takes 100 s here: half a minute is nothing unusual, five minutes are."""
+    """One message in ten takes 100 s here: half a minute is usual, five minutes are not."""
     slow = [
         e
         for i in range(4)
@@ -64,7 +64,7 @@ def test_an_extended_hold_is_compared_with_the_slowest_of_the_queue(held_s: int,
 
 
 def test_a_consumer_that_hangs_with_many_messages_is_one_notification() -> None:
-    """Five held too long by one consumer: SlowConsumer names it and how many, each message is listed and folded."""
+    """One consumer holds five too long: SlowConsumer names it and their number, each message is listed and folded."""
     events = usual(60, 2) + [e for i in range(5) for e in held(f"h{i:02d}", 60 + i, 1_000, "hung")]
     judged_ = seen(events, 1_000)
     (slow,) = judged_.firing("SlowConsumer")
@@ -75,14 +75,25 @@ def test_a_consumer_that_hangs_with_many_messages_is_one_notification() -> None:
     assert {c.finding.folded for c in judged_.changes if c.finding.key.signal == "MessageHeldTooLong"} == {"SlowConsumer"}
 
 
+@pytest.mark.parametrize("client_id", ["billing", None])
+def test_a_slow_consumer_is_named_with_its_client_id(client_id: str | None) -> None:
+    """ActiveMQ's consumer ids are the connection's; the client id is the name that its team gave it."""
+    attributes = {"prefetch": 1} | ({"client_id": client_id} if client_id else {})
+    state = ev("consumer_state", 100, consumer="hung", attributes=attributes)
+    events = [*usual(60, 2), state, *(e for i in range(5) for e in held(f"h{i:02d}", 60 + i, 500, "hung"))]
+    (slow,) = [f for f in seen(events, 500).firing("SlowConsumer") if f.announced]
+    assert slow.evidence.get("client_id") == client_id
+    assert ("Consumer hung (client billing) of" in slow.evidence["summary"]) == (client_id is not None)
+
+
 def test_single_messages_held_too_long_are_as_loud_as_ever() -> None:
-    """One thread of a consumer that goes on working hangs, and one of another: both are told."""
+    """One thread of a consumer that otherwise works hangs, and one of another: both are reported."""
     events = [*usual(60, 2, consumer="w"), *held("a", 60, 1_000, "w"), *held("b", 60, 1_000, "v")]
     assert loud(seen(events, 1_000).firing("MessageHeldTooLong")) == ["a", "b"]
 
 
-@pytest.mark.parametrize(("hung", "told"), [(2, ["h0", "h1"]), (3, [])], ids=["two of its messages", "three"])
-def test_from_three_on_the_consumer_is_what_hangs(hung: int, told: list[str]) -> None:
+@pytest.mark.parametrize(("hung", "reported"), [(2, ["h0", "h1"]), (3, [])], ids=["two of its messages", "three"])
+def test_from_three_on_the_consumer_is_what_hangs(hung: int, reported: list[str]) -> None:
     """It finishes others meanwhile."""
     events = usual(60, 2, consumer="w") + [e for i in range(hung) for e in held(f"h{i}", 60, 1_000, "w")]
-    assert loud(seen(events, 1_000).firing("MessageHeldTooLong")) == told
+    assert loud(seen(events, 1_000).firing("MessageHeldTooLong")) == reported

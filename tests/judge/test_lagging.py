@@ -1,4 +1,4 @@
-"""QueueLagging: when the forecast says that the limit will be passed, by the queue's own limit, and what changed."""
+"""QueueLagging fires when the forecast passes the queue's own limit, and names what changed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Events = list[dict[str, Any]]
 QUEUE = ev("queue_state", 0, attributes={"visibility_timeout_s": 30})
 DIED_S = 600
 QUIET_UNTIL_S = DIED_S + 590
-"""Ten minutes after the death the message that the second worker had is visible again."""
+"""Ten minutes after the worker's death its message is visible again."""
 
 
 def lagging(events: Events, until_s: int, settings: Settings | None = None) -> tuple[list[float], list[Finding]]:
-    """When QueueLagging fired, in seconds, and what it said then."""
+    """Return when QueueLagging fired, in seconds, and its summary then."""
     found = judged(in_steps(sorted([QUEUE, *events], key=lambda e: e["at"]), 15, until_s), settings)
     fired = [c for c in found.changes if c.finding.key.signal == "QueueLagging" and c.status == "firing"]
     return [(c.at_ms - ev("x", 0)["at"]) / 1000 for c in fired], [c.finding for c in fired]
@@ -32,7 +32,7 @@ def one_of_two_dies(work_s: float) -> Events:
 
 
 def test_one_of_two_consumers_dead_is_told_when_the_forecast_passes_the_limit() -> None:
-    """Work takes 3.6 s, a message comes every 2 s: the age grows by 0.44 s a second and 15 min are passed within half an hour."""
+    """Work takes 3.6 s, a message comes every 2 s: the age grows by 0.44 s per second and passes 15 min within half an hour."""
     times, (finding, *_) = lagging(one_of_two_dies(3.6), DIED_S + 900)
     assert DIED_S + 120 < times[0] <= DIED_S + 540
     evidence = finding.evidence
@@ -42,7 +42,7 @@ def test_one_of_two_consumers_dead_is_told_when_the_forecast_passes_the_limit() 
 
 
 def test_a_queue_that_falls_behind_by_little_is_not_told_yet() -> None:
-    """A tenth more than one worker can do: it takes hours to the limit."""
+    """A tenth more than one worker can process: it takes hours to reach the limit."""
     assert lagging(one_of_two_dies(2.2), QUIET_UNTIL_S) == ([], [])
 
 
@@ -56,6 +56,34 @@ def test_the_limit_is_set_per_queue_pattern(pattern: str, fires: bool) -> None:
 
 
 def test_an_old_message_that_comes_back_is_no_growth() -> None:
-    """The second worker's message is ten minutes old when its window ends: the age jumps, the rates are what they were."""
+    """The second worker's message is ten minutes old when its window ends: the age jumps, but the rates are unchanged."""
     times, _ = lagging(one_of_two_dies(2.2), QUIET_UNTIL_S + 60)
     assert times == []
+
+
+SENT_UNTIL_S = 1_800
+
+
+def falls_behind(until_s: int) -> tuple[list[tuple[float, str]], list[str]]:
+    """Return the changes of QueueLagging, and the statuses, of a queue that falls behind for half an hour.
+
+    A message comes every two seconds and its worker needs 3.6 s for each; the oldest is only received after 25 minutes.
+    """
+    events = [QUEUE, ev("sent", 0, message_id="old")]
+    for i in range(SENT_UNTIL_S // 2):
+        about, begin = {"message_id": f"m{i}"}, 3.6 * i + 1
+        events += [ev("sent", 2 * i, **about), ev("received", begin, receive_count=1, consumer="w", **about)]
+        events.append(ev("deleted", begin + 3.5, consumer="w", **about))
+    events += [ev(what, at, consumer="v", message_id="old") for what, at in (("received", 1_500), ("deleted", 1_502))]
+    settings = Settings(now_is_event_time=True, rules=(QueueRule("q", {"lag_limit_s": 300}),))
+    found = judged(in_steps(sorted(events, key=lambda e: e["at"]), 30, until_s), settings)
+    changes = [(at / 1000, status) for at, signal, status, _ in found.changes_seen() if signal == "QueueLagging"]
+    return changes, [s.queues[0].status for s in found.snapshots]
+
+
+def test_a_queue_that_falls_behind_is_told_once_and_until_its_backlog_shrinks() -> None:
+    """The age of the oldest drops by a quarter of an hour when it is finally received, but the backlog keeps growing."""
+    changes, statuses = falls_behind(2_250)
+    assert [status for _, status in changes] == ["firing", "resolved"]
+    assert SENT_UNTIL_S < changes[1][0] <= SENT_UNTIL_S + 300
+    assert set(statuses[20 : SENT_UNTIL_S // 30]) == {"lagging"}

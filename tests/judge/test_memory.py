@@ -1,4 +1,4 @@
-"""The judge's memory: kept and read back it tells the same future, and judging twice says the same."""
+"""The judge's memory: stored and read back it gives the same future, and judging twice gives the same result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKER = {"consumer": "conn:1:1", "system": "activemq", "queue": "work"}
 
 
 def everything() -> list[Step]:
-    """Half an hour in steps of ten seconds in which most signals begin and end."""
+    """Return half an hour in steps of ten seconds in which most signals begin and end."""
     events: list[dict[str, Any]] = [
         event(
             "queue_state",
@@ -57,7 +57,7 @@ def everything() -> list[Step]:
 
 
 def test_kept_and_read_back_between_any_two_steps_it_says_the_same() -> None:
-    """Every change and its announcement, and every metric at the end."""
+    """Return every change and its announcement, and every metric at the end."""
     steps = everything()
     straight, restarted = judged(steps), judged(steps, restart=True)
     assert {c.finding.key.signal for c in straight.changes} >= {
@@ -83,15 +83,15 @@ def test_a_step_judged_again_from_the_memory_before_it_says_the_same() -> None:
     for merged in run_steps(everything(), SETTINGS):
         before = memory.to_bytes()
         memory, snapshot, changes = judge(memory, merged, merged.now, SETTINGS)
-        again, other, told = judge(JudgeMemory.from_bytes(before), merged, merged.now, SETTINGS)
-        assert [c.announcement for c in told] == [c.announcement for c in changes]
-        assert told == changes
+        again, other, reported = judge(JudgeMemory.from_bytes(before), merged, merged.now, SETTINGS)
+        assert [c.announcement for c in reported] == [c.announcement for c in changes]
+        assert reported == changes
         assert other == snapshot
         assert again.to_bytes() == memory.to_bytes()
 
 
 def test_nothing_is_announced_again_while_it_goes_on() -> None:
-    """No key begins twice without an end between, and no announcement is used twice."""
+    """No key begins twice without an end in between, and no announcement is used twice."""
     changes = judged(everything()).changes
     open_keys: set[SignalKey] = set()
     for change in changes:
@@ -101,7 +101,7 @@ def test_nothing_is_announced_again_while_it_goes_on() -> None:
 
 
 def test_totals_never_go_back() -> None:
-    """Nor do buckets of a histogram, from one to the next; what was folded away stays counted when it is no more."""
+    """Buckets of a histogram do not decrease from one to the next either; what was folded stays counted when it is gone."""
     groups = [event("sent", 1_000 * n, message_id=f"x{n}", group=f"x{n}") for n in range(14)]
     gone = [event("deleted", 60_000 + 1_000 * n, message_id=f"x{n}") for n in range(14)]
     steps = [(t, [*events, *(e for e in groups + gone if t - 10_000 < e["at"] - T0 <= t)]) for t, events in everything()[:60]]
@@ -121,7 +121,7 @@ def test_totals_never_go_back() -> None:
 
 @pytest.mark.parametrize("every", [1, 3, 6])
 def test_judged_rarely_or_often_the_same_fires(every: int) -> None:
-    """Ten, thirty or sixty seconds between: what fires at a time both judge is the same, but for what is counted in checks."""
+    """With ten, thirty or sixty seconds between steps, the same signals fire at common times, except those counted in checks."""
     steps = everything()
     merged: list[Step] = []
     for i in range(0, len(steps), every):
@@ -130,7 +130,7 @@ def test_judged_rarely_or_often_the_same_fires(every: int) -> None:
     for snapshot in judged(merged).snapshots:
         rarely = {f.key for f in snapshot.firing}
         differing = {k for k in rarely ^ often[snapshot.at_ms] if k.part not in ("ack", "prefetch")}
-        # What must last, or be quiet, counts from when it is seen: one step of the rarer rhythm either way is its due.
+        # Durations count from when a condition is seen, so one step of the slower interval either way is allowed.
         around = [often.get(snapshot.at_ms + off * every * 10_000, set()) for off in (-1, 1)]
         due = set().union(*(often[snapshot.at_ms] ^ fired for fired in around))
         assert differing <= due, (snapshot.at_ms - T0, differing)
@@ -138,6 +138,6 @@ def test_judged_rarely_or_often_the_same_fires(every: int) -> None:
 
 @pytest.mark.parametrize("blob", [b"", b"nonsense", JudgeMemory.empty().to_bytes()[:-4]])
 def test_damaged_memory_is_refused(blob: bytes) -> None:
-    """With words, not with a half-read memory."""
+    """An error message is raised instead of a partly read memory."""
     with pytest.raises(ValueError, match="damaged"):
         JudgeMemory.from_bytes(blob)

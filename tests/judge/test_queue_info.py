@@ -1,4 +1,4 @@
-"""`queuewatch_queue_info`: what is known of a queue as labels, and only the tags that were chosen."""
+"""`queuewatch_queue_info`: the known facts of a queue as labels, with only the selected tags."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ATTRIBUTES: dict[str, Any] = {
 
 
 def info(settings: Settings) -> tuple[list[dict[str, str]], str]:
-    """The labels of its series of `orders`, and the line on /metrics."""
+    """Return the labels of its series of `orders`, and the line on /metrics."""
     said = judged([(1_000, [event("queue_state", 1_000, attributes=ATTRIBUTES)])], settings)
     snapshot = said.snapshots[-1]
     found = [s.labels for s in samples(snapshot, snapshot.at_ms) if s.name == "queuewatch_queue_info"]
@@ -32,7 +32,7 @@ def info(settings: Settings) -> tuple[list[dict[str, str]], str]:
 
 
 def test_kind_and_dead_letter_queue_are_labels_and_no_tag_is_unless_chosen() -> None:
-    """Tags may have any number of values: each would be a series."""
+    """Tags may have any number of values, and each would be a series."""
     labels, line = info(Settings(now_is_event_time=True))
     about = {"system": "aws_sqs", "scope_id": "", "queue": "orders", "kind": "standard", "dead_letter_queue": "orders-dlq"}
     assert labels == [about]
@@ -40,7 +40,7 @@ def test_kind_and_dead_letter_queue_are_labels_and_no_tag_is_unless_chosen() -> 
 
 
 def test_chosen_tags_are_labels() -> None:
-    """By names a label can have, and with values escaped."""
+    """Names are valid label names, and values are escaped."""
     labels, line = info(Settings(now_is_event_time=True, tag_labels=("team", "cost-center", "absent")))
     assert {name: value for name, value in labels[0].items() if name.startswith("tag_")} == {
         "tag_team": 'pay"ments',

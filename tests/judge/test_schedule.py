@@ -1,4 +1,4 @@
-"""Consumers that work on a schedule: the first pauses may page, then the schedule is known; consumers that die still page."""
+"""Consumers on a schedule: the first pauses may page, then the schedule is known; consumers that die still page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.judge.driving import Judged, in_steps, judged
 
 
 def traffic(until_s: int, works: list[tuple[int, int]]) -> list[dict[str, Any]]:
-    """A message every ten seconds, received and deleted at once while consumers work, or as soon as they work again."""
+    """Return a message every ten seconds, received and deleted at once while consumers work, or when they resume."""
     events = []
     for i, sent_s in enumerate(range(0, until_s, 10)):
         named = {"message_id": f"m{i}"}
@@ -23,7 +23,7 @@ def traffic(until_s: int, works: list[tuple[int, int]]) -> list[dict[str, Any]]:
 
 
 def stalls_at(said: Judged) -> list[int]:
-    """When QueueStalled began to fire, in seconds."""
+    """Return when QueueStalled began to fire, in seconds."""
     return [(c.at_ms - T0) // 1000 for c in said.changes if c.finding.key.signal == "QueueStalled" and c.status == "firing"]
 
 
@@ -35,7 +35,7 @@ def test_a_schedule_is_learned_from_its_first_pause() -> None:
 
 
 def test_consumers_that_stay_away_longer_than_their_schedule_page() -> None:
-    """A quarter of the usual pause later."""
+    """It fires a quarter of the usual pause later."""
     works = [(begin, begin + 180) for begin in range(0, 3_600, 900)]
     times = stalls_at(judged(in_steps(traffic(6_000, works), 10, 6_000)))
     died_s = 2_700 + 180
@@ -45,7 +45,7 @@ def test_consumers_that_stay_away_longer_than_their_schedule_page() -> None:
 
 
 def test_one_long_pause_of_a_busy_queue_is_no_schedule() -> None:
-    """An incident of twenty minutes is not to hide the next one."""
+    """An incident of twenty minutes must not hide the next one."""
     works = [(0, 3_600), (4_800, 6_600)]
     times = stalls_at(judged(in_steps(traffic(7_800, works), 10, 7_800)))
     assert len(times) == 2

@@ -1,4 +1,4 @@
-"""However many shards there are, the same is judged: what only one shard knows must decide nothing."""
+"""The judgement does not depend on the number of shards: what only one shard knows must decide nothing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Events = list[dict[str, Any]]
 
 
 def counted(at_ms: int, visible: int, in_flight: int) -> dict[str, Any]:
-    """The broker's word on the queue."""
+    """Return the broker's counts of the queue."""
     return event("queue_state", at_ms, attributes={"visible": visible, "in_flight": in_flight, "delayed": 0})
 
 
 def used_up(n: int) -> Events:
-    """Messages received as often as they may be, and never deleted; their windows end at 160 s at the latest."""
+    """Return messages with all receives used up, and never deleted; their windows end at 160 s at the latest."""
     events = [
         event("queue_state", 0, attributes={"visibility_timeout_s": 30, "max_receive_count": 4, "dead_letter_queue": "dead"})
     ]
@@ -32,7 +32,7 @@ def used_up(n: int) -> Events:
 
 
 def others(n: int) -> Events:
-    """Messages that come and go after that."""
+    """Return messages that come and go after that."""
     about = [{"message_id": f"good{i}"} for i in range(n)]
     events = [event("sent", 200_000 + 1_000 * i, **a) for i, a in enumerate(about)]
     events += [event("received", 201_000 + 1_000 * i, receive_count=1, **a) for i, a in enumerate(about)]
@@ -40,7 +40,7 @@ def others(n: int) -> Events:
 
 
 def seen_in_dead(queue: str, dead: str, n: int) -> Events:
-    """Messages of three groups, seen again in the dead-letter queue, where some name their source and some moves are told."""
+    """Return messages of three groups that reappear in the dead-letter queue; some name their source, some moves are reported."""
     events = [event("queue_state", 0, queue, attributes={"dead_letter_queue": dead, "max_receive_count": 3})]
     for i in range(n):
         about = {"message_id": f"m{i}", "group": f"g{i % 3}"}
@@ -55,7 +55,7 @@ def seen_in_dead(queue: str, dead: str, n: int) -> Events:
 
 
 SCENARIOS: dict[str, Events] = {
-    "moves nobody told": [*used_up(12), *others(9), counted(230_000, 0, 0)],
+    "moves nobody reported": [*used_up(12), *others(9), counted(230_000, 0, 0)],
     "used up and nobody receives": [*used_up(12), counted(230_000, 12, 0), counted(290_000, 12, 0)],
     "dead letters": seen_in_dead("orders", "dead", 12),
     "dead letters of a fifo queue": seen_in_dead("q.fifo", "dead.fifo", 12),
@@ -66,7 +66,7 @@ SCENARIOS: dict[str, Events] = {
 
 @pytest.mark.parametrize("events", SCENARIOS.values(), ids=list(SCENARIOS))
 def test_the_same_in_one_shard_and_in_three(events: Events) -> None:
-    """Every change and every metric of every step."""
+    """Return every change and every metric of every step."""
     steps = in_steps(events, 20, 700)
     one, three = judged(steps), judged(steps, shards=3, restart=True)
     assert three.changes == one.changes
@@ -75,7 +75,7 @@ def test_the_same_in_one_shard_and_in_three(events: Events) -> None:
 
 
 def test_everything_at_once_in_one_shard_and_in_five() -> None:
-    """All kinds of signals, half an hour."""
+    """Return half an hour with all kinds of signals."""
     one, five = judged(everything()), judged(everything(), shards=5)
     assert five.changes == one.changes
     last = T0 + 1_800_000
@@ -83,12 +83,12 @@ def test_everything_at_once_in_one_shard_and_in_five() -> None:
 
 
 def arrivals(scenario: str) -> set[str | None]:
-    """Messages announced as dead letters."""
+    """Return the messages announced as dead letters."""
     changes = judged(in_steps(SCENARIOS[scenario], 20, 700)).changes
     return {c.finding.key.message_id for c in changes if c.finding.key.signal == "DeadLetterArrived"}
 
 
 def test_a_move_is_concluded_only_when_somebody_received_since() -> None:
     """Used-up receives alone move nothing: SQS does that at the next receive."""
-    assert arrivals("moves nobody told") == {f"bad{i}" for i in range(12)}
+    assert arrivals("moves nobody reported") == {f"bad{i}" for i in range(12)}
     assert arrivals("used up and nobody receives") == set()

@@ -78,8 +78,7 @@ def idle_then_one(second: int) -> ConsumerFacts:
 
 
 def rollback_loop(_: int) -> ConsumerFacts:
-    """A JMS client recovers its session every second: each try is quick, the broker sees one long
-    delivery."""
+    """A JMS client recovers its session every second: each try is quick, the broker sees one long delivery."""
     return holding(1, median_hold_ms=200)
 
 
@@ -232,8 +231,7 @@ def test_ack_forgets_a_consumer_that_acknowledged() -> None:
 
 
 def test_ack_counts_from_one_again_when_the_broker_gave_the_consumer_more() -> None:
-    """With room in its window every dispatch clears the broker's own mark: such a consumer is hardly ever
-    aborted."""
+    """With room in its window every dispatch clears the broker's own mark: hardly ever is it aborted."""
     params = StrategyParams(max_time_since_last_ack_ms=3_000, check_period_ms=1_000, max_slow_duration_ms=3_000)
 
     def fed(second: float) -> ConsumerFacts:

@@ -1,4 +1,4 @@
-"""The status of a queue and its time to drain, without thresholds: what a window of samples shows."""
+"""The status of a queue and its time to drain, without thresholds, from a window of samples."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def statuses(events: Events, every_s: int, until_s: int) -> list[str]:
     ids=["nobody receives", "nobody finishes", "they do not keep up", "all done"],
 )
 def test_status_whatever_the_rhythm_of_judging(events: Events, status: str, every_s: int, until_s: int) -> None:
-    """Judged often or rarely: the same, and it does not fade."""
+    """Judged often or rarely the status is the same, and it persists."""
     said = statuses(events, every_s, until_s)
     assert set(said[len(said) * 2 // 3 :]) == {status}
 
 
 def test_a_backlog_that_shrinks_is_not_lagging() -> None:
-    """The oldest message gets older all the same."""
+    """The oldest message grows older nevertheless."""
     said = statuses(sent(200) + worked(200, 30_000, 4_000), 30, 800)
     assert set(said[12:]) == {"ok"}
 
@@ -61,10 +61,10 @@ def test_a_backlog_that_shrinks_is_not_lagging() -> None:
 @pytest.mark.parametrize(
     ("attributes", "status"),
     [(COUNTS, "stale"), ({"visibility_timeout_s": 30}, "stopped")],
-    ids=["its poller fell silent", "its settings were told once"],
+    ids=["its poller fell silent", "its settings were reported once"],
 )
 def test_stale_is_when_who_counts_falls_silent(attributes: dict[str, Any], status: str) -> None:
-    """Settings told once promise nothing; counts do."""
+    """Settings reported once promise no counts; counts do."""
     events = [event("queue_state", 0, attributes=attributes), *sent(5)]
     assert statuses(events, 10, 400)[-1] == status
 
@@ -76,7 +76,7 @@ def drains(events: Sequence[dict[str, Any]], until_s: int) -> dict[int, float | 
 
 
 def test_time_to_drain_is_told_soon_and_only_while_draining() -> None:
-    """A minute after the backlog began to shrink, exact at a steady rate, and gone when it is empty or grows."""
+    """It appears a minute after the backlog began to shrink, is exact at a steady rate, and goes when it is empty or grows."""
     left = drains(sent(150) + worked(150, 30_000, 4_000), 700)
     assert [t for t, s in left.items() if s is not None] == list(range(90, 630, 10))
     assert left[400] == pytest.approx(630 - 400, rel=0.03)
@@ -84,7 +84,7 @@ def test_time_to_drain_is_told_soon_and_only_while_draining() -> None:
 
 
 def test_a_backlog_that_goes_up_and_down_is_not_draining() -> None:
-    """Ten in, ten out, every half minute: no reader is told it will be empty soon."""
+    """With ten in and ten out every half minute, the backlog must not be reported as draining."""
     events = sent(10)
     for n in range(200):
         about, at = {"message_id": f"more{n}"}, n // 10 * 30_000

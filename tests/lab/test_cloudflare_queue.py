@@ -21,7 +21,7 @@ def queue(*, dead_letters: bool = True, **settings: Any) -> CloudflareQueue:
     return CloudflareQueue(sim, made, history, reports, lambda _: 1.0, target)
 
 
-def told(q: CloudflareQueue, *kinds: str) -> list[tuple[str, Any, int]]:
+def reported(q: CloudflareQueue, *kinds: str) -> list[tuple[str, Any, int]]:
     """Type, receive count and second of the events of these types."""
     begin = q.reports[0].event["at"] - 5000 if q.reports else 0
     events = [r.event for r in q.reports if r.event["type"] in kinds]
@@ -62,7 +62,7 @@ def test_a_throw_fails_the_whole_batch_and_a_retry_one_message(failure: Any, aga
     (batch,) = (r.event["attributes"] for r in q.reports if r.event["type"] == "batch")
     assert batch["size"] == 2
     assert (batch["acked"], batch["failed"] + batch["retried"]) == (2 - again, again)
-    assert len(told(q, "released")) == again
+    assert len(reported(q, "released")) == again
 
 
 @pytest.mark.parametrize(("dead_letters", "end"), [(True, "dead_lettered"), (False, "dropped")])
@@ -72,7 +72,7 @@ def test_retries_run_out(dead_letters: bool, end: str) -> None:
     q.send(fails_on="*")
     q.sim.run(60)
     assert [d.receive_count for d in q.history.of("q").deliveries] == [1, 2, 3]
-    assert [(kind, count) for kind, count, _ in told(q, end)] == [(end, 3)]
+    assert [(kind, count) for kind, count, _ in reported(q, end)] == [(end, 3)]
     q.history.freeze()
     assert q.history.of("q").counts(q.sim.now).unsettled == 0
     if q.dead_letters is not None:

@@ -31,6 +31,16 @@ def test_a_cell_of_the_matrix_holds(scenario: str, basis: str) -> None:
     assert row["broken"] == []
 
 
+@pytest.mark.parametrize(
+    ("scenario", "kind", "basis", "counts"),
+    [("healthy_busy", "fifo", "one_of_two", "exact"), ("poison", "standard", "sample50", "late")],
+)
+def test_a_cell_whose_first_minutes_are_hard_holds(scenario: str, kind: str, basis: str, counts: str) -> None:
+    """Few counts agree with anything: an unseen consumer of a FIFO queue, and half of the messages under late counts."""
+    (row,) = run_cells([Cell(scenario, kind, 1, basis, counts)])
+    assert row["broken"] == []
+
+
 @pytest.mark.parametrize("incident", ["slow_deploy", "consumers_dead", "rolling_deploys", "burst_x50", "nightly_batch"])
 def test_an_incident_is_told_and_health_is_not(incident: str) -> None:
     """In time and by name; healthy runs raise neither QueueFailing nor QueueLagging."""

@@ -1,4 +1,4 @@
-"""Who would be told, by the Alertmanager configuration that is shipped."""
+"""Who would be reported, by the Alertmanager configuration that is shipped."""
 
 from __future__ import annotations
 

@@ -69,12 +69,12 @@ def test_consumers_on_a_schedule_work_three_minutes_in_fifteen() -> None:
 
 def test_a_paused_queue_is_reported_as_paused_while_it_is() -> None:
     """Ten minutes without a delivery, by the collector's word."""
-    told = [
+    reported = [
         (e["at"], e["attributes"].get("paused"))
         for e in seen(paused("", 1), FULL)
         if e.get("queue") == "orders" and e["type"] == "queue_state"
     ]
-    assert {at for at, is_paused in told if is_paused} == {ms(s) for s in range(1200, 1800, 30)}
+    assert {at for at, is_paused in reported if is_paused} == {ms(s) for s in range(1200, 1800, 30)}
 
 
 def test_what_a_clock_that_is_ahead_says_is_held_back_to_when_it_came() -> None:
@@ -124,5 +124,5 @@ def test_every_fault_is_labelled_with_what_names_it_and_when_it_could_be_told(na
     recording = ALL[name]("standard", 5)
     for label in recording.labels:
         assert label.fault in AIMS
-        assert (label.cause_ms or label.from_ms) <= label.from_ms <= label.tellable_ms <= recording.ends_at
+        assert (label.cause_ms or label.from_ms) <= label.from_ms <= label.detectable_ms <= recording.ends_at
         assert label.expected or AIMS[label.fault].signals

@@ -51,7 +51,7 @@ def test_no_message_is_lost_or_made(scenario: Scenario, kind: str) -> None:
     assert moved == sum(q.entered for name, q in queues.items() if "dlq" in name.lower())
     if recording.system != "cloudflare_queues":  # where a send tells no id
         of_main = (r.event for r in recording.reports if r.event["queue"] == main.name)
-        assert main.entered == sum(1 for told in of_main if told["type"] == "sent")
+        assert main.entered == sum(1 for reported in of_main if reported["type"] == "sent")
 
 
 @pytest.mark.parametrize(("scenario", "kind"), RECORDINGS, ids=NAMES)
@@ -86,8 +86,10 @@ def test_groups_are_delivered_in_order_and_one_at_a_time(scenario: Scenario, kin
 
 @pytest.mark.parametrize(("scenario", "kind"), [r for r in RECORDINGS if r[1] != "cloudflare"])
 def test_the_truth_is_what_deliveries_and_ends_say(scenario: Scenario, kind: str) -> None:
-    """Counts and oldest ages at random instants, worked out a second way: from sends (of which a Worker tells none),
-    deliveries and ends."""
+    """Counts and oldest ages at random instants, worked out a second way.
+
+    From sends (of which a Worker reports none), deliveries and ends.
+    """
     recording = recorded(scenario, kind)
     name, queue = next((n, q) for n, q in recording.history.queues.items() if "dlq" not in n.lower())
     of_queue = [r for r in recording.reports if r.event["queue"] == name]
@@ -124,13 +126,13 @@ def test_a_healthy_queue_settles_everything_at_the_first_delivery() -> None:
 
 @pytest.mark.parametrize("kind", ["standard", "fifo"])
 def test_labels_say_what_was_done(kind: str) -> None:
-    """The poison message is the oldest one for the rest of the hour, and its third delivery is when it can be told."""
+    """The poison message is the oldest one for the rest of the hour, and its third delivery is when it can be reported."""
     recording = recorded(poison, kind)
     (label,) = recording.labels
     queue = recording.history.of(label.queue)
     assert queue.oldest_sent_at(recording.ends_at) == label.from_ms
     third = next(d for d in queue.deliveries if d.message_id == label.message_id and d.receive_count == 3)
-    assert label.tellable_ms == third.at
+    assert label.detectable_ms == third.at
     assert (label.group is not None) == (kind == "fifo")
 
 
@@ -141,4 +143,4 @@ def test_faults_are_labelled_and_healthy_scenarios_are_not(scenario: Scenario) -
     healthy = scenario.__name__ in ("healthy_busy", "healthy_idle", "burst", "batch_consumer")
     assert bool(recording.labels) != healthy
     for label in recording.labels:
-        assert T0_MS < label.from_ms <= label.tellable_ms <= recording.ends_at
+        assert T0_MS < label.from_ms <= label.detectable_ms <= recording.ends_at

@@ -29,8 +29,10 @@ def test_a_window_that_ends_makes_the_message_visible_again() -> None:
 
 
 def test_the_receive_that_would_exceed_the_limit_moves_the_message() -> None:
-    """maxReceiveCount 2: two deliveries; the message stays visible until the third receive, which moves it with its id,
-    its send time and its count."""
+    """With maxReceiveCount 2 there are two deliveries.
+
+    The message stays visible until the third receive, which moves it with its id, its send time and its count.
+    """
     q = queue(max_receive_count=2)
     message = q.send()
     for _ in range(2):

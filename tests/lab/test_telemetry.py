@@ -23,7 +23,7 @@ def recording() -> Recording:
 
 def types(view: View) -> Counter[str]:
     """How many events of each type are seen."""
-    return Counter(told["type"] for told in seen(recording(), view))
+    return Counter(reported["type"] for reported in seen(recording(), view))
 
 
 def test_every_event_is_of_the_wire_format() -> None:
@@ -54,8 +54,8 @@ def test_samples_are_by_message_on_both_sides() -> None:
     """A quarter of the messages, and of each of them everything."""
     full = seen(recording(), VIEWS["full"])
     sample = seen(recording(), VIEWS["sample25"])
-    chosen = {told["message_id"] for told in sample if "message_id" in told}
-    everything = {told["message_id"] for told in full if "message_id" in told}
+    chosen = {reported["message_id"] for reported in sample if "message_id" in reported}
+    everything = {reported["message_id"] for reported in full if "message_id" in reported}
     assert 0.2 < len(chosen) / len(everything) < 0.3
     assert [t for t in full if t.get("message_id") in chosen] == [t for t in sample if "message_id" in t]
 
@@ -63,7 +63,7 @@ def test_samples_are_by_message_on_both_sides() -> None:
 def test_one_of_two_consumers_reports_only_its_own() -> None:
     """All sends, about half of the receives."""
     events = seen(recording(), VIEWS["one_of_two"])
-    assert {told["consumer"] for told in events if told["type"] in ("received", "deleted")} == {"worker-1"}
+    assert {reported["consumer"] for reported in events if reported["type"] in ("received", "deleted")} == {"worker-1"}
     assert types(VIEWS["one_of_two"])["sent"] == types(VIEWS["full"])["sent"]
 
 
@@ -98,8 +98,14 @@ def test_late_repeated_and_skewed_events() -> None:
     view = View("rough", late_ratio=0.3, late_s=60, repeated_ratio=0.1, skew_s={"worker-2": 5.0})
     straight, rough = seen(recording(), VIEWS["full"]), seen(recording(), view)
 
-    def key(told: dict[str, Any]) -> tuple[Any, ...]:
-        return told["type"], told.get("message_id"), told.get("receive_count"), told.get("queue"), told.get("consumer")
+    def key(reported: dict[str, Any]) -> tuple[Any, ...]:
+        return (
+            reported["type"],
+            reported.get("message_id"),
+            reported.get("receive_count"),
+            reported.get("queue"),
+            reported.get("consumer"),
+        )
 
     assert {key(t) for t in straight} == {key(t) for t in rough}
     assert 1.05 < len(rough) / len(straight) < 1.12

@@ -22,9 +22,8 @@ AGE = of("queuewatch_oldest_message_age_seconds", scope="visible")
 
 def _old(age: str, visible: str = "unknown", drain: str = "unknown", cloudwatch: str = "unknown") -> Alert:
     text = (
-        f"The oldest message a consumer could take from {WHERE} has waited {age}. Visible messages: "
-        f"{visible}. Time to "
-        f"drain: {drain}. Age CloudWatch would show: {cloudwatch}."
+        f"The oldest message a consumer could receive from {WHERE} has waited {age}. Visible messages: {visible}. Time to drain: "
+        f"{drain}. Age CloudWatch would show: {cloudwatch}."
     )
     return Alert(labels("warning"), text)
 
@@ -33,13 +32,13 @@ LAGGING = of("queuewatch_queue_status", status="lagging")
 STALE = of("queuewatch_queue_status", status="stale")
 QUEUE_STALE = Alert(
     labels("info"),
-    f"Nothing has been heard about {WHERE} lately. Its other alerts are held back until it is reported on.",
+    f"There has been no telemetry about {WHERE} recently. Its other alerts are inhibited until telemetry arrives again.",
 )
 HEARD = job("queuewatch_telemetry_last_event_timestamp_seconds", collector="sqs-1")
 
 
 def _silent(ago: str) -> Alert:
-    text = f"Collector sqs-1 was last heard of {ago} ago. Whatever its queues show is as old as that."
+    text = f"Collector sqs-1 sent its last event {ago} ago. The values of its queues are equally old."
     return Alert({**FIXED, "collector": "sqs-1", "severity": "warning"}, text)
 
 
@@ -48,9 +47,8 @@ COVERAGE = of("queuewatch_telemetry_coverage_ratio")
 
 def _uncovered(share: str, counted: str = "unknown") -> Alert:
     text = (
-        f"The messages of {WHERE} that are tracked one by one are {share} of those the broker counts, {counted}. "
-        f"Poison messages, "
-        "stuck groups and ages of this queue are incomplete."
+        f"The tracked messages of {WHERE} are {share} of the broker's count, {counted}. Poison messages, stuck groups and ages "
+        "of this queue are incomplete."
     )
     return Alert(labels("warning", component="watcher"), text)
 
@@ -62,15 +60,17 @@ def _events(accepted: str, invalid: str, late: str) -> dict[str, str]:
 
 def _invalid(share: str) -> Alert:
     text = (
-        f"{share} of the events cannot be read. The reasons are in queuewatch_events_invalid_total, the "
-        f"events themselves in "
-        "the quarantine."
+        f"{share} of the events cannot be read. The reasons are in queuewatch_events_invalid_total, the events themselves in "
+        "quarantine."
     )
     return Alert({**FIXED, "severity": "warning"}, text)
 
 
 def _late(share: str) -> Alert:
-    text = f"{share} of the events come later than the configured lateness and are dropped. Ages and coverage suffer."
+    text = (
+        f"{share} of the events arrive later than the configured lateness. Messages of which only late events arrive are not "
+        "tracked."
+    )
     return Alert({**FIXED, "severity": "warning"}, text)
 
 
@@ -78,7 +78,7 @@ SKEW = of("queuewatch_telemetry_clock_skew_seconds")
 
 
 def _skewed(ahead: str) -> Alert:
-    text = f"A sender of {WHERE} is {ahead} ahead. Its ages are too small by that much."
+    text = f"The clock of a sender of {WHERE} is {ahead} ahead. Ages of its messages are too small by that."
     return Alert(labels("warning", component="watcher"), text)
 
 
@@ -92,12 +92,12 @@ ABSENT = Alert(
 )
 NOT_PUBLISHING = Alert(
     {**FIXED, "instance": "a:9400", "severity": "critical"},
-    "a:9400 is up and has published no batch since it started. No queue is being watched.",
+    "a:9400 is up but has published no batch since it started. No queue is being watched.",
 )
 
 
 def _no_batch(age: str) -> Alert:
-    text = f"The last batch of queuewatch is {age} old. No signal begins or ends until it goes on."
+    text = f"The last batch of queuewatch is {age} old. No signal begins or ends until the next batch."
     return Alert({**FIXED, "severity": "critical"}, text)
 
 
@@ -105,7 +105,7 @@ LAG = job("queuewatch_pipeline_lag_seconds")
 
 
 def _lag(age: str) -> Alert:
-    text = f"Events are {age} old when they are published. Alerts on queues come that much later."
+    text = f"Events are {age} old when they are published. Alerts on queues are late by the same time."
     return Alert({**FIXED, "severity": "warning"}, text)
 
 
@@ -113,14 +113,19 @@ WAITING = job("queuewatch_pipeline_lag_events")
 
 
 def _behind(waiting: str) -> Alert:
-    return Alert({**FIXED, "severity": "warning"}, (f"{waiting} records wait in the source and their number grows."))
+    return Alert({**FIXED, "severity": "warning"}, f"{waiting} records are waiting in the source and their number is growing.")
 
 
 RESETS = job("queuewatch_pipeline_offset_resets_total")
 LOST = Alert(
     {**FIXED, "severity": "warning"},
-    "Records were deleted from Kafka before queuewatch read them. What it tracks since then is incomplete.",
+    "Kafka records or spool files were deleted before queuewatch read them, or a spool file was too large. "
+    "The data is incomplete since then.",
 )
+
+
+def _lost_files(reason: str) -> str:
+    return job("queuewatch_pipeline_lost_files_total", reason=reason)
 
 
 def _lost_records(partition: str) -> str:
@@ -128,7 +133,7 @@ def _lost_records(partition: str) -> str:
 
 
 def _capped(what: str) -> Alert:
-    text = f"queuewatch leaves out {what} because of a cap. Counts are whole, lists of ids are not."
+    text = f"queuewatch leaves out {what} because of a cap. Counts are complete, lists of ids are not."
     return Alert({**FIXED, "what": what, "severity": "warning"}, text)
 
 
@@ -171,7 +176,7 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
         Check("fires", "while its time stamp stays", {HEARD: "0x100"}, "20m", (_silent("20m 0s"),)),
         Check("quiet", "a collector that reports", {HEARD: "0+15x100"}, "20m"),
         Check("boundary", "a minute after the limit was passed, less a step", {HEARD: "0x100"}, "11m"),
-        Check("boundary", ("a minute after the limit was passed"), {HEARD: "0x100"}, "11m15s", (_silent("11m 15s"),)),
+        Check("boundary", "a minute after the limit was passed", {HEARD: "0x100"}, "11m15s", (_silent("11m 15s"),)),
     ),
     "CoverageLow": (
         Check(
@@ -200,27 +205,29 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
         Check("boundary", "for half an hour", {COVERAGE: "0.49x200"}, "30m", (_uncovered("49%"),)),
     ),
     "InvalidEvents": (
-        Check("fires", ("one event in ten"), _events("0+90x100", "0+10x100", "0x100"), "20m", (_invalid("10%"),)),
+        Check("fires", "one event in ten", _events("0+90x100", "0+10x100", "0x100"), "20m", (_invalid("10%"),)),
         Check("quiet", "late events are another matter", _events("0+90x100", "0x100", "0+10x100"), "20m"),
         Check("quiet", "no events at all", _events("5x100", "5x100", "5x100"), "20m"),
         Check("boundary", "one in a hundred is borne", _events("0+99x100", "0+1x100", "0x100"), "20m"),
         Check("boundary", "two are not", _events("0+98x100", "0+2x100", "0x100"), "20m", (_invalid("2%"),)),
-        Check("boundary", ("not yet after less than five minutes"), _events("0+98x100", "0+2x100", "0x100"), "5m"),
-        Check("boundary", ("after five minutes"), _events("0+98x100", "0+2x100", "0x100"), "5m15s", (_invalid("2%"),)),
+        Check("boundary", "not yet after less than five minutes", _events("0+98x100", "0+2x100", "0x100"), "5m"),
+        Check("boundary", "after five minutes", _events("0+98x100", "0+2x100", "0x100"), "5m15s", (_invalid("2%"),)),
     ),
     "LateEvents": (
         Check("fires", "one event in ten", _events("0+90x100", "0x100", "0+10x100"), "20m", (_late("10%"),)),
         Check("quiet", "invalid events are another matter", _events("0+90x100", "0+10x100", "0x100"), "20m"),
         Check("boundary", "one in a hundred is borne", _events("0+99x100", "0x100", "0+1x100"), "20m"),
         Check("boundary", "two are not", _events("0+98x100", "0x100", "0+2x100"), "20m", (_late("2%"),)),
-        Check("boundary", ("not yet after less than five minutes"), _events("0+98x100", "0x100", "0+2x100"), "5m"),
-        Check("boundary", ("after five minutes"), _events("0+98x100", "0x100", "0+2x100"), "5m15s", (_late("2%"),)),
+        Check("boundary", "not yet after less than five minutes", _events("0+98x100", "0x100", "0+2x100"), "5m"),
+        Check("boundary", "after five minutes", _events("0+98x100", "0x100", "0+2x100"), "5m15s", (_late("2%"),)),
     ),
     "ClockSkew": (
         Check("fires", "hours ahead", {SKEW: "7200x100"}, "15m", (_skewed("2h 0m 0s"),)),
         Check("quiet", "clocks that agree leave no series", {COVERAGE: "1x100"}, "20m"),
         Check("boundary", "a minute is borne", {SKEW: "60x100"}, "20m"),
         Check("boundary", "more is not", {SKEW: "61x100"}, "20m", (_skewed("1m 1s"),)),
+        Check("fires", "it starts anew at the full hour", {SKEW: "61x40 _x4 61x40"}, "20m", (_skewed("1m 1s"),)),
+        Check("quiet", "the clock was set right", {SKEW: "7200x40 _x200"}, "36m"),
         Check("boundary", "not for less than a quarter of an hour", {SKEW: "61x100"}, "14m45s"),
         Check("boundary", "for a quarter of an hour", {SKEW: "61x100"}, "15m", (_skewed("1m 1s"),)),
     ),
@@ -232,7 +239,7 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
         Check("boundary", "for two minutes", {UP: "0x40"}, "2m", (DOWN,)),
     ),
     "JobAbsent": (
-        Check("fires", ("while there is no such target"), {'up{job="other",instance="b:1"}': "1x40"}, "9m", (ABSENT,)),
+        Check("fires", "while there is no such target", {'up{job="other",instance="b:1"}': "1x40"}, "9m", (ABSENT,)),
         Check("quiet", "a target that is down is not absent", {UP: "0x40"}, "9m"),
         Check("boundary", "not for less than five minutes", {'up{job="other"}': "1x40"}, "4m45s"),
         Check("boundary", "for five minutes", {'up{job="other"}': "1x40"}, "5m", (ABSENT,)),
@@ -254,7 +261,7 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
         Check("fires", "while the time stamp stays", {LAST: "0x60"}, "10m", (_no_batch("10m 0s"),)),
         Check("quiet", "while batches come", {LAST: "0+15x60"}, "10m"),
         Check("boundary", "a minute after the limit was passed, less a step", {LAST: "0x60"}, "2m"),
-        Check("boundary", ("a minute after the limit was passed"), {LAST: "0x60"}, "2m15s", (_no_batch("2m 15s"),)),
+        Check("boundary", "a minute after the limit was passed", {LAST: "0x60"}, "2m15s", (_no_batch("2m 15s"),)),
     ),
     "PipelineLagging": (
         Check("fires", "minutes behind", {LAG: "180x60"}, "6m", (_lag("3m 0s"),)),
@@ -275,14 +282,22 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
     "TelemetryLost": (
         Check("fires", "records were gone", {_lost_records("0"): "0x8 40x40"}, "5m", (LOST,)),
         Check("fires", "a topic was created again", {RESETS: "0x8 1x40"}, "5m", (LOST,)),
-        Check("quiet", "nothing is lost", {_lost_records("0"): "0x80", RESETS: "0x80"}, "10m"),
+        Check("fires", "a spool file was gone", {_lost_files("gone"): "0x8 1x40"}, "5m", (LOST,)),
+        Check("fires", "a spool file was refused", {_lost_files("refused"): "0x8 1x40"}, "5m", (LOST,)),
+        Check("fires", "of all kinds, in one", {_lost_records("0"): "0x8 9x40", _lost_files("gone"): "0x8 1x40"}, "5m", (LOST,)),
+        Check(
+            "quiet",
+            "nothing is lost",
+            {_lost_records("0"): "0x80", RESETS: "0x80", _lost_files("gone"): "0x80", _lost_files("refused"): "3x80"},
+            "10m",
+        ),
         Check("boundary", "nothing new is nothing", {_lost_records("0"): "40x80"}, "15m"),
         Check("boundary", "one more is something", {_lost_records("0"): "40x20 41x60"}, "10m", (LOST,)),
     ),
     "FindingsCapped": (
-        Check("fires", ("when a list was cut"), {_folded("messages"): "0x8 40x40"}, "5m", (_capped("messages"),)),
-        Check("quiet", ("groups fold by design"), {_folded("groups"): "0+9x60", _folded("consumers"): "0+9x60"}, "10m"),
+        Check("fires", "when a list was cut", {_folded("messages"): "0x8 40x40"}, "5m", (_capped("messages"),)),
+        Check("quiet", "groups fold by design", {_folded("groups"): "0+9x60", _folded("consumers"): "0+9x60"}, "10m"),
         Check("boundary", "nothing new is nothing", {_folded("signals"): "40x80"}, "10m"),
-        Check("boundary", ("one more is something"), {_folded("signals"): "40x20 41x60"}, "10m", (_capped("signals"),)),
+        Check("boundary", "one more is something", {_folded("signals"): "40x20 41x60"}, "10m", (_capped("signals"),)),
     ),
 }

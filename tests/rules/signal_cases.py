@@ -103,9 +103,8 @@ LEFT = of("queuewatch_dead_letter_expiry_seconds", "orders-dlq")
 
 def _arrivals(n: int) -> Alert:
     text = (
-        f"{n} message(s) arrived in aws_sqs queue orders-dlq ({SCOPE}) without a longer pause. Waiting "
-        f"there now: "
-        "unknown. The first of them is lost to retention in 2h 30m 0s."
+        f"{n} message(s) arrived in aws_sqs queue orders-dlq ({SCOPE}) recently. Waiting there now: unknown. Retention deletes "
+        "the first of them in 2h 30m 0s."
     )
     return Alert(labels("warning", "orders-dlq", arrivals=str(n)), text)
 
@@ -115,9 +114,8 @@ DROPPED = signal("MessageDropped", "critical")
 
 def _losses(expired: int, dropped: int) -> Alert:
     text = (
-        f"Messages of {WHERE} are being lost: {expired} expired and {dropped} dropped since counting "
-        f"began. Oldest "
-        "message still there: unknown."
+        f"Messages of {WHERE} are being lost: {expired} expired and {dropped} dropped since counting began. Age of the oldest "
+        "remaining message: unknown."
     )
     return Alert(labels("critical", lost=str(expired + dropped)), text)
 
@@ -135,7 +133,7 @@ HEARD = 'queuewatch_telemetry_last_event_timestamp_seconds{{job="queuewatch",ins
 
 
 def _stale(n: int, who: str) -> Alert:
-    text = f"{n} collector(s) are silent: {who}. Ages and stalls of their queues are not to be trusted until they report again."
+    text = f"{n} collector(s) are silent: {who}. Do not trust ages and stalls of their queues until they report again."
     own = {"job": "queuewatch", "severity": "warning", "component": "watcher", "rulesgroup": "queuewatch"}
     return Alert(own, text)
 
@@ -145,8 +143,8 @@ UNTRUSTED = SILENT.replace("TelemetryStale", "ClockUntrusted")
 
 def _untrusted() -> Alert:
     text = (
-        "The clock of the machine queuewatch runs on jumped, or senders date events in the future. Signals that wait for time to "
-        "pass may come late."
+        "The clock of the machine queuewatch runs on jumped, or senders date events in the future. Signals that depend on "
+        "elapsed time may be late."
     )
     own = {"job": "queuewatch", "severity": "warning", "component": "watcher", "rulesgroup": "queuewatch"}
     return Alert(own, text)
@@ -157,23 +155,19 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         "PoisonMessage",
         "warning",
         _all(RECEIVES, OLDEST_ALL, OLDEST_HEALTHY),
-        f"{{n}} message(s) of {WHERE} keep coming back. Highest receive count: 5. Oldest unsettled "
-        f"message: 1h 6m 40s, "
-        "without the suspects: 22s.",
-        f"{{n}} message(s) of {WHERE} keep coming back. Highest receive count: unknown. Oldest unsettled "
-        f"message: unknown, "
+        f"{{n}} message(s) of {WHERE} keep coming back. Highest receive count: 5. Oldest unsettled message: 1h 6m 40s, without "
+        "the suspects: 22s.",
+        f"{{n}} message(s) of {WHERE} keep coming back. Highest receive count: unknown. Oldest unsettled message: unknown, "
         "without the suspects: unknown.",
     ),
     "MessageHeldTooLong": state_signal(
         "MessageHeldTooLong",
         "warning",
         _all(HELD, IN_FLIGHT),
-        f"{{n}} message(s) of {WHERE} have been in flight without a break for too long. Longest hold of a "
-        f"consumer: "
-        "32m 10s. In flight: 12.",
-        f"{{n}} message(s) of {WHERE} have been in flight without a break for too long. Longest hold of a "
-        f"consumer: "
-        "unknown. In flight: unknown.",
+        f"{{n}} message(s) of {WHERE} have been in flight without a break for too long. Longest hold of a consumer: 32m 10s. In "
+        "flight: 12.",
+        f"{{n}} message(s) of {WHERE} have been in flight without a break for too long. Longest hold of a consumer: unknown. In "
+        "flight: unknown.",
     ),
     "MessageDropped": (
         Check(
@@ -211,7 +205,7 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         Check("fires", "at the first arrival", {ARRIVED: "1x40", LEFT: "9000x40"}, "0s", (_arrivals(1),)),
         Check("quiet", "dead letters that came earlier", {LEFT: "9000x40"}, "5m"),
         Check("quiet", "two minutes after its end", {ARRIVED: "3x8 stale", LEFT: "9000x60"}, "4m30s"),
-        Check("boundary", ("one before the second arrives"), {ARRIVED: "1x8 2x32", LEFT: "9000x40"}, "2m", (_arrivals(1),)),
+        Check("boundary", "one before the second arrives", {ARRIVED: "1x8 2x32", LEFT: "9000x40"}, "2m", (_arrivals(1),)),
         Check(
             "boundary",
             "another alert when it has, and the first is gone: a changed label notifies again",
@@ -245,33 +239,32 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         "GroupStuck",
         "critical",
         _all((of("queuewatch_group_oldest_message_age_seconds", group="g1"), "412x40"), RECEIVES, BACKLOG, GROUPS_IN_FLIGHT),
-        f"{{n}} group(s) of {WHERE} stand still. Oldest message of a group: 6m 52s. Highest receive count "
-        f"in the queue: 5. "
-        "Groups with a backlog: 214, in flight: 1.",
-        f"{{n}} group(s) of {WHERE} stand still. Oldest message of a group: unknown. Highest receive count "
-        f"in the queue: "
-        "unknown. Groups with a backlog: unknown, in flight: unknown.",
+        f"{{n}} group(s) of {WHERE} are stuck. Oldest message of a group: 6m 52s. Highest receive count in the queue: 5. Groups "
+        "with a backlog: 214, in flight: 1.",
+        f"{{n}} group(s) of {WHERE} are stuck. Oldest message of a group: unknown. Highest receive count in the queue: unknown. "
+        "Groups with a backlog: unknown, in flight: unknown.",
     ),
     "LookAheadSaturated": state_signal(
         "LookAheadSaturated",
         "critical",
         _all(HIDDEN, BLOCKED, VISIBLE),
         f"Groups hidden behind the front of {WHERE}: 57, blocked: 3. Visible messages: 184. Signals: {{n}}.",
-        (f"Groups hidden behind the front of {WHERE}: unknown, blocked: unknown. Visible messages: unknown. Signals: {{n}}."),
+        f"Groups hidden behind the front of {WHERE}: unknown, blocked: unknown. Visible messages: unknown. Signals: {{n}}.",
     ),
     "ConcurrencyCollapsed": state_signal(
         "ConcurrencyCollapsed",
         "warning",
         _all(GROUPS_IN_FLIGHT, BACKLOG, OLDEST_VISIBLE),
-        (f"{WHERE} works on 1 group(s) while 214 have a backlog. Oldest visible message: 1m 36s. Signals: {{n}}."),
-        (f"{WHERE} works on unknown group(s) while unknown have a backlog. Oldest visible message: unknown. Signals: {{n}}."),
+        f"In {WHERE}, 1 group(s) are being processed while 214 have a backlog. Oldest visible message: 1m 36s. Signals: {{n}}.",
+        f"In {WHERE}, unknown group(s) are being processed while unknown have a backlog. Oldest visible message: unknown. "
+        f"Signals: {{n}}.",
     ),
     "NoisyGroup": state_signal(
         "NoisyGroup",
         "info",
         _all(IN_FLIGHT, BACKLOG),
         f"{{n}} group(s) of {WHERE} take an unfair share. In flight: 12. Groups with a backlog: 214.",
-        (f"{{n}} group(s) of {WHERE} take an unfair share. In flight: unknown. Groups with a backlog: unknown."),
+        f"{{n}} group(s) of {WHERE} take an unfair share. In flight: unknown. Groups with a backlog: unknown.",
     ),
     "SlowConsumer": (
         *state_signal(
@@ -279,7 +272,7 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
             "warning",
             _all(HELD, IN_FLIGHT, VISIBLE),
             f"{{n}} consumer(s) of {WHERE} are slow. Longest hold: 32m 10s. In flight: 12, visible: 184.",
-            (f"{{n}} consumer(s) of {WHERE} are slow. Longest hold: unknown. In flight: unknown, visible: unknown."),
+            f"{{n}} consumer(s) of {WHERE} are slow. Longest hold: unknown. In flight: unknown, visible: unknown.",
         ),
         Check(
             "quiet",
@@ -296,23 +289,19 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
             (of("queuewatch_messages_deleted_total"), "200x40"),
             RECEIVES,
         ),
-        f"Deliveries of {WHERE} are mostly repeats. Received so far: 990, acknowledged: 200. Highest "
-        f"receive count: 5. "
-        "Signals: {n}.",
-        f"Deliveries of {WHERE} are mostly repeats. Received so far: unknown, acknowledged: unknown. "
-        f"Highest receive "
-        "count: unknown. Signals: {n}.",
+        f"Deliveries of {WHERE} are mostly repeats. Received so far: 990, acknowledged: 200. Highest receive count: 5. Signals: "
+        "{n}.",
+        f"Deliveries of {WHERE} are mostly repeats. Received so far: unknown, acknowledged: unknown. Highest receive count: "
+        "unknown. Signals: {n}.",
     ),
     "QueueStalled": state_signal(
         "QueueStalled",
         "critical",
         _all(VISIBLE, OLDEST_VISIBLE, IN_FLIGHT, RECEIVES),
-        f"{WHERE} has 184 visible message(s) and settles none. Oldest visible: 1m 36s. In flight: 12. "
-        f"Highest receive "
-        "count: 5. Signals: {n}.",
-        f"{WHERE} has unknown visible message(s) and settles none. Oldest visible: unknown. In flight: "
-        f"unknown. Highest "
-        "receive count: unknown. Signals: {n}.",
+        f"{WHERE} has 184 visible message(s) and settles none. Oldest visible: 1m 36s. In flight: 12. Highest receive count: 5. "
+        "Signals: {n}.",
+        f"{WHERE} has unknown visible message(s) and settles none. Oldest visible: unknown. In flight: unknown. Highest receive "
+        "count: unknown. Signals: {n}.",
     ),
     "QueueFailing": state_signal(
         "QueueFailing",
@@ -327,8 +316,8 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         "QueueLagging",
         "warning",
         _all(VISIBLE, OLDEST_VISIBLE),
-        f"{WHERE} does not keep up. Visible messages: 184. Oldest visible: 1m 36s. Signals: {{n}}.",
-        f"{WHERE} does not keep up. Visible messages: unknown. Oldest visible: unknown. Signals: {{n}}.",
+        f"The consumers of {WHERE} do not keep up. Visible messages: 184. Oldest visible: 1m 36s. Signals: {{n}}.",
+        f"The consumers of {WHERE} do not keep up. Visible messages: unknown. Oldest visible: unknown. Signals: {{n}}.",
     ),
     "WindowTooShort": state_signal(
         "WindowTooShort",
@@ -341,8 +330,8 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         "QueueSilent",
         "info",
         _all((of("queuewatch_messages_sent_total"), "5000x40")),
-        f"Nothing comes to {WHERE} any more. Messages sent so far: 5000. Signals: {{n}}.",
-        f"Nothing comes to {WHERE} any more. Messages sent so far: unknown. Signals: {{n}}.",
+        f"No messages arrive in {WHERE} any more. Messages sent so far: 5000. Signals: {{n}}.",
+        f"No messages arrive in {WHERE} any more. Messages sent so far: unknown. Signals: {{n}}.",
     ),
     "RedriveFailed": state_signal(
         "RedriveFailed",
@@ -355,8 +344,8 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         "RedriveStalled",
         "warning",
         _all(VISIBLE),
-        f"The redrive of {WHERE} runs and moves nothing. Messages left: 184. Signals: {{n}}.",
-        f"The redrive of {WHERE} runs and moves nothing. Messages left: unknown. Signals: {{n}}.",
+        f"The redrive of {WHERE} is running but moves nothing. Messages left: 184. Signals: {{n}}.",
+        f"The redrive of {WHERE} is running but moves nothing. Messages left: unknown. Signals: {{n}}.",
     ),
     "QueueMisconfigured": state_signal(
         "QueueMisconfigured",
@@ -367,7 +356,7 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
             (of("queuewatch_messages_dropped_total"), "1x40"),
         ),
         f"{{n}} setting(s) of {WHERE} are wrong. Dead-lettered so far: 7, expired: 2, dropped: 1.",
-        (f"{{n}} setting(s) of {WHERE} are wrong. Dead-lettered so far: unknown, expired: unknown, dropped: unknown."),
+        f"{{n}} setting(s) of {WHERE} are wrong. Dead-lettered so far: unknown, expired: unknown, dropped: unknown.",
     ),
     "TelemetryStale": (
         Check(
@@ -380,7 +369,7 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         Check("quiet", "a silent collector the judge does not mind", {HEARD.format("sqs-1"): "0x40"}, "10m"),
         Check("boundary", "a count of zero is not one", {SILENT: "0x40"}, "5m"),
         Check("boundary", "one is", {SILENT: "1x40"}, "5m", (_stale(1, "unknown"),)),
-        Check("boundary", ("a restart of five minutes does not end it"), {SILENT: "1x8 stale"}, "6m45s", (_stale(1, "unknown"),)),
+        Check("boundary", "a restart of five minutes does not end it", {SILENT: "1x8 stale"}, "6m45s", (_stale(1, "unknown"),)),
         Check("boundary", "a longer silence does", {SILENT: "1x8 stale"}, "7m30s"),
     ),
     "ClockUntrusted": (
@@ -394,12 +383,11 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         "info",
         _all((of("queuewatch_telemetry_coverage_ratio"), "0.85x40"), (of("queuewatch_messages_reconciled_total"), "4x40")),
         (
-            f"queuewatch tracks 85% of what the broker counts in {WHERE}. Given up because the broker said "
-            f"empty: 4. Signals: {{n}}."
+            f"queuewatch tracks 85% of the messages that the broker counts in {WHERE}. Removed because the broker reported an "
+            f"empty queue: 4. Signals: {{n}}."
         ),
-        f"queuewatch tracks unknown of what the broker counts in {WHERE}. Given up because the broker said "
-        f"empty: unknown. "
-        "Signals: {n}.",
+        f"queuewatch tracks unknown of the messages that the broker counts in {WHERE}. Removed because the broker reported an "
+        "empty queue: unknown. Signals: {n}.",
         component="watcher",
     ),
 }

@@ -10,17 +10,15 @@ import yaml
 from alerts.catalogue import CATALOGUE
 from alerts.config import AlertRulesConfig
 from alerts.prometheus_rules import rule_groups
+from tests.rules.objective_cases import OBJECTIVE_CASES, OBJECTIVES
 from tests.rules.promtool import Check, rule_test_yaml, run_promtool
 from tests.rules.raw_cases import RAW_CASES
 from tests.rules.signal_cases import SIGNAL_CASES
 from tests.services.prometheus import Binaries
 
-CASES: dict[str, tuple[Check, ...]] = {**SIGNAL_CASES, **RAW_CASES}
+CASES: dict[str, tuple[Check, ...]] = {**SIGNAL_CASES, **OBJECTIVE_CASES, **RAW_CASES}
 
-QUEUE_URL = (
-    "http://localhost:3000/d/queuewatch-{board}?var-job={{job}}&var-system={{system}}&var-scope_id={{scope_id}}"
-    "&var-queue={{queue}}"
-)
+QUEUE_URL = "http://localhost:3000/d/queuewatch-{board}?var-job={{job}}&var-system={{system}}&var-scope_id={{scope_id}}&var-queue={{queue}}"
 PIPELINE_URL = "http://localhost:3000/d/queuewatch-pipeline?var-job={job}"
 BOARDS = {
     "PoisonMessage": "queue",
@@ -44,13 +42,15 @@ BOARDS = {
     "MessageTooOld": "queue",
     "QueueLagging": "queue",
     "QueueStale": "queue",
+    "ErrorBudgetBurning": "queue",
+    "ErrorBudgetBurningSlowly": "queue",
 }
 
 
 def rule_file(alertname: str, folder: Path) -> Path:
     """One alert with the defaults, beside what is recorded; promtool takes seconds for all of them."""
     groups = []
-    for group in rule_groups(AlertRulesConfig()):
+    for group in rule_groups(AlertRulesConfig(objectives=OBJECTIVES)):
         rules = [rule for rule in group["rules"] if rule.get("alert", alertname) == alertname]
         groups.append({**group, "rules": rules})
     file = folder / f"{alertname}.rules.yaml"

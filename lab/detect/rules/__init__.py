@@ -1,1 +1,1 @@
-"""The rules that are compared, one file each, with where each is published."""
+"""The compared rules, one file each, with the source of each."""

@@ -1,10 +1,10 @@
 """Burrow's rules for a consumer group on one partition, with its defaults.
 
 https://github.com/linkedin/Burrow/blob/master/core/internal/evaluator/caching.go (rules 1 to 5). Its defaults: 10 offsets are
-kept, the allowed lag is 0, broker offsets are read every 10 s, groups are evaluated every 60 s, notifiers tell from WARN on.
+kept, the allowed lag is 0, broker offsets are read every 10 s, groups are evaluated every 60 s, notifiers send from WARN on.
 
-A queue is taken as a partition: its offset is how many messages have left it, its lag how many are there. A consumer commits
-every 30 s while it receives or settles anything, as a Kafka client does that commits while it polls.
+A queue is treated as a partition: its offset is the number of messages that have left it, its lag the number in it. A consumer
+commits every 30 s while it receives or settles anything, like a Kafka client that commits while it polls.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WORK = ("received", "deleted", "released", "extended")
 
 
 class Commit(NamedTuple):
-    """An offset that a consumer committed; the lag then, None where it is not known."""
+    """An offset that a consumer committed, and the lag then; None where unknown."""
 
     offset: int
     at_ms: int
@@ -37,7 +37,7 @@ class Commit(NamedTuple):
 
 
 def status(commits: Sequence[Commit], broker: Sequence[int], lag: int, now_s: int, allowed_lag: int = 0) -> Status:
-    """`calculatePartitionStatus`: stop, then rewind, then stall and slow where the lag was never zero."""
+    """Apply `calculatePartitionStatus`: stop, then rewind, then stall and slow where the lag was never zero."""
     if lag <= allowed_lag or not commits:
         return "OK"
     if stopped(commits, now_s) and not recently_zero(commits, broker):
@@ -54,17 +54,17 @@ def status(commits: Sequence[Commit], broker: Sequence[int], lag: int, now_s: in
 
 
 def always_behind(commits: Sequence[Commit], allowed_lag: int = 0) -> bool:
-    """Rule 1: a window with a lag of zero somewhere is fine."""
+    """Rule 1: a window with a lag of zero somewhere is healthy."""
     return all(c.lag is None or c.lag > allowed_lag for c in commits)
 
 
 def rewound(commits: Sequence[Commit]) -> int:
-    """Rule 2: the first offset that is lower than the one before; -1 without one."""
+    """Rule 2: the first offset that is lower than the one before; -1 if there is none."""
     return next((i for i, (a, b) in enumerate(pairwise(commits), start=1) if b.offset < a.offset), -1)
 
 
 def stopped(commits: Sequence[Commit], now_s: int) -> bool:
-    """Rule 3: the last commit is longer ago than the whole window took."""
+    """Rule 3: the last commit is older than the duration of the whole window."""
     return now_s * 1000 - commits[-1].at_ms > commits[-1].at_ms - commits[0].at_ms
 
 
@@ -74,25 +74,25 @@ def stalled(commits: Sequence[Commit]) -> bool:
 
 
 def not_catching_up(commits: Sequence[Commit]) -> bool:
-    """Rule 5: offsets advance and the lag falls nowhere in the window."""
+    """Rule 5: offsets advance and the lag never falls within the window."""
     lags = [c.lag for c in commits if c.lag is not None]
     return all(b >= a for a, b in pairwise(lags))
 
 
 def recently_zero(commits: Sequence[Commit], broker: Sequence[int]) -> bool:
-    """Whether the last commit is at the end of one of the broker's recent offsets."""
+    """Whether the last commit is at one of the broker's recent offsets."""
     return any(end <= commits[-1].offset for end in broker)
 
 
 @dataclass(frozen=True)
 class Burrow:
-    """One partition a queue."""
+    """Burrow's rules with each queue as one partition."""
 
     name: str = "Burrow's rules"
     source: str = "linkedin/Burrow core/internal/evaluator/caching.go"
 
     def applies(self, run: Run) -> bool:
-        """On any queue, with the mapping above."""
+        """It applies to any queue, with the mapping above."""
         return bool(run.recording.settings)
 
     def alarms(self, run: Run) -> list[Alarm]:

@@ -1,7 +1,7 @@
 """The usual alarm on ApproximateAgeOfOldestMessage: over 300 s in 3 of 5 one-minute datapoints.
 
 Metric: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html.
-Datapoints are taken as if they were there at once; in fact they come minutes late.
+Datapoints are treated as available at once; in fact they arrive minutes late.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lab.detect.run import Run
 
 @dataclass(frozen=True)
 class CloudWatchAge:
-    """`limit_s` is what people choose; M and N keep a single point from paging."""
+    """`limit_s` is a common choice; M and N keep a single datapoint from paging."""
 
     limit_s: float = 300.0
     m: int = 3
@@ -28,7 +28,7 @@ class CloudWatchAge:
         return run.recording.system == "aws_sqs"
 
     def alarms(self, run: Run) -> list[Alarm]:
-        """On the main queue: on a dead-letter queue the age says nothing but that something lies there."""
+        """Return alarms on the main queue: on a dead-letter queue the age shows only that it holds a message."""
         times = run.every(PERIOD_S)
         fires = firing(run.cloudwatch_age_s(run.main, times), self.limit_s, self.m, self.n)
         return alarms_of(run.main, "age", times, fires)

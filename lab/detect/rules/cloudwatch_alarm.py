@@ -1,4 +1,4 @@
-"""How a CloudWatch alarm becomes ALARM: M of the last N datapoints, and what missing ones count for.
+"""How a CloudWatch alarm enters ALARM: M of the last N datapoints, and how missing ones count.
 
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
 """
@@ -15,10 +15,10 @@ PERIOD_S = 60.0
 
 
 def alarm_state(points: Sequence[bool | None], m: int, n: int, missing: Missing = "missing") -> State:
-    """The state after these datapoints of the evaluation range, oldest first; None: missing, True: breaching.
+    """Return the state after these datapoints of the evaluation range, oldest first; None: missing, True: breaching.
 
-    The latest N that are there count; those of the N that are missing are filled as `missing` says. With too few of them and
-    nothing to fill the alarm goes off early when the oldest there is is breaching, M periods old, and none after it is fine.
+    The latest N datapoints present count; those of the N that are missing are filled as `missing` says. With too few of them and
+    nothing to fill, the alarm fires early when the oldest one present is breaching and M periods old, and none after it is OK.
     """
     known = [p for p in points if p is not None][-n:]
     filled = n - len(known)
@@ -35,6 +35,6 @@ def alarm_state(points: Sequence[bool | None], m: int, n: int, missing: Missing 
 
 
 def firing(values: Sequence[float], threshold: float, m: int, n: int) -> list[bool]:
-    """Per datapoint of a metric without gaps, whether the alarm `value > threshold` is in ALARM."""
+    """Return, per datapoint of a metric without gaps, whether the alarm `value > threshold` is in ALARM."""
     breaching = [value > threshold for value in values]
     return [alarm_state(breaching[max(0, i + 1 - n) : i + 1], m, n, "notBreaching") == "ALARM" for i in range(len(breaching))]

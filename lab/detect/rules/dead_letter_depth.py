@@ -1,4 +1,4 @@
-"""The usual alarm on a dead-letter queue: more than no visible message, one datapoint.
+"""The usual alarm on a dead-letter queue: any visible message, one datapoint.
 
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/dead-letter-queues-alarms-cloudwatch.html: an alarm on
 ApproximateNumberOfMessagesVisible, as NumberOfMessagesSent does not count moves.
@@ -21,7 +21,7 @@ class DeadLetterDepth:
     source: str = "SQS developer guide, Creating alarms for dead-letter queues using Amazon CloudWatch"
 
     def applies(self, run: Run) -> bool:
-        """Where there is a dead-letter queue; on other systems an exporter has the same number."""
+        """It applies where there is a dead-letter queue; on other systems an exporter has the same number."""
         return any(run.is_dead_letter_queue(q) for q in run.recording.settings)
 
     def alarms(self, run: Run) -> list[Alarm]:

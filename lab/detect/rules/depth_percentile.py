@@ -1,6 +1,6 @@
-"""A depth threshold as teams set it: what is exceeded in one of a hundred quiet minutes, over it in 3 of 5 datapoints.
+"""A depth threshold as teams set it: the 99th percentile of quiet minutes, exceeded in 3 of 5 datapoints.
 
-The threshold of a scenario comes from other seeds of it: the minutes before the fault, or all of a healthy run.
+The threshold of a scenario is learned from other seeds: the minutes before the fault, or all of a healthy run.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ PERCENTILE = 99.0
 
 
 def quiet_minutes(run: Run) -> list[int]:
-    """Visible messages at each minute in which nothing is wrong."""
+    """Return the visible messages at each minute without a fault."""
     cause = run.recording.cause_ms()
     return run.visible(run.main, [at for at in run.every(PERIOD_S) if cause is None or at < cause])
 
 
 def fitted(minutes: Iterable[int], percentile: float = PERCENTILE) -> float | None:
-    """The threshold, None without a quiet minute."""
+    """Return the threshold, None without a quiet minute."""
     found = list(minutes)
     return float(np.percentile(found, percentile)) if found else None
 
 
 @dataclass(frozen=True)
 class DepthPercentile:
-    """Visible messages over the threshold that was fitted."""
+    """Visible messages over the learned threshold."""
 
     name: str = "depth > p99 of quiet time, 3 of 5"
     source: str = "the usual practice; ApproximateNumberOfMessagesVisible"
 
     def applies(self, run: Run) -> bool:
-        """Wherever quiet time was seen: not where something is wrong from the start."""
+        """It applies wherever quiet time was seen: not where the fault exists from the start."""
         return run.quiet_depth is not None
 
     def alarms(self, run: Run) -> list[Alarm]:

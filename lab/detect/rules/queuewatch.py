@@ -1,4 +1,4 @@
-"""queuewatch with its defaults: what reaches people, by the Alertmanager configuration that is shipped."""
+"""queuewatch with its defaults: the notifications sent with the shipped Alertmanager configuration."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Queuewatch:
 
 @dataclass(frozen=True)
 class QueuewatchNaming:
-    """The same, counted only where a signal says what is wrong, whatever its severity."""
+    """The same, counting only signals that name the fault, whatever their severity."""
 
     name: str = "queuewatch, by the fault's name"
     source: str = "this repository's defaults"
 
     def applies(self, run: Run) -> bool:
-        """Where something is wrong that a signal is meant to name."""
+        """It applies where there is a fault that a signal is meant to name."""
         return bool(run.recording.labels)
 
     def alarms(self, run: Run) -> list[Alarm]:
@@ -41,7 +41,7 @@ class QueuewatchNaming:
 
 
 def _alarm(signal: Signal, ends_at: int | None) -> Alarm:
-    """What it is about and whatever its evidence names."""
+    """Build an alarm that names the signal's subject and whatever its evidence names."""
     about = {signal.get("message_id"), signal.get("group"), signal.get("consumer")}
     about |= {value for value in signal["evidence"].values() if isinstance(value, str)}
     names = frozenset(name for name in about if name)

@@ -1,8 +1,8 @@
 """ActiveMQ's two strategies for slow consumers, with their defaults.
 
 https://activemq.apache.org/components/classic/documentation/slow-consumer-handling, AbortSlowConsumerStrategy and
-AbortSlowAckConsumerStrategy. The first never aborts a consumer of a queue: what counts here is what it goes by, the broker's
-mark of a consumer whose window is full while more waits. The second counts when it would abort.
+AbortSlowAckConsumerStrategy. The first never aborts a consumer of a queue, so its input counts instead: the broker's mark of a
+consumer whose window is full while more messages wait. The second counts when it would abort.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOOK_S = 5.0
 
 @dataclass(frozen=True)
 class SlowConsumers:
-    """One of the two."""
+    """One of the two strategies."""
 
     by: Literal["prefetch", "ack"]
 
@@ -44,9 +44,9 @@ class SlowConsumers:
         for consumer, facts in _facts(run, times).items():
             memory: StrategyMemory | None = None
             slow = []
-            for at, told in zip(times, facts, strict=True):
+            for at, detected in zip(times, facts, strict=True):
                 judge = judge_prefetch if self.by == "prefetch" else judge_ack
-                verdict, memory = judge(told, StrategyParams(), memory, at)
+                verdict, memory = judge(detected, StrategyParams(), memory, at)
                 slow.append(verdict.slow if self.by == "prefetch" else verdict.would_abort)
             found += [Alarm(a, b, run.main, self.by, frozenset({consumer})) for a, b in spans(times, slow)]
         return found
@@ -58,8 +58,8 @@ def _facts(run: Run, times: list[int]) -> dict[str, list[ConsumerFacts]]:
     for report in run.recording.reports:
         event = report.event
         if event["type"] == "consumer_state" and event["queue"] == run.main:
-            told = event["attributes"]
-            states.setdefault(event["consumer"], []).append((event["at"], told["connected"], told["prefetch"]))
+            detected = event["attributes"]
+            states.setdefault(event["consumer"], []).append((event["at"], detected["connected"], detected["prefetch"]))
     waiting = [history.counts(at).visible for at in times]
     return {c: list(_of(c, s, history.deliveries, times, waiting)) for c, s in states.items()}
 

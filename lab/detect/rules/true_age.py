@@ -1,6 +1,6 @@
 """A static threshold on the true age of the oldest unsettled message: over 5 minutes at a scrape every 15 s.
 
-What a Prometheus rule `queuewatch_oldest_message_age_seconds{scope="all"} > 300` would tell under full telemetry.
+This is what a Prometheus rule `queuewatch_oldest_message_age_seconds{scope="all"} > 300` would give with full telemetry.
 """
 
 from __future__ import annotations

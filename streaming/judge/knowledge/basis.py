@@ -1,40 +1,44 @@
-"""Which kind of knowledge there is of a queue, worked out from what arrives and never from a setting.
+"""Determine a queue's basis of knowledge from what arrives, never from a setting.
 
-`messages`: sends, deliveries and ends are reported, and the broker's counts agree (or nobody counts). `consumers`: deliveries and
-ends, no sends. `producers`: sends and nothing else. `partial`: some of everything. `counts`: the broker's counts only. `unknown`:
-nothing lately.
+`messages`: sends, deliveries and ends are reported, and the broker's counts agree (or there are none). `consumers`: deliveries
+and ends, no sends. `producers`: sends only. `partial`: some of everything. `counts`: the broker's counts only. `unknown`:
+nothing recent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
+from streaming.core.reporting.report import GroupFacts
 from streaming.judge.history import Window
-from streaming.judge.knowledge.evidence import Evidence
+from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, Evidence
 
 Basis = Literal["messages", "consumers", "producers", "partial", "counts", "unknown"]
 BASES: tuple[Basis, ...] = get_args(Basis)
 
 COUNTS_FRESH_MS = 600_000
-"""Counts older than this say nothing of now."""
+"""Counts older than this are not used as current."""
 SIDES_MS = 900_000
-"""Which sides report is judged by the events of so long."""
+"""The period of events that shows which sides report."""
 MOST_UNSENT_RATIO = 0.1
-"""Of the messages that are delivered or end, no more than this part may lack its send where producers are called instrumented."""
+"""With instrumented producers, at most this share of delivered or ended messages may lack a reported send."""
 FEWEST_SENDS_RATIO = 0.1
 FEWEST_COUNTED = 20
 FEWEST_PASSED = 5
-"""So many younger messages were received before the oldest that waits: chance and best-effort order explain fewer."""
+"""The fewest younger messages received before the oldest waiting one: chance and best-effort order explain fewer."""
+PASSED_OVER_KEPT_MS = 60_000
+"""A passed-over group is visible only while one of its messages is in flight, so it is remembered for this long."""
 QUIET_MS = 3_600_000
-"""Message events older than this say nothing of who is instrumented now."""
+"""Message events older than this do not show who is instrumented now."""
 
 
 @dataclass(frozen=True, slots=True)
 class BasisReason:
-    """The kind of knowledge, why it is that one, and what would improve it (empty when nothing has to)."""
+    """The basis of knowledge, the reason for it, and what would improve it (empty when nothing is missing)."""
 
     basis: Basis
     why: str
@@ -43,22 +47,22 @@ class BasisReason:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Which events of a queue arrive."""
+    """Which kinds of events arrive from a queue."""
 
     sends: bool
-    """Or moves into it."""
+    """Sends, or moves into the queue."""
     takes: bool
     """Deliveries or ends."""
     unsent_ratio: float | None
-    """Part of the messages delivered or ended lately whose send was not reported; None when none was."""
+    """Share of recently delivered or ended messages without a reported send; None when there were none."""
 
 
 def sides(past: Window, now: int) -> Sides:
-    """What arrived lately; where that is nothing, what ever did."""
+    """Return what arrived recently or, if nothing did, at any time."""
     touched, unsent = past.change("touched", now - SIDES_MS), past.change("touched_unsent", now - SIDES_MS)
     sent = past.change("sent", now - SIDES_MS) + past.change("arrived", now - SIDES_MS)
     if not touched and len(past):
-        # A quiet queue, or only just begun: all that is known of it.
+        # A quiet or new queue: use everything known about it.
         touched, unsent = int(past["touched"][-1]), int(past["touched_unsent"][-1])
     ever_sent = bool(len(past)) and past["sent"][-1] + past["arrived"][-1] > 0
     ever_touched = bool(len(past)) and past["touched"][-1] > 0
@@ -66,35 +70,48 @@ def sides(past: Window, now: int) -> Sides:
     return Sides(ever_sent if not sent else True, takes, max(unsent, 0) / touched if touched > 0 else None)
 
 
-def passed_over(past: Window, came_back: int) -> bool:
-    """Whether the oldest message that seems to wait was passed over by several younger ones: somebody unseen may have it.
+def passed_over(past: Window, came_back: int, late_ms: int) -> bool:
+    """Whether several younger messages passed over the oldest one that seems to wait: an unseen consumer may have it.
 
-    `came_back` is when the oldest visible message that was received before was sent: such a one waits for its next turn.
+    `came_back` is the send time of the oldest visible message that was received before: such a message waits for its next turn.
+    `late_ms`: how late reports may be, so that the send may have become known only then.
     """
     oldest = int(past["oldest_visible_at"][-1]) if len(past) else 0
     if not oldest or came_back <= oldest:
         return False
     received = int(past["touched"][-1] - past["touched_unsent"][-1])
-    # Sends between two samples may have come in any order of time: half of them are allowed for.
-    sent, after = past["sent"], min(past.last_before(oldest) + 1, len(past) - 1)
-    before = float(np.interp(oldest, past.at, sent)) + float(sent[after] - sent[max(after - 1, 0)]) / 2
+    # Sends between two samples may have happened in any order: half of them are allowed for.
+    known_at = oldest + min(max(late_ms, 0), REPORTS_LAG_MS)
+    sent, after = past["sent"], min(past.last_before(known_at) + 1, len(past) - 1)
+    before = float(np.interp(known_at, past.at, sent)) + float(sent[after] - sent[max(after - 1, 0)]) / 2
     return received - before > max(FEWEST_PASSED, 0.1 * received)
+
+
+def group_passed_over(groups: Iterable[GroupFacts]) -> bool:
+    """Whether a younger message of an ordering group is in flight while its head waits and was never received.
+
+    Order within a group is strict, so an unseen consumer received the head.
+    """
+    return any(
+        g.in_flight and g.head is not None and g.head.sequence and g.head.state == "visible" and not g.head.receive_count
+        for g in groups
+    )
 
 
 def basis_of(
     e: Evidence, seen: Sides, name: str, *, counts_fresh: bool, messages_seen: bool, passed: bool, now: int
 ) -> BasisReason:
-    """The kind of knowledge there is, by the first rule that applies. `passed`: messages that seem to wait were passed over."""
-    # 1. "Where nobody reports messages, the broker's counts are all there is."
+    """Return the basis by the first rule that applies. `passed`: messages that seem to wait were passed over."""
+    # 1. "Where no messages are reported, the broker's counts are all there is."
     if not messages_seen:
         if counts_fresh:
             return BasisReason("counts", "only the broker's counts are reported", f"instrument the consumers of {name}")
         return BasisReason("unknown", "nothing is reported any more", f"start a collector, or instrument the consumers of {name}")
     few_sends = seen.unsent_ratio is not None and seen.unsent_ratio > MOST_UNSENT_RATIO
-    # 2. "Where nothing contradicts that all is reported, it is."
-    # Before anything was delivered, sends and counts agree by chance as long as there are few.
+    # 2. "Where nothing contradicts that everything is reported, it is."
+    # Before the first delivery, sends and counts agree by chance as long as there are few.
     demonstrated = seen.takes or (e.tracked.is_long(now) and e.counted_sum >= FEWEST_COUNTED)
-    # Nor does it tell at first who else receives: few counts agree by chance, and may be a minute old.
+    # Early on, unseen consumers are not ruled out either: few counts agree by chance, and they may be a minute old.
     early = e.seen_at > 0 and not e.tracked.is_long(now)
     agree = demonstrated and (e.tracked.holds(now) or not e.counted_at) and not (early and passed)
     if not few_sends and seen.sends and (agree or not e.seen_at):
@@ -102,7 +119,7 @@ def basis_of(
     # 3. "Deliveries without their sends: the producers are missing."
     if few_sends and (not seen.sends or (seen.unsent_ratio or 0) > 1 - FEWEST_SENDS_RATIO):
         return BasisReason("consumers", f"sends of {name} are not seen", "instrument its producers")
-    # 4. "Sends of which nobody ever hears again: the consumers are missing."
+    # 4. "Sends without any later event: the consumers are missing."
     if seen.sends and not seen.takes:
         return BasisReason("producers", f"deliveries and deletions of {name} are not seen", "instrument its consumers")
     # 5. "The rest is seen in part."

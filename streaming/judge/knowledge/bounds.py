@@ -1,6 +1,6 @@
-"""How old the oldest message of a queue must be at least: arguments of counting, true for any order of service.
+"""Lower bounds on the age of a queue's oldest message, proved by counting and valid for any order of service.
 
-Each needs something to be established about the telemetry (see `evidence`); used without it, a bound is a lie with a proof.
+Each relies on a condition about the telemetry (see `evidence`) and is wrong where that condition does not hold.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from streaming.judge.history import Ints, Window
 
 COUNT_ERROR_RATIO = 0.05
 NEIGHBOUR_MS = 90_000
-"""A count may be as old as this: the smallest of those around it is taken."""
+"""A count may be this old: the smallest count within this time is used."""
 
 
 def settlement_bound(past: Window, established_since: int, *, minus: int, exact: bool) -> int | None:
-    """The latest time (epoch milliseconds) by which the oldest message was certainly there, or None.
+    """Return the latest time (epoch milliseconds) by which the oldest message was certainly there, or None.
 
-    Of N messages counted at t0, at most as many can be gone as ends were reported since. `minus` further ones are not counted (in
-    flight, for the age of what is visible; poison suspects). Needs every end to be reported since `established_since`.
-    `exact`: the counts have shown to be neither late nor approximate.
+    Of N messages counted at t0, no more can have left than ends were reported since. `minus` further messages are excluded (in
+    flight, for the age of what is visible; poison suspects). Requires every end to be reported since `established_since`.
+    `exact`: the counts have proved to be neither late nor approximate.
     """
     at = past["counted_at"]
     rows = np.flatnonzero((at > 0) & (at >= established_since))
     if not len(rows):
         return None
     counted = _smallest(past, rows, exact=exact)
-    # Ends since the count: from the sample before it, which may only be too many.
+    # Ends since the count, taken from the sample before it, which can only overestimate them.
     before = np.maximum(np.searchsorted(past.at, at[rows] if exact else at[rows] - NEIGHBOUR_MS, side="right") - 1, 0)
     gone = past["departed"][-1] - past["departed"][before]
     left = np.flatnonzero(counted - gone - minus > 0)
@@ -34,9 +34,9 @@ def settlement_bound(past: Window, established_since: int, *, minus: int, exact:
 
 
 def send_bound(past: Window, counted: int, established_since: int, *, exact: bool) -> int | None:
-    """The latest time by which the oldest of `counted` messages was certainly sent, or None.
+    """Return the latest time by which the oldest of `counted` messages was certainly sent, or None.
 
-    Of all that were sent only `counted` are left, and the youngest these can be are the newest. Needs every send to be reported
+    Of all messages sent only `counted` are left, and at the youngest they are the newest ones. Requires every send to be reported
     since `established_since`.
     """
     if not exact:
@@ -54,7 +54,7 @@ def send_bound(past: Window, counted: int, established_since: int, *, exact: boo
 
 
 def _smallest(past: Window, rows: Ints, *, exact: bool) -> Ints:
-    """What the broker counted at these samples; with counts that may be late or off, the least it can have meant."""
+    """Return the broker's counts at these samples; where counts may be late or inexact, the lowest value they allow."""
     counted = past["counted_visible"] + past["counted_in_flight"] + np.maximum(past["counted_delayed"], 0)
     if exact:
         known: Ints = counted[rows]

@@ -1,7 +1,7 @@
-"""What each count of the broker says about the telemetry: does it agree with the messages tracked, the ends, the sends?
+"""Compare each count of the broker with the telemetry: does it agree with the tracked messages, the ends, the sends?
 
-SQS counts are eventually consistent: a count may be a minute old and a few per cent off, so a contradiction is one that no
-state of the last minute and a half explains. One contradiction ends a conclusion; a window of agreement brings it back.
+SQS counts are eventually consistent: a count may be a minute old and a few per cent off, so it is a contradiction only if no
+state of the last minute and a half explains it. One contradiction ends a conclusion; a window of agreement restores it.
 """
 
 from __future__ import annotations
@@ -19,28 +19,32 @@ from streaming.judge.history import Window
 COUNT_ERROR_RATIO = 0.06
 COUNT_LAG_MS = 90_000
 REPORTS_LAG_MS = 10_000
-"""What clients report of the time of a count has arrived by so long after it."""
+"""Clients' reports about the time of a count have arrived by this long after it."""
+PROMPT_MS = 2_500
+"""Reports at most this late are in the sample of their time."""
+NEAR_MS = 60_000
+"""A count may be a minute old: samples further from it than this cannot be compared with it."""
 AGREEMENT_MS = 300_000
-"""So long must counts agree before a conclusion that was contradicted holds again."""
+"""How long counts must agree before a contradicted conclusion holds again."""
 AGREEING_COUNTS = 4
 MEMORY_PER_COUNT = 0.98
 """Weight of the past in the running sums: about fifty counts."""
 SAMPLING_RATIO = 0.15
 CHANCE = 1.5
-"""Sums that differ by more than this part of them, and this many times the root of them, show that only some of the messages are
+"""Sums that differ by more than this share of them, plus this many times their square root, show that only some messages are
 reported."""
 FEWEST_IN_FLIGHT = 15
-"""Fewer in flight, over the latest counts together, say nothing of who reports."""
+"""With fewer in flight, summed over the latest counts, nothing can be concluded about who reports."""
 SURE_COUNTS = 2
 SURE_COUNTED = 20
-"""So many counts with so many messages agree by chance no longer."""
+"""This many counts of this many messages no longer agree by chance."""
 FLUKES = 3
-"""A count may catch busy consumers with nothing in flight; so many in a row may not."""
+"""A count may catch busy consumers with nothing in flight; this many in a row may not."""
 ALIVE_FADES = 0.98
 EARLY_SLACK = 5
-"""At first there is no minute of samples to compare with: counts may differ by so many messages from what is tracked."""
+"""Before there is a minute of samples, counts may differ by this many messages from what is tracked."""
 FROZEN_FALL_RATIO = 0.1
-"""A backlog that falls by less than this may be the error of the counts."""
+"""A backlog that falls by less than this may only show the error of the counts."""
 
 
 @dataclass(slots=True)
@@ -48,14 +52,14 @@ class Claim:
     """A statement that counts can contradict. Times are epoch milliseconds."""
 
     agreed_since: int = 0
-    """First count of the present stretch of agreement; 0: the last count contradicted it, or none came yet."""
+    """First count of the current run of agreement; 0: the last count contradicted it, or none came yet."""
     agreed: int = 0
-    """Counts in that stretch."""
+    """Counts in that run."""
     contradicted_at: int = 0
     """The last contradiction, 0: never."""
 
     def take(self, at: int, agrees: bool) -> None:
-        """Take in what a count of time `at` says."""
+        """Record whether a count of time `at` agrees."""
         if not agrees:
             self.agreed_since, self.agreed, self.contradicted_at = 0, 0, at
             return
@@ -63,106 +67,124 @@ class Claim:
         self.agreed += 1
 
     def holds(self, now: int) -> bool:
-        """Whether it may be relied on: never contradicted, or agreed with for long enough since."""
+        """Whether the claim can be relied on: never contradicted, or agreed with for long enough since."""
         if not self.agreed_since:
             return False
         return not self.contradicted_at or self.is_long(now)
 
     def is_long(self, now: int) -> bool:
-        """Whether the present stretch of agreement is long enough to conclude something from."""
+        """Whether the current run of agreement is long enough to draw a conclusion."""
         return self.agreed >= AGREEING_COUNTS and now - self.agreed_since >= AGREEMENT_MS
 
 
 @dataclass(slots=True)
 class Evidence:
-    """What the counts of one queue have said so far."""
+    """What the counts of one queue have shown so far."""
 
     seen_at: int = 0
-    """The latest count, as a sign of life or none…"""
+    """The latest count examined for signs of life…"""
     counted_at: int = 0
-    """…and the latest one that was compared with what is tracked."""
+    """…and the latest one compared with what is tracked."""
     tracked: Claim = field(default_factory=Claim)
-    """Unsettled messages tracked are those the broker has."""
+    """The tracked unsettled messages are those the broker has."""
     ends: Claim = field(default_factory=Claim)
     """Every message that leaves is reported to leave."""
     sends: Claim = field(default_factory=Claim)
     """Every message that enters is reported to enter."""
     rows: Claim = field(default_factory=Claim)
-    """Every tracked message is still there: no more are tracked than the broker has."""
+    """Every tracked message still exists: no more are tracked than the broker has."""
     exact_ends: int = 0
-    """Counts in a row whose number in flight was exactly the one tracked, with something in flight."""
+    """Consecutive counts whose number in flight was exactly the tracked one, with some in flight."""
     exact_sends: int = 0
-    """Counts in a row that grew by exactly the sends reported, with some sends."""
+    """Consecutive counts that grew by exactly the reported sends, with some sends."""
     counted_sum: float = 0.0
     tracked_sum: float = 0.0
     tracked_sum_late: float = 0.0
-    """Sums over the latest counts: the broker's, what was tracked then, what was tracked a minute before."""
+    """Sums over the latest counts: the broker's, those tracked at that time, those tracked a minute before."""
     in_flight_sum: float = 0.0
     tracked_in_flight_sum: float = 0.0
     tracked_in_flight_sum_late: float = 0.0
-    """The same of messages in flight."""
+    """The same for messages in flight."""
     frozen_since: int = 0
-    """First of the counts in a row that show a visible backlog, nothing in flight and no fall; 0: the last showed life."""
+    """First of the consecutive counts with a visible backlog, none in flight and no fall; 0: the last count showed life."""
     frozen_counts: int = 0
     frozen_most: int = 0
     life_at: int = 0
-    """Not later than this the broker's counts last showed that somebody works."""
+    """The latest time by which the broker's counts certainly showed a working consumer."""
     frozen_sure_at: int = 0
-    """First of them from which on the backlog is certainly another one than that of busy consumers."""
+    """First of them from which the backlog is certainly not that of busy consumers."""
     alive_most: float = 0.0
-    """The largest backlog counted while somebody worked; fades."""
+    """The largest backlog counted while a consumer worked; decays."""
     visible_since: int = 0
-    """First of the counts in a row that show a visible backlog."""
+    """First of the consecutive counts with a visible backlog."""
     backlog_at: int = 0
-    """The latest count of a broker that does not say how much of its backlog is in flight."""
+    """The latest count of a broker that does not report how much of its backlog is in flight."""
     backlog_since: int = 0
-    """First of such counts in a row that show a backlog that never fell, with no delivery or end reported between them…"""
+    """First of consecutive such counts whose backlog never fell, with no delivery or end reported between them…"""
     backlog_first: int = 0
-    """…and how much it was then; `backlog_most` since."""
+    """…and the backlog then; `backlog_most` is the maximum since."""
     backlog_most: int = 0
     backlog: int = 0
+    tracked_sum_soon: float = 0.0
+    tracked_in_flight_sum_soon: float = 0.0
+    """Those tracked once the reports about the time of the count had arrived: all messages, and those in flight."""
+    group_passed_at: int = 0
+    """When a younger message of an ordering group was last seen in flight before its head."""
+    late_ms: int = 0
+    """The smallest lateness of reports between the last two counts…"""
+    least_late_ms: int = REPORTS_LAG_MS
+    """…and since then."""
 
     def is_sure(self, now: int) -> bool:
-        """Whether that all is tracked is more than chance, or nobody counts."""
+        """Whether complete tracking is established beyond chance, or there are no counts to contradict it."""
         several = self.tracked.agreed >= SURE_COUNTS and self.counted_sum >= SURE_COUNTED
         return not self.seen_at or several or self.tracked.is_long(now)
 
     def to_list(self) -> list[Any]:
-        """Plain values for JSON, in the order of the fields."""
+        """Return plain values for JSON, in field order."""
         return [_OF_CLAIM(value) if isinstance(value, Claim) else value for value in _OF_EVIDENCE(self)]
 
     @classmethod
     def from_list(cls, values: list[Any]) -> Evidence:
-        """The evidence of `to_list`."""
+        """Rebuild the evidence from `to_list`."""
         known: list[Any] = [Claim(*v) if isinstance(v, list | tuple) else v for v in values]
-        return cls(*known)
+        evidence = cls(*known)
+        if len(known) <= cls.__slots__.index("tracked_sum_soon"):
+            # Stored before these sums existed.
+            evidence.tracked_sum_soon, evidence.tracked_in_flight_sum_soon = evidence.tracked_sum, evidence.tracked_in_flight_sum
+        return evidence
 
 
-# Thousands are written with every batch: asking dataclasses for their fields costs more than the rest.
+# Thousands are written in every batch: asking dataclasses for their fields costs more than the rest.
 _OF_CLAIM, _OF_EVIDENCE = attrgetter(*Claim.__slots__), attrgetter(*Evidence.__slots__)
 
 
 def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) -> None:
     """Compare one count of the broker with what is tracked. `depths` are the counts before it, oldest first.
 
-    `past` are the samples up to some seconds after the count: what clients report arrives a little later.
+    `past` holds the samples up to some seconds after the count, because clients' reports arrive a little later. A count without a
+    nearby sample before and after it is not compared: nothing was tracked at its time.
     """
+    if not is_framed(depth.at, past):
+        return
+    e.late_ms, e.least_late_ms = e.least_late_ms, REPORTS_LAG_MS
+    depths = [before for before in depths if past.last_before(before.at) >= 0]
     lately = past.since(depth.at - COUNT_LAG_MS)
     if not len(lately):
         lately = past
     low, high = _range(lately, "unsettled", into="sent", out="departed")
     _add_up(e, depth, past)
     again = e.tracked.contradicted_at > 0
-    unsettled = e.counted_sum, e.tracked_sum, e.tracked_sum_late
+    unsettled = e.counted_sum, e.tracked_sum, e.tracked_sum_soon, e.tracked_sum_late
     early = not e.tracked.contradicted_at and e.tracked.agreed < AGREEING_COUNTS and depth.unsettled > 0
-    at_count = int(past["unsettled"][max(past.last_before(depth.at), 0)])
-    close = not early or abs(depth.unsettled - at_count) <= max(EARLY_SLACK, 0.1 * high)
+    then, soon = then_and_soon(e, depth.at, past)
+    off = _outside(depth.unsettled, int(past["unsettled"][then]), int(past["unsettled"][soon]))
+    close = not early or off <= max(EARLY_SLACK, 0.1 * high)
     e.tracked.take(depth.at, close and _within(depth.unsettled, low, high) and _add_up_to_the_same(*unsettled, again))
     e.rows.take(depth.at, _floor(low) <= depth.unsettled)
-    held = e.in_flight_sum, e.tracked_in_flight_sum, e.tracked_in_flight_sum_late
+    held = e.in_flight_sum, e.tracked_in_flight_sum, e.tracked_in_flight_sum_soon, e.tracked_in_flight_sum_late
     e.ends.take(depth.at, _ends_agree(depths, depth, past, lately) and _add_up_to_the_same(*held, e.ends.contradicted_at > 0))
     e.sends.take(depth.at, _sends_agree(depths, depth, past))
-    then = max(past.last_before(depth.at), 0)
     in_flight = int(past["tracked_in_flight"][then])
     if depth.in_flight or in_flight:
         e.exact_ends = e.exact_ends + 1 if depth.in_flight == in_flight else 0
@@ -173,8 +195,15 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     e.counted_at = depth.at
 
 
+def is_far_below(e: Evidence, depth: Depth, tracked: int, recent: Window) -> bool:
+    """Whether the first non-empty count, not compared yet, is far below what is tracked: many messages left unseen."""
+    if depth.at <= e.counted_at or e.counted_sum > 0 or not depth.unsettled or not is_framed(depth.at, recent):
+        return False
+    return tracked - recent.change("sent", depth.at) > EARLY_SLACK + 2 * depth.unsettled
+
+
 def _range(lately: Window, gauge: str, *, into: str, out: str) -> tuple[int, int]:
-    """The least and the most a gauge can have been: its samples, and what came and went between any two of them."""
+    """Return the least and the most a gauge can have been, from its samples and the arrivals and departures between them."""
     values, came, went = lately[gauge], np.diff(lately[into]), np.diff(lately[out])
     return int(values.min()) - int(went.max(initial=0)), int(values.max()) + int(came.max(initial=0))
 
@@ -188,36 +217,73 @@ def _within(counted: int, low: int, high: int) -> bool:
 
 
 def _add_up(e: Evidence, depth: Depth, past: Window) -> None:
-    """Keep the sums over the latest counts: single counts of a queue that goes up and down may agree by chance."""
-    then, late = max(past.last_before(depth.at), 0), max(past.last_before(depth.at - 60_000), 0)
+    """Update the sums over the latest counts: single counts of a queue that goes up and down may agree by chance."""
+    then, soon = then_and_soon(e, depth.at, past)
+    late = max(past.last_before(depth.at - 60_000), 0)
     unsettled, in_flight = past["unsettled"], past["tracked_in_flight"]
     for name, value in (
         ("counted_sum", depth.unsettled),
         ("tracked_sum", unsettled[then]),
+        ("tracked_sum_soon", unsettled[soon]),
         ("tracked_sum_late", unsettled[late]),
         ("in_flight_sum", depth.in_flight),
         ("tracked_in_flight_sum", in_flight[then]),
+        ("tracked_in_flight_sum_soon", in_flight[soon]),
         ("tracked_in_flight_sum_late", in_flight[late]),
     ):
         setattr(e, name, MEMORY_PER_COUNT * getattr(e, name) + int(value))
 
 
-def _add_up_to_the_same(counted: float, tracked: float, tracked_late: float, again: bool) -> bool:
-    """Whether what the broker counts and what is tracked, then or a minute before, come to the same over the latest counts.
-    `again`: it was contradicted before, so that chance is not a reason to believe it."""
-    slack = (COUNT_ERROR_RATIO if again else SAMPLING_RATIO) * counted + CHANCE * math.sqrt(counted) + 1
-    return min(abs(counted - tracked), abs(counted - tracked_late)) <= slack
+def see_lateness(e: Evidence, now: int, last_taken_at: int) -> None:
+    """Update how late reports are: the age of the newest delivery or end is an upper limit."""
+    if last_taken_at:
+        e.least_late_ms = min(e.least_late_ms, max(now - last_taken_at, 0))
+
+
+def is_framed(at: int, past: Window) -> bool:
+    """Whether there are samples near this time on both sides of it."""
+    then = past.last_before(at)
+    after = min(then + (past.at[then] < at), len(past) - 1)
+    return then >= 0 and at - int(past.at[then]) <= NEAR_MS and 0 <= int(past.at[after]) - at <= NEAR_MS
+
+
+def then_and_soon(e: Evidence, at: int, past: Window) -> tuple[int, int]:
+    """Return the indices of the samples around a count: the last before it, and the next, or a later one where reports are late.
+
+    They are equal where a sample has exactly the count's time. Between two samples a backlog grows or shrinks.
+    """
+    then = max(past.last_before(at), 0)
+    soon = then if past.at[then] == at else min(then + 1, len(past) - 1)
+    return then, soon if e.late_ms <= PROMPT_MS else max(past.last_before(at + REPORTS_LAG_MS), soon)
+
+
+def _outside(counted: float, tracked: float, tracked_soon: float) -> float:
+    """Return how far a count is outside the range tracked between then and a little later: reports are seconds late."""
+    return max(min(tracked, tracked_soon) - counted, counted - max(tracked, tracked_soon), 0)
+
+
+def _add_up_to_the_same(counted: float, tracked: float, tracked_soon: float, tracked_late: float, again: bool) -> bool:
+    """Whether the broker's and the tracked messages add up to the same over the latest counts.
+
+    The broker's sum is compared with what was tracked at that time or a little later (for late reports) or a minute before (for
+    late counts). `again`: it was contradicted before, so agreement by chance is ruled out more strictly.
+    """
+    slack = (COUNT_ERROR_RATIO if again else SAMPLING_RATIO) * counted + CHANCE * math.sqrt(max(counted, tracked)) + 1
+    return min(_outside(counted, tracked, tracked_soon), abs(counted - tracked_late)) <= slack
 
 
 def _change(past: Window, total: str, since: int) -> int:
-    """How much a running total grew from `since`, or a little before it, until now."""
+    """Return how much a running total grew since `since`, or a little before it."""
     column = past[total]
     return int(column[-1] - column[max(past.last_before(since), 0)])
 
 
 def _ends_agree(depths: list[Depth], depth: Depth, past: Window, lately: Window) -> bool:
-    """All who take messages are instrumented: the number in flight is the one tracked, no receive counts jump, and the backlog
-    never falls by more than the ends reported."""
+    """Whether all consumers are instrumented.
+
+    The number in flight matches the tracked one, no receive counts jump, and the backlog never falls by more than the reported
+    ends.
+    """
     low, high = _range(lately, "tracked_in_flight", into="received", out="received")
     if not _within(depth.in_flight, low, high):
         return False
@@ -231,7 +297,7 @@ def _ends_agree(depths: list[Depth], depth: Depth, past: Window, lately: Window)
 
 
 def _sends_agree(depths: list[Depth], depth: Depth, past: Window) -> bool:
-    """All who send are instrumented: the backlog never grows by more than the sends reported."""
+    """Whether all producers are instrumented: the backlog never grows by more than the reported sends."""
     if _change(past, "touched_unsent", depth.at - COUNT_LAG_MS) > 0:
         return False
     for before in depths:
@@ -242,7 +308,7 @@ def _sends_agree(depths: list[Depth], depth: Depth, past: Window) -> bool:
 
 
 def see_life(e: Evidence, depths: list[Depth], depth: Depth, visibility_ms: int) -> None:
-    """Whether the counts show that somebody receives: something is in flight, or the backlog falls by more than their error."""
+    """Update whether the counts show a consumer: some are in flight, or the backlog falls by more than the counts' error."""
     e.seen_at = depth.at
     previous = depths[-1].at if depths else depth.at
     e.visible_since = (e.visible_since or depth.at) if depth.visible else 0
@@ -255,7 +321,7 @@ def see_life(e: Evidence, depths: list[Depth], depth: Depth, visibility_ms: int)
         if not e.frozen_sure_at and (larger or e.frozen_counts >= FLUKES):
             e.frozen_sure_at = depth.at
         return
-    # Who is in flight at a count was received a visibility timeout earlier at the latest; a fall came since the count before.
+    # A message in flight at a count was received at most a visibility timeout earlier; a fall happened since the previous count.
     since = depth.at - min(visibility_ms, 60_000) if depth.in_flight else previous
     e.life_at = max(e.life_at, min(since, depth.at))
     e.frozen_since = e.frozen_counts = e.frozen_sure_at = 0
@@ -264,8 +330,10 @@ def see_life(e: Evidence, depths: list[Depth], depth: Depth, visibility_ms: int)
 
 
 def see_backlog(e: Evidence, at: int, backlog: int, active_at: int) -> None:
-    """Take in a count of a broker that does not tell what is in flight, less what is known to be delayed. `active_at` is when
-    somebody last received or settled: with an instrumented consumer, the only sign of life there is."""
+    """Apply a count, less known delayed messages, of a broker that does not report what is in flight.
+
+    `active_at` is when a consumer last received or settled: with an instrumented consumer, the only sign of life there is.
+    """
     previous, e.backlog_at, e.backlog = e.backlog_at, at, backlog
     fell = backlog < (1 - FROZEN_FALL_RATIO) * e.backlog_most
     if backlog <= 0 or fell or active_at > previous:

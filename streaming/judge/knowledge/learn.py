@@ -1,12 +1,20 @@
-"""One queue's step from what arrived to what may be said of it: counts → evidence → basis → depth and ages."""
+"""One queue's step from new data to knowledge: counts → evidence → basis → depth and ages."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from streaming.core.state.queues import NEVER
-from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, QUIET_MS, basis_of, passed_over, sides
-from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, compare_count, see_backlog, see_life
+from streaming.judge.knowledge.basis import (
+    COUNTS_FRESH_MS,
+    PASSED_OVER_KEPT_MS,
+    QUIET_MS,
+    basis_of,
+    group_passed_over,
+    passed_over,
+    sides,
+)
+from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, compare_count, is_far_below, see_backlog, see_lateness, see_life
 from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages
 
 if TYPE_CHECKING:
@@ -14,36 +22,60 @@ if TYPE_CHECKING:
 
 
 def learn(c: Context) -> Knowledge:
-    """Take in the counts that came since the last step, and say what is known of the queue."""
-    evidence, facts = c.memory.evidence, c.facts
-    for i, depth in enumerate(facts.depths):
+    """Apply the counts that arrived since the last step, and return what is known about the queue."""
+    evidence, summary = c.memory.evidence, c.summary
+    see_lateness(evidence, c.now, _last_taken_at(c))
+    for i, depth in enumerate(summary.depths):
         if evidence.seen_at < depth.at <= c.now:
-            see_life(evidence, facts.depths[:i], depth, c.visibility_ms or NEVER)
+            see_life(evidence, summary.depths[:i], depth, c.visibility_ms or NEVER)
         if evidence.counted_at < depth.at <= c.now - REPORTS_LAG_MS:
-            compare_count(evidence, facts.depths[:i], depth, c.recent)
-    latest = facts.depths[-1] if facts.depths else None
-    told_at, told = facts.attributes.get("visible", (0, None))
-    if isinstance(told, int) and evidence.backlog_at < told_at <= c.now and not (latest is not None and latest.at >= told_at):
-        see_backlog(evidence, told_at, told - facts.numbers["delayed"], max(facts.last_received_at, facts.last_settled_at))
+            compare_count(evidence, summary.depths[:i], depth, c.recent)
+            # Repeat this for the next count: an unchanged queue may not be judged again until it arrives.
+            see_lateness(evidence, c.now, _last_taken_at(c))
+    latest = summary.depths[-1] if summary.depths else None
+    reported_at, reported = summary.attributes.get("visible", (0, None))
+    if (
+        isinstance(reported, int)
+        and evidence.backlog_at < reported_at <= c.now
+        and not (latest is not None and latest.at >= reported_at)
+    ):
+        see_backlog(
+            evidence, reported_at, reported - summary.numbers["delayed"], max(summary.last_received_at, summary.last_settled_at)
+        )
     reason = basis_of(
         evidence,
-        sides(c.past if c.now - facts.last_event_at > QUIET_MS else c.recent, c.now),
+        sides(c.past if c.now - summary.last_event_at > QUIET_MS else c.recent, c.now),
         c.name.queue,
         counts_fresh=bool(c.broker_counts) if latest is None else c.now - latest.at <= COUNTS_FRESH_MS,
-        messages_seen=facts.messages_seen,
-        # In an ordered queue groups overtake each other.
-        passed=not c.ordered and passed_over(c.recent, facts.numbers["oldest_received_visible"]),
+        messages_seen=summary.messages_seen,
+        passed=_passed_over(c) or (latest is not None and is_far_below(evidence, latest, c.tracked, c.recent)),
         now=c.now,
     )
     if reason.basis != c.memory.basis:
         c.memory.basis, c.memory.basis_since = reason.basis, c.now
-    messages = depth_of(reason, evidence, facts, c.broker_counts, c.recent)
+    messages = depth_of(reason, evidence, summary, c.broker_counts, c.recent)
     if reason.basis == "messages":
         sure = evidence.is_sure(c.now)
-        ages = {scope: Age(age.since_ms, age.exact and sure) for scope, age in exact_ages(facts).items()}
+        ages = {scope: Age(age.since_ms, age.exact and sure) for scope, age in exact_ages(summary).items()}
         return Knowledge(reason, messages, ages)
-    if facts.messages_seen and "visible" not in facts.attributes:
-        # Nobody counts, so nothing says otherwise: what is tracked is published, as a lower bound.
-        ages = {scope: Age(age.since_ms, False) for scope, age in exact_ages(facts).items()}
+    if summary.messages_seen and "visible" not in summary.attributes:
+        # There are no counts to contradict it, so what is tracked is published as a lower bound.
+        ages = {scope: Age(age.since_ms, False) for scope, age in exact_ages(summary).items()}
         return Knowledge(reason, messages, ages)
-    return Knowledge(reason, messages, least_ages(evidence, facts, c.past, latest, c.now))
+    return Knowledge(reason, messages, least_ages(evidence, summary, c.past, latest, c.now))
+
+
+def _passed_over(c: Context) -> bool:
+    """Whether messages that seem to wait were passed over, as if an unseen consumer had received them."""
+    if not c.ordered:
+        return passed_over(c.recent, c.summary.numbers["oldest_received_visible"], c.now - _last_taken_at(c))
+    # Groups overtake each other; messages of one group do not.
+    evidence = c.memory.evidence
+    if c.summary.ordered_facts is not None and group_passed_over(c.summary.ordered_facts.oldest):
+        evidence.group_passed_at = c.now
+    return c.now - evidence.group_passed_at <= PASSED_OVER_KEPT_MS
+
+
+def _last_taken_at(c: Context) -> int:
+    """Return the time of the newest reported delivery or end (epoch milliseconds), 0 for none. Collectors report promptly."""
+    return max(c.summary.last_received_at, c.summary.last_settled_at)

@@ -58,10 +58,10 @@ SUPPORT: Mapping[SignalName, Mapping[Basis, Support]] = {
 
 
 def supported(signal: SignalName, basis: Basis) -> Support | None:
-    """How far a signal may be relied on where this is all that is known; None: it is withheld."""
+    """Return how reliable a signal is on this basis; None: it is withheld."""
     return SUPPORT[signal].get(basis)
 
 
 def withheld(basis: Basis) -> tuple[SignalName, ...]:
-    """The signals that do not fire on this basis."""
+    """Return the signals that do not fire on this basis."""
     return tuple(signal for signal in SUPPORT if supported(signal, basis) is None)

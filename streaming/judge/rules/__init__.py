@@ -1,1 +1,1 @@
-"""The rules, a file per subject, a short function per signal: `(context) -> findings`."""
+"""The rules: one file per subject, one short function per signal, `(context) -> findings`."""

@@ -1,4 +1,4 @@
-"""QueueMisconfigured: settings that will hurt, each with the fix in words."""
+"""QueueMisconfigured: settings that will cause trouble, each with its fix in words."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from streaming.core.reporting.report import QueueFacts
+from streaming.core.reporting.report import QueueAttributes
 from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge.context import Context, duration
 from streaming.judge.signals import Finding, Severity
 
 MIN_HOLDS = 10
-"""Fewer finished messages say nothing about what is usual."""
+"""With fewer finished messages, the usual hold is unknown."""
 
 DELAY_CAP_S = {"aws_sqs": 43_200.0, "cloudflare_queues": 86_400.0}
-"""The longest time a message can be kept back: SQS by visibility timeout, Cloudflare by retry delay."""
+"""The longest time a message can be delayed: SQS by visibility timeout, Cloudflare by retry delay."""
 
 LARGEST_BATCH = 100
-"""Messages. From this size on, a batch that fails as a whole is worth a word."""
+"""Messages. From this size on, a batch that fails as a whole is worth reporting."""
 
 Problem = tuple[str, dict[str, Any]]
-"""What is wrong and how to mend it, as one sentence each joined; and numbers beside."""
+"""The problem and its fix, joined in one sentence; and the numbers for the evidence."""
 
 
 RELAYED_RULES, RELAYED_RULE_CHARS, RELAYED_SUMMARY_CHARS = 20, 64, 500
-"""As many of a collector's own findings are passed on, each cut to so many characters: they come from outside."""
+"""Limits on a collector's own findings, in findings and in characters: they come from outside."""
 
 
 def queue_misconfigured(c: Context) -> Iterator[Finding]:
-    """Each rule that finds something is a finding of its own, told apart by `rule`; what the collector found stands beside."""
+    """Each rule that applies yields its own finding, with `rule` in its key; the collector's own findings are added."""
     problems = {rule: problem for rule, check in RULES.items() if (problem := check(c)) is not None}
     problems |= {rule: (words, {}) for rule, words in _relayed(c).items()}
     for gone in [known for known in c.memory.since if known.startswith("lint:") and known[5:] not in problems]:
@@ -46,13 +46,13 @@ def _full_batches_too(c: Context, numbers: dict[str, Any]) -> bool:
 
 
 def _relayed(c: Context) -> dict[str, str]:
-    """Rule -> summary of what the queue's collector found in settings only it sees (attribute `findings`).
+    """Return rule -> summary of what the queue's collector found in settings that only it sees (attribute `findings`).
 
-    Rules that are also judged here are left to the judge. Several findings of one rule are one.
+    Rules that are also judged here are left out. Several findings of one rule count as one.
     """
-    told = c.facts.attribute("findings")
+    reported = c.summary.attribute("findings")
     found: dict[str, str] = {}
-    for entry in told if isinstance(told, list) else []:
+    for entry in reported if isinstance(reported, list) else []:
         rule, words = (entry.get("rule"), entry.get("summary")) if isinstance(entry, dict) else (None, None)
         if not isinstance(rule, str) or not isinstance(words, str) or not rule or rule in RULES:
             continue
@@ -63,17 +63,12 @@ def _relayed(c: Context) -> dict[str, str]:
     return found
 
 
-def _sibling(c: Context) -> QueueFacts | None:
-    name = c.dead_letter_queue
-    return c.merged.queues.get(c.name.sibling(name)) if name else None
-
-
 def redrive_type_mismatch(c: Context) -> Problem | None:
-    """A FIFO queue needs a FIFO dead-letter queue, a standard one a standard one."""
-    other = _sibling(c)
+    """A FIFO queue needs a FIFO dead-letter queue, a standard queue a standard one."""
+    other = c.dead_letter_attributes
     if other is None or c.name.system != "aws_sqs":
         return None
-    kinds = [_kind(facts) for facts in (c.facts, other)]
+    kinds = [_kind(queue) for queue in (c.summary, other)]
     if None in kinds or kinds[0] == kinds[1]:
         return None
     words = (
@@ -83,33 +78,33 @@ def redrive_type_mismatch(c: Context) -> Problem | None:
     return words, {"kind": kinds[0], "dead_letter_queue": other.name.queue, "dead_letter_queue_kind": kinds[1]}
 
 
-def _kind(facts: QueueFacts) -> str | None:
-    told = facts.attribute("kind")
-    if told in ("standard", "fifo"):
-        return str(told)
-    return "fifo" if facts.name.queue.endswith(".fifo") else "standard"
+def _kind(queue: QueueAttributes) -> str | None:
+    reported = queue.attribute("kind")
+    if reported in ("standard", "fifo"):
+        return str(reported)
+    return "fifo" if queue.name.queue.endswith(".fifo") else "standard"
 
 
 def dead_letter_retention(c: Context) -> Problem | None:
-    """A dead letter keeps its original send time: with no longer a retention it can be lost as it arrives.
+    """A dead letter keeps its original send time: unless retention is longer there, it can be lost as it arrives.
 
-    Not on SQS FIFO queues, where the retention of a dead letter starts anew at the move.
+    This does not apply to SQS FIFO queues, where the retention of a dead letter starts again at the move.
     """
-    if c.name[0] == "aws_sqs" and _kind(c.facts) == "fifo":
+    if c.name[0] == "aws_sqs" and _kind(c.summary) == "fifo":
         return None
-    other = _sibling(c)
-    own, theirs = c.facts.number("retention_s"), other.number("retention_s") if other else None
-    if other is None or own is None or theirs is None or theirs > own:
+    other = c.dead_letter_attributes
+    own, target_s = c.summary.number("retention_s"), other.number("retention_s") if other else None
+    if other is None or own is None or target_s is None or target_s > own:
         return None
     words = (
-        f"Dead-letter queue {other.name.queue} keeps messages {duration(theirs * 1000)}, no longer than {c.name.queue} itself "
+        f"Dead-letter queue {other.name.queue} keeps messages {duration(target_s * 1000)}, no longer than {c.name.queue} itself "
         f"({duration(own * 1000)}): a message that waited long is lost soon after the move. Raise its retention, best to 14 days."
     )
-    return words, {"retention_s": own, "dead_letter_queue": other.name.queue, "dead_letter_retention_s": theirs}
+    return words, {"retention_s": own, "dead_letter_queue": other.name.queue, "dead_letter_retention_s": target_s}
 
 
 def single_receive(c: Context) -> Problem | None:
-    """maxReceiveCount 1: one crash of a consumer, or one look in the console, dead-letters a good message."""
+    """maxReceiveCount 1: one consumer crash, or one poll from the console, dead-letters a good message."""
     if c.max_receive_count != 1 or c.name.system == "cloudflare_queues":
         return None
     words = (
@@ -120,18 +115,18 @@ def single_receive(c: Context) -> Problem | None:
 
 
 def no_dead_letter_queue(c: Context) -> Problem | None:
-    """Without a dead-letter queue a poison message comes back until retention, or is dropped when retries run out."""
+    """Without a dead-letter queue a poison message comes back until retention, or is dropped when its retries run out."""
     if (
         c.is_dead_letter_queue
         or c.dead_letter_queue is not None
         or (c.max_receive_count is not None and c.name.system == "aws_sqs")
     ):
         return None
-    if c.facts.attribute("has_consumer") is False:
-        # Nobody receives from it, so no message of it can fail.
+    if c.summary.attribute("has_consumer") is False:
+        # No consumer receives from it, so none of its messages can fail.
         return None
-    told_none = "dead_letter_queue" in c.facts.attributes and not c.facts.attribute("dead_letter_queue")
-    told_all = c.facts.number("retention_s") is not None and c.facts.attribute("kind") is not None
+    told_none = "dead_letter_queue" in c.summary.attributes and not c.summary.attribute("dead_letter_queue")
+    told_all = c.summary.number("retention_s") is not None and c.summary.attribute("kind") is not None
     if not told_none and not told_all:
         return None
     lost = c.name.system == "cloudflare_queues"
@@ -141,7 +136,7 @@ def no_dead_letter_queue(c: Context) -> Problem | None:
 
 def no_retries(c: Context) -> Problem | None:
     """max_retries 0: the first failure of a message is its last."""
-    if c.facts.number("max_retries") != 0:
+    if c.summary.number("max_retries") != 0:
         return None
     lost = f"goes to {c.dead_letter_queue}" if c.dead_letter_queue else "is lost"
     words = (
@@ -152,9 +147,9 @@ def no_retries(c: Context) -> Problem | None:
 
 
 def whole_batch_fails(c: Context) -> Problem | None:
-    """A full-sized batch whose handler throws: one bad message takes 99 good ones with it."""
-    size = c.facts.number("max_batch_size")
-    if size is None or size < LARGEST_BATCH or c.facts.attribute("throws_on_error") is not True:
+    """A full-sized batch whose handler throws: one bad message fails 99 good ones with it."""
+    size = c.summary.number("max_batch_size")
+    if size is None or size < LARGEST_BATCH or c.summary.attribute("throws_on_error") is not True:
         return None
     words = (
         f"An error in the consumer of {c.name.queue} fails its whole batch of up to {size:g}: every good message in it is "
@@ -165,7 +160,7 @@ def whole_batch_fails(c: Context) -> Problem | None:
 
 def allow_policy(c: Context) -> Problem | None:
     """The dead-letter queue's RedriveAllowPolicy must let this queue in, and can list 10 sources at most."""
-    policy = c.facts.attribute("redrive_allow_policy")
+    policy = c.summary.attribute("redrive_allow_policy")
     if isinstance(policy, dict):
         sources = policy.get("sources") or policy.get("sourceQueueArns") or []
         if isinstance(sources, list) and len(sources) > 10:
@@ -174,7 +169,7 @@ def allow_policy(c: Context) -> Problem | None:
                 "Use allowAll or split the dead-letter queue."
             )
             return words, {"sources": len(sources)}
-    other = _sibling(c)
+    other = c.dead_letter_attributes
     policy = other.attribute("redrive_allow_policy") if other else None
     if other is None or not isinstance(policy, dict):
         return None
@@ -195,7 +190,7 @@ def short_visibility(c: Context) -> Problem | None:
     usual = hold_quantile_ms(c.memory.holds, 0.5)
     if c.visibility_ms is None or usual is None or sum(c.memory.holds.values()) < MIN_HOLDS or usual <= c.visibility_ms:
         return None
-    if c.facts.number("visibility_timeout_s") is None:
+    if c.summary.number("visibility_timeout_s") is None:
         return None
     words = (
         f"Messages of {c.name.queue} are usually held {duration(usual)} but its visibility timeout is "
@@ -206,10 +201,10 @@ def short_visibility(c: Context) -> Problem | None:
 
 
 def backoff_beyond_cap(c: Context) -> Problem | None:
-    """A back-off that grows past the longest delay the system takes is cut off, or refused."""
+    """A back-off that grows beyond the longest delay the system accepts is cut off, or refused."""
     cap_s = DELAY_CAP_S.get(c.name.system)
-    longest = c.facts.number("max_retry_delay_s") or c.facts.number("retry_delay_s")
-    attempt = c.facts.number("backoff_cap_exceeded_at_attempt")
+    longest = c.summary.number("max_retry_delay_s") or c.summary.number("retry_delay_s")
+    attempt = c.summary.number("backoff_cap_exceeded_at_attempt")
     if cap_s is None or (attempt is None and (longest is None or longest <= cap_s)):
         return None
     at = f" at attempt {int(attempt)}" if attempt is not None else ""
@@ -227,13 +222,13 @@ _CALLS = {"sent": "sends", "received": "receives", "deleted": "deletes"}
 
 
 def fifo_throughput(c: Context) -> Problem | None:
-    """A FIFO queue without high throughput takes 300 calls a second of each kind; close to that for 5 min, it soon refuses some.
+    """A FIFO queue without high throughput accepts 300 calls a second of each kind; close to that for 5 min, it soon throttles.
 
-    Messages are reported, not calls: a queue whose calls carry several says so by `fifo_messages_per_call`.
+    Messages are reported, not calls: `fifo_messages_per_call` is set for a queue whose calls carry several.
     """
-    mode, scope = c.facts.attribute("throughput_limit"), c.facts.attribute("deduplication_scope")
+    mode, scope = c.summary.attribute("throughput_limit"), c.summary.attribute("deduplication_scope")
     high = mode == "perMessageGroupId" and scope in (None, "messageGroup")
-    if c.name.system != "aws_sqs" or _kind(c.facts) != "fifo" or mode is None or high:
+    if c.name.system != "aws_sqs" or _kind(c.summary) != "fifo" or mode is None or high:
         return None
     limits = c.thresholds
     span_ms = int(limits.fifo_limit_s * 1000)
@@ -260,7 +255,7 @@ def fifo_throughput(c: Context) -> Problem | None:
 
 
 def _least_rate(c: Context, total: str, span_ms: int) -> float:
-    """Messages a second in the quietest fifth of a stretch."""
+    """Return messages per second in the quietest fifth of a period."""
     bounds = [c.recent.last_before(c.now - span_ms * (FIFO_SLICES - i) // FIFO_SLICES) for i in range(FIFO_SLICES + 1)]
     at, column = c.recent.at, c.recent[total]
     rates = [float(column[j] - column[i]) * 1000 / float(at[j] - at[i]) for i, j in pairwise(bounds) if at[j] > at[i]]

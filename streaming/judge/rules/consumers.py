@@ -1,4 +1,4 @@
-"""Signals about consumers: who sits on a message, and what the broker's own strategies would say."""
+"""Signals about consumers: those that hold messages too long, and the verdicts of the broker's own strategies."""
 
 from __future__ import annotations
 
@@ -23,26 +23,28 @@ from streaming.judge.slow_consumer import (
 )
 
 ZOMBIE_GRACE_MS = 60_000
-"""A client whose consumer was removed may leave, or subscribe again, for so long before it is called a zombie."""
+"""A client whose consumer was removed may leave, or subscribe again, for this long before it is called a zombie."""
 
 EXTENDED_QUANTILE = 0.99
 EXTENDED_FACTOR = 2
 FEWEST_HOLDS = 10
-"""Fewer finished messages say nothing about what is usual."""
+"""With fewer finished messages, the usual hold is unknown."""
 
 _STRATEGIES = {"prefetch": judge_prefetch, "ack": judge_ack}
 _STRATEGY_NAMES = {"prefetch": "AbortSlowConsumerStrategy", "ack": "AbortSlowAckConsumerStrategy"}
 
 
 def slow_consumer(c: Context) -> Iterator[Finding]:
-    """`hold`: it has held its oldest message longer than max(30 s, 10 x what this queue's messages usually take).
+    """`hold`: it has held its oldest message longer than max(30 s, 10 x this queue's median hold).
 
-    One that extends the message's window says that it works: it is compared with twice the slowest hundredth as well, and where
-    little was finished yet it is left to MessageHeldTooLong, which compares with nothing.
+    A consumer that extends the message's window signals that it works: its limit is at least twice the 99th percentile of holds.
+    Where few messages were finished yet, it is left to MessageHeldTooLong, which needs no comparison.
     """
     min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
     usual, factor = c.median_hold_ms, c.thresholds.slow_hold_factor
-    for held in c.facts.consumers[: c.settings.messages_per_queue]:
+    if c.summary.consumers:
+        c.near["SlowConsumer"] = slow_hold(c.summary.consumers[0].since, c.now, usual, min_hold_ms, factor)
+    for held in c.summary.consumers[: c.settings.messages_per_queue]:
         verdict = judge_hold(_facts(c, held.consumer, held), min_hold_ms, factor, c.now)
         if not verdict.slow:
             continue
@@ -50,7 +52,7 @@ def slow_consumer(c: Context) -> Iterator[Finding]:
         extended = c.visibility_ms is not None and held_ms > c.visibility_ms
         if extended and held_ms <= _extended_limit_ms(c):
             continue
-        finished = c.facts.consumer_acks.get(held.consumer, 0) > held.since
+        finished = c.summary.consumer_acks.get(held.consumer, 0) > held.since
         evidence: dict[str, Any] = {
             "strategy": "hold",
             "message_id": held.message_id,
@@ -63,33 +65,36 @@ def slow_consumer(c: Context) -> Iterator[Finding]:
         if usual is not None:
             evidence["usual_hold_s"] = round(usual / 1000, 3)
         compared = f"; usual here is {usual / 1000:.3g} s" if usual is not None else ""
+        client = _client(c, held.consumer)
         others = f", one of the {held.held} it holds" if held.held > 1 else ""
         nothing = "" if finished else "; it has finished nothing since"
+        if "client_id" in client:
+            evidence["client_id"] = client["client_id"]
         evidence["summary"] = (
-            f"Consumer {held.consumer} of {c.name.queue} has held message {held.message_id}{others} for {duration(held_ms)}"
-            f"{compared}{nothing}."
+            f"Consumer {held.consumer}{_in_words(client)} of {c.name.queue} has held message {held.message_id}{others} for "
+            f"{duration(held_ms)}{compared}{nothing}."
         )
         yield c.finding("SlowConsumer", "warning", held.since, evidence, consumer=held.consumer)
 
 
 def _extended_limit_ms(c: Context) -> float:
-    """How long a hold that is extended again and again may last before it is unusual here."""
-    if sum(c.facts.holds.values()) < FEWEST_HOLDS:
+    """Return how long a repeatedly extended hold may last before it is unusual for this queue."""
+    if sum(c.summary.holds.values()) < FEWEST_HOLDS:
         return math.inf
     return EXTENDED_FACTOR * (hold_quantile_ms(c.memory.holds, EXTENDED_QUANTILE) or 0)
 
 
 def broker_strategies(c: Context) -> Iterator[Finding]:
-    """What AbortSlowConsumer (`prefetch`) and AbortSlowAckConsumer (`ack`) would say. Shown beside `hold`, never alerting."""
+    """The verdicts of AbortSlowConsumer (`prefetch`) and AbortSlowAckConsumer (`ack`). Shown beside `hold`, never alerting."""
     memory = c.memory.strategies
-    if not c.settings.slow_strategies or not c.facts.consumer_states:
+    if not c.settings.slow_strategies or not c.summary.consumer_states:
         memory.clear()
         return
     params = StrategyParams(**c.settings.slow_strategy_params)
-    held_by = {held.consumer: held for held in c.facts.consumers}
+    held_by = {held.consumer: held for held in c.summary.consumers}
     before = dict(memory)
     memory.clear()
-    for consumer in sorted(c.facts.consumer_states):
+    for consumer in sorted(c.summary.consumer_states):
         facts = _facts(c, consumer, held_by.get(consumer))
         for strategy, rule in _STRATEGIES.items():
             name = f"{strategy}:{consumer}"
@@ -109,30 +114,44 @@ def broker_strategies(c: Context) -> Iterator[Finding]:
 
 
 def zombie_consumer(c: Context) -> Iterator[Finding]:
-    """The broker gave a consumer up, and its client does not know: it gets nothing, and what it finishes is dropped."""
-    if not c.facts.consumer_states:
+    """The broker removed a consumer whose client is unaware: it gets nothing, and its acknowledgements are dropped."""
+    if not c.summary.consumer_states:
         return
     min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
-    states = {name: state.attributes for name, state in c.facts.consumer_states.items()}
+    states = {name: state.attributes for name, state in c.summary.consumer_states.items()}
     for departed in departed_of(states):
         verdict = is_zombie(departed, min_hold_ms, ZOMBIE_GRACE_MS, c.now)
         if verdict.slow:
-            words = f"Consumer {departed.consumer} of {c.name.queue} is a zombie: it {verdict.why}. Restart it."
-            evidence = {"strategy": "zombie", "returned_messages": departed.returned, "summary": words}
+            client = _client(c, departed.consumer)
+            words = (
+                f"Consumer {departed.consumer}{_in_words(client)} of {c.name.queue} is a zombie: it {verdict.why}. Restart it."
+            )
+            evidence = {"strategy": "zombie", "returned_messages": departed.returned, **client, "summary": words}
             since = verdict.since_ms or departed.removed_at_ms
             yield c.finding("SlowConsumer", "warning", since, evidence, consumer=departed.consumer, part="zombie")
 
 
+def _client(c: Context, consumer: str) -> dict[str, str]:
+    """Return the client id of the consumer's ActiveMQ connection, which its team knows; empty where there is none."""
+    state = c.summary.consumer_states.get(consumer)
+    client = state.attributes.get("client_id") if state is not None else None
+    return {"client_id": client} if isinstance(client, str) and client else {}
+
+
+def _in_words(client: dict[str, str]) -> str:
+    return f" (client {client['client_id']})" if client else ""
+
+
 def _facts(c: Context, consumer: str, held: HeldBy | None) -> ConsumerFacts:
-    state = c.facts.consumer_states.get(consumer)
+    state = c.summary.consumer_states.get(consumer)
     attributes: dict[str, Any] = dict(state.attributes) if state else {}
-    attributes.setdefault("last_ack_at", c.facts.consumer_acks.get(consumer))
+    attributes.setdefault("last_ack_at", c.summary.consumer_acks.get(consumer))
     if held is not None:
         attributes.setdefault("dispatched", held.held)
     return facts_of(
         consumer,
         attributes,
         oldest_held_since_ms=held.since if held else None,
-        queue_waiting=c.facts.numbers["visible"],
+        queue_waiting=c.summary.numbers["visible"],
         median_hold_ms=c.median_hold_ms,
     )

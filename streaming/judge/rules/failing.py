@@ -1,4 +1,4 @@
-"""Signals about deliveries that come to nothing: a broken consumer, and work that outlasts its visibility window."""
+"""Signals about deliveries that fail: a broken consumer, and work that outlasts its visibility window."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import numpy as np
 from streaming.core.reporting.report import ConsumerResults
 from streaming.core.state.queues import hold_quantile_ms
 from streaming.core.thresholds import Thresholds
+from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
+from streaming.judge.history import COLUMN
 from streaming.judge.memory import QueueMemory
 from streaming.judge.signals import Finding
 
@@ -21,25 +23,25 @@ QUICK_BEYOND_WINDOW_MS = 40_000
 QUICK_SLICE_MS = 20_000
 QUICK_FAILURES = 3
 QUICK_SIGMAS = 2.0
-"""A clear case is called before the long window shows it: over a minute, or the visibility timeout and 40 s, more fail than
-chance explains, and both its first and its last 20 s have failures. What consumers held when they were killed ends within one
-visibility timeout, so one deploy cannot be both."""
+"""A clear case fires before the long window shows it: over a minute, or the visibility timeout plus 40 s, more deliveries fail
+than chance explains, and both its first and its last 20 s have failures. Messages held by killed consumers fail within one
+visibility timeout, so a single deploy cannot cause both."""
 
 RECEIVING_MS = 120_000
-"""Nobody who fails received anything for so long, nor for half as long beyond the visibility timeout: the consumers are gone, not
+"""When nothing was received for this long, nor for half as long beyond the visibility timeout, the consumers are gone, not
 broken."""
 
 MAKING_MS = (10_000, 60_000)
 MAKING_FAILURES = 3
 MAKING_RATIO = 0.5
-"""Failing may be in the making when in ten seconds or a minute three deliveries failed, those of the worst message left out, and
-they are half of the share at which a queue is failing."""
+"""QueueFailing may be about to fire when, in ten seconds or a minute, three deliveries failed besides those of the worst message,
+and their share is at least half of the one at which a queue is failing."""
 
 MARK_EVERY_MS = 15_000
 MARKS_KEPT_MS = 330_000
 MARKED_FROM_FAILURES = 1
 HYSTERESIS = 0.8
-"""It ends when the share falls below this part of the limit: a queue that is half broken must not begin anew every minute."""
+"""The signal ends when the share falls below this part of the limit: a half-broken queue must not fire anew every minute."""
 CULPRIT_DELIVERIES = 10
 OTHERS_DELIVERIES = 5
 OTHERS_RATIO = 0.1
@@ -48,7 +50,7 @@ CULPRITS_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """How deliveries ended in a stretch of time."""
+    """How the deliveries that ended in a period ended."""
 
     failed: int
     finished: int
@@ -59,31 +61,41 @@ class Outcomes:
 
     @property
     def failed_ratio(self) -> float:
-        """Part of the ended deliveries that ended without a settlement; 0 when none ended."""
+        """Share of the ended deliveries that ended without a settlement; 0 when none ended."""
         return self.failed / self.ended if self.ended > 0 else 0.0
 
 
+_ENDS = [COLUMN["failed"], COLUMN["deleted"]]
+
+
 def outcomes(c: Context, window_ms: int, until_ms: int = 0) -> Outcomes:
-    """The deliveries that ended from `window_ms` ago to `until_ms` ago."""
-    first = max(c.recent.last_before(c.now - window_ms), 0)
-    last = c.recent.last_before(c.now - until_ms)
+    """Return the deliveries that ended between `window_ms` ago and `until_ms` ago."""
+    known = c.outcomes.get((window_ms, until_ms))
+    if known is None:
+        known = c.outcomes[window_ms, until_ms] = _counted(c, c.now - window_ms, c.now - until_ms)
+    return Outcomes(*known)
+
+
+def _counted(c: Context, since: int, until: int) -> tuple[int, int]:
+    """Count failed and finished deliveries between two times (epoch milliseconds)."""
+    first, last = max(c.recent.last_before(since), 0), c.recent.last_before(until)
     if last < 0:
-        return Outcomes(0, 0)
-    failed, deleted = c.recent["failed"], c.recent["deleted"]
-    return Outcomes(max(int(failed[last] - failed[first]), 0), max(int(deleted[last] - deleted[first]), 0))
+        return 0, 0
+    (failed, deleted), (failed_before, deleted_before) = (c.recent.values[at, _ENDS].tolist() for at in (last, first))
+    return max(failed - failed_before, 0), max(deleted - deleted_before, 0)
 
 
 def is_failing(c: Context) -> bool:
-    """At least half of the deliveries that ended in 5 min (20 or more) ended without a settlement, or clearly more of late."""
-    if c.is_dead_letter_queue or not len(c.recent) or not c.facts.total("failed"):
+    """At least half of the deliveries that ended in 5 min (20 or more) ended without a settlement, or clearly more recently."""
+    if c.is_dead_letter_queue or not len(c.recent) or not c.summary.total("failed"):
         return False
-    if c.now - c.facts.last_received_at > max(RECEIVING_MS, _window_ms(c) + RECEIVING_MS // 2):
+    if c.now - c.summary.last_received_at > max(RECEIVING_MS, _window_ms(c) + RECEIVING_MS // 2):
         return False
     limits = c.thresholds
     whole = outcomes(c, int(limits.failing_window_s * 1000))
     began = bool(c.firing_here("QueueFailing"))
     ratio = limits.failing_ratio * (HYSTERESIS if began else 1)
-    if whole.ended >= limits.failing_min_deliveries and whole.failed_ratio >= ratio:
+    if measures.failing(whole.ended, whole.failed_ratio, ratio, limits).reached:
         return True
     span_ms = _quick_span_ms(c)
     lately = outcomes(c, span_ms)
@@ -99,12 +111,12 @@ def is_failing(c: Context) -> bool:
 
 
 def _quick_span_ms(c: Context) -> int:
-    """So long a clear case must last: longer than a killed fleet's windows take to end."""
+    """Return how long a clear case must last: longer than the windows of killed consumers take to end."""
     return max(QUICK_MS, (c.visibility_ms or 0) + QUICK_BEYOND_WINDOW_MS)
 
 
 def failing_in_the_making(memory: QueueMemory, now: int, thresholds: Thresholds) -> bool:
-    """Whether QueueFailing may come: what it would explain is held back meanwhile, for as long as its window at most."""
+    """Whether QueueFailing may be about to fire: the signals it would explain are held back, for at most its window."""
     since = memory.since.get("failing_making")
     return since is not None and now - since <= thresholds.failing_window_s * 1000
 
@@ -119,26 +131,26 @@ def _note_making(c: Context) -> None:
 
 
 def _fail_together(c: Context, span_ms: int) -> bool:
-    """Whether several messages failed lately: a single poison message is no failing consumer, however quickly it comes back."""
+    """Whether several messages failed recently: one poison message, however fast it comes back, is not a failing consumer."""
     lately = outcomes(c, span_ms)
     if lately.failed < MAKING_FAILURES:
         return False
     others = lately.failed - _most_failures_of_one(c, span_ms)
-    # Where redeliveries are not reported, a dead letter's receives are more than the failures seen; it is one all the same.
+    # Where redeliveries are not reported, a dead letter may have more receives than failures seen; it still counts as one.
     others = max(others, len(_moved(c, span_ms)) - 1)
     share = MAKING_RATIO * c.thresholds.failing_ratio
     return others >= MAKING_FAILURES and others >= share * (others + lately.finished)
 
 
 def _most_failures_of_one(c: Context, span_ms: int) -> int:
-    """How many of the failed deliveries of so long one message may account for."""
+    """Return how many of the failed deliveries in this period a single message may account for."""
     since = c.now - span_ms - _window_ms(c)
     suspects = [sum(a.what == "received" and a.at_ms >= since for a in m.attempts) for m in c.messages("poison")]
     return max([*suspects, *_moved(c, span_ms)], default=0)
 
 
 def _moved(c: Context, span_ms: int) -> list[int]:
-    """Receive counts of the messages that were dead-lettered within so long."""
+    """Return the receive counts of the messages that were dead-lettered in this period."""
     name = c.dead_letter_queue
     target = c.name.sibling(name) if name else None
     return [a.receive_count for a in c.merged.arrivals if a.queue == target and a.at >= c.now - span_ms]
@@ -149,10 +161,14 @@ def _window_ms(c: Context) -> int:
 
 
 def queue_failing(c: Context) -> Iterator[Finding]:
-    """The consumer is broken, not a message: of the deliveries that ended, at least half ended without a settlement; those of
-    the queue, or those of some of its consumers while the others finish theirs."""
+    """The consumer is broken, not a message: at least half of the deliveries that ended did so without a settlement.
+
+    The deliveries counted are those of the queue, or those of some of its consumers while the others finish theirs.
+    """
     window_ms = int(c.thresholds.failing_window_s * 1000)
     whole = outcomes(c, window_ms)
+    if whole.failed and not c.is_dead_letter_queue:
+        c.near["QueueFailing"] = measures.failing(whole.ended, whole.failed_ratio, c.thresholds.failing_ratio, c.thresholds)
     _mark_consumers(c, whole)
     _note_making(c)
     failing = is_failing(c)
@@ -175,8 +191,8 @@ def queue_failing(c: Context) -> Iterator[Finding]:
         "failing_since": since,
         "lost_or_dead_lettered_per_hour": lost_per_hour,
     }
-    if c.facts.numbers["lost_at_receives"]:
-        evidence["leave_at_receive_count"] = c.facts.numbers["lost_at_receives"]
+    if c.summary.numbers["lost_at_receives"]:
+        evidence["leave_at_receive_count"] = c.summary.numbers["lost_at_receives"]
     if culprit.get("others_failed_ratio", 1.0) < OTHERS_RATIO:
         evidence |= culprit
     evidence["summary"] = _failing_sentence(c, lately, since, evidence)
@@ -200,12 +216,12 @@ def _failing_sentence(c: Context, lately: Outcomes, since: int, evidence: dict[s
         leave = f"; about {evidence['lost_or_dead_lettered_per_hour']:,} messages an hour are dead-lettered or lost"
     return (
         f"{lately.failed} of {plural(lately.ended, 'delivery').replace('deliverys', 'deliveries')} of {c.name.queue} that ended "
-        f"({lately.failed_ratio:.0%}) ended without a settlement, since {duration(c.now - since)}. {who}{leave}."
+        f"({lately.failed_ratio:.0%}) ended without a settlement, for {duration(c.now - since)} now. {who}{leave}."
     )
 
 
 def _began(c: Context) -> int:
-    """Since when deliveries fail: the last settlement, where nothing was settled after it; else the first failure remembered."""
+    """Return since when deliveries fail: the last settlement if there was none after it, else the first failure remembered."""
     failed, deleted = c.recent["failed"], c.recent["deleted"]
     if len(c.recent) < 2:
         return c.now
@@ -220,27 +236,27 @@ def _began(c: Context) -> int:
 
 
 def _mark_consumers(c: Context, whole: Outcomes) -> None:
-    """Remember how each consumer's deliveries had ended, while some fail."""
+    """Record how each consumer's deliveries had ended so far, while some fail."""
     marks = c.memory.consumer_marks
-    if whole.failed < MARKED_FROM_FAILURES or not c.facts.consumer_results:
+    if whole.failed < MARKED_FROM_FAILURES or not c.summary.consumer_results:
         marks.clear()
         return
     if not marks or c.now - marks[-1][0] >= MARK_EVERY_MS:
-        marks.append((c.now, dict(c.facts.consumer_results)))
+        marks.append((c.now, dict(c.summary.consumer_results)))
     while len(marks) > 1 and marks[1][0] <= c.now - MARKS_KEPT_MS:
         marks.pop(0)
 
 
 def _culprit(c: Context, window_ms: int) -> dict[str, Any]:
-    """Evidence about consumers that fail at least half of their deliveries while others do not; empty when there are none.
+    """Return evidence about consumers that fail at least half of their deliveries while others do not; empty if there are none.
 
-    `sustained` says whether one of them failed for longer than the windows of what it held when it was killed would take.
+    `sustained`: one of them has failed for longer than the windows of the messages held by a killed consumer would last.
     """
     marks = [mark for mark in c.memory.consumer_marks if mark[0] >= c.now - window_ms - MARK_EVERY_MS]
     if not marks or c.is_dead_letter_queue:
         return {}
     limits, began = c.thresholds, bool(c.firing_here("QueueFailing"))
-    changed = {name: o for name in c.facts.consumer_results if (o := _since_mark(c, name, marks[0])).ended}
+    changed = {name: o for name in c.summary.consumer_results if (o := _since_mark(c, name, marks[0])).ended}
     ratio = limits.failing_ratio * (HYSTERESIS if began else 1)
     bad = {name: o for name, o in changed.items() if o.ended >= CULPRIT_DELIVERIES and o.failed_ratio >= ratio}
     others = [o for name, o in changed.items() if name not in bad]
@@ -260,21 +276,21 @@ def _culprit(c: Context, window_ms: int) -> dict[str, Any]:
 
 
 def _since_mark(c: Context, consumer: str, mark: tuple[int, dict[str, ConsumerResults]]) -> Outcomes:
-    """How the deliveries of a consumer have ended since a mark."""
+    """Return how the deliveries of a consumer have ended since a mark."""
     none = ConsumerResults(0, 0)
-    known, results = mark[1].get(consumer, none), c.facts.consumer_results.get(consumer, none)
+    known, results = mark[1].get(consumer, none), c.summary.consumer_results.get(consumer, none)
     return Outcomes(max(results.failed - known.failed, 0), max(results.finished - known.finished, 0))
 
 
 def _goes_on(c: Context, consumer: str, marks: list[tuple[int, dict[str, ConsumerResults]]]) -> bool:
-    """Whether deliveries of a consumer failed more than a visibility timeout after the first that did."""
+    """Whether deliveries of a consumer still failed more than a visibility timeout after its first failure."""
     none = ConsumerResults(0, 0)
     failed = [mark[1].get(consumer, none).failed for mark in marks]
     first = next((at for (at, _), n in zip(marks[1:], failed[1:], strict=True) if n > failed[0]), None)
     if first is None:
         return False
     later = [n for (at, _), n in zip(marks, failed, strict=True) if at >= first + _window_ms(c)]
-    return bool(later) and c.facts.consumer_results.get(consumer, none).failed > later[0]
+    return bool(later) and c.summary.consumer_results.get(consumer, none).failed > later[0]
 
 
 def _sum(parts: list[Outcomes]) -> Outcomes:
@@ -282,14 +298,16 @@ def _sum(parts: list[Outcomes]) -> Outcomes:
 
 
 def window_too_short(c: Context) -> Iterator[Finding]:
-    """In 15 min at least 2 % of the deliveries (5 or more) outlived their visibility window while still being worked on."""
+    """In 15 min at least 2 % of the deliveries (5 or more) outlived their visibility window while still being processed."""
     limits = c.thresholds
-    if not c.facts.total("outlived") or c.visibility_ms is None:
+    if not c.summary.total("outlived") or c.visibility_ms is None:
         return
     since_ms = c.now - int(limits.short_window_s * 1000)
     outlived, received = c.past.change("outlived", since_ms), c.past.change("received", since_ms)
-    short = outlived >= limits.short_window_min_deliveries and outlived >= limits.short_window_ratio * received > 0
-    since = c.memory.holds_since("window_too_short", short, c.now)
+    measured = measures.outlived(outlived, received, limits)
+    if outlived > 0:
+        c.near["WindowTooShort"] = measured
+    since = c.memory.holds_since("window_too_short", measured.reached, c.now)
     if since is None:
         return
     slowest = hold_quantile_ms(c.memory.holds, 0.95) or c.visibility_ms

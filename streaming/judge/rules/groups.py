@@ -18,8 +18,8 @@ _REASONS = {
 
 
 def group_stuck(c: Context) -> Iterator[Finding]:
-    """Nothing of the group was settled for max(2 x visibility timeout, 60 s) while messages wait behind its head."""
-    facts = c.facts.ordered_facts
+    """No message of the group was settled for max(2 x visibility timeout, 60 s) while messages wait behind its head."""
+    facts = c.summary.ordered_facts
     for stuck in facts.stuck if facts else []:
         if c.basis != "messages" and not _is_proved(c, stuck):
             continue
@@ -28,12 +28,14 @@ def group_stuck(c: Context) -> Iterator[Finding]:
 
 
 def _is_proved(c: Context, stuck: StuckGroup) -> bool:
-    """Whether its head is certainly there, though not every message is reported: somebody who reports has just received it
-    again, or still has it, and a head in flight blocks its group whoever else consumes."""
+    """Whether a group's head certainly exists, although not every message is reported.
+
+    An instrumented consumer has just received it again or still has it, and a head in flight blocks its group for all consumers.
+    """
     head = stuck.group.head
     if head is None or stuck.reason == "not_received" or not head.last_received_at_ms:
         return False
-    limit_ms = measures.stand(stuck.since, c.now, c.facts, c.settings).limit
+    limit_ms = measures.stand(stuck.since, c.now, c.summary, c.settings).limit
     return head.state == "in_flight" or c.now - head.last_received_at_ms <= limit_ms
 
 
@@ -63,8 +65,8 @@ def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:
 
 
 def look_ahead_saturated(c: Context) -> Iterator[Finding]:
-    """All of the first `look_ahead` messages belong to blocked groups, so the queue finds none for groups behind them."""
-    facts = c.facts.ordered_facts
+    """All of the first `look_ahead` messages belong to blocked groups, so the queue delivers none of the groups behind them."""
+    facts = c.summary.ordered_facts
     if facts is None or facts.look_ahead is None:
         c.memory.holds_since("look_ahead", False, c.now)
         return
@@ -89,7 +91,7 @@ def look_ahead_saturated(c: Context) -> Iterator[Finding]:
 
 def concurrency_collapsed(c: Context) -> Iterator[Finding]:
     """At most 1 group in flight for 5 min while at least 5 groups have backlog."""
-    facts = c.facts.ordered_facts
+    facts = c.summary.ordered_facts
     collapsed = (
         facts is not None
         and facts.in_flight <= c.thresholds.collapsed_groups_in_flight
@@ -98,7 +100,10 @@ def concurrency_collapsed(c: Context) -> Iterator[Finding]:
         and not c.is_dead_letter_queue
     )
     since = c.memory.holds_since("collapsed", collapsed, c.now)
-    if facts is None or since is None or c.now - since < c.thresholds.collapsed_s * 1000:
+    if facts is None or since is None:
+        return
+    c.near["ConcurrencyCollapsed"] = lasted = measures.collapse(since, c.now, c.thresholds)
+    if not lasted.reached:
         return
     evidence = {
         "groups_in_flight": facts.in_flight,
@@ -113,14 +118,16 @@ def concurrency_collapsed(c: Context) -> Iterator[Finding]:
 
 
 def noisy_group(c: Context) -> Iterator[Finding]:
-    """More than 10 % of what is in flight and at least 30 messages; quiet again when its backlog is gone or nothing of it
-    was in flight for 5 min. Fair queues: standard queues whose messages have groups."""
+    """A group has more than 10 % of the messages in flight and at least 30 of them.
+
+    It resolves when its backlog is gone or it had nothing in flight for 5 min. For fair queues: standard queues with groups.
+    """
     memory = c.memory.noisy
-    if c.ordered or (not c.facts.groups and not memory):
+    if c.ordered or (not c.summary.groups and not memory):
         return
     quiet_ms = int(c.thresholds.noisy_group_quiet_s * 1000)
-    in_flight = c.facts.numbers["in_flight"]
-    groups = {group.name: group for group in c.facts.groups}
+    in_flight = c.summary.numbers["in_flight"]
+    groups = {group.name: group for group in c.summary.groups}
     for group in groups.values():
         share = group.in_flight / in_flight if in_flight else 0.0
         loud = share > c.thresholds.noisy_group_ratio and group.in_flight >= c.thresholds.noisy_group_in_flight

@@ -14,7 +14,7 @@ from streaming.judge.signals import Finding
 
 
 def poison_message(c: Context) -> Iterator[Finding]:
-    """Unsettled and received at least min(3, max(2, max_receive_count)) times: it comes back again and again."""
+    """Unsettled and received at least min(3, max(2, max_receive_count)) times: the message keeps coming back."""
     limit = c.max_receive_count
     for message in c.messages("poison"):
         count = message.receive_count
@@ -25,15 +25,15 @@ def poison_message(c: Context) -> Iterator[Finding]:
             "state": message.state,
         }
         if limit is None:
-            told = "no limit of receives is known"
+            limit_words = "no limit of receives is known"
         else:
             left = max(0, limit - count)
             evidence |= {"max_receive_count": limit, "receives_left": left, "final_attempt": left == 0}
-            told = f"{plural(left, 'receive')} left" if left else f"this was the final attempt, {_what_follows(c)}"
+            limit_words = f"{plural(left, 'receive')} left" if left else f"this was the final attempt, {_what_follows(c)}"
         evidence |= _who(message)
         evidence["summary"] = (
             f"Message {message.message_id} was received {count} times and never deleted, "
-            f"{duration(c.now - message.sent_at_ms)} after it was sent; {told}."
+            f"{duration(c.now - message.sent_at_ms)} after it was sent; {limit_words}."
         )
         yield c.finding(
             "PoisonMessage", "warning", _crossed_at(message, c.poison_receives), evidence, message_id=message.message_id
@@ -41,16 +41,16 @@ def poison_message(c: Context) -> Iterator[Finding]:
 
 
 def _what_follows(c: Context) -> str:
-    """What becomes of a message whose receives are used up."""
+    """Describe what happens to a message whose receives are used up."""
     if c.dead_letter_queue:
         return f"next it moves to {c.dead_letter_queue}"
-    if c.facts.attribute("dead_letter_queue") == "" or c.facts.attribute("has_dead_letter_queue") is False:
+    if c.summary.attribute("dead_letter_queue") == "" or c.summary.attribute("has_dead_letter_queue") is False:
         return "next it is lost: there is no dead-letter queue"
     return "next it moves to a dead-letter queue, or is lost"
 
 
 def _crossed_at(message: MessageView, receives: int) -> int:
-    """When the receive came that made it a suspect, as far as it was seen."""
+    """Return the time of the receive that made it a suspect, as far as it was seen."""
     times = [a.at_ms for a in message.attempts if a.what == "received" and a.receive_count >= receives]
     return min(times) if times else message.last_received_at_ms or message.sent_at_ms
 
@@ -64,13 +64,13 @@ def message_held_too_long(c: Context) -> Iterator[Finding]:
     """In flight without a break, extended again and again, for longer than max(5 x visibility timeout, 15 min)."""
     for message in c.messages("held"):
         since = message.last_received_at_ms or message.sent_at_ms
-        held = measures.hold(since, c.now, c.facts, c.settings)
+        held = measures.hold(since, c.now, c.summary, c.settings)
         extensions = sum(1 for a in message.attempts if a.what == "extended" and a.at_ms >= since)
-        # Long timelines lose their beginning: without the receive that began the hold, more extensions may have gone with it.
+        # Long timelines lose their beginning: if the receive that began the hold is gone, further extensions may be gone too.
         all_kept = len(message.attempts) < c.settings.attempts_per_message or any(
             a.what == "received" and a.at_ms <= since for a in message.attempts
         )
-        told = plural(extensions, "extension") if all_kept else f"at least {plural(extensions, 'extension')}"
+        extended = plural(extensions, "extension") if all_kept else f"at least {plural(extensions, 'extension')}"
         held_by = f" by {message.consumer}" if message.consumer else ""
         evidence: dict[str, Any] = {
             "held_s": seconds(held.value),
@@ -83,21 +83,21 @@ def message_held_too_long(c: Context) -> Iterator[Finding]:
         if message.invisible_until_ms is not None:
             evidence["invisible_until"] = message.invisible_until_ms
         evidence["summary"] = (
-            f"Message {message.message_id} has been held{held_by} for {duration(held.value)} ({told}): whoever has it may hang."
+            f"Message {message.message_id} has been held{held_by} for {duration(held.value)} ({extended}): its consumer may hang."
         )
         yield c.finding("MessageHeldTooLong", "warning", since, evidence, message_id=message.message_id)
 
 
 def dead_letter_arrived(c: Context) -> Iterator[Finding]:
-    """A message arrived in this dead-letter queue; each arrival is a finding of its own, all end 5 min after the last."""
+    """A message arrived in this dead-letter queue; each arrival is its own finding, and all end 5 min after the last."""
     quiet_ms = int(c.thresholds.dead_letter_quiet_s * 1000)
-    # Shards report arrivals for as long as events may be late; a longer burst is remembered by what fires.
+    # Shards report arrivals for as long as events may be late; a longer burst is remembered by its firing signals.
     found = {f.key: f for f in c.firing_here("DeadLetterArrived")}
     firing = list(found.values())
     quiet_ids = set(c.memory.counted_arrivals.quiet_ids)
     for arrival in c.arrivals:
         if arrival.message_id in quiet_ids:
-            # It was announced when the queue's depth rose; who it was is known only now.
+            # It was announced when the queue's depth rose; its id became known only now.
             continue
         about = {"message_id": arrival.message_id, "part": _which_arrival(arrival, firing)}
         finding = c.finding("DeadLetterArrived", "warning", arrival.at, _arrival(c, arrival), **about)
@@ -112,7 +112,7 @@ def dead_letter_arrived(c: Context) -> Iterator[Finding]:
 
 
 def _latest(c: Context, findings: Iterable[Finding], happened: str) -> list[Finding]:
-    """The latest `messages_per_queue` findings, the latest first."""
+    """Return the latest `messages_per_queue` findings, latest first."""
 
     def order(finding: Finding) -> tuple[int, str, str]:
         return _quiet_from(finding, happened), finding.key.message_id or "", finding.key.part or ""
@@ -121,19 +121,19 @@ def _latest(c: Context, findings: Iterable[Finding], happened: str) -> list[Find
 
 
 def _quiet_from(finding: Finding, happened: str) -> int:
-    """From when the quiet after it counts."""
+    """Return the time from which the quiet after a finding counts."""
     return int(finding.evidence.get("noticed_at", finding.evidence[happened]))
 
 
 def _noticed(happened_at: int, rank: Rank) -> dict[str, Any]:
-    """Evidence of what was not known of for longer than its signal lasts."""
+    """Return evidence for an event that became known only after its signal would have ended."""
     return {} if rank[0] == happened_at else {"noticed_at": rank[0]}
 
 
 def _which_arrival(arrival: Arrival, firing: Iterable[Finding]) -> str | None:
-    """None for a message's first arrival, `2`, `3`… when it was redriven under its own id and came again meanwhile.
+    """Return None for a message's first arrival, `2`, `3`… for each return after a redrive under its own id.
 
-    A later time known in another way is no other arrival but a better word on the same.
+    A later time from a different kind of evidence is not another arrival but a more precise time of the same one.
     """
     known = [f for f in firing if f.key.message_id == arrival.message_id]
     if not known:
@@ -154,7 +154,7 @@ def _arrival(c: Context, arrival: Arrival) -> dict[str, Any]:
         "arrived_at": arrival.at,
         **_noticed(arrival.at, arrival.rank),
         "receive_count": arrival.receive_count,
-        "dead_letters_now": c.facts.numbers["dead_letters"],
+        "dead_letters_now": c.summary.numbers["dead_letters"],
     }
     if arrival.source:
         evidence["from_queue"] = arrival.source
@@ -164,14 +164,16 @@ def _arrival(c: Context, arrival: Arrival) -> dict[str, Any]:
 
 
 COUNT_GRACE_MS = 120_000
-"""So long an arrival that was only counted may be reported by a message before it is announced from the count."""
+"""A counted arrival is announced from the count only if no message has reported it within this time."""
 COUNT_ERROR_RATIO = 0.06
 QUIET_IDS_KEPT = 1_000
 
 
 def dead_letters_counted(c: Context) -> Iterator[Finding]:
-    """The depth of this dead-letter queue rose and no message said so: at least so many arrived. Not announced twice: messages
-    reported later are taken for these."""
+    """The depth of this dead-letter queue rose with no message reporting it: at least that many arrived.
+
+    Messages reported later are matched to these and not announced again.
+    """
     known = c.memory.counted_arrivals
     if not c.is_dead_letter_queue:
         return
@@ -198,11 +200,11 @@ def dead_letters_counted(c: Context) -> Iterator[Finding]:
 
 def _count_arrivals(c: Context) -> None:
     known = c.memory.counted_arrivals
-    arrived = c.facts.total("arrived")
+    arrived = c.summary.total("arrived")
     reported = arrived - known.arrived
     known.arrived = arrived
     if known.depth < 0:
-        known.depth = c.facts.depths[-1].unsettled if c.facts.depths else -1
+        known.depth = c.summary.depths[-1].unsettled if c.summary.depths else -1
         return
     if reported > 0:
         explained = min(reported, known.unexplained)
@@ -213,7 +215,7 @@ def _count_arrivals(c: Context) -> None:
             known.quiet_ids = [*known.quiet_ids, *(a.message_id for a in latest)][-QUIET_IDS_KEPT:]
             known.announced -= late
         reported -= explained + late
-    counted = c.facts.depths[-1].unsettled if c.facts.depths else known.depth
+    counted = c.summary.depths[-1].unsettled if c.summary.depths else known.depth
     slack = int(COUNT_ERROR_RATIO * max(counted, known.depth))
     rise = counted - known.depth
     if rise > slack:
@@ -228,12 +230,14 @@ def _count_arrivals(c: Context) -> None:
 
 
 def dead_letter_expiring(c: Context) -> Iterator[Finding]:
-    """The first dead letter to go has less than min(24 h, a quarter of retention) left. Standard SQS: retention runs from
-    the original send; FIFO: from the move."""
-    if not c.facts.numbers["dead_letters"] or _may_be_gone(c):
+    """The dead letter that expires first has less than min(24 h, a quarter of retention) left.
+
+    On standard SQS queues retention runs from the original send; on FIFO queues from the move.
+    """
+    if not c.summary.numbers["dead_letters"] or _may_be_gone(c):
         return
-    expires_at = c.facts.numbers["expires_at"]
-    left = measures.expiry(expires_at, c.now, c.facts, c.settings)
+    expires_at = c.summary.numbers["expires_at"]
+    left = measures.expiry(expires_at, c.now, c.summary, c.settings)
     if not left.reached:
         return
     first = next((m for m in c.messages("dead_letter") if m.expires_at_ms == expires_at), None)
@@ -241,7 +245,7 @@ def dead_letter_expiring(c: Context) -> Iterator[Finding]:
         "time_left_s": seconds(left.value),
         "expires_at": expires_at,
         "retention_s": seconds(c.retention_ms),
-        "dead_letters_now": c.facts.numbers["dead_letters"],
+        "dead_letters_now": c.summary.numbers["dead_letters"],
         "clock": "arrival" if c.ordered else "original send",
     }
     if first is not None:
@@ -255,18 +259,18 @@ def dead_letter_expiring(c: Context) -> Iterator[Finding]:
 
 
 def _may_be_gone(c: Context) -> bool:
-    """Whether the broker counts fewer dead letters than are tracked: the first of them may have been taken unseen."""
+    """Whether the broker counts fewer dead letters than are tracked: the first of them may have been received unseen."""
     return bool(c.broker_counts) and sum(c.broker_counts.values()) < (1 - COUNT_ERROR_RATIO) * c.tracked
 
 
 def message_dropped(c: Context) -> Iterator[Finding]:
-    """A message was dropped (retries used up, no dead-letter queue) or expired before anybody processed it."""
+    """A message was dropped (retries used up, no dead-letter queue) or expired unprocessed."""
     quiet_ms = int(c.thresholds.dropped_quiet_s * 1000)
-    # A loss is reported for as long as events may be late, and once in any case; its quiet may last longer.
+    # A loss is reported for as long as events may be late, and at least once; its signal may last longer.
     found = {f.key: f for f in c.firing_here("MessageDropped")}
-    for loss in c.facts.losses:
+    for loss in c.summary.losses:
         if loss.reason == RETENTION_RAN_OUT and c.basis != "messages":
-            # It may have been taken unseen long ago.
+            # It may have been received unseen long ago.
             continue
         finding = c.finding("MessageDropped", "critical", loss.at, _lost(loss), message_id=loss.message_id)
         found[finding.key] = finding

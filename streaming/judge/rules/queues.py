@@ -13,7 +13,7 @@ from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.signals import Finding
 
 COUNTS_RECENT_MS = 300_000
-"""A stall concluded from counts needs one this recent."""
+"""A stall inferred from counts needs a count this recent."""
 SCHEDULE_MS = 86_400_000
 LATEST_PAUSES = 3
 PAUSE_MARGIN = 1.25
@@ -24,9 +24,9 @@ def queue_stalled(c: Context) -> Iterator[Finding]:
     since = stalled_since(c)
     if since is None or not is_long_stalled(c, since):
         return
-    visible = c.knowledge.depth.get("visible", c.facts.numbers["visible"])
-    received = c.facts.last_received_at
-    # Consumers that went away half an hour ago are no longer receiving, whatever they did when the stall began.
+    visible = c.knowledge.depth.get("visible", c.summary.numbers["visible"])
+    received = c.summary.last_received_at
+    # Consumers that left half an hour ago no longer receive, whatever they did when the stall began.
     receiving = received >= max(since, c.now - int(c.thresholds.stalled_s * 1000))
     reason = "no_progress" if receiving else "no_receives"
     if receiving:
@@ -41,7 +41,7 @@ def queue_stalled(c: Context) -> Iterator[Finding]:
         "reason": reason,
         "stalled_s": seconds(c.now - since),
         "visible": visible,
-        "in_flight": c.knowledge.depth.get("in_flight", c.facts.numbers["in_flight"]),
+        "in_flight": c.knowledge.depth.get("in_flight", c.summary.numbers["in_flight"]),
         "summary": (
             f"Nothing of {c.name.queue} was settled for {duration(c.now - since)} "
             f"with {plural(visible, 'message')} visible: {what}."
@@ -49,21 +49,21 @@ def queue_stalled(c: Context) -> Iterator[Finding]:
     }
     if received:
         evidence["last_received_at"] = received
-    if c.facts.last_settled_at:
-        evidence["last_settled_at"] = c.facts.last_settled_at
+    if c.summary.last_settled_at:
+        evidence["last_settled_at"] = c.summary.last_settled_at
     yield c.finding("QueueStalled", "critical", since, evidence)
 
 
 def is_long_stalled(c: Context, since: int) -> bool:
-    """Whether a stall has lasted long enough to be called one."""
+    """Whether a stall has lasted long enough to fire."""
     return measures.stall(since, c.now, c.basis, c.thresholds).reached and c.now - since >= scheduled_ms(c)
 
 
 def scheduled_ms(c: Context) -> int:
-    """How long a stall must last at least where consumers work on a schedule: a quarter and a minute more than the longest of the
-    last pauses. 0 where they do not.
+    """Return how long a stall must last where consumers work on a schedule; 0 where they do not.
 
-    They do when, since the first pause that ended within the day, they paused for at least half of the time.
+    That is the longest of the last pauses plus a quarter of it and a minute. Consumers work on a schedule when, since the first
+    pause that ended within the day, they paused for at least half of the time.
     """
     past = c.past.since(c.now - SCHEDULE_MS)
     grew = np.flatnonzero(np.diff(past["settled"]) > 0)
@@ -82,66 +82,68 @@ def scheduled_ms(c: Context) -> int:
 
 
 def stalled_since(c: Context) -> int | None:
-    """Since when there has been a visible backlog of which nothing was settled; None where there is no such backlog.
+    """Return since when there has been a visible backlog without a settlement; None where there is no such backlog.
 
-    A dead-letter queue is not expected to be worked on, a paused queue must not be. Where messages are not all reported, the
-    broker's own counts must show the same.
+    Dead-letter queues need no consumer and paused queues are left out. Where not all messages are reported, the broker's own
+    counts must show the same.
     """
-    waiting = c.facts.numbers["visible"] > 0 and not c.is_dead_letter_queue and not c.paused
-    backlog = c.memory.holds_since("backlog", waiting, c.now, c.facts.numbers["visible_since"])
-    if c.basis == "messages" or "visible" not in c.facts.attributes:
-        return None if backlog is None else max(backlog, c.facts.last_settled_at)
+    waiting = c.summary.numbers["visible"] > 0 and not c.is_dead_letter_queue and not c.paused
+    backlog = c.memory.holds_since("backlog", waiting, c.now, c.summary.numbers["visible_since"])
+    if c.basis == "messages" or "visible" not in c.summary.attributes:
+        return None if backlog is None else max(backlog, c.summary.last_settled_at)
     return None if c.is_dead_letter_queue or c.paused else _stalled_by_counts(c)
 
 
 def _stalled_by_counts(c: Context) -> int | None:
-    """Visible at every count, never falling, nothing in flight, and nobody reports a delivery or an end."""
+    """Return since when the counts show a stall: always visible, never falling, none in flight, no delivery or end reported."""
     e = c.memory.evidence
-    active = max(c.facts.last_received_at, c.facts.last_settled_at)
+    active = max(c.summary.last_received_at, c.summary.last_settled_at)
     if e.backlog_at > e.seen_at and c.now - e.backlog_at <= COUNTS_RECENT_MS:
         return _stalled_by_backlog(c, active)
     if c.now - e.seen_at > COUNTS_RECENT_MS:
-        # The counts ended: what was concluded stands until somebody is seen to work.
+        # The counts ended: the conclusion stands until a consumer is seen to work.
         fired = c.firing_here("QueueStalled")
         return fired[0].since_ms if fired and active < fired[0].since_ms else None
     if e.frozen_since and e.visible_since:
         return max(e.visible_since, e.life_at, active)
-    # All who take messages are instrumented: what they have in flight and never finish is seen.
+    # All consumers are instrumented: messages they have in flight and never finish are seen.
     if e.visible_since and e.ends.holds(c.now) and e.ends.is_long(c.now) and c.basis == "consumers":
-        return max(e.visible_since, c.facts.last_settled_at)
+        return max(e.visible_since, c.summary.last_settled_at)
     return None
 
 
 def _stalled_by_backlog(c: Context, active: int) -> int | None:
-    """The same where the broker does not say what is in flight (Cloudflare): deliveries were reported once and are no more, and
-    the backlog grew since, or a message that came back waits in it.
+    """Return since when a queue whose broker does not report what is in flight (Cloudflare) has been stalled.
 
-    A backlog that neither grows nor has such a message may be delayed sends. A batch that is worked on may take its time: longer
-    than twice the slowest hundredth and it is not coming back.
+    Deliveries were reported once and no longer are, and the backlog has grown since, or a redelivered message waits in it. A
+    backlog without either may consist of delayed sends. A batch in progress may take its time; after twice the 99th percentile of
+    holds it is taken as lost.
     """
-    e, numbers = c.memory.evidence, c.facts.numbers
+    e, numbers = c.memory.evidence, c.summary.numbers
     if not e.backlog_since or not active:
         return None
     waits = numbers["visible"] > 0 and numbers["visible_since"] <= e.backlog_since
     if e.backlog <= e.backlog_first and not waits:
         return None
     slowest_ms = 2 * (hold_quantile_ms(c.memory.holds, 0.99) or 0)
-    if numbers["in_flight"] and c.now - c.facts.last_received_at <= max(slowest_ms, c.thresholds.stalled_s * 1000):
+    if numbers["in_flight"] and c.now - c.summary.last_received_at <= max(slowest_ms, c.thresholds.stalled_s * 1000):
         return None
-    delay_ms = int((c.facts.number("delivery_delay_s") or 0) * 1000)
+    delay_ms = int((c.summary.number("delivery_delay_s") or 0) * 1000)
     since = max(e.backlog_since + delay_ms, active)
     return since if since <= c.now else None
 
 
 def batch_retry_storm(c: Context) -> Iterator[Finding]:
-    """At least half of the deliveries of the last 5 min are redeliveries of messages out of failed batches."""
+    """At least half of the deliveries of the last 5 min are redeliveries of messages from failed batches."""
     window_ms = int(c.thresholds.retry_storm_window_s * 1000)
-    received, retried = c.facts.total("received"), c.facts.total("retried")
+    received, retried = c.summary.total("received"), c.summary.total("retried")
     before = c.recent.last_before(c.now - window_ms)
     if before >= 0:
         received, retried = received - int(c.recent["received"][before]), retried - int(c.recent["retried"][before])
-    storm = received >= c.thresholds.retry_storm_min_deliveries and retried >= c.thresholds.retry_storm_ratio * received > 0
-    since = c.memory.holds_since("retry_storm", storm, c.now)
+    measured = measures.retries(retried, received, c.thresholds) if retried > 0 else None
+    if measured is not None:
+        c.near["BatchRetryStorm"] = measured
+    since = c.memory.holds_since("retry_storm", measured is not None and measured.reached, c.now)
     if since is None:
         return
     evidence = {

@@ -1,4 +1,4 @@
-"""Signals about redrive tasks, which move dead letters back: one that failed, one that moves nothing any more."""
+"""Signals about redrive tasks, which move dead letters back: a failed task, and one that has stopped moving."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streaming.judge.context import Context, duration, seconds
 from streaming.judge.signals import Finding
 
 FAILED_SHOWN_MS = 24 * 3_600_000
-"""A failed task that nobody repeats stays the last one for ever: it is shown for a day."""
+"""A failed task that is not repeated remains the last one for ever: it is shown for a day."""
 
 
 def redrive_failed(c: Context) -> Iterator[Finding]:
@@ -40,7 +40,7 @@ def redrive_stalled(c: Context) -> Iterator[Finding]:
     if task.get("status") != "RUNNING" or not left:
         c.memory.since.pop("redrive_moved", None)
         return
-    # Without the collector's word, progress is a count that changes.
+    # Without the collector's own time of progress, progress is a count that changes.
     known = f"redrive_moved:{task.get('started_at')}:{_moved(task)}"
     for gone in [name for name in c.memory.since if name.startswith("redrive_moved") and name != known]:
         del c.memory.since[gone]
@@ -60,7 +60,7 @@ def redrive_stalled(c: Context) -> Iterator[Finding]:
 
 
 def _task(c: Context) -> tuple[Mapping[str, Any], int]:
-    known = c.facts.attributes.get("redrive_task")
+    known = c.summary.attributes.get("redrive_task")
     if known is None or not isinstance(known[1], dict):
         return {}, c.now
     return known[1], known[0]

@@ -1,4 +1,4 @@
-"""Signals about the telemetry itself: a collector that fell silent, messages we do not see."""
+"""Signals about the telemetry itself: a silent collector, messages that are not seen."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from streaming.judge.knowledge.needs import withheld
 from streaming.judge.signals import Finding, SignalKey
 
 FORGET_COLLECTOR_MS = 24 * 3_600_000
-"""A collector silent for a day was taken away; it is not expected back."""
+"""A collector silent for a day was removed and is not expected back."""
 
 
 def telemetry_stale(merged: Merged, now: int, settings: Settings) -> Iterator[Finding]:
-    """A collector that has given a sign of life fell silent for 2 min."""
+    """A collector that has sent a heartbeat has been silent for 2 min."""
     limit_ms = int(settings.defaults.telemetry_stale_s * 1000)
     for collector, last in sorted(merged.collectors.items()):
         silent_ms = now - last
@@ -36,7 +36,7 @@ def telemetry_stale(merged: Merged, now: int, settings: Settings) -> Iterator[Fi
 
 
 def clock_untrusted(clock: Clock, now: int, settings: Settings) -> Iterator[Finding]:
-    """The service's clock jumped and nothing bears it out yet; or events were dated beyond the allowance within 10 min."""
+    """The service's clock jumped and no source confirms it yet; or events were dated beyond the allowance within 10 min."""
     if not clock.trusted:
         jump_ms = clock.read - clock.now
         where = "ahead of" if jump_ms > 0 else "behind"
@@ -68,7 +68,7 @@ def clock_untrusted(clock: Clock, now: int, settings: Settings) -> Iterator[Find
 def telemetry_partial(c: Context) -> Iterator[Finding]:
     """Tracked messages are less than 90 % or more than 110 % of the broker's own count for 10 min."""
     ratio = c.coverage_ratio
-    off = ratio is not None and c.facts.messages_seen and measures.coverage(ratio, c.thresholds).reached
+    off = ratio is not None and c.summary.messages_seen and measures.coverage(ratio, c.thresholds).reached
     since = c.memory.holds_since("coverage", off, c.now)
     if since is None or ratio is None or c.now - since < c.thresholds.coverage_s * 1000:
         return

@@ -1,4 +1,4 @@
-"""Signals about the flow of a queue: it falls behind its limit, or nothing comes any more."""
+"""Signals about the flow of a queue: it falls behind its limit, or no messages come any more."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streaming.judge.status import WINDOW_MS, is_lagging
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 SLOT_MS = 600_000
 FEWEST_SLOTS = 3
-"""A queue always has traffic when something came in each ten minutes of the last hour, or of half an hour at least."""
+"""A queue has steady traffic when messages came in each ten minutes of the last hour, or of half an hour at least."""
 CHANGED_FACTOR = 1.5
 LATELY_MS = 120_000
 FASTEST_GROWTH = 1.2
@@ -51,7 +51,7 @@ def queue_lagging(c: Context) -> Iterator[Finding]:
         "exact": age.exact,
         "limit_s": c.thresholds.lag_limit_s,
         "passes_limit_in_s": seconds(passes_ms),
-        "visible": c.knowledge.depth.get("visible", c.facts.numbers["visible"]),
+        "visible": c.knowledge.depth.get("visible", c.summary.numbers["visible"]),
         "age_growth": round(growth, 3),
     }
     if low > 0 and passes_ms:
@@ -79,8 +79,10 @@ def queue_lagging(c: Context) -> Iterator[Finding]:
 
 
 def _growth(c: Context) -> tuple[float, float, float]:
-    """By how many seconds the age of the oldest visible message grows a second, over the last five minutes; and the least and
-    the most of its halves."""
+    """Return the growth of the age of the oldest visible message in seconds per second, over the last five minutes.
+
+    Also returns the minimum and the maximum over its two halves.
+    """
     window = c.recent.since(c.now - WINDOW_MS)
     oldest = window["oldest_visible_at"]
     known = np.flatnonzero(oldest > 0)
@@ -95,12 +97,12 @@ def _growth(c: Context) -> tuple[float, float, float]:
     middle, last = len(known) // 2, len(known) - 1
     halves = [slope(0, middle), slope(middle, last)] if 0 < middle < last else [slope(0, last)]
     least = max(min(halves), 0.0)
-    # An age that grows faster than time is that of an older message that came back: it says nothing of the rates.
+    # An age that grows faster than time belongs to an older message that came back: it does not reflect the rates.
     return least if max(halves) > FASTEST_GROWTH else slope(0, last), least, max(halves)
 
 
 def _rates(c: Context) -> tuple[float | None, float | None]:
-    """Messages a second that came and went in the last five minutes, as far as they are reported."""
+    """Return the messages per second that came and went in the last five minutes, as far as they are reported."""
     span_s = (c.now - max(int(c.recent.at[0]), c.now - WINDOW_MS)) / 1000
     if span_s <= 0:
         return None, None
@@ -110,7 +112,7 @@ def _rates(c: Context) -> tuple[float | None, float | None]:
 
 
 def _drains_in_time(c: Context, rate_out: float | None, left_ms: float) -> bool:
-    """Whether all that waits now is worked off before the limit, as with a nightly batch, and less comes than goes."""
+    """Whether the current backlog drains before the limit, as with a nightly batch, and less comes than goes."""
     visible = c.knowledge.depth.get("visible")
     if not rate_out or visible is None or _still_grows(c):
         return False
@@ -122,12 +124,12 @@ def _still_grows(c: Context) -> bool:
     if c.basis == "messages":
         lately = c.recent.since(c.now - LATELY_MS)["unsettled"]
         return len(lately) > 1 and bool(lately[-1] > lately[0])
-    counted = [depth.unsettled for depth in c.facts.depths if depth.at >= c.now - LATELY_MS]
+    counted = [depth.unsettled for depth in c.summary.depths if depth.at >= c.now - LATELY_MS]
     return len(counted) > 1 and counted[-1] > counted[0]
 
 
 def _cause(c: Context) -> dict[str, Any]:
-    """What changed against the hour before: the work takes longer, or more comes."""
+    """Describe what changed against the hour before: processing takes longer, or more messages come."""
     past = c.past
     split = past.last_before(c.now - WINDOW_MS)
     start = max(past.last_before(c.now - HOUR_MS - WINDOW_MS), 0)
@@ -152,8 +154,8 @@ def _cause(c: Context) -> dict[str, Any]:
 
 
 def _gone(c: Context) -> dict[str, Any]:
-    """Consumers that finished messages within the hour and finish none any more, while others do."""
-    acks = c.facts.consumer_acks
+    """Return the consumers that finished messages within the hour and no longer do, while others still do."""
+    acks = c.summary.consumer_acks
     if not any(at >= c.now - LATELY_MS for at in acks.values()):
         return {}
     silent = sorted((at, name) for name, at in acks.items() if c.now - HOUR_MS <= at < c.now - LATELY_MS)
@@ -164,13 +166,14 @@ def _gone(c: Context) -> dict[str, Any]:
     words = f"{who} finished nothing for {duration(c.now - silent[-1][0])}"
     return {"silent_consumers": names, "cause": words}
 
-    return {}
-
 
 def queue_silent(c: Context) -> Iterator[Finding]:
-    """A queue that always has traffic, of which at least 20 messages were due by its own rates, received none."""
+    """A queue with steady traffic, of which at least 20 messages were due by its own rates, received none."""
     expected = None if c.is_dead_letter_queue or c.paused else _expected(c)
-    silent = expected is not None and min(expected[1:]) >= c.thresholds.silent_messages
+    silence = measures.silence(expected[0], c.now, min(expected[1:]), c.thresholds) if expected is not None else None
+    if silence is not None and silence.limit < math.inf:
+        c.near["QueueSilent"] = silence
+    silent = silence is not None and silence.reached
     since = c.memory.holds_since("silent", silent, c.now, expected[0] if expected else None)
     if since is None or expected is None:
         return
@@ -188,33 +191,37 @@ def queue_silent(c: Context) -> Iterator[Finding]:
 
 
 def silent_from(c: Context) -> int:
-    """The earliest time at which `queue_silent` can fire if nothing comes; NEVER where it cannot."""
-    if c.is_dead_letter_queue or c.paused or max(c.facts.total("sent"), c.facts.total("received")) < c.thresholds.silent_messages:
+    """Return the earliest time at which `queue_silent` can fire if no message comes; NEVER where it cannot."""
+    if (
+        c.is_dead_letter_queue
+        or c.paused
+        or max(c.summary.total("sent"), c.summary.total("received")) < c.thresholds.silent_messages
+    ):
         return NEVER
-    if c.now - c.facts.last_event_at < 60_000:
-        return c.facts.last_event_at + 60_000
     expected = _expected(c)
     if expected is None:
-        # What came last is too short ago, or there is no rate to go by, and there will be none until something comes.
-        came = c.recent["sent" if c.facts.total("sent") else "received"]
+        # The last message is too recent, or there is no rate, and there will be none until a message comes.
+        came = c.recent["sent" if c.summary.total("sent") else "received"]
         steps = np.flatnonzero(np.diff(came))
         return int(c.recent.at[steps[-1] + 1]) + 60_000 if len(steps) else NEVER
     last_at, due, _ = expected
     if due <= 0:
         return NEVER
-    # From then on yesterday's share decides, step by step.
-    return max(last_at + math.ceil(c.thresholds.silent_messages * (c.now - last_at) / due), c.now + 1)
+    # From then on yesterday's rate decides, step by step.
+    return max(last_at + math.ceil(measures.silence(last_at, c.now, due, c.thresholds).limit), c.now + 1)
 
 
 def _expected(c: Context) -> tuple[int, float, float] | None:
-    """When the last message came, and how many were due since by the rate of the hour before and by the same time yesterday;
-    None for a queue that has not always had traffic."""
-    if stalled_since(c) is not None and c.facts.total("sent") == 0:
-        # Only receives are reported, and nobody receives: nothing is known of what comes.
+    """Return when the last message came and how many were due since; None for a queue without steady traffic.
+
+    The messages due are computed from the rate of the hour before, and from the same time yesterday.
+    """
+    if stalled_since(c) is not None and c.summary.total("sent") == 0:
+        # Only receives are reported, and there are none: arrivals are unknown.
         return None
-    field = "sent" if c.facts.total("sent") else "received"
+    field = "sent" if c.summary.total("sent") else "received"
     if c.recent.change(field, c.now - 60_000) > 0:
-        # Something came within the minute: most queues most of the time.
+        # A message came within the minute: most queues most of the time.
         return None
     past = c.past
     came = past[field]
@@ -222,7 +229,8 @@ def _expected(c: Context) -> tuple[int, float, float] | None:
     if not len(steps):
         return None
     last_at = int(past.at[steps[-1] + 1])
-    if c.now - last_at < 60_000:
+    if c.now - last_at < 60_000 or past.change("touched_unsent", last_at) > 0:
+        # In the second case messages come, but their sends are not reported.
         return None
     start = past.last_before(last_at - HOUR_MS)
     first_at = max(last_at - HOUR_MS, int(past.at[0]))

@@ -1,4 +1,4 @@
-"""The two counting arguments, against simulated queues that serve in any order."""
+"""The two counting bounds, compared with simulated queues that serve in any order."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ STEP_MS = 10_000
 
 
 def simulated(sends: list[int], takes: list[int], seed: int) -> tuple[Window, list[int]]:
-    """Samples of a queue that gets `sends[i]` messages in step i and loses up to `takes[i]`, chosen at random; and when those
-    that are left were sent."""
+    """Return samples of a queue that gets `sends[i]` messages in step i and loses up to `takes[i]`, chosen at random.
+
+    Also returns the send times of the remaining messages.
+    """
     rng = np.random.default_rng(seed)
     waiting: list[int] = []
     values, sent, departed = [], 0, 0
@@ -46,7 +48,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, ma
 @settings(max_examples=300, deadline=None)
 @given(steps=STEPS, seed=st.integers(0, 10_000))
 def test_a_settlement_bound_is_never_younger_than_the_truth(steps: list[tuple[int, int]], seed: int) -> None:
-    """Whatever the order of service: the oldest message left was there at that time."""
+    """Whatever the order of service, the oldest remaining message was there at that time."""
     past, left = simulated([n for n, _ in steps], [m for _, m in steps], seed)
     for exact in (True, False):
         bound = settlement_bound(past, 1, minus=0, exact=exact)
@@ -56,7 +58,7 @@ def test_a_settlement_bound_is_never_younger_than_the_truth(steps: list[tuple[in
 @settings(max_examples=300, deadline=None)
 @given(steps=STEPS, seed=st.integers(0, 10_000))
 def test_a_send_bound_is_never_younger_than_the_truth(steps: list[tuple[int, int]], seed: int) -> None:
-    """Of all that were sent so many are left, and the youngest these can be are the newest."""
+    """Only the counted number of all sent messages is left, and at the youngest these are the newest."""
     past, left = simulated([n for n, _ in steps], [m for _, m in steps], seed)
     for exact in (True, False):
         bound = send_bound(past, len(left), 0, exact=exact)
@@ -64,7 +66,7 @@ def test_a_send_bound_is_never_younger_than_the_truth(steps: list[tuple[int, int
 
 
 def test_without_consumers_both_bounds_come_close() -> None:
-    """A minute of work, then nobody: the age is told to the grid of the samples."""
+    """A minute of work, then no consumer: the age is exact to the interval of the samples."""
     past, left = simulated([3] * 60, [3] * 6 + [0] * 54, 1)
     oldest = min(left)
     assert settlement_bound(past, 1, minus=0, exact=True) == oldest

@@ -1,4 +1,4 @@
-"""The first minutes of a queue: a few counts agree with anything, so order has to tell who else receives."""
+"""In a queue's first minutes a few counts agree with anything, so order must show whether there are other consumers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Events = list[dict[str, Any]]
 
 
 def shared(until_s: int, *, unseen: bool) -> Events:
-    """A message a second, received in order by two consumers in turns; the second may be unseen."""
+    """A message per second, received in order by two consumers in turn; the second may be unseen."""
     out: Events = []
     for i in range(until_s):
         sent = ev("sent", i, message_id=f"m{i}")
@@ -27,7 +27,7 @@ def shared(until_s: int, *, unseen: bool) -> Events:
 
 
 def counted(n: list[int]) -> Events:
-    """A poll every 30 s."""
+    """Add a poll every 30 s."""
     return [
         ev("queue_state", 30 * i, attributes={"visibility_timeout_s": 30, "visible": 0, "in_flight": k, "delayed": 0})
         for i, k in enumerate(n)
@@ -35,21 +35,67 @@ def counted(n: list[int]) -> Events:
 
 
 def seen(events: Events, until_s: int) -> Judged:
-    """Judged every ten seconds."""
+    """Judge every ten seconds."""
     return judged(in_steps(sorted(events, key=lambda e: e["at"]), 10, until_s))
 
 
 @pytest.mark.parametrize(("unseen", "basis"), [(False, "messages"), (True, "partial")], ids=["both seen", "one unseen"])
 def test_messages_that_were_passed_over_are_not_called_known(unseen: bool, basis: str) -> None:
-    """The first count is that of the empty beginning, and contradicts nothing."""
+    """The first count is that of the empty start, and contradicts nothing."""
     last = seen([*shared(30, unseen=unseen), *counted([0])], 30).snapshots[-1]
     assert last.queues[0].basis == basis
     oldest = last.queues[0].oldest_ms.get("all")
     assert oldest is None or last.at_ms - oldest < 10_000, "nothing is there for longer than nine seconds"
 
 
+def in_order(until_s: int, *, unseen: bool) -> Events:
+    """A message per second in five ordering groups, one after the other within its group.
+
+    Every other round goes to another consumer, which may be unseen.
+    """
+    out: Events = []
+    for i in range(until_s):
+        about = {"message_id": f"m{i}", "group": f"g{i % 5}", "sequence": str(i)}
+        sent = ev("sent", i, "q.fifo", **about)
+        out.append(sent)
+        if i // 5 % 2 and unseen:
+            continue
+        got = ev("received", i + 0.5, "q.fifo", receive_count=1, consumer=f"w{i // 5 % 2}", sent_at=sent["at"], **about)
+        out += [got, ev("deleted", i + 4.5, "q.fifo", consumer=f"w{i // 5 % 2}", **about)]
+    return out
+
+
+@pytest.mark.parametrize(("unseen", "basis"), [(False, "messages"), (True, "partial")], ids=["both seen", "one unseen"])
+def test_a_head_that_its_group_passed_over_was_somebodys(unseen: bool, basis: str) -> None:
+    """A younger message of the group is in flight, so its head is gone, even if the empty first count agrees."""
+    counts = {"visibility_timeout_s": 30, "visible": 0, "in_flight": 0, "delayed": 0, "kind": "fifo"}
+    events = [*in_order(24, unseen=unseen), ev("queue_state", 0, "q.fifo", attributes=counts)]
+    last = judged(in_steps(sorted(events, key=lambda e: e["at"]), 2, 24)).snapshots[-1]
+    assert last.queues[0].basis == basis
+    oldest = last.queues[0].oldest_ms.get("all")
+    assert oldest is None or last.at_ms - oldest < 10_000, "nothing is there for longer than five seconds"
+
+
+def test_a_first_count_far_below_what_is_tracked_is_heard_at_once() -> None:
+    """It is compared ten seconds later, when reports of its time have arrived; ages are not published meanwhile."""
+    sent = [ev("sent", i, "q.fifo", message_id=f"m{i}", group=f"g{i}", sequence=str(i)) for i in range(30)]
+    taken = [
+        ev(what, i + after, "q.fifo", message_id=f"m{i}", group=f"g{i}", consumer="w", receive_count=1)
+        for i in range(0, 26, 2)
+        for what, after in (("received", 0.5), ("deleted", 3.5))
+    ]
+    counts = [
+        ev("queue_state", at, "q.fifo", attributes={"visible": 0, "in_flight": n, "delayed": 0, "visibility_timeout_s": 30})
+        for at, n in ((0, 0), (30, 3))
+    ]
+    last = judged(in_steps(sorted([*sent, *taken, *counts], key=lambda e: e["at"]), 10, 30)).snapshots[-1]
+    assert last.queues[0].basis == "partial"
+    oldest = last.queues[0].oldest_ms.get("all")
+    assert oldest is None or last.at_ms - oldest < 10_000
+
+
 def test_ages_are_called_exact_once_agreement_is_more_than_chance() -> None:
-    """Two counts with twenty messages in all, or five minutes; before that the same ages are lower bounds."""
+    """Two counts with twenty messages in total, or five minutes; before that the same ages are lower bounds."""
     found = seen([*shared(200, unseen=False), *counted([0, *[9] * 7])], 200)
     exact = {(s.at_ms - T0) // 1000: bool(s.queues[0].exact_ages) for s in found.snapshots if s.at_ms > T0}
     assert not exact[20]

@@ -33,9 +33,9 @@ def test_missing_data_is_treated_as_the_guide_says(
     points: str, m: int, n: int, missing: State, breaching: State, not_breaching: State
 ) -> None:
     """Every row of both tables, under three of the four treatments (the fourth keeps the state)."""
-    told = [POINTS[p] for p in points]
+    detected = [POINTS[p] for p in points]
     ways: tuple[Missing, ...] = ("missing", "breaching", "notBreaching")
-    assert [alarm_state(told, m, n, way) for way in ways] == [missing, breaching, not_breaching]
+    assert [alarm_state(detected, m, n, way) for way in ways] == [missing, breaching, not_breaching]
 
 
 def test_three_of_five_needs_three_minutes_and_forgets_after_three_good_ones() -> None:

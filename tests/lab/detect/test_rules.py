@@ -82,8 +82,8 @@ def activemq(prefetch: int, *, acknowledges_every_s: float | None, backlog: bool
         outcome = "open" if acknowledges_every_s is None else "deleted"
         log.deliveries.append(Delivery("q", f"d{at}", "c", 1, ms(at), (1 << 62) if outcome == "open" else ms(at + step), outcome))  # type: ignore[arg-type]
         at += step
-    told = event("consumer_state", ms(0), "q", "activemq", consumer="c", attributes={"connected": True, "prefetch": prefetch})
-    return run_of(history, system="activemq", reports=[Report("consumer", "c", None, told)])
+    detected = event("consumer_state", ms(0), "q", "activemq", consumer="c", attributes={"connected": True, "prefetch": prefetch})
+    return run_of(history, system="activemq", reports=[Report("consumer", "c", None, detected)])
 
 
 def test_the_ack_strategy_aborts_a_hung_consumer_and_one_with_long_messages() -> None:
@@ -120,8 +120,8 @@ def test_queuewatch_is_judged_by_what_reaches_people() -> None:
     ]
     label = Label("f", "q", ms(0), None, ms(0), expected=("QueueMisconfigured",))
     run = run_of(waiting("q"), signals=signals, labels=[label])
-    told = Queuewatch().alarms(run)
-    assert [(a.what, a.pages) for a in told] == [("PoisonMessage", False), ("QueueStalled", True)]
-    assert seconds(told) == [(60, None), (300, 400)]
-    assert told[0].names >= {"m"}
+    detected = Queuewatch().alarms(run)
+    assert [(a.what, a.pages) for a in detected] == [("PoisonMessage", False), ("QueueStalled", True)]
+    assert seconds(detected) == [(60, None), (300, 400)]
+    assert detected[0].names >= {"m"}
     assert [a.what for a in QueuewatchNaming().alarms(run)] == ["QueueMisconfigured"]

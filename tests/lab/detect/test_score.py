@@ -1,4 +1,4 @@
-"""What counts as told, as false, as one alarm, and as the right name."""
+"""What counts as detected, as false, as one alarm, and as the right name."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lab.simulation import ms
 
 
 @dataclass
-class Told:
+class Alarming:
     """A rule that tells what it is given."""
 
-    told: list[Alarm]
-    name: str = "told"
+    detected: list[Alarm]
+    name: str = "detected"
     source: str = "here"
     asked: list[Run] = field(default_factory=list)
 
@@ -30,7 +30,7 @@ class Told:
 
     def alarms(self, run: Run) -> list[Alarm]:
         self.asked.append(run)
-        return self.told
+        return self.detected
 
 
 def alarm(from_s: float, to_s: float | None = None, what: str = "x", *names: str) -> Alarm:
@@ -51,7 +51,7 @@ FAULT = Label("f", "q", ms(1200), None, ms(1230), "m")
 
 
 @pytest.mark.parametrize(
-    ("alarms", "told_s", "culprit", "true", "false"),
+    ("alarms", "detected_s", "culprit", "true", "false"),
     [
         ([alarm(1260)], 60, False, 1, 0),
         ([alarm(1260, None, "x", "m")], 60, True, 1, 0),
@@ -60,37 +60,37 @@ FAULT = Label("f", "q", ms(1200), None, ms(1230), "m")
         ([alarm(600, 700), alarm(1300)], 100, False, 1, 1),
         ([], None, None, 0, 0),
     ],
-    ids=["told", "and named", "false", "false and never ending is not told", "both", "nothing"],
+    ids=["detected", "and named", "false", "false and never ending is not detected", "both", "nothing"],
 )
 def test_an_alarm_before_the_fault_is_false_and_the_first_after_it_tells(
-    alarms: list[Alarm], told_s: float | None, culprit: bool | None, true: int, false: int
+    alarms: list[Alarm], detected_s: float | None, culprit: bool | None, true: int, false: int
 ) -> None:
     """The quiet time is that before the fault."""
-    judged = judge(Told(alarms), run(FAULT))
-    assert (judged.told_s, judged.culprit, judged.true, judged.false) == (told_s, culprit, true, false)
+    judged = judge(Alarming(alarms), run(FAULT))
+    assert (judged.detected_s, judged.culprit, judged.true, judged.false) == (detected_s, culprit, true, false)
     assert (judged.minimum_s, judged.quiet_s) == (30, 1200)
 
 
 def test_what_led_to_a_fault_may_be_told_before_it() -> None:
-    """A poison message from minute 20 on that is lost at minute 35: an alarm still there then has told it at once."""
+    """A poison message from minute 20 on that is lost at minute 35: an alarm still there then has detected it at once."""
     lost = Label("lost", "q", ms(2100), None, ms(2100), "m", cause_ms=ms(1200))
-    assert judge(Told([alarm(1500)]), run(lost)).told_s == 0
-    over = judge(Told([alarm(1500, 1600)]), run(lost))
-    assert (over.told_s, over.true, over.false) == (None, 1, 0)
+    assert judge(Alarming([alarm(1500)]), run(lost)).detected_s == 0
+    over = judge(Alarming([alarm(1500, 1600)]), run(lost))
+    assert (over.detected_s, over.true, over.false) == (None, 1, 0)
 
 
 def test_a_healthy_run_has_only_false_alarms_and_one_is_forgiven_while_a_schedule_is_learned() -> None:
     """The second cycle pages nobody."""
-    assert judge(Told([alarm(600, 700), alarm(1500)]), run()).false == 2
-    assert judge(Told([alarm(600, 700), alarm(1500)]), run(learning_s=1800)).false == 1
-    assert judge(Told([alarm(2000)]), run(learning_s=1800)).false == 1
+    assert judge(Alarming([alarm(600, 700), alarm(1500)]), run()).false == 2
+    assert judge(Alarming([alarm(600, 700), alarm(1500)]), run(learning_s=1800)).false == 1
+    assert judge(Alarming([alarm(2000)]), run(learning_s=1800)).false == 1
 
 
 def test_dead_letters_by_design_are_neither_true_nor_false() -> None:
-    """Some messages of a healthy run may be meant to end so; anything else that is told is false."""
+    """Some messages of a healthy run may be meant to end so; anything else that is detected is false."""
     healthy = run()
     healthy.recording.allowed = frozenset({"PoisonMessage", "DeadLetterArrived"})
-    assert judge(Told([alarm(60, 70, "PoisonMessage"), alarm(60, 70, "QueueStalled")]), healthy).false == 1
+    assert judge(Alarming([alarm(60, 70, "PoisonMessage"), alarm(60, 70, "QueueStalled")]), healthy).false == 1
 
 
 def test_alarms_of_one_kind_that_follow_closely_are_one() -> None:
@@ -108,9 +108,16 @@ def test_rows_of_yes_and_no_are_alarms() -> None:
     assert spans([1, 2, 3, 4, 5], [True, False, True, True, True]) == [(1, 2), (3, None)]
 
 
-def row(told_s: float | None, **more: Any) -> dict[str, Any]:
+def row(detected_s: float | None, **more: Any) -> dict[str, Any]:
     """One judged run of a fault."""
-    plain = {"rule": "r", "fault": "f", "minimum_s": 30.0, "told_s": told_s, "culprit": None, "true": told_s is not None}
+    plain = {
+        "rule": "r",
+        "fault": "f",
+        "minimum_s": 30.0,
+        "detected_s": detected_s,
+        "culprit": None,
+        "true": detected_s is not None,
+    }
     return plain | {"false": 0, "false_pages": 0, "quiet_s": 1200.0, "limit_s": None} | more
 
 
@@ -123,6 +130,6 @@ def test_figures_of_some_runs() -> None:
     assert found["recall"] == 0.75
     assert found["precision"] == 0.6
     assert (found["median_s"], found["p95_s"]) == (90, 600)
-    assert found["ratio"] == 3, "2, 3, and 60 of a fault that can be told at once: its minimum counts as one step of judging"
+    assert found["ratio"] == 3, "2, 3, and 60 of a fault that can be detected at once: its minimum counts as one step of judging"
     assert (found["culprit"], found["culprits"]) == (0.5, 2)
     assert found["pages_per_1000_days"] == pytest.approx(1000)

@@ -1,0 +1,118 @@
+"""One incident, one page: stuck groups of an ordered queue that fails as a whole are folded into QueueFailing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streaming.judge.signals import SignalChange
+from tests.contract.replaying import ev
+from tests.judge.driving import Judged, in_steps, judged
+
+Events = list[dict[str, Any]]
+GROUPS = 40
+BROKEN_S, MENDED_S, END_S = 120, 240, 620
+STATE = ev("queue_state", 0, "q.fifo", attributes={"kind": "fifo", "visibility_timeout_s": 30})
+
+
+def fifo(type_: str, at_s: float, message: str, group: int, **fields: Any) -> dict[str, Any]:
+    """An event of a message of a group."""
+    return ev(type_, at_s, "q.fifo", message_id=f"{message}{group}", group=f"g{group}", **fields)
+
+
+def healthy(from_s: int, until_s: int, groups: int = GROUPS) -> Events:
+    """One message per second, from one group after the other, each finished at once."""
+    out: Events = []
+    for at in range(from_s, until_s):
+        name, group = f"m{at}-", at % groups
+        got = fifo("received", at + 0.2, name, group, receive_count=1, consumer="w")
+        out += [fifo("sent", at, name, group), got, fifo("deleted", at + 0.7, name, group)]
+    return out
+
+
+def stuck(group: int, until_s: int, from_s: int = BROKEN_S) -> Events:
+    """A head that comes back every 31 s from its first delivery on, with one message behind it."""
+    out = [fifo("sent", from_s, "head", group), fifo("sent", from_s + 0.5, "next", group)]
+    first = from_s + 1 + group / 4
+    for n in range(int((until_s - first) / 31) + 1):
+        out.append(fifo("received", first + 31 * n, "head", group, receive_count=n + 1, consumer="w"))
+    return out
+
+
+def reported(events: Events, until_s: int = END_S) -> Judged:
+    """Judge every five seconds."""
+    return judged(in_steps(sorted([STATE, *events], key=lambda e: e["at"]), 5, until_s))
+
+
+def stuck_groups(found: Judged, *, folded: bool) -> list[SignalChange]:
+    """Return the GroupStuck that began to fire, folded or not."""
+    changes = [c for c in found.changes if c.status == "firing" and c.finding.key.signal == "GroupStuck"]
+    return [c for c in changes if (c.finding.folded == "QueueFailing") is folded]
+
+
+def broken_deploy() -> Events:
+    """All groups' heads fail until the deploy is rolled back; those of groups 0 and 1 fail for ever."""
+    events = healthy(0, BROKEN_S)
+    for group in range(GROUPS):
+        events += stuck(group, END_S if group < 2 else MENDED_S)
+    for group in range(2, GROUPS):
+        at = MENDED_S + 35 + group / 4
+        for n, message in enumerate(("head", "next")):
+            got = fifo("received", at + n, message, group, receive_count=9 if not n else 1, consumer="w")
+            events += [got, fifo("deleted", at + n + 0.5, message, group)]
+    later = [e for e in healthy(MENDED_S + 60, END_S) if e["group"] not in ("g0", "g1")]
+    return events + later
+
+
+def test_stuck_heads_of_a_failing_queue_are_one_page() -> None:
+    """Forty groups are stuck for one reason; those still stuck after the failure are announced individually."""
+    found = reported(broken_deploy())
+    failing = [(c.at_ms, c.status) for c in found.changes if c.finding.key.signal == "QueueFailing"]
+    assert [status for _, status in failing] == ["firing", "resolved"]
+    folded, single = stuck_groups(found, folded=True), stuck_groups(found, folded=False)
+    assert len({c.finding.key.group for c in folded}) > 30
+    assert {c.finding.key.group for c in single} == {"g0", "g1"}
+    assert min(c.at_ms for c in single) > failing[1][0]
+
+
+def test_a_queue_that_fails_for_long_is_one_page() -> None:
+    """Nothing is settled for five minutes because every delivery fails: the stall is not a second incident."""
+    until = 460
+    found = reported(healthy(0, BROKEN_S) + [e for group in range(GROUPS) for e in stuck(group, until)], until)
+    critical = [c.finding for c in found.changes if c.status == "firing" and c.finding.severity == "critical"]
+    assert {f.key.signal for f in critical if f.announced} == {"QueueFailing"}
+    assert found.firing("QueueStalled")[0].folded == "QueueFailing"
+
+
+def test_a_single_stuck_head_of_a_healthy_queue_is_as_loud_as_ever() -> None:
+    """The other groups flow."""
+    flowing = [e for e in healthy(0, 400) if e["group"] != "g0" or e["at"] < STATE["at"] + BROKEN_S * 1000]
+    found = reported([*flowing, *stuck(0, 400)], 400)
+    assert not stuck_groups(found, folded=True)
+    assert [c.finding.key.group for c in stuck_groups(found, folded=False)] == ["g0"]
+
+
+def test_one_group_whose_failures_make_the_queue_fail_is_named() -> None:
+    """Consumers take ten messages of the stuck group at a time and fail them all: most deliveries of the queue are its own."""
+    names = [f"head-{i}" for i in range(10)]
+    events = [fifo("sent", BROKEN_S + i / 10, name, 0) for i, name in enumerate(names)]
+    for n in range(int((400 - BROKEN_S) / 31)):
+        at = BROKEN_S + 2 + 31 * n
+        events += [fifo("received", at, name, 0, receive_count=n + 1, consumer="w") for name in names]
+    events += [e for e in healthy(0, 400) if e["group"] in ("g1", "g2", "g3")]
+    found = reported(events, 400)
+    assert found.firing("QueueFailing")
+    assert not stuck_groups(found, folded=True)
+    assert [c.finding.key.group for c in stuck_groups(found, folded=False)] == ["g0"]
+
+
+def test_a_head_that_hangs_is_told_though_the_queue_fails() -> None:
+    """A consumer that has had one message since before the deploy, and extends its window, is a separate fault."""
+    until = MENDED_S
+    hung = [fifo("sent", 100, "hung", 99), fifo("sent", 100.5, "behind", 99)]
+    hung.append(fifo("received", 101, "hung", 99, receive_count=1, consumer="h", invisible_until=ev("x", until + 60)["at"]))
+    events = healthy(0, BROKEN_S)
+    for group in range(GROUPS):
+        events += stuck(group, until)
+    found = reported([*events, *hung], until)
+    assert found.firing("QueueFailing")
+    assert [c.finding.key.group for c in stuck_groups(found, folded=False)] == ["g99"]

@@ -1,0 +1,87 @@
+"""A broker's count equal to the previous one does not make a queue be judged again, and nothing is missed by that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streaming.judge import judge as module
+from streaming.judge.context import Context
+from streaming.judge.look import look_at
+from streaming.judge.looks import Look
+from tests.core.driving import T0, event
+from tests.judge.driving import in_steps, judged
+
+EVERY_S = 10
+MINUTE_MS = 60_000
+
+
+def counted(minute: int, visible: int = 0, **more: Any) -> dict[str, Any]:
+    """A count of the broker."""
+    counts = {"visible": visible, "in_flight": 0, "delayed": 0, "visibility_timeout_s": 30}
+    return event("queue_state", minute * MINUTE_MS, attributes=counts | more)
+
+
+def worked(minute: int) -> list[dict[str, Any]]:
+    """Return a message sent, received and deleted in the middle of a minute."""
+    at, named = minute * MINUTE_MS + 30_000, {"message_id": f"m{minute}"}
+    received = event("received", at + 1_000, receive_count=1, **named)
+    return [event("sent", at, **named), received, event("deleted", at + 2_000, **named)]
+
+
+ONLY_COUNTED = [counted(minute) for minute in range(40)]
+ALL_REPORTED = [*ONLY_COUNTED, *(one for minute in range(20) for one in worked(minute))]
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return when a queue was judged, in milliseconds after T0."""
+    times: list[int] = []
+
+    def seen(c: Context, **found: bool) -> Look:
+        times.append(c.now - T0)
+        return look_at(c, **found)
+
+    made: Callable[..., Look] = seen
+    monkeypatch.setattr(module, "look_at", made)
+    return times
+
+
+@pytest.mark.parametrize("events", [ONLY_COUNTED, ALL_REPORTED], ids=["counts alone", "all reported"])
+def test_a_quiet_queue_is_judged_every_other_minute(events: list[dict[str, Any]], looks: list[int]) -> None:
+    """Its counts come every minute, and steps every ten seconds."""
+    judged(in_steps(events, EVERY_S, 40 * 60))
+    quiet = [at for at in looks if at > 32 * MINUTE_MS]
+    assert len(quiet) <= 8, "twice each time: when a count comes, and once what was reported of its time has arrived"
+    assert quiet, "the counts are taken in before they are forgotten"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [counted(36, visible=4), counted(36, visibility_timeout_s=60), event("sent", 36 * MINUTE_MS, message_id="new")],
+    ids=["another count", "another setting", "a message"],
+)
+@pytest.mark.parametrize("events", [ONLY_COUNTED, ALL_REPORTED], ids=["counts alone", "all reported"])
+def test_what_is_new_is_judged_in_its_step(events: list[dict[str, Any]], other: dict[str, Any], looks: list[int]) -> None:
+    """However long nothing had happened."""
+    judged(in_steps([*(e for e in events if e["at"] < T0 + 36 * MINUTE_MS), other], EVERY_S, 36 * 60))
+    assert looks[-1] == 36 * MINUTE_MS
+
+
+@pytest.mark.parametrize("before", [ONLY_COUNTED, ALL_REPORTED], ids=["counts alone", "all reported"])
+def test_a_stall_after_a_quiet_time_is_reported_as_if_every_count_had_been_judged(before: list[dict[str, Any]]) -> None:
+    """The skipped counts are evidence nevertheless."""
+    stalled = [counted(minute, visible=min(3 * (minute - 39), 30)) for minute in range(40, 60)]
+    sends = [
+        event("sent", minute * MINUTE_MS + 20_000 * i - 60_000, message_id=f"s{minute}-{i}")
+        for minute in range(40, 50)
+        for i in range(3)
+    ]
+    events = sorted([*before, *stalled, *(sends if before is ALL_REPORTED else ())], key=lambda e: e["at"])
+    steps = in_steps(events, EVERY_S, 60 * 60)
+    seldom, always = judged(steps), judged(steps, restart=True)
+    assert seldom.changes_seen() == always.changes_seen()
+    assert [list(s.queues) for s in seldom.snapshots] == [list(s.queues) for s in always.snapshots]
+    assert seldom.firing("QueueStalled")

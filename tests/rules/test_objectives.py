@@ -1,0 +1,78 @@
+"""What is recorded of objectives, as Prometheus works it out; and what a wrong objective is reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from alerts.config import AlertRulesConfig
+from alerts.objectives import Objective
+from alerts.prometheus_rules import rule_groups
+from tests.rules.objective_cases import OBJECTIVES, flow
+from tests.rules.promtool import run_promtool
+from tests.services.prometheus import Binaries
+
+IDENTITY = 'job="queuewatch",system="aws_sqs",scope_id="123456789012/eu-west-1",queue="orders",objective="orders-30s"'
+
+
+@pytest.mark.parametrize(
+    ("series", "values"),
+    [
+        (
+            flow(8, 7.9, lost=2, steps=500),
+            {"burn:rate1h": 21, "missed:increase1h": 126, "budget_left:ratio28d": -20},
+        ),
+        (flow(1_000, 995, steps=500), {"burn:rate6h": 0.5, "burn:rate1d": 0.5, "budget_left:ratio28d": 0.5}),
+        (flow(0, 0, lost=1, steps=500), {"burn:rate5m": 100, "ended:rate5m": 1 / 60}),
+    ],
+    ids=["late and lost", "half of what is allowed", "only lost"],
+)
+def test_recorded_values(series: dict[str, str], values: dict[str, float], tmp_path: Path, prometheus_binaries: Binaries) -> None:
+    """Shares are of all messages that ended, with the lost ones among those missed."""
+    rules = tmp_path / "queuewatch.rules.yaml"
+    groups = [g for g in rule_groups(AlertRulesConfig(interval_s=60, objectives=OBJECTIVES)) if "objectives" in g["name"]]
+    rules.write_text(yaml.safe_dump({"groups": groups}))
+    asked = [
+        {
+            # Rounded: rates are sums of fractions.
+            "expr": f"round(queue:queuewatch_objective_{name}, 0.0001)",
+            "eval_time": "8h",
+            "exp_samples": [{"labels": f"{{{IDENTITY}}}", "value": round(value, 4)}],
+        }
+        for name, value in values.items()
+    ]
+    inputs = [{"series": name, "values": text} for name, text in series.items()]
+    document = {
+        "rule_files": [str(rules)],
+        "evaluation_interval": "1m",
+        "tests": [{"interval": "1m", "input_series": inputs, "promql_expr_test": asked}],
+    }
+    file = tmp_path / "test.yaml"
+    file.write_text(yaml.safe_dump(document))
+    code, said = run_promtool(prometheus_binaries.promtool, file)
+    assert code == 0, said
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"queues": "orders", "within_s": 20}, "take one of them"),
+        ({"queues": "orders", "within_s": 30, "ratio": 1}, "less than 1"),
+        ({"queues": "orders(", "within_s": 30}, "not a regular expression"),
+        ({"queues": "orders"}, "Field required"),
+    ],
+    ids=["no bound", "all of them", "pattern", "no time"],
+)
+def test_a_wrong_objective_is_refused_with_the_reason(section: dict[str, object], said: str) -> None:
+    """It names what to write instead."""
+    with pytest.raises(ValidationError, match=said):
+        AlertRulesConfig.model_validate({"objectives": {"orders": section}})
+
+
+def test_a_name_that_is_no_label_value_is_refused() -> None:
+    """It stands between quotes in every rule."""
+    with pytest.raises(ValidationError, match="pattern"):
+        AlertRulesConfig(objectives={'a"b': Objective(queues="orders", within_s=30)})
