@@ -1,4 +1,4 @@
-"""`queuewatch check-config`: is this file good?"""
+"""`queuewatch check-config`: validates a configuration file."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import typer
 
 
 def check_config(file: Annotated[Path, typer.Argument(help="The configuration file (YAML).")]) -> None:
-    """Check a configuration file, with the environment's overrides; exit code 2 names everything that is wrong."""
+    """Check a configuration file and the environment's overrides; lists all errors and then exits with 2."""
     from streaming.config import load_config
     from streaming.config.check import check_files, summary, warnings
 
     config = load_config(file)
     check_files(config)
-    typer.echo(f"{file}: good")
+    typer.echo(f"{file}: OK")
     for line in summary(config):
         typer.echo(f"  {line}")
     for line in warnings(config):

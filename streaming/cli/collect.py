@@ -1,4 +1,4 @@
-"""`queuewatch collect`: looks at queues from outside and writes what it sees as events."""
+"""`queuewatch collect`: observes queues from outside and writes events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def collect(
     config: ConfigFile,
     to: Annotated[
         str | None,
-        typer.Option(help="Instead of collect.to: kafka://host:9092/topic, spool:/folder, http://host:9400/api/v1/events."),
+        typer.Option(help="Overrides collect.to: kafka://host:9092/topic, spool:/folder, http://host:9400/api/v1/events."),
     ] = None,
 ) -> None:
     """Run one collector until SIGTERM or SIGINT."""

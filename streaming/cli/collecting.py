@@ -1,4 +1,4 @@
-"""`collect`, put together: which collector, and where its events go."""
+"""The implementation of `collect`: selects the collector and the destination of its events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from queuewatch.transports import Transport
 from queuewatch.transports.kafka import KafkaTransport
-from sources.collect import SECTIONS, CollectorRefused, collector_class, config_model, run_collector
+from sources.collect import CollectorRefused, collector_class, config_model, kind_of, run_collector
 from streaming.cli.errors import CommandError
 from streaming.cli.signals import stopped_by_signals
 from streaming.config.errors import ConfigError
@@ -24,9 +24,9 @@ _FIRST_KEYS: Final = {"activemq": "addresses: [stomp://HOST:61613]", "cloudflare
 
 
 def collect_until_stopped(config: Config, kind: str, to: str | None) -> None:
-    """Run the collector of `kind`. `to` is a URL as for `collect.to`.
+    """Run the collector of `kind` until a signal stops it. `to` is a URL as in `collect.to`.
 
-    Raises `ConfigError` for an unknown kind or a destination that is none, `CommandError` when the collector refuses.
+    Raises `ConfigError` for an unknown kind or an invalid destination, `CommandError` if the collector refuses to run.
     """
     set_up_logging(config.log)
     section = section_of(config, kind)
@@ -44,15 +44,15 @@ def collect_until_stopped(config: Config, kind: str, to: str | None) -> None:
 
 
 def section_of(config: Config, kind: str) -> BaseModel:
-    """The collector's section. Raises `ConfigError` for an unknown kind and where the section is missing.
+    """Return the collector's section. Raises `ConfigError` for an unknown kind or a missing section.
 
-    Only SQS does without one: account and region come from the AWS environment, where any AWS program looks.
+    Only SQS works without a section: account and region then come from the AWS environment.
     """
     try:
         collector_class(kind)
     except ValueError as error:
         raise ConfigError("", str(error), "See `queuewatch collect --help`") from error
-    section = SECTIONS[kind]
+    section = kind_of(kind).section
     found = config.section(f"collect.{section}")
     if isinstance(found, BaseModel):
         return found
@@ -61,12 +61,12 @@ def section_of(config: Config, kind: str) -> BaseModel:
     raise ConfigError(
         f"collect.{section}",
         "the section is missing",
-        f"Say there what to collect from: {_FIRST_KEYS[section]}, as in deploy/queuewatch.yaml",
+        f"Add it with what to collect from: {_FIRST_KEYS[section]}, as in deploy/queuewatch.yaml",
     )
 
 
 def destination_of(config: Config, to: str | None) -> str | Transport:
-    """Where the events go: `to`, else `collect.to`, else where the job reads. Raises `ConfigError`."""
+    """Return where the events go: `to`, else `collect.to`, else where the job reads. Raises `ConfigError`."""
     url = to or config.collect.to
     if url is not None:
         return url
@@ -76,4 +76,6 @@ def destination_of(config: Config, to: str | None) -> str | Transport:
         return KafkaTransport(options.pop("bootstrap_servers"), source.kafka.topics[0], **options)
     if source.spool is not None and not urlsplit(source.spool.folder).scheme:
         return f"spool:{source.spool.folder}"
-    raise ConfigError("collect.to", "there is nowhere to write events to", "Set it to kafka://host:9092/topic or spool:/folder")
+    raise ConfigError(
+        "collect.to", "no destination for events is configured", "Set it to kafka://host:9092/topic or spool:/folder"
+    )

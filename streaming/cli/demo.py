@@ -1,26 +1,33 @@
-"""`queuewatch demo`: a small shop with the usual troubles, watched."""
+"""`queuewatch demo`: watches a small shop with typical queue problems."""
 
 from __future__ import annotations
 
 import threading
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
 EXPLAINED = (
-    "orders          one order cannot be processed: watch its receive count climb until it is moved to orders-dlq,",
-    "                which a job empties at once: by depth nothing was ever wrong, its arrival is counted all the same",
-    "payments.fifo   one payment of customer-3 hangs: that customer's others wait behind it, everybody else's flow",
-    "invoices        one of two consumers sits on a message until its window ends, then the next one does: there is no",
-    "                dead-letter queue, which is pointed out",
+    "orders          one order cannot be processed: watch its receive count rise until it is moved to orders-dlq,",
+    "                which a job empties at once: the depth never shows a problem, but the arrival is counted",
+    "payments.fifo   one payment of customer-3 hangs: that customer's other payments wait, all others flow",
+    "invoices        one of two consumers holds a message until its window ends, then the other one does; there is no",
+    "                dead-letter queue, which is reported",
 )
 
 
 def demo(
-    for_: Annotated[str | None, typer.Option("--for", help="End after so long, counted from the first results: 90s, 5m.")] = None,
-    port: Annotated[int, typer.Option(help="Where the status page is; 0 takes any free one.", min=0, max=65535)] = 9400,
+    for_: Annotated[str | None, typer.Option("--for", help="Stop this long after the first results: 90s, 5m.")] = None,
+    port: Annotated[int, typer.Option(help="Port of the status page; 0 picks a free one.", min=0, max=65535)] = 9400,
 ) -> None:
-    """Watch a shop with the usual troubles on a local stand-in for SQS: no broker, no container, no Java needed."""
+    """Watch a shop with typical queue problems on a local stand-in for SQS; needs no broker, container or Java."""
+    if find_spec("moto") is None or find_spec("flask") is None:
+        from streaming.cli.errors import CommandError
+
+        raise CommandError(
+            "the demo's stand-in for SQS is not installed; in a checkout: pip install './client' '.[demo]', or make demo"
+        )
     from sinks.clock import wall_ms
     from sinks.terminal import closing_lines, show
     from streaming.cli.signals import stopped_by_signals
@@ -31,7 +38,7 @@ def demo(
         for_s = None if for_ is None else parse_duration_ms(for_) / 1000
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--for") from error
-    typer.echo("A small shop opens on a stand-in for SQS, and the job that watches it starts (Spark takes some seconds):\n")
+    typer.echo("Starting a small shop on a stand-in for SQS, and the job that watches it (Spark takes some seconds):\n")
     for line in EXPLAINED:
         typer.echo(f"  {line}")
     stop = threading.Event()
@@ -44,6 +51,6 @@ def demo(
             on_spark_up=listen_again,
             show=lambda watched, url: show(watched, stop, url=url),
         )
-    typer.echo("\nWhat was seen:")
+    typer.echo("\nResults:")
     for line in closing_lines(store, wall_ms()):
         typer.echo(f"  {line}")

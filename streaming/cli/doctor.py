@@ -1,4 +1,4 @@
-"""`queuewatch doctor`: what is misconfigured at the queues, with the fix. Nothing is changed, no message is received."""
+"""`queuewatch doctor`: reports misconfigured queues, with the fix. It changes nothing and receives no message."""
 
 from __future__ import annotations
 
@@ -14,53 +14,52 @@ if TYPE_CHECKING:
 from streaming.cli.options import ConfigFile
 
 app = typer.Typer(
-    help="Say what is misconfigured at the queues (sqs, activemq, cloudflare), with the fix; only reads.",
+    help="Report misconfigured queues (sqs, activemq, cloudflare), with the fix; read-only.",
     no_args_is_help=True,
 )
 
 
 class FailOn(StrEnum):
-    """From which severity on a finding makes the exit code 1."""
+    """The lowest severity of a finding that sets the exit code to 1."""
 
     INFO = "info"
     WARNING = "warning"
     CRITICAL = "critical"
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="As one JSON object.")]
-FailOnOption = Annotated[
-    FailOn, typer.Option("--fail-on", help="Exit with 1 when there is a finding of this severity or a worse one.")
-]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+FailOnOption = Annotated[FailOn, typer.Option("--fail-on", help="Exit with 1 if there is a finding of this severity or higher.")]
 
 
 @app.command("sqs")
 def sqs(
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="A configuration file, for the queues and login of collect.sqs.")
+        Path | None,
+        typer.Option("--config", "-c", help="A configuration file; its section collect.sqs selects queues and credentials."),
     ] = None,
-    profile: Annotated[str | None, typer.Option(help="A profile of the AWS configuration.")] = None,
-    region: Annotated[list[str] | None, typer.Option(help="An AWS region; may be given several times.")] = None,
+    profile: Annotated[str | None, typer.Option(help="An AWS profile.")] = None,
+    region: Annotated[list[str] | None, typer.Option(help="An AWS region; can be given several times.")] = None,
     prefix: Annotated[
-        list[str] | None, typer.Option(help="Only queues whose names begin so; may be given several times.")
+        list[str] | None, typer.Option(help="Only queues whose names start with this prefix; can be given several times.")
     ] = None,
     plan: Annotated[
         list[Path] | None,
-        typer.Option(help="Instead of an account: a Terraform plan, as `terraform show -json PLAN` writes it."),
+        typer.Option(help="Check a Terraform plan instead of an account, in the format of `terraform show -json PLAN`."),
     ] = None,
     template: Annotated[
-        list[Path] | None, typer.Option(help="Instead of an account: a CloudFormation or SAM template, YAML or JSON.")
+        list[Path] | None, typer.Option(help="Check a CloudFormation or SAM template (YAML or JSON) instead of an account.")
     ] = None,
     processing: Annotated[
         list[str] | None,
-        typer.Option(help="How long messages are usually worked on, to check visibility timeouts: 'orders-*=45s'."),
+        typer.Option(help="Usual processing time of messages, to check visibility timeouts: 'orders-*=45s'."),
     ] = None,
     use_lambda: Annotated[
-        bool, typer.Option("--lambda/--no-lambda", help="Look at the Lambda functions that consume the queues, too.")
+        bool, typer.Option("--lambda/--no-lambda", help="Also check the Lambda functions that consume the queues.")
     ] = True,
     as_json: AsJson = False,
     fail_on: FailOnOption = FailOn.WARNING,
 ) -> None:
-    """Examine every SQS queue of an account, or of a Terraform plan or CloudFormation template before it is deployed."""
+    """Check every SQS queue of an account, or of a Terraform plan or CloudFormation template before it is deployed."""
     from sources.collect import CollectorRefused
     from sources.sqs.doctor import examine_account, examine_files
     from sources.sqs.doctor.files import UnreadableFile
@@ -69,7 +68,7 @@ def sqs(
     processing_s = _processing(processing or [])
     files = [*(plan or []), *(template or [])]
     if files and (config or profile or region or prefix):
-        raise typer.BadParameter("files are examined instead of an account: leave out --config, --profile, --region and --prefix")
+        raise typer.BadParameter("files are checked instead of an account: remove --config, --profile, --region and --prefix")
     try:
         if files:
             examination = examine_files(files, processing_s=processing_s)
@@ -83,7 +82,7 @@ def sqs(
 
 @app.command("activemq")
 def activemq(config: ConfigFile, as_json: AsJson = False, fail_on: FailOnOption = FailOn.WARNING) -> None:
-    """Examine the broker of collect.activemq: what it does not report yet, with the XML to add."""
+    """Check the broker of collect.activemq: which advisories it does not send yet, with the XML to add."""
     from sources.activemq.doctor import examine
 
     _report(examine(_section(config, "activemq")), as_json, fail_on)
@@ -91,7 +90,7 @@ def activemq(config: ConfigFile, as_json: AsJson = False, fail_on: FailOnOption 
 
 @app.command("cloudflare")
 def cloudflare(config: ConfigFile, as_json: AsJson = False, fail_on: FailOnOption = FailOn.WARNING) -> None:
-    """Examine the queues of the account of collect.cloudflare, and the Wrangler files named there."""
+    """Check the queues of the account in collect.cloudflare, and the Wrangler files listed there."""
     from sources.cloudflare.doctor import examine
 
     _report(examine(_section(config, "cloudflare")), as_json, fail_on)

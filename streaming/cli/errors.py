@@ -1,4 +1,4 @@
-"""From an error to one clear line and an exit code."""
+"""Convert an error to one clear line and an exit code."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from typing import Final
 
 EXIT_FAILED: Final = 1
-"""It could not be done: a port in use, a broker that does not answer, a job that failed."""
+"""The command failed: a port in use, a broker that does not answer, a failed job."""
 EXIT_USAGE: Final = 2
-"""It was asked for wrongly: the command line or the configuration."""
+"""The command line or the configuration is wrong."""
 EXIT_INTERRUPTED: Final = 130
 
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Turn errors that name a thing and its fix into a line on standard error; any other keeps its traceback."""
+    """Print expected errors, which name a problem and its fix, on standard error; other errors keep their traceback."""
     try:
         yield
     except KeyboardInterrupt:
@@ -31,9 +31,9 @@ def reported() -> Iterator[None]:
 
 
 def exit_code(error: Exception) -> int | None:
-    """The exit code for errors that explain themselves, None for those that do not."""
+    """Return the exit code of an expected error, None for any other."""
     names = {kind.__name__ for kind in type(error).__mro__}
-    # By name: a class is known without importing Spark, the HTTP service or pydantic to look for it.
+    # Compare names, so that Spark, the HTTP service and pydantic need not be imported for their classes.
     if "ConfigError" in names:
         return EXIT_USAGE
     if names & {"JobError", "RuntimeUnavailable", "CannotListenError", "CommandError"}:
@@ -42,10 +42,10 @@ def exit_code(error: Exception) -> int | None:
 
 
 def lines_of(error: Exception) -> list[str]:
-    """What to print: every mistake of a configuration, one line for anything else."""
+    """Return the lines to print: every error of a configuration, one line for anything else."""
     several = getattr(error, "errors", None)
     return [str(one) for one in several] if isinstance(several, list) else [str(error)]
 
 
 class CommandError(Exception):
-    """A command cannot do what was asked; the message names the thing and the fix."""
+    """A command failed; the message names the problem and the fix."""

@@ -1,4 +1,4 @@
-"""`queuewatch explain`: asks the running service why something fires, or does not."""
+"""`queuewatch explain`: asks the running service why something fires or does not."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import typer
 
 def explain(
     what: Annotated[str, typer.Argument(help="A queue, message id, group or consumer.")],
-    url: Annotated[str, typer.Option(help="Where the service answers.", envvar="QUEUEWATCH_URL")] = "http://127.0.0.1:9400",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    url: Annotated[str, typer.Option(help="URL of the service.", envvar="QUEUEWATCH_URL")] = "http://127.0.0.1:9400",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say in words and numbers why a queue, message, group or consumer is firing."""
+    """Explain in words and numbers why a queue, message, group or consumer fires or does not."""
     from urllib.parse import quote
 
     import httpx
@@ -23,7 +23,7 @@ def explain(
     try:
         answer = httpx.get(address, headers={"Accept": "application/json" if as_json else "text/plain"}, timeout=10)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise CommandError(f"no queuewatch answers at {url} ({error}); start it, or name its address with --url") from error
+        raise CommandError(f"no queuewatch answers at {url} ({error}); start it, or give its address with --url") from error
     if answer.status_code not in (200, 404):
         words = " ".join(answer.text.split())[:200]
         raise CommandError(f"{url} answers {answer.status_code}: {words}; is this the address of queuewatch?")

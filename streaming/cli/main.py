@@ -1,4 +1,4 @@
-"""`queuewatch`: one small file per command; what a command needs is imported when it runs."""
+"""The `queuewatch` command: one small file per subcommand, which imports its dependencies only when it runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ app.add_typer(state.app, name="state")
 
 @app.command("version")
 def version() -> None:
-    """The version of queuewatch, and of what it runs on."""
+    """Print the versions of queuewatch and of its main dependencies."""
     from streaming.cli.versions import all_versions
 
     for name, number in all_versions():
@@ -49,14 +49,14 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     _version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=_print_version)
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
     pass
 
 
 def main() -> None:
-    """The entry point: mistakes of the user and of the environment end in one line and an exit code."""
+    """Run the command line; user and environment errors end in one line and an exit code."""
     with reported():
         app()
 

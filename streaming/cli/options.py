@@ -1,4 +1,4 @@
-"""Options several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ ConfigFile = Annotated[
 ]
 OptionalConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="A configuration file (YAML), for thresholds and the like."),
+    typer.Option("--config", "-c", help="A configuration file (YAML), for example for thresholds."),
 ]

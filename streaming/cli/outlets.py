@@ -1,4 +1,4 @@
-"""Where the job's results go, from the configuration."""
+"""Create the destinations of the job's results from the configuration."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from sinks.records import Destination
 from sinks.signal_log import signal_records
 from sinks.store import SnapshotStore
 from sinks.topic import RecordTopic, durable_producer
+from streaming.checkpoint.manifest import Checkpoint
 from streaming.config.kafka import KafkaTopic
 from streaming.config.model import Config
 from streaming.config.service import QuarantineSection, SignalLogSection
 from streaming.core.events.packet import Quarantined
+from streaming.delivery.outbox import Outbox
+from streaming.delivery.outlets import Outlets
+from streaming.delivery.quarantine import quarantine_records
+from streaming.delivery.sender import Deliveries, Delivery, delivery_families
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
-from streaming.spark.checkpoint import Checkpoint
-from streaming.spark.delivery import Deliveries, Delivery, delivery_families
 from streaming.spark.job import FolderOf
-from streaming.spark.outbox import Outbox
-from streaming.spark.outlets import Outlets
-from streaming.spark.quarantine import quarantine_records
 
 
 class OutletMetrics:
-    """What the outlets say of themselves; nothing before they are open."""
+    """Metrics of the outlets; empty until they are open."""
 
     def __init__(self) -> None:
         self.deliveries: tuple[Delivery, ...] = ()
 
     def __call__(self) -> Iterable[Family]:
-        """For `/metrics`."""
+        """Return the families for `/metrics`."""
         return delivery_families(self.deliveries)
 
 
@@ -47,9 +47,9 @@ def open_outlets(
     push: AlertmanagerPush | None,
     metrics: OutletMetrics,
 ) -> Iterator[Outlets]:
-    """The outlets of a job on `checkpoint`; their files and connections are closed at the end of the block.
+    """Open the outlets of a job on `checkpoint`; their files and connections are closed at the end of the block.
 
-    No destination need be there: each is connected to by its own thread, when it has something to send.
+    Destinations may be unavailable: each has its own thread, which connects when there is something to send.
     """
     if push is not None:
         push.resume(folder_of("outbox/alertmanager"))
@@ -92,7 +92,7 @@ def _signal_logs(section: SignalLogSection, stream: str) -> dict[str, Destinatio
 def _quarantines(section: QuarantineSection, stream: str) -> dict[str, Destination]:
     places: dict[str, Destination] = {}
     if section.path is not None:
-        # The file and its predecessor together.
+        # The limit covers the file and its predecessor together.
         half = max(1, section.max_bytes // 2)
         places["quarantine_file"] = AppendOnceFile(section.path, stream, max_bytes=half, keep_files=1, trims=True)
     if section.kafka is not None:

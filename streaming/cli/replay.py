@@ -1,4 +1,4 @@
-"""`queuewatch replay`: recorded events through the same code, on event time."""
+"""`queuewatch replay`: runs recorded events through the live code, on event time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streaming.cli.options import OptionalConfigFile
 
 
 class EngineName(StrEnum):
-    """Where the tracking happens."""
+    """The engine that does the tracking."""
 
     LOCAL = "local"
     SPARK = "spark"
@@ -22,18 +22,16 @@ class EngineName(StrEnum):
 def replay(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Files of recorded events: NDJSON, JSON or Arrow IPC, plain or gzip; - is standard input."),
+        typer.Argument(help="Files of recorded events: NDJSON, JSON or Arrow IPC, plain or gzip; - reads standard input."),
     ],
-    every: Annotated[str | None, typer.Option(help="Print metrics so often in event time, for example 60s or 5m.")] = None,
-    until: Annotated[str | None, typer.Option(help="Let time pass to this moment after the last event.")] = None,
+    every: Annotated[str | None, typer.Option(help="Interval of printed metrics in event time, for example 60s or 5m.")] = None,
+    until: Annotated[str | None, typer.Option(help="Continue after the last event until this time.")] = None,
     config: OptionalConfigFile = None,
-    engine: Annotated[EngineName | None, typer.Option(help="Both give the same lines.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 when an event cannot be read.")] = False,
-    report: Annotated[
-        Path | None, typer.Option(help="Also write a page for people: one HTML file that needs nothing else.")
-    ] = None,
+    engine: Annotated[EngineName | None, typer.Option(help="The tracking engine; both give the same lines.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 if an event cannot be read.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Also write a report for people: one self-contained HTML file.")] = None,
 ) -> None:
-    """Replay recorded events: metrics at every step and each change of a signal, as NDJSON on standard output."""
+    """Replay recorded events; prints metrics at every step and each signal change as NDJSON on standard output."""
     from streaming.config import load_config, to_settings
     from streaming.replay.command import run_replay
     from streaming.replay.run import Engine, local_engine

@@ -1,4 +1,4 @@
-"""`queuewatch rules`: everything that is generated from the catalogue of signals."""
+"""`queuewatch rules`: writes all files generated from the alert catalogue."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from streaming.cli.options import OptionalConfigFile
 
 
 def rules(
-    out: Annotated[Path, typer.Option("--out", help="The folder to write to; files of other names are left alone.")],
+    out: Annotated[Path, typer.Option("--out", help="The output folder; other files in it are left alone.")],
     config: OptionalConfigFile = None,
 ) -> None:
-    """Write Prometheus rules, PrometheusRule, mixin, dashboards and runbook."""
+    """Write the Prometheus rules, the PrometheusRule, the mixin, the dashboards and the runbook."""
     from alerts.rules import generate
     from streaming.cli.errors import CommandError
     from streaming.config import load_config, to_settings

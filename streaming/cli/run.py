@@ -11,7 +11,7 @@ from streaming.cli.options import ConfigFile
 
 def run(
     config: ConfigFile,
-    port: Annotated[int | None, typer.Option(help="Instead of http.port; 0 takes any free one.", min=0, max=65535)] = None,
+    port: Annotated[int | None, typer.Option(help="Overrides http.port; 0 picks a free one.", min=0, max=65535)] = None,
 ) -> None:
     """Watch queues: read telemetry, judge it, publish metrics, signals and the status page."""
     from streaming.cli.service import serve_until_stopped

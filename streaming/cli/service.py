@@ -1,4 +1,4 @@
-"""`run`, put together: HTTP service, sinks and streaming job in one process."""
+"""The implementation of `run`: HTTP service, sinks and streaming job in one process."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from sinks.http import (
 )
 from sinks.store import SnapshotStore
 from sources.wire.scan import is_compiled
+from streaming.checkpoint.manifest import Checkpoint
 from streaming.cli.outlets import OutletMetrics, open_outlets
 from streaming.cli.signals import stopped_by_signals
 from streaming.config.check import is_loopback, warnings
@@ -35,19 +36,17 @@ from streaming.config.logging import set_up_logging
 from streaming.config.model import Config, to_settings
 from streaming.config.service import AuthSection
 from streaming.core.settings import Settings
-from streaming.spark.checkpoint import Checkpoint
+from streaming.delivery.outlets import Outlets
+from streaming.health.monitor import Monitor
 from streaming.spark.job import FolderOf, open_job, source_kinds
-from streaming.spark.monitor import Monitor
-from streaming.spark.outlets import Outlets
 
 _log = structlog.get_logger(__name__)
 
 
 def serve_until_stopped(config: Config) -> None:
-    """Run the service until SIGTERM or SIGINT; the batch in work is finished first, a second signal does not wait.
+    """Run the service until SIGTERM or SIGINT; the current batch is finished first, a second signal stops at once.
 
-    Raises errors that name the thing and the fix: a port in use, a broker that does not answer, a checkpoint that
-    does not fit.
+    Raises errors that name the problem and the fix: a port in use, a broker that does not answer, an incompatible checkpoint.
     """
     set_up_logging(config.log)
     stop = threading.Event()
@@ -64,13 +63,13 @@ def run_service(
     on_listening: Callable[[RunningServer], None] = lambda _: None,
     on_spark_up: Callable[[], None] = lambda: None,
 ) -> None:
-    """The service in this thread until `stop` is set. `on_listening` is told the address before Spark starts."""
+    """Run the service in this thread until `stop` is set. `on_listening` gets the server before Spark starts."""
     source_kinds(config)
     settings = to_settings(config)
     store = store if store is not None else SnapshotStore()
     monitor = Monitor()
     with ExitStack() as stack:
-        # First what can be refused at once: Spark takes seconds to come up.
+        # First everything that can fail at once, because Spark takes seconds to start.
         push = _alertmanager(config)
         if push is not None:
             stack.callback(push.close)
@@ -80,7 +79,7 @@ def run_service(
         for line in warnings(config):
             _log.warning("unsafe_setting", warning=line)
         if not is_compiled():
-            _log.warning("slow_decoding", warning="JSON is read by a slower parser: install gcc, then queuewatch again")
+            _log.warning("slow_decoding", warning="a slower JSON parser is in use: install gcc, then reinstall queuewatch")
         on_listening(server)
 
         def outlets_for(checkpoint: Checkpoint, folder_of: FolderOf) -> Outlets:
@@ -98,7 +97,9 @@ def _alertmanager(config: Config) -> AlertmanagerPush | None:
     try:
         return AlertmanagerPush(section, config.section("alerts"))
     except OSError as error:
-        raise ConfigError("alertmanager", f"{error.filename}: {error.strerror}", "Create it, or name another file") from error
+        raise ConfigError(
+            "alertmanager", f"{error.filename}: {error.strerror}", "Create it, or configure another file"
+        ) from error
 
 
 def _http(
@@ -122,7 +123,11 @@ def _http(
             ready_within_s=config.http.ready_within_s,
             judging=settings,
             runbook_base_url=rules.runbook_base_url,
+            # Its default is a guess, good enough for a rule's link but not for a button on the page.
+            grafana_url=rules.grafana_url if "grafana_url" in rules.model_fields_set else None,
+            objectives=rules.objectives,
             ingest=_ingest(config),
+            metrics_left_out=frozenset(config.http.metrics_left_out),
             about_sinks=[monitor.families, outlets, *([push.families] if push is not None else [])],
             job_fault=lambda: monitor.liveness.fault(config.http.healthy_within_s),
             pages={"/runbook": Page(runbook_html(rules, settings.defaults).encode())},
@@ -137,9 +142,9 @@ def _credentials(key: str, section: AuthSection) -> Credentials:
     try:
         password, token = section.secrets()
     except OSError as error:
-        raise ConfigError(key, f"{error.filename}: {error.strerror}", "Create it, or name another file") from error
+        raise ConfigError(key, f"{error.filename}: {error.strerror}", "Create it, or configure another file") from error
     except ValueError as error:
-        raise ConfigError(key, str(error), "Write the secret to it, or leave the key out") from error
+        raise ConfigError(key, str(error), "Write the secret to it, or remove the key") from error
     return Credentials(section.username, password, token)
 
 
@@ -154,10 +159,10 @@ def _ingest(config: Config) -> IngestSettings | None:
         if not token and not section.allow_without_token and not is_loopback(config.http.host):
             raise ConfigError(
                 "http.ingest",
-                f"whoever reaches {config.http.host}:{config.http.port} could send events",
-                "Set http.ingest.token_file, or http.ingest.allow_without_token: true where only senders reach the port",
+                f"anyone who can reach {config.http.host}:{config.http.port} could send events",
+                "Set http.ingest.token_file, or http.ingest.allow_without_token: true if only senders can reach the port",
             )
         stage = Spool(Path(spool.folder), max_spooled_bytes=section.max_spooled_bytes)
     except OSError as error:
-        raise ConfigError("http.ingest", f"{error.filename}: {error.strerror}", "Create it, or name another file") from error
+        raise ConfigError("http.ingest", f"{error.filename}: {error.strerror}", "Create it, or configure another file") from error
     return IngestSettings(stage, token=token or None, max_body_bytes=section.max_body_bytes, max_events=section.max_events)

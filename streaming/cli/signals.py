@@ -1,4 +1,4 @@
-"""From SIGTERM and SIGINT to an event that asks to stop."""
+"""Convert SIGTERM and SIGINT to a stop event."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _log = structlog.get_logger(__name__)
 
 @contextmanager
 def stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
-    """Set `stop` on SIGTERM and SIGINT while the block lasts; a second one interrupts at once.
+    """Set `stop` on SIGTERM and SIGINT within the block; a second signal interrupts at once.
 
-    Gives a function to call once Spark is up: PySpark puts its own handler in place.
+    Yields a function to call once Spark is up, because PySpark installs its own handler.
     """
 
     def handle(number: int, _: FrameType | None) -> None:

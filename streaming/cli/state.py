@@ -1,4 +1,4 @@
-"""`queuewatch state`: a checkpoint looked at, verified, exported or cut anew, offline."""
+"""`queuewatch state`: inspects, verifies, exports or reshards a checkpoint, offline."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import typer
 
 from streaming.cli.options import OptionalConfigFile
 
-app = typer.Typer(no_args_is_help=True, help="A checkpoint, offline: look at it, verify, export or cut it anew.")
+app = typer.Typer(no_args_is_help=True, help="Inspect, verify, export or reshard a checkpoint, offline.")
 
-CheckpointFolder = Annotated[Path, typer.Argument(help="The folder spark.checkpoint_dir names, or a copy of it.")]
+CheckpointFolder = Annotated[Path, typer.Argument(help="The folder set in spark.checkpoint_dir, or a copy of it.")]
 
 
 @app.command()
 def inspect(checkpoint: CheckpointFolder) -> None:
-    """What a checkpoint holds: formats, shards, messages per queue, what fires, what waits for destinations."""
-    from streaming.cli.stating import inspected
+    """Show what a checkpoint holds: formats, shards, messages per queue, firing signals, undelivered records."""
+    from streaming.cli.checkpoint_commands import inspected
 
     for line in inspected(checkpoint):
         typer.echo(line)
@@ -25,8 +25,8 @@ def inspect(checkpoint: CheckpointFolder) -> None:
 
 @app.command()
 def verify(checkpoint: CheckpointFolder) -> None:
-    """Read everything the next start would need; exit code 1 names what is damaged. Works on a copy of a running checkpoint."""
-    from streaming.cli.stating import verified
+    """Read everything the next start needs; names damaged files and exits with 1. Works on a copy of a running checkpoint."""
+    from streaming.cli.checkpoint_commands import verified
 
     sound, lines = verified(checkpoint)
     for line in lines:
@@ -39,8 +39,8 @@ def export(
     checkpoint: CheckpointFolder,
     out: Annotated[Path | None, typer.Option("--out", help="Write to this file instead of standard output.")] = None,
 ) -> None:
-    """Every message and every queue as JSON, one object a line."""
-    from streaming.cli.stating import exported
+    """Print every message and every queue as JSON, one object per line."""
+    from streaming.cli.checkpoint_commands import exported
 
     if out is None:
         for line in exported(checkpoint):
@@ -53,15 +53,15 @@ def export(
 @app.command()
 def reshard(
     checkpoint: CheckpointFolder,
-    shards: Annotated[int, typer.Option("--shards", help="How many shards the new checkpoint has.", min=1, max=256)],
+    shards: Annotated[int, typer.Option("--shards", help="Number of shards of the new checkpoint.", min=1, max=256)],
     out: Annotated[Path, typer.Option("--out", help="The folder of the new checkpoint; must not exist.")],
     config: OptionalConfigFile = None,
     spool_is_empty: Annotated[
-        bool, typer.Option("--spool-is-empty", help="The files that were read are no longer in the spool folder.")
+        bool, typer.Option("--spool-is-empty", help="Confirm that files already read are no longer in the spool folder.")
     ] = False,
 ) -> None:
-    """Make a new checkpoint with another number of shards; the old one stays as it is. Stop queuewatch first."""
-    from streaming.cli.stating import resharded
+    """Create a new checkpoint with a different number of shards; the old one is not changed. Stop queuewatch first."""
+    from streaming.cli.checkpoint_commands import resharded
 
     for line in resharded(checkpoint, shards, out, config, spool_is_empty=spool_is_empty):
         typer.echo(line)

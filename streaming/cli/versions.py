@@ -1,4 +1,4 @@
-"""Version numbers, read from what is installed."""
+"""Version numbers of the installed packages."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _SHOWN = ("pyspark", "pyarrow", "pandas", "kafka-python", "boto3", "stomp.py")
 
 
 def own_version() -> str:
-    """The version of this installation."""
+    """Return the version of this installation."""
     return metadata.version("queuewatch-service")
 
 
 def all_versions() -> list[tuple[str, str]]:
-    """Name and version of queuewatch, Python and what matters below it; what is not installed is left out."""
+    """Return name and version of queuewatch, Python and the main dependencies that are installed."""
     from sources.wire.scan import is_compiled
 
     found = [("queuewatch", own_version()), ("python", platform.python_version())]
@@ -25,5 +25,5 @@ def all_versions() -> list[tuple[str, str]]:
             continue
     return [
         *found,
-        ("json scan", "compiled" if is_compiled() else "none, JSON is read slower: install gcc, then queuewatch again"),
+        ("json scan", "compiled" if is_compiled() else "none, JSON parsing is slower: install gcc, then reinstall queuewatch"),
     ]

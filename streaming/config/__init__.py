@@ -1,4 +1,4 @@
-"""One configuration file for the whole service."""
+"""The configuration of the whole service, in one file."""
 
 from streaming.config.errors import ConfigError as ConfigError
 from streaming.config.errors import ConfigErrors as ConfigErrors

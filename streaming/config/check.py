@@ -1,4 +1,4 @@
-"""What a configuration names outside itself: files that must be there, and a summary for people."""
+"""Checks beyond the schema: readable files, risky settings, and a summary for people."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from streaming.config.model import Config
 
 
 def check_files(config: Config) -> None:
-    """Raises `ConfigErrors` naming every file that is configured to be read and cannot be."""
+    """Raise `ConfigErrors` for all configured files that cannot be read."""
     errors = [error for key, path in _files(config, ()) if (error := _unreadable(key, path)) is not None]
     if errors:
         raise ConfigErrors(errors)
 
 
 def summary(config: Config) -> Iterator[str]:
-    """What the service would do, a line each."""
+    """Return lines that describe what the service would do."""
     source = config.source
     if source.kafka is not None:
         yield f"reads Kafka topics {', '.join(source.kafka.topics)} at {', '.join(source.kafka.bootstrap_servers)}"
@@ -32,28 +32,28 @@ def summary(config: Config) -> Iterator[str]:
     yield f"runs on {config.spark.master} with {config.spark.shards} shards, checkpoint in {config.spark.checkpoint_dir}"
     yield f"serves http://{config.http.host}:{config.http.port}/"
     if config.queues:
-        yield f"has thresholds of their own for queues like {', '.join(queue.pattern for queue in config.queues)}"
+        yield f"uses separate settings for queues matching {', '.join(queue.pattern for queue in config.queues)}"
     kinds = [kind for kind in ("sqs", "activemq", "cloudflare") if getattr(config.collect, kind) is not None]
     if kinds:
         yield f"collects from {', '.join(kinds)}"
 
 
 def warnings(config: Config) -> Iterator[str]:
-    """What is allowed and hardly meant, with the remedy, a line each."""
+    """Return warnings about settings that are allowed but probably not intended, with the fix."""
     http = config.http
     if http.ingest.enabled and http.ingest.bearer_token() is None and not is_loopback(http.host):
         yield (
-            f"whoever reaches {http.host}:{http.port} may send events: "
-            "set http.ingest.token_file, or let http.host be 127.0.0.1 behind a proxy that asks for a login"
+            f"anyone who can reach {http.host}:{http.port} can send events: "
+            "set http.ingest.token_file, or set http.host to 127.0.0.1 behind a proxy that requires a login"
         )
     if http.tls.cert_file is None and not is_loopback(http.host):
         for name, auth in (("auth", http.auth), ("metrics_auth", http.metrics_auth)):
             if auth.username is not None or auth.token is not None or auth.token_file is not None:
-                yield f"the credentials of http.{name} go over the network in clear: set http.tls, or put a TLS proxy in front"
+                yield f"the credentials of http.{name} are sent unencrypted: set http.tls, or put a TLS proxy in front"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens on `host`."""
+    """Return whether only this machine can reach a service that listens on `host`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -61,7 +61,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _files(section: BaseModel, key: KeyPath) -> Iterator[tuple[KeyPath, Path]]:
-    """Fields that end in `_file`, wherever they are."""
+    """Return all fields whose name ends in `_file`, at any depth."""
     for name in type(section).model_fields:
         value = getattr(section, name)
         if isinstance(value, Path) and name.endswith("_file"):
@@ -79,5 +79,5 @@ def _unreadable(key: KeyPath, path: Path) -> ConfigError | None:
         with path.open("rb") as file:
             file.read(1)
     except OSError as error:
-        return ConfigError(dotted_name(key), f"{path}: {error.strerror}", "Create the file, or name another one")
+        return ConfigError(dotted_name(key), f"{path}: {error.strerror}", "Create the file, or configure another one")
     return None

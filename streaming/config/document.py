@@ -1,4 +1,4 @@
-"""A YAML document as plain data that remembers where each key stands, and overrides from the environment."""
+"""A YAML document as plain data with the position of each key, and overrides from the environment."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ ENV_SEPARATOR: Final = "__"
 _DEEPEST: Final = 32
 
 KeyPath = tuple[str | int, ...]
-"""Where a value stands: ("queues", 0, "pattern")."""
+"""The path of a value: ("queues", 0, "pattern")."""
 
 
 @dataclass
 class Document:
-    """The values of a configuration, and for each key where it came from."""
+    """The values of a configuration, with the origin of each key."""
 
     values: dict[str, Any] = field(default_factory=dict)
     origins: dict[KeyPath, str] = field(default_factory=dict)
     """`file:line` or `environment variable NAME` of each key."""
     from_file: frozenset[KeyPath] = frozenset()
-    """The keys that were written in the file."""
+    """The keys set in the file."""
 
     def where(self, key: KeyPath) -> str | None:
-        """The origin of `key`, or of the nearest key it lies in."""
+        """Return the origin of `key`, or of its nearest parent."""
         for end in range(len(key), 0, -1):
             if key[:end] in self.origins:
                 return self.origins[key[:end]]
@@ -38,17 +38,17 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """The file as it stands. Raises `ConfigError` for one that cannot be read, is no mapping, or repeats a key."""
+    """Read the file. Raises `ConfigError` if it cannot be read, is not a mapping, or repeats a key."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise ConfigError("", f"{path} does not exist", "Name the configuration file with --config") from error
+        raise ConfigError("", f"{path} does not exist", "Give the configuration file with --config") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("", f"{path} cannot be read: {error}", "It must be a readable UTF-8 text file") from error
     try:
         loader = yaml.SafeLoader(text)
     except yaml.YAMLError as error:
-        # A character no YAML may have, wherever it stands.
+        # A character that is not allowed anywhere in YAML.
         raise ConfigError("", f"{path} cannot be read: {' '.join(str(error).split())}", "It must be a text file") from error
     try:
         root = loader.get_single_node()
@@ -61,15 +61,15 @@ def read_document(path: Path) -> Document:
     finally:
         loader.dispose()
     if not isinstance(values, dict):
-        raise ConfigError("", "the file is no mapping", "Begin with sections such as `source:`", place(path, 1))
+        raise ConfigError("", "the file is not a mapping", "Begin with sections such as `source:`", place(path, 1))
     return Document(values, reader.origins, frozenset(reader.origins))
 
 
 def override(document: Document, env: Mapping[str, str]) -> Document:
-    """The document with every `QUEUEWATCH_SECTION__KEY=value` of `env` in place of what the file says.
+    """Return the document with every `QUEUEWATCH_SECTION__KEY=value` of `env` applied over the file's values.
 
-    A value that begins with `[` or `{` is read as YAML, an empty one unsets the key, any other is text that its
-    field turns into a number or a truth value. Variables without a double underscore are not for the configuration.
+    A value that begins with `[` or `{` is parsed as YAML, an empty one unsets the key, and any other is text that its field
+    converts to a number or boolean. Variables without a double underscore do not belong to the configuration.
     """
     values = _copy(document.values)
     origins = dict(document.origins)
@@ -103,12 +103,12 @@ class _Reader:
         return self._loader.construct_object(node)
 
     def _mapping(self, node: yaml.MappingNode, key: KeyPath) -> dict[str, Any]:
-        # Before `<<` brings in keys that may be overridden: only what is written twice is a mistake.
+        # Check before `<<` merges keys that may be overridden: only a key that is written twice is an error.
         written: set[str] = set()
         for name_node, _ in node.value:
             if name_node.value in written and name_node.tag != "tag:yaml.org,2002:merge":
                 dotted = dotted_name((*key, name_node.value))
-                raise ConfigError(dotted, "is written twice", "Keep one of the two", self._place(name_node))
+                raise ConfigError(dotted, "is set twice", "Keep one of the two", self._place(name_node))
             written.add(name_node.value)
         self._loader.flatten_mapping(node)
         values: dict[str, Any] = {}
@@ -127,7 +127,7 @@ class _Reader:
 
 
 def dotted_name(key: KeyPath) -> str:
-    """`queues[0].pattern` of ("queues", 0, "pattern")."""
+    """Format a path: ("queues", 0, "pattern") becomes `queues[0].pattern`."""
     text = ""
     for part in key:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
@@ -142,7 +142,7 @@ def _put(values: dict[str, Any], key: tuple[str, ...], value: Any, where: str) -
             below = inner[part] = {}
         if not isinstance(below, dict):
             name = dotted_name(key[:depth])
-            raise ConfigError(name, "is no section", f"Override the whole of {name} instead", where)
+            raise ConfigError(name, "is not a section", f"Override {name} as a whole instead", where)
         inner = below
     if isinstance(value, dict) and isinstance(inner.get(key[-1]), dict):
         inner[key[-1]] |= value
@@ -158,7 +158,7 @@ def _env_value(text: str, where: str) -> Any:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        problem = f"begins like a list or mapping but is no YAML ({_first_line(error)})"
+        problem = f"begins like a list or mapping but is not valid YAML ({_first_line(error)})"
         raise ConfigError("", problem, "Correct its brackets and quotes", where) from error
 
 
@@ -172,7 +172,7 @@ def _not_yaml(error: yaml.YAMLError, path: Path) -> ConfigError:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or _first_line(error)
     where = place(path, mark.line + 1 if mark is not None else None)
-    return ConfigError("", f"is no YAML: {problem}", "Check the indentation and quotes of this line", where)
+    return ConfigError("", f"is not valid YAML: {problem}", "Check the indentation and quotes of this line", where)
 
 
 def _first_line(error: Exception) -> str:

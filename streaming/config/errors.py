@@ -1,4 +1,4 @@
-"""What is said of a configuration that cannot be used."""
+"""Errors about an invalid configuration."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 class ConfigError(ValueError):
-    """One thing wrong with the configuration.
+    """One error in the configuration.
 
-    `key` is the dotted name (`source.kafka.topics`), `where` the file and line or the environment variable it
-    came from, `fix` what to do about it.
+    `key` is the dotted name (`source.kafka.topics`), `where` is the file and line or the environment variable it came from, and
+    `fix` says what to do.
     """
 
     def __init__(self, key: str, problem: str, fix: str, where: str | None = None) -> None:
@@ -23,7 +23,7 @@ class ConfigError(ValueError):
 
 
 class ConfigErrors(ConfigError):
-    """Everything wrong with one configuration: `errors`, in the order of the file; reads like the first of them."""
+    """All errors of a configuration as `errors`, in the order of the file; its own message is that of the first."""
 
     def __init__(self, errors: list[ConfigError]) -> None:
         self.errors = errors
@@ -32,5 +32,5 @@ class ConfigErrors(ConfigError):
 
 
 def place(file: Path, line: int | None) -> str:
-    """`file:line`, or the file alone when the line is not known."""
+    """Return `file:line`, or only the file if the line is unknown."""
     return f"{file}:{line}" if line is not None else str(file)

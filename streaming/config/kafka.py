@@ -1,4 +1,4 @@
-"""How to reach a Kafka cluster, in the words of the configuration, of Spark's connector and of kafka-python."""
+"""Kafka connection settings, and their translation for Spark's connector and kafka-python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOGIN_MODULES = {
 
 
 class KafkaConnection(Section):
-    """Brokers and how to log in to them."""
+    """Brokers and their credentials."""
 
     bootstrap_servers: Names
     """`host:port` of some brokers of the cluster."""
@@ -27,21 +27,21 @@ class KafkaConnection(Section):
     sasl_password: Secret = None
     sasl_password_file: Path | None = None
     ssl_ca_file: Path | None = None
-    """PEM certificates to trust; without it, those Java and Python trust anyway."""
+    """PEM certificates to trust; default: the trust stores of Java and Python."""
     ssl_certificate_file: Path | None = None
-    """PEM file with this client's key and certificate chain, for brokers that ask for one."""
+    """PEM file with this client's key and certificate chain, for brokers that require one."""
 
     @model_validator(mode="after")
     def _login_is_whole(self) -> Self:
         if self.security_protocol.startswith("SASL"):
             if self.sasl_mechanism is None or self.sasl_username is None:
-                raise ValueError("security_protocol asks for a login: set sasl_mechanism and sasl_username too")
+                raise ValueError("security_protocol requires a login: set sasl_mechanism and sasl_username too")
             if self.sasl_password is None and self.sasl_password_file is None:
-                raise ValueError("a login needs its password: set sasl_password_file, or sasl_password by environment")
+                raise ValueError("a login needs a password: set sasl_password_file, or sasl_password by environment variable")
         return self
 
     def password(self) -> str | None:
-        """The password, read now from where the configuration says. Raises `OSError` when its file cannot be read."""
+        """Read the password from the configured place. Raises `OSError` if its file cannot be read."""
         if self.sasl_password is not None:
             return self.sasl_password.get_secret_value()
         if self.sasl_password_file is not None:
@@ -49,7 +49,7 @@ class KafkaConnection(Section):
         return None
 
     def java_options(self) -> dict[str, str]:
-        """Client properties as Kafka's Java clients name them, password included."""
+        """Return client properties for Kafka's Java clients, including the password."""
         options = {
             "bootstrap.servers": ",".join(self.bootstrap_servers),
             "security.protocol": self.security_protocol,
@@ -66,7 +66,7 @@ class KafkaConnection(Section):
         return options
 
     def python_options(self) -> dict[str, Any]:
-        """Keyword arguments for the clients of kafka-python, password included."""
+        """Return keyword arguments for the clients of kafka-python, including the password."""
         options: dict[str, Any] = {
             "bootstrap_servers": list(self.bootstrap_servers),
             "security_protocol": self.security_protocol,
@@ -91,5 +91,5 @@ class KafkaTopic(KafkaConnection):
 
 
 def _quoted(text: str) -> str:
-    """A value of a JAAS line."""
+    """Quote a value for a JAAS line."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

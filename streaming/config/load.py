@@ -1,29 +1,29 @@
-"""From a file and the environment to a `Config`, or to errors that say where and what to do."""
+"""Load a `Config` from a file and the environment, or raise errors that say where the problem is and how to fix it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from streaming.config.document import ENV_PREFIX, Document, KeyPath, dotted_name, override, read_document
 from streaming.config.errors import ConfigError, ConfigErrors
+from streaming.config.external_sections import EXTERNAL_SECTIONS
 from streaming.config.model import Config
 from streaming.config.names import model_at, nearest, secret_keys
-from streaming.config.rooms import ROOMS
 
 _SHOWN = 80
 REFERENCE = "The reference, deploy/queuewatch.yaml, shows every key"
 
 
 def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Config:
-    """The configuration in `path` (None: defaults), with `QUEUEWATCH_…` variables of `env` (None: the process') on top.
+    """Load the configuration in `path` (None: defaults), overridden by `QUEUEWATCH_…` variables of `env` (None: the process').
 
-    Raises `ConfigErrors` with everything that is wrong, or `ConfigError` when the file cannot be read at all.
+    Raises `ConfigErrors` with all errors, or `ConfigError` if the file cannot be read at all.
     """
     document = override(read_document(path) if path is not None else Document(), os.environ if env is None else env)
     ours, theirs = _split(document.values)
@@ -33,27 +33,24 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
         config = Config.model_validate(ours)
     except ValidationError as error:
         errors += _translate(error, Config, (), document)
-    rooms: dict[KeyPath, BaseModel] = {}
+    external: dict[KeyPath, BaseModel] = {}
     for key, values in theirs.items():
         try:
-            rooms[key] = _validate_room(key, values, document, errors)
-        except ConfigError as error:
-            errors.append(error)
+            external[key] = _validate_external(key, values, document, errors)
         except ValidationError as error:
-            model = ROOMS[key].load()
-            errors += _translate(error, cast(type[BaseModel], model), key, document)
+            errors += _translate(error, EXTERNAL_SECTIONS[key](), key, document)
     if errors or config is None:
         raise ConfigErrors(errors)
-    collect = {str(key[1]): model for key, model in rooms.items() if key[0] == "collect"}
-    others = {str(key[0]): model for key, model in rooms.items() if key[0] != "collect"}
+    collect = {str(key[1]): model for key, model in external.items() if key[0] == "collect"}
+    others = {str(key[0]): model for key, model in external.items() if key[0] != "collect"}
     return config.model_copy(update={"collect": config.collect.model_copy(update=collect), **others})
 
 
 def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[KeyPath, Any]]:
-    """The sections of our own model, and those of other rooms by key."""
+    """Split the values into sections of the service's own model and external sections by key."""
     ours = dict(values)
     theirs: dict[KeyPath, Any] = {}
-    for key in ROOMS:
+    for key in EXTERNAL_SECTIONS:
         outer, name = ours, str(key[-1])
         if len(key) == 2:
             section = ours.get(str(key[0]))
@@ -65,11 +62,8 @@ def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[KeyPath, Any]]:
     return ours, theirs
 
 
-def _validate_room(key: KeyPath, values: Any, document: Document, errors: list[ConfigError]) -> BaseModel:
-    name, where = dotted_name(key), document.where(key)
-    model = ROOMS[key].load()
-    if model is None:
-        raise ConfigError(name, "is not part of this installation", "Install queuewatch whole or remove it", where)
+def _validate_external(key: KeyPath, values: Any, document: Document, errors: list[ConfigError]) -> BaseModel:
+    model = EXTERNAL_SECTIONS[key]()
     errors += _secrets_in_file(model, values, document, key)
     return model.model_validate(values)
 
@@ -81,7 +75,7 @@ def _secrets_in_file(model: type[BaseModel], values: Any, document: Document, pr
             name = dotted_name(key)
             variable = ENV_PREFIX + "__".join(str(part).upper() for part in key)
             fix = f"Write it to a file and set {name}_file, or set {variable}"
-            found.append(ConfigError(name, "is a secret and may not be in the file", fix, document.where(key)))
+            found.append(ConfigError(name, "is a secret and must not be in the file", fix, document.where(key)))
     return found
 
 
@@ -117,7 +111,7 @@ def _translate_one(
 
 
 def _shown(detail: ErrorDetails, model: type[BaseModel], key: KeyPath) -> str:
-    """The offending value, when it is short and no secret."""
+    """Return the offending value if it is short and not a secret."""
     section = model_at(model, key[:-1])
     name = str(key[-1]) if key else ""
     secret = "password" in name or "token" in name or "secret" in name

@@ -10,14 +10,14 @@ import structlog
 
 from streaming.config.service import LogSection
 
-# Libraries that log each request, or each attempt to reconnect; and py4j, which repeats what Spark logs and the job tells.
+# Libraries that log each request or reconnect attempt; and py4j, which repeats what Spark and the job already log.
 _QUIET = {"kafka": logging.ERROR, "py4j": logging.CRITICAL, "httpx": logging.WARNING, "uvicorn": logging.WARNING}
 
 
 def set_up_logging(config: LogSection, stream: TextIO | None = None) -> None:
-    """Send structlog's and the standard library's records to `stream` (standard error) as `config` says.
+    """Send structlog's and the standard library's records to `stream` (default: standard error) according to `config`.
 
-    Safe to call again: the last call counts.
+    It can be called again; the last call takes effect.
     """
     target = stream if stream is not None else sys.stderr
     level = logging.getLevelNamesMapping()[config.level.upper()]

@@ -18,22 +18,22 @@ from streaming.config.service import (
     SparkSection,
 )
 from streaming.config.source import Sources
-from streaming.config.tracking import Judging, QueueOverrides, settings_of
+from streaming.config.tracking import FoldedQueues, Judging, QueueOverrides, settings_of
 from streaming.core.settings import Settings
 
 
 class CollectSection(Section):
-    """Collectors, each with the model of its own folder, and where their events go."""
+    """Settings of the collectors, and where their events go."""
 
     to: str | None = None
-    """`kafka://host:9092/topic`, `spool:/folder` or `http(s)://host:9400/api/v1/events`; without it, where `source` reads."""
+    """`kafka://host:9092/topic`, `spool:/folder` or `http(s)://host:9400/api/v1/events`; default: where `source` reads."""
     sqs: SerializeAsAny[BaseModel] | None = None
     activemq: SerializeAsAny[BaseModel] | None = None
     cloudflare: SerializeAsAny[BaseModel] | None = None
 
 
 class Config(Section):
-    """One file, every section optional."""
+    """The configuration; every section is optional."""
 
     spark: SparkSection = Field(default_factory=SparkSection)
     restarts: Restarts = Field(default_factory=Restarts)
@@ -43,6 +43,7 @@ class Config(Section):
     quarantine: QuarantineSection = Field(default_factory=QuarantineSection)
     judge: Judging = Field(default_factory=Judging)
     queues: tuple[QueueOverrides, ...] = ()
+    fold: tuple[FoldedQueues, ...] = ()
     replay: ReplaySection = Field(default_factory=ReplaySection)
     log: LogSection = Field(default_factory=LogSection)
     collect: CollectSection = Field(default_factory=CollectSection)
@@ -54,16 +55,18 @@ class Config(Section):
         if self.http.ingest.enabled:
             spool = self.source.spool
             if spool is None or urlsplit(spool.folder).scheme:
-                raise ValueError("http.ingest needs source.spool with a local folder, from which the job reads what was accepted")
+                raise ValueError(
+                    "http.ingest needs source.spool with a local folder, from which the job reads the accepted events"
+                )
         return self
 
     def section(self, name: str) -> Any:
-        """A section whose model belongs to another room: `alerts`, `alertmanager`, or `collect.KIND`; None when absent."""
-        room, _, kind = name.partition(".")
-        found = getattr(self, room)
+        """Return an external section (`alerts`, `alertmanager` or `collect.KIND`), or None if it is absent."""
+        section, _, kind = name.partition(".")
+        found = getattr(self, section)
         return getattr(found, kind) if kind else found
 
 
 def to_settings(config: Config, *, now_is_event_time: bool = False) -> Settings:
-    """What the core and the judge are told. `now_is_event_time` is true in a replay."""
-    return settings_of(config.judge, config.queues, now_is_event_time=now_is_event_time)
+    """Return the settings of the core and the judge. `now_is_event_time` is true in a replay."""
+    return settings_of(config.judge, config.queues, config.fold, now_is_event_time=now_is_event_time)

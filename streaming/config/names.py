@@ -1,4 +1,4 @@
-"""The keys a model knows: for naming the nearest one, and for finding fields that must not be in a file."""
+"""Lookups in a model's keys: the nearest known key, and fields that must not be in a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streaming.config.section import FromEnvironment
 
 
 def model_at(root: type[BaseModel], key: KeyPath) -> type[BaseModel] | None:
-    """The model of the section at `key`, or None when there is none."""
+    """Return the model of the section at `key`, or None if there is none."""
     model: type[BaseModel] | None = root
     for part in key:
         if isinstance(part, int):
@@ -25,7 +25,7 @@ def model_at(root: type[BaseModel], key: KeyPath) -> type[BaseModel] | None:
 
 
 def nearest(root: type[BaseModel], section: KeyPath, name: str) -> list[str]:
-    """Up to three known keys that `name` in `section` may have meant, best first, as a reader would write them there."""
+    """Return up to three known keys similar to `name` in `section`, best first, as one would write them there."""
     model = model_at(root, section)
     if model is None:
         return []
@@ -34,12 +34,12 @@ def nearest(root: type[BaseModel], section: KeyPath, name: str) -> list[str]:
     if close:
         return close
     below = {f"{field}.{inner}" for field, _, inner in _children(model) if inner == name}
-    beside = {f for f in root.model_fields if f == name and section}
-    return sorted(below | beside)[:3]
+    top_level = {f for f in root.model_fields if f == name and section}
+    return sorted(below | top_level)[:3]
 
 
 def secret_keys(model: type[BaseModel], value: Any, key: KeyPath = ()) -> Iterator[KeyPath]:
-    """Where `value`, meant for `model`, sets fields that only the environment may set."""
+    """Return the keys in `value`, the data for `model`, that only the environment may set."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from secret_keys(model, item, (*key, index))
@@ -65,7 +65,7 @@ def _children(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel], st
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model in `Model`, `Model | None`, `tuple[Model, ...]`."""
+    """Return the model in `Model`, `Model | None` or `tuple[Model, ...]`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for inner in get_args(annotation):

@@ -1,4 +1,4 @@
-"""What every section of the configuration has in common."""
+"""The base class and common types of all configuration sections."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def _split(value: Any) -> Any:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_split), Field(min_length=1)]
-"""A list of at least one; also as text with commas, which is how one writes it in an environment variable."""
+"""A list with at least one item; also accepted as comma-separated text, for environment variables."""
 
 
 class FromEnvironment:
-    """Marks a field whose value may come from an environment variable only, never from the file."""
+    """Marks a field that can only be set by an environment variable, never in the file."""
 
 
 Secret = Annotated[SecretStr | None, FromEnvironment()]
-"""A password or token. In the file its neighbour `…_file` names the file that holds it."""
+"""A password or token. In the configuration file, the key `…_file` names the file that contains it."""
 
 
 class Section(BaseModel):
-    """A frozen mapping with known keys; an unknown one is an error."""
+    """A frozen mapping with known keys; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)

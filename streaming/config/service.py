@@ -1,14 +1,16 @@
-"""How the service runs and where its results go."""
+"""Settings of the service: Spark, HTTP, destinations of results, logging."""
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from streaming.config.kafka import KafkaTopic
 from streaming.config.section import Bytes, Count, Seconds, Secret, Section
+from streaming.judge.metrics import METRIC_BY_NAME
 
 SPARK_CONF_OWNED = frozenset(
     {
@@ -18,62 +20,62 @@ SPARK_CONF_OWNED = frozenset(
         "spark.sql.execution.arrow.maxRecordsPerBatch",
     }
 )
-"""Settings the pipeline cannot work without; `spark.conf` may not change them."""
+"""Settings that the pipeline depends on; `spark.conf` must not change them."""
 
 
 class SparkSection(Section):
-    """The Spark that runs the job."""
+    """Settings of Spark, which runs the job."""
 
     master: str = "local[*]"
-    """As in `spark-submit --master`."""
+    """The Spark master, as in `spark-submit --master`."""
     shards: Annotated[int, Field(ge=1, le=256)] = 2
-    """Into how many parts the state is cut, each worked on by one core. Fixed for the life of a checkpoint."""
+    """Number of parts of the state, each processed by one core. Fixed for the life of a checkpoint."""
     trigger_interval_s: Seconds = 0.5
-    """A batch at most so often; 0 for one after another."""
+    """Minimum time between the starts of two batches; 0 runs them without a pause."""
     checkpoint_dir: str = Field(default="queuewatch-data/checkpoint", min_length=1)
-    """What survives a restart: a path, or a URI of a file system all of Spark's machines share."""
+    """The folder of everything that survives a restart: a path, or a URI of a file system that all Spark machines share."""
     batch_deadline_s: Annotated[float, Field(ge=10)] = 240
-    """A batch that takes longer hangs: Spark's Python workers are ended, and if that does not help, its Java process."""
+    """Longest duration of a batch. Beyond it, Spark's Python workers are killed, and if that does not help, Java."""
     driver_memory: str = "2g"
-    """The heap of the Java process, in local mode of the whole of Spark. Python's memory comes on top."""
+    """Heap of the Java process; in local mode this is all of Spark. Python needs additional memory."""
     conf: dict[str, str] = Field(default_factory=dict)
-    """Further Spark settings by their own names."""
+    """Additional Spark settings, by Spark's names."""
 
     @model_validator(mode="after")
     def _conf_is_ours_to_give(self) -> Self:
         for name in self.conf:
             if not name.startswith("spark."):
-                raise ValueError(f"conf: {name} is no Spark setting: those begin with spark.")
+                raise ValueError(f"conf: {name} is not a Spark setting: those begin with spark.")
             if name in SPARK_CONF_OWNED:
                 raise ValueError(f"conf: {name} is set by the pipeline and cannot be changed")
         return self
 
 
 class IngestSection(Section):
-    """`POST /api/v1/events`, for Workers and small senders. What is accepted is read by `source.spool`."""
+    """`POST /api/v1/events`, for Workers and small senders. The job reads accepted events through `source.spool`."""
 
     enabled: bool = False
     token: Secret = None
     token_file: Path | None = None
-    """Holds the bearer token senders must show; without one, whoever reaches the port may send."""
+    """File with the bearer token that senders must present; without a token, anyone who can reach the port can send."""
     allow_without_token: bool = False
-    """Take events from whoever reaches the port where that is not this machine alone; without it `run` refuses to start."""
+    """Accept events without a token on a port that other machines can reach; otherwise `run` refuses to start."""
     max_body_bytes: Bytes = 4 * 1024 * 1024
-    """As sent, compressed or not."""
+    """Maximum size as sent, compressed or not."""
     max_events: Count = 100_000
-    """Of one body; more are refused."""
+    """Maximum number of events in a body; a larger body is refused."""
     max_spooled_bytes: Bytes | None = None
-    """Refuse more while so many bytes wait in the spool folder; for a folder whose files are not kept."""
+    """Refuse events while more bytes than this wait in the spool folder; only useful if files are not kept."""
 
     def bearer_token(self) -> str | None:
-        """The token, read now from where the configuration says. Raises `OSError` when its file cannot be read."""
+        """Read the token from the configured place. Raises `OSError` if its file cannot be read."""
         if self.token is not None:
             return self.token.get_secret_value()
         return self.token_file.read_text(encoding="utf-8").strip() if self.token_file is not None else None
 
 
 class AuthSection(Section):
-    """Who is let in: a user with a password (Basic), or whoever shows a token (Bearer). With neither, everybody."""
+    """Access control: a user with a password (Basic), or a token (Bearer). With neither, everybody has access."""
 
     username: str | None = None
     password: Secret = None
@@ -84,11 +86,11 @@ class AuthSection(Section):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.username is not None) != (self.password is not None or self.password_file is not None):
-            raise ValueError("username and password_file belong together: give both, or neither")
+            raise ValueError("username and password_file belong together: set both or neither")
         return self
 
     def secrets(self) -> tuple[str | None, str | None]:
-        """Password and token, read now. Raises `OSError` when a file cannot be read, `ValueError` for an empty one."""
+        """Read password and token. Raises `OSError` if a file cannot be read, `ValueError` for an empty one."""
         return _secret(self.password, self.password_file), _secret(self.token, self.token_file)
 
 
@@ -100,17 +102,17 @@ def _secret(given: SecretStr | None, file: Path | None) -> str | None:
 
 
 class TlsSection(Section):
-    """HTTPS. PEM files, read at the start."""
+    """HTTPS with PEM files, which are read at start."""
 
     cert_file: Path | None = None
     """The certificate with its chain."""
     key_file: Path | None = None
-    """Its key, without a password."""
+    """The private key, without a password."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.cert_file is None) != (self.key_file is None):
-            raise ValueError("cert_file and key_file belong together: give both, or neither")
+            raise ValueError("cert_file and key_file belong together: set both or neither")
         return self
 
 
@@ -120,27 +122,40 @@ class HttpSection(Section):
     host: str = "127.0.0.1"
     """The address to listen on; `0.0.0.0` for every interface."""
     port: Annotated[int, Field(ge=0, le=65535)] = 9400
-    """0 takes any free port and says which."""
+    """0 picks a free port and logs it."""
     ready_within_s: Annotated[float, Field(gt=0)] = 60
-    """`/-/ready` says no when the last batch is older."""
+    """`/-/ready` fails if the last batch is older than this."""
     healthy_within_s: Annotated[float, Field(gt=0)] = 600
-    """`/-/healthy` says no when no batch was committed for so long: then the process should be restarted."""
+    """`/-/healthy` fails if no batch was committed for this long: then the process should be restarted."""
     allowed_hosts: tuple[str, ...] = ()
-    """Public names the service is reached by (`*`: any). Addresses and names nobody can register are known anyway; others are
-    refused, so that no stranger's page can read this one by rebinding its name."""
+    """Public host names of the service (`*`: any).
+
+    IP addresses and names that nobody can register are always allowed. Others are refused to prevent DNS rebinding.
+    """
     max_connections: Count = 256
     max_connections_per_address: Count = 64
-    """All that come through one proxy count as one address."""
+    """All connections through one proxy count as one address."""
     tls: TlsSection = Field(default_factory=TlsSection)
     auth: AuthSection = Field(default_factory=AuthSection)
-    """For the page and its API."""
+    """Access to the page and its API."""
     metrics_auth: AuthSection = Field(default_factory=AuthSection)
-    """For `/metrics`."""
+    """Access to `/metrics`."""
+    metrics_left_out: tuple[str, ...] = ()
+    """Metrics that `/metrics` leaves out, by name, to save series; alerts and panels that read them stay empty."""
     ingest: IngestSection = Field(default_factory=IngestSection)
+
+    @field_validator("metrics_left_out")
+    @classmethod
+    def _are_metrics(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in METRIC_BY_NAME:
+                close = difflib.get_close_matches(name, METRIC_BY_NAME, n=1)
+                raise ValueError(f"no metric {name}{f' (did you mean {close[0]}?)' if close else ''}; docs/metrics.md lists them")
+        return names
 
 
 class SignalLogSection(Section):
-    """Where each change of a signal is written, one JSON object a line."""
+    """The log of signal changes, one JSON object per line."""
 
     path: Path | None = None
     max_bytes: Bytes = 64 * 1024 * 1024
@@ -150,11 +165,11 @@ class SignalLogSection(Section):
 
 
 class QuarantineSection(Section):
-    """Where events that could not be read are kept for inspection, with the reason."""
+    """Storage for unreadable events, with the reason, for inspection."""
 
     path: Path | None = None
     max_bytes: Bytes = 16 * 1024 * 1024
-    """The newest so many bytes are kept."""
+    """Only the newest bytes up to this size are kept."""
     kafka: KafkaTopic | None = None
 
 
@@ -171,17 +186,17 @@ class LogSection(Section):
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "console", "json"] = "auto"
-    """`auto`: for people on a terminal, JSON elsewhere."""
+    """`auto`: readable text on a terminal, otherwise JSON."""
     spark_level: Literal["DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF"] = "ERROR"
 
 
 class Restarts(Section):
-    """What happens when the query fails, for instance because the broker is away."""
+    """What happens when the query fails, for example because the broker is down."""
 
     max_failures: Count = 5
-    """Give up after so many failures in a row without one good batch."""
+    """Give up after this many failures in a row without a successful batch."""
     wait_s: Seconds = 1
-    """Before the first restart; doubled each time."""
+    """Pause before the first restart; doubled each time."""
     longest_wait_s: Seconds = 60
 
     @model_validator(mode="after")

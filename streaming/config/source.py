@@ -1,4 +1,4 @@
-"""Where telemetry events are read from."""
+"""The sources of telemetry events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streaming.config.section import Bytes, Count, Names, Section
 REFUSED_OPTIONS = frozenset(
     {"group.id", "auto.offset.reset", "key.deserializer", "value.deserializer", "enable.auto.commit", "interceptor.classes"}
 )
-"""Spark's connector owns these."""
+"""Options controlled by Spark's connector."""
 
 
 class KafkaSource(KafkaConnection):
@@ -21,13 +21,13 @@ class KafkaSource(KafkaConnection):
 
     topics: Names
     starting_offsets: Literal["earliest", "latest"] = "earliest"
-    """Where a new checkpoint begins; an existing one goes on where it stopped."""
+    """Where a new checkpoint starts; an existing one continues where it stopped."""
     max_bytes_per_trigger: Bytes = 256 * 1024 * 1024
-    """How much one batch may take when it has to catch up; records are counted, their size is sampled at start."""
+    """Maximum size of a batch while catching up; Spark limits by records, so their size is sampled at start."""
     max_records_per_trigger: Count | None = None
-    """The same limit in records, instead of sampling."""
+    """The same limit in records; replaces sampling."""
     options: dict[str, str] = Field(default_factory=dict)
-    """Further properties of Kafka's Java consumer, by their own names."""
+    """Additional properties of Kafka's Java consumer, by Kafka's names."""
 
     @model_validator(mode="after")
     def _options_are_allowed(self) -> Self:
@@ -40,28 +40,28 @@ class KafkaSource(KafkaConnection):
 
 
 class SpoolSource(Section):
-    """Telemetry from files that appear in a folder: each is read once, within a second or so of having its final name."""
+    """Telemetry from files in a folder; each file is read once, about a second after it gets its final name."""
 
     folder: str = Field(min_length=1)
-    """A path, or a URI of any file system Spark knows; behind a URI, Spark's own file source reads it."""
+    """A path, or a URI of any file system that Spark supports; a URI is read by Spark's own file source."""
     pattern: str = "*.{ndjson,json,jsonl,arrow}"
-    """Which names are final. Names that begin with a dot or an underscore are never read."""
+    """Pattern of final file names. Names that begin with a dot or an underscore are never read."""
     max_bytes_per_trigger: Bytes = 256 * 1024 * 1024
     after_reading: Literal["keep", "archive", "delete"] = "keep"
-    """What becomes of a file some batches after it was read: it stays, moves to `archive_folder`, or is deleted."""
+    """What happens to a file some batches after it was read: it stays, moves to `archive_folder`, or is deleted."""
     archive_folder: str | None = None
 
     @model_validator(mode="after")
     def _archive_is_named(self) -> Self:
         if (self.after_reading == "archive") != (self.archive_folder is not None):
-            raise ValueError("after_reading: archive and archive_folder go together")
+            raise ValueError("after_reading: archive and archive_folder belong together: set both or neither")
         if self.archive_folder is not None and _inside(self.archive_folder, self.folder):
             raise ValueError("archive_folder lies inside folder, where its files would be read again")
         return self
 
 
 class Sources(Section):
-    """What the job reads; one of them at least."""
+    """The sources of the job; at least one is required."""
 
     kafka: KafkaSource | None = None
     spool: SpoolSource | None = None

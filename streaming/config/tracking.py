@@ -1,4 +1,4 @@
-"""What the core and the judge are told: limits for all queues, and for those whose name matches a pattern."""
+"""Settings of the core and the judge: limits for all queues, and for queues whose name matches a pattern."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 from pydantic import Field, create_model, model_validator
 
 from streaming.config.section import Count, Seconds, Section
-from streaming.core.settings import QueueRule, Settings
+from streaming.core.settings import FoldRule, QueueRule, Settings
 from streaming.core.thresholds import Thresholds
 from streaming.judge.slow_consumer import StrategyParams
 
@@ -27,27 +27,27 @@ else:
     ThresholdOverrides = create_model(
         "ThresholdOverrides",
         __base__=Section,
-        __doc__="Thresholds to change; the others keep their defaults.",
+        __doc__="Thresholds to change; the others keep their defaults. The runbook explains each under the signal named here.",
         **{name: (Annotated[kind, Field(ge=0)] | None, None) for name, kind in get_type_hints(Thresholds).items()},
     )
 
 
 class QueueOverrides(Section):
-    """What differs for the queues whose name matches `pattern`. The first matching entry of the list wins."""
+    """Settings for queues whose name matches `pattern`. The first matching entry of the list wins."""
 
     pattern: str = Field(min_length=1)
-    """Shell-style, on the queue's name or on `system/scope/queue`."""
+    """Shell-style pattern, matched against the queue's name and `system/scope/queue`."""
     ordered: bool | None = None
-    """The queue keeps order within groups though its name does not end in `.fifo`."""
+    """Whether the queue keeps order within groups although its name does not end in `.fifo`."""
     visibility_timeout_s: Seconds | None = None
-    """The queue's visibility timeout, where no collector reports it."""
+    """The queue's visibility timeout, if no collector reports it."""
     retention_s: Seconds | None = None
     max_receive_count: Count | None = None
     dead_letter_queue: str | None = None
     thresholds: ThresholdOverrides = Field(default_factory=ThresholdOverrides)
 
     def rule(self) -> QueueRule:
-        """As the core wants it."""
+        """Return the rule in the core's form."""
         return QueueRule(
             pattern=self.pattern,
             thresholds=_given(self.thresholds),
@@ -59,27 +59,44 @@ class QueueOverrides(Section):
         )
 
 
+class FoldedQueues(Section):
+    """Queues shown as one: one row, one set of series. The first matching entry of the list wins."""
+
+    queues: str = Field(min_length=1)
+    """Shell-style pattern, matched against the queue's name and `system/scope/queue`; also the name of the row."""
+    system: str | None = None
+    """Only queues of this system, for example `aws_sqs`."""
+
+    def rule(self) -> FoldRule:
+        """Return the entry in the core's form."""
+        return FoldRule(self.queues, self.system)
+
+
 class Judging(Section):
-    """How events are tracked and judged, for every queue."""
+    """Settings for tracking and judging events, for all queues."""
 
     lateness_s: Seconds = 600
-    """Events that arrive up to so much out of order change nothing in the result."""
+    """Events may arrive out of order by up to this time without changing the result."""
     skew_allowance_s: Seconds = 300
-    """Events dated further in the future count as having happened when they came, and as `ahead`."""
+    """Events dated further in the future count as having happened on arrival, and as `ahead`."""
     top_k: Count = 10
-    """Groups and consumers shown by name per queue; the rest is folded into `other`."""
+    """Number of groups and consumers shown by name per queue; the rest is folded into `other`."""
     messages_per_queue: Count = 100
-    """Suspects, dead letters and held messages listed per queue and kind."""
+    """Number of suspects, dead letters and held messages listed per queue and kind."""
     groups_per_report: Count = 5_000
     consumers_per_report: Count = 1_000
     attempts_per_message: Count = 32
-    """Deliveries remembered one by one for a message's timeline."""
+    """Number of deliveries remembered for a message's timeline."""
     forget_queue_after_s: Seconds = 3_600
-    """A queue with nothing unsettled and no event for so long vanishes from the metrics."""
+    """A queue without unsettled messages and without events for this long disappears from the metrics."""
+    max_queues: Count = 100_000
+    """Number of queues tracked, vanished ones included. Events about further queues are counted as invalid: `too_many_queues`."""
+    max_collectors: Count = 1_000
+    """Number of collectors whose heartbeats are followed. Those of further ones are counted as invalid: `too_many_collectors`."""
     tag_labels: tuple[str, ...] = ()
-    """Tags of a queue that become labels of `queuewatch_queue_info`, `team` as `tag_team`, to route alerts by them."""
+    """Tags of a queue that become labels of `queuewatch_queue_info` (`team` becomes `tag_team`), for alert routing."""
     slow_strategies: bool = True
-    """Also report, without alerting, what the broker's own slow-consumer strategies would say."""
+    """Also report, without alerting, the verdicts of the broker's own slow-consumer strategies."""
     slow_strategy_params: StrategyOverrides = Field(default_factory=StrategyOverrides)
     thresholds: ThresholdOverrides = Field(default_factory=ThresholdOverrides)
 
@@ -91,8 +108,14 @@ class Judging(Section):
         return self
 
 
-def settings_of(judging: Judging, queues: tuple[QueueOverrides, ...], *, now_is_event_time: bool = False) -> Settings:
-    """The settings of the core and the judge."""
+def settings_of(
+    judging: Judging,
+    queues: tuple[QueueOverrides, ...],
+    fold: tuple[FoldedQueues, ...] = (),
+    *,
+    now_is_event_time: bool = False,
+) -> Settings:
+    """Return the settings of the core and the judge."""
     same = {f.name for f in fields(Settings)} & set(Judging.model_fields) - {"slow_strategy_params"}
     return Settings(
         lateness_ms=round(judging.lateness_s * 1000),
@@ -102,6 +125,7 @@ def settings_of(judging: Judging, queues: tuple[QueueOverrides, ...], *, now_is_
         defaults=replace(Thresholds(), **_given(judging.thresholds)),
         slow_strategy_params=_given(judging.slow_strategy_params),
         rules=tuple(queue.rule() for queue in queues),
+        folds=tuple(one.rule() for one in fold),
         **{name: getattr(judging, name) for name in same},
     )
 

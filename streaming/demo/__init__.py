@@ -1,1 +1,1 @@
-"""A small shop with the usual troubles, on a local stand-in for SQS: what `queuewatch demo` watches."""
+"""A small shop with typical queue problems on a local stand-in for SQS, for `queuewatch demo`."""

@@ -1,4 +1,4 @@
-"""The demo, put together: the shop and its stand-in, its telemetry, and the very job that runs in production."""
+"""The implementation of the demo: the shop, the SQS stand-in, telemetry, and the same job that runs in production."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sources.sqs.config import SqsCollectorConfig
 from streaming.config.model import Config
 from streaming.demo.shop import Shop
 
-# Shorter than anybody would want in production, so that everything shows within a minute.
+# Shorter than in production, so that everything shows within a minute.
 THRESHOLDS = {"group_stuck_min_s": 15, "group_stuck_visibility_factor": 0, "slow_hold_min_s": 15}
 
 
 def demo_config(folder: Path, port: int) -> Config:
-    """The configuration of the job: files in `folder`, results on `port`."""
+    """Return the configuration of the job: files in `folder`, results on `port`."""
     return Config.model_validate(
         {
             "spark": {"checkpoint_dir": str(folder / "checkpoint"), "master": "local[2]", "trigger_interval_s": 1},
@@ -39,11 +39,13 @@ def demo_config(folder: Path, port: int) -> Config:
 
 @contextmanager
 def open_shop(folder: Path) -> Iterator[Shop]:
-    """The shop on its stand-in, instrumented and polled, telemetry into the spool folder; closed at the end of the block.
-    Business begins when its `start` is called."""
+    """Open the shop on the stand-in, instrumented and polled, with telemetry in the spool folder.
+
+    The shop starts to work when its `start` is called, and is closed at the end of the block.
+    """
     from moto.server import ThreadedMotoServer
 
-    # The stand-in lacks a call or two, and goes away before its last visitors: nothing to trouble a newcomer with.
+    # The stand-in does not implement every call, and stops before its last clients: hide these harmless errors.
     for noisy in ("werkzeug", "botocore", "queuewatch.client", "sources"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     spool = f"spool:{folder / 'spool'}"
@@ -51,7 +53,7 @@ def open_shop(folder: Path) -> Iterator[Shop]:
     server.start()
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"
-    # The collector finds its login where every AWS program looks; the demo's opens nothing but the stand-in.
+    # The collector uses the standard AWS credential chain; these credentials are only valid for the stand-in.
     login = {"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo", "AWS_DEFAULT_REGION": "us-east-1"}
     before = {name: os.environ.get(name) for name in login}
     os.environ.update(login)
@@ -86,7 +88,7 @@ def run_demo(
 ) -> SnapshotStore:
     """Run the demo until `stop` is set or `for_s` seconds have passed since the first results; returns the last results.
 
-    `on_address` is told where the page is; `show` is called in a thread of its own with the store to watch and the address.
+    `on_address` gets the URL of the page; `show` is called in a separate thread with the store and the URL.
     """
     from streaming.cli.service import run_service
     from streaming.config.logging import set_up_logging
@@ -114,14 +116,14 @@ def run_demo(
                 view[0].start()
 
             run_service(config, stop, store=store, on_listening=listening, on_spark_up=on_spark_up)
-            # The terminal is given back before anybody else writes to it.
+            # Wait until the view has released the terminal before anything else writes to it.
             for thread in view:
                 thread.join(timeout=2)
     return store
 
 
 def _open_when_watched(shop: Shop, store: SnapshotStore, stop: threading.Event) -> None:
-    """Trouble should be seen as it builds up, not found when Spark has come up."""
+    """Open the shop once there are results, so that problems are seen as they build up."""
     _wait_for_results(store, stop)
     if not stop.is_set():
         shop.start()

@@ -1,10 +1,10 @@
-"""The shop: queues, producers and consumers as any application would write them, and a few things that go wrong.
+"""The demo shop: queues, producers and consumers like those of any application, and a few things that go wrong.
 
-- `orders`: a healthy consumer, and one order that can never be processed. It comes back after every visibility timeout, is
-  moved to `orders-dlq`, and a job empties that queue: by its depth nothing was ever wrong.
+- `orders`: a healthy consumer, and one order that can never be processed. It comes back after every visibility timeout and is
+  moved to `orders-dlq`, and a job empties that queue, so its depth never shows a problem.
 - `payments.fifo`: a payment of one customer hangs; all later payments of that customer wait behind it, the others flow.
-- `invoices`: one of two consumers sits on a message and does not finish.
-- `emails`: its producer is not instrumented, as in the middle of a rollout; the page says so, and what would mend it.
+- `invoices`: one of two consumers holds a message and does not finish.
+- `emails`: its producer is not instrumented, as in the middle of a rollout; the page says so, and how to fix it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ STUCK_CUSTOMER = "customer-3"
 ORDERS_VISIBILITY_S, PAYMENTS_VISIBILITY_S, INVOICES_VISIBILITY_S = 4, 20, 120
 RECEIVES = 4
 POISON_AFTER = 5
-"""The order with this number cannot be processed; the payment and the invoice with it hang."""
+"""The number of the order that cannot be processed; its payment and its invoice hang."""
 
 
 class Shop:
-    """Starts its threads with `start`, ends them with `stop`. `endpoint` is the stand-in's URL."""
+    """A shop whose threads run from `start` to `stop`. `endpoint` is the stand-in's URL."""
 
     def __init__(self, endpoint: str, watch: Watch) -> None:
         self.endpoint, self.watch = endpoint, watch
@@ -47,7 +47,7 @@ class Shop:
         self.urls = self._create_queues()
 
     def start(self) -> None:
-        """Open for business."""
+        """Start all producers and consumers."""
         unwatched = threading.Thread(target=self._send_emails, name="demo-newsletter", daemon=True)
         self.threads.append(unwatched)
         unwatched.start()
@@ -67,13 +67,13 @@ class Shop:
             thread.start()
 
     def stop(self) -> None:
-        """Close, and wait for everybody to leave."""
+        """Stop, and wait for all threads."""
         self.stopping.set()
         for thread in self.threads:
             thread.join(timeout=5)
 
     def client(self) -> SQSClient:
-        """A client of the stand-in. Its keys open nothing."""
+        """Return a client for the stand-in, with dummy credentials."""
         return boto3.session.Session().client(
             "sqs",
             endpoint_url=self.endpoint,
@@ -90,7 +90,7 @@ class Shop:
             try:
                 work(client)
             except (ClientError, BotoCoreError):
-                # The stand-in goes away at the end of the demo, before everybody has left.
+                # The stand-in stops at the end of the demo, before all clients do.
                 self.stopping.wait(1)
 
     def _create_queues(self) -> dict[str, str]:
@@ -115,7 +115,7 @@ class Shop:
         return urls
 
     def _sell(self, client: SQSClient) -> None:
-        """A few orders a second, each with a payment and now and then an invoice."""
+        """Send a few orders per second, each with a payment and sometimes an invoice."""
         number = 0
         while not self.stopping.wait(0.3):
             number += 1
@@ -156,7 +156,7 @@ class Shop:
         url = self.urls[INVOICES]
         for message in client.receive_message(QueueUrl=url, MaxNumberOfMessages=1).get("Messages", []):
             if json.loads(message["Body"])["hangs"]:
-                # By then the message is visible again and the next worker gets it; this one goes on.
+                # After the wait the message is visible again and the next worker gets it; this one continues.
                 self.stopping.wait(INVOICES_VISIBILITY_S)
                 continue
             self.stopping.wait(0.2)
@@ -164,7 +164,7 @@ class Shop:
         self.stopping.wait(0.5)
 
     def _send_emails(self) -> None:
-        """The producer that nobody has instrumented yet."""
+        """Send emails; this producer is not instrumented."""
         client = self.client()
         while not self.stopping.wait(1):
             try:
@@ -179,6 +179,6 @@ class Shop:
         self.stopping.wait(0.5)
 
     def _hang(self, client: SQSClient, url: str, handle: str, window_s: int) -> None:
-        """Wait for an answer that never comes, keeping the message invisible as a well-behaved worker does."""
+        """Wait forever, keeping the message invisible as a well-behaved worker does."""
         while not self.stopping.wait(window_s / 2):
             client.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=window_s)

@@ -1,1 +1,1 @@
-"""Recorded events through the same tracking and judging as a live run, on event time."""
+"""Replay of recorded events with the same tracking and judging as a live run, on event time."""

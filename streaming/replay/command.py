@@ -1,4 +1,4 @@
-"""What `queuewatch replay` does: files in, lines out, an exit code."""
+"""The implementation of `queuewatch replay`: files in, lines out, an exit code."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ def run_replay(
     err: TextIO,
     report: Path | None = None,
 ) -> int:
-    """Replay `files` with NDJSON on `out` and what could not be read named on `err`. Returns the process' exit code.
+    """Replay `files`, write NDJSON to `out` and unreadable events to `err`, and return the process' exit code.
 
-    `report` is where a page for people is written as well.
+    `report` is the file for the HTML report, if one is wanted.
     """
+    option = "--every"
     try:
         every_ms = parse_duration_ms(every)
+        option = "--until"
         until_ms = None if until is None else parse_time_ms(until)
     except ValueError as error:
-        option = "--every" if until is None or "duration" in str(error) or "no time" in str(error) else "--until"
         print(f"queuewatch replay: {option}: {error}", file=err)
         return EXIT_UNUSABLE
     try:
-        # Every line that cannot be read is named.
+        # Report every unreadable line.
         decode = partial(decode_records, most_kept=sys.maxsize)
         recording = read_recording(files, decode, settings.lateness_ms)
         check_steps(recording, every_ms, until_ms)
@@ -92,7 +93,7 @@ def run_replay(
 
 
 def _check_writable(report: Path | None) -> None:
-    """Raise `ReplayError` before the work where the report could not be written after it."""
+    """Raise `ReplayError` before the work starts if the report cannot be written."""
     if report is not None:
         try:
             report.open("a").close()
@@ -101,7 +102,7 @@ def _check_writable(report: Path | None) -> None:
 
 
 def _unwritable(report: Path, error: OSError) -> str:
-    return f"--report {report}: {error.strerror or error}: name a file that can be written"
+    return f"--report {report}: {error.strerror or error}: give a writable file"
 
 
 def _print(out: TextIO, line: dict[str, object]) -> None:

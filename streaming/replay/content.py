@@ -1,4 +1,4 @@
-"""The bytes of a recording: a file or standard input, unpacked where it is gzip, refused where it can hold no event."""
+"""The bytes of a recording, from a file or standard input: gzip is decompressed, other binary content is refused."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _PACKED: Final = {
 _ARROW_FILE: Final = b"ARROW1"
 
 
-def read_content(path: Path, stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read()) -> bytes:
-    """What is in `path`, `-` for standard input. Raises `ReplayError` that says which file and what to do."""
+def read_content(path: Path, stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read()) -> bytes:  # noqa: PLW0108 -- looked up when called
+    """Read `path`, or standard input for `-`. Raises `ReplayError` that names the file and the fix."""
     try:
         content = stdin() if str(path) == STANDARD_INPUT else path.read_bytes()
     except OSError as error:
-        raise ReplayError(f"{path}: {error.strerror or error}: name a file of recorded events") from error
+        raise ReplayError(f"{path}: {error.strerror or error}: give a file of recorded events") from error
     if content.startswith(_GZIP):
         try:
             content = gzip.decompress(content)
         except (OSError, EOFError, zlib.error) as error:
-            raise ReplayError(f"{name_of(path)}: gzip, but damaged or cut off ({error}): record or copy it again") from error
+            raise ReplayError(f"{name_of(path)}: damaged or truncated gzip ({error}): record or copy it again") from error
     for magic, (kind, command) in _PACKED.items():
         if content.startswith(magic):
             raise ReplayError(f"{name_of(path)} is compressed ({kind}): {command} {path} | queuewatch replay -")
@@ -42,12 +42,12 @@ def read_content(path: Path, stdin: Callable[[], bytes] = lambda: sys.stdin.buff
 
 
 def name_of(path: Path) -> str:
-    """How a file is called in messages."""
+    """Return the name of a file for messages."""
     return "standard input" if str(path) == STANDARD_INPUT else str(path)
 
 
 def refuse_binary(path: Path, content: bytes) -> None:
-    """Raise `ReplayError` for what holds no event because it is no text. Call it when nothing could be decoded."""
+    """Raise `ReplayError` if the content is not text. Call it only if nothing could be decoded."""
     if content.startswith(_ARROW_FILE):
         raise ReplayError(f"{name_of(path)} is an Arrow file; write it as an Arrow IPC stream")
     try:
@@ -55,4 +55,4 @@ def refuse_binary(path: Path, content: bytes) -> None:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise ReplayError(f"{name_of(path)} is binary and holds no event: name a file of recorded events ({FORMS})")
+        raise ReplayError(f"{name_of(path)} is binary and contains no event: give a file of recorded events ({FORMS})")

@@ -1,7 +1,7 @@
-"""What can keep a replay from being done."""
+"""Errors that prevent a replay."""
 
 from __future__ import annotations
 
 
 class ReplayError(Exception):
-    """A replay that cannot be done: says which file or option, and what to do."""
+    """A replay is not possible; the message names the file or option, and the fix."""

@@ -1,8 +1,8 @@
-"""Recorded events read from files and put in the order in which a live run would have taken them in.
+"""Read recorded events from files, in the order in which a live run would have processed them.
 
-An event belongs where its own time says, unless it came later than the lateness allows: then it takes effect only when it
-came. "Came" is the newest time any event before it in its file had, one that the events after it belie left out (see
-`arrival_times`). Several files are taken side by side, as several senders.
+An event takes effect at its own time, unless it arrived later than the lateness allows: then it takes effect on arrival. The
+arrival time is the newest time of any earlier event in the file, ignoring times that later events contradict (see
+`arrival_times`). Several files are merged by time, like several senders.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class DecodedRecords(Protocol):
-    """What a decoder of the wire format gives back."""
+    """The result of a wire format decoder."""
 
     @property
     def events(self) -> pa.Table: ...
@@ -46,7 +46,7 @@ Decoder = Callable[[Sequence[bytes]], DecodedRecords]
 
 @dataclass(frozen=True)
 class Unreadable:
-    """One event of a file that could not be read. `line` is None when the whole file could not."""
+    """An unreadable event of a file. `line` is None if the whole file is unreadable."""
 
     file: str
     line: int | None
@@ -58,28 +58,28 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class Recording:
-    """Events in the order they take effect, and what could not be read."""
+    """Events in the order in which they take effect, and unreadable events."""
 
     events: pa.Table
     takes_effect: Ints
     """Epoch milliseconds, ascending, one per event."""
     unreadable: list[Unreadable]
     ordered_queues: frozenset[QueueName]
-    """Queues some event says keep order: replaying, this is known from the start."""
+    """Queues that some event marks as ordered; in a replay this is known from the start."""
 
     @property
     def first_at(self) -> int | None:
-        """The time of the first event, None when there is none."""
+        """The time of the first event, or None."""
         return int(self.takes_effect[0]) if len(self.takes_effect) else None
 
     @property
     def last_at(self) -> int | None:
-        """The time of the last event, None when there is none."""
+        """The time of the last event, or None."""
         return int(self.takes_effect[-1]) if len(self.takes_effect) else None
 
 
 def read_recording(paths: Sequence[Path], decode: Decoder, lateness_ms: int) -> Recording:
-    """Read all files. Raises ReplayError for one that cannot be opened, or that can hold no event."""
+    """Read all files. Raises ReplayError for a file that cannot be opened or cannot contain events."""
     tables: list[pa.Table] = []
     came: list[Ints] = []
     unreadable: list[Unreadable] = []
@@ -100,7 +100,7 @@ def read_recording(paths: Sequence[Path], decode: Decoder, lateness_ms: int) -> 
 
 def _read_file(path: Path, decode: Decoder) -> tuple[pa.Table, Ints, list[Unreadable]]:
     content = read_content(path)
-    # A file without a word is a recording in which nothing happened, not an event that cannot be read.
+    # An empty file is a recording without events, not an unreadable event.
     decoded = decode([content] if content.strip() else [])
     order = np.argsort(decoded.line, kind="stable")
     events = decoded.events.take(pa.array(order))
@@ -108,7 +108,7 @@ def _read_file(path: Path, decode: Decoder) -> tuple[pa.Table, Ints, list[Unread
         refuse_binary(path, content)
     at = events["at"].to_numpy() if len(events) else np.zeros(0, dtype=np.int64)
     came_at = arrival_times(at)
-    # An event that is ahead of when it came is held back, as a live run does; smaller differences cannot be told.
+    # An event dated after its arrival is held back, as in a live run; smaller differences cannot be detected.
     limit = np.where(at > came_at, came_at, NEVER)
     if (limit < NEVER).any():
         events = hold_back(events, limit, 0)
@@ -128,33 +128,33 @@ def _with_ahead(table: pa.Table) -> pa.Table:
 
 
 JUMP_MS = 86_400_000
-"""A recording may be quiet for so long: within it every time is believed."""
+"""A jump in time of up to this length is always believed, because a recording may be quiet for that long."""
 LONGEST_QUIET_MS = 366 * 86_400_000
-"""At the end of a recording, where nothing follows that could say otherwise, so much is believed."""
+"""At the end of a recording, where no later event can contradict it, a jump of up to this length is believed."""
 FOLLOWERS = 100
-"""So many of the next events are asked whether they come from the time to which one jumps."""
+"""The number of following events that are checked for whether they confirm a jump."""
 
 
 def arrival_times(at: Ints) -> Ints:
-    """When each event of a file came, from the times of the events in the order of the file: the newest so far.
+    """Return the arrival time of each event of a file: the newest event time so far, in file order.
 
-    A time that jumps ahead by more than a day is not believed when most of the events after it come from before that
-    jump: one event dated 2096 would make all that follow it come in 2096.
+    A jump ahead by more than a day is not believed if most of the following events are from before the jump. Otherwise one event
+    dated 2096 would make all later events arrive in 2096.
     """
     newest = np.maximum.accumulate(at) if len(at) else at
     if not len(at) or (int(np.diff(newest).max(initial=0)) <= JUMP_MS and at[0] <= np.median(at[: FOLLOWERS + 1]) + JUMP_MS):
         return newest
     clock = int(at[0]) if _is_believed(at, 0, int(at[0])) else int(np.median(at[1 : FOLLOWERS + 1]))
     came = np.empty_like(at)
-    for i, told in enumerate(at.tolist()):
-        if told > clock and (told - clock <= JUMP_MS or _is_believed(at, i, clock)):
-            clock = told
+    for i, event_at in enumerate(at.tolist()):
+        if event_at > clock and (event_at - clock <= JUMP_MS or _is_believed(at, i, clock)):
+            clock = event_at
         came[i] = clock
     return came
 
 
 def _is_believed(at: Ints, i: int, clock: int) -> bool:
-    """Whether the events after event `i` bear out the time it jumps to."""
+    """Return whether the events after event `i` confirm the time it jumps to."""
     following = at[i + 1 : i + 1 + FOLLOWERS]
     before = int((following < at[i] - JUMP_MS).sum())
     if not before:
@@ -163,8 +163,11 @@ def _is_believed(at: Ints, i: int, clock: int) -> bool:
 
 
 def _by_line(invalid: Sequence[Any], content: bytes, decode: Decoder) -> Sequence[Any]:
-    """What could not be read, line by line: of a file that holds no event at all a decoder cannot tell whether it is one
-    broken value or many, but a value written over lines is indented, and lines are not."""
+    """Return the unreadable events line by line.
+
+    For a file without any readable event, a decoder cannot tell whether it is one broken value or many lines. A value
+    written over several lines is indented, while separate lines are not.
+    """
     lines = [(number, line) for number, line in enumerate(content.split(b"\n"), start=1) if line.strip()]
     if not any(one.line is None and one.reason == "not_json" for one in invalid):
         return invalid
@@ -178,7 +181,7 @@ def _ordered_queues(events: pa.Table) -> frozenset[QueueName]:
     if not len(events):
         return frozenset()
     said = pc.fill_null(events["ordered"], False)
-    # A queue_state of kind fifo says it too; its attributes are JSON text.
+    # A queue_state of kind fifo also means ordered; its attributes are JSON text.
     fifo = pc.fill_null(pc.match_substring_regex(events["attributes"], r'"kind"\s*:\s*"fifo"'), False)
     chosen = events.filter(pc.or_(said, fifo)).select(["system", "scope", "queue"])
     names = {QueueName(r["system"] or "", r["scope"] or "", r["queue"] or "") for r in chosen.to_pylist()}
@@ -189,8 +192,10 @@ MOST_STEPS = 5_000_000
 
 
 def check_steps(recording: Recording, every_ms: int, until: int | None) -> None:
-    """Raises ReplayError when the metrics would be printed more often than anybody can read: one event of a clock that is
-    years ahead makes a recording of years."""
+    """Raise ReplayError if there would be too many steps to print.
+
+    One event from a clock that is years ahead makes the recording span years.
+    """
     first, last = recording.first_at, recording.last_at
     if first is None or last is None:
         return
@@ -205,7 +210,7 @@ def check_steps(recording: Recording, every_ms: int, until: int | None) -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """The events between one time of judging and the next. `shown` steps print metrics."""
+    """The events between two judging times. `shown` steps print metrics."""
 
     at: int
     events: pa.Table
@@ -215,9 +220,9 @@ class Step:
 
 
 def steps(recording: Recording, every_ms: int, until: int | None) -> Iterator[Step]:
-    """Every time at which a replay judges, in order: a fine grid from the first event on, all shown steps, and the end.
+    """Return all steps of a replay, in order: a fine grid from the first event on, all shown steps, and the end.
 
-    A recording of which nothing can be read has no times of its own: what is wrong with it is told once, as of `until` or 0.
+    A recording without readable events has no times: its errors are reported once, at `until` or 0.
     """
     first, last = recording.first_at, recording.last_at
     if first is None or last is None:
@@ -250,16 +255,17 @@ def _step(at: int, events: pa.Table, unreadable: Sequence[Unreadable], *, shown:
 GRID_MS = (1_000, 5_000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000)
 MOST_FINE_TIMES = 3_000
 MOST_EXACT_TIMES = 2_000
-"""A recording with no more different event times than this is also judged at each of them."""
+"""A recording with at most this many distinct event times is also judged at each of them."""
 QUIET_FOLLOWED_MS = 1_000_000
-"""Longer after an event than every threshold of minutes: until then a signal may still be due with no event."""
+"""The time after an event in which a signal may still become due without another event; longer than every default in minutes."""
 
 
 def _fine_times(recording: Recording, every_ms: int, end: int) -> Ints:
-    """Times where something can happen: those of the events where they are few, and a grid from the first event on, as fine
-    as the recording's length allows.
+    """Return the times at which something can change.
 
-    Right after events, and for a quarter of an hour of quiet after them; a longer quiet is judged at the shown steps only.
+    These are the event times, if there are few, and a grid from the first event on, as fine as the recording's length allows.
+
+    The grid covers events and a quarter of an hour of quiet after them; during longer quiet only the shown steps are judged.
     """
     first = int(recording.takes_effect[0])
     at = np.unique(recording.takes_effect[recording.takes_effect <= end])

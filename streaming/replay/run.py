@@ -1,4 +1,4 @@
-"""A replay from files to lines: read → steps → (engine: track, merge) → judge → lines."""
+"""The replay pipeline: read → steps → (engine: track, merge) → judge → lines."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from streaming.replay.recording import Recording, Step, steps
 
 
 class Engine(Protocol):
-    """What tracks the steps: `run(steps, settings)` gives the merged report of each, in order."""
+    """Tracks the steps: a call with `(steps, settings)` returns the merged report of each step, in order."""
 
     def __call__(self, steps: Iterable[Step], settings: Settings) -> Iterator[tuple[Step, Merged]]: ...
 
 
 def local_engine(steps: Iterable[Step], settings: Settings) -> Iterator[tuple[Step, Merged]]:
-    """One shard, in this process."""
+    """Track with one shard, in this process."""
     state = ShardState.empty()
     for step in steps:
-        packet = route(step.events, step.invalid, step.quarantine, 1, settings)[0] if _something(step) else unpack([])
+        packet = route(step.events, step.invalid, step.quarantine, 1, settings)[0] if _has_input(step) else unpack([])
         state, report = track(state, packet, step.at, settings)
         yield step, merge([report], settings)
 
 
 def packets(step: Step, shards: int, settings: Settings) -> list[bytes]:
-    """One packed packet per shard, for engines that spread the work."""
+    """Return one packed packet per shard, for engines that distribute the work."""
     routed: list[Packet] = route(step.events, step.invalid, step.quarantine, shards, settings)
     return [pack(packet) for packet in routed]
 
 
-def _something(step: Step) -> bool:
+def _has_input(step: Step) -> bool:
     return bool(len(step.events) or step.invalid)
 
 
@@ -56,9 +56,9 @@ def replay(
     on_metric: Callable[[int, Sample], None],
     on_step: Callable[[Step, Snapshot], None] | None = None,
 ) -> None:
-    """Judge the whole recording and hand out what changes and, at every shown step, every metric; ordered by time.
+    """Judge the whole recording, and pass on each signal change and, at every shown step, every metric, ordered by time.
 
-    `on_step` is given what was published at every time of judging, shown or not.
+    `on_step` gets the snapshot of every judging step, shown or not.
     """
     known = replace(settings, now_is_event_time=True, ordered_queues=settings.ordered_queues | recording.ordered_queues)
     memory = JudgeMemory.empty()

@@ -1,4 +1,4 @@
-"""Durations and times as people write them on a command line."""
+"""Parsing of durations and times from the command line."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _FIRST_MS = 10**11
-"""Epoch milliseconds are larger than this since 1973; smaller numbers are seconds."""
+"""Epoch milliseconds have been larger than this since 1973; smaller numbers are seconds."""
 
 
 def parse_duration_ms(text: str) -> int:
-    """`90s`, `1h30m`, `250ms`, or plain seconds, as milliseconds. Raises ValueError that says what is expected."""
+    """Parse `90s`, `1h30m`, `250ms` or plain seconds to milliseconds. The ValueError says what is expected."""
     cleaned = text.strip().lower()
     if re.fullmatch(r"\d+(\.\d+)?", cleaned):
         milliseconds = float(cleaned) * 1000
@@ -21,12 +21,12 @@ def parse_duration_ms(text: str) -> int:
     else:
         raise ValueError(f"{text!r} is not a duration: write 60s, 5m, 1h30m or 250ms")
     if milliseconds < 1:
-        raise ValueError(f"{text!r} is no time at all: give a duration of at least 1ms")
+        raise ValueError(f"{text!r} is too short: give a duration of at least 1ms")
     return int(milliseconds)
 
 
 def parse_time_ms(text: str) -> int:
-    """Epoch milliseconds or seconds, or ISO 8601 (UTC when it names no zone). Raises ValueError that says what is expected."""
+    """Parse epoch milliseconds or seconds, or ISO 8601 (UTC if it has no zone). The ValueError says what is expected."""
     cleaned = text.strip()
     if re.fullmatch(r"\d+(\.\d+)?", cleaned):
         number = float(cleaned)

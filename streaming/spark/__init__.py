@@ -1,0 +1,1 @@
+"""The Spark job; the only package that knows Spark."""

@@ -18,27 +18,26 @@ from sources.wire.decode import Decoded, decode_records
 from sources.wire.invalid import InvalidEvent
 from streaming.core.events.packet import Quarantined, pack
 from streaming.core.events.route import route
-from streaming.core.garbage import not_collecting
+from streaming.core.gc_pause import gc_paused
 from streaming.core.settings import Settings
-from streaming.spark.batch_time import task_latest_ms
-from streaming.spark.spool_task import PIECES_READ, told_pieces
-from streaming.spark.worker_end import end_quietly
-from streaming.spark.worker_heap import spare_modules
+from streaming.spark.in_task import task_latest_ms
+from streaming.spark.internals import prepare_worker
+from streaming.spark.spool_in_task import PIECES_READ, planned_pieces
 from streaming.spool.reading import Read, Refused
 
 RECORD_SCHEMA: Final = "value binary, origin string, position long"
-"""What is decoded. `origin` and `position` say where a record came from; a tick comes from nowhere."""
+"""The input of decoding. `origin` and `position` identify the source of a record; a tick has none."""
 
 PACKET_SCHEMA: Final = "shard int, step_ms long, part int, packet binary, read string"
-"""What goes to the shards. `step_ms` is null in a live run: the time of the batch. `part` numbers the input tasks, so that
-packets can be put in the same order again. `read` says to one shard how many Kafka records the packets are made of, and pieces of
-spool files: JSON, by `topic/partition` and `PIECES_READ`."""
+"""The rows sent to shards. `step_ms` is null in a live run: the time of the batch applies. `part` numbers the input tasks, so
+that packets can be put back in order. `read` tells one shard how many Kafka records and pieces of spool files the packets came
+from: JSON, by `topic/partition` and `PIECES_READ`."""
 
 QUARANTINED_PER_PACKET: Final = 1000
-"""So many invalid events are kept for inspection; all are counted."""
+"""The most invalid events kept for inspection; all of them are counted."""
 
 EVENTS_PER_PACKET: Final = 2_000_000
-"""About the most events a task holds at a time, of some 100 bytes each."""
+"""The approximate number of events a task holds at a time; each takes some 100 bytes."""
 
 NO_EVENTS: Final = decode_records([]).events
 
@@ -46,30 +45,29 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def decode_and_route(keys: list[int], settings: Settings) -> Callable[[Batches], Batches]:
-    """The stage for `mapInArrow`: `RECORD_SCHEMA` in, `PACKET_SCHEMA` out.
+    """Return the stage for `mapInArrow`: `RECORD_SCHEMA` in, `PACKET_SCHEMA` out.
 
-    Each task gives every shard a packet, empty ones included: a shard that hears nothing must still be told the time.
+    Each task sends every shard a packet, even an empty one: a shard without events must still learn the time.
     `keys` are the shards' keys in order.
     """
 
     def stage(batches: Batches) -> Batches:
-        spare_modules()
-        end_quietly()
+        prepare_worker()
         context = TaskContext.get()
         part = context.partitionId() if context is not None else 0
         now_ms = task_latest_ms() if context is not None else None
-        with not_collecting():
-            for heard in _gathered(chain(told_pieces(context, part), batches)):
+        with gc_paused():
+            for decoded in _gathered(chain(planned_pieces(context, part), batches)):
                 yield _rows(
-                    keys, part, heard.packets(len(keys), settings, now_ms), json.dumps(heard.read) if heard.read else None
+                    keys, part, decoded.packets(len(keys), settings, now_ms), json.dumps(decoded.read) if decoded.read else None
                 )
 
     return stage
 
 
 @dataclass(slots=True)
-class _Heard:
-    """What was decoded so far."""
+class _Gathered:
+    """The events decoded so far."""
 
     tables: list[pa.Table] = field(default_factory=list)
     events: int = 0
@@ -89,7 +87,7 @@ class _Heard:
         self.quarantined += _quarantined(decoded.invalid[:room], records)
 
     def refuse(self, refused: Refused) -> None:
-        """A piece of a file that is one invalid event, whatever it holds."""
+        """Add a piece of a file that is one invalid event, whatever it holds."""
         self.tables.append(NO_EVENTS)
         self.invalid[refused.refusal.reason] += 1
         if len(self.quarantined) < QUARANTINED_PER_PACKET:
@@ -98,33 +96,33 @@ class _Heard:
             )
 
     def packets(self, shards: int, settings: Settings, now_ms: int | None) -> list[bytes]:
-        """One packed packet per shard."""
+        """Return one packed packet per shard."""
         events = pa.concat_tables(self.tables).unify_dictionaries().combine_chunks()
         return [pack(packet) for packet in route(events, self.invalid, self.quarantined, shards, settings, now_ms)]
 
 
-def _gathered(batches: Iterable[pa.RecordBatch | Read | Refused]) -> Iterator[_Heard]:
-    """The events of all Arrow batches of a task, in several parts where there are very many.
+def _gathered(batches: Iterable[pa.RecordBatch | Read | Refused]) -> Iterator[_Gathered]:
+    """Yield the events of all Arrow batches of a task, in several parts if there are very many.
 
-    Arrow batches are small, so that what Java writes is still cached when it is read here; packets are better large.
+    Arrow batches are small, so that what Java writes is still cached when it is read here; packets should be large.
     """
     parser = BlockParser()
-    heard = _Heard()
+    gathered = _Gathered()
     for batch in batches:
-        if heard.events >= EVENTS_PER_PACKET:
-            yield heard
-            heard = _Heard()
+        if gathered.events >= EVENTS_PER_PACKET:
+            yield gathered
+            gathered = _Gathered()
         if isinstance(batch, Refused):
-            heard.read[PIECES_READ] += 1
-            heard.refuse(batch)
+            gathered.read[PIECES_READ] += 1
+            gathered.refuse(batch)
             continue
         if isinstance(batch, Read):
-            heard.read[PIECES_READ] += batch.pieces
+            gathered.read[PIECES_READ] += batch.pieces
             batch = batch.records
         records = batch.filter(pc.is_valid(batch.column("origin"))) if batch.column("origin").null_count else batch
-        heard.add(decode_records(records.column("value"), parser), records)
-    if heard.tables:
-        yield heard
+        gathered.add(decode_records(records.column("value"), parser), records)
+    if gathered.tables:
+        yield gathered
 
 
 def _rows(keys: list[int], part: int, packets: list[bytes], read: str | None) -> pa.RecordBatch:

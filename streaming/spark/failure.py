@@ -1,4 +1,4 @@
-"""What went wrong in a streaming query, in one line."""
+"""Describe the failure of a streaming query in one line."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _LONGEST: Final = 500
 
 
 def reason_of(error: BaseException | None) -> str:
-    """The innermost cause of a query's failure.
+    """Return the innermost cause of a query's failure.
 
-    Spark wraps it in a message of many lines with the whole query plan; what a person needs is the last Python
-    exception or the last `Caused by`.
+    Spark wraps it in a message of many lines with the whole query plan; the useful part is the last Python exception or
+    the last `Caused by`.
     """
     if error is None:
         return "it stopped without saying why"
     text = str(error).split("=== Streaming Query ===")[0]
-    # What Java said to Python stands behind Py4J's own line, which says nothing.
+    # Java's message follows Py4J's own line, which has no information.
     for begins in _JAVA_BEGINS.finditer(text):
         text = text[begins.end() :]
     if _WORKER_EXITED in text:
@@ -42,7 +42,7 @@ def reason_of(error: BaseException | None) -> str:
 
 
 def is_full_disk(error: BaseException | None) -> bool:
-    """Whether the query failed because a disk has no room: that passes, and nothing is gained by giving up."""
+    """Whether the query failed because a disk is full: that is temporary, and giving up would not help."""
     while error is not None:
         if _FULL.search(str(error)):
             return True

@@ -1,4 +1,4 @@
-"""Jars named by a Maven pom, copied once into the cache folder and found there afterwards."""
+"""Jars named by a Maven pom, downloaded once into the cache folder."""
 
 import fcntl
 import hashlib
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 class JarsUnavailable(RuntimeError):
-    """Jars are missing and cannot be fetched; says which, why, and what to do about it."""
+    """Jars are missing and cannot be fetched; the message names them, the reason and the fix."""
 
     def __init__(self, what: str, reason: str, fix: str) -> None:
         self.what = what
@@ -23,22 +23,24 @@ class JarsUnavailable(RuntimeError):
 
 
 def cache_dir() -> Path:
-    """The folder for everything downloaded or derived: `QUEUEWATCH_CACHE`, else `~/.cache/queuewatch`."""
+    """Return the folder for everything downloaded or derived: `QUEUEWATCH_CACHE`, else `~/.cache/queuewatch`."""
     configured = os.environ.get("QUEUEWATCH_CACHE")
     return Path(configured).expanduser() if configured else Path.home() / ".cache" / "queuewatch"
 
 
 def cached(pom: Path) -> Path:
-    """The folder that holds, or will hold, the jars of `pom`; its name changes when the pom does."""
+    """Return the folder for the jars of `pom`; its name changes when the pom does."""
     digest = hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
     return cache_dir() / "jars" / f"{pom.stem}-{digest}"
 
 
 def resolve(pom: Path) -> list[Path]:
-    """The jars of `pom` and of what it depends on at run time, sorted by name; fetched with Maven if absent.
+    """Return the jars of `pom` and of its runtime dependencies, sorted by name; fetched with Maven if absent.
 
-    Any number of processes may ask at once: one fetches, the others wait. A folder in the cache is whole or
-    not there. Raises `JarsUnavailable`.
+    With a file of checksums beside the pom (as `sha256sum` prints them), exactly its jars are accepted.
+
+    Any number of processes may call this at once: one fetches, the others wait. A folder in the cache is complete or
+    absent. Raises `JarsUnavailable`.
     """
     folder = cached(pom)
     if not folder.is_dir():
@@ -65,7 +67,7 @@ def _fetch(pom: Path, folder: Path) -> None:
             "Install maven, or copy the jars there from a machine that has it",
         )
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
-        # Maven writes beside the pom it is given, so it gets a copy.
+        # Maven writes beside its pom, so it gets a copy.
         copy = shutil.copyfile(pom, Path(scratch, "pom.xml"))
         target = Path(scratch, "jars")
         command = [maven, "-q", "-B", "-f", str(copy), "dependency:copy-dependencies"]
@@ -78,11 +80,23 @@ def _fetch(pom: Path, folder: Path) -> None:
                 "Maven failed: " + " | ".join(words[:6]),
                 "Check that Maven can reach its repository (its settings.xml), then try again",
             )
+        if (wrong := _unexpected(target, pom.with_suffix(".sha256"))) is not None:
+            raise JarsUnavailable(pom.stem, wrong, "Check the repository that Maven asked (its settings.xml)")
         target.rename(folder)
 
 
+def _unexpected(folder: Path, checksums: Path) -> str | None:
+    """Return what differs from a file of checksums; None when nothing does, or when there is no such file."""
+    if not checksums.exists():
+        return None
+    expected = {name: digest for digest, name in (line.split() for line in checksums.read_text().splitlines())}
+    found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
+    wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+    return f"what Maven fetched does not agree with {checksums.name}: {', '.join(wrong)}" if wrong else None
+
+
 def main(poms: list[str]) -> int:
-    """Fetch the jars of each pom, one after another, saying what came; 1 when one cannot be had."""
+    """Fetch the jars of each pom, one after another, and print them; returns 1 when one cannot be fetched."""
     for pom in map(Path, poms):
         try:
             jars = resolve(pom)

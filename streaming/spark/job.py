@@ -1,4 +1,4 @@
-"""The life of the streaming job: session, checkpoint, query; restarts after a failure, and a clean stop."""
+"""The life cycle of the streaming job: session, checkpoint, query, restarts after a failure, and a clean stop."""
 
 from __future__ import annotations
 
@@ -8,65 +8,70 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 import structlog
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streaming.checkpoint import versions
+from streaming.checkpoint.lease import Lease
+from streaming.checkpoint.manifest import Checkpoint, claim, find, locked
+from streaming.checkpoint.memory_store import MemoryStore
+from streaming.checkpoint.offset_log import Partition, with_offsets
+from streaming.checkpoint.recovery import recover
+from streaming.checkpoint.seed import read_seed
+from streaming.checkpoint.state_files import VERSIONS_KEPT, Pruner, state_keeper
+from streaming.checkpoint.versions import VersionLedger
 from streaming.config.errors import ConfigError
 from streaming.config.model import Config, to_settings
 from streaming.config.service import Restarts
-from streaming.spark import pipeline, versions
+from streaming.delivery.outlets import Outlets
+from streaming.errors import JobError, QueryFailed, SourceUnavailable, SparkDied
+from streaming.folder import Folder, local_folder
+from streaming.health.liveness import Watchdog
+from streaming.health.losses import Brokers, KafkaLosses
+from streaming.health.monitor import Monitor
+from streaming.spark import pipeline
+from streaming.spark.batch_barrier import BatchBarrier
 from streaming.spark.batch_time import BatchTimes
-from streaming.spark.checkpoint import Checkpoint, claim, find, locked
-from streaming.spark.errors import JobError, QueryFailed, SourceUnavailable, SparkDied
 from streaming.spark.failure import is_full_disk, reason_of
-from streaming.spark.folder import Folder, local_folder, open_folder
-from streaming.spark.gate import Gate
+from streaming.spark.hadoop_folder import open_folder
+from streaming.spark.internals import java_process
 from streaming.spark.listener import ProgressListener
-from streaming.spark.liveness import Watchdog
-from streaming.spark.losses import Brokers, KafkaLosses, Partition, with_offsets
-from streaming.spark.memory_store import MemoryStore
-from streaming.spark.monitor import Monitor
-from streaming.spark.outlets import Outlets
 from streaming.spark.publish import Publisher
 from streaming.spark.readers.kafka import Topics, survey
 from streaming.spark.readers.spool import prepare_spool, spool_path
-from streaming.spark.recovery import recover
 from streaming.spark.scratch import scratch_for
-from streaming.spark.seed import read_seed
 from streaming.spark.session import open_session
-from streaming.spark.spool_migration import migrate
-from streaming.spark.spool_task import SpoolBatches, lanes_of
-from streaming.spark.state_files import VERSIONS_KEPT, Pruner, state_keeper
-from streaming.spark.versions import VersionLedger
+from streaming.spark.spool_batches import SpoolBatches, lanes_of
 from streaming.spool.ledger import FOLDER as SPOOLED
 from streaming.spool.ledger import SpoolLedger
+from streaming.spool.migration import migrate
 from streaming.spool.planner import SpoolPlanner
 
 DRAIN_WITHIN_S = 60.0
-"""A batch is given so long to finish before a stop interrupts it."""
+"""How long a batch may take to finish before a stop interrupts it."""
 
 FolderOf = Callable[[str], Folder]
-"""A folder of the checkpoint by its name, which may have slashes."""
+"""Returns a folder of the checkpoint by its name, which may have slashes."""
 
 FULL_DISK_WAIT_S = 5.0
-"""A full disk is looked at again so often, for as long as it takes."""
+"""The interval at which a full disk is retried, without limit."""
 
 SILENT_AFTER_S = 15.0
-"""Without a batch for so long, the log says what the job waits for; again after twice as long, and so on."""
+"""After this long without a batch, the log says what the job waits for; again after twice as long, and so on."""
 
 _LOOK_EVERY_S = 0.2
 _log = structlog.get_logger(__name__)
 
 
 class Job:
-    """One streaming query and all it needs. Made by `open_job`."""
+    """One streaming query and everything it needs. Created by `open_job`."""
 
     def __init__(
         self,
         spark: SparkSession,
         config: Config,
         checkpoint: Checkpoint,
+        lease: Lease | None,
         topics: Topics | None,
         outlets: Outlets,
         monitor: Monitor,
@@ -74,25 +79,26 @@ class Job:
         self.spark = spark
         self.checkpoint = checkpoint
         self._config = config
+        self._lease = lease
         self._topics = topics
         self._settings = to_settings(config)
         self._outlets = outlets
         self._monitor = monitor
         self._liveness = monitor.liveness
         self._watchdog = Watchdog(monitor.liveness, _java_pid, deadline_s=config.spark.batch_deadline_s)
-        self._gate = Gate()
+        self._barrier = BatchBarrier()
         kafka = config.source.kafka
         self._losses = KafkaLosses(self._folder("offsets"), Brokers(kafka).earliest) if kafka is not None else None
         self._fault: str | None = None
 
     def fault(self) -> str | None:
-        """What keeps the query from running just now; None while it runs."""
+        """Return why the query is not running; None while it runs."""
         return self._fault
 
     def run(self, stop: threading.Event) -> None:
-        """Run the query until `stop` is set; then let the batch in work finish. Restarts the query when it fails.
+        """Run the query until `stop` is set, then let the current batch finish. Restarts the query when it fails.
 
-        Raises `QueryFailed` when restarts do not help, and `SparkDied`.
+        Raises `QueryFailed` when restarts do not help, `SparkDied`, and `CheckpointInUse` when another job took the checkpoint.
         """
         try:
             self._run(stop)
@@ -104,7 +110,7 @@ class Job:
                     f"Spark hung and was ended: {self._watchdog.ended_java}",
                     "Start again: it goes on from its checkpoint. See the log above for what it was doing",
                 ) from error
-            # Whatever was asked of it last failed, in one of many ways.
+            # The last call into Java failed, in one of many ways.
             raise SparkDied(
                 "Spark's Java process ended unexpectedly, perhaps for lack of memory",
                 "See the log above and the system's; lower spark.driver_memory or give the machine more",
@@ -119,7 +125,7 @@ class Job:
             except Exception as error:
                 problem = error.problem if isinstance(error, JobError) else reason_of(error)
                 if is_full_disk(error) and _java_lives():
-                    # It passes, and a process that starts anew would find the disk no emptier.
+                    # This is temporary, and a restarted process would find the disk just as full.
                     problem, wait_s = f"a disk is full: {problem}", FULL_DISK_WAIT_S
                 elif isinstance(error, QueryFailed | SourceUnavailable):
                     wait_s = failures.next_wait_s(self._monitor.last_committed, error)
@@ -136,13 +142,15 @@ class Job:
             with self._watchdog.watching():
                 say_at_s = SILENT_AFTER_S
                 while query.isActive:
+                    if self._lease is not None:
+                        self._lease.check()
                     if stop.wait(_LOOK_EVERY_S):
                         self._drain(query)
                         return
                     if reset := self._monitor.take_reset():
                         self._drain(query)
                         query.stop()
-                        self._read_anew(reset)
+                        self._read_from_beginning(reset)
                         return
                     silent_s = self._liveness.query_silent_s
                     if silent_s < SILENT_AFTER_S:
@@ -159,7 +167,7 @@ class Job:
         raise QueryFailed(f"the streaming query failed: {reason_of(cause)}", "See the log above") from cause
 
     def _say_silent(self, query: StreamingQuery, silent_s: float) -> None:
-        """Nothing was committed for a while: say so, and what Spark is waiting for."""
+        """Log that nothing was committed for a while, and what Spark is waiting for."""
         doing = str(query.status["message"])
         self._fault = self._liveness.doing = f"no batch for {silent_s:.0f} s; Spark: {doing}"
         hint = "the brokers may not answer" if "Kafka" in doing else "a large batch, or a worker that hangs"
@@ -192,7 +200,7 @@ class Job:
             self._config.source,
             topics,
             self._settings,
-            self._gate.guarding(publisher),
+            self._barrier.guarding(publisher),
             keeper,
             shards=spark_config.shards,
             trigger_interval_s=spark_config.trigger_interval_s,
@@ -201,7 +209,7 @@ class Job:
         )
 
     def _spool(self, kept: int) -> SpoolBatches | None:
-        """What reads the spool folder, where that is on this machine."""
+        """Return the reader of the spool folder, if the folder is on this machine."""
         source = self._config.source.spool
         path = spool_path(source) if source is not None else None
         if source is None or path is None:
@@ -211,39 +219,39 @@ class Job:
         planner = SpoolPlanner(source, path, ledger, time.monotonic, kept)
         return SpoolBatches(planner, lanes_of(self.spark.sparkContext.defaultParallelism), self._folder("offsets"))
 
-    def _read_anew(self, reset: Mapping[Partition, int]) -> None:
-        """Let the next query read partitions from their beginning: Spark went on where they ended when it found them anew."""
+    def _read_from_beginning(self, reset: Mapping[Partition, int]) -> None:
+        """Let the next query read partitions from their start: after a reset, Spark resumed at their end."""
         folder = self._folder("offsets")
         committed = max((int(name) for name in self._folder("commits").names() if name.isdigit()), default=None)
         logged = folder.read(str(committed))
         if logged is None:
             return
         folder.write(str(committed), with_offsets(logged, dict.fromkeys(reset, 0)))
-        # The checksum Hadoop keeps beside it on a local disk is that of the old content.
+        # On a local disk Hadoop keeps a checksum beside the file, which is that of the old content.
         folder.delete(f".{committed}.crc")
-        self._gate = Gate()
+        self._barrier = BatchBarrier()
 
     def _versions_kept(self) -> int:
-        """A few more than Spark keeps of its own."""
+        """Return a few more than Spark keeps of its own."""
         return max(VERSIONS_KEPT, int(self.spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 0) + 5)
 
     def _folder(self, name: str) -> Folder:
         return open_folder(self.spark, f"{self._config.spark.checkpoint_dir.rstrip('/')}/{name}")
 
     def _drain(self, query: StreamingQuery) -> None:
-        """Let the batch in work be finished and committed; the one after it does not begin."""
-        self._gate.close()
+        """Let the current batch be finished and committed; the next one does not start."""
+        self._barrier.close()
         deadline_s = time.monotonic() + DRAIN_WITHIN_S
         while query.isActive and time.monotonic() < deadline_s:
-            if self._gate.wait_held(_LOOK_EVERY_S):
+            if self._barrier.wait_held(_LOOK_EVERY_S):
                 return
 
 
 @contextmanager
 def open_job(config: Config, outlets_for: Callable[[Checkpoint, FolderOf], Outlets], monitor: Monitor) -> Iterator[Job]:
-    """A job ready to run, with its session and its checkpoint; both are let go at the end of the block.
+    """Open a job that is ready to run, with its session and its checkpoint; both are released at the end of the block.
 
-    `outlets_for` makes the outlets once the checkpoint is known, with folders in it for what they keep. Raises
+    `outlets_for` creates the outlets once the checkpoint is known, with folders in it for their data. Raises
     `RuntimeUnavailable` (no Java, no connector), `CheckpointMismatch`, `CheckpointInUse` or `SourceUnavailable`.
     """
     kinds = source_kinds(config)
@@ -251,7 +259,7 @@ def open_job(config: Config, outlets_for: Callable[[Checkpoint, FolderOf], Outle
         prepare_spool(config.source.spool)
     location, shards = config.spark.checkpoint_dir, config.spark.shards
     with ExitStack() as stack:
-        # What can be refused at once comes before Spark, which takes seconds to be up.
+        # Checks that can fail at once come before Spark, which takes seconds to start.
         local, scratch = local_folder(location), None
         if local is not None:
             stack.enter_context(locked(local))
@@ -266,7 +274,9 @@ def open_job(config: Config, outlets_for: Callable[[Checkpoint, FolderOf], Outle
             scratch=scratch,
         )
         stack.callback(_close, spark)
-        checkpoint = claim(open_folder(spark, location), location, shards=shards, sources=kinds)
+        root = open_folder(spark, location)
+        lease = stack.enter_context(Lease(root, location).held()) if local is None else None
+        checkpoint = claim(root, location, shards=shards, sources=kinds)
         spark.streams.addListener(ProgressListener(monitor.progressed))
         _log.info(
             "job_ready",
@@ -278,16 +288,16 @@ def open_job(config: Config, outlets_for: Callable[[Checkpoint, FolderOf], Outle
             master=config.spark.master,
         )
         outlets = outlets_for(checkpoint, lambda name: open_folder(spark, f"{location.rstrip('/')}/{name}"))
-        yield Job(spark, config, checkpoint, topics, outlets, monitor)
+        yield Job(spark, config, checkpoint, lease, topics, outlets, monitor)
 
 
 def survey_of(config: Config) -> Topics | None:
-    """What is found out about the Kafka source, None without one. Raises `SourceUnavailable`."""
+    """Survey the Kafka source, None without one. Raises `SourceUnavailable`."""
     return survey(config.source.kafka) if config.source.kafka is not None else None
 
 
 def source_kinds(config: Config) -> tuple[str, ...]:
-    """The kinds of source in the order the pipeline reads them. Raises `ConfigError` when there is none."""
+    """Return the kinds of source in the order the pipeline reads them. Raises `ConfigError` when there is none."""
     kinds = tuple(kind for kind in ("kafka", "spool") if getattr(config.source, kind) is not None)
     if not kinds:
         raise ConfigError("source", "there is nothing to read: no source is configured", "Add source.kafka or source.spool")
@@ -295,12 +305,12 @@ def source_kinds(config: Config) -> tuple[str, ...]:
 
 
 def _java_lives() -> bool:
-    process = getattr(SparkContext._gateway, "proc", None)
+    process = java_process()
     return process is None or process.poll() is None
 
 
 def _java_pid() -> int | None:
-    process = getattr(SparkContext._gateway, "proc", None)
+    process = java_process()
     return process.pid if process is not None and process.poll() is None else None
 
 
@@ -310,7 +320,7 @@ def _close(spark: SparkSession) -> None:
 
 
 class _Failures:
-    """Counts failures in a row and says how long to wait."""
+    """Counts consecutive failures and decides how long to wait."""
 
     def __init__(self, restarts: Restarts) -> None:
         self._restarts = restarts

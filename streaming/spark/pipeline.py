@@ -1,4 +1,4 @@
-"""The way of the data: read → decode → route → track → merge → judge → publish."""
+"""The data flow: read → decode → route → track → merge → judge → publish."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
+from streaming.checkpoint.state_files import StateKeeper
 from streaming.config.source import Sources
 from streaming.core.settings import Settings
 from streaming.spark.decode import PACKET_SCHEMA, decode_and_route
@@ -16,8 +17,7 @@ from streaming.spark.readers.kafka import Topics, read_kafka
 from streaming.spark.readers.spool import read_spool, spool_path
 from streaming.spark.readers.ticks import read_ticks
 from streaming.spark.shards import shard_keys
-from streaming.spark.spool_task import lanes_of
-from streaming.spark.state_files import StateKeeper
+from streaming.spark.spool_batches import lanes_of
 from streaming.spark.stateful_shard import REPORT_SCHEMA, STATE_SCHEMA, track_shard
 
 
@@ -36,7 +36,7 @@ def start(
 ) -> StreamingQuery:
     """Start the streaming query; `publish` is a `Publisher`.
 
-    `topics` is the survey of the Kafka source, when there is one; `starting` the offsets a new checkpoint begins at.
+    `topics` is the survey of the Kafka source, if there is one; `starting` holds the offsets at which a new checkpoint begins.
     """
     keys = shard_keys(shards)
     records = read(spark, sources, topics, starting)
@@ -54,7 +54,7 @@ def start(
 def read(
     spark: SparkSession, sources: Sources, topics: Topics | None, starting: Mapping[tuple[str, int], int] | None = None
 ) -> DataFrame:
-    """Whole records of every configured source, and ticks. A spool folder on this machine is read in the ticks' tasks."""
+    """Read whole records of every configured source, and ticks. A spool folder on this machine is read by the ticks' tasks."""
     in_tasks = sources.spool is not None and spool_path(sources.spool) is not None
     streams = [read_ticks(spark, lanes_of(spark.sparkContext.defaultParallelism) if in_tasks else 1)]
     if sources.kafka is not None and topics is not None:
@@ -65,12 +65,12 @@ def read(
 
 
 def decoded(records: DataFrame, keys: list[int], settings: Settings) -> DataFrame:
-    """One packed row per shard, step and task."""
+    """Decode to one packed row per shard, step and task."""
     return records.mapInArrow(decode_and_route(keys, settings), PACKET_SCHEMA)
 
 
 def tracked(packets: DataFrame, settings: Settings, keeper: StateKeeper) -> DataFrame:
-    """One report per shard and step; the state of each shard goes on from batch to batch."""
+    """Track to one report per shard and step; the state of each shard continues from batch to batch."""
     stage = track_shard(settings, keeper)
     return packets.groupBy("shard").applyInPandasWithState(
         stage, REPORT_SCHEMA, STATE_SCHEMA, "update", GroupStateTimeout.NoTimeout

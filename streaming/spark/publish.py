@@ -1,4 +1,4 @@
-"""Merge, judge, publish: what the driver does with the shards' reports of one batch."""
+"""Merge, judge, publish: the driver's work on the shards' reports of one batch."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from dataclasses import replace
 import numpy as np
 from pyspark.sql import DataFrame, Row
 
+from streaming.checkpoint.memory_store import MemoryStore
+from streaming.checkpoint.state_files import Pruner, StateFile
+from streaming.checkpoint.versions import LOST_FILES, ShardVersion, Version, VersionLedger
 from streaming.core.clock import LARGEST_STEP_BACK_MS, heard
 from streaming.core.events.packet import Quarantined
-from streaming.core.garbage import not_collecting
+from streaming.core.gc_pause import gc_paused
 from streaming.core.reporting.merge import Merged, merge
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import Settings
+from streaming.delivery.outlets import Outlets
+from streaming.health.losses import NOTHING, KafkaLosses, named
+from streaming.health.monitor import Monitor
 from streaming.judge.judge import judge
 from streaming.judge.rewind import rewind_memory
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.spark.batch_time import BatchTimes
-from streaming.spark.losses import NOTHING, KafkaLosses, named
-from streaming.spark.memory_store import MemoryStore
-from streaming.spark.monitor import Monitor
-from streaming.spark.outlets import Outlets
-from streaming.spark.spool_task import PIECES_READ, SpoolBatches
-from streaming.spark.state_files import Pruner, StateFile
-from streaming.spark.versions import SPOOL, ShardVersion, Version, VersionLedger
+from streaming.spark.spool_batches import LostFiles, SpoolBatches
+from streaming.spark.spool_in_task import PIECES_READ
 
 
 class Publisher:
@@ -58,17 +59,17 @@ class Publisher:
         self._spool = spool
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Collect the reports (this is what runs the batch), judge every step in order, publish the last."""
-        now_ms = self._times.tell(batch, batch_id)
+        """Collect the reports (which runs the batch), judge every step in order, and publish the last."""
+        now_ms = self._times.announce(batch, batch_id)
         if self._spool is not None:
-            self._spool.tell(batch, batch_id)
+            self._spool.announce(batch, batch_id)
         rows = batch.collect()
-        with not_collecting():
+        with gc_paused():
             self._publish(rows, batch_id, now_ms)
 
     def _publish(self, rows: list[Row], batch_id: int, now_ms: int) -> None:
         read = _read(rows)
-        gone = self._spool.lost(read.pop(PIECES_READ, 0)) if self._spool is not None else set()
+        files = self._spool.lost(read.pop(PIECES_READ, 0)) if self._spool is not None else None
         memory = self._memories.before(batch_id)
         clock = self._times.clock
         if clock is not None:
@@ -79,7 +80,7 @@ class Publisher:
         merged: Merged | None = None
         for step_ms, reports in steps_of(rows):
             if len(reports) < self._shards:
-                # Only where neither a tick nor a record came: totals must not drop to those of a few shards.
+                # Neither a tick nor a record arrived: totals must not drop to those of a few shards.
                 continue
             merged = merge(reports, self._settings)
             if step_ms <= memory.at - LARGEST_STEP_BACK_MS:
@@ -89,7 +90,7 @@ class Publisher:
             invalid += merged.quarantine
         if merged is not None:
             memory.clock = heard(memory.clock, _last_heard(merged))
-        # First what people look at: it waits for nothing.
+        # The status page and metrics first: they wait for no destination.
         if snapshot is not None and merged is not None:
             waiting = self._spool.waiting if self._spool is not None else None
             pipeline = self._monitor.published(batch_id, merged, *_state_size(rows), waiting_files=waiting)
@@ -99,25 +100,27 @@ class Publisher:
         self._memories.save(batch_id, memory)
         before = self._ledger.before(batch_id)
         shards = {**before.shards, **_shards_of(rows)} if before is not None else _shards_of(rows)
-        lost = self._lost(batch_id, read, gone, before.lost if before is not None else {})
+        lost = self._lost(batch_id, read, files, before.lost if before is not None else {})
         self._ledger.save(Version(batch_id, now_ms, shards, lost, self._spool.last if self._spool is not None else -1))
         self._pruner.published({row["shard"]: row["state_files"] for row in rows})
 
-    def _lost(self, batch_id: int, read: Mapping[str, int], gone: set[str], before: Mapping[str, int]) -> dict[str, int]:
-        """What was lost so far by `topic/partition`, and files under `SPOOL`, this batch included; 0 for what lost nothing."""
+    def _lost(self, batch_id: int, read: Mapping[str, int], files: LostFiles | None, before: Mapping[str, int]) -> dict[str, int]:
+        """Return the total losses by `topic/partition` and files by `LOST_FILES`, including this batch; 0 where none was lost."""
         so_far = {**dict.fromkeys(read, 0), **before}
         losses = self._losses.of(batch_id, read) if self._losses is not None else NOTHING
         for partition, n in losses.lost.items():
             so_far[named(partition)] = so_far.get(named(partition), 0) + n
-        if self._spool is not None:
-            so_far[SPOOL] = so_far.get(SPOOL, 0) + len(gone)
+        for reason, names in files._asdict().items() if files is not None else ():
+            so_far[LOST_FILES[reason]] = so_far.get(LOST_FILES[reason], 0) + len(names)
         if so_far:
-            self._monitor.lost(batch_id, losses, so_far, gone)
+            self._monitor.lost(batch_id, losses, so_far)
+        if files is not None:
+            self._monitor.lost_files(batch_id, **files._asdict())
         return so_far
 
 
 def _read(rows: Iterable[Row]) -> Counter[str]:
-    """How many Kafka records were read by `topic/partition`, and pieces of spool files."""
+    """Return how many Kafka records were read by `topic/partition`, and how many pieces of spool files."""
     read: Counter[str] = Counter()
     for row in rows:
         if row["read"] is not None:
@@ -126,14 +129,14 @@ def _read(rows: Iterable[Row]) -> Counter[str]:
 
 
 def _last_heard(merged: Merged) -> Iterator[int]:
-    """Up to when each source of telemetry was heard."""
+    """Yield the time up to which each source of telemetry has reported."""
     yield from merged.collectors.values()
     columns = merged.queues.columns
     yield from np.maximum(columns["last_event_at"], columns["last_state_at"]).tolist()
 
 
 def steps_of(rows: Iterable[Row]) -> list[tuple[int, list[ShardReport]]]:
-    """The shards' reports by step, in the order of time, each step's in the order of shards."""
+    """Return the shards' reports by step, ordered by time and, within a step, by shard."""
     steps: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
     for row in rows:
         steps[row["step_ms"]].append((row["shard"], row["report"]))

@@ -1,4 +1,4 @@
-"""`queuewatch replay --engine spark`: the stateful stage of the live job, fed with recorded steps."""
+"""`queuewatch replay --engine spark`: the stateful stage of the live job, given recorded steps."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streaming.checkpoint.state_files import state_keeper
 from streaming.config.service import SparkSection
 from streaming.core.reporting.merge import Merged, merge
 from streaming.core.settings import Settings
+from streaming.errors import JobError
 from streaming.replay.recording import Step
 from streaming.replay.run import packets
 from streaming.spark.decode import PACKET_SCHEMA
-from streaming.spark.errors import JobError
 from streaming.spark.failure import reason_of
 from streaming.spark.pipeline import tracked
 from streaming.spark.publish import steps_of
 from streaming.spark.session import open_session
 from streaming.spark.shards import shard_keys
-from streaming.spark.state_files import state_keeper
 
 STEPS_PER_FILE: Final = 500
 EVENTS_PER_FILE: Final = 500_000
@@ -44,7 +44,7 @@ class SparkEngine:
     shards: int = 2
 
     def __call__(self, steps: Iterable[Step], settings: Settings) -> Iterator[tuple[Step, Merged]]:
-        """The merged report of each step, in order. Raises `JobError` when Spark fails."""
+        """Yield the merged report of each step, in order. Raises `JobError` when Spark fails."""
         config = self.config.model_copy(update={"shards": self.shards})
         spark = open_session(config, app_name="queuewatch-replay", with_kafka=False)
         try:
@@ -80,7 +80,7 @@ def run_steps(spark: SparkSession, steps: Iterable[Step], settings: Settings, sh
 
 
 def _write(steps: Iterable[Step], inbox: Path, settings: Settings, shards: int) -> dict[int, Step]:
-    """Files of packets, whole steps in each; the steps by their time, without their events."""
+    """Write files of packets with whole steps in each; return the steps by their time, without their events."""
     keys = shard_keys(shards)
     known: dict[int, Step] = {}
     for number, chunk in enumerate(_chunks(steps)):
@@ -92,7 +92,7 @@ def _write(steps: Iterable[Step], inbox: Path, settings: Settings, shards: int) 
             known[step.at] = Step(step.at, step.events.slice(0, 0), step.invalid, [], step.shown)
         path = inbox / f"{number:06d}.parquet"
         pq.write_table(pa.table(rows, schema=_ARROW_SCHEMA), path)
-        # Spark takes files in the order of their times of change, which may be equal for files written in a hurry.
+        # Spark reads files in the order of their modification times, which may be equal for files written quickly.
         os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))
     return known
 
@@ -101,7 +101,7 @@ _ARROW_SCHEMA: Final = pa.schema([("shard", pa.int32()), ("step_ms", pa.int64())
 
 
 def _chunks(steps: Iterable[Step]) -> Iterator[list[Step]]:
-    """Consecutive steps, as many as fit a file."""
+    """Group consecutive steps, as many as fit a file."""
     chunk: list[Step] = []
     events = 0
     for step in steps:

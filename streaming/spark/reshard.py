@@ -1,4 +1,4 @@
-"""`queuewatch state reshard`: a checkpoint as a new one with another number of shards."""
+"""`queuewatch state reshard`: write a checkpoint as a new one with another number of shards."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import json
 import uuid
 from pathlib import Path
 
+from streaming.checkpoint.manifest import Checkpoint, write_manifest
+from streaming.checkpoint.memory_store import SEED as MEMORY
+from streaming.checkpoint.seed import Seed, write_seed
+from streaming.checkpoint.state_files import StateFile, state_keeper
+from streaming.checkpoint.stored import Stored
 from streaming.core.settings import Settings
 from streaming.core.state.reshard import differences, report_of, reshard
 from streaming.core.state.state import ShardState
-from streaming.spark.checkpoint import Checkpoint, write_manifest
-from streaming.spark.errors import CheckpointMismatch
-from streaming.spark.folder import LocalFolder, write_durably
-from streaming.spark.memory_store import SEED as MEMORY
-from streaming.spark.seed import Seed, write_seed
+from streaming.errors import CheckpointMismatch
+from streaming.folder import LocalFolder, write_durably
 from streaming.spark.shards import shard_keys
-from streaming.spark.state_files import StateFile, state_keeper
-from streaming.spark.stored import Stored
 from streaming.spool.ledger import FOLDER as SPOOLED
 from streaming.spool.ledger import SpoolLedger, Taken
 
 
 def reshard_into(stored: Stored, target: Path, shards: int, settings: Settings) -> int:
-    """Write the checkpoint `target`, which must not exist; the number of messages in it.
+    """Write the checkpoint `target`, which must not exist; return the number of messages in it.
 
     The new states are read back and must give the same totals and the same report as the old ones. Raises
-    `CheckpointMismatch` when they do not, and when something is in the way.
+    `CheckpointMismatch` when they do not, and when resharding is not possible.
     """
     if target.exists() and any(target.iterdir()):
         raise CheckpointMismatch(f"{target} is there already, and not empty", "Name a new folder")
@@ -51,14 +51,16 @@ def reshard_into(stored: Stored, target: Path, shards: int, settings: Settings) 
     )
     if read:
         SpoolLedger(LocalFolder(target / SPOOLED), kept=0).seed({name: Taken(one.end, -1) for name, one in read.items()})
-    # The manifest last: without it the folder is no checkpoint.
+    # Write the manifest last: without it the folder is not a checkpoint.
     write_manifest(LocalFolder(target), Checkpoint(uuid.uuid4().hex, shards, stored.manifest.checkpoint.sources))
     return messages
 
 
 def files_read_by_spark(checkpoint: Path) -> list[str]:
-    """The spool files that Spark's own file source has read, of a folder behind a URI or in an earlier release: a new
-    checkpoint cannot take that over."""
+    """Return the spool files that Spark's own file source has read, which a new checkpoint cannot take over.
+
+    That source reads folders behind a URI; in earlier releases it read every folder.
+    """
     if any(LocalFolder(checkpoint / SPOOLED).names()):
         return []
     found: list[str] = []

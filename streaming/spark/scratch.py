@@ -1,4 +1,4 @@
-"""Where Spark puts aside what it works with: a folder per checkpoint, emptied at the next start after a kill."""
+"""Spark's temporary files: a folder per checkpoint, emptied at the next start after a kill."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @contextmanager
 def scratch_for(checkpoint: Path) -> Iterator[Path]:
-    """An empty folder for the session that holds the lock of `checkpoint`; removed at the end of the block.
+    """Create an empty folder for the session that holds the lock of `checkpoint`; removed at the end of the block.
 
     A process that is killed leaves its folder, 5 to 15 MB of it; the next one on this checkpoint finds it by its name.
     """

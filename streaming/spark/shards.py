@@ -1,16 +1,12 @@
-"""Shard keys that Spark's hash partitioning spreads evenly: shard i is worked on by partition i."""
+"""Shard keys that Spark's hash partitioning spreads evenly: shard i is processed by partition i."""
 
 from __future__ import annotations
 
-from typing import Final
-
-_WORD: Final = 0xFFFFFFFF
-# Spark's seed for hash partitioning; it can never change, as tables on disk are laid out by it.
-_SEED: Final = 42
+from streaming.spark.internals import spark_hash
 
 
 def shard_keys(shards: int) -> list[int]:
-    """One key per shard, with `pmod(hash(key), shards)` equal to the shard's index.
+    """Return one key per shard, with `pmod(hash(key), shards)` equal to the shard's index.
 
     Keys 0, 1, 2… would leave some partitions empty and give others two.
     """
@@ -20,19 +16,3 @@ def shard_keys(shards: int) -> list[int]:
         keys.setdefault(spark_hash(candidate) % shards, candidate)
         candidate += 1
     return [keys[partition] for partition in range(shards)]
-
-
-def spark_hash(value: int) -> int:
-    """Spark SQL's `hash()` of one 32-bit integer: Murmur3, signed."""
-    mixed = _rotate(value * 0xCC9E2D51, 15) * 0x1B873593 & _WORD
-    mixed = _rotate(_SEED ^ mixed, 13) * 5 + 0xE6546B64 & _WORD
-    mixed ^= 4  # the length in bytes
-    mixed = (mixed ^ mixed >> 16) * 0x85EBCA6B & _WORD
-    mixed = (mixed ^ mixed >> 13) * 0xC2B2AE35 & _WORD
-    mixed ^= mixed >> 16
-    return mixed - (1 << 32) if mixed >> 31 else mixed
-
-
-def _rotate(word: int, left: int) -> int:
-    word &= _WORD
-    return (word << left | word >> (32 - left)) & _WORD

@@ -1,4 +1,4 @@
-"""Track: the state of one shard through one batch, inside a Python worker."""
+"""Track the state of one shard through one batch, inside a Python worker."""
 
 from __future__ import annotations
 
@@ -10,37 +10,35 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.streaming.state import GroupState
 
+from streaming.checkpoint.state_files import StateKeeper
 from streaming.core.events.packet import unpack
-from streaming.core.garbage import not_collecting
+from streaming.core.gc_pause import gc_paused
 from streaming.core.settings import Settings
 from streaming.core.state.state import ShardState
 from streaming.core.track import track
-from streaming.spark.batch_time import task_now_ms
-from streaming.spark.state_files import StateKeeper
-from streaming.spark.worker_end import end_quietly
-from streaming.spark.worker_heap import spare_modules
+from streaming.spark.in_task import task_now_ms
+from streaming.spark.internals import prepare_worker
 
 STATE_SCHEMA: Final = "state binary"
-"""What a `StateKeeper` says: Spark's own state columns can never change, what is in the blob can."""
+"""What a `StateKeeper` returns. Spark's state columns can never change; the content of the blob can."""
 
 REPORT_SCHEMA: Final = (
     "shard int, step_ms long, report binary, state_bytes long, state_rows long, state_files array<string>, read string"
 )
-"""One row per shard and step. The size of the state (bytes packed, rows) and where it is, as of the end of the batch. `read`
-counts the Kafka records this shard was told of, as in `PACKET_SCHEMA`, those of the whole batch in its first row."""
+"""One row per shard and step. The state's size (packed bytes, rows) and files are those at the end of the batch. `read` in the
+batch's first row counts the Kafka records of the whole batch given to this shard, as in `PACKET_SCHEMA`."""
 
 Frame = Any
-"""A pandas DataFrame. pandas itself is only reached through pyarrow here."""
+"""A pandas DataFrame. pandas is only used through pyarrow here."""
 ShardStage = Callable[[tuple[Any, ...], Iterator[Frame], GroupState], Iterator[Frame]]
 
 
 def track_shard(settings: Settings, keeper: StateKeeper) -> ShardStage:
-    """The stage for `applyInPandasWithState`, keyed by shard: packets in, `REPORT_SCHEMA` out."""
+    """Return the stage for `applyInPandasWithState`, keyed by shard: packets in, `REPORT_SCHEMA` out."""
 
     def stage(key: tuple[Any, ...], packets: Iterator[Frame], state: GroupState) -> Iterator[Frame]:
-        spare_modules()
-        end_quietly()
-        with not_collecting():
+        prepare_worker()
+        with gc_paused():
             packed_before = keeper.fetch(state.get[0]) if state.exists else keeper.first(int(key[0]))
             shard_state = ShardState.unpack(packed_before) if packed_before is not None else ShardState.empty()
             reports = []
@@ -59,9 +57,9 @@ def track_shard(settings: Settings, keeper: StateKeeper) -> ShardStage:
 
 
 def _by_step(frames: Iterable[Frame], read: Counter[str]) -> list[tuple[int, list[bytes]]]:
-    """The packets of each step in the order of time, and within it of input tasks, however the shuffle mixed them.
+    """Return the packets of each step, ordered by time and then by input task, however the shuffle mixed them.
 
-    What was read is added to `read`.
+    The records read are added to `read`.
     """
     steps: defaultdict[int, list[tuple[int, int, bytes]]] = defaultdict(list)
     for frame in frames:

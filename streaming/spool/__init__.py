@@ -1,1 +1,1 @@
-"""Telemetry from files that appear in a folder on this machine: which were read, which are next, and reading them."""
+"""Telemetry from files in a folder on this machine: which were read, which are next, and reading them."""

@@ -1,6 +1,6 @@
-"""Cut a file into pieces a task can hold: lines between lines, Arrow streams between record batches.
+"""Cut a file into pieces that fit a task: text between lines, Arrow streams between record batches.
 
-Nothing of the file is kept in memory but some kilobytes where a cut is looked for.
+Only some kilobytes of the file are kept in memory while a cut is searched.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from sources.wire.arrow import STREAM_MARK
 from streaming.spool.pieces import Piece, Refusal
 
 PIECE_BYTES: Final = 8 << 20
-"""About the size of a piece. A file no longer than that is one piece, whatever it holds."""
+"""The approximate size of a piece. A file up to this size is one piece, whatever it holds."""
 
 WHOLE_BYTES: Final = 64 << 20
 """The longest file that is read whole when it cannot be cut: a JSON array, one object over many lines, one Arrow batch."""
 
 LONGEST_LINE: Final = 16 << 20
-"""The end of a line is looked for so far; a longer one is cut where it happens to be, and its parts are invalid events."""
+"""How far the end of a line is searched; a longer line is cut anywhere, and its parts are invalid events."""
 
 ARROW_END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _HEAD: Final = 64 << 10
@@ -31,7 +31,7 @@ Kind = Literal["lines", "whole", "arrow"]
 
 
 def kind_of(file: BinaryIO) -> Kind:
-    """How a file can be cut, by its first bytes."""
+    """Return how a file can be cut, by its first bytes."""
     file.seek(0)
     head = file.read(_HEAD)
     if head[:4] == STREAM_MARK:
@@ -39,20 +39,22 @@ def kind_of(file: BinaryIO) -> Kind:
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
     if text[:1] == b"[":
         return "whole"
-    line, newline, _ = text.partition(b"\n")
-    # An object over many lines begins with a line that does not end it.
-    return "whole" if newline and not line.rstrip().endswith(b"}") else "lines"
+    line, newline, rest = text.partition(b"\n")
+    # An object over many lines starts with a line that does not end it. If the next line starts an object, the first is
+    # truncated.
+    over_many = newline and not line.rstrip().endswith(b"}") and rest.lstrip()[:1] != b"{"
+    return "whole" if over_many else "lines"
 
 
 def is_finished(file: BinaryIO, size: int) -> bool:
-    """Whether the last bytes are those of a file that was written to its end."""
+    """Whether the last bytes are those of a completely written file."""
     file.seek(max(0, size - len(ARROW_END)))
     tail = file.read(len(ARROW_END))
     return tail == ARROW_END or tail[-1:] in (b"\n", b"}", b"]")
 
 
 def cut(file: BinaryIO, name: str, taken: int, size: int) -> Iterator[Piece]:
-    """The pieces of a file of `size` bytes behind its first `taken`, in order and without a gap. Raises `OSError`."""
+    """Yield the pieces of a file of `size` bytes after its first `taken`, in order and without gaps. Raises `OSError`."""
     if size - taken <= PIECE_BYTES and taken == 0:
         yield Piece(name, 0, size)
         return
@@ -81,7 +83,7 @@ def _lines(file: BinaryIO, name: str, taken: int, size: int) -> Iterator[Piece]:
 
 
 def _line_end(file: BinaryIO, at: int, size: int) -> int:
-    """Behind the first line break from `at` on; `at` itself where none is near."""
+    """Return the position after the first line break from `at` on; `at` itself where none is near."""
     file.seek(at)
     looked = at
     while looked < min(size, at + LONGEST_LINE):
@@ -102,7 +104,7 @@ class _Message(NamedTuple):
 
 
 def _arrow(file: BinaryIO, name: str, taken: int, size: int) -> Iterator[Piece]:
-    """Record batches together up to the size of a piece, each piece behind the schema and the dictionaries."""
+    """Group record batches up to the size of a piece, each piece preceded by the schema and the dictionaries."""
     prefix = start = end = 0
     for message in _messages(file, size):
         if message.kind != _RECORDS:
@@ -136,7 +138,7 @@ def _refused(name: str, start: int, end: int, what: str) -> Piece:
 
 
 def _messages(file: BinaryIO, size: int) -> Iterator[_Message]:
-    """Where each message of an IPC stream is; ends at the mark of its end, or at what is no message."""
+    """Yield the position of each message of an IPC stream, up to its end mark or to bytes that are not a message."""
     at = 0
     while at + 8 <= size:
         file.seek(at)
@@ -156,7 +158,7 @@ def _messages(file: BinaryIO, size: int) -> Iterator[_Message]:
 
 
 def _kind_and_body(metadata: bytes) -> tuple[int, int]:
-    """The kind of a message and the bytes of its body, from its flatbuffer (`Message` of Arrow's format)."""
+    """Return the kind of a message and the length of its body, from its flatbuffer (`Message` of Arrow's format)."""
     (root,) = struct.unpack_from("<I", metadata, 0)
     (back,) = struct.unpack_from("<i", metadata, root)
     table = root - back

@@ -1,4 +1,4 @@
-"""What was read of the spool folder, in the checkpoint: a plan per batch, and now and then all of it in one."""
+"""The ledger of the spool folder in the checkpoint: a plan per batch, and at intervals an index of everything read."""
 
 from __future__ import annotations
 
@@ -8,47 +8,47 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from streaming.spark.folder import Folder
+from streaming.folder import Folder
 from streaming.spool.pieces import Piece
 
 FOLDER: Final = "spool"
-"""In the checkpoint."""
+"""Name of the folder in the checkpoint."""
 SPOOL_VERSION: Final = 1
-"""Of the form of plans and indexes."""
+"""The format version of plans and indexes."""
 INDEX_EVERY: Final = 50
-"""Plans after which all that was read is written in one, so that older plans can go."""
+"""The number of plans after which an index of everything read is written, so that older plans can be deleted."""
 
 SEED: Final = "seed.index"
-"""What a checkpoint begins with that was made from another one."""
+"""The initial index of a checkpoint that was created from another one."""
 
 _NAME: Final = re.compile(r"(\d{12})\.(plan|index)")
 
 
 class SpoolDamaged(ValueError):
-    """A plan or an index cannot be read, or is gone; the message names it."""
+    """A plan or an index is missing or cannot be read; the message names it."""
 
 
 class Taken(NamedTuple):
     """How much of a file was planned."""
 
     end: int
-    """Its first bytes, so many."""
+    """The number of its first bytes that were planned."""
     batch_id: int
-    """The batch that took the latest of them."""
+    """The batch that reads the last of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one batch reads."""
+    """The pieces that one batch reads."""
 
     batch_id: int
     pieces: tuple[Piece, ...]
 
 
 class SpoolLedger:
-    """The plans of the last batches. A batch that runs again finds the plan it had.
+    """The plans of the last batches. A batch that runs again finds its earlier plan.
 
-    Files that are no longer in the folder are forgotten with the next index: what is kept is bounded by what the folder holds.
+    Files that are no longer in the folder are forgotten with the next index, so the ledger is bounded by the folder's content.
     """
 
     def __init__(self, folder: Folder, *, kept: int) -> None:
@@ -59,15 +59,15 @@ class SpoolLedger:
         self._indexes = sorted(int(found[1]) for found in names if found[2] == "index")
 
     def plan_of(self, batch_id: int) -> Plan | None:
-        """The plan a batch has already. Raises `SpoolDamaged`."""
+        """Return the existing plan of a batch, or None. Raises `SpoolDamaged`."""
         return self._plan(batch_id) if batch_id in self._plans else None
 
     def last(self, batch_id: int) -> int:
-        """The latest batch up to `batch_id` that read something; -1 for none."""
+        """Return the latest batch up to `batch_id` that read anything; -1 for none."""
         return max((known for known in (*self._plans, *self._indexes) if known <= batch_id), default=-1)
 
     def before(self, batch_id: int) -> dict[str, Taken]:
-        """What the batches before `batch_id` took, by name. Raises `SpoolDamaged`."""
+        """Return what the batches before `batch_id` have read, by file name. Raises `SpoolDamaged`."""
         base = max((known for known in self._indexes if known < batch_id), default=None)
         taken = self._files(SEED) if base is None else self._files(_name(base, "index"))
         for known in self._plans:
@@ -76,7 +76,7 @@ class SpoolLedger:
         return taken
 
     def save(self, plan: Plan) -> None:
-        """Keep the plan of a batch; what a run that was undone left beyond it goes. Raises `OSError`."""
+        """Store the plan of a batch; delete those a rolled-back run left beyond it. Raises `OSError`."""
         pieces = [piece.to_json() for piece in plan.pieces]
         body = {"version": SPOOL_VERSION, "previous": self.last(plan.batch_id - 1), "pieces": pieces}
         self._write(_name(plan.batch_id, "plan"), body)
@@ -87,7 +87,7 @@ class SpoolLedger:
         self._plans = sorted({*self._plans, plan.batch_id})
 
     def index(self, batch_id: int, taken: Mapping[str, Taken], present: Container[str]) -> bool:
-        """Write what was taken up to and with batch `batch_id` in one, when it is time; only of files that are `present`."""
+        """Write an index of what was read up to and including batch `batch_id`, if due; only of files that are `present`."""
         latest = self._indexes[-1] if self._indexes else -1
         if sum(known > latest for known in self._plans) < INDEX_EVERY:
             return False
@@ -101,7 +101,7 @@ class SpoolLedger:
         return True
 
     def problems(self, last: int) -> Iterator[str]:
-        """What is missing or damaged of what leads to plan `last`; nothing when the next batch can go on from it."""
+        """Yield the missing or damaged files that plan `last` depends on; none when the next batch can continue from it."""
         try:
             while last >= 0 and last not in self._indexes:
                 last = int(self._read(_name(last, "plan"))["previous"])
@@ -118,7 +118,7 @@ class SpoolLedger:
             raise SpoolDamaged(f"{FOLDER}/{name} cannot be read: {error!r}") from error
 
     def seed(self, taken: Mapping[str, Taken]) -> None:
-        """Let a new checkpoint begin with files that another one has read."""
+        """Let a new checkpoint start with files that another one has read."""
         self._write(SEED, _index(taken))
 
     def _files(self, name: str) -> dict[str, Taken]:
@@ -147,7 +147,7 @@ class SpoolLedger:
 
 
 def take(taken: dict[str, Taken], plan: Plan) -> None:
-    """Add what a plan takes."""
+    """Add the pieces of a plan."""
     for piece in plan.pieces:
         taken[piece.name] = Taken(piece.end, plan.batch_id)
 
@@ -157,7 +157,7 @@ def _index(taken: Mapping[str, Taken]) -> dict[str, Any]:
 
 
 def missing_of(pieces: Sequence[Piece], sizes: Mapping[str, int]) -> set[str]:
-    """The files of some pieces that are gone, or shorter than they were."""
+    """Return the files of some pieces that are missing, or shorter than before."""
     return {piece.name for piece in pieces if sizes.get(piece.name, -1) < piece.end}
 
 

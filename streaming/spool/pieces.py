@@ -10,7 +10,7 @@ from sources.wire.invalid import Reason
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a piece is not read at all."""
+    """Why a piece is not read."""
 
     reason: Reason
     detail: str
@@ -18,10 +18,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes `start` to `end` of a file, behind its first `prefix` bytes."""
+    """Bytes `start` to `end` of a file, preceded by its first `prefix` bytes."""
 
     name: str
-    """In the spool folder."""
+    """File name in the spool folder."""
     start: int
     end: int
     prefix: int = 0
@@ -30,16 +30,16 @@ class Piece:
 
     @property
     def size(self) -> int:
-        """Bytes that are read for it."""
+        """The number of bytes read for it."""
         return 0 if self.refusal is not None else self.prefix + self.end - self.start
 
     def to_json(self) -> list[Any]:
-        """As a plan keeps it."""
+        """Return the piece as a plan stores it."""
         refusal = [self.refusal.reason, self.refusal.detail] if self.refusal is not None else None
         return [self.name, self.start, self.end, self.prefix, refusal]
 
     @classmethod
     def of(cls, body: list[Any]) -> Piece:
-        """From what `to_json` gave. Raises `ValueError` or `TypeError`."""
+        """Rebuild the piece from `to_json`. Raises `ValueError` or `TypeError`."""
         name, start, end, prefix, refusal = body
         return cls(str(name), int(start), int(end), int(prefix), Refusal(*refusal) if refusal is not None else None)

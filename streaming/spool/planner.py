@@ -1,4 +1,4 @@
-"""Decide what the next batch reads of the spool folder, and what becomes of files that were read."""
+"""Plan what the next batch reads from the spool folder, and remove or archive files that were read."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from streaming.spool.ledger import Plan, SpoolLedger, Taken, missing_of, take
 from streaming.spool.pieces import Piece
 
 MOST_PIECES: Final = 4_000
-"""Of one batch."""
+"""The most pieces of one batch."""
 SETTLES_WITHIN_S: Final = 5.0
-"""A file that does not end as a finished one does is read once it has not changed for so long."""
+"""A file without the ending of a finished one is read once it has not changed for this long."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class _Seen:
-    """A file that seems to be written still."""
+    """A file that seems to be still being written."""
 
     size: int
     changed_ns: int
@@ -37,7 +37,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A file with something left to read."""
+    """A file with unread content."""
 
     name: str
     size: int
@@ -54,20 +54,21 @@ class SpoolPlanner:
     ledger: SpoolLedger
     clock_s: Callable[[], float]
     kept: int
-    """Batches a checkpoint may go back: files they read are not removed yet."""
+    """The number of batches a checkpoint may go back: files they read are not removed yet."""
     waiting: int = 0
-    """Files with something left to read, as of the last plan."""
+    """The number of files with unread content at the last plan."""
     _taken: dict[str, Taken] | None = None
     _last: int = -1
     _unfinished: dict[str, _Seen] = field(default_factory=dict)
     _refused: set[str] = field(default_factory=set)
     _settled: set[str] = field(default_factory=set)
-    """Files that were read and did not grow for many batches; they are not looked at again."""
+    """Files that were read and have not grown for many batches; they are no longer checked."""
 
-    def plan(self, batch_id: int) -> Plan:
-        """What a batch reads: the same for one that runs again. Kept in the checkpoint before it is answered.
+    def plan(self, batch_id: int, changed_by_ms: int | None = None) -> Plan:
+        """Return what a batch reads: the same when it runs again. The plan is stored in the checkpoint first.
 
-        Raises `SpoolDamaged`, and `OSError` when the checkpoint does not take it.
+        Without a stored plan, files that changed after `changed_by_ms` (epoch milliseconds) are left to the next batch.
+        Raises `SpoolDamaged`, and `OSError` when the checkpoint cannot be written.
         """
         if self._taken is None or batch_id <= self._last:
             self._taken = self.ledger.before(batch_id)
@@ -80,7 +81,7 @@ class SpoolPlanner:
         if present is None:
             return Plan(batch_id, ())
         self._clean(batch_id, present)
-        plan = Plan(batch_id, tuple(self._pieces(batch_id, present)))
+        plan = Plan(batch_id, tuple(self._pieces(batch_id, present, changed_by_ms)))
         if plan.pieces:
             self.ledger.save(plan)
             take(self._taken, plan)
@@ -89,7 +90,7 @@ class SpoolPlanner:
         return plan
 
     def missing(self, plan: Plan) -> set[str]:
-        """The files of a plan that are gone now, or shorter than they were."""
+        """Return the files of a plan that are now missing, or shorter than before."""
         sizes: dict[str, int] = {}
         for name in {piece.name for piece in plan.pieces}:
             try:
@@ -99,21 +100,23 @@ class SpoolPlanner:
         return missing_of(plan.pieces, sizes)
 
     def _names(self) -> set[str] | None:
-        """The files there are; None when the folder cannot be listed, which is no reason to forget any."""
+        """Return the existing files; None when the folder cannot be listed, in which case none is forgotten."""
         matches = _matcher(self.source.pattern)
         try:
             with os.scandir(self.folder) as entries:
                 names = {entry.name for entry in entries if entry.name[0] not in "._" and matches(entry.name) and entry.is_file()}
         except OSError as error:
-            self._say_once("", "spool_folder_not_listed", error)
+            self._log_once("", "spool_folder_not_listed", error)
             return None
         self._refused &= names
         self._settled &= names
         self._unfinished = {name: seen for name, seen in self._unfinished.items() if name in names}
         return names
 
-    def _pieces(self, batch_id: int, present: set[str]) -> Iterator[Piece]:
+    def _pieces(self, batch_id: int, present: set[str], changed_by_ms: int | None) -> Iterator[Piece]:
         found = sorted(self._found(batch_id, present), key=lambda one: (one.changed_ns, one.name))
+        if changed_by_ms is not None:
+            found = [one for one in found if one.changed_ns <= changed_by_ms * 1_000_000]
         room, planned, self.waiting = self.source.max_bytes_per_trigger, 0, len(found)
         for one in found:
             if room <= 0 or planned >= MOST_PIECES:
@@ -134,7 +137,7 @@ class SpoolPlanner:
             except FileNotFoundError:
                 self.waiting -= 1
             except OSError as error:
-                self._say_once(one.name, "spool_file_not_read", error)
+                self._log_once(one.name, "spool_file_not_read", error)
 
     def _found(self, batch_id: int, present: set[str]) -> Iterator[_Found]:
         assert self._taken is not None
@@ -153,7 +156,7 @@ class SpoolPlanner:
                 self._settled.add(name)
 
     def _is_due(self, file: BinaryIO, one: _Found) -> bool:
-        """Whether a file can be read now: it was written to its end, or nobody writes to it any more."""
+        """Whether a file can be read now: it is complete, or no longer being written."""
         if is_finished(file, one.size):
             self._unfinished.pop(one.name, None)
             return True
@@ -164,7 +167,7 @@ class SpoolPlanner:
         return self.clock_s() - seen.since_s >= SETTLES_WITHIN_S
 
     def _clean(self, batch_id: int, present: set[str]) -> None:
-        """Remove files that were read once the checkpoint cannot go back behind that batch, or sooner when they are many."""
+        """Remove files that were read, once the checkpoint cannot go back before that batch, or sooner when there are many."""
         assert self._taken is not None
         if self.source.after_reading == "keep":
             return
@@ -181,9 +184,9 @@ class SpoolPlanner:
             except FileNotFoundError:
                 present.discard(name)
             except OSError as error:
-                self._say_once(name, "spool_file_not_removed", error)
+                self._log_once(name, "spool_file_not_removed", error)
         if removed:
-            # After a power cut a file may be back whose removal was not synced: until it is, the file is not forgotten.
+            # A removal that was not synced may be undone by a power cut: do not forget the file until it is synced.
             _fsync(self.folder)
             present -= removed
             for name in removed:
@@ -199,7 +202,7 @@ class SpoolPlanner:
         shutil.move(path, archive / name)
         _fsync(archive)
 
-    def _say_once(self, name: str, event: str, error: OSError) -> None:
+    def _log_once(self, name: str, event: str, error: OSError) -> None:
         if name not in self._refused:
             self._refused.add(name)
             _log.warning(event, path=str(self.folder / name), error=error.strerror or str(error))
@@ -214,7 +217,7 @@ def _fsync(folder: Path) -> None:
 
 
 def _matcher(pattern: str) -> Callable[[str], bool]:
-    """A shell pattern with alternatives in braces, as Hadoop's file systems know it."""
+    """Compile a shell pattern with alternatives in braces, as in Hadoop's file systems."""
     alternatives = [re.compile(translate(one.replace("[^", "[!"))) for one in _expanded(pattern)]
     return lambda name: any(one.match(name) for one in alternatives)
 

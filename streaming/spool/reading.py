@@ -12,20 +12,20 @@ from streaming.spool.cut import PIECE_BYTES
 from streaming.spool.pieces import Piece, Refusal
 
 RAW_BYTES: Final = 4096
-"""As much is kept of what is not read at all."""
+"""The most that is kept of a piece that is not read, in bytes."""
 
 SCHEMA: Final = pa.schema([("value", pa.binary()), ("origin", pa.string()), ("position", pa.int64())])
 
 
 class Read(NamedTuple):
-    """Some pieces, as records."""
+    """The records of some pieces."""
 
     records: pa.RecordBatch
     pieces: int
 
 
 class Refused(NamedTuple):
-    """A piece that is not read: why, and how it begins."""
+    """A piece that is not read: the reason, and its first bytes."""
 
     refusal: Refusal
     origin: str
@@ -33,9 +33,9 @@ class Refused(NamedTuple):
 
 
 def read_pieces(folder: Path, pieces: Iterable[Piece]) -> Iterator[Read | Refused]:
-    """The records of some pieces, small ones together. A file that is gone, or shorter than it was, gives none.
+    """Yield the records of some pieces, small ones together. A file that is missing, or shorter than before, gives none.
 
-    Raises `OSError` when a file is there and cannot be read.
+    Raises `OSError` when an existing file cannot be read.
     """
     values: list[bytes] = []
     origins: list[str] = []

@@ -20,27 +20,28 @@ from sinks.append_once import AppendOnceFile
 from sinks.records import Destination, Record
 from sinks.signal_log import signal_records
 from sources.wire.encode import encode_arrow
+from streaming.checkpoint.memory_store import MemoryStore
+from streaming.checkpoint.recovery import numbered, recover
+from streaming.checkpoint.state_files import Pruner, state_keeper
+from streaming.checkpoint.versions import FOLDER, VersionLedger
 from streaming.config.source import SpoolSource
 from streaming.core.events.packet import Quarantined
 from streaming.core.settings import Settings
+from streaming.delivery.outbox import Outbox
+from streaming.delivery.outlets import Outlets
+from streaming.delivery.quarantine import quarantine_records
+from streaming.delivery.sender import deliver_next
+from streaming.folder import LocalFolder
+from streaming.health.monitor import Monitor
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.spark.batch_time import BatchTimes
 from streaming.spark.decode import decode_and_route
-from streaming.spark.delivery import deliver_next
-from streaming.spark.folder import LocalFolder
-from streaming.spark.memory_store import MemoryStore
-from streaming.spark.monitor import Monitor
-from streaming.spark.outbox import Outbox
-from streaming.spark.outlets import Outlets
 from streaming.spark.publish import Publisher
-from streaming.spark.quarantine import quarantine_records
-from streaming.spark.recovery import numbered, recover
 from streaming.spark.shards import shard_keys
-from streaming.spark.spool_task import PROPERTY, SpoolBatches
-from streaming.spark.state_files import Pruner, state_keeper
+from streaming.spark.spool_batches import SpoolBatches
+from streaming.spark.spool_in_task import SPOOL
 from streaming.spark.stateful_shard import track_shard
-from streaming.spark.versions import FOLDER, VersionLedger
 from streaming.spool import ledger as spool_ledger
 from streaming.spool.ledger import SpoolLedger
 from streaming.spool.pieces import Piece
@@ -82,13 +83,15 @@ def send_files(spool: Path, batch_id: int) -> None:
     lines = ndjson(*events)
     if n % 3 == 0:
         lines += b'{"v": 1, "type": "sent", "at"\n'
-    _appear(spool / f"{n:03d}-a.ndjson", lines)
-    _appear(spool / f"{n:03d}-b.arrow", encode_arrow([event("sent", f"a{n}-{k}", at, sent_at=at) for k in range(3)]))
+    _appear(spool / f"{n:03d}-a.ndjson", lines, at)
+    _appear(spool / f"{n:03d}-b.arrow", encode_arrow([event("sent", f"a{n}-{k}", at, sent_at=at) for k in range(3)]), at)
 
 
-def _appear(path: Path, content: bytes) -> None:
+def _appear(path: Path, content: bytes, at_ms: int) -> None:
+    """Put a file into the folder, dated by the run's clock like everything else."""
     part = path.parent.parent / "sent" / path.name
     part.write_bytes(content)
+    os.utime(part, (at_ms / 1000, at_ms / 1000))
     os.link(part, path)
 
 
@@ -101,7 +104,7 @@ class Published:
 
 @dataclass
 class Run:
-    """One process on the folder of a run. `counted` is told of each send."""
+    """One process on the folder of a run. `counted` is reported of each send."""
 
     folder: Path
     counted: Callable[[Operation], object] = lambda _: None
@@ -237,19 +240,19 @@ class _Batch:
     def __init__(self, run: Run, batch_id: int) -> None:
         self._run = run
         self._batch_id = batch_id
-        self._told: dict[str, str] = {}
+        self._properties: dict[str, str] = {}
         self.sparkSession = self
         self.sparkContext = self
 
     def setLocalProperty(self, name: str, value: str) -> None:  # noqa: N802 - Spark's name
         """What the driver tells the tasks."""
-        self._told[name] = value
+        self._properties[name] = value
 
     def collect(self) -> list[Row]:
         """The rows of both shards, whose states are kept as Spark keeps them: before the batch is published."""
-        told = json.loads(self._told[PROPERTY] or "{}")
+        reported = json.loads(self._properties[SPOOL] or "{}")
         decode = decode_and_route(KEYS, Settings())
-        lanes = told.get("lanes", [[]])
+        lanes = reported.get("lanes", [[]])
         packets = [
             rows
             for lane in lanes

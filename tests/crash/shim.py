@@ -76,6 +76,7 @@ class Shim:
             if self._own(target):
                 self.operation("rename")
                 self._remember(target)
+                self._remember(source)
                 if (synced := self._synced.pop(os.fspath(source), None)) is not None:
                     self._synced[os.fspath(target)] = synced
             replace(source, target)
@@ -108,7 +109,7 @@ class Shim:
         except FileNotFoundError:
             before = None
         else:
-            before = os.read(descriptor, 1 << 26)
+            before = os.read(descriptor, self._synced.get(os.fspath(path), 1 << 26))
             os.close(descriptor)
         self._undo.append((os.path.dirname(path), os.fspath(path), before))
 

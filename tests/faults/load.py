@@ -1,4 +1,4 @@
-"""Senders that write events into a spool folder at a steady rate, and know how many."""
+"""Senders of events at a steady rate, which know how many."""
 
 from __future__ import annotations
 
@@ -6,24 +6,43 @@ import json
 import threading
 import time
 import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 _EVERY_S = 0.5
 
 
-class Load:
-    """A thread that writes a file of `sent` events twice a second; every tenth file also moves one message towards poison."""
+Put = Callable[[Sequence[dict[str, Any]]], None]
+"""Hands over some events; when it returns they are there."""
 
-    def __init__(self, spool: Path, events_per_s: int, *, deletes: bool = False) -> None:
-        """With `deletes` half of the events delete what the file before sent."""
+
+def into_folder(spool: Path) -> Put:
+    """Into a spool folder, some events a file."""
+    spool.mkdir(parents=True, exist_ok=True)
+
+    def put(events: Sequence[dict[str, Any]]) -> None:
+        name = f"{time.time_ns() // 1_000_000}-{uuid.uuid4().hex}.ndjson"
+        part = spool / f".{name}"
+        part.write_text("".join(json.dumps(event) + "\n" for event in events))
+        part.rename(spool / name)
+
+    return put
+
+
+class Load:
+    """A thread that sends some events twice a second."""
+
+    def __init__(self, put: Put, events_per_s: int, *, deletes: bool = False) -> None:
+        """`deletes` as in `events_of`."""
         self.events = 0
-        """Written so far."""
-        self._spool = spool
+        """Sent so far."""
+        self.messages = 0
+        """Of those, messages that entered a queue."""
+        self._put = put
         self._each = int(events_per_s * _EVERY_S)
         self._deletes = deletes
-        self._before: list[str] = []
         self._over = threading.Event()
-        spool.mkdir(parents=True, exist_ok=True)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -38,18 +57,27 @@ class Load:
         begin_s = time.monotonic()
         while not self._over.wait(max(0.0, begin_s + number * _EVERY_S - time.monotonic())):
             number += 1
-            self._write(number)
+            self._send(number)
 
-    def _write(self, number: int) -> None:
-        at = time.time_ns() // 1_000_000
-        common = {"v": 1, "at": at, "system": "aws_sqs", "queue": "orders"}
-        lines = [
-            json.dumps({**common, "type": "sent", "message_id": f"{number}-{n}", "sent_at": at}) for n in range(self._each - 1)
-        ]
-        poison = {**common, "type": "received", "message_id": f"bad-{number // 40}", "queue": "work", "sent_at": at - 60_000}
-        lines.append(json.dumps({**poison, "receive_count": number % 40 // 10 + 1, "invisible_until": at + 5_000}))
-        name = f"{at}-{uuid.uuid4().hex}.ndjson"
-        part = self._spool / f".{name}"
-        part.write_text("\n".join(lines) + "\n")
-        part.rename(self._spool / name)
-        self.events += len(lines)
+    def _send(self, number: int) -> None:
+        events = events_of(number, time.time_ns() // 1_000_000, self._each, deletes=self._deletes)
+        self._put(events)
+        self.events += len(events)
+        self.messages += sum(event["type"] == "sent" for event in events)
+
+
+def events_of(number: int, at: int, count: int, *, deletes: bool) -> list[dict[str, Any]]:
+    """The `number`th events: `count` sends, or with `deletes` half of them deletions of what was sent before.
+
+    Every tenth time they also moves one message towards poison. No event is written twice: each one counts as accepted, once.
+    """
+    common = {"v": 1, "at": at, "system": "aws_sqs", "queue": "orders"}
+    sends = range(count // 2 if deletes else count)
+    events: list[dict[str, Any]] = []
+    if deletes and number > 1:
+        events += [{**common, "type": "deleted", "message_id": f"{number - 1}-{n}"} for n in sends]
+    events += [{**common, "type": "sent", "message_id": f"{number}-{n}", "sent_at": at} for n in sends]
+    if number % 10 == 0:
+        receive = {"receive_count": number % 40 // 10 + 1, "sent_at": at - 60_000, "invisible_until": at + 5_000}
+        events.append({**common, **receive, "type": "received", "message_id": f"bad-{number // 40}", "queue": "work"})
+    return events

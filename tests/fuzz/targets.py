@@ -23,17 +23,17 @@ from sinks.http.budget import Share
 from sinks.http.errors import ApiError
 from sinks.http.ingest import _take, as_lines
 from sinks.http.settings import IngestSettings
-from sources.wire.careful import load_json
 from sources.wire.decode import decode_records
 from sources.wire.encode import encode_arrow
+from sources.wire.event_json import load_json
 from sources.wire.invalid import RAW_LIMIT, RefusalError
 from sources.wire.lines import split_lines
 from sources.wire.scan import scan
+from streaming.checkpoint.state_files import StateDamaged, look_again, state_keeper
 from streaming.config.errors import ConfigError, ConfigErrors
 from streaming.config.load import load_config
 from streaming.core.columns import UnreadableBlob
 from streaming.core.state.state import Packed, ShardState
-from streaming.spark.state_files import StateDamaged, look_again, state_keeper
 from streaming.spool.cut import cut
 from tests.streaming.spark.packets import T0, event, ndjson
 
@@ -74,10 +74,10 @@ def scan_lines(content: bytes) -> None:
     kinds, ids = table.column("type").to_pylist(), table.column("message_id").to_pylist()
     for row, line in enumerate(np.flatnonzero(read).tolist()):
         try:
-            told = load_json(lines.raw(line))
+            reported = load_json(lines.raw(line))
         except RefusalError as refusal:
             raise AssertionError(f"the scan read what is no JSON ({refusal.detail}): {lines.raw(line)!r}") from refusal
-        assert (kinds[row], ids[row]) == (told.get("type"), told.get("message_id")), lines.raw(line)
+        assert (kinds[row], ids[row]) == (reported.get("type"), reported.get("message_id")), lines.raw(line)
 
 
 def state_head(content: bytes) -> None:

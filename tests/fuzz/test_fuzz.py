@@ -1,4 +1,4 @@
-"""A share of fuzzing in every run; `make fuzz` goes on for as long as it is told."""
+"""A share of fuzzing in every run; `make fuzz` goes on for as long as it is reported."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-from streaming.spark.liveness import descendants
+from streaming.health.liveness import descendants
 from tests.e2e.service import Service, running
-from tests.faults.load import Load
+from tests.faults.load import Load, into_folder
 from tests.soak.flat import growth
 from tests.soak.picture import picture
 
@@ -71,7 +71,7 @@ def soak(minutes: float, events_per_s: int) -> tuple[list[float], dict[str, list
             "judge": {"lateness_s": max(30, int(minutes * 60 * 0.2))},
             "log": {"format": "json"},
         }
-        load = Load(folder / "spool", events_per_s, deletes=True)
+        load = Load(into_folder(folder / "spool"), events_per_s, deletes=True)
         try:
             with running(folder, config) as service:
                 service.wait(lambda metrics: metrics.get('queuewatch_events_total{result="accepted"}', 0) > 0, 600)

@@ -14,10 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from streaming.config.source import KafkaSource
-from streaming.spark.errors import SourceUnavailable
-
-ANSWER_WITHIN_MS: Final = 6_000
-"""How long brokers are given to answer the first question."""
+from streaming.errors import SourceUnavailable
+from streaming.health.losses import ANSWER_WITHIN_MS
 
 _SAMPLED_PER_PARTITION: Final = 50
 _ASSUMED_RECORD_BYTES: Final = 8 * 1024
@@ -34,7 +32,7 @@ _CONSUMER_OPTIONS: Final = {
 
 @dataclass(frozen=True)
 class Topics:
-    """What was found out about the topics before the job starts."""
+    """The brokers' information about the topics before the job starts."""
 
     partitions: int
     record_bytes: float | None
@@ -80,12 +78,12 @@ def survey(source: KafkaSource) -> Topics:
 def read_kafka(
     spark: SparkSession, source: KafkaSource, topics: Topics, starting: Mapping[tuple[str, int], int] | None = None
 ) -> DataFrame:
-    """The stream of record values, with `topic/partition` and offset. `starting` says where a new checkpoint begins."""
+    """Return the stream of record values, with `topic/partition` and offset. `starting` defines where a new checkpoint begins."""
     reader = (
         spark.readStream.format("kafka")
         .option("subscribe", ",".join(source.topics))
         .option("startingOffsets", _starting(topics, starting) if starting else source.starting_offsets)
-        # Records deleted before they were read cannot be had back by stopping; the listener counts them, loudly.
+        # Stopping would not restore records that were deleted before they were read; they are counted and logged.
         .option("failOnDataLoss", "false")
         .option("maxOffsetsPerTrigger", records_per_trigger(source, topics))
     )
@@ -102,7 +100,7 @@ def read_kafka(
 
 
 def _starting(topics: Topics, starting: Mapping[tuple[str, int], int]) -> str:
-    """Spark asks for every partition there is; -2 stands for the beginning of one that is new."""
+    """Return starting offsets for every partition, as Spark requires; -2 stands for the start of a new one."""
     body: dict[str, dict[str, int]] = {}
     for topic, number in topics.found:
         body.setdefault(topic, {})[str(number)] = starting.get((topic, number), -2)
@@ -110,7 +108,7 @@ def _starting(topics: Topics, starting: Mapping[tuple[str, int], int]) -> str:
 
 
 def records_per_trigger(source: KafkaSource, topics: Topics) -> int:
-    """How many records a batch takes at most, so that it stays within `max_bytes_per_trigger`."""
+    """Return the most records per batch that keep it within `max_bytes_per_trigger`."""
     if source.max_records_per_trigger is not None:
         return source.max_records_per_trigger
     size = topics.record_bytes or _ASSUMED_RECORD_BYTES
@@ -126,12 +124,12 @@ def _partitions(consumer: Any, topic: str, servers: str) -> list[TopicPartition]
     hint = f"Did you mean {close[0]}? Otherwise create it" if close else "Create it"
     raise SourceUnavailable(
         f"the Kafka topic {topic} does not exist at {servers}, or this user may not see it",
-        f"{hint}: kafka-topics.sh --bootstrap-server {servers.split(',')[0]} --create --topic {topic}",
+        f"{hint}: kafka-topics.sh --bootstrap-server {servers.partition(',')[0]} --create --topic {topic}",
     )
 
 
 def _record_bytes(consumer: Any, partitions: Sequence[TopicPartition]) -> float | None:
-    """The mean value size of the last few records of each partition."""
+    """Return the mean value size of the last few records of each partition."""
     first, end = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     filled = [p for p in partitions if end[p] > first[p]]
     if not filled:

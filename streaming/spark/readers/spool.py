@@ -1,4 +1,4 @@
-"""The spool folder: made where it is on this machine, and read by Spark where it is behind a URI."""
+"""The spool folder: created if it is on this machine, and read by Spark if it is behind a URI."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from streaming.config.source import SpoolSource
-from streaming.spark.errors import SourceUnavailable
+from streaming.errors import SourceUnavailable
 
 _CLEANING: Final = {"keep": "off", "archive": "archive", "delete": "delete"}
 
 
 def prepare_spool(source: SpoolSource) -> None:
-    """Make the folder when it is on this machine: senders and the job may start in any order.
+    """Create the folder if it is on this machine: senders and the job may start in any order.
 
-    Raises `SourceUnavailable` when it cannot be.
+    Raises `SourceUnavailable` when it cannot be created.
     """
     local = spool_path(source)
     if local is None:
@@ -33,9 +33,9 @@ def prepare_spool(source: SpoolSource) -> None:
 
 
 def read_spool(spark: SparkSession, source: SpoolSource) -> DataFrame:
-    """The stream of whole files of a folder behind a URI, with their path. Spark remembers every one of them.
+    """Return the stream of whole files of a folder behind a URI, with their paths. Spark remembers every one of them.
 
-    A file is taken once it has a final name (`pattern`; a name that begins with a dot or an underscore is not
+    A file is read once it has a final name (`pattern`; a name that begins with a dot or an underscore is not
     final), so writers must write under another name and rename. A path is read once: names must not be reused.
     """
     reader = (
@@ -44,7 +44,7 @@ def read_spool(spark: SparkSession, source: SpoolSource) -> DataFrame:
         .option("pathGlobFilter", source.pattern)
         .option("maxBytesPerTrigger", source.max_bytes_per_trigger)
         .option("cleanSource", _CLEANING[source.after_reading])
-        # Files may be moved in long after they were written; by default Spark passes over week-old ones in silence.
+        # Files may be moved in long after they were written; by default Spark silently skips week-old ones.
         .option("maxFileAge", "3650d")
     )
     if source.archive_folder is not None:
@@ -57,7 +57,7 @@ def read_spool(spark: SparkSession, source: SpoolSource) -> DataFrame:
 
 
 def spool_path(source: SpoolSource) -> Path | None:
-    """The folder when it is on this machine, or mounted; None for one behind the URI of another file system."""
+    """Return the folder if it is on this machine, or mounted; None for one behind the URI of another file system."""
     parts = urlsplit(source.folder)
     if parts.scheme == "":
         return Path(source.folder).absolute()

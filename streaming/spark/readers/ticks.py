@@ -1,4 +1,4 @@
-"""Ticks: batches go on, and time reaches every shard, though no event arrives."""
+"""Ticks keep batches going, and bring time to every shard, when no event arrives."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pyspark.sql import functions as fn
 
 
 def read_ticks(spark: SparkSession, partitions: int = 1) -> DataFrame:
-    """A record of nothing, from nowhere, once a second.
+    """Return an empty record without an origin, once a second.
 
-    After an outage there is one for each of its seconds; the decode stage makes the same of one and of many. `partitions` is the
-    number of their tasks, which are the first of the batch: they read the spool folder, and most of them have no tick.
+    After an outage there is one for each missed second; the decode stage treats many like one. `partitions` is the number of
+    their tasks, which are the first of the batch: they read the spool folder, and most of them have no tick.
     """
     nothing = [
         fn.lit(None).cast(kind).alias(name) for name, kind in (("value", "binary"), ("origin", "string"), ("position", "long"))

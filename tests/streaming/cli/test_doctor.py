@@ -71,7 +71,7 @@ def test_doctor_fails_on_the_severity_asked_for(tmp_path: Path, template: object
         (["sqs", "--profile", "nobody"], 1, "nobody"),
         (["sqs", "--template", "t", "--processing", "45s"], 2, "is not PATTERN=DURATION"),
         (["sqs", "--template", "t", "--processing", "a=soon"], 2, "is not a duration"),
-        (["sqs", "--template", "t", "--profile", "p"], 2, "files are examined instead of an account"),
+        (["sqs", "--template", "t", "--profile", "p"], 2, "files are checked instead of an account"),
         (["sqs", "--fail-on", "never"], 2, "'never' is not one of"),
         (["rabbitmq"], 2, "No such command 'rabbitmq'"),
         (["activemq"], 2, "--config"),

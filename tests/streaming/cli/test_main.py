@@ -78,7 +78,7 @@ def test_a_slow_installation_says_so(compiled: bool, tmp_path: Path) -> None:
     "arguments", [["no-such-command"], ["run"], ["replay", "--every"], ["run", "--config", "x", "--port", "99999"]]
 )
 def test_a_wrong_command_line_exits_with_2(queuewatch: Run, arguments: list[str]) -> None:
-    """Told what is wrong, without a traceback."""
+    """The error is printed, without a traceback."""
     done = queuewatch(*arguments)
     assert done.returncode == 2
     assert "Error" in done.stderr
@@ -90,7 +90,7 @@ def test_a_good_configuration_is_summed_up(queuewatch: Run, tmp_path: Path) -> N
     (tmp_path / "q.yaml").write_text("source: {spool: {folder: in}}\n")
     done = queuewatch("check-config", "q.yaml")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("q.yaml: good\n  reads files")
+    assert done.stdout.startswith("q.yaml: OK\n  reads files")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_configuration_that_is_not_there(queuewatch: Run) -> None:
     """Named, exit 2."""
     done = queuewatch("check-config", "gone.yaml")
     assert done.returncode == 2
-    assert done.stderr == "queuewatch: gone.yaml does not exist. Name the configuration file with --config\n"
+    assert done.stderr == "queuewatch: gone.yaml does not exist. Give the configuration file with --config\n"
 
 
 def test_nothing_to_read_is_said_before_anything_starts(queuewatch: Run, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_collector_needs_somewhere_to_write_to(queuewatch: Run, tmp_path: Path
     (tmp_path / "q.yaml").write_text("collect: {sqs: {}}\n")
     done = queuewatch("collect", "sqs", "--config", "q.yaml")
     assert done.returncode == 2
-    assert "collect.to: there is nowhere to write events to" in done.stderr
+    assert "collect.to: no destination for events is configured" in done.stderr
     done = queuewatch("collect", "sqs", "--config", "q.yaml", "--to", "carrier-pigeon:x")
     assert done.returncode == 2
     assert "carrier-pigeon" in done.stderr

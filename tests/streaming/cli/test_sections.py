@@ -21,4 +21,4 @@ def test_a_section_that_is_missing_is_said(tmp_path: Path, command: str, kind: s
     error = CliRunner().invoke(app, [command, kind, "--config", str(config)]).exception
     assert isinstance(error, Exception)
     assert exit_code(error) == EXIT_USAGE
-    assert str(error).startswith(f"collect.{kind}: the section is missing. Say there what to collect from: {first}")
+    assert str(error).startswith(f"collect.{kind}: the section is missing. Add it with what to collect from: {first}")

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from streaming.checkpoint.manifest import locked
+from streaming.checkpoint.stored import open_stored
+from streaming.cli.checkpoint_commands import exported
 from streaming.cli.main import app
-from streaming.cli.stating import exported
-from streaming.spark.checkpoint import locked
-from streaming.spark.errors import CheckpointInUse, CheckpointMismatch
-from streaming.spark.folder import LocalFolder
+from streaming.errors import CheckpointInUse, CheckpointMismatch
+from streaming.folder import LocalFolder
 from streaming.spark.shards import shard_keys
-from streaming.spark.stored import open_stored
 from tests.e2e.service import running
 from tests.streaming.checkpoints import FOLDER, NAMES, unpacked
 
@@ -53,7 +53,7 @@ def test_inspect_says_what_is_in_it(checkpoint: Path) -> None:
 def test_a_good_checkpoint_is_verified(checkpoint: Path) -> None:
     """And a damaged one is named, with exit code 1, though it can still be read as far as it is whole."""
     done = queuewatch("state", "verify", checkpoint)
-    assert (done.exit_code, "good" in done.output) == (0, True), done.output
+    assert (done.exit_code, "is intact" in done.output) == (0, True), done.output
     for state in (checkpoint / "shards").glob("*.layer"):
         state.write_bytes(state.read_bytes()[:100])
     done = queuewatch("state", "verify", checkpoint)

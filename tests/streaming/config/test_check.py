@@ -48,6 +48,8 @@ def test_events_from_anybody_are_warned_of(tmp_path: Path, host: str, token: str
     """Ingest without a token on an address others reach."""
     path = tmp_path / "queuewatch.yaml"
     (tmp_path / "token").write_text("secret")
-    told = token.replace("TOKEN", str(tmp_path / "token"))
-    path.write_text(f"http: {{host: '{host}', ingest: {{enabled: true, {told}}}}}\nsource: {{spool: {{folder: {tmp_path}}}}}\n")
+    token_setting = token.replace("TOKEN", str(tmp_path / "token"))
+    path.write_text(
+        f"http: {{host: '{host}', ingest: {{enabled: true, {token_setting}}}}}\nsource: {{spool: {{folder: {tmp_path}}}}}\n"
+    )
     assert ["token_file" in line for line in warnings(load_config(path, {}))] == [True] * warned

@@ -52,7 +52,7 @@ def test_auto_is_json_where_nobody_looks_on() -> None:
 
 
 def test_the_level_holds_and_chatty_libraries_are_quiet() -> None:
-    """kafka-python tells of each attempt to connect as a warning."""
+    """kafka-python logs each attempt to connect as a warning."""
     stream = io.StringIO()
     set_up_logging(LogSection(level="info", format="console"), stream)
     structlog.get_logger("ours").debug("hidden")

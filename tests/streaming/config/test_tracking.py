@@ -18,6 +18,7 @@ NOT_THE_USERS = {
     "now_is_event_time": "whether it is a replay says it",
     "ordered_queues": "a replay finds out; the user has queues[].ordered",
     "rules": "the section `queues`",
+    "folds": "the section `fold`",
 }
 
 
@@ -33,7 +34,7 @@ def test_every_threshold_can_be_overridden() -> None:
 
 
 def test_every_part_of_a_rule_is_a_key_of_queues() -> None:
-    """What the core knows of a queue by pattern can be told."""
+    """Settings of a queue can be given by pattern."""
     from streaming.config.tracking import QueueOverrides
 
     assert set(QueueOverrides.model_fields) == {f.name for f in fields(QueueRule)}

@@ -13,25 +13,25 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streaming.checkpoint.memory_store import MemoryStore
+from streaming.checkpoint.state_files import VERSIONS_KEPT, Pruner, state_keeper
+from streaming.checkpoint.versions import VersionLedger
 from streaming.config.source import Sources, SpoolSource
 from streaming.core.events.packet import Quarantined
 from streaming.core.settings import Settings
+from streaming.delivery.outlets import Outlets
+from streaming.folder import LocalFolder
+from streaming.health.monitor import Monitor
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.spark import pipeline
+from streaming.spark.batch_barrier import BatchBarrier
 from streaming.spark.batch_time import BatchTimes
-from streaming.spark.folder import LocalFolder
-from streaming.spark.gate import Gate
-from streaming.spark.memory_store import MemoryStore
-from streaming.spark.monitor import Monitor
-from streaming.spark.outlets import Outlets
 from streaming.spark.publish import Publisher
 from streaming.spark.readers.kafka import Topics
-from streaming.spark.spool_migration import migrate
-from streaming.spark.spool_task import SpoolBatches, lanes_of
-from streaming.spark.state_files import VERSIONS_KEPT, Pruner, state_keeper
-from streaming.spark.versions import VersionLedger
+from streaming.spark.spool_batches import SpoolBatches, lanes_of
 from streaming.spool.ledger import Plan, SpoolLedger
+from streaming.spool.migration import migrate
 from streaming.spool.planner import SpoolPlanner
 from tests.streaming.spark.packets import ndjson
 
@@ -82,13 +82,13 @@ class Live:
     @contextmanager
     def running(self) -> Iterator[StreamingQuery]:
         """The query, until the end of the block."""
-        gate = Gate()
-        query = self._start(gate)
+        barrier = BatchBarrier()
+        query = self._start(barrier)
         try:
             yield query
         finally:
-            gate.close()
-            while query.isActive and not gate.wait_held(0.1):
+            barrier.close()
+            while query.isActive and not barrier.wait_held(0.1):
                 pass
             query.stop()
 
@@ -114,7 +114,7 @@ class Live:
             before = len(self.batches)
             self._news.wait_for(lambda: len(self.batches) > before, 10)
 
-    def _start(self, gate: Gate) -> StreamingQuery:
+    def _start(self, barrier: BatchBarrier) -> StreamingQuery:
         keeper = state_keeper(str(self.checkpoint))
         outlets = Outlets(self._take_snapshot, self._take_changes, self._take_invalid)
         memories = MemoryStore(LocalFolder(self.checkpoint / "judge"))
@@ -134,7 +134,7 @@ class Live:
             self.sources,
             self.topics,
             self.settings,
-            gate.guarding(publish),
+            barrier.guarding(publish),
             keeper,
             shards=SHARDS,
             trigger_interval_s=0,
@@ -170,13 +170,13 @@ class Live:
 
 
 class _Watched(SpoolPlanner):
-    """Tells of each plan before it is read."""
+    """Hands out each plan before it is read."""
 
     planned: Callable[[Plan], object]
 
-    def plan(self, batch_id: int) -> Plan:
+    def plan(self, batch_id: int, changed_by_ms: int | None = None) -> Plan:
         """The plan, as ever."""
-        plan = super().plan(batch_id)
+        plan = super().plan(batch_id, changed_by_ms)
         self.planned(plan)
         return plan
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from streaming.checkpoint.memory_store import MemoryStore
+from streaming.folder import LocalFolder
 from streaming.judge.memory import JudgeMemory
-from streaming.spark.batch_time import BatchTimes, task_now_ms
-from streaming.spark.folder import LocalFolder
-from streaming.spark.memory_store import MemoryStore
+from streaming.spark.batch_time import BatchTimes
+from streaming.spark.in_task import task_now_ms
 from tests.streaming.spark.live import Live
 
 LOG = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1795266478822,"conf":{}}\n0\n{"t":{"0":5}}'
@@ -58,8 +59,8 @@ def test_shards_judge_by_the_time_in_the_log(spark: SparkSession, tmp_path: Path
     assert [snapshot.at_ms for snapshot in live.snapshots] == [logged.of(n) for n, rows in live.batches if rows]
 
 
-class Told:
-    """Stands for a batch's frame; keeps what the tasks are told."""
+class Properties:
+    """Stands for a batch's frame; keeps what the tasks are given."""
 
     def __init__(self) -> None:
         self.properties: dict[str, str] = {}
@@ -81,15 +82,15 @@ def test_a_clock_that_jumps_for_one_batch_is_not_believed(tmp_path: Path) -> Non
     times(offsets, **logs)
     memories = MemoryStore(LocalFolder(judge))
     for _ in range(2):
-        told = []
+        reported = []
         for batch_id in sorted(reads):
             clocked = BatchTimes(LocalFolder(offsets), memories)
-            batch = Told()
-            clocked.tell(batch, batch_id)  # type: ignore[arg-type] # only what tells is asked
+            batch = Properties()
+            clocked.announce(batch, batch_id)  # type: ignore[arg-type] # only what announces is asked
             assert clocked.clock is not None
             memories.save(batch_id, JudgeMemory(clock=clocked.clock))
-            told.append((*map(int, batch.properties.values()), clocked.clock.trusted))
-        assert told == [
+            reported.append((*map(int, batch.properties.values()), clocked.clock.trusted))
+        assert reported == [
             (reads[0], reads[0], True),
             (reads[0], reads[1], False),
             (reads[2], reads[2], True),

@@ -25,7 +25,7 @@ def decoded(*batches: pa.RecordBatch) -> list[tuple[int, Packet]]:
 
 
 def test_every_shard_gets_a_packet_empty_ones_included() -> None:
-    """A shard that hears nothing must still be told the time."""
+    """A shard without events must still learn the time."""
     rows = decoded(batch(ndjson(event("sent", "one", sent_at=T0))))
     assert [shard for shard, _ in rows] == KEYS
     assert sorted(len(packet.events) for _, packet in rows) == [0, 0, 1]

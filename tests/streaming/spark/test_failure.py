@@ -40,7 +40,7 @@ Caused by: {cause}
 """  # noqa: E501 - as Spark writes it
 CRASHED = WORKER.format(cause="org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider ...")
 RESET = WORKER.format(cause="java.net.SocketException: Connection reset")
-REMOTE = WORKER.format(cause=PYTHON.split("\n", 1)[1].split("\n\n")[0])
+REMOTE = WORKER.format(cause=PYTHON.split("\n", 1)[1].partition("\n\n")[0])
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ REMOTE = WORKER.format(cause=PYTHON.split("\n", 1)[1].split("\n\n")[0])
         ),
     ],
 )
-def test_the_innermost_cause_is_told(text: str, reason: str) -> None:
+def test_the_innermost_cause_is_reported(text: str, reason: str) -> None:
     """Without stack, plan and Spark's own wrapping."""
     assert reason_of(RuntimeError(text)) == reason
 

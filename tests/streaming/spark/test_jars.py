@@ -1,5 +1,6 @@
 """Jars are fetched once, whole or not at all, however many ask."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from streaming.spark import jars
+from streaming.spark.runtime import CONNECTOR_POM
 
 # Stands in for Maven: slow enough that two askers overlap, and it writes down each time it is started.
 _MAVEN = """#!/bin/sh
@@ -61,6 +63,38 @@ def test_a_failure_leaves_nothing_behind_and_is_tried_again(pom: Path, monkeypat
         jars.resolve(pom)
     monkeypatch.delenv("FAIL")
     assert [jar.name for jar in jars.resolve(pom)] == ["one.jar", "two.jar"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "wrong"),
+    [
+        pytest.param({"one.jar": b"", "two.jar": b""}, None, id="as expected"),
+        pytest.param({"one.jar": b"", "two.jar": b"other"}, "two.jar", id="another content"),
+        pytest.param({"one.jar": b""}, "two.jar", id="one too many"),
+        pytest.param({"one.jar": b"", "three.jar": b"", "two.jar": b""}, "three.jar", id="one is missing"),
+    ],
+)
+@pytest.mark.usefixtures("maven")
+def test_only_the_jars_of_the_checksums_are_accepted(pom: Path, listed: dict[str, bytes], wrong: str | None) -> None:
+    """What a repository gives instead is not kept."""
+    lines = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in listed.items())
+    pom.with_suffix(".sha256").write_text("".join(lines))
+    if wrong is None:
+        assert len(jars.resolve(pom)) == 2
+        return
+    with pytest.raises(jars.JarsUnavailable, match=rf"does not agree with thing\.sha256: {wrong}\."):
+        jars.resolve(pom)
+    assert not jars.cached(pom).exists()
+
+
+def test_the_checksums_of_the_connector_are_those_of_the_jars_here() -> None:
+    """Those that the tests with Kafka run with; the list has one line for each dependency of the pom."""
+    checksums = CONNECTOR_POM.with_suffix(".sha256")
+    assert len(checksums.read_text().splitlines()) == CONNECTOR_POM.read_text().count("<dependency>")
+    folder = jars.cached(CONNECTOR_POM)
+    if not folder.is_dir():
+        pytest.skip("the connector's jars are not on this machine: make jars")
+    subprocess.run(["sha256sum", "--check", "--strict", "--quiet", str(checksums)], cwd=folder, check=True)
 
 
 def test_without_maven_the_error_says_where_the_jars_belong(pom: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from streaming.config.source import KafkaSource, Sources, SpoolSource
-from streaming.spark.errors import SourceUnavailable
+from streaming.errors import SourceUnavailable
 from streaming.spark.readers.kafka import Topics, records_per_trigger, survey
 from tests.services.kafka import Kafka
 from tests.streaming.spark.live import Live, wall_ms

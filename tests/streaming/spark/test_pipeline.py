@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sources.wire.encode import encode_arrow
+from streaming.checkpoint.versions import FOLDER, VersionLedger
 from streaming.config.source import Sources, SpoolSource
+from streaming.folder import LocalFolder
 from streaming.judge.snapshot import QueueView, Snapshot
-from streaming.spark.folder import LocalFolder
 from streaming.spark.shards import shard_keys
-from streaming.spark.versions import FOLDER, VersionLedger
 from streaming.spool import cut
 from streaming.spool.ledger import Plan
 from tests.streaming.spark.live import SHARDS, Live, wall_ms

@@ -12,20 +12,20 @@ from pyspark.sql import DataFrame, Row
 
 from sinks.append_once import AppendOnceFile
 from sinks.signal_log import signal_records
+from streaming.checkpoint.memory_store import MemoryStore
+from streaming.checkpoint.state_files import InlineState, Pruner
+from streaming.checkpoint.versions import VersionLedger
 from streaming.core.events.packet import Quarantined
 from streaming.core.settings import Settings
+from streaming.delivery.outlets import Outlets
+from streaming.folder import LocalFolder
+from streaming.health.monitor import Monitor
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.spark.batch_time import BatchTimes
 from streaming.spark.decode import decode_and_route
-from streaming.spark.folder import LocalFolder
-from streaming.spark.memory_store import MemoryStore
-from streaming.spark.monitor import Monitor
-from streaming.spark.outlets import Outlets
 from streaming.spark.publish import Publisher
-from streaming.spark.state_files import InlineState, Pruner
 from streaming.spark.stateful_shard import track_shard
-from streaming.spark.versions import VersionLedger
 from tests.streaming.spark.packets import T0, batch, event, ndjson
 from tests.streaming.spark.test_stateful_shard import State
 
@@ -70,8 +70,8 @@ class NoTimes(BatchTimes):
     def __init__(self) -> None:
         pass
 
-    def tell(self, batch: Any, batch_id: int) -> int:
-        """Nobody to tell."""
+    def announce(self, batch: Any, batch_id: int) -> int:
+        """No task listens."""
         del batch
         return batch_id
 

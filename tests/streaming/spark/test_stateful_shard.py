@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from streaming.checkpoint.state_files import InlineState, StateKeeper, state_keeper
 from streaming.core.reporting.merge import merge
-from streaming.core.reporting.report import QueueFacts
+from streaming.core.reporting.report import QueueSummary
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import QueueName, Settings
 from streaming.spark import stateful_shard
 from streaming.spark.decode import decode_and_route
-from streaming.spark.state_files import InlineState, StateKeeper, state_keeper
 from streaming.spark.stateful_shard import track_shard
 from tests.streaming.spark.packets import T0, batch, event, ndjson
 
@@ -56,7 +56,7 @@ def run(state: State, keeper: StateKeeper, *frames: Any) -> list[tuple[int, Shar
     return [(row.step_ms, ShardReport.from_bytes(row.report)) for row in out.itertuples()]
 
 
-def orders(report: ShardReport) -> QueueFacts:
+def orders(report: ShardReport) -> QueueSummary:
     """What is said of the queue `orders`."""
     return merge([report], Settings()).queues[QueueName("aws_sqs", "", "orders")]
 
@@ -111,7 +111,7 @@ def test_every_step_of_a_batch_is_reported_in_order(keeper: StateKeeper) -> None
     assert [(at, totals(report)["sent"]) for at, report in reports] == [(T0, 1), (T0 + 5, 2)]
 
 
-def test_a_packet_without_a_step_is_of_the_time_the_driver_told(keeper: StateKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packet_without_a_step_is_of_the_announced_time(keeper: StateKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is a live run; alone and beside packets that have one."""
     monkeypatch.setattr(stateful_shard, "task_now_ms", lambda: T0 + 7)
     live = frame((sent("a"), 0))

@@ -64,6 +64,23 @@ def test_lines_are_cut_between_lines(tmp_path: Path, count: int, ending: bytes) 
         assert later == [f"m{n}" for n in range(count)][count - len(later) :]
 
 
+@pytest.mark.parametrize("first", [b'{"v": 1, "type": "se', b"written by hand", b'"'])
+def test_a_torn_first_line_does_not_make_the_file_one_object(first: bytes) -> None:
+    """It is one invalid event, and all others are read, however long the file is."""
+    content = first + b"\n" + ndjson(*events(500))
+    assert len(content) > cutting.WHOLE_BYTES
+    parts = pieces(content)
+    assert all(piece.refusal is None and piece.end - piece.start < 4_400 for piece in parts)
+    decoded = decode_records([content[piece.start : piece.end] for piece in parts])
+    assert (len(decoded.events), len(decoded.invalid)) == (500, 1)
+
+
+def test_an_object_over_many_lines_is_refused_where_an_array_is() -> None:
+    """It cannot be cut either."""
+    (piece,) = pieces(json.dumps({"v": 1, "x": "y" * 21_000}, indent=1).encode())
+    assert piece.refusal is not None
+
+
 def test_a_line_without_end_is_cut_all_the_same() -> None:
     """It is no event, and must not be held in memory."""
     content = b'{"v": 1, "x": "' + b"y" * 30_000

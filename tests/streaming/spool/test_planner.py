@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from streaming.config.source import SpoolSource
-from streaming.spark.folder import LocalFolder
+from streaming.folder import LocalFolder
 from streaming.spool import cut, ledger
 from streaming.spool.ledger import SpoolDamaged, SpoolLedger
 from streaming.spool.planner import SETTLES_WITHIN_S, SpoolPlanner
@@ -132,7 +132,7 @@ def test_one_piece_is_read_however_small_a_batch_may_be(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_still_written_is_waited_for(inbox: Inbox) -> None:
-    """Written under its final name, against the rules: its end tells, or that nobody writes to it any more."""
+    """Written under its final name, against the rules: its end shows it, or that nobody writes to it any more."""
     inbox.put("a.ndjson", b'{"v": 1}\n{"v"')
     assert inbox.read(0) == []
     inbox.put("a.ndjson", b'{"v": 1}\n{"v": 1}\n')

@@ -1,0 +1,1 @@
+"""The contents of a checkpoint, read and written without Spark."""

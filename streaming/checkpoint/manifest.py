@@ -1,0 +1,154 @@
+"""The manifest of a checkpoint: its identity and formats, checked before Spark starts."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from streaming.checkpoint.formats import BEFORE_THEY_WERE_LISTED, FORMATS, unreadable
+from streaming.errors import CheckpointInUse, CheckpointMismatch
+from streaming.folder import Folder, LocalFolder
+
+NAME: Final = "queuewatch.json"
+LAYOUT: Final = 1
+_LOCK: Final = ".queuewatch.lock"
+
+_START_AFRESH = (
+    "set spark.checkpoint_dir to a new folder: the job then builds its state again from the telemetry the source "
+    "still holds (source.kafka.starting_offsets: earliest)"
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The identity of a checkpoint."""
+
+    id: str
+    """Distinguishes batch 7 of this checkpoint from batch 7 of another."""
+    shards: int
+    sources: tuple[str, ...]
+
+
+@contextmanager
+def locked(folder: Folder) -> Iterator[None]:
+    """Lock the checkpoint against other jobs on this machine inside the block, if it is on a local disk.
+
+    Raises `CheckpointInUse`.
+    """
+    if not isinstance(folder, LocalFolder):
+        yield
+        return
+    folder.path.mkdir(parents=True, exist_ok=True)
+    with (folder.path / _LOCK).open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise CheckpointInUse(
+                f"another queuewatch works on the checkpoint {folder.path}",
+                "Stop it, or give this one its own spark.checkpoint_dir",
+            ) from error
+        yield
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of `queuewatch.json`."""
+
+    checkpoint: Checkpoint
+    formats: Mapping[str, int]
+    written_by: str | None
+    """The release that last wrote to it; None when unknown."""
+
+
+def claim(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Checkpoint:
+    """Open the checkpoint in `folder` (at `uri`), and write its manifest when it is new or of an earlier release.
+
+    `sources` names the kinds of source in the order they are read. Raises `CheckpointMismatch`.
+    """
+    found = find(folder, uri, shards=shards, sources=sources)
+    if found is None:
+        made = Checkpoint(uuid.uuid4().hex, shards, tuple(sources))
+        write_manifest(folder, made)
+        return made
+    # From the first batch on, an earlier release must refuse the checkpoint, which it could not read, instead of failing in it.
+    if dict(found.formats) != dict(FORMATS) or found.written_by != own_version():
+        write_manifest(folder, found.checkpoint)
+    return found.checkpoint
+
+
+def find(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Manifest | None:
+    """Return the manifest of the checkpoint, None for a new one.
+
+    Raises `CheckpointMismatch` when it was created with other shards or sources, or has formats this release cannot read.
+    """
+    manifest = read_manifest(folder, uri)
+    if manifest is None:
+        return None
+    found = manifest.checkpoint
+    if found.shards != shards:
+        raise CheckpointMismatch(
+            f"the checkpoint {uri} was made with spark.shards: {found.shards}, not {shards}",
+            f"Set spark.shards back to {found.shards}, or make a checkpoint with {shards} shards of it: "
+            f"queuewatch state reshard {uri} --shards {shards} --out NEW, then set spark.checkpoint_dir to it",
+        )
+    if found.sources != tuple(sources):
+        raise CheckpointMismatch(
+            f"the checkpoint {uri} was made with the sources {', '.join(found.sources)}, not {', '.join(sources)}",
+            f"Configure the same sources again, or {_START_AFRESH}",
+        )
+    return manifest
+
+
+def read_manifest(folder: Folder, uri: str) -> Manifest | None:
+    """Read the manifest of a checkpoint, None where there is none.
+
+    Raises `CheckpointMismatch` when it cannot be read, or names a format this release cannot read.
+    """
+    content = folder.read(NAME)
+    if content is None:
+        return None
+    try:
+        body = json.loads(content)
+        checkpoint = Checkpoint(str(body["id"]), int(body["shards"]), tuple(body["sources"]))
+        layout = int(body["layout"])
+        formats = {str(name): int(version) for name, version in body.get("formats", BEFORE_THEY_WERE_LISTED).items()}
+        written_by = body.get("written_by")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointMismatch(f"{uri}/{NAME} cannot be read ({error})", f"Restore it, or {_START_AFRESH}") from error
+    problems = unreadable(formats)
+    if layout != LAYOUT:
+        problems.insert(0, f"layout {layout} (this release writes {LAYOUT})")
+    if problems:
+        by = f"release {written_by}" if written_by else "another release"
+        raise CheckpointMismatch(
+            f"the checkpoint {uri} was written by {by} of queuewatch and holds {'; '.join(problems)}",
+            f"Use the release that wrote it, or {_START_AFRESH}",
+        )
+    return Manifest(checkpoint, formats, written_by)
+
+
+def write_manifest(folder: Folder, checkpoint: Checkpoint) -> None:
+    """Write the manifest of a checkpoint, with the formats of this release."""
+    body = {
+        "layout": LAYOUT,
+        "id": checkpoint.id,
+        "shards": checkpoint.shards,
+        "sources": list(checkpoint.sources),
+        "formats": dict(FORMATS),
+        "written_by": own_version(),
+    }
+    folder.write(NAME, json.dumps(body, indent=2).encode())
+
+
+def own_version() -> str:
+    """Return the running release, `unknown` where it is not installed."""
+    try:
+        return version("queuewatch")
+    except PackageNotFoundError:
+        return "unknown"

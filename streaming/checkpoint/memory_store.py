@@ -1,0 +1,63 @@
+"""The judge's memory by batch id: as durable as Spark's state and consistent with it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import structlog
+
+from streaming.folder import Folder
+from streaming.judge.memory import JudgeMemory
+
+KEPT: Final = 20
+"""The number of memories kept: more than the batches that Spark can roll back."""
+
+SEED: Final = "seed.memory"
+"""The initial memory of a checkpoint that was created from another one."""
+
+_NAME = re.compile(r"(\d{12})\.memory")
+_log = structlog.get_logger(__name__)
+
+
+class MemoryStore:
+    """The judge's memory after each of the last batches.
+
+    A batch that runs again starts from the same memory as the first time: that of the largest id below its own. So it
+    reports the same changes and loses none.
+    """
+
+    def __init__(self, folder: Folder, *, kept: int = KEPT) -> None:
+        self._folder = folder
+        self._kept = kept
+        self._ids = sorted(int(found[1]) for name in folder.names() if (found := _NAME.fullmatch(name)))
+        self._latest: tuple[int, JudgeMemory] | None = None
+
+    def before(self, batch_id: int) -> JudgeMemory:
+        """Return the memory from which batch `batch_id` starts; an empty one for the first batch."""
+        earlier = [known for known in self._ids if known < batch_id]
+        if not earlier:
+            if batch_id > 0:
+                _log.warning("judge_memory_missing", batch_id=batch_id, effect="signals that fire are announced again")
+            seed = self._folder.read(SEED)
+            return JudgeMemory.empty() if seed is None else JudgeMemory.from_bytes(seed)
+        if self._latest is not None and self._latest[0] == earlier[-1]:
+            return self._latest[1]
+        content = self._folder.read(_name(earlier[-1]))
+        if content is None:
+            raise FileNotFoundError(f"the judge's memory of batch {earlier[-1]} has been deleted from the checkpoint")
+        return JudgeMemory.from_bytes(content)
+
+    def save(self, batch_id: int, memory: JudgeMemory) -> None:
+        """Store the memory after `batch_id`; delete those a rolled-back run left beyond it, and the oldest."""
+        self._folder.write(_name(batch_id), memory.to_bytes())
+        stale = [known for known in self._ids if known > batch_id]
+        kept = sorted({*self._ids, batch_id} - set(stale))
+        for known in [*stale, *kept[: -self._kept]]:
+            self._folder.delete(_name(known))
+        self._ids = kept[-self._kept :]
+        self._latest = (batch_id, memory)
+
+
+def _name(batch_id: int) -> str:
+    return f"{batch_id:012d}.memory"

@@ -1,0 +1,155 @@
+"""Before a query starts, roll the checkpoint back to the last intact batch if the latest one is damaged.
+
+Nothing is lost as long as the sources still hold what came since: the batches that are rolled back run again from the
+same states and the same memory of the judge, with the same results.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from streaming.checkpoint.seed import read_seed
+from streaming.checkpoint.state_files import StateDamaged, look_again
+from streaming.checkpoint.versions import FOLDER, LedgerDamaged, VersionLedger
+from streaming.errors import CheckpointMismatch
+from streaming.folder import LocalFolder
+from streaming.judge.memory import JudgeMemory
+from streaming.spool.ledger import FOLDER as SPOOLED
+from streaming.spool.ledger import SpoolLedger
+
+UNDONE: Final = "undone"
+"""The folder for entries of batches that were rolled back."""
+
+_log = structlog.get_logger(__name__)
+
+
+def recover(checkpoint: Path) -> int | None:
+    """Roll back to the last intact batch if the last committed one is damaged; return that batch, None if nothing is damaged.
+
+    Raises `CheckpointMismatch` when no batch is intact.
+    """
+    look_again()
+    committed = numbered(checkpoint / "commits")
+    ledger = VersionLedger(LocalFolder(checkpoint / FOLDER))
+    if not committed:
+        _look_at_seed(checkpoint)
+    if not committed or not ledger.batches or committed[-1] < ledger.batches[0]:
+        # A new checkpoint, or one not yet run by a release that keeps a ledger.
+        return None
+    problems = problems_of(checkpoint, ledger, committed[-1])
+    if not problems:
+        return None
+    for batch_id in reversed(committed[:-1]):
+        if batch_id in ledger.batches and not problems_of(checkpoint, ledger, batch_id):
+            _go_back(checkpoint, batch_id, committed[-1])
+            _log.error(
+                "checkpoint_gone_back",
+                damaged_batch=committed[-1],
+                problem="; ".join(problems),
+                to_batch=batch_id,
+                effect="the batches in between run again from the sources; what these no longer hold is lost",
+            )
+            return batch_id
+    raise CheckpointMismatch(
+        f"the checkpoint {checkpoint} is damaged ({'; '.join(problems)}), and no earlier batch in it is whole",
+        "Restore a copy of it, or set spark.checkpoint_dir to a new folder: the state is built again from what the sources hold",
+    )
+
+
+def _look_at_seed(checkpoint: Path) -> None:
+    try:
+        seed = read_seed(checkpoint)
+        for file in [file for files in seed.states.values() for file in files] if seed is not None else []:
+            file.read(checkpoint / "shards")
+    except (StateDamaged, ValueError, KeyError, TypeError) as error:
+        raise CheckpointMismatch(
+            f"what the checkpoint {checkpoint} is to begin with is damaged: {error}",
+            "Make it again from the old one: queuewatch state reshard",
+        ) from error
+
+
+def problems_of(checkpoint: Path, ledger: VersionLedger, batch_id: int) -> list[str]:
+    """Return which files of batch `batch_id` are missing or damaged; empty when the next batch can continue from it."""
+    return list(_problems(checkpoint, ledger, batch_id))
+
+
+def numbered(folder: Path) -> list[int]:
+    """Return the numbers among the file names of one of Spark's logs, ascending."""
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
+
+
+def _problems(checkpoint: Path, ledger: VersionLedger, batch_id: int) -> Iterator[str]:
+    try:
+        version = ledger.read(batch_id)
+    except LedgerDamaged as error:
+        yield str(error)
+        return
+    for shard in version.shards.values():
+        for file in shard.files:
+            try:
+                file.read(checkpoint / "shards")
+            except StateDamaged as error:
+                yield str(error)
+    memory = LocalFolder(checkpoint / "judge").read(f"{batch_id:012d}.memory")
+    try:
+        JudgeMemory.from_bytes(memory if memory is not None else b"")
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        yield f"the judge's memory of batch {batch_id}: {'it is gone' if memory is None else error}"
+    for log in ("offsets", "commits"):
+        if not _is_whole(checkpoint / log / str(batch_id)):
+            yield f"Spark's {log}/{batch_id} is damaged"
+    yield from SpoolLedger(LocalFolder(checkpoint / SPOOLED), kept=0).problems(version.spool)
+    for partition in sorted(checkpoint.glob("state/0/[0-9]*")):
+        if not _has_store(partition, batch_id + 1):
+            yield f"Spark's own state of partition {partition.name} after batch {batch_id} is not there"
+
+
+def _is_whole(log: Path) -> bool:
+    """Whether the log has a line with the format version, followed by JSON."""
+    try:
+        first, second, *_ = log.read_text().splitlines()
+        return first.startswith("v") and isinstance(json.loads(second), dict)
+    except (OSError, ValueError):
+        return False
+
+
+def _has_store(partition: Path, version: int) -> bool:
+    """Whether Spark can load a version of its own state: a snapshot, and every change since."""
+    while version > 0:
+        if _filled(partition / f"{version}.zip"):
+            return True
+        if not _filled(partition / f"{version}.changelog"):
+            return False
+        version -= 1
+    return True
+
+
+def _filled(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _go_back(checkpoint: Path, batch_id: int, from_batch: int) -> None:
+    """Move the files of later batches to `undone`. The offsets of the next batch stay, so that it reads the same records."""
+    aside = checkpoint / UNDONE / f"{from_batch:012d}-to-{batch_id:012d}"
+    shutil.rmtree(aside, ignore_errors=True)
+    # Move commits last: after an earlier crash, the checkpoint is examined and rolled back again.
+    for name, keep in (
+        ("judge", batch_id),
+        (FOLDER, batch_id),
+        (SPOOLED, batch_id + 1),
+        ("offsets", batch_id + 1),
+        ("commits", batch_id),
+    ):
+        (aside / name).mkdir(parents=True, exist_ok=True)
+        if not (checkpoint / name).is_dir():
+            continue
+        for path in (checkpoint / name).iterdir():
+            number = path.name.removeprefix(".").split(".")[0]
+            if number.isdigit() and int(number) > keep:
+                path.rename(aside / name / path.name)

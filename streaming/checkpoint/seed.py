@@ -1,0 +1,48 @@
+"""The initial content of a checkpoint created from another one: states, the judge's memory, and the offsets to continue from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from streaming.checkpoint.offset_log import Partition
+from streaming.checkpoint.state_files import StateFile
+from streaming.folder import write_durably
+
+NAME: Final = "seed.json"
+SEED_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """Used while a shard has no state yet, and while Spark has not read anything yet."""
+
+    states: Mapping[int, tuple[StateFile, ...]]
+    """Files by the shard's key."""
+    kafka: Mapping[Partition, int]
+    """The offset from which each partition is read."""
+
+
+def read_seed(checkpoint: Path) -> Seed | None:
+    """Read the seed of a checkpoint, None where there is none. Raises `ValueError` when it cannot be read."""
+    try:
+        body = json.loads((checkpoint / NAME).read_bytes())
+    except FileNotFoundError:
+        return None
+    if body.get("version") != SEED_VERSION:
+        raise ValueError(f"{checkpoint / NAME} has version {body.get('version')}, this release reads {SEED_VERSION}")
+    states = {int(key): tuple(map(StateFile.of, files)) for key, files in body["states"].items()}
+    kafka = {(topic, int(number)): at for topic, of_topic in body["kafka"].items() for number, at in of_topic.items()}
+    return Seed(states, kafka)
+
+
+def write_seed(checkpoint: Path, seed: Seed) -> None:
+    """Write the seed."""
+    kafka: dict[str, dict[str, int]] = {}
+    for (topic, number), at in seed.kafka.items():
+        kafka.setdefault(topic, {})[str(number)] = at
+    states = {str(key): list(map(str, files)) for key, files in seed.states.items()}
+    write_durably(checkpoint / NAME, json.dumps({"version": SEED_VERSION, "states": states, "kafka": kafka}, indent=1).encode())

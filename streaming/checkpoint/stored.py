@@ -1,0 +1,146 @@
+"""Read a checkpoint offline: without Spark, and without changing anything."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from streaming.checkpoint.manifest import Manifest, read_manifest
+from streaming.checkpoint.memory_store import SEED
+from streaming.checkpoint.offset_log import FOLDER as OFFSETS
+from streaming.checkpoint.offset_log import Partition, batch_time_ms, kafka_offsets
+from streaming.checkpoint.recovery import numbered, problems_of
+from streaming.checkpoint.seed import read_seed
+from streaming.checkpoint.state_files import StateDamaged, StateFile, unpacked_files
+from streaming.checkpoint.versions import FOLDER, ShardVersion, Version, VersionLedger
+from streaming.core.columns import UnreadableBlob, unpack_columns
+from streaming.core.state.state import Packed, ShardState
+from streaming.errors import CheckpointMismatch
+from streaming.folder import LocalFolder
+from streaming.judge.memory import JudgeMemory
+
+_HEAD: Final = re.compile(r"(\d+)-[0-9a-f]{32}\.state")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The last intact batch of a checkpoint."""
+
+    path: Path
+    manifest: Manifest
+    batch_id: int | None
+    """None for a checkpoint that was created from another one and has not run yet."""
+    now_ms: int
+    """When that batch was judged, in epoch milliseconds."""
+    files: Mapping[int, tuple[StateFile, ...]]
+    """Files by the shard's key."""
+    memory: bytes | None
+    kafka: Mapping[Partition, int]
+    """The offsets from which the Kafka source continues."""
+    lost: Mapping[str, int]
+
+    def packed(self, key: int) -> Packed:
+        """Return one shard's packed state. Raises `StateDamaged`."""
+        return unpacked_files(self.path / "shards", self.files[key])
+
+    def states(self) -> dict[int, ShardState]:
+        """Return every shard's state. Raises `StateDamaged` or `UnreadableBlob`."""
+        return {key: ShardState.unpack(self.packed(key)) for key in self.files}
+
+    def judge_memory(self) -> JudgeMemory:
+        """Return the judge's memory. Raises `ValueError`."""
+        return JudgeMemory.from_bytes(self.memory) if self.memory is not None else JudgeMemory.empty()
+
+    def waiting(self) -> dict[str, int]:
+        """Return the number of records waiting for each destination."""
+        found: dict[str, int] = {}
+        for path in sorted((self.path / "outbox").glob("*/*.out")):
+            found[path.parent.name] = found.get(path.parent.name, 0) + int(path.stem.partition("-")[2])
+        return found
+
+
+def open_stored(checkpoint: Path) -> Stored:
+    """Open the last intact batch of a checkpoint. Raises `CheckpointMismatch` for another folder, or when no batch is intact."""
+    manifest = read_manifest(LocalFolder(checkpoint), str(checkpoint))
+    if manifest is None:
+        raise CheckpointMismatch(f"{checkpoint} is no checkpoint of queuewatch", "Name the folder spark.checkpoint_dir names")
+    committed = numbered(checkpoint / "commits")
+    ledger = VersionLedger(LocalFolder(checkpoint / FOLDER))
+    if not committed:
+        seed = read_seed(checkpoint)
+        if seed is None:
+            raise CheckpointMismatch(f"the checkpoint {checkpoint} holds no batch yet", "Let queuewatch run on it first")
+        memory = LocalFolder(checkpoint / "judge").read(SEED)
+        return Stored(checkpoint, manifest, None, 0, seed.states, memory, seed.kafka, {})
+    for batch_id in reversed(committed):
+        if not ledger.batches:
+            version = _without_ledger(checkpoint, batch_id, manifest.checkpoint.shards)
+        elif batch_id in ledger.batches and not problems_of(checkpoint, ledger, batch_id):
+            version = ledger.read(batch_id)
+        else:
+            version = None
+        if version is not None:
+            logged = (checkpoint / OFFSETS / str(batch_id)).read_bytes()
+            memory = LocalFolder(checkpoint / "judge").read(f"{batch_id:012d}.memory")
+            files = {key: shard.files for key, shard in version.shards.items() if shard.files}
+            return Stored(
+                checkpoint, manifest, batch_id, version.now_ms, files, memory, kafka_offsets(logged), dict(version.lost)
+            )
+    raise CheckpointMismatch(f"no batch in the checkpoint {checkpoint} is whole", "Restore a copy of it")
+
+
+def verify(checkpoint: Path) -> Iterator[str]:
+    """Yield the problems of a checkpoint; none when the last batch is intact and readable."""
+    manifest = read_manifest(LocalFolder(checkpoint), str(checkpoint))
+    if manifest is None:
+        yield f"{checkpoint} is no checkpoint of queuewatch"
+        return
+    committed = numbered(checkpoint / "commits")
+    ledger = VersionLedger(LocalFolder(checkpoint / FOLDER))
+    if committed and ledger.batches and committed[-1] >= ledger.batches[0]:
+        yield from problems_of(checkpoint, ledger, committed[-1])
+    stored = open_stored(checkpoint)
+    if len(stored.files) != manifest.checkpoint.shards:
+        yield f"{len(stored.files)} of {manifest.checkpoint.shards} shards have a state"
+    for key in stored.files:
+        try:
+            packed = stored.packed(key)
+            ShardState.unpack(packed)
+            # A layer is named by its content, whichever release wrote it.
+            wrong = [name for name, body in packed.layers.items() if hashlib.blake2b(body, digest_size=16).hexdigest() != name]
+            yield from (f"shard {key}: the layer {name} has other bytes than were written" for name in wrong)
+        except (StateDamaged, UnreadableBlob, ValueError, KeyError) as error:
+            yield f"shard {key}: {error}"
+    try:
+        stored.judge_memory()
+    except ValueError as error:
+        yield str(error)
+
+
+def _without_ledger(checkpoint: Path, batch_id: int, shards: int) -> Version | None:
+    """Find the files of a batch of a release without a ledger, using the time that each state records."""
+    try:
+        now_ms = batch_time_ms((checkpoint / OFFSETS / str(batch_id)).read_bytes())
+    except (OSError, ValueError):
+        return None
+    found: dict[int, ShardVersion] = {}
+    for path in sorted((checkpoint / "shards").glob("*.state")):
+        match = _HEAD.fullmatch(path.name)
+        layers = _layers_of(path, now_ms) if match is not None else None
+        if match is not None and layers is not None:
+            files = (StateFile(path.name), *(StateFile(f"{name}.layer") for name in layers))
+            found[int(match[1])] = ShardVersion(files, path.stat().st_size)
+    return Version(batch_id, now_ms, found) if len(found) == shards else None
+
+
+def _layers_of(head: Path, now_ms: int) -> Sequence[str] | None:
+    """Return the layers of a state, None when it is damaged or of another time."""
+    try:
+        header = unpack_columns(head.read_bytes())[1]
+        return [entry[0] for entry in header["frozen"]] if header["now"] == now_ms else None
+    except (UnreadableBlob, ValueError, KeyError, OSError):
+        return None

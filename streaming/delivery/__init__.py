@@ -1,0 +1,1 @@
+"""Deliver results to their destinations, each independently and without blocking a batch."""

@@ -1,0 +1,81 @@
+"""Folders of small files that are written atomically."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+
+class Folder(Protocol):
+    """A flat folder of small files. Names are plain: no slash."""
+
+    def read(self, name: str) -> bytes | None:
+        """Return the file's content, or None when it does not exist."""
+        ...
+
+    def write(self, name: str, content: bytes) -> None:
+        """Create or replace the file. After a crash, and to readers, it has the old content or the new one, never a part."""
+        ...
+
+    def names(self) -> list[str]:
+        """Return the existing files, in no particular order; a folder that does not exist has none."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove the file if it exists."""
+        ...
+
+
+def local_folder(uri: str) -> LocalFolder | None:
+    """Return the folder at a path or `file:` URI, None for one on another file system."""
+    parts = urlsplit(uri)
+    if parts.scheme not in ("", "file"):
+        return None
+    return LocalFolder(Path(unquote(parts.path) if parts.scheme else uri).absolute())
+
+
+class LocalFolder:
+    """A folder on a disk of this machine."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self.path / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, content: bytes) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_durably(self.path / name, content)
+
+    def names(self) -> list[str]:
+        if not self.path.is_dir():
+            return []
+        return [entry.name for entry in self.path.iterdir() if not entry.name.startswith(".")]
+
+    def delete(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+
+
+def write_durably(path: Path, content: bytes | memoryview) -> None:
+    """Create or replace a file so that not even a power cut leaves a partial file under its name."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with scratch.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+    except OSError:
+        # On a full disk a partial file would take up space that others need.
+        scratch.unlink(missing_ok=True)
+        raise
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

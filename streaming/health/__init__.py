@@ -1,0 +1,1 @@
+"""The health of the job itself: progress, losses, and whether it hangs."""

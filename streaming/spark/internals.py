@@ -1,0 +1,183 @@
+"""Every private part of Spark and PySpark that this service relies on, in one place.
+
+Spark guarantees none of them. When another release of pyspark lacks one, `tests/streaming/spark/test_internals.py`
+fails and names it.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import subprocess
+import sys
+import traceback
+from abc import abstractmethod
+from typing import Any, Final
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+LISTENER_INTERFACE: Final = "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
+"""The Java interface that PySpark's own wrapper of a listener implements."""
+
+
+def jvm(spark: SparkSession) -> Any:
+    """Return Java's packages and classes, through Py4J."""
+    context: Any = spark.sparkContext
+    return context._jvm
+
+
+def hadoop_configuration(spark: SparkSession) -> Any:
+    """Return the Hadoop configuration of the session: credentials and settings of file systems."""
+    context: Any = spark.sparkContext
+    return context._jsc.hadoopConfiguration()
+
+
+def checkpoint_files(java: Any, root: Any, configuration: Any) -> Any:
+    """Return the manager that writes Spark's own checkpoint: it renames where that is atomic and puts where it is not."""
+    streaming = java.org.apache.spark.sql.execution.streaming
+    return streaming.checkpointing.CheckpointFileManager.create(root, configuration)
+
+
+def read_java_stream(java: Any, stream: Any) -> bytes:
+    """Read a Java input stream to its end."""
+    return bytes(java.org.apache.commons.io.IOUtils.toByteArray(stream))
+
+
+def sleep_in_java(spark: SparkSession, duration_ms: int) -> None:
+    """Sleep in this thread's Java counterpart, where Spark recognizes the interruption when the query stops."""
+    jvm(spark).java.lang.Thread.sleep(duration_ms)
+
+
+def has_java() -> bool:
+    """Whether this process has started Spark's Java process, or found one."""
+    return SparkContext._gateway is not None
+
+
+def start_java(conf: SparkConf, *, kept_off_the_command_line: re.Pattern[str]) -> SparkContext:
+    """Start Spark's Java process in its own process group, and the context of this process with it.
+
+    A shell or `timeout` sends a stop to the whole group, but Java must live until the current batch is finished. Java ends
+    when this process does, because its standard input is closed then.
+
+    PySpark writes settings on Java's command line, which every user of the machine can read. Those whose name matches
+    `kept_off_the_command_line` are passed later, when the context is made.
+    """
+    launch: Any = launch_gateway
+    shown = SparkConf(loadDefaults=False)
+    shown.setAll([(name, value) for name, value in conf.getAll() if not kept_off_the_command_line.search(name)])
+    return SparkContext(conf=conf, gateway=launch(conf=shown, popen_kwargs={"process_group": 0}))
+
+
+def java_process() -> subprocess.Popen[bytes] | None:
+    """Return Spark's Java process; None where this process has not started it."""
+    process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    return process
+
+
+class JsonListener(StreamingQueryListener):
+    """A listener that receives each progress report as one JSON text.
+
+    PySpark's own implementation converts each report with a hundred calls into Java, a tenth of the cost of a small batch.
+    """
+
+    _wrapped: Any = None
+
+    @abstractmethod
+    def on_started(self, query_id: str, run_id: str) -> None:
+        """Handle the start of a query."""
+
+    @abstractmethod
+    def on_progress_json(self, text: str) -> None:
+        """Handle a finished batch; `text` is Spark's report on it."""
+
+    @property
+    def _jlistener(self) -> Any:
+        if self._wrapped is None:
+            context: Any = SparkContext._active_spark_context
+            self._wrapped = context._jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_JavaCalls(self))
+        return self._wrapped
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
+        """Unused: PySpark's own interface."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """Unused: PySpark's own interface."""
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Unused: PySpark's own interface."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """Unused: PySpark's own interface."""
+
+
+class _JavaCalls:
+    """The object that Java calls: one call back per event, for its text."""
+
+    def __init__(self, listener: JsonListener) -> None:
+        self._listener = listener
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - the Java interface's names
+        self._listener.on_started(event.id().toString(), event.runId().toString())
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        self._listener.on_progress_json(event.progress().json())
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Do nothing: there was nothing to read, and no tick was due."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """Do nothing: the job reports the reason."""
+
+    class Java:
+        implements = (LISTENER_INTERFACE,)
+
+
+_FREEZES: Final = 2
+"""The number of tasks after which a worker's heap is frozen: modules that tasks import lazily are loaded by then."""
+_freezes_left = _FREEZES
+_print_exc = traceback.print_exc
+
+
+def prepare_worker() -> None:
+    """Set up the current Python worker; called at the start of a task.
+
+    PySpark's daemon collects garbage after every task, and each time spends a tenth of a second on pandas, pyarrow and other
+    modules. Objects alive by the second task are frozen, so that collections skip them.
+
+    At a stop, Java and the workers end concurrently. A worker that finds its socket closed before it is asked to end would make
+    the daemon print a traceback of the broken pipe after the service's own last log lines, so it exits silently.
+    """
+    global _freezes_left  # noqa: PLW0603 -- of the worker process
+    if _freezes_left:
+        _freezes_left -= 1
+        gc.freeze()
+    traceback.print_exc = _print_unless_java_is_gone
+
+
+def _print_unless_java_is_gone(*arguments: Any, **named: Any) -> None:
+    if not isinstance(sys.exception(), BrokenPipeError | ConnectionResetError):
+        _print_exc(*arguments, **named)
+
+
+_WORD: Final = 0xFFFFFFFF
+# Spark's seed for hash partitioning; it can never change, because tables on disk depend on it.
+_SEED: Final = 42
+
+
+def spark_hash(value: int) -> int:
+    """Return Spark SQL's `hash()` of a 32-bit integer: Murmur3, signed. A shuffle's partition is this modulo their number."""
+    mixed = _rotate(value * 0xCC9E2D51, 15) * 0x1B873593 & _WORD
+    mixed = _rotate(_SEED ^ mixed, 13) * 5 + 0xE6546B64 & _WORD
+    mixed ^= 4  # the length in bytes
+    mixed = (mixed ^ mixed >> 16) * 0x85EBCA6B & _WORD
+    mixed = (mixed ^ mixed >> 13) * 0xC2B2AE35 & _WORD
+    mixed ^= mixed >> 16
+    return mixed - (1 << 32) if mixed >> 31 else mixed
+
+
+def _rotate(word: int, left: int) -> int:
+    word &= _WORD
+    return (word << left | word >> (32 - left)) & _WORD

@@ -1,0 +1,105 @@
+"""A Spark standalone cluster of real processes: a master and its workers, which know one another by a secret."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import pyspark
+
+from streaming.health.liveness import descendants
+from streaming.spark.runtime import ensure_java
+from tests.services.process import free_port, running
+
+_SPARK: Final = Path(pyspark.__file__).parent
+_EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
+_PID: Final = re.compile(r"Started daemon with process name: (\d+)@")
+_READY_S: Final = 180
+
+
+class Cluster:
+    """A master and workers of one core each."""
+
+    def __init__(self, folder: Path, secret: Path, stack: ExitStack) -> None:
+        """`secret` is a folder with Spark's settings of everybody who takes part."""
+        port = free_port()
+        self.master = f"spark://127.0.0.1:{port}"
+        self.workers: list[int] = []
+        """Their processes."""
+        self._folder = folder
+        self._stack = stack
+        self._environment = {
+            **os.environ,
+            "JAVA_HOME": str(ensure_java().home),
+            "SPARK_HOME": str(_SPARK),
+            "SPARK_CONF_DIR": str(secret),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        }
+        self._start("master.Master", "--port", str(port), says="I have been elected leader")
+
+    def start_worker(self) -> None:
+        """One more."""
+        folder = self._folder / f"worker-{len(self.workers)}"
+        arguments = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder), self.master)
+        self.workers.append(self._start("worker.Worker", *arguments, says="Successfully registered with master"))
+
+    def _start(self, kind: str, *arguments: str, says: str) -> int:
+        """Start a part of the cluster and wait until it says that it is there; its process id."""
+        name = f"org.apache.spark.deploy.{kind}"
+        command = [str(_SPARK / "bin" / "spark-class"), name, "--host", "127.0.0.1", "--webui-port", "0", *arguments]
+        log = self._folder / f"{kind}-{len(self.workers)}.log"
+
+        def ready(text: str) -> int | None:
+            pid = _PID.search(text)
+            return int(pid[1]) if pid is not None and says in text else None
+
+        return self._stack.enter_context(running(command, log, ready, within_s=_READY_S, env=self._environment))
+
+
+@contextmanager
+def cluster(folder: Path, *, workers: int) -> Iterator[Cluster]:
+    """A cluster while the block lasts; a Spark that this process starts meanwhile finds its secret."""
+    with shared_secret(folder / "spark") as settings, ExitStack() as stack:
+        made = Cluster(folder, settings, stack)
+        for _ in range(workers):
+            made.start_worker()
+        yield made
+
+
+@contextmanager
+def shared_secret(folder: Path) -> Iterator[Path]:
+    """A folder of Spark's settings with a secret, for every Spark that this process starts while the block lasts."""
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "spark-defaults.conf").write_text(
+        "spark.authenticate true\n"
+        f"spark.authenticate.secret {secrets.token_hex(32)}\n"
+        # What the workers' Python pickles travels encrypted.
+        "spark.network.crypto.enabled true\n"
+    )
+    before = os.environ.get("SPARK_CONF_DIR")
+    os.environ["SPARK_CONF_DIR"] = str(folder)
+    try:
+        yield folder
+    finally:
+        if before is None:
+            del os.environ["SPARK_CONF_DIR"]
+        else:
+            os.environ["SPARK_CONF_DIR"] = before
+
+
+def executors() -> list[int]:
+    """The processes below this one in which tasks of a cluster run."""
+    return [pid for pid in descendants(os.getpid()) if _EXECUTOR in _command(pid)]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

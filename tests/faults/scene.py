@@ -1,0 +1,111 @@
+"""What a fault happens to: a service under load, in a place of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.e2e.service import Service, running
+from tests.faults.load import Load, Put, into_folder
+
+ACCEPTED: Final = 'queuewatch_events_total{result="accepted"}'
+WITHIN_S: Final = 600
+
+
+@dataclass
+class Place:
+    """Where the service runs: on this machine, and reads a spool folder, unless a kind of place says otherwise."""
+
+    folder: Path
+    source: dict[str, Any] = field(default_factory=lambda: {"spool": {"folder": "spool"}})
+    spark: dict[str, Any] = field(default_factory=lambda: {"checkpoint_dir": "data/checkpoint", "master": "local[2]"})
+    more: dict[str, Any] = field(default_factory=dict)
+    """Other sections of the configuration."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Of the service."""
+        spark = {"driver_memory": "1g", **self.spark}
+        return {
+            "source": self.source,
+            "spark": spark,
+            "signal_log": {"path": "signals.ndjson"},
+            "log": {"format": "json"},
+            **self.more,
+        }
+
+    @property
+    def put(self) -> Put:
+        """How events get in."""
+        return into_folder(self.folder / "spool")
+
+
+Prepared = Callable[[Path], AbstractContextManager[Place]]
+"""A place in a folder, while a block lasts."""
+
+
+@contextmanager
+def one_machine(folder: Path) -> Iterator[Place]:
+    """Spark inside the service's process."""
+    yield Place(folder)
+
+
+@dataclass
+class Scene:
+    """One service under load."""
+
+    place: Place
+    service: Service
+    load: Load
+    stack: ExitStack
+    in_flight: list[int] = field(default_factory=list)
+    """Events that had been sent and were in no published batch, each time it happened."""
+    began_s: float = 0.0
+
+    @property
+    def checkpoint(self) -> Path:
+        """Of the job."""
+        return self.place.folder / "data" / "checkpoint"
+
+    def strike(self) -> None:
+        """Note what is in flight, and the time."""
+        metrics = self.service.wait(lambda metrics: ACCEPTED in metrics)
+        self.in_flight.append(self.load.events - int(metrics[ACCEPTED]))
+        self.began_s = time.monotonic()
+
+    def start_again(self) -> None:
+        """What an init system does."""
+        self.service = self.stack.enter_context(running(self.place.folder, self.place.config))
+
+    def wait_for_end(self) -> None:
+        """The service ends by itself, with an exit code that says so."""
+        code = self.service.process.wait(WITHIN_S)
+        if code != 1:
+            raise AssertionError(f"the service ended with {code}: {self.service.words()}")
+
+    def wait_for_more(self, than: int) -> float:
+        """Until events sent later than `than` are counted; the seconds since the fault."""
+        self.service.wait(lambda metrics: metrics.get(ACCEPTED, 0) > than, WITHIN_S)
+        return time.monotonic() - self.began_s
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One row of the table."""
+
+    happens: Callable[[Scene], None]
+    """Its docstring is its name in the table."""
+    prepared: Prepared = one_machine
+    times: int = 1
+    """How often it happens in one run."""
+    where: str = ""
+    """What the table says of the place."""
+
+    @property
+    def title(self) -> str:
+        """Its name in the table."""
+        return f"{self.happens.__doc__}{self.where}"

@@ -1,0 +1,24 @@
+"""The load of `make faults` and `make soak` is what their conclusions rest on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.driving import T0, run_steps
+from tests.faults.load import events_of
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+def test_every_event_is_accepted_once(deletes: bool) -> None:
+    """What counts as a duplicate in an undisturbed run would hide what a fault doubled, and be awaited in vain."""
+    files = [events_of(number, T0 + 500 * number, 6, deletes=deletes) for number in range(1, 81)]
+    last = run_steps([(500 * number, events) for number, events in enumerate(files, 1)])[-1]
+    assert {result: n for result, n in last.events_total.items() if n} == {"accepted": sum(map(len, files))}
+
+
+def test_with_deletes_no_more_is_followed_at_the_end_than_at_the_beginning() -> None:
+    """Or the soak would grow by design."""
+    files = [events_of(number, T0 + 500 * number, 6, deletes=True) for number in range(1, 31)]
+    merged = run_steps([(500 * number, events) for number, events in enumerate(files, 1)])
+    visible = [int(one.queues.columns["visible"][0]) for one in merged]
+    assert visible == [3] * len(files)

@@ -1,0 +1,137 @@
+"""A second job on a checkpoint behind a URI is refused; one whose predecessor is gone starts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming.checkpoint.lease import GONE_AFTER_S, NAME, Lease
+from streaming.errors import CheckpointInUse
+from streaming.folder import LocalFolder
+from streaming.spark.hadoop_folder import HadoopFolder
+
+URI = "s3a://bucket/checkpoint"
+
+
+class Clock:
+    """Moves when somebody waits; then, what others do in that time happens."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def wait(self, seconds: float) -> None:
+        """Time passes."""
+        self.now_s += seconds
+        self.meanwhile()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> LocalFolder:
+    return LocalFolder(tmp_path)
+
+
+def lease(folder: LocalFolder, clock: Clock) -> Lease:
+    """Of one job."""
+    return Lease(folder, URI, clock_s=clock, wait=clock.wait)
+
+
+def test_the_first_job_takes_it_at_once(folder: LocalFolder, clock: Clock) -> None:
+    lease(folder, clock).take()
+    assert clock.now_s == 0
+    assert folder.read(NAME) is not None
+
+
+def test_a_second_job_is_refused_while_the_first_renews(folder: LocalFolder, clock: Clock) -> None:
+    first = lease(folder, clock)
+    first.take()
+    clock.meanwhile = lambda: first.renew() if clock.now_s % 10 == 0 else None
+    with pytest.raises(CheckpointInUse, match=URI):
+        lease(folder, clock).take()
+    first.renew()
+    first.check()
+
+
+def test_a_released_lease_is_taken_at_once(folder: LocalFolder, clock: Clock) -> None:
+    with lease(folder, clock).held():
+        assert folder.read(NAME) is not None
+    assert folder.read(NAME) is None
+
+
+def test_one_that_nobody_renews_is_taken_after_a_while(folder: LocalFolder, clock: Clock) -> None:
+    """Its job may be on another machine, whose clock is not this one's."""
+    lease(folder, clock).take()
+    lease(folder, clock).take()
+    assert clock.now_s == GONE_AFTER_S
+
+
+def test_one_released_while_it_is_watched_is_taken(folder: LocalFolder, clock: Clock) -> None:
+    first = lease(folder, clock)
+    first.take()
+    clock.meanwhile = first.release
+    lease(folder, clock).take()
+    assert clock.now_s < GONE_AFTER_S
+
+
+def test_one_of_a_dead_process_of_this_machine_is_taken_at_once(folder: LocalFolder, clock: Clock) -> None:
+    """A restart after a kill need not wait."""
+    lease(folder, clock).take()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    body = json.loads(folder.read(NAME) or b"")
+    folder.write(NAME, json.dumps({**body, "pid": dead.pid}).encode())
+    lease(folder, clock).take()
+    assert clock.now_s == 0
+
+
+def test_a_job_whose_lease_was_taken_learns_it_and_leaves_it_alone(folder: LocalFolder, clock: Clock) -> None:
+    """It was suspended for longer than the others wait."""
+    first, second = lease(folder, clock), lease(folder, clock)
+    first.take()
+    second.take()
+    taken = folder.read(NAME)
+    first.renew()
+    with pytest.raises(CheckpointInUse, match="taken over"):
+        first.check()
+    first.release()
+    assert folder.read(NAME) == taken
+    second.renew()
+    second.check()
+
+
+def test_a_file_that_cannot_be_read_is_no_holder_for_ever(folder: LocalFolder, clock: Clock) -> None:
+    folder.write(NAME, b"{")
+    lease(folder, clock).take()
+    assert clock.now_s == GONE_AFTER_S
+
+
+def test_it_works_through_spark_s_file_systems(spark: SparkSession, tmp_path: Path) -> None:
+    """There, what is written is replaced through Java; the thread that renews is not the one that took it."""
+    folder = HadoopFolder(spark, tmp_path.as_uri())
+    with Lease(folder, URI).held() as first:
+        second = Lease(folder, URI, wait=lambda _: _in_thread(first.renew))
+        with pytest.raises(CheckpointInUse):
+            second.take()
+        first.check()
+    assert folder.names() == []
+
+
+def _in_thread(work: Callable[[], None]) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()

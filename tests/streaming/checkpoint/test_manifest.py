@@ -1,0 +1,110 @@
+"""A checkpoint knows what it was made with, and refuses what does not fit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streaming.checkpoint.formats import FORMATS
+from streaming.checkpoint.manifest import NAME, claim, find, locked, read_manifest
+from streaming.errors import CheckpointInUse, CheckpointMismatch
+from streaming.folder import LocalFolder
+
+
+def test_the_first_claim_writes_what_the_next_one_finds(tmp_path: Path) -> None:
+    """The id stays: it distinguishes this checkpoint's batch 7 from another's."""
+    folder = LocalFolder(tmp_path)
+    assert find(folder, "here", shards=4, sources=["kafka"]) is None
+    made = claim(folder, "here", shards=4, sources=["kafka"])
+    assert claim(folder, "here", shards=4, sources=["kafka"]) == made
+    found = find(folder, "here", shards=4, sources=["kafka"])
+    assert found is not None
+    assert found.checkpoint == made
+    assert dict(found.formats) == FORMATS
+    assert claim(LocalFolder(tmp_path / "other"), "there", shards=4, sources=["kafka"]).id != made.id
+
+
+@pytest.mark.parametrize(
+    ("shards", "sources", "says"),
+    [
+        (3, ["kafka"], "Set spark.shards back to 2"),
+        (2, ["kafka", "spool"], "Configure the same sources again"),
+        (2, ["spool"], "made with the sources kafka, not spool"),
+    ],
+)
+def test_a_change_that_cannot_be_made_is_refused_with_the_remedy(
+    tmp_path: Path, shards: int, sources: list[str], says: str
+) -> None:
+    """Both ways out: as it was, or a new folder."""
+    folder = LocalFolder(tmp_path)
+    claim(folder, "here", shards=2, sources=["kafka"])
+    with pytest.raises(CheckpointMismatch, match=says) as caught:
+        claim(folder, "here", shards=shards, sources=sources)
+    assert "spark.checkpoint_dir" in caught.value.fix
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"layout": 1, "id": "x", "shards": "two", "sources": []}'])
+def test_an_identity_that_cannot_be_read_is_named(tmp_path: Path, content: bytes) -> None:
+    """It is not written anew: the state beside it would be misread."""
+    (tmp_path / NAME).write_bytes(content)
+    with pytest.raises(CheckpointMismatch, match=f"here/{NAME} cannot be read"):
+        claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"])
+    assert (tmp_path / NAME).read_bytes() == content
+
+
+def test_another_releases_layout_is_refused(tmp_path: Path) -> None:
+    """Both numbers are said, and who wrote it."""
+    (tmp_path / NAME).write_text(json.dumps({"layout": 9, "id": "x", "shards": 2, "sources": ["kafka"]}))
+    with pytest.raises(CheckpointMismatch, match=r"holds layout 9 \(this release writes 1\)"):
+        claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"])
+
+
+@pytest.mark.parametrize(
+    ("formats", "says"),
+    [
+        ({"state": FORMATS["state"] + 1}, "state of version"),
+        ({"state": 1}, "state of version 1"),
+        ({"judge": 99}, "judge of version 99"),
+        ({"telepathy": 1}, "telepathy, which this release does not know"),
+    ],
+)
+def test_what_this_release_cannot_read_is_refused_before_spark_starts(tmp_path: Path, formats: dict[str, int], says: str) -> None:
+    """By the manifest, not by a batch that fails for ever; nothing is written."""
+    body = {"layout": 1, "id": "x", "shards": 2, "sources": ["kafka"], "formats": {**FORMATS, **formats}, "written_by": "9.1"}
+    (tmp_path / NAME).write_text(json.dumps(body))
+    with pytest.raises(CheckpointMismatch, match=f"written by release 9.1 of queuewatch and holds {says}") as caught:
+        claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"])
+    assert "Use the release that wrote it" in caught.value.fix
+    assert json.loads((tmp_path / NAME).read_text()) == body
+
+
+def test_a_manifest_of_an_earlier_release_is_brought_up_to_date_before_anything_is_written(tmp_path: Path) -> None:
+    """It listed no formats; its id stays. The earlier release will then refuse what it can no longer read."""
+    (tmp_path / NAME).write_text(json.dumps({"layout": 1, "id": "x", "shards": 2, "sources": ["kafka"]}))
+    assert claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"]).id == "x"
+    manifest = read_manifest(LocalFolder(tmp_path), "here")
+    assert manifest is not None
+    assert dict(manifest.formats) == FORMATS
+
+
+def test_two_jobs_cannot_work_on_one_checkpoint(tmp_path: Path) -> None:
+    """Until the first one ends, however it ends."""
+    hold = (
+        "import sys; from pathlib import Path\n"
+        "from streaming.checkpoint.manifest import locked; from streaming.folder import LocalFolder\n"
+        "with locked(LocalFolder(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", hold, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(CheckpointInUse, match="another queuewatch works on"), locked(LocalFolder(tmp_path)):
+            pass
+        other.kill()
+        other.wait()
+    with locked(LocalFolder(tmp_path)):
+        pass

@@ -1,0 +1,155 @@
+"""A damaged checkpoint goes back to the last batch that is whole, says so, and loses nothing the sources still hold."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import structlog
+from pyspark.sql import SparkSession
+
+from streaming.checkpoint import state_files
+from streaming.checkpoint.recovery import numbered, recover
+from streaming.checkpoint.versions import FOLDER, LedgerDamaged, ShardVersion, Version, VersionLedger
+from streaming.errors import CheckpointMismatch
+from streaming.folder import LocalFolder
+from tests.streaming.checkpoints import FOLDER as CHECKPOINTS
+from tests.streaming.checkpoints import NAMES, unpacked
+from tests.streaming.spark.live import Live
+from tests.streaming.spark.test_pipeline import messages, sent_total
+
+
+@pytest.fixture
+def live(spark: SparkSession, tmp_path: Path) -> Live:
+    """A pipeline of this test's own."""
+    return Live(spark, tmp_path)
+
+
+def run_some_batches(live: Live) -> None:
+    """Three files of events, each in a batch of its own, and a stop."""
+    with live.running() as query:
+        for count in (3, 5, 7):
+            live.send(*messages(f"m{count}", count - sent_total(live.snapshots[-1]) if live.snapshots else count))
+            live.wait(lambda s, n=count: sent_total(s) == n, query)  # type: ignore[misc] # a default binds the number
+
+
+def latest(live: Live) -> Version:
+    """The entry of the last committed batch."""
+    return VersionLedger(LocalFolder(live.checkpoint / FOLDER)).read(numbered(live.checkpoint / "commits")[-1])
+
+
+def cut_head(live: Live) -> None:
+    """The state of a shard, as after a power cut."""
+    name = next(iter(latest(live).shards.values())).files[0].name
+    (live.checkpoint / "shards" / name).write_bytes(b"")
+
+
+def cut_memory(live: Live) -> None:
+    """The judge's."""
+    path = live.checkpoint / "judge" / f"{latest(live).batch_id:012d}.memory"
+    path.write_bytes(path.read_bytes()[:20])
+
+
+def cut_ledger(live: Live) -> None:
+    """The entry itself."""
+    (live.checkpoint / FOLDER / f"{latest(live).batch_id:012d}.json").write_bytes(b"{")
+
+
+@pytest.mark.parametrize("damage", [cut_head, cut_memory, cut_ledger])
+def test_a_damaged_version_falls_back_to_the_one_before_and_says_so(live: Live, damage: Callable[[Live], None]) -> None:
+    """On real Spark: the batches gone back behind run again, and every total is what it was."""
+    run_some_batches(live)
+    assert recover(live.checkpoint) is None
+    last = latest(live).batch_id
+    damage(live)
+    with structlog.testing.capture_logs() as logs:
+        assert recover(live.checkpoint) == last - 1
+    (said,) = [line for line in logs if line["event"] == "checkpoint_gone_back"]
+    assert (said["damaged_batch"], said["to_batch"]) == (last, last - 1)
+    assert recover(live.checkpoint) is None
+    before = len(live.snapshots)
+    live.send(*messages("after", 2))
+    with live.running() as query:
+        snapshot = live.wait(lambda s: s in live.snapshots[before:] and sent_total(s) >= 9, query)
+    assert sent_total(snapshot) == 9
+    assert snapshot.events_total["accepted"] == 9
+
+
+def test_a_copy_of_a_running_checkpoint_goes_on(live: Live, tmp_path: Path) -> None:
+    """Copied file by file, in the worst order: Spark's logs first and last, while batches go on."""
+    live.send(*messages("a", 5))
+    copy = tmp_path / "copy"
+    with live.running() as query:
+        live.wait(lambda s: sent_total(s) == 5, query)
+        for name in ("shards", "judge", FOLDER, "state", "sources", "offsets", "commits"):
+            shutil.copytree(live.checkpoint / name, copy / name, ignore_dangling_symlinks=True, copy_function=copy_if_there)
+            live.wait_batch()
+        shutil.copy(live.checkpoint / "metadata", copy / "metadata")
+    assert recover(copy) is not None
+    live.checkpoint = copy
+    before = len(live.snapshots)
+    live.send(*messages("b", 2))
+    with live.running() as query:
+        snapshot = live.wait(lambda s: s in live.snapshots[before:] and sent_total(s) >= 7, query)
+    assert sent_total(snapshot) == 7
+
+
+def copy_if_there(source: str, target: str) -> None:
+    """What is deleted while it is copied is not needed."""
+    try:
+        shutil.copy2(source, target)
+    except FileNotFoundError:
+        time.sleep(0)
+
+
+def test_a_checkpoint_of_which_nothing_is_whole_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    """Before Spark starts."""
+    ledger = VersionLedger(LocalFolder(tmp_path / FOLDER))
+    ledger.save(Version(3, 1, {}))
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "3").write_text("v1\n{}")
+    with pytest.raises(CheckpointMismatch, match=r"the judge's memory of batch 3: it is gone.*Restore a copy"):
+        recover(tmp_path)
+
+
+def test_a_checkpoint_without_a_ledger_is_left_alone(tmp_path: Path) -> None:
+    """A new one, and one of a release that kept none."""
+    assert recover(tmp_path) is None
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "3").write_text("v1\n{}")
+    assert recover(tmp_path) is None
+
+
+def test_the_ledger_keeps_the_last_entries_and_forgets_undone_ones(tmp_path: Path) -> None:
+    """An entry is read as it was written; one that is damaged is named."""
+    ledger = VersionLedger(LocalFolder(tmp_path), kept=3)
+    file = state_files.StateFile("0-1.state", 12, 0xBEEF)
+    for batch_id in range(6):
+        ledger.save(Version(batch_id, 1_000 + batch_id, {5: ShardVersion((file,), 12, 3)}, {"t/0": batch_id}))
+    again = VersionLedger(LocalFolder(tmp_path), kept=3)
+    assert again.batches == (3, 4, 5)
+    assert again.before(5) == Version(4, 1_004, {5: ShardVersion((file,), 12, 3)}, {"t/0": 4})
+    assert again.before(3) is None
+    again.save(Version(4, 9, {}))
+    assert list(again.batches) == [3, 4]
+    (tmp_path / "000000000004.json").write_text("[]")
+    with pytest.raises(LedgerDamaged, match=r"versions/000000000004\.json cannot be read"):
+        again.read(4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stored_checkpoint_of_every_format_goes_on(live: Live, name: str, tmp_path: Path) -> None:
+    """On real Spark: what an earlier release left is read, counted on and written in today's form."""
+    live.checkpoint = unpacked(name, tmp_path / "stored")
+    published = json.loads((CHECKPOINTS / f"{name}.json").read_text())["metrics"]
+    accepted = published['queuewatch_events_total{result="accepted"}']
+    live.send(*messages("new", 2))
+    with live.running() as query:
+        snapshot = live.wait(lambda s: s.events_total.get("accepted", 0) >= accepted + 2, query)
+        live.wait_batch()
+    assert snapshot.events_total["accepted"] == accepted + 2
+    assert recover(live.checkpoint) is None

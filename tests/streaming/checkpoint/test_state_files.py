@@ -1,0 +1,190 @@
+"""The shards' states in files: every version readable as long as Spark may ask for it, and no longer."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from streaming.checkpoint import state_files
+from streaming.checkpoint.state_files import VERSIONS_KEPT, FileState, InlineState, Pruner, StateDamaged, state_keeper
+from streaming.core.state.state import Packed
+
+BLOB = bytes(range(256)) * 4
+
+
+def packed(head: bytes, **layers: bytes) -> Packed:
+    return Packed(head, layers)
+
+
+@pytest.mark.parametrize("keeper", ["files", "inline"])
+def test_what_is_kept_is_fetched_by_another_worker(tmp_path: Path, keeper: str) -> None:
+    """Workers get the keeper pickled."""
+    made = state_keeper(str(tmp_path)) if keeper == "files" else state_keeper("s3a://bucket/checkpoint")
+    state = packed(BLOB, a=b"one layer", b=BLOB)
+    fetched = pickle.loads(pickle.dumps(made)).fetch(made.keep(3, state))
+    assert fetched.head == BLOB
+    assert {name: bytes(body) for name, body in fetched.layers.items()} == state.layers
+    assert fetched.size == state.size
+
+
+def test_only_a_local_checkpoint_has_files(tmp_path: Path) -> None:
+    """Workers reach other file systems through Spark only."""
+    assert isinstance(state_keeper(str(tmp_path)), FileState)
+    assert isinstance(state_keeper(tmp_path.as_uri()), FileState)
+    assert isinstance(state_keeper("hdfs://name/checkpoint"), InlineState)
+
+
+def test_what_spark_remembers_is_small(tmp_path: Path) -> None:
+    """The point of it."""
+    assert len(state_keeper(str(tmp_path)).keep(0, packed(BLOB * 1000))) < 100
+
+
+def test_every_attempt_writes_a_file_of_its_own(tmp_path: Path) -> None:
+    """A task that fails, or runs twice, never harms the version before."""
+    keeper = state_keeper(str(tmp_path))
+    first, second = keeper.keep(0, packed(b"first")), keeper.keep(0, packed(b"second"))
+    assert (keeper.fetch(first).head, keeper.fetch(second).head) == (b"first", b"second")
+
+
+def test_a_checkpoint_may_move_from_inline_to_files_but_says_so_the_other_way(tmp_path: Path) -> None:
+    """A folder that cannot be reached is named."""
+    files, inline = state_keeper(str(tmp_path)), InlineState()
+    assert files.fetch(inline.keep(0, packed(BLOB))).head == BLOB
+    with pytest.raises(StateDamaged, match="local checkpoint folder"):
+        inline.fetch(files.keep(0, packed(BLOB)))
+
+
+def test_files_no_version_needs_are_deleted(tmp_path: Path) -> None:
+    """Those of the last batches stay, those of failed attempts go."""
+    keeper = state_keeper(str(tmp_path))
+    pruner = Pruner(keeper, 2)
+    keeper.keep(0, packed(b"of an attempt that failed", lost=b"its layer"))
+    versions = []
+    for batch in range(VERSIONS_KEPT + 3):
+        kept = [keeper.keep(shard, packed(b"%d" % batch)) for shard in range(2)]
+        pruner.published({shard: keeper.files_of(k) for shard, k in enumerate(kept)})
+        versions.append(kept)
+    for kept in versions[-VERSIONS_KEPT:]:
+        assert [int(keeper.fetch(k).head) for k in kept] == [versions.index(kept)] * 2
+    assert len(list((tmp_path / "shards").iterdir())) == 2 * VERSIONS_KEPT
+
+
+def test_nothing_is_deleted_while_a_run_before_may_be_needed(tmp_path: Path) -> None:
+    """After a restart Spark may go back to a version this run has not seen."""
+    keeper = state_keeper(str(tmp_path))
+    before = keeper.keep(0, packed(b"before the restart"))
+    pruner = Pruner(keeper, 1)
+    for _ in range(VERSIONS_KEPT - 1):
+        pruner.published({0: keeper.files_of(keeper.keep(0, packed(b"x")))})
+        assert keeper.fetch(before).head == b"before the restart"
+
+
+def test_inline_state_has_nothing_to_prune() -> None:
+    """No folder is looked for."""
+    Pruner(InlineState(), 2).published({0: [], 1: []})
+
+
+def test_a_shard_that_a_batch_does_not_touch_keeps_its_file(tmp_path: Path) -> None:
+    """Its state is still the one of an earlier batch, however long ago."""
+    keeper = state_keeper(str(tmp_path))
+    pruner = Pruner(keeper, 2)
+    resting = keeper.keep(0, packed(b"resting"))
+    pruner.published({0: keeper.files_of(resting), 1: keeper.files_of(keeper.keep(1, packed(b"x")))})
+    for batch in range(3 * VERSIONS_KEPT):
+        pruner.published({1: keeper.files_of(keeper.keep(1, packed(b"x")))} if batch % 2 else {})
+    assert keeper.fetch(resting).head == b"resting"
+
+
+def test_nothing_is_deleted_before_every_shard_is_known(tmp_path: Path) -> None:
+    """After a restart the files of the others may be pointed to."""
+    keeper = state_keeper(str(tmp_path))
+    before = keeper.keep(0, packed(b"before the restart"))
+    pruner = Pruner(keeper, 2)
+    for _ in range(3 * VERSIONS_KEPT):
+        pruner.published({1: keeper.files_of(keeper.keep(1, packed(b"x")))})
+    assert keeper.fetch(before).head == b"before the restart"
+
+
+def test_a_layer_is_written_once_and_lives_as_long_as_a_version_points_to_it(tmp_path: Path) -> None:
+    """However many versions do."""
+    keeper = state_keeper(str(tmp_path))
+    pruner = Pruner(keeper, 1)
+    layer = tmp_path / "shards" / "abc.layer"
+
+    def batch(**layers: bytes) -> None:
+        pruner.published({0: keeper.files_of(keeper.keep(0, packed(b"x", **layers)))})
+
+    batch(abc=BLOB)
+    written = layer.stat().st_ino
+    for _ in range(2 * VERSIONS_KEPT):
+        batch(abc=BLOB)
+    assert layer.stat().st_ino == written
+    assert layer.read_bytes() == BLOB
+    for _ in range(VERSIONS_KEPT):
+        batch()
+    assert not layer.exists()
+
+
+@pytest.fixture
+def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that has seen no file yet."""
+    monkeypatch.setattr(state_files, "_whole", set())
+
+
+DAMAGES = {
+    "gone": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "changed": lambda path: path.write_bytes(b"\xff" + path.read_bytes()[1:]),
+}
+
+
+@pytest.mark.parametrize("suffix", ["state", "layer"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_noticed_and_named(tmp_path: Path, suffix: str, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Head and layers, by a worker that did not write them."""
+    keeper = state_keeper(str(tmp_path))
+    kept = keeper.keep(0, packed(BLOB, abc=BLOB))
+    (path,) = (tmp_path / "shards").glob(f"*.{suffix}")
+    DAMAGES[damage](path)
+    monkeypatch.setattr(state_files, "_whole", set())
+    with pytest.raises(StateDamaged, match=path.name):
+        keeper.fetch(kept)
+
+
+@pytest.mark.usefixtures("another_process")
+def test_a_layer_that_lost_its_bytes_is_not_used_again_because_of_its_name(tmp_path: Path) -> None:
+    """An empty file under the right name, as a power cut may leave: it is written anew."""
+    keeper = state_keeper(str(tmp_path))
+    layer = tmp_path / "shards" / "abc.layer"
+    layer.write_bytes(b"")
+    kept = keeper.keep(0, packed(BLOB, abc=BLOB))
+    assert bytes(keeper.fetch(kept).layers["abc"]) == BLOB
+
+
+def test_what_is_kept_is_on_the_disk_when_spark_is_given_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file, and the folder that names it."""
+    synced: list[str] = []
+    real = os.fsync
+
+    def recording(descriptor: int) -> None:
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        real(descriptor)
+
+    keeper = state_keeper(str(tmp_path))
+    monkeypatch.setattr(os, "fsync", recording)
+    keeper.keep(0, packed(b"x", abc=b"y"))
+    assert [name == "shards" for name in synced] == [False, True, False, True]
+
+
+def test_a_state_kept_by_an_earlier_release_is_fetched(tmp_path: Path) -> None:
+    """It said names alone."""
+    keeper = state_keeper(str(tmp_path))
+    (tmp_path / "shards" / "0-1.state").write_bytes(b"head")
+    (tmp_path / "shards" / "abc.layer").write_bytes(b"layer")
+    fetched = keeper.fetch(b"F0-1.state abc.layer")
+    assert (fetched.head, bytes(fetched.layers["abc"])) == (b"head", b"layer")
+    assert keeper.files_of(b"F0-1.state abc.layer") == ["0-1.state", "abc.layer"]

@@ -1,0 +1,118 @@
+"""Invalid events are kept once, whatever runs twice, and never without bound."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sinks.append_once import AppendOnceFile
+from streaming.core.events.packet import Quarantined
+from streaming.delivery.quarantine import quarantine_records
+
+
+def bad(*raws: bytes) -> list[Quarantined]:
+    """Invalid events."""
+    return [Quarantined("not_json", "no JSON", raw, "topic/0@7", 3) for raw in raws]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """What is in the file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def raws(path: Path) -> list[str]:
+    """The events in the file."""
+    return [line["raw"] for line in lines(path)]
+
+
+class QuarantineFile:
+    """The file as the service opens it."""
+
+    def __init__(self, path: Path, stream: str, *, max_bytes: int) -> None:
+        self._stream = stream
+        self._file = AppendOnceFile(path, stream, max_bytes=max_bytes // 2, keep_files=1, trims=True)
+
+    def keep(self, invalid: list[Quarantined], batch_id: int) -> None:
+        """Keep the invalid events of one batch."""
+        self._file.append(quarantine_records(invalid, batch_id, self._stream), batch_id)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """In a folder that does not exist yet."""
+    return tmp_path / "kept" / "quarantine.ndjson"
+
+
+def test_a_line_says_what_why_and_where(path: Path) -> None:
+    """Text as text, other bytes as base64."""
+    QuarantineFile(path, "here", max_bytes=10_000).keep(bad(b'{"a', b"\xff\x00"), 4)
+    text, binary = lines(path)
+    assert text == {
+        "batch_id": 4,
+        "stream": "here",
+        "reason": "not_json",
+        "detail": "no JSON",
+        "origin": "topic/0@7",
+        "line": 3,
+        "raw": '{"a',
+    }
+    assert binary["raw_base64"] == "/wA="
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["in the same process", "after a restart"])
+@pytest.mark.parametrize("again", [[b"b", b"c"], [b"x"], []], ids=["the same", "other", "nothing"])
+def test_a_batch_that_runs_again_leaves_one_copy(path: Path, restarted: bool, again: list[bytes]) -> None:
+    """That of its last run."""
+    quarantine = QuarantineFile(path, "here", max_bytes=10_000)
+    quarantine.keep(bad(b"a"), 1)
+    quarantine.keep(bad(b"b", b"c"), 2)
+    if restarted:
+        quarantine = QuarantineFile(path, "here", max_bytes=10_000)
+    quarantine.keep(bad(*again), 2)
+    quarantine.keep(bad(b"d"), 3)
+    assert raws(path) == ["a", *[raw.decode() for raw in again], "d"]
+
+
+def test_another_checkpoint_counts_from_zero_and_keeps_what_was_there(path: Path) -> None:
+    """Its batch 0 is not the old one's."""
+    QuarantineFile(path, "old", max_bytes=10_000).keep(bad(b"a"), 5)
+    QuarantineFile(path, "new", max_bytes=10_000).keep(bad(b"b"), 0)
+    assert raws(path) == ["a", "b"]
+
+
+def test_a_line_cut_by_a_crash_is_removed(path: Path) -> None:
+    """Its batch runs again and writes it anew."""
+    QuarantineFile(path, "here", max_bytes=10_000).keep(bad(b"a"), 1)
+    with path.open("a") as file:
+        file.write('{"batch_id": 2, "stre')
+    QuarantineFile(path, "here", max_bytes=10_000).keep(bad(b"b"), 2)
+    assert raws(path) == ["a", "b"]
+
+
+def test_the_newest_events_are_kept_within_the_bound(path: Path) -> None:
+    """In the file and its predecessor."""
+    quarantine = QuarantineFile(path, "here", max_bytes=4_000)
+    for batch_id in range(100):
+        quarantine.keep(bad(b"%03d" % batch_id), batch_id)
+    before = path.with_name(path.name + ".1")
+    assert path.stat().st_size + before.stat().st_size <= 4_000
+    kept = raws(before) + raws(path)
+    assert kept == [f"{n:03d}" for n in range(100 - len(kept), 100)]
+    assert len(kept) > 10
+
+
+def test_a_batch_larger_than_the_bound_is_cut_at_a_line(path: Path) -> None:
+    """Every line that is kept can be read."""
+    QuarantineFile(path, "here", max_bytes=2_000).keep(bad(*[b"x"] * 1000), 1)
+    assert 1 <= len(lines(path)) < 20
+    assert path.stat().st_size <= 1_000
+
+
+def test_records_of_a_batch_that_runs_again_have_the_same_keys() -> None:
+    """A topic cannot be cut; a reader can recognise copies."""
+    first, again = (quarantine_records(bad(b"a", b"b"), 2, "here") for _ in range(2))
+    assert first == again
+    assert [record.key for record in first] == ["here/2/0", "here/2/1"]

@@ -1,0 +1,36 @@
+"""The demo's stand-in for SQS is an extra: production does without it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from streaming.cli.errors import CommandError
+from streaming.cli.main import app
+
+ROOT = Path(__file__).parents[3]
+STAND_IN = {"moto", "flask", "flask-cors", "werkzeug"}
+
+
+def _locked(name: str) -> dict[str, str]:
+    return dict(re.findall(r"(?m)^([\w.-]+)==(\S+)", (ROOT / name).read_text()))
+
+
+def test_without_it_the_demo_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line and no traceback."""
+    monkeypatch.setitem(sys.modules, "moto", None)
+    done = CliRunner().invoke(app, ["demo"])
+    assert isinstance(done.exception, CommandError)
+    assert ".[demo]" in str(done.exception)
+
+
+def test_production_does_not_install_it_and_the_demo_installs_the_rest_as_production_does() -> None:
+    """By the locks."""
+    production, demo, tools = (_locked(f"requirements{which}.txt") for which in ("", "-demo", "-dev"))
+    assert not STAND_IN & production.keys()
+    assert demo.keys() >= STAND_IN
+    assert production.items() <= demo.items() <= tools.items()

@@ -1,0 +1,127 @@
+"""A job that hangs is noticed, said and ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from pyspark.sql import SparkSession
+
+from streaming.health.liveness import Liveness, Watchdog, descendants, state_of
+from streaming.spark.failure import reason_of
+from streaming.spark.internals import java_process
+from tests.streaming.spark.live import Live
+
+
+class Clock:
+    """A clock that is moved."""
+
+    def __init__(self) -> None:
+        self.s = 100.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+def test_a_process_without_progress_is_not_healthy() -> None:
+    """Counted from the last commit, and before the first from the start; it says what the job was doing."""
+    clock = Clock()
+    liveness = Liveness(clock)
+    clock.s += 600
+    assert liveness.fault(600) is None
+    clock.s += 1
+    liveness.watch_from_now()
+    assert liveness.fault(600) == "no batch was committed for 601 s (600 s is the limit): starting"
+    liveness.progressed()
+    assert liveness.fault(600) is None
+    clock.s += 700
+    liveness.doing = "waiting for Kafka"
+    assert "700 s" in (fault := liveness.fault(600) or "")
+    assert fault.endswith("waiting for Kafka")
+
+
+def test_a_query_is_given_its_own_time() -> None:
+    """One that was just started anew does not hang, though nothing was committed for an hour."""
+    clock = Clock()
+    liveness = Liveness(clock)
+    clock.s += 3_600
+    liveness.watch_from_now()
+    clock.s += 5
+    assert liveness.query_silent_s == 5
+    assert liveness.silent_s == 3_605
+
+
+@pytest.fixture
+def family() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A process with a child: as Java with a Python worker."""
+    code = "import subprocess as s, time; c = s.Popen(['sleep', '600']); print(c.pid, flush=True); c.wait(); time.sleep(600)"
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    yield parent, int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+
+
+def test_first_the_workers_are_ended_and_then_java(family: tuple[subprocess.Popen[bytes], int]) -> None:
+    """Also one that is stopped and hears no other signal."""
+    parent, child = family
+    os.kill(child, signal.SIGSTOP)
+    assert descendants(parent.pid) == [child]
+    clock = Clock()
+    watchdog = Watchdog(Liveness(clock), lambda: parent.pid, deadline_s=240, look_every_s=0.01)
+    with structlog.testing.capture_logs() as logs, watchdog.watching():
+        time.sleep(0.1)
+        assert logs == []
+        clock.s += 241
+        wait_gone(child)
+        time.sleep(0.1)
+        assert parent.poll() is None
+        clock.s += 120
+        assert parent.wait(20) == -signal.SIGKILL
+    assert [line["event"] for line in logs] == ["batch_deadline_exceeded"] * 2
+    assert logs[0]["workers"] == {child: "T"}
+    assert watchdog.ended_java is not None
+
+
+def wait_gone(pid: int) -> None:
+    """Until a process has ended."""
+    deadline = time.monotonic() + 20
+    while state_of(pid) not in ("?", "Z"):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_worker_that_is_stopped_is_ended_and_the_query_fails_for_that_reason(spark: SparkSession, tmp_path: Path) -> None:
+    """Real Spark: the batch hangs on the worker until the watchdog ends it; what follows is a restart like any other."""
+    live = Live(spark, tmp_path)
+    process = java_process()
+    assert process is not None
+    java = process.pid
+    with live.running() as query:
+        live.wait(lambda _: True, query)
+        liveness = Liveness()
+        for pid in descendants(java):
+            if int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) != java:
+                os.kill(pid, signal.SIGSTOP)
+        time.sleep(3)
+        assert query.isActive
+        with Watchdog(liveness, lambda: java, deadline_s=1, look_every_s=0.1).watching():
+            deadline = time.monotonic() + 60
+            while query.isActive:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+                if query.isActive and liveness.query_silent_s > 1.2:
+                    # The watchdog must not go on to Java, which other tests need.
+                    liveness.watch_from_now()
+    assert "Python worker" in reason_of(query.exception())
+    with live.running() as query:
+        before = len(live.snapshots)
+        live.wait(lambda s: s in live.snapshots[before:], query)

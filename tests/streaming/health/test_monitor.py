@@ -1,0 +1,80 @@
+"""What is shown of the pipeline itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from streaming.core.reporting.merge import Merged, MergedQueues
+from streaming.core.settings import Settings
+from streaming.health.losses import NOTHING
+from streaming.health.monitor import Monitor
+from streaming.health.progress import Progress
+
+
+class Clock:
+    """A clock that is moved."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def merged(events: int, high_water: int) -> Merged:
+    """A report of so many events in all, the newest of them at `high_water`."""
+    return Merged(0, 0, MergedQueues([], Settings()), [], Counter(accepted=events), Counter(), {}, [], high_water)
+
+
+def progress(batch_id: int, **others: int) -> Progress:
+    """A committed batch of 2 s."""
+    return Progress(batch_id, 2.0, others.get("waiting"), {})
+
+
+def test_rate_and_lag_are_those_of_the_batch_and_the_rest_of_the_one_before() -> None:
+    """Duration and backlog are known only when a batch has been committed."""
+    clock = Clock()
+    monitor = Monitor(clock)
+    first = monitor.published(0, merged(100, clock.ms - 500), state_bytes=10, state_rows=3)
+    assert (first.events_per_s, first.lag_s, first.batch_duration_s, first.lag_events) == (None, 0.5, None, None)
+    monitor.progressed(progress(0, waiting=9))
+    clock.ms += 2_000
+    second = monitor.published(1, merged(500, clock.ms - 250), state_bytes=11, state_rows=4)
+    assert (second.events_per_s, second.lag_s, second.batch_duration_s, second.lag_events) == (200.0, 0.25, 2.0, 9)
+    assert (second.batch_id, second.last_batch_at_ms, second.state_bytes, second.state_rows) == (1, clock.ms, 11, 4)
+
+
+def test_the_lag_does_not_grow_while_nothing_is_sent() -> None:
+    """A quiet hour is not an hour's lag."""
+    clock = Clock()
+    monitor = Monitor(clock)
+    monitor.published(0, merged(100, clock.ms - 500), 0, 0)
+    clock.ms += 3_600_000
+    assert monitor.published(1, merged(100, clock.ms - 3_600_500), 0, 0).lag_s == 0.5
+
+
+def test_a_sender_whose_clock_runs_ahead_gives_no_negative_lag() -> None:
+    """And before the first event there is none."""
+    clock = Clock()
+    monitor = Monitor(clock)
+    assert monitor.published(0, merged(0, 0), 0, 0).lag_s is None
+    assert monitor.published(1, merged(1, clock.ms + 9_000), 0, 0).lag_s == 0
+
+
+def test_the_last_committed_batch_is_known() -> None:
+    """Nothing before the first; a failure counts as new when something was committed since."""
+    monitor = Monitor(Clock())
+    assert monitor.last_committed is None
+    monitor.progressed(progress(3))
+    monitor.progressed(progress(4))
+    assert monitor.last_committed == 4
+
+
+def test_lost_files_are_shown_by_reason_beside_lost_records() -> None:
+    """A checkpoint of an earlier release knows nothing of refused files."""
+    monitor = Monitor(Clock())
+    monitor.lost(1, NOTHING, {"events/0": 7, "spool": 2})
+    records, files, _ = monitor.families()
+    assert (records.samples, files.samples) == ([({"topic": "events", "partition": "0"}, 7)], [({"reason": "gone"}, 2)])
+    monitor.lost(2, NOTHING, {"spool": 2, "spool_refused": 1})
+    assert list(monitor.families())[1].samples == [({"reason": "gone"}, 2), ({"reason": "refused"}, 1)]

@@ -1,0 +1,77 @@
+"""Private parts of Spark and PySpark are where this release expects them; a part that moved is named by a failing test."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+from functools import reduce
+
+import pytest
+from pyspark import SparkContext, __version__, daemon
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as fn
+from pyspark.sql.streaming.listener import JStreamingQueryListener, StreamingQueryListener
+
+from streaming.spark import internals
+
+LISTENER_WRAPPER = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
+
+
+def require(found: bool, part: str, used_for: str) -> None:
+    """Fail with the words of somebody who upgrades pyspark."""
+    assert found, f"pyspark {__version__} has no {part}; streaming/spark/internals.py needs it: {used_for}"
+
+
+@pytest.mark.parametrize(
+    ("found", "part", "used_for"),
+    [
+        (hasattr(SparkContext, "_gateway"), "SparkContext._gateway", "whether Java was started, and its process"),
+        (hasattr(SparkContext, "_active_spark_context"), "SparkContext._active_spark_context", "the listener's Java side"),
+        ("popen_kwargs" in inspect.signature(launch_gateway).parameters, "launch_gateway(popen_kwargs=)", "Java's process group"),
+        ("gateway" in inspect.signature(SparkContext).parameters, "SparkContext(gateway=)", "a context on that Java"),
+        (hasattr(StreamingQueryListener, "_jlistener"), "StreamingQueryListener._jlistener", "progress reports as one text each"),
+        (
+            internals.LISTENER_INTERFACE in JStreamingQueryListener.Java.implements,
+            f"listener interface {internals.LISTENER_INTERFACE}",
+            "progress reports as one text each",
+        ),
+        ("print_exc" in daemon.manager.__code__.co_names, "daemon that calls traceback.print_exc", "a worker's quiet end"),
+        ("collect" in daemon.manager.__code__.co_names, "daemon that calls gc.collect", "modules frozen in a worker"),
+    ],
+)
+def test_the_python_side_has_what_is_used(found: bool, part: str, used_for: str) -> None:
+    """Found without starting Java."""
+    require(found, part, used_for)
+
+
+def test_the_java_side_has_what_is_used(spark: SparkSession) -> None:
+    """Py4J takes a class that does not exist for a package, and only a call on it fails."""
+    for name, used_for in {
+        "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager": "a checkpoint behind a URI",
+        "org.apache.hadoop.fs.Path": "a checkpoint behind a URI",
+        "org.apache.commons.io.IOUtils": "a checkpoint behind a URI",
+        LISTENER_WRAPPER: "progress reports as one text each",
+    }.items():
+        found = reduce(getattr, name.split("."), internals.jvm(spark))
+        require(type(found).__name__ == "JavaClass", f"Java class {name}", used_for)
+    configuration = internals.hadoop_configuration(spark)
+    require(configuration is not None, "SparkContext._jsc.hadoopConfiguration()", "a checkpoint behind a URI")
+
+
+def test_the_java_process_is_known(spark: SparkSession) -> None:
+    """The watchdog ends it by its id, and the job distinguishes its death from a failed query."""
+    del spark
+    process = internals.java_process()
+    require(isinstance(process, subprocess.Popen), "SparkContext._gateway.proc", "the id of Java's process")
+    assert process is not None
+    assert process.poll() is None
+    assert internals.has_java()
+
+
+def test_the_hash_is_sparks(spark: SparkSession) -> None:
+    """For small, large and negative integers."""
+    values = [*range(200), 2**31 - 1, -1, -(2**31), 123_456_789]
+    frame = spark.createDataFrame([(value,) for value in values], "value int").select("value", fn.hash("value").alias("hash"))
+    same = {row["value"]: row["hash"] for row in frame.collect()} == {value: internals.spark_hash(value) for value in values}
+    require(same, "hash() that is Murmur3 with seed 42", "shard keys that fall on their partitions")

@@ -1,0 +1,91 @@
+"""How a Python worker is set up as its first tasks begin: its modules are frozen, and it ends quietly when Java is gone."""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from sources.wire import decode_records
+from streaming.checkpoint.state_files import InlineState
+from streaming.core.track import track
+from streaming.spark import decode, internals, stateful_shard
+from streaming.spark.internals import prepare_worker
+from tests.streaming.spark.packets import T0, event, ndjson
+from tests.streaming.spark.test_stateful_shard import State, frame, run
+
+
+@pytest.fixture(autouse=True)
+def _new_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(internals, "_freezes_left", 2)
+    monkeypatch.setattr(traceback, "print_exc", traceback.print_exc)  # put back after the test
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize(
+    ("error", "printed"),
+    [(BrokenPipeError(32, "Broken pipe"), False), (ConnectionResetError(), False), (ValueError("what"), True)],
+)
+def test_only_a_closed_socket_is_not_printed(error: Exception, printed: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """As PySpark's daemon prints what a worker raises."""
+    prepare_worker()
+    try:
+        raise error
+    except Exception:
+        traceback.print_exc()
+    assert ("Traceback" in capsys.readouterr().err) == printed
+
+
+def _collectable(objects: Sequence[object]) -> int:
+    """How many of `objects` a collection looks at; frozen ones are not among those `gc` lists.
+
+    Counted object by object: the count of all that is frozen falls whenever another thread drops something.
+    """
+    listed = {id(found) for found in gc.get_objects()}
+    return sum(id(one) in listed for one in objects)
+
+
+def test_the_heap_is_frozen_before_the_first_two_tasks_and_then_left_alone() -> None:
+    """What the first task imports is there at the second; what later tasks make must be collectable."""
+    loaded = [[n] for n in range(1_000)]
+    assert _collectable(loaded) == len(loaded)
+    prepare_worker()
+    imported = [[n] for n in range(1_000)]
+    assert (_collectable(loaded), _collectable(imported)) == (0, len(imported))
+    prepare_worker()
+    later = [[n] for n in range(1_000)]
+    assert (_collectable(imported), _collectable(later)) == (0, len(later))
+    prepare_worker()
+    assert (_collectable(imported), _collectable(later)) == (0, len(later))
+
+
+def _unprepared() -> None:
+    """What a worker begins with."""
+
+
+def test_both_stages_prepare_their_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever a worker runs first. And while one works, garbage collection is paused."""
+    collecting: list[bool] = []
+
+    def noting(work: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*arguments: Any) -> Any:
+            collecting.append(gc.isenabled())
+            return work(*arguments)
+
+        return noted
+
+    monkeypatch.setattr(decode, "decode_records", noting(decode_records))
+    monkeypatch.setattr(stateful_shard, "track", noting(track))
+    monkeypatch.setattr(traceback, "print_exc", _unprepared)
+    packets = frame((ndjson(event("sent", "m", T0)), T0))
+    assert traceback.print_exc is not _unprepared
+    monkeypatch.setattr(traceback, "print_exc", _unprepared)
+    run(State(), InlineState(), packets)
+    assert traceback.print_exc is not _unprepared
+    assert collecting == [False, False]
+    assert gc.isenabled()
