@@ -1,4 +1,4 @@
-"""Instrumentation of applications: `watch` a boto3 client or session, and its SQS calls become telemetry.
+"""Instrumentation of applications: `watch` a boto3 client or session to report its SQS calls as telemetry.
 
 import boto3
 from queuewatch import watch

@@ -1,4 +1,4 @@
-"""`python -m queuewatch`: what is installed here, and what is not."""
+"""`python -m queuewatch`: shows which parts are installed."""
 
 from importlib import metadata
 
@@ -19,7 +19,7 @@ def _service() -> str:
     try:
         return f"{metadata.version('queuewatch-service')} is installed here"
     except metadata.PackageNotFoundError:
-        return "not installed here, and not needed beside an application"
+        return "not installed here, and not needed with an application"
 
 
 if __name__ == "__main__":

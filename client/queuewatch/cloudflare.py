@@ -1,4 +1,4 @@
-"""Cloudflare Queues, pulled over HTTP: a thin client whose deliveries and settlements become telemetry.
+"""A thin client for pulling from Cloudflare Queues over HTTP, which reports deliveries and settlements.
 
 from queuewatch.cloudflare import PullConsumer
 
@@ -32,7 +32,7 @@ _LONGEST_DELAY_S: Final = 86_400
 
 
 class PullError(Exception):
-    """The API refused a call, or did not answer: `status` is None then. Nothing is known to have happened."""
+    """The API refused a call, or did not answer (`status` is None). It is unknown whether the call had an effect."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class PullError(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """One delivery. `leased_until` is when another consumer may get it, epoch milliseconds."""
+    """One delivery. After `leased_until` (epoch milliseconds) another consumer may get it."""
 
     id: str
     body: Any
@@ -54,7 +54,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Settled:
-    """What the API says to a settlement; `warnings` maps a lease to what was wrong with it."""
+    """The API's response to a settlement; `warnings` maps a lease to its problem."""
 
     acked: int
     retried: int
@@ -62,11 +62,11 @@ class Settled:
 
 
 class PullConsumer:
-    """Pulls, acknowledges and retries messages of one queue. Not for two threads at once.
+    """Pulls, acknowledges and retries messages of one queue. Not thread-safe.
 
-    The API does not tell a consumer the queue's settings. `max_retries` and `dead_letter_queue` (None: there is none)
-    say what becomes of the last delivery that is retried; without them it is reported as released, and the service
-    concludes the rest. `retry_delay_s` is the queue's own delay, for retries that name none.
+    The API does not give a consumer the queue's settings. `max_retries` and `dead_letter_queue` (None: there is none) determine
+    the outcome of retrying the last delivery; without them it is reported as released, and the service infers the rest.
+    `retry_delay_s` is the queue's delay for retries without one.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class PullConsumer:
     ) -> None:
         """`to` defaults to QUEUEWATCH_TO (without it nothing is reported), `token` to CLOUDFLARE_API_TOKEN.
 
-        Raises `ValueError` for a `to` that is none.
+        Raises `ValueError` for an invalid `to`.
         """
         self._url = f"{base_url}/accounts/{quote(account_id, safe='')}/queues/{quote(queue_id, safe='')}/messages"
         self._account_id = account_id
@@ -103,19 +103,20 @@ class PullConsumer:
         self._clock_ms = clock_ms
         self._sender = _sender(to)
         self.unknown = 0
-        """Settlements of which the API did not say whose they were; they are not reported."""
+        """Number of settlements that the API did not attribute to a message; they are not reported."""
 
     def pull(self, batch_size: int = 10) -> list[Message]:
-        """Lease up to `batch_size` messages, at once: the API does not wait for more. Raises `PullError`."""
+        """Lease up to `batch_size` messages without waiting for more. Raises `PullError`."""
         began_at = self._clock_ms()
         result = self._post("pull", {"batch_size": batch_size, "visibility_timeout_ms": self._lease_ms})
-        # The lease began before the answer was here: told too early it does no harm, too late a message looks held.
+        # The lease began before the response arrived. A time that is too early does no harm; a later one makes the message look
+        # held.
         messages = [_message(entry, began_at + self._lease_ms) for entry in result.get("messages") or ()]
         self._report([self._received(message, began_at) for message in messages])
         return messages
 
     def settle(self, acks: Iterable[Message] = (), retries: Iterable[Message] = (), *, delay_s: int | None = None) -> Settled:
-        """Acknowledge some messages and give others back, `delay_s` later. Raises `PullError`."""
+        """Acknowledge some messages, and return others after `delay_s`. Raises `PullError`."""
         acked, retried = list(acks), list(retries)
         delay = {} if delay_s is None else {"delay_seconds": delay_s}
         body = {
@@ -134,11 +135,11 @@ class PullConsumer:
         return settled
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until everything so far is sent; False when the time was not enough."""
+        """Wait until everything so far is sent; return False if the time was not enough."""
         return self._sender is None or self._sender.flush(timeout_s)
 
     def close(self) -> None:
-        """Send what is left, within the exit deadline of the sender."""
+        """Send the remaining events within the sender's exit deadline."""
         if self._sender is not None:
             self._sender.close()
 
@@ -149,7 +150,7 @@ class PullConsumer:
         self.close()
 
     def _done(self, messages: Sequence[Message], count: int, warnings: Mapping[str, str], at: int) -> list[Message]:
-        """Which of some leases the API settled: it gives a number, and names those it had something against."""
+        """Return the leases that the API settled: it returns a number, and names those it refused."""
         likely = [message for message in messages if message.lease_id not in warnings]
         if count < len(likely):
             likely = [message for message in likely if at < message.leased_until]
@@ -167,7 +168,7 @@ class PullConsumer:
 
     def _given_back(self, message: Message, delay_s: int | None, at: int) -> Event:
         if self._max_retries is not None and message.attempts > self._max_retries:
-            # The last delivery: whatever delay was asked for, it goes at once.
+            # The last delivery: the message leaves at once, whatever delay was requested.
             if self._dead_letter_queue is None:
                 return self._about("dropped", message, at) | {"reason": "retries used up"}
             return self._about("dead_lettered", message, at) | {"to_queue": self._dead_letter_queue}
@@ -194,14 +195,14 @@ class PullConsumer:
 
     def _post(self, action: str, body: Mapping[str, Any]) -> dict[str, Any]:
         token = self._token or os.environ.get(TOKEN_VARIABLE, "")
-        request = urllib.request.Request(
+        request = urllib.request.Request(  # noqa: S310 -- the address is the application's own setting
             f"{self._url}/{action}",
             data=json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json", "User-Agent": "queuewatch"},
             method="POST",
         )
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
+            with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:  # noqa: S310 -- likewise
                 found = json.loads(answer.read())
         except urllib.error.HTTPError as error:
             with error:
@@ -234,7 +235,7 @@ def _message(entry: Mapping[str, Any], leased_until: int) -> Message:
 
 
 def _said(body: bytes) -> str:
-    """The API's own words, as a suffix."""
+    """Return the API's error text as a suffix."""
     try:
         errors = json.loads(body).get("errors") or ()
         return ": " + "; ".join(f"{error.get('code')} {error.get('message')}" for error in errors) if errors else ""

@@ -1,4 +1,4 @@
-"""An event in the wire format, as this library writes it."""
+"""Events in the wire format, as written by this library."""
 
 from __future__ import annotations
 
@@ -10,27 +10,33 @@ Event = dict[str, Any]
 """One telemetry event in the wire format: integer epoch milliseconds, absent fields left out."""
 
 Unbuilt = tuple[Any, ...]
-"""A function and its arguments, which make an event: in the sender's thread, as the application's has other things to do.
+"""A function and its arguments that create an event, in the sender's thread to save time in the application's.
 
-What it holds is its own: nothing that the application may change afterwards, and no message body.
+It contains only copies: nothing that the application may change afterwards, and no message body.
 """
 
 WIRE_VERSION: Final = 1
 
 
 def built(offered: Event | Unbuilt) -> Event:
-    """The event itself."""
+    """Create the event."""
     if isinstance(offered, dict):
         return offered
     build: Callable[..., Event] = offered[0]
     return build(*offered[1:])
 
 
-def encode_ndjson(events: Iterable[Mapping[str, Any]]) -> bytes:
-    """Encode events as newline-delimited JSON, UTF-8, one object per line, a newline after each.
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def encode_line(event: Mapping[str, Any]) -> bytes:
+    """Encode an event as one line of newline-delimited JSON, UTF-8.
 
     Raises `ValueError` or `TypeError` for a value JSON cannot carry.
     """
-    lines = [json.dumps(event, ensure_ascii=False, separators=(",", ":"), allow_nan=False) for event in events]
-    lines.append("")
-    return "\n".join(lines).encode("utf-8")
+    return f"{_ENCODER.encode(event)}\n".encode()
+
+
+def encode_ndjson(events: Iterable[Mapping[str, Any]]) -> bytes:
+    """Encode events as newline-delimited JSON, as `encode_line` does."""
+    return b"".join([encode_line(event) for event in events])

@@ -1,4 +1,4 @@
-"""Remembers which message a receipt handle stands for: deletes and visibility changes carry only the handle."""
+"""Maps receipt handles to messages, because deletes and visibility changes carry only the handle."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Callable
 from typing import Final
 
 _LONGEST_WINDOW_S: Final = 12 * 3600.0
-"""No visibility window of SQS is longer, and a handle dies with its window."""
+"""The longest visibility window of SQS; a handle expires with its window."""
 
 Receipt = tuple[str, str | None]
-"""The id of the message behind a handle, and its ordering group if it has one."""
+"""The message id of a handle, and its ordering group if it has one."""
 
 
 class HandleMap:
-    """Handle → message, bounded in number and in age; for many threads, and for signal handlers.
+    """Maps handles to messages, bounded in number and age; safe for threads and signal handlers.
 
-    A handle is some hundred characters: only its hash is kept. Without a lock, which a signal handler could find held
-    by the code that it interrupts: each step on the table is whole by itself, and what another thread does in between
-    costs at most one early or late eviction.
+    A handle has several hundred characters, so only its hash is kept. There is no lock, because a signal handler could interrupt
+    code that holds it. Each step on the table is atomic, and interference by another thread costs at most one early or late
+    eviction.
     """
 
     def __init__(self, max_handles: int = 100_000, *, clock_s: Callable[[], float] = time.monotonic) -> None:
@@ -28,13 +28,13 @@ class HandleMap:
         self._found: OrderedDict[int, tuple[str, str | None, float]] = OrderedDict()
         self._next_expiry_s = clock_s() + _LONGEST_WINDOW_S
         self.evicted = 0
-        """Handles forgotten for want of room while they may still be used."""
+        """Number of handles evicted because of `max_handles` while they may still be used."""
 
     def __len__(self) -> int:
         return len(self._found)
 
     def remember(self, queue: str, handle: str, message_id: str, group: str | None) -> None:
-        """Keep a handle of a queue (its URL)."""
+        """Remember a handle of a queue (its URL)."""
         now_s = self._clock_s()
         found = self._found
         found[hash((queue, handle))] = (message_id, group, now_s)
@@ -42,12 +42,12 @@ class HandleMap:
             self._evict(now_s)
 
     def look_up(self, queue: str, handle: str) -> Receipt | None:
-        """The message of a handle, None for a handle that was received elsewhere or long ago."""
+        """Return the message of a handle, or None if it was received elsewhere or long ago."""
         found = self._found.get(hash((queue, handle)))
         return found[:2] if found else None
 
     def forget(self, queue: str, handle: str) -> Receipt | None:
-        """The same for a deleted message, which needs its handle no more."""
+        """Return the message of a handle, and forget the handle because the message is deleted."""
         found = self._found.pop(hash((queue, handle)), None)
         return found[:2] if found else None
 

@@ -1,4 +1,4 @@
-"""Hooks on botocore's events: see the application's SQS calls without changing what it sees."""
+"""Hooks on botocore's events that observe SQS calls without changing what the application sees."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _DEPRECATED: Final = "AttributeNames"
 
 
 def now_ms() -> int:
-    """Wall time, epoch milliseconds."""
+    """Return the wall time in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 class SqsHooks:
     """The two callbacks of one watched client, session or resource.
 
-    Before a call is built, ReceiveMessage is made to ask for every system attribute (and the lineage attribute);
-    after it, what the application did not ask for is taken out of the answer again. Nothing raised in here
-    reaches the application: it is counted in `errors`.
+    Before a ReceiveMessage call is built, it is changed to request all system attributes (and the lineage attribute). After the
+    call, attributes that the application did not request are removed from the response. Exceptions in the hooks never reach the
+    application; they are counted in `errors`.
     """
 
     def __init__(
@@ -50,19 +50,19 @@ class SqsHooks:
         self.calls = 0
 
     def register(self, emitter: Any) -> None:
-        """Hook into a botocore event emitter; a second time is without effect."""
-        # Last before, first after: other people's hooks meet the calls and answers they would meet without us.
+        """Hook into a botocore event emitter; a second call has no effect."""
+        # Last before the call and first after it, so that other hooks see the same calls and responses as without this one.
         emitter.register_last("before-parameter-build.sqs", self.before, unique_id=f"{_MARK}-before")
         emitter.register_first("after-call.sqs", self.after, unique_id=f"{_MARK}-after")
 
     def unregister(self, emitter: Any) -> None:
-        """Undo `register`; clients that a session made in between keep hooks that do nothing any more."""
+        """Undo `register`; clients that a session created in between keep hooks that do nothing."""
         self.active = False
         emitter.unregister("before-parameter-build.sqs", unique_id=f"{_MARK}-before")
         emitter.unregister("after-call.sqs", unique_id=f"{_MARK}-after")
 
     def before(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: Any) -> None:
-        """Called with the parameters of every SQS call."""
+        """Handle the parameters of every SQS call."""
         operation = model.name
         if not self.active or operation not in OPERATIONS or _MARK in context:
             return
@@ -74,7 +74,7 @@ class SqsHooks:
             self._failed(error)
 
     def after(self, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-        """Called with the answer of every SQS call, errors included."""
+        """Handle the response of every SQS call, including errors."""
         owner, call, strip = context.get(_MARK, _NOT_OURS)
         if owner is not self:
             return
@@ -102,7 +102,7 @@ class SqsHooks:
 
 
 class _Strip:
-    """What of an answer the application did not ask for. `asked` are its system attributes, None for all."""
+    """The attributes that the application did not request. `asked` are the requested system attributes, None for all."""
 
     __slots__ = ("_asked", "_hide_message_attributes")
 
@@ -111,7 +111,7 @@ class _Strip:
         self._hide_message_attributes = hide_message_attributes
 
     def out_of(self, parsed: dict[str, Any]) -> None:
-        """Take it out."""
+        """Remove them from a response."""
         messages: Iterable[dict[str, Any]] = parsed.get("Messages") or ()
         for message in messages:
             if self._asked is not None and "Attributes" in message:
@@ -129,7 +129,7 @@ _NOTHING_ASKED: Final = _Strip(frozenset(), False)
 
 
 def _ask(params: dict[str, Any], model: Any, lineage_attribute: str | None) -> _Strip | None:
-    """Ask for all system attributes, in lists of our own; what to take out again, None for nothing."""
+    """Request all system attributes, in new lists; return what to remove from the response, or None."""
     modern, former = params.get(_MODERN) or (), params.get(_DEPRECATED) or ()
     asks_all = _ALL in modern or _ALL in former
     if not asks_all:
@@ -138,7 +138,7 @@ def _ask(params: dict[str, Any], model: Any, lineage_attribute: str | None) -> _
             params[_MODERN] = [*modern, _ALL]
         else:
             params[_DEPRECATED] = [*former, _ALL]
-    # One more attribute beside some would change the digest SQS gives over those returned.
+    # An additional custom attribute would change the digest that SQS computes over the returned ones.
     hide = lineage_attribute is not None and not params.get("MessageAttributeNames")
     if hide:
         params["MessageAttributeNames"] = [lineage_attribute]

@@ -1,7 +1,7 @@
-"""Follows a message through a redrive by an id of the sender's own.
+"""Tracks a message through a redrive by the sender's own id.
 
-SQS gives a redriven message a new id, and nothing tells which it was. When the sender puts an id of its own into a
-message attribute, a client that sees the same id again under a new message id can say so.
+SQS gives a redriven message a new id without any link to the old one. If the sender puts its own id into a message attribute, a
+client that sees this id again under a new message id can report the link.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class _Sighting:
 
 
 class Lineage:
-    """Remembers where each own id was last seen, bounded.
+    """Remembers where each sender id was last seen, within a limit.
 
-    A new message id counts as a redrive only on evidence: the old message was seen in a dead-letter queue, or it
-    was received at least twice and never deleted here, its queue's dead-letter queue is configured, and the new
-    message is at its first receive. The same own id in two messages without such evidence is a duplicate send.
+    A new message id counts as a redrive only on evidence: the old message was seen in a dead-letter queue, or it was received at
+    least twice and never deleted here, its queue's dead-letter queue is configured, and the new message is at its first receive.
+    The same sender id in two messages without such evidence is a duplicate send.
     """
 
     def __init__(self, attribute: str, dead_letter_queues: Mapping[str, str]) -> None:
@@ -43,14 +43,14 @@ class Lineage:
         self._own_ids: dict[str, tuple[str | None, str]] = {}
 
     def note_dlq(self, queue: str) -> None:
-        """A queue is known to be a dead-letter queue."""
+        """Record that a queue is a dead-letter queue."""
         self._dlqs.add(queue)
 
     def seen(self, own_id: str, place: Place, message_id: str, receives: int, at: int) -> Event | None:
-        """A message with an own id was sent (`receives` 0) or received; the `redriven` event it proves, if any."""
+        """Record a sent (`receives` 0) or received message with a sender id; return the `redriven` event it proves, if any."""
         key = (place.scope, own_id)
         now = _Sighting(place, message_id, receives, in_dlq=place.queue in self._dlqs)
-        # No lock, which a signal handler could find held by the code that it interrupts: each step is whole by itself.
+        # No lock, because a signal handler could interrupt code that holds it: each step is atomic.
         before = self._seen.pop(key, None)
         self._seen[key] = now
         self._own_ids[message_id] = key
@@ -77,7 +77,7 @@ class Lineage:
         }
 
     def deleted(self, message_id: str) -> None:
-        """A message was deleted here: what comes after it with the same own id is another one."""
+        """Record a deletion: a later message with the same sender id is a different one."""
         key = self._own_ids.get(message_id)
         seen = self._seen.get(key) if key is not None else None
         if key is not None and seen is not None:
@@ -87,7 +87,7 @@ class Lineage:
         if now.in_dlq:
             return None
         if before.in_dlq:
-            # By a task, or by an application that sends the message again and deletes it from the DLQ after.
+            # By a task, or by an application that sends the message again and then deletes it from the DLQ.
             return before.place.queue
         unsettled = before.receives >= 2 and not before.deleted
         if unsettled and now.receives == 1 and before.place == now.place:

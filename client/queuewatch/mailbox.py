@@ -1,8 +1,7 @@
-"""Hands events from the application's threads to the sender's, without a lock that a signal handler could meet.
+"""Passes events from the application's threads to the sender's thread, without locks that could block a signal handler.
 
-A signal handler interrupts its thread anywhere, also within `offer`: a lock taken there would be waited for by the very
-code that holds it. Everything an application's thread does here is a single step of a deque or of a `SimpleQueue`, whose
-`put` is reentrant.
+A signal handler can interrupt its thread anywhere, even within `offer`, and would deadlock on a lock taken there. So every
+operation of an application's thread is a single step of a deque or of a `SimpleQueue`, whose `put` is reentrant.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ class Mailbox:
         self._rung_full = False
         self._waiters: deque[Any] = deque()
         self.in_hand = 0
-        """Events taken and not yet delivered; the reader keeps it, and they take room."""
+        """Number of events taken but not yet delivered; maintained by the reader, and counted against the limit."""
         self.closed = False
         self.overflow = 0
-        """Events dropped for want of room. Two threads that count at once may lose a count: better than a lock."""
+        """Number of events dropped because the buffer was full. It is approximate, to avoid a lock."""
 
     def __len__(self) -> int:
         return len(self._events)
 
     def offer(self, events: Sequence[Event | Unbuilt]) -> bool:
-        """Take what there is room for; whether anything was taken."""
+        """Add the events that fit; return whether any was added."""
         room = 0 if self.closed else self._max_events - len(self._events) - self.in_hand
         if room < len(events):
             room = max(0, room)
@@ -61,8 +60,8 @@ class Mailbox:
         self._bell.put(None)
 
     def wait_until_empty(self, timeout_s: float) -> bool:
-        """Wait until the reader says `emptied`; False when the time was not enough."""
-        waiter = threading.Lock()  # one of its own for each waiter, a handler that interrupts another one included
+        """Wait until the reader calls `emptied`; return False if the time was not enough."""
+        waiter = threading.Lock()  # one per waiter, including a signal handler that interrupts another waiter
         waiter.acquire()
         self._waiters.append(waiter)
         self.ring()
@@ -74,7 +73,7 @@ class Mailbox:
     # For the reader
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait for events or a waiter; False when the time is up."""
+        """Wait for events or a waiter; return False if the time is up."""
         try:
             self._bell.get(timeout=timeout_s)
         except Empty:
@@ -82,7 +81,7 @@ class Mailbox:
         return True
 
     def linger(self, linger_s: float) -> None:
-        """Wait for more events: until a record is full, somebody waits, or the time is up."""
+        """Wait for more events until a record is full, there is a waiter, or the time is up."""
         end_s = time.monotonic() + linger_s
         while not (self.closed or self._waiters or len(self._events) >= self._full_at):
             left_s = end_s - time.monotonic()
@@ -90,32 +89,32 @@ class Mailbox:
                 return
 
     def clear_bell(self) -> None:
-        """Before the events are taken: what is offered from now on rings again."""
+        """Re-arm the wake-up before the events are taken, so that later events wake the reader again."""
         with contextlib.suppress(Empty):
             while True:
                 self._bell.get_nowait()
         self._rung = self._rung_full = False
 
     def take(self, most: int) -> list[Event | Unbuilt]:
-        """The oldest events; they are `in_hand` until the reader says otherwise."""
+        """Take the oldest events; they count as `in_hand` until the reader changes that."""
         events = [self._events.popleft() for _ in range(min(most, len(self._events)))]
         self.in_hand = len(events)
         return events
 
     def clear(self) -> int:
-        """Drop everything; how many."""
+        """Drop all events; return their number."""
         dropped = len(self._events)
         self._events.clear()
         return dropped
 
     def waiters(self) -> list[Any]:
-        """Those who wait now; to be handed to `emptied`."""
+        """Return the current waiters, to be passed to `emptied`."""
         return list(self._waiters)
 
     def emptied(self, waiters: list[Any]) -> None:
-        """Everything that was there when these began to wait is sent."""
+        """Notify these waiters that everything from before they began to wait is sent."""
         for waiter in waiters:
             with contextlib.suppress(ValueError):
                 self._waiters.remove(waiter)
-            with contextlib.suppress(RuntimeError):  # it has given up meanwhile
+            with contextlib.suppress(RuntimeError):  # it has given up in the meantime
                 waiter.release()

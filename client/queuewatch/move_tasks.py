@@ -1,4 +1,4 @@
-"""The attribute `redrive_task` of a dead-letter queue, as far as whoever starts the move task knows it."""
+"""The attribute `redrive_task` of a dead-letter queue, with the fields known to the caller that starts the move task."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from queuewatch.places import place_of_arn
 
 
 def started_task(params: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The task that StartMessageMoveTask has just started.
+    """Return the task that StartMessageMoveTask has just started.
 
-    When it started is SQS' to say, and with the queue identifies the task: the clock here would name another one.
+    The start time is left out: it identifies the task together with the queue, so it must come from SQS and not from the local
+    clock.
     """
     task: dict[str, Any] = {"status": "RUNNING"}
     limit = params.get("MaxNumberOfMessagesPerSecond")
@@ -28,7 +29,7 @@ def started_task(params: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[s
 
 
 def move_task_id(handle: object) -> str | None:
-    """The id in a task's handle, which is JSON in base64. SQS gives a handle only while the task runs."""
+    """Return the id in a task's handle, which is base64-encoded JSON. SQS returns a handle only while the task runs."""
     try:
         named = json.loads(base64.b64decode(str(handle), validate=True)) if handle else None
     except ValueError:

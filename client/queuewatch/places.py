@@ -1,4 +1,4 @@
-"""Which queue a URL or an ARN names, and in which account and region."""
+"""Parses queue URLs and ARNs into queue name, account and region."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REGION_IN_HOST: Final = re.compile(
 
 
 class Place(NamedTuple):
-    """A queue: `scope` is `account/region`, None when the name does not tell the account."""
+    """A queue; `scope` is `account/region`, or None if the account is unknown."""
 
     scope: str | None
     queue: str
@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def place_of_url(url: str, client_region: str | None) -> Place:
-    """The queue of a queue URL; the region is the host's where it names one, else the client's."""
+    """Return the queue of a queue URL; the region comes from the host if it contains one, otherwise from the client."""
     parts = urlsplit(url)
     segments = [segment for segment in parts.path.split("/") if segment]
     queue = segments[-1] if segments else url
@@ -34,7 +34,7 @@ def place_of_url(url: str, client_region: str | None) -> Place:
 
 
 def place_of_arn(arn: str) -> Place:
-    """The queue of `arn:aws:sqs:region:account:name`; anything else is taken as a bare name."""
+    """Return the queue of `arn:aws:sqs:region:account:name`; anything else is treated as a plain name."""
     parts = arn.split(":")
     if len(parts) != 6:
         return Place(None, arn)

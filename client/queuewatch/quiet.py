@@ -1,7 +1,7 @@
-"""Keeps the logs of the libraries that carry telemetry out of the application's.
+"""Keeps the log records of the telemetry libraries out of the application's log.
 
-kafka-python and botocore log every attempt at a broker that is away. The sender reports that itself, once a minute. Only
-records made in our own threads are dropped: an application that uses the same library keeps all of its own.
+kafka-python and botocore log every attempt to reach an unavailable broker. The sender reports that itself, once a minute. Only
+records from the sender's threads are dropped: an application that uses the same library keeps all of its own records.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _filter: Final = _NotOurs()
 
 
 def quiet(library: str, *thread_names: str) -> None:
-    """Drop what the loggers of a library, as far as they are made by now, log in the threads of these names."""
+    """Drop records that a library's existing loggers create in the threads with these names."""
     _our_threads.update(thread_names)
-    # A filter holds for its own logger, not for those below it.
+    # A filter applies to its own logger, not to child loggers.
     for name in [library, *list(logging.Logger.manager.loggerDict)]:
         if name == library or name.startswith(f"{library}."):
             logging.getLogger(name).addFilter(_filter)

@@ -1,11 +1,10 @@
-"""Sends events from a thread of its own, bounded in memory and in time: the application never waits for it."""
+"""Sends events from a separate thread, with bounded memory and time: the application never waits for it."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import importlib
-import json
 import logging
 import os
 import random
@@ -17,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from queuewatch.events import Event, Unbuilt, built
+from queuewatch.events import Event, Unbuilt, built, encode_line
 from queuewatch.mailbox import Mailbox
 from queuewatch.transports import SendError, Transport
 from queuewatch.transports.base import SENDER_THREAD
@@ -33,10 +32,10 @@ _WARN_EVERY_S: Final = 60.0
 
 @dataclass
 class SenderStats:
-    """What became of the events offered; a snapshot.
+    """A snapshot of the counters of offered events.
 
-    `dropped_overflow`: the buffer was full; `dropped_refused`: the other side will never take them;
-    `dropped_at_exit`: the time to leave came first.
+    `dropped_overflow`: the buffer was full; `dropped_refused`: the destination will never accept them; `dropped_at_exit`: the
+    process ended first.
     """
 
     accepted: int = 0
@@ -51,12 +50,12 @@ class SenderStats:
 
 
 class BackgroundSender:
-    """Gathers events into records of NDJSON and sends them in a daemon thread.
+    """Collects events into NDJSON records and sends them in a daemon thread.
 
-    `offer` never blocks, waits or raises: beyond `max_buffered` events it drops and counts. A record goes out when
-    it holds `max_batch` events, or `linger_s` after its first. While the other side is down the sender backs off
-    and keeps trying; at exit it gets `exit_deadline_s` for what is left. The thread starts with the first event,
-    and anew in the child of a fork, which leaves the parent's events to the parent.
+    `offer` never blocks, waits or raises: beyond `max_buffered` events it drops and counts them. A record is sent when it has
+    `max_batch` events, or `linger_s` after its first event. While the destination is down, the sender backs off and keeps trying;
+    at exit it has `exit_deadline_s` for the remaining events. The thread starts with the first event, and again in a forked
+    child, which does not send the parent's events.
     """
 
     def __init__(
@@ -75,13 +74,13 @@ class BackgroundSender:
         self.exit_deadline_s = exit_deadline_s
         self._warned_s = float("-inf")
         self._reset()
-        importlib.import_module("encodings.idna")  # looking a host's name up imports it
-        with contextlib.suppress(Exception):  # `send` meets the same again and reports it
+        importlib.import_module("encodings.idna")  # host name lookup imports it
+        with contextlib.suppress(Exception):  # `send` will fail in the same way and report it
             transport.prepare()
         _senders.add(self)
 
     def _reset(self) -> None:
-        """A state without a thread: at the start, and in a forked child."""
+        """Set the state without a thread, at the start and in a forked child."""
         self._box = Mailbox(self._max_buffered, self._max_batch)
         self._stats = SenderStats()
         # Reentrant, and never taken by `offer`: the sender's thread and readers of the counters share it.
@@ -94,12 +93,12 @@ class BackgroundSender:
         self._exit_registered = False
 
     def offer(self, events: Sequence[Event | Unbuilt]) -> None:
-        """Take events to be sent, or count them as dropped; a few microseconds, whatever the transport does."""
+        """Queue events for sending, or count them as dropped, within a few microseconds, whatever the transport does."""
         if self._box.offer(events) and self._thread is None:
             self._start()
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until everything offered so far is sent and visible; False when the time was not enough.
+        """Wait until everything offered so far is sent and visible; return False if the time was not enough.
 
         May be called in a signal handler.
         """
@@ -110,9 +109,9 @@ class BackgroundSender:
         return self._box.wait_until_empty(timeout_s)
 
     def close(self, deadline_s: float | None = None) -> None:
-        """Send what is left within `deadline_s` (default: the exit deadline) and count the rest as dropped.
+        """Send remaining events within `deadline_s` (default: the exit deadline) and count the rest as dropped.
 
-        What is offered afterwards is dropped.
+        Events offered afterwards are dropped.
         """
         deadline_s = self.exit_deadline_s if deadline_s is None else deadline_s
         thread = self._thread
@@ -121,14 +120,20 @@ class BackgroundSender:
         self._box.ring()
         if thread is not None and thread.is_alive():
             thread.join(deadline_s + 0.5)
-        elif self._box:
-            self._work(deadline_s + 0.5)  # no thread can be started any more at the end of the interpreter
-        self._count(dropped_at_exit=self._box.clear())
+        elif self._box or self._running.locked():
+            # Threads cannot be started during interpreter shutdown. A thread whose start was interrupted by an exception runs
+            # without being known: it may hold the last events, and this waits for it.
+            self._work(deadline_s + 0.5)
+        with self._counting:
+            self._stats.dropped_at_exit += self._box.clear()
+            lost = self._stats.dropped_at_exit + self._box.in_hand
+        if lost and self._may_warn():
+            _log.warning("%d telemetry events were not sent within %g s at exit", lost, deadline_s)
         self._box.emptied(self._box.waiters())
         atexit.unregister(self._close_at_exit)
 
     def stats(self) -> SenderStats:
-        """The counters now."""
+        """Return the current counters."""
         with self._counting:
             made = replace(self._stats, dropped_overflow=self._box.overflow)
             made.buffered = len(self._box) + self._box.in_hand
@@ -136,8 +141,8 @@ class BackgroundSender:
         return made
 
     def _start(self) -> None:
-        # Whoever comes while another thread starts it leaves it to that one. A signal handler comes back in: what it
-        # interrupts goes on only after it, and `flush` in the handler would wait for a thread that nobody starts.
+        # If another thread is already starting it, leave it to that thread. A signal handler may re-enter here: the code it
+        # interrupts continues only afterwards, so `flush` in the handler would wait for a thread that nobody starts.
         if not self._starting.acquire(blocking=False):
             return
         try:
@@ -158,10 +163,11 @@ class BackgroundSender:
             self._starting.release()
 
     def _register_exit(self) -> None:
-        atexit.unregister(self._close_at_exit)
+        # An earlier registration stays, because the process may be exiting already in another thread: what is registered then is
+        # never called. A second call finds nothing to do.
         atexit.register(self._close_at_exit)
         self._exit_registered = True
-        # Children of multiprocessing leave without running atexit.
+        # Children of multiprocessing exit without running atexit.
         util = sys.modules.get("multiprocessing.util")
         process = sys.modules.get("multiprocessing.process")
         if util is not None and process is not None and process.parent_process() is not None:
@@ -174,7 +180,7 @@ class BackgroundSender:
     # In the thread
 
     def _work(self, within_s: float = -1) -> None:
-        """One thread at a time: a second one, of an interrupted start, waits here and takes over when the first one ends."""
+        """Run the sender; a second thread, from an interrupted start, waits here and takes over when the first one ends."""
         running = self._running
         if not running.acquire(timeout=within_s):
             return
@@ -194,7 +200,9 @@ class BackgroundSender:
             box.linger(self._linger_s)
             waiters = box.waiters()
             box.clear_bell()
-            closing = self._closing()  # before the last look: what is offered between that look and the closing goes too
+            closing = (
+                self._closing()
+            )  # before the last check, so that events offered between that check and the closing are sent too
             self._drain()
             self._rest(waiters)
             if closing:
@@ -204,15 +212,18 @@ class BackgroundSender:
                 return
 
     def _drain(self) -> None:
-        """Send what is there. What was offered meanwhile and fills no record waits its own linger: under load the application
-        offers as fast as this thread sends, and every record would hold a handful."""
+        """Send the pending events.
+
+        Events offered in the meantime that do not fill a record wait for their own linger time. Under load the application
+        offers as fast as this thread sends, and every record would hold only a handful of events.
+        """
         while self._send_some():
             if 0 < len(self._box) < self._max_batch and not self._box.waiters() and not self._closing():
                 self._box.ring()
                 return
 
     def _rest(self, waiters: list[Any]) -> None:
-        """Everything is sent: make it visible if somebody waits for that, and say so."""
+        """Make sent events visible if there are waiters, and notify them."""
         if not waiters:
             return
         if self._try(self.transport.flush):
@@ -221,7 +232,7 @@ class BackgroundSender:
             self._box.ring()
 
     def _send_some(self) -> bool:
-        """Send up to one record; False when nothing is left to send."""
+        """Send up to one record; return False if nothing is left."""
         events = self._box.take(self._max_batch)
         if not events:
             return False
@@ -232,7 +243,7 @@ class BackgroundSender:
         return True
 
     def _deliver(self, lines: list[bytes]) -> None:
-        """Send one record until it arrives, is refused for good, or time is up."""
+        """Send one record until it is delivered, refused for good, or the time is up."""
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
@@ -251,7 +262,7 @@ class BackgroundSender:
                     self._count(dropped_at_exit=len(lines))
                     return
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            except Exception as error:  # a transport's own fault costs its payload, not the thread
+            except Exception as error:  # an error in a transport costs its payload, not the thread
                 self._report(error)
                 break
             else:
@@ -260,7 +271,7 @@ class BackgroundSender:
         self._count(dropped_refused=len(lines))
 
     def _pause(self, wait_s: float) -> bool:
-        """Wait before the next attempt; False when the time to leave comes first."""
+        """Wait before the next attempt; return False if the deadline comes first."""
         end_s = time.monotonic() + wait_s
         while (now_s := time.monotonic()) < end_s:
             give_up_s = self._give_up_s
@@ -305,22 +316,27 @@ class BackgroundSender:
         with self._counting:
             self._stats.send_errors += 1
             self._stats.last_error = text
-        now_s = time.monotonic()
-        if now_s - self._warned_s >= _WARN_EVERY_S:
-            self._warned_s = now_s
+        if self._may_warn():
             _log.warning("telemetry is not sent: %s", text)
+
+    def _may_warn(self) -> bool:
+        """Return whether the last warning is long enough ago; it is then renewed."""
+        now_s = time.monotonic()
+        due = now_s - self._warned_s >= _WARN_EVERY_S
+        if due:
+            self._warned_s = now_s
+        return due
 
 
 def _encode(offered: Event | Unbuilt) -> bytes | None:
     try:
-        text = json.dumps(built(offered), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        return text.encode("utf-8") + b"\n"
-    except Exception:  # whatever it was: it costs this event, not the thread
+        return encode_line(built(offered))
+    except Exception:  # any error costs this event, not the thread
         return None
 
 
 def _records(lines: list[bytes], max_bytes: int) -> list[list[bytes]]:
-    """Cut lines into records of at most `max_bytes`; a longer line is a record of its own."""
+    """Split lines into records of at most `max_bytes`; a longer line is a separate record."""
     records: list[list[bytes]] = []
     size = max_bytes
     for line in lines:
@@ -342,7 +358,7 @@ _senders: weakref.WeakSet[BackgroundSender] = weakref.WeakSet()
 
 
 def flush_all() -> bool:
-    """Flush every sender of this process, together within the longest exit deadline; False when that was not enough."""
+    """Flush all senders of this process within the longest exit deadline; return False if that was not enough."""
     senders = list(_senders)
     end_s = time.monotonic() + max((sender.exit_deadline_s for sender in senders), default=0.0)
     done = [sender.flush(end_s - time.monotonic()) for sender in senders]

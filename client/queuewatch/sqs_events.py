@@ -1,7 +1,7 @@
-"""From an SQS call and its answer to telemetry events. No clock, no network, no state but the maps handed in.
+"""Converts an SQS call and its response to telemetry events. No clock, no network, no state except the given maps.
 
-What the application waits for is done in two steps: its thread takes down the few strings that an event needs, and the
-sender's thread makes the event of them.
+The work has two steps, so that the application waits as little as possible: its thread copies the few strings that an event
+needs, and the sender's thread builds the event from them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _COUNTS_AND_TIMES: Final = (
     ("SentTimestamp", "sent_at"),
     ("ApproximateFirstReceiveTimestamp", "first_received_at"),
 )
-"""System attribute → the event's field."""
+"""Maps system attributes to event fields."""
 
 
-@dataclass(slots=True)  # not frozen: that costs more to make than all else, and one is made for each call
+@dataclass(slots=True)  # not frozen, because that would dominate the cost of creating one for each call
 class Call:
     """One call of the application: its parameters and when it began and ended, epoch milliseconds."""
 
@@ -39,12 +39,12 @@ class Call:
 
     @property
     def url(self) -> str:
-        """The queue's, or the ARN of a move task's source, which names no URL."""
+        """The queue's URL, or the ARN of a move task's source, which has no URL."""
         return str(self.params.get("QueueUrl") or self.params.get("SourceArn", ""))
 
 
 class Translator:
-    """Turns successful calls into events; remembers handles, and own ids when there is a `lineage`.
+    """Turns successful calls into events; remembers handles, and sender ids if there is a `lineage`.
 
     `scope` replaces the `account/region` of the queue's URL.
     """
@@ -57,10 +57,10 @@ class Translator:
         self._scope = scope
         self._lineage = lineage
         self.unknown_handles = 0
-        """Deletes and visibility changes of messages this process did not receive."""
+        """Number of deletes and visibility changes of messages that this process did not receive."""
 
     def observe(self, call: Call, answer: Answer) -> list[Unbuilt | Event]:
-        """The events of a call that succeeded, in order; most of them still to be built."""
+        """Return the events of a successful call, in order; most are built later."""
         return _OPERATIONS[call.operation](self, call, answer)
 
     # In the application's thread
@@ -73,7 +73,7 @@ class Translator:
         return [event for done in answer.get("Successful", ()) for event in self._sent(call, entries[done["Id"]], done)]
 
     def _sent(self, call: Call, entry: Mapping[str, Any], done: Answer) -> list[Unbuilt | Event]:
-        # A consumer may have it before the answer is back here; a retried call entered some time in between.
+        # A consumer may get it before the response arrives here; a retried call was accepted some time in between.
         at = call.ended_at if call.retried else call.began_at
         message_id, get = done["MessageId"], entry.get
         said = (get("MessageGroupId"), done.get("SequenceNumber"), get("DelaySeconds"))
@@ -88,7 +88,7 @@ class Translator:
         found: list[Unbuilt | Event] = []
         for message in answer.get("Messages", ()):
             message_id, said = message["MessageId"], message.get("Attributes")
-            # The application may change its answer, and what it asked for is in it.
+            # Copy now, because the application may change its response.
             said = said.copy() if said else {}
             self._handles.remember(url, message["ReceiptHandle"], message_id, said.get("MessageGroupId"))
             found.append((self._received_event, url, call.region, at, message_id, said, timeout_s))
@@ -144,7 +144,7 @@ class Translator:
         return [self._event("purged", call.url, call.region, call.ended_at)]
 
     def _move(self, call: Call, answer: Answer) -> list[Unbuilt | Event]:
-        """A move task has no message to tell of; what is known is a state of the dead-letter queue."""
+        """Return the state of the dead-letter queue, because a move task concerns no single message."""
         event = self._event("queue_state", call.url, call.region, call.ended_at)
         if self._lineage is not None:
             self._lineage.note_dlq(event["queue"])

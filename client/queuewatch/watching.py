@@ -1,4 +1,4 @@
-"""`watch` and `unwatch`: from an application's boto3 object to telemetry on its way."""
+"""`watch` and `unwatch`: connect an application's boto3 objects to a telemetry sender."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from queuewatch.handles import HandleMap
 from queuewatch.hooks import SqsHooks
-from queuewatch.leaving import flush_before_sigterm, leave_sigterm_alone
 from queuewatch.lineage import Lineage
 from queuewatch.sender import BackgroundSender, flush_all
+from queuewatch.sigterm import flush_before_sigterm, leave_sigterm_alone
 from queuewatch.sqs_events import Translator
 from queuewatch.transports import Transport, open_transport
 
@@ -43,18 +43,18 @@ class Watch:
 
     @property
     def active(self) -> bool:
-        """Whether calls are seen; False after `unwatch` and when telemetry is switched off."""
+        """Whether calls are observed; False after `unwatch` or if telemetry is turned off."""
         return self._hooks is not None and self._hooks.active
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until all events so far are sent; False when the time was not enough.
+        """Wait until all events so far are sent; return False if the time was not enough.
 
-        For places where the process may be frozen or killed next, such as the end of an AWS Lambda invocation.
+        Use it where the process may be frozen or killed next, such as at the end of an AWS Lambda invocation.
         """
         return self._sender is None or self._sender.sender.flush(timeout_s)
 
     def stats(self) -> dict[str, int | str | None]:
-        """Counters: calls seen, events sent and dropped (why), errors in hooks and in sending, handles held."""
+        """Return the counters: observed calls, events sent and dropped by reason, errors in hooks and in sending, handles."""
         if self._hooks is None or self._translator is None or self._sender is None:
             return {"calls": 0}
         return {
@@ -67,7 +67,7 @@ class Watch:
         }
 
     def unwatch(self) -> None:
-        """Stop seeing calls; what was seen is still sent, within the exit deadline."""
+        """Stop observing calls; recorded events are still sent, within the exit deadline."""
         with _lock:
             if not self.active or self._hooks is None or self._sender is None:
                 return
@@ -87,9 +87,9 @@ class Watch:
 
 
 class _SharedSender:
-    """One sender, and one memory of handles, for all watched objects with the same destination and limits.
+    """One sender and one handle map for all watched objects with the same destination and limits.
 
-    One memory, because an application may receive with one client and delete with another.
+    The map is shared because an application may receive with one client and delete with another.
     """
 
     def __init__(self, key: Any, sender: BackgroundSender, handles: HandleMap) -> None:
@@ -120,20 +120,18 @@ def watch(
 ) -> Watch:
     """Send telemetry of every SQS call made through a boto3 client, session or resource.
 
-    A session covers the clients and resources made from it afterwards; None is boto3's default session.
-    `to`: `kafka://host:9092/topic`, `spool:/folder`, `http(s)://host:9400/api/v1/events`, `sqs:<queue>`, or a
-    `Transport`; default the environment's QUEUEWATCH_TO. `consumer` names this process (default
-    QUEUEWATCH_CONSUMER, else host and process id), `scope` replaces the `account/region` of the queue's URL.
-    `lineage_attribute` is a message attribute with an id of the sender's own, by which a redriven message is
-    linked to the old one; `dead_letter_queues` says which queue's dead letters go where.
+    A session covers the clients and resources created from it afterwards; None is boto3's default session. `to`:
+    `kafka://host:9092/topic`, `spool:/folder`, `http(s)://host:9400/api/v1/events`, `sqs:<queue>`, or a `Transport`; default:
+    QUEUEWATCH_TO of the environment. `consumer` names this process (default: QUEUEWATCH_CONSUMER, else host and process id),
+    `scope` replaces the `account/region` of the queue's URL. `lineage_attribute` is a message attribute with the sender's own id,
+    by which a redriven message is linked to the old one; `dead_letter_queues` maps queues to their dead-letter queues.
 
-    The application's calls and answers stay as they are; they never wait for telemetry: beyond `max_buffered`
-    events it is dropped and counted, see `Watch.stats`. With QUEUEWATCH_DISABLED=1 nothing is done at all.
-    When the interpreter ends, what is buffered gets `exit_deadline_s` to be sent; likewise when SIGTERM would end the
-    process by default (an application with a handler of its own calls `flush` there, and so does one that leaves by
-    `os._exit`). 0 sends nothing more and leaves the signal alone.
-    Watching the same object again replaces the former watch. Raises `ValueError` for a `to` that is none and
-    `TypeError` for an object that cannot be watched; a destination that does not answer is no error.
+    The application's calls and responses do not change, and never wait for telemetry: beyond `max_buffered`, events are dropped
+    and counted, see `Watch.stats`. With QUEUEWATCH_DISABLED=1 nothing is done at all. When the interpreter exits, buffered events
+    have `exit_deadline_s` to be sent; the same applies when SIGTERM would end the process by default (an application with its own
+    handler, or one that exits with `os._exit`, should call `flush`). With 0, nothing more is sent and the signal is not handled.
+    Watching the same object again replaces the previous watch. Raises `ValueError` for an invalid `to` and `TypeError` for an
+    object that cannot be watched; a destination that does not answer is not an error.
     """
     if is_disabled():
         return Watch()
@@ -168,25 +166,25 @@ def watch(
 
 
 def is_disabled() -> bool:
-    """Whether the environment switches telemetry off."""
+    """Return whether the environment turns telemetry off."""
     return os.environ.get(DISABLED_VARIABLE, "").lower() not in ("", "0", "false", "no")
 
 
 def unwatch(session_or_client: Any = None) -> None:
-    """Undo `watch`; without effect on an object that is not watched."""
+    """Undo `watch`; no effect on an object that is not watched."""
     found = _watches.get(_emitter_of(session_or_client))
     if found is not None:
         found.unwatch()
 
 
 def flush(timeout_s: float = 5.0) -> bool:
-    """`Watch.flush` of everything watched in this process."""
+    """Call `Watch.flush` for everything watched in this process."""
     done = [shared.sender.flush(timeout_s) for shared in list(_shared.values())]
     return all(done)
 
 
 def stats() -> dict[str, dict[str, int | str | None]]:
-    """`Watch.stats` of everything watched in this process, by destination."""
+    """Return `Watch.stats` of everything watched in this process, by destination."""
     found: dict[str, dict[str, int | str | None]] = {}
     for made in list(_watches.values()):
         if made._sender is None:
@@ -201,11 +199,11 @@ def stats() -> dict[str, dict[str, int | str | None]]:
 
 
 _OF_WATCH: Final = frozenset(("calls", "hook_errors", "unknown_handles"))
-"""Counters of one watch; the others belong to what several may share."""
+"""Counters of one watch; the others belong to resources that several watches may share."""
 
 
 def _emitter_of(watched: Any) -> Any:
-    """The botocore event emitter of a client, a resource, a boto3 session or a botocore session."""
+    """Return the botocore event emitter of a client, a resource, a boto3 session or a botocore session."""
     if watched is None:
         import boto3
 
@@ -223,7 +221,7 @@ def _emitter_of(watched: Any) -> Any:
 
 
 def _transport_of(to: str | Transport | None) -> tuple[Transport | None, Any]:
-    """The transport, and what makes it the same as another; None when the environment names none that works."""
+    """Return the transport and its identity, or None if the environment names no usable one."""
     if isinstance(to, Transport):
         return to, id(to)
     if to is not None:
@@ -255,7 +253,7 @@ def _consumer_name(given: str | None) -> Any:
 
 
 def _after_fork_in_child() -> None:
-    global _lock
+    global _lock  # noqa: PLW0603 -- of the process: the parent's may be held
     _lock = threading.RLock()
 
 

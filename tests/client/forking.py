@@ -1,4 +1,4 @@
-"""A pre-forking server under load, whose children are told to stop: `python -m tests.client.forking TO FORKS`.
+"""A pre-forking server under load, whose children are stopped: `python -m tests.client.forking TO FORKS`.
 
 Two threads send through a watched client without a pause while the main thread forks. Each child sends too, until SIGTERM
 finds it at a random moment of that; its handler sends once more, flushes and leaves. Prints a line of JSON.

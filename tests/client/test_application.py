@@ -143,8 +143,10 @@ def work(number):
 @pytest.mark.slow
 @pytest.mark.parametrize("pool", ["solo", "prefork"])
 def test_of_celery_the_sends_are_seen(application: Path, sqs_environment: dict[str, str], tmp_path: Path, pool: str) -> None:
-    """And no more, which docs/celery.md says: a worker receives without boto3, and what it then deletes is unknown. It runs and
-    stops as it would without us."""
+    """Deletions alone, as docs/celery.md says.
+
+    A worker receives without boto3, so what it then deletes is unknown. It runs and stops as it would without us.
+    """
     spool = tmp_path / "spool"
     environment = sqs_environment | {"QUEUEWATCH_TO": f"spool:{spool}", "QUEUE": f"celery-{uuid.uuid4().hex[:8]}"}
     (tmp_path / "tasks.py").write_text(_TASKS)

@@ -45,7 +45,7 @@ class Row:
     why: str
     broker: Broker = field(default_factory=Broker)
     knows: bool = True
-    """Whether the consumer was told of the retries and the dead-letter queue."""
+    """Whether the consumer knows the retries and the dead-letter queue."""
 
 
 NO_DLQ = Broker(dead_letters=False, max_retries=0)
@@ -151,7 +151,7 @@ def test_a_settlement_nobody_can_assign_is_not_reported() -> None:
 
 
 def test_without_knowledge_of_the_retries_the_last_one_is_reported_as_released() -> None:
-    """The service concludes from what it sees; a consumer that was not told must not guess."""
+    """The service concludes from what it sees; a consumer that does not know must not guess."""
     with _consumer(ONE_TRY, knows=False) as (broker, consumer, kept):
         _play("pull 1; retry 0", broker, consumer)
         consumer.flush()
@@ -160,7 +160,7 @@ def test_without_knowledge_of_the_retries_the_last_one_is_reported_as_released()
 
 @pytest.mark.parametrize("status", [401, 429, 500])
 def test_a_refused_call_is_an_error_and_no_event(status: int) -> None:
-    """The caller is told, with the API's words; the token is not among them."""
+    """The caller gets the error, with the API's text; the token is not among them."""
     with _consumer(Broker(status=status)) as (_, consumer, kept):
         with pytest.raises(PullError, match="Authentication error") as caught:
             consumer.pull()

@@ -36,7 +36,7 @@ def new_queue(client: Any, suffix: str = "", **attributes: str) -> str:
     return str(made["QueueUrl"])
 
 
-def told(watching: Watch, kept: Kept, *fields: str) -> list[tuple[Any, ...]]:
+def reported(watching: Watch, kept: Kept, *fields: str) -> list[tuple[Any, ...]]:
     """The chosen fields of every event so far."""
     assert watching.flush()
     return [tuple(event.get(name) for name in fields) for event in kept.events()]
@@ -51,7 +51,7 @@ def watched(service: tuple[str, str], kept: Kept) -> Iterator[tuple[Any, Watch]]
     watching.unwatch()
 
 
-def test_a_message_s_life_is_told(watched: tuple[Any, Watch], kept: Kept, service: tuple[str, str]) -> None:
+def test_a_message_s_life_is_reported(watched: tuple[Any, Watch], kept: Kept, service: tuple[str, str]) -> None:
     """Sent, received, extended, released, received again, deleted: with counts, times and the consumer."""
     client, watching = watched
     url = new_queue(client)
@@ -62,7 +62,7 @@ def test_a_message_s_life_is_told(watched: tuple[Any, Watch], kept: Kept, servic
     client.change_message_visibility(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"], VisibilityTimeout=0)
     [again] = client.receive_message(QueueUrl=url)["Messages"]
     client.delete_message(QueueUrl=url, ReceiptHandle=again["ReceiptHandle"])
-    kinds = told(watching, kept, "type", "message_id", "consumer", "receive_count", "queue", "scope", "system")
+    kinds = reported(watching, kept, "type", "message_id", "consumer", "receive_count", "queue", "scope", "system")
     place = (url.rsplit("/", 1)[1], service[1], "aws_sqs")
     assert kinds == [
         ("sent", message_id, None, None, *place),
@@ -86,7 +86,7 @@ def test_a_message_s_life_is_told(watched: tuple[Any, Watch], kept: Kept, servic
 
 
 def test_batches_map_entries_to_messages_and_leave_failures_out(watched: tuple[Any, Watch], kept: Kept) -> None:
-    """Only what succeeded is told, each under its own id."""
+    """Only successful entries are reported, each under its own id."""
     client, watching = watched
     url = new_queue(client)
     entries = [{"Id": f"e{n}", "MessageBody": "x", "DelaySeconds": 0} for n in range(3)]
@@ -112,12 +112,12 @@ def test_batches_map_entries_to_messages_and_leave_failures_out(watched: tuple[A
         ],
     )
     assert len(deleted["Successful"]) == 2
-    kinds = told(watching, kept, "type", "message_id")
+    kinds = reported(watching, kept, "type", "message_id")
     assert kinds[:3] == [("sent", ids["e0"]), ("sent", ids["e1"]), ("sent", ids["e2"])]
     assert kinds[6:] == [("released", ids["e0"]), ("deleted", ids["e1"]), ("deleted", ids["e2"])]
 
 
-def test_a_batch_entry_that_fails_is_not_told(moto_sqs: Any, kept: Kept) -> None:
+def test_a_batch_entry_that_fails_is_not_reported(moto_sqs: Any, kept: Kept) -> None:
     """Partial failure, answered with 200, on the way in (a send) and out (a delete)."""
     client = sqs.client(moto_sqs.endpoint)
     url = new_queue(client)
@@ -134,7 +134,7 @@ def test_a_batch_entry_that_fails_is_not_told(moto_sqs: Any, kept: Kept) -> None
         client.meta.events.register_first(f"after-call.sqs.{operation}", fail)
     client.delete_message_batch(QueueUrl=url, Entries=[{"Id": "1", "ReceiptHandle": got["ReceiptHandle"]}])
     client.send_message_batch(QueueUrl=url, Entries=[{"Id": "1", "MessageBody": "x"}])
-    assert told(watching, kept, "type", "message_id") == [("sent", message_id), ("received", message_id)]
+    assert reported(watching, kept, "type", "message_id") == [("sent", message_id), ("received", message_id)]
     watching.unwatch()
 
 
@@ -146,7 +146,7 @@ def test_fifo_events_carry_group_and_sequence(watched: tuple[Any, Watch], kept: 
     [got] = client.receive_message(QueueUrl=url)["Messages"]
     client.delete_message(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"])
     assert "Attributes" not in got
-    events = told(watching, kept, "type", "group")
+    events = reported(watching, kept, "type", "group")
     assert events == [("sent", "g1"), ("received", "g1"), ("deleted", "g1")]
     assert kept.events()[1]["sequence"].isdigit()
 
@@ -174,7 +174,7 @@ def test_a_dead_letter_says_where_it_came_from(elasticmq: Any, kept: Kept) -> No
     client.receive_message(QueueUrl=url)
     [got] = client.receive_message(QueueUrl=dlq, WaitTimeSeconds=2)["Messages"]
     assert "Attributes" not in got
-    assert told(watching, kept, "type", "queue", "from_queue")[-1] == (
+    assert reported(watching, kept, "type", "queue", "from_queue")[-1] == (
         "received",
         dlq.rsplit("/", 1)[1],
         url.rsplit("/", 1)[1],
@@ -193,7 +193,7 @@ def test_a_purge_concerns_the_whole_queue(watched: tuple[Any, Watch], kept: Kept
     client, watching = watched
     url = new_queue(client)
     client.purge_queue(QueueUrl=url)
-    assert told(watching, kept, "type", "queue", "message_id") == [("purged", url.rsplit("/", 1)[1], None)]
+    assert reported(watching, kept, "type", "queue", "message_id") == [("purged", url.rsplit("/", 1)[1], None)]
 
 
 def test_a_failed_call_is_no_event_and_raises_as_before(watched: tuple[Any, Watch], kept: Kept) -> None:
@@ -204,7 +204,7 @@ def test_a_failed_call_is_no_event_and_raises_as_before(watched: tuple[Any, Watc
         client.send_message(QueueUrl=url, MessageBody="x")
     with pytest.raises(Exception, match="Missing required parameter"):
         client.send_message(QueueUrl=url)
-    assert told(watching, kept, "type") == []
+    assert reported(watching, kept, "type") == []
     assert watching.stats()["hook_errors"] == 0
 
 
@@ -216,7 +216,7 @@ def test_a_message_of_another_process_is_counted_not_guessed(watched: tuple[Any,
     client.send_message(QueueUrl=url, MessageBody="x")
     [got] = other.receive_message(QueueUrl=url)["Messages"]
     client.delete_message(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"])
-    assert told(watching, kept, "type") == [("sent",)]
+    assert reported(watching, kept, "type") == [("sent",)]
     assert watching.stats()["unknown_handles"] == 1
 
 
@@ -295,7 +295,7 @@ def test_sessions_cover_clients_and_resources_made_later(moto_sqs: Any, kept: Ke
     [message] = queue.receive_messages(AttributeNames=["SenderId"])
     assert set(message.attributes) == {"SenderId"}
     message.delete()
-    assert told(watching, kept, "type") == [("sent",), ("received",), ("deleted",)]
+    assert reported(watching, kept, "type") == [("sent",), ("received",), ("deleted",)]
     unwatch(session)
     queue.send_message(MessageBody="unseen")
     assert not watching.active
@@ -318,11 +318,11 @@ def test_other_things_can_be_watched(moto_sqs: Any, kept: Kept, kind: str, monke
         watching = watch(to=kept)
         client = boto3.client("sqs", endpoint_url=moto_sqs.endpoint)
     client.send_message(QueueUrl=new_queue(client), MessageBody="x")
-    assert told(watching, kept, "type") == [("sent",)]
+    assert reported(watching, kept, "type") == [("sent",)]
     watching.unwatch()
 
 
-def test_nothing_is_told_twice(moto_sqs: Any, kept: Kept) -> None:
+def test_nothing_is_reported_twice(moto_sqs: Any, kept: Kept) -> None:
     """Session and client both watched, and one of them again."""
     session = sqs.session()
     one = watch(session, kept)
@@ -357,7 +357,7 @@ def test_what_the_application_changes_after_a_call_is_not_reported(moto_sqs: Any
     changes: list[Any] = [{"Id": "1", "ReceiptHandle": handle, "VisibilityTimeout": 30}]
     client.change_message_visibility_batch(QueueUrl=url, Entries=changes)
     changes[0] |= {"ReceiptHandle": "changed", "VisibilityTimeout": 0}
-    assert told(watching, kept, "type", "message_id", "group", "receive_count") == [
+    assert reported(watching, kept, "type", "message_id", "group", "receive_count") == [
         ("sent", message_id, "g1", None),
         ("received", message_id, "g1", 1),
         ("extended", message_id, "g1", None),
@@ -396,7 +396,7 @@ def test_a_message_received_while_the_buffer_is_full_is_known_when_it_is_deleted
     broken.gate.set()
     assert watching.flush()
     client.delete_message(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"])
-    assert told(watching, broken, "type", "message_id") == [("sent", message_id), ("deleted", message_id)]
+    assert reported(watching, broken, "type", "message_id") == [("sent", message_id), ("deleted", message_id)]
     watching.unwatch()
 
 
@@ -437,7 +437,7 @@ def test_a_watched_client_is_not_kept_alive(moto_sqs: Any, kept: Kept) -> None:
 @pytest.mark.parametrize(
     ("what", "error"), [(object(), TypeError), (sqs.session(), ValueError)], ids=["no client", "no destination"]
 )
-def test_misuse_is_told_at_once(what: Any, error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misuse_fails_at_once(what: Any, error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong arguments are the caller's, and are raised where they are given."""
     monkeypatch.delenv("QUEUEWATCH_TO", raising=False)
     with pytest.raises(error):

@@ -44,8 +44,10 @@ def kinds(folder: Path) -> dict[str, int]:
 
 
 def test_every_way_to_make_a_client_is_watched(sqs_environment: dict[str, str], tmp_path: Path) -> None:
-    """boto3's default session, sessions, resources, botocore's own, and one made in a thread; received with one and deleted with
-    another."""
+    """Every way to a client: default session, sessions, resources, botocore's own, one made in a thread.
+
+    Received with one and deleted with another.
+    """
     program = f"""{_LIFE}
 import threading, uuid
 import boto3, botocore.session

@@ -61,6 +61,39 @@ def test_what_was_seen_is_sent_at_exit(moto_sqs: Any, tmp_path: Path) -> None:
     assert [event["message_id"] for event in spooled(tmp_path)] == done.stdout.split()
 
 
+_FIRST_SENT_DURING_EXIT = """
+import atexit, threading
+from queuewatch import Transport
+from queuewatch.sender import BackgroundSender
+class Printing(Transport):
+    name, max_bytes = "printing", 1000
+    def send(self, payload):
+        sending.set()
+        exiting.wait()
+        print(payload.decode(), end="", flush=True)
+sending, exiting, registered = threading.Event(), threading.Event(), threading.Event()
+sender = BackgroundSender(Printing(), linger_s=0.01)
+sender.offer([{"n": 1}])
+sending.wait()
+sender._linger_s = 600
+sender.offer([{"n": 2}])
+def during_exit():
+    register = atexit.register
+    atexit.register = lambda *given: (register(*given), registered.set())
+    exiting.set()
+    registered.wait()
+atexit.register(during_exit)
+"""
+
+
+def test_the_first_send_may_succeed_while_the_process_exits() -> None:
+    """The sender's thread registers for the exit once more just then, and what is registered during an exit is never called."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FIRST_SENT_DURING_EXIT], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ('{"n":1}\n{"n":2}\n', "")
+
+
 def test_a_kafka_producer_is_still_there_for_what_is_sent_at_exit(moto_sqs: Any, kafka: Any) -> None:
     """kafka-python closes its producers at exit too: the sender comes first, connected before or not."""
     from kafka import KafkaConsumer, TopicPartition
@@ -80,7 +113,7 @@ def test_a_kafka_producer_is_still_there_for_what_is_sent_at_exit(moto_sqs: Any,
 
 
 def test_exit_is_not_held_up_by_a_dead_broker(moto_sqs: Any) -> None:
-    """Nor is the application told of it but in its log."""
+    """And the application sees it only in its log."""
     # Registered before the sender's own: it runs after that.
     program = "import atexit; atexit.register(lambda: print(time.monotonic() - end)); print(send('x')); end = time.monotonic()"
     done = run(program, moto_sqs.endpoint, f"kafka://127.0.0.1:{free_port()}/t", deadline_s=1.0)

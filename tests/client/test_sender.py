@@ -161,13 +161,15 @@ def test_an_event_that_cannot_be_built_costs_only_itself() -> None:
     sender.close()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_thread_that_ended_is_followed_by_another() -> None:
+def test_a_thread_that_ended_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever ended it: telemetry goes on with the next call."""
+    ended: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", ended.append)
     broken = Broken(SystemExit())  # type: ignore[arg-type]
     sender = BackgroundSender(broken, linger_s=0.01)
     sender.offer(events(1))
-    until(lambda: broken.attempts == 1 and sender._thread is None)
+    until(lambda: bool(ended))
+    assert ended[0].exc_type is SystemExit
     broken.error = None
     sender.offer(events(2))
     assert sender.flush()
@@ -208,6 +210,52 @@ def test_closing_keeps_its_deadline_and_counts_what_was_left() -> None:
     sender.offer(events(2))
     assert sender.stats().dropped_overflow == 2
     assert broken.closed == 1
+
+
+def test_a_thread_whose_start_was_interrupted_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal handler calls sys.exit just then: the thread runs, nobody knows it, and it holds the last event."""
+
+    class Interrupted(threading.Thread):
+        def start(self) -> None:
+            super().start()
+            raise SystemExit
+
+        def is_alive(self) -> bool:
+            return False
+
+    broken = Broken()
+    broken.gate.clear()
+    sender = BackgroundSender(broken, linger_s=0.01)
+    with monkeypatch.context() as patched:
+        patched.setattr("queuewatch.sender.threading.Thread", Interrupted)
+        with pytest.raises(SystemExit):
+            sender.offer(events(1))
+    until(lambda: broken.attempts == 1)
+
+    def answer() -> None:
+        until(lambda: sender._box.closed)
+        time.sleep(0.2)
+        broken.gate.set()
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    sender.close(10)
+    assert len(broken.events()) == 1
+    answering.join()
+
+
+def test_what_is_left_at_exit_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """An event that the destination had not confirmed when the time was up is not lost silently."""
+    broken = Broken()
+    broken.gate.clear()
+    sender = BackgroundSender(broken, linger_s=0.01)
+    sender.offer(events(1))
+    until(lambda: broken.attempts == 1)
+    sender.offer(events(2))
+    sender.close(0.1)
+    assert [record.getMessage() for record in caplog.records] == ["3 telemetry events were not sent within 0.1 s at exit"]
+    assert (sender.stats().dropped_at_exit, sender.stats().buffered) == (2, 1)
+    broken.gate.set()
 
 
 def test_a_retry_after_is_kept() -> None:

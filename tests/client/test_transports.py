@@ -51,7 +51,7 @@ def test_a_url_names_its_transport(to: str, name: str) -> None:
     ("to", "says"),
     [
         ("nowhere", "use kafka://"),
-        ("ftp://host/x", "'ftp' is no telemetry transport"),
+        ("ftp://host/x", "'ftp' is not a telemetry transport"),
         ("kafka://broker", "names no broker or no topic"),
         ("kafka://user:pw@broker/t", "QUEUEWATCH_KAFKA_PASSWORD"),
         ("kafka://broker/t?acks=1", "unknown option 'acks'"),

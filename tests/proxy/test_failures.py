@@ -119,7 +119,7 @@ def test_no_call_waits_for_telemetry_or_is_lost_with_it(elasticmq: ElasticMQ, tr
         assert stats["buffered"] <= 50
 
 
-def test_without_sqs_the_sdk_is_told_to_try_again() -> None:
+def test_without_sqs_the_sdk_gets_an_error_to_retry() -> None:
     """503 in the form of the protocol; the SDK's own retries carry the call once SQS is back."""
     port = free_port()
     with proxy_service.start(f"http://127.0.0.1:{port}") as proxy:
@@ -162,7 +162,7 @@ def test_a_call_that_was_repeated_is_dated_by_its_answer() -> None:
     assert answered_ms - 450 < event["at"] <= answered_ms
 
 
-def test_without_credentials_the_sdk_is_told_to_try_again(tmp_path: Path) -> None:
+def test_without_credentials_the_sdk_gets_an_error_to_retry(tmp_path: Path) -> None:
     """And once there are some, calls go through, without a restart."""
     file = tmp_path / "credentials"
     env = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADATA_DISABLED": "true"}

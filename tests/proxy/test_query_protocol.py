@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 from queuewatch.proxy import query_protocol as query
-from queuewatch.proxy.asking import Asked
+from queuewatch.proxy.requested_attributes import RequestedAttributes
 
 RECEIVED = (
     '<?xml version="1.0"?><ReceiveMessageResponse xmlns="http://queue.amazonaws.com/doc/2012-11-05/"><ReceiveMessageResult>'
@@ -76,7 +76,7 @@ def test_what_was_not_asked_for_is_cut_out_and_nothing_else(kept: tuple[str, ...
     if hide_custom:
         start, end = expected.index("<MD5OfMessageAttributes>"), expected.index("</Message>")
         expected = expected[:start] + expected[end:]
-    asked = Asked(frozenset(kept), hide_custom)
+    asked = RequestedAttributes(frozenset(kept), hide_custom)
     assert query.strip(RECEIVED, answer, asked).decode() == expected
 
 

@@ -67,7 +67,7 @@ def _verify(asked: Asked, endpoint: str) -> None:
     names = found.partition("SignedHeaders=")[2].partition(",")[0].split(";")
     headers = {name: asked.headers[name] for name in names if name not in ("host", "x-amz-date")}
     request = AWSRequest("POST", endpoint + asked.path, headers=headers, data=asked.body)
-    at = datetime.strptime(asked.headers["X-Amz-Date"], "%Y%m%dT%H%M%SZ")
+    at = datetime.strptime(asked.headers["X-Amz-Date"], "%Y%m%dT%H%M%SZ")  # noqa: DTZ007 -- botocore's own is naive too
     with mock.patch("botocore.auth.get_current_datetime", return_value=at):
         SigV4Auth(Credentials("proxy-key", "proxy-secret"), "sqs", "us-east-1").add_auth(request)
     assert found == request.headers["Authorization"]
@@ -135,10 +135,10 @@ def test_a_queue_url_of_another_host_is_sent_to_the_endpoint(fake: FakeSqs, fenc
         (["--listen", "0.0.0.0:0"], "--allow-remote"),
         (["--listen", "[::]:0"], "--allow-remote"),
         (["--listen", "9410"], "use HOST:PORT"),
-        (["--endpoint", "https://key:secret@sqs.example"], "more than https://host"),
-        (["--endpoint", "ftp://sqs.example"], "no endpoint"),
+        (["--endpoint", "https://key:secret@sqs.example"], "must be only https://host"),
+        (["--endpoint", "ftp://sqs.example"], "not an endpoint"),
         (["--listen", "127.0.0.1:9410", "--endpoint", "http://127.0.0.1:9410"], "own address"),
-        (["--region", "mars-north-1x"], "no region"),
+        (["--region", "mars-north-1x"], "not a region"),
     ],
 )
 def test_settings_that_open_too_much_are_refused(options: list[str], words: str) -> None:

@@ -1,4 +1,4 @@
-"""AWS Lambda: telemetry of a function that SQS invokes, without a change to its code.
+"""Telemetry of AWS Lambda functions that SQS invokes, without code changes.
 
 The function's handler setting becomes `queuewatch.aws_lambda.handler`, and `QUEUEWATCH_LAMBDA_HANDLER` names the
 function's own handler. See docs/lambda.md.

@@ -1,4 +1,4 @@
-"""Carries reports out of a function: within a bound, and what is left goes with the next invocation."""
+"""Sends reports from a function within a time limit; the rest is sent with the next invocation."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from queuewatch.transports import SendError, Transport
 _log = logging.getLogger("queuewatch.client")
 
 Report = Callable[[], Sequence[Event]]
-"""Makes events when they are needed: a batch of ten thousand messages is not encoded in the handler's time."""
+"""Creates events when they are needed, so that a batch of ten thousand messages is not encoded in the handler's time."""
 
 _ENCODED_AHEAD: Final = 1_000
-"""Lines; the rest waits as reports, of which the oldest can still be dropped."""
+"""Maximum encoded lines; the rest waits as reports, of which the oldest can still be dropped."""
 
 _LONGEST_QUIET_S: Final = 30.0
 _WARN_EVERY_S: Final = 60.0
@@ -28,20 +28,20 @@ _WARN_EVERY_S: Final = 60.0
 
 @dataclass
 class CarrierStats:
-    """What became of the events; a snapshot."""
+    """A snapshot of the counters of events."""
 
     sent: int = 0
     dropped: int = 0
     errors: int = 0
     late: int = 0
-    """Invocations that ended before their telemetry was sent."""
+    """Number of invocations that ended before their telemetry was sent."""
 
 
 class Carrier:
-    """A thread that sends, and a caller that waits for it no longer than it wants to.
+    """Sends in a thread; the caller chooses how long to wait for it.
 
-    The platform freezes the process between invocations, with whatever it is sending: a payload is kept until its
-    arrival is certain, so it may arrive twice. A destination that keeps failing is waited for ever more rarely.
+    The platform freezes the process between invocations, even while it is sending. A payload is kept until its delivery is
+    confirmed, so it may arrive twice. A destination that keeps failing is tried less and less often.
     """
 
     def __init__(self, transport: Transport, *, max_events: int = 50_000, clock_s: Callable[[], float] = time.monotonic) -> None:
@@ -71,19 +71,19 @@ class Carrier:
                 self._stats.dropped += dropped
 
     def start(self) -> None:
-        """Begin to send, and wait for nothing."""
+        """Start sending without waiting."""
         with self._changed:
             if self._events and not self._attempt and self._clock_s() >= self._quiet_until_s:
-                self._attempt = True  # while one is running as well: it may have passed the latest report already
+                self._attempt = True  # also while an attempt is running: it may already have passed the latest report
                 self._changed.notify_all()
                 self._keep_thread()
 
     def deliver(self, within_s: float) -> bool:
-        """Send what is there; False when it was not done `within_s`. It is tried on while the process runs."""
+        """Send pending reports; return False if this took longer than `within_s`. Sending continues while the process runs."""
         self.start()
         end_s = self._clock_s() + within_s
         with self._changed:
-            if not self._attempt and not self._running and self._events:  # it is left in peace for a while
+            if not self._attempt and not self._running and self._events:  # backing off
                 self._stats.late += 1
                 return False
             while self._attempt or self._running:
@@ -99,7 +99,7 @@ class Carrier:
             return self._events == 0
 
     def stats(self) -> CarrierStats:
-        """A snapshot."""
+        """Return a snapshot of the counters."""
         with self._changed:
             return replace(self._stats)
 
@@ -116,7 +116,7 @@ class Carrier:
                 self._attempt, self._running = False, True
             try:
                 arrived = self._send_all()
-            except Exception as error:  # the thread outlives whatever happens
+            except Exception as error:  # the thread must survive any error
                 arrived = False
                 self._failed(error)
             with self._changed:
@@ -129,7 +129,7 @@ class Carrier:
                 self._changed.notify_all()
 
     def _missed(self) -> None:
-        """The first failure costs nothing; from the second on there is a pause, twice as long each time."""
+        """Back off from the second failure on, twice as long each time."""
         self._misses += 1
         if self._misses >= 2:
             self._quiet_until_s = self._clock_s() + min(_LONGEST_QUIET_S, 2.0 ** min(self._misses - 2, 10))
@@ -152,7 +152,7 @@ class Carrier:
                 return False
 
     def _send_payload(self) -> bool:
-        """Send as many lines as fit into one payload; they are kept until they have arrived."""
+        """Send as many lines as fit into one payload; they are kept until they have been delivered."""
         size = taken = 0
         for line in self._lines:
             if taken and size + len(line) > self.transport.max_bytes:

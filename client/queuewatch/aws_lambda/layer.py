@@ -10,17 +10,17 @@ from typing import Final
 
 _HERE: Final = Path(__file__).parent
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
-"""The same files make the same archive, so that a deployment sees when nothing changed."""
+"""A fixed timestamp: the same files give the same archive, so that a deployment can tell that nothing changed."""
 
 
 _LEFT_OUT: Final = frozenset(("proxy",))
-"""Parts of the package that no function uses."""
+"""Parts of the package that functions do not use."""
 
 
 def build(runtime: str, out: Path) -> Path:
     """Write the layer of `python` or `node` as a zip archive to `out`.
 
-    Raises `ValueError` for another runtime and `OSError` when the file cannot be written.
+    Raises `ValueError` for another runtime and `OSError` if the file cannot be written.
     """
     if runtime not in _CONTENTS:
         raise ValueError(f"no layer for {runtime!r}; there is one for {' and one for '.join(_CONTENTS)}")

@@ -1,4 +1,4 @@
-"""Finds the function's own handler, and fails as the runtime would have failed without the wrapper."""
+"""Finds the function's own handler, and fails in the same way as the runtime without the wrapper."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _OURS: Final = "queuewatch.aws_lambda.handler"
 
 
 class HandlerNotConfigured(Exception):
-    """The environment names no handler of the function's own."""
+    """The environment does not name the function's own handler."""
 
 
 def load_original() -> Any:
-    """The handler named in `QUEUEWATCH_LAMBDA_HANDLER`, such as `app.handler`.
+    """Return the handler named in `QUEUEWATCH_LAMBDA_HANDLER`, such as `app.handler`.
 
     Raises `HandlerNotConfigured`, and whatever the runtime interface client raises for a handler that is not there.
     """
@@ -34,5 +34,5 @@ def load_original() -> Any:
 def _load(name: str) -> Any:
     module, separator, attribute = name.rpartition(".")
     if not separator:
-        raise HandlerNotConfigured(f"{HANDLER_VARIABLE}={name!r} is no handler; use module.function")
+        raise HandlerNotConfigured(f"{HANDLER_VARIABLE}={name!r} is not a handler; use module.function")
     return getattr(importlib.import_module(module.replace("/", ".")), attribute)

@@ -1,4 +1,4 @@
-"""What an event source mapping does with a batch, from how its invocation ended. Pure.
+"""The outcome of a batch in the event source mapping, derived from how its invocation ended. Pure.
 
 The rules are those of the AWS Lambda developer guide, "Handling errors for an SQS event source".
 """
@@ -11,37 +11,37 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 MAX_RESPONSE_BYTES: Final = 6_291_556
-"""What a synchronous invocation may answer; more is an error of the invocation."""
+"""Maximum size of a synchronous invocation's response; a larger one is an error."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a batch ended: all deleted, all back, or those in `back` only.
+    """The outcome of a batch: all deleted, all returned to the queue, or only those in `back` returned.
 
-    `whole` says that the batch failed as one. A message that comes back does so when its visibility timeout ends.
+    `whole` says that the batch failed as a whole. A message that comes back does so when its visibility timeout ends.
     """
 
     reason: str
     whole: bool = False
     back: frozenset[str] = frozenset()
-    """Message ids named in `batchItemFailures`; empty when the batch ended as one."""
+    """Message ids named in `batchItemFailures`; empty if the batch ended as a whole."""
 
 
 RETURNED: Final = Outcome("returned")
 
 
 def raised(error: BaseException) -> Outcome:
-    """The handler raised: every message comes back. The error's text stays out, it may hold what a message held."""
+    """Return the outcome of a handler that raised: every message comes back. The error's text may contain message data."""
     return Outcome(f"raised {type(error).__name__}", whole=True)
 
 
 def timed_out() -> Outcome:
-    """The function's time ran out: every message comes back."""
+    """Return the outcome of a function that timed out: every message comes back."""
     return Outcome("timed out", whole=True)
 
 
 def returned(response: str | bytes, message_ids: Collection[str], *, reports_failures: bool) -> Outcome:
-    """The handler returned, and `response` is what the runtime posts."""
+    """Return the outcome of a handler that returned; `response` is what the runtime posts."""
     if len(response) > MAX_RESPONSE_BYTES:
         return Outcome("response too large", whole=True)
     if not reports_failures:
@@ -60,7 +60,7 @@ def returned(response: str | bytes, message_ids: Collection[str], *, reports_fai
 
 
 def _named(failures: Any, message_ids: Collection[str]) -> frozenset[str] | None:
-    """The ids named; None when one entry makes all of the response invalid."""
+    """Return the named ids, or None if an entry makes the whole response invalid."""
     if not isinstance(failures, list):
         return None
     known = frozenset(message_ids)
@@ -74,4 +74,4 @@ def _named(failures: Any, message_ids: Collection[str]) -> frozenset[str] | None
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not valid JSON")

@@ -1,4 +1,4 @@
-"""Transports for a function: one kept-alive connection, no SDK to import at a cold start."""
+"""Transports for a function: one keep-alive connection, and no SDK import at a cold start."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from queuewatch.transports import SendError, Transport, open_transport
 from queuewatch.transports.secrets import TOKEN_VARIABLE, secret
 
 _TIMEOUT_S: Final = 2.0
-"""For one answer. The invocation waits much less; a longer one ends in the next invocation."""
+"""Timeout of one request. The invocation waits much less; a slow request ends in the next invocation."""
 
 
 def transport_for(to: str) -> Transport:
-    """The transport of a `QUEUEWATCH_TO`. Raises `ValueError` naming what is wrong with it."""
+    """Return the transport for a `QUEUEWATCH_TO`. The `ValueError` says what is wrong with it."""
     given = open_transport(to)  # checks it
     if to.startswith(("http://", "https://")):
         return HttpPoster(given.name)
@@ -33,7 +33,7 @@ def transport_for(to: str) -> Transport:
 
 
 class _Connection:
-    """A kept-alive connection; it is opened again when it went stale while the process was frozen."""
+    """A keep-alive connection, reopened if it went stale while the process was frozen."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -46,12 +46,12 @@ class _Connection:
         self._open: http.client.HTTPConnection | None = None
 
     def post(self, payload: bytes, headers: dict[str, str], path: str | None = None) -> tuple[int, bytes]:
-        """Status and body of the answer. Raises `OSError` or `http.client.HTTPException`."""
+        """Return status and body of the response. Raises `OSError` or `http.client.HTTPException`."""
         kept = self._open is not None
         try:
             return self._post(payload, headers, path)
         except (http.client.HTTPException, ConnectionError):
-            # An idle connection may have been closed by the other side meanwhile. What arrives twice is counted once.
+            # The other side may have closed an idle connection. Events that arrive twice are counted once.
             if not kept:
                 raise
             return self._post(payload, headers, path)
@@ -95,7 +95,7 @@ class _Poster(Transport):
 
 
 class HttpPoster(_Poster):
-    """Posts NDJSON to the service's ingest endpoint; the bearer token is that of the other HTTP transport."""
+    """Posts NDJSON to the service's ingest endpoint, with the same bearer token as the other HTTP transport."""
 
     def __init__(self, url: str) -> None:
         self.name = url
@@ -109,7 +109,7 @@ class HttpPoster(_Poster):
             headers["Authorization"] = f"Bearer {token.strip()}"
         status, _ = self._post(payload, headers)
         if not 200 <= status < 300:
-            # A wrong token or address is put right by people, in time: it waits as an outage does.
+            # People will correct a wrong token or address in time, so events wait as during an outage.
             raise SendError(f"{self.name} answered {status}", retry=status not in (400, 413), too_large=status == 413)
 
 
@@ -164,7 +164,7 @@ class QueuePoster(_Poster):
 
 
 def authorization(payload: bytes, headers: dict[str, str], path: str, region: str, key: str, secret_key: str) -> str:
-    """The Authorization header of AWS Signature Version 4 for a POST without a query to SQS."""
+    """Return the Authorization header (AWS Signature Version 4) for a POST to SQS without a query."""
     names = ";".join(sorted(name.lower() for name in headers))
     lines = "".join(f"{name.lower()}:{headers[name].strip()}\n" for name in sorted(headers, key=str.lower))
     request = f"POST\n{path}\n\n{lines}\n{names}\n{hashlib.sha256(payload).hexdigest()}"

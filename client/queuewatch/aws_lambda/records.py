@@ -1,4 +1,4 @@
-"""From the records of an SQS invocation, and its outcome, to telemetry events. Pure."""
+"""Convert the records of an SQS invocation, and its outcome, to telemetry events. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from queuewatch.places import Place, place_of_arn
 
 
 class Record(NamedTuple):
-    """What telemetry needs of one record: the handler may change the event it is given."""
+    """The fields of a record that telemetry needs, copied because the handler may change its event."""
 
     message_id: str
     attributes: Mapping[str, str]
@@ -34,14 +34,14 @@ class Delivery:
         return frozenset(record.message_id for record in self.records)
 
     def received(self) -> list[Event]:
-        """The receives: that they happened is certain, whatever becomes of the invocation."""
+        """Return the receives, which are certain, however the invocation ends."""
         return [self._received(record) for record in self.records]
 
     def ended(self, outcome: Outcome, at: int) -> list[Event]:
-        """What becomes of each message, and of the batch.
+        """Return the outcome of each message and of the batch.
 
-        Without a known visibility timeout nothing says when a message comes back: its window ends by time, which
-        the service knows how to follow, and no `released` is reported.
+        Without a known visibility timeout, the time when a message comes back is unknown: its window ends by time, which the
+        service tracks, and no `released` is reported.
         """
         events = list(self._settled(outcome, at))
         back = len(self.records) if outcome.whole else sum(r.message_id in outcome.back for r in self.records)
@@ -87,7 +87,7 @@ class Delivery:
         return event
 
     def _received_at(self, record: Record) -> int:
-        """When the mapping received it: SQS tells that of a first receive; else the invocation's start is the latest."""
+        """Return when the mapping received it, known for first receives; otherwise at the latest when the invocation started."""
         first = _integer(record.attributes.get("ApproximateFirstReceiveTimestamp"))
         if first is not None and _integer(record.attributes.get("ApproximateReceiveCount")) == 1:
             return min(first, self.began_at)
@@ -126,7 +126,7 @@ def delivery_of(
     scope: str | None = None,
     visibility_timeout_s: float | None = None,
 ) -> Delivery | None:
-    """The batch in a Lambda event; None for an event that is none of SQS."""
+    """Return the batch in a Lambda event, or None if the event is not from SQS."""
     found = event.get("Records") if isinstance(event, dict) else None
     if not isinstance(found, list) or not found:
         return None
@@ -144,5 +144,5 @@ def delivery_of(
 
 
 def _integer(text: str | None) -> int | None:
-    """Some stand-ins write a fraction."""
+    """Parse a timestamp; some stand-ins write a fraction."""
     return None if text is None else int(float(text))

@@ -1,4 +1,4 @@
-"""The wrapper's settings, all from the environment. A wrong value never keeps the function from running."""
+"""The wrapper's settings, all from the environment. An invalid value never prevents the function from running."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class Settings:
     consumer: str
     scope: str | None = None
     send_ms: float = 50.0
-    """How long an invocation may wait for its telemetry; what is not sent by then is sent with the next one."""
+    """How long an invocation may wait for its telemetry; the rest is sent with the next invocation."""
     early_ms: float = 1000.0
-    """A handler that runs longer has its receives reported while it runs."""
+    """If a handler runs longer, its receives are reported while it runs."""
     timeout_margin_ms: float = 200.0
-    """This long before its deadline an invocation that still runs is reported as timed out."""
+    """How long before its deadline an invocation that still runs is reported as timed out."""
     visibility_timeout_s: float | None = None
-    """The queue's visibility timeout: the function is not told it."""
+    """The queue's visibility timeout, which Lambda does not pass to the function."""
     report_batch_item_failures: bool = True
-    """Whether the event source mapping has ReportBatchItemFailures: the function is not told that either."""
+    """Whether the event source mapping has ReportBatchItemFailures, which Lambda does not pass to the function either."""
 
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
-    """Read the settings; a value that cannot be read is logged, and the default holds."""
+    """Read the settings; for an invalid value an error is logged and the default is used."""
     off = environment.get("QUEUEWATCH_DISABLED", "").lower() not in _NO
 
     def read(name: str, convert: Callable[[str], Value], default: Value) -> Value:
@@ -45,7 +45,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         try:
             return convert(text)
         except ValueError:
-            _log.error("%s=%s cannot be used; %s holds", name, text, default)
+            _log.error("%s=%s is invalid; using %s", name, text, default)
             return default
 
     return Settings(

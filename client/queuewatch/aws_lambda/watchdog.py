@@ -1,4 +1,4 @@
-"""Looks at an invocation while its handler runs: when it is long under way, and shortly before its time is up."""
+"""Watches an invocation while its handler runs: when it takes long, and shortly before its deadline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 Due = tuple[float, Callable[[], None]]
-"""When (monotonic seconds) and what to do then; it must not raise."""
+"""A time (monotonic seconds) and an action, which must not raise."""
 
 _IDLE_S: Final = 3600.0
 
@@ -23,7 +23,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def arm(self, due: Sequence[Due]) -> list[Due]:
-        """Do each when its time has come; returns what to hand to `disarm`."""
+        """Schedule the actions; returns a handle for `disarm`."""
         added = list(due)
         with self._changed:
             self._due.extend(added)
@@ -35,7 +35,7 @@ class Watchdog:
         return added
 
     def disarm(self, due: Sequence[Due]) -> None:
-        """Do none of these any more; one that runs just now is waited for."""
+        """Cancel the actions; wait for one that is running."""
         with self._changed:
             self._due = [entry for entry in self._due if entry not in due]
 
@@ -47,6 +47,6 @@ class Watchdog:
                 self._due = [entry for entry in self._due if entry[0] > now_s]
                 for _, action in ready:
                     action()
-                # Never later than the last look: an early wake-up costs less than waking the thread at each invocation.
+                # Never later than scheduled before: an early wake-up costs less than waking the thread at each invocation.
                 self._wakes_s = min((at_s for at_s, _ in self._due), default=now_s + _IDLE_S)
                 self._changed.wait(max(0.0, self._wakes_s - time.monotonic()))

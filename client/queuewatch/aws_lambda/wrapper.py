@@ -1,4 +1,4 @@
-"""The wrapped handler: calls the function's own, and reports what became of the batch."""
+"""The wrapped handler: calls the function's own handler and reports the outcome of the batch."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Handler = Callable[[Any, Any], Any]
 
 
 def wrap_handler(original: Handler, settings: Settings | None = None) -> Handler:
-    """The handler to give to the runtime; `original` itself when telemetry is off or has no usable destination."""
+    """Return the handler for the runtime; `original` itself if telemetry is off or has no usable destination."""
     settings = settings or settings_from()
     if settings.to is None:
         return original
     try:
         carrier = Carrier(transport_for(settings.to))
-    except Exception as error:  # a typo in a deployment must not keep the function from running
+    except Exception as error:  # a typo in a deployment must not prevent the function from running
         _log.error("QUEUEWATCH_TO: %s; no telemetry is sent", error)
         return original
     wrapper = Wrapper(original, settings, carrier)
@@ -37,14 +37,14 @@ def wrap_handler(original: Handler, settings: Settings | None = None) -> Handler
     def handler(event: Any, context: Any) -> Any:
         return wrapper(event, context)
 
-    with contextlib.suppress(Exception):  # a callable object may have no name to take over
+    with contextlib.suppress(Exception):  # a callable object may have no name
         functools.update_wrapper(handler, original)
         handler.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]
     return handler
 
 
 class Wrapper:
-    """Calls `original` for every event. Its result and its exceptions pass unchanged; nothing of ours is raised."""
+    """Calls `original` for every event. Its result and exceptions pass unchanged; the wrapper raises nothing itself."""
 
     def __init__(self, original: Handler, settings: Settings, carrier: Carrier) -> None:
         self._original = original
@@ -84,7 +84,7 @@ class Wrapper:
 
 
 class _Invocation:
-    """One batch under way. Its steps are guarded: none raises."""
+    """One batch in progress. None of its steps raises."""
 
     def __init__(self, delivery: Delivery, context: Any, settings: Settings, carrier: Carrier, watchdog: Watchdog) -> None:
         self._delivery = delivery
@@ -101,7 +101,7 @@ class _Invocation:
         self._armed = watchdog.arm(due)
 
     def end_with(self, result: Any) -> None:
-        """The handler returned."""
+        """Record that the handler returned."""
         try:
             outcome = self._judge(result)
         except Exception as error:
@@ -111,7 +111,7 @@ class _Invocation:
         self.end(outcome)
 
     def end(self, outcome: Outcome) -> None:
-        """The outcome is known: report it, and wait for the report within the bound."""
+        """Report the outcome, and wait for the report within the time limit."""
         try:
             self._watchdog.disarm(self._armed)
             self._report_received()
@@ -126,7 +126,7 @@ class _Invocation:
             return RETURNED
         try:
             response = _marshal(result)
-        except Exception as error:  # the runtime will fail the invocation for it
+        except Exception as error:  # the runtime will fail the invocation
             return raised(error)
         reports = self._settings.report_batch_item_failures
         return returned(response, self._delivery.message_ids, reports_failures=reports)
@@ -136,7 +136,7 @@ class _Invocation:
         self._carrier.start()
 
     def _nearly_out_of_time(self) -> None:
-        """The process may be killed next. Should the handler return yet, its outcome is reported after all."""
+        """Report a timeout, because the process may be killed next. If the handler still returns, its outcome is reported too."""
         self._report_received()
         self._reported_timeout = True
         self._report(timed_out())
@@ -155,12 +155,12 @@ class _Invocation:
 def _left_ms(context: Any) -> float | None:
     try:
         return float(context.get_remaining_time_in_millis())
-    except Exception:  # a test's context may not have it
+    except Exception:  # the context in a test may lack it
         return None
 
 
 def _marshal(result: Any) -> str | bytes:
-    """What the runtime posts for a result. Raises what its encoder raises."""
+    """Return what the runtime posts for a result. Raises the same errors as its encoder."""
     if isinstance(result, bytes):
         return result
     encode = _encoder()

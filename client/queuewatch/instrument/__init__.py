@@ -1,1 +1,1 @@
-"""`queuewatch-instrument COMMAND…`: every SQS client that a Python process makes is watched, without a line changed."""
+"""`queuewatch-instrument COMMAND…`: watches every SQS client of a Python process without code changes."""

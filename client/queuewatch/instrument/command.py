@@ -1,4 +1,4 @@
-"""The command: puts a folder first on PYTHONPATH, and becomes the application's own command."""
+"""The command: puts a folder first on PYTHONPATH, then executes the application's command."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from queuewatch.watching import CONSUMER_VARIABLE, DISABLED_VARIABLE, TO_VARIABL
 _PATH: Final = str(Path(__file__).with_name("path"))
 _NAME: Final = "queuewatch-instrument"
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
-"""As a shell's."""
+"""The exit codes of a shell."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command in place of this process; comes back, with an exit code, only when that is not possible.
+    """Replace this process with the command; returns an exit code only if that is not possible.
 
-    Telemetry that is not set up is one line on standard error: the application runs all the same.
+    If telemetry cannot be set up, one line is printed on standard error, and the application still runs.
     """
     given = _parser().parse_args(arguments)
     for variable, value in ((TO_VARIABLE, given.to), (CONSUMER_VARIABLE, given.consumer)):
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             _inject()
     try:
-        os.execvp(given.command, [given.command, *given.arguments])
+        os.execvp(given.command, [given.command, *given.arguments])  # noqa: S606 -- the command that was asked for
     except FileNotFoundError:
         _say(f"{given.command}: command not found")
         return _NOT_FOUND
@@ -69,7 +69,7 @@ def _problem(to: str | None) -> str | None:
 
 
 def _inject() -> None:
-    """Ahead of what is there: Python runs the first `sitecustomize` it finds, and ours runs the next one."""
+    """Prepend to PYTHONPATH: Python runs the first `sitecustomize` it finds, and ours runs the next one."""
     there = os.environ.get("PYTHONPATH")
     folders = [folder for folder in there.split(os.pathsep) if folder != _PATH] if there else []
     os.environ["PYTHONPATH"] = os.pathsep.join([_PATH, *folders])

@@ -1,7 +1,7 @@
-"""Sets up telemetry when, and only when, a process imports botocore.
+"""Sets up telemetry only if a process imports botocore.
 
-Loaded by its file's name at the start of every Python process below `queuewatch-instrument`: it imports nothing that the
-interpreter has not imported already, and the library itself only once botocore is there.
+It is loaded by file name at the start of every Python process under `queuewatch-instrument`, so it imports only modules that the
+interpreter has already imported, and the library itself only once botocore is imported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def set_up() -> None:
-    """Wait for botocore, or take it as it is when it has been imported already."""
+    """Run when botocore is imported, or at once if it is imported already."""
     if "botocore" in sys.modules:
         _watch_sessions()
     else:
@@ -22,10 +22,10 @@ def set_up() -> None:
 
 
 class _Finder:
-    """Finds botocore as everybody else does, and has something done after it is imported."""
+    """Finds botocore in the usual way, and runs a function after it is imported."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Part of the import protocol: None for everything but botocore."""
+        """Implement the import protocol; return None for everything except botocore."""
         if name != "botocore":
             return None
         sys.meta_path.remove(self)
@@ -38,7 +38,7 @@ class _Finder:
 
 
 def _after(loader: Any) -> None:
-    """Replace `exec_module` on this one loader, for one time: the module must not look as if it had been tampered with."""
+    """Replace `exec_module` on this loader once, so that the module itself looks unchanged."""
     execute = getattr(loader, "exec_module", None)
     if execute is None:
         return
@@ -67,7 +67,7 @@ def _library() -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "queuewatch":
             raise
-    # Not installed in this interpreter: the copy this file belongs to, without putting its neighbours on the path.
+    # Not installed in this interpreter: load the copy that contains this file, without adding its folder to the path.
     from importlib.util import module_from_spec, spec_from_file_location
 
     spec = spec_from_file_location("queuewatch", os.path.join(_PACKAGE, "__init__.py"), submodule_search_locations=[_PACKAGE])

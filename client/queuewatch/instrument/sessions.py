@@ -1,4 +1,4 @@
-"""Watches every botocore session as it is made: those of boto3, of aiobotocore and aioboto3, and their clients."""
+"""Watches every new botocore session, including those of boto3, aiobotocore and aioboto3, and their clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _failed = False
 
 
 def watch_every_session() -> None:
-    """From now on; botocore's own registry of initializers calls us with each session. Settings come from the environment."""
+    """Watch all new sessions through botocore's registry of initializers. Settings come from the environment."""
     if is_disabled():
         return
     import botocore
@@ -24,7 +24,7 @@ def watch_every_session() -> None:
 
 
 def _watch(session: Any) -> None:
-    global _failed
+    global _failed  # noqa: PLW0603 -- of the process, as the hook is
     if _failed or getattr(own_session, "in_the_making", False):
         return
     try:
@@ -33,6 +33,6 @@ def _watch(session: Any) -> None:
             scope=os.environ.get("QUEUEWATCH_SCOPE") or None,
             exit_deadline_s=float(os.environ.get("QUEUEWATCH_EXIT_DEADLINE_S") or 2.0),
         )
-    except Exception as error:  # whatever it is, the application must get its session
+    except Exception as error:  # the application must get its session in any case
         _failed = True
         _log.warning("this process is not watched: %s", error)

@@ -11,7 +11,7 @@ from queuewatch.proxy.options import address, parser
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the proxy until SIGTERM or SIGINT; 2 for settings that are wrong, 1 when it cannot listen."""
+    """Run the proxy until SIGTERM or SIGINT; return 2 for invalid settings, 1 if it cannot listen."""
     made = parser(os.environ)
     given = made.parse_args(arguments)
     if given.check:
@@ -36,9 +36,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _check(listen: str) -> int:
-    """For a container's health check: a loopback address can be asked from inside only."""
+    """Check the health from inside a container, because a loopback address cannot be reached from outside."""
     host, port = address(listen)
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 -- where to call, not where to listen
     try:
         connection = http.client.HTTPConnection(host, port, timeout=2)
         connection.request("GET", "/-/healthy")
@@ -52,7 +52,7 @@ def _log_to_stderr() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    # They quote requests, and requests hold messages.
+    # They quote requests, which contain messages.
     for name in ("aiohttp.server", "aiohttp.client", "aiohttp.access", "aiohttp.web", "aiohttp.internal"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 

@@ -1,4 +1,4 @@
-"""An application's call as it arrives: which protocol, which operation, which parameters."""
+"""Parsing of an application's call: protocol, operation and parameters."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl, urlencode
 
 from queuewatch.proxy import json_protocol, query_protocol
-from queuewatch.proxy.asking import Asked
+from queuewatch.proxy.requested_attributes import RequestedAttributes
 
 _TARGET: Final = "AmazonSQS."
 
 
 class Codec(Protocol):
-    """What `json_protocol` and `query_protocol` both offer."""
+    """The common interface of `json_protocol` and `query_protocol`."""
 
     def parse(self, body: bytes, /) -> dict[str, Any]: ...
     def with_queue_url(self, body: bytes, url: str, /) -> bytes: ...
-    def asking_for_all(self, body: bytes, params: Mapping[str, Any], lineage_attribute: str | None, /) -> tuple[bytes, Asked]: ...
+    def asking_for_all(
+        self, body: bytes, params: Mapping[str, Any], lineage_attribute: str | None, /
+    ) -> tuple[bytes, RequestedAttributes]: ...
     def parse_answer(self, operation: str, body: bytes, /) -> dict[str, Any]: ...
-    def strip(self, body: bytes, answer: Mapping[str, Any], asked: Asked, /) -> bytes: ...
+    def strip(self, body: bytes, answer: Mapping[str, Any], asked: RequestedAttributes, /) -> bytes: ...
     def with_queue_urls(self, body: bytes, change: Callable[[str], str], /) -> bytes: ...
     def error(self, code: str, message: str, *, sender: bool) -> tuple[bytes, list[tuple[str, str]]]: ...
 
 
 @dataclass
 class AppCall:
-    """A call to be forwarded. Without an operation it was not understood, and is forwarded as it is."""
+    """A call to forward. Without an operation it could not be parsed, and is forwarded unchanged."""
 
     codec: Codec
     body: bytes
@@ -36,7 +38,7 @@ class AppCall:
 
 
 def read_call(headers: Mapping[str, str], query_string: str, body: bytes) -> AppCall:
-    """Understand a call as far as possible; never raises."""
+    """Parse a call as far as possible; never raises."""
     target = headers.get("X-Amz-Target")
     if target is not None:
         call = AppCall(json_protocol, body)
@@ -48,13 +50,13 @@ def read_call(headers: Mapping[str, str], query_string: str, body: bytes) -> App
         call.params = call.codec.parse(call.body)
         call.operation = operation or str(call.params.get("Action", ""))
     except Exception:
-        # Whatever is wrong with it: SQS refuses it, and its own words are the answer.
+        # SQS will refuse an invalid call, and its response is passed on.
         call.params = {}
     return call
 
 
 def _with_query_string(body: bytes, query_string: str) -> bytes:
-    """A Query call may carry its parameters in the URL; a signature made there is not ours."""
+    """Return a Query call's URL parameters, without the application's signature."""
     pairs = [(name, value) for name, value in parse_qsl(query_string, keep_blank_values=True) if not name.startswith("X-Amz-")]
     if not pairs:
         return body

@@ -18,8 +18,8 @@ _RETRY_AFTER_S: Final = 1.0
 class CredentialSource:
     """Keeps a current set of credentials of a botocore session.
 
-    The chain may ask a metadata or token service and block: it is asked in a thread, every few seconds. botocore
-    renews temporary credentials ten to fifteen minutes before they expire.
+    The chain may call a metadata or token service and block, so it is queried in a thread every few seconds. botocore renews
+    temporary credentials ten to fifteen minutes before they expire.
     """
 
     def __init__(self, session: Any) -> None:
@@ -30,7 +30,7 @@ class CredentialSource:
         self.errors = 0
 
     async def get(self) -> Credentials | None:
-        """The credentials, None while the chain has none; then it is asked again, at most once a second."""
+        """Return the credentials, or None while the chain has none; it is queried again at most once a second."""
         if self._current is not None:
             return self._current
         loop = asyncio.get_running_loop()
@@ -42,7 +42,7 @@ class CredentialSource:
         return self._current
 
     async def keep_fresh(self) -> None:
-        """Ask the chain for ever; to be run as a task."""
+        """Query the chain forever; run this as a task."""
         while True:
             if self._asking is None:
                 await self._ask()

@@ -1,4 +1,4 @@
-"""Sends calls on to SQS, signed anew, and brings the answers back."""
+"""Forwards calls to SQS with a new signature, and returns the responses."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from queuewatch.proxy.upstreams import Upstream
 
 _CONNECT_WITHIN_S: Final = 5.0
 _ANSWER_WITHIN_S: Final = 60.0
-"""A long poll takes 20 s at most; what takes longer than this is a dead connection."""
+"""A long poll takes 20 s at most, so a connection that takes longer than this is dead."""
 _IDLE_S: Final = 15.0
-"""An idle connection is given up long before SQS does: a call on one that SQS has just closed would be lost."""
+"""Idle connections are closed long before SQS closes them, because a call on a connection just closed by SQS would be lost."""
 
 _NOT_FORWARDED: Final = frozenset(
     (
-        # Of the connection to the application alone.
+        # They apply only to the connection with the application.
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
         *("transfer-encoding", "upgrade", "content-length", "expect", "host"),
-        # The answer has to be read here.
+        # The proxy must be able to read the response.
         "accept-encoding",
         # The application's signature.
         *("authorization", "x-amz-date", "x-amz-security-token", "x-amz-content-sha256", "x-amz-region-set"),
@@ -37,7 +37,7 @@ _NOT_RETURNED: Final = frozenset(("connection", "keep-alive", "transfer-encoding
 
 
 class Answer(NamedTuple):
-    """SQS' answer."""
+    """SQS' response."""
 
     status: int
     reason: str
@@ -46,11 +46,11 @@ class Answer(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """SQS could not be asked, or did not answer; the text says why. An SDK tries again."""
+    """SQS could not be called, or did not answer; the text says why. An SDK retries."""
 
 
 class Forwarder:
-    """A pool of connections to the endpoints. To be used in one event loop, and closed."""
+    """A pool of connections to the endpoints. Use it in one event loop, and close it."""
 
     def __init__(self, credentials: CredentialSource, *, tls: ssl.SSLContext | None = None, use_env_proxy: bool = False) -> None:
         self._credentials = credentials
@@ -71,11 +71,11 @@ class Forwarder:
         if credentials is None:
             raise NoAnswer("queuewatch-proxy has no AWS credentials")
         path = canonical_path(path)
-        sent = CIMultiDict([header for header in headers if _is_forwarded(header[0])])
-        target = Target(upstream.host, path, upstream.region)
-        sent.extend(signature_headers(target, sent.items(), body, credentials, time.time()))
+        sent = [header for header in headers if _is_forwarded(header[0])]
+        sent += signature_headers(Target(upstream.host, path, upstream.region), sent, body, credentials, time.time())
         try:
-            async with self._session.post(_url(upstream.origin, path), data=body, headers=sent, allow_redirects=False) as answer:
+            call = self._session.post(_url(upstream.origin, path), data=body, headers=CIMultiDict(sent), allow_redirects=False)
+            async with call as answer:
                 content = await answer.read()
                 returned = CIMultiDict([header for header in answer.headers.items() if _is_returned(header[0])])
                 return Answer(answer.status, answer.reason or "", returned, content)

@@ -5,22 +5,26 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final
 
-from queuewatch.proxy.asking import Asked, ask_for_all
+from queuewatch.proxy.requested_attributes import RequestedAttributes, request_all
 
 CONTENT_TYPE: Final = "application/x-amz-json-1.0"
 
-# Inside a JSON string every quote has a backslash before it: what matches is a member's name and value.
-_QUEUE_URL: Final = re.compile(rb'(?<!\\)"QueueUrl"(\s*:\s*)"(?:[^"\\]|\\.)*"')
+# Inside a JSON string every quote is escaped, so these match only a member's name and value.
+_STRING: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+_QUEUE_URL: Final = re.compile(rb'(?<!\\)("QueueUrl"\s*:\s*)' + _STRING)
+_ATTRIBUTES: Final = re.compile(rb'("Attributes"\s*:\s*)\{[^"{}]*(?:' + _STRING + rb'[^"{}]*)*\}(\s*,\s*)?')
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _URL_LISTS: Final = ("QueueUrls", "queueUrls")
 _MODERN: Final = "MessageSystemAttributeNames"
 _DEPRECATED: Final = "AttributeNames"
+_ALL: Final = b',"MessageSystemAttributeNames":["All"]}'
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """The parameters of a call. Raises `ValueError`."""
+    """Return the parameters of a call. Raises `ValueError`."""
     params = json.loads(body or b"{}")
     if not isinstance(params, dict):
         raise ValueError("not a JSON object")
@@ -28,16 +32,20 @@ def parse(body: bytes) -> dict[str, Any]:
 
 
 def with_queue_url(body: bytes, url: str) -> bytes:
-    """The body with another queue URL, otherwise byte for byte the same."""
-    value = json.dumps(url).encode()
-    return _QUEUE_URL.sub(lambda found: b'"QueueUrl"' + found[1] + value, body, count=1)
+    """Return the body with another queue URL, otherwise byte for byte the same."""
+    found = _QUEUE_URL.search(body, max(0, body.find(b'"QueueUrl"')))
+    if found is None:
+        return body
+    return b"".join((body[: found.end(1)], json.dumps(url).encode(), body[found.end() :]))
 
 
-def asking_for_all(body: bytes, params: Mapping[str, Any], lineage_attribute: str | None) -> tuple[bytes, Asked]:
-    """A ReceiveMessage that asks for what telemetry needs, and what the application itself asked for."""
-    asked = ask_for_all(params, lineage_attribute)
+def asking_for_all(body: bytes, params: Mapping[str, Any], lineage_attribute: str | None) -> tuple[bytes, RequestedAttributes]:
+    """Return a ReceiveMessage that requests what telemetry needs, and what the application requested."""
+    asked = request_all(params, lineage_attribute)
     if not asked.changes:
         return body, asked
+    if params and not asked.hide_message_attributes and params.keys().isdisjoint((_MODERN, _DEPRECATED)):
+        return body.rstrip()[:-1] + _ALL, asked
     changed = dict(params)
     if asked.system is not None:
         name = _DEPRECATED if _DEPRECATED in params and _MODERN not in params else _MODERN
@@ -48,19 +56,46 @@ def asking_for_all(body: bytes, params: Mapping[str, Any], lineage_attribute: st
 
 
 def parse_answer(_operation: str, body: bytes) -> dict[str, Any]:
-    """The answer to a call. Raises `ValueError`."""
+    """Return the parsed response to a call. Raises `ValueError`."""
     return parse(body)
 
 
-def strip(body: bytes, answer: Mapping[str, Any], asked: Asked) -> bytes:
-    """The answer to a ReceiveMessage without what the application did not ask for."""
+def strip(body: bytes, answer: Mapping[str, Any], asked: RequestedAttributes) -> bytes:
+    """Return the response to a ReceiveMessage without attributes that the application did not request."""
     messages = answer.get("Messages")
     if not asked.changes or not messages:
         return body
+    if asked.system is not None and not asked.hide_message_attributes:
+        cut = _cut(body, [message["Attributes"] for message in messages if "Attributes" in message], asked.system)
+        if cut is not None:
+            return cut
     return _encode({**answer, "Messages": [_stripped(message, asked) for message in messages]})
 
 
-def _stripped(message: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+def _cut(body: bytes, attributes: Sequence[Mapping[str, str]], kept: Set[str]) -> bytes | None:
+    """Return the body with only the kept ones of its messages' system attributes, otherwise byte for byte the same.
+
+    None if they cannot be found with certainty, because a custom attribute is called `Attributes` too.
+    """
+    found = list(_ATTRIBUTES.finditer(body))
+    if len(found) != len(attributes):
+        return None
+    parts: list[bytes] = []
+    position = 0
+    for match, values in zip(found, attributes, strict=True):
+        before, comma = body[position : match.start()], match[2] or b""
+        left = {name: value for name, value in values.items() if name in kept}
+        if left:
+            before += match[1] + _encode(left) + comma
+        elif not comma:  # they were the last member, after a comma
+            before = before.rstrip().removesuffix(b",")
+        parts.append(before)
+        position = match.end()
+    parts.append(body[position:])
+    return b"".join(parts)
+
+
+def _stripped(message: Mapping[str, Any], asked: RequestedAttributes) -> dict[str, Any]:
     kept = dict(message)
     if asked.system is not None and "Attributes" in kept:
         attributes = {name: value for name, value in kept.pop("Attributes").items() if name in asked.system}
@@ -73,7 +108,7 @@ def _stripped(message: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
 
 
 def with_queue_urls(body: bytes, change: Callable[[str], str]) -> bytes:
-    """An answer with other queue URLs."""
+    """Return a response with other queue URLs."""
     answer = parse(body)
     if isinstance(answer.get("QueueUrl"), str):
         answer["QueueUrl"] = change(answer["QueueUrl"])
@@ -84,7 +119,7 @@ def with_queue_urls(body: bytes, change: Callable[[str], str]) -> bytes:
 
 
 def error(code: str, message: str, *, sender: bool) -> tuple[bytes, list[tuple[str, str]]]:
-    """Body and headers of an error as SQS would word it."""
+    """Return body and headers of an error in SQS' format."""
     body = _encode({"__type": f"com.amazonaws.sqs#{code}", "message": message})
     fault = "Sender" if sender else "Receiver"
     return body, [
@@ -96,6 +131,6 @@ def error(code: str, message: str, *, sender: bool) -> tuple[bytes, list[tuple[s
 
 def _encode(value: object) -> bytes:
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can carry only escaped
+        return _ENCODER.encode(value).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which must be escaped in JSON
         return json.dumps(value, separators=(",", ":")).encode()

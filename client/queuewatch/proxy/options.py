@@ -1,4 +1,4 @@
-"""The command line of `queuewatch-proxy`; imports nothing that a health check would have to wait for."""
+"""The command line of `queuewatch-proxy`; avoids slow imports, so that health checks are fast."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ DEFAULT_LISTEN: Final = "127.0.0.1:9410"
 
 
 def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
-    """The command line; what it does not say comes from the environment."""
+    """Parse the command line; missing options come from the environment."""
     made = argparse.ArgumentParser(
         prog="queuewatch-proxy",
-        description="Forwards an application's SQS calls, signed with credentials of its own, and reports them as telemetry. "
+        description="Forwards an application's SQS calls, signed with its own credentials, and reports them as telemetry. "
         "Point the application at it: AWS_ENDPOINT_URL_SQS=http://127.0.0.1:9410",
     )
     add = made.add_argument
@@ -27,20 +27,20 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add(
         "--allow-remote",
         action="store_true",
-        help="listen on an address that is not loopback: whoever reaches it uses the proxy's credentials for SQS",
+        help="allow an address that is not loopback: anyone who can reach it uses the proxy's credentials for SQS",
     )
     add(
         "--region",
         action="append",
         metavar="REGION",
-        help="region whose SQS endpoint calls may go to, may be repeated (QUEUEWATCH_PROXY_REGIONS, comma separated; "
+        help="region whose SQS endpoint may be called, can be repeated (QUEUEWATCH_PROXY_REGIONS, comma separated; "
         "default AWS' own settings, such as AWS_REGION)",
     )
     add(
         "--endpoint",
         action="append",
         metavar="[REGION=]URL",
-        help="an endpoint other than the region's own, such as a VPC endpoint, may be repeated "
+        help="an endpoint other than the region's own, such as a VPC endpoint, can be repeated "
         "(QUEUEWATCH_PROXY_ENDPOINTS, comma separated)",
     )
     add("--to", metavar="URL", help="where telemetry goes: kafka://, http(s)://, spool: or sqs: (QUEUEWATCH_TO)")
@@ -48,7 +48,7 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         "--consumer",
         metavar="NAME",
         default=environment.get("QUEUEWATCH_CONSUMER") or socket.gethostname(),
-        help="name of the consumer in events (QUEUEWATCH_CONSUMER; default the host's name, which is the pod's)",
+        help="name of the consumer in events (QUEUEWATCH_CONSUMER; default: the host name, which in Kubernetes is the pod's)",
     )
     add(
         "--scope",
@@ -59,25 +59,31 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         "--lineage-attribute",
         metavar="NAME",
         default=environment.get("QUEUEWATCH_LINEAGE_ATTRIBUTE") or None,
-        help="message attribute with an id of the sender's own, to follow messages through a redrive",
+        help="message attribute with the sender's own id, to track messages through a redrive",
     )
-    add("--keep-queue-urls", action="store_true", help="answer queue URLs as SQS gives them, not as URLs of this proxy")
+    add("--keep-queue-urls", action="store_true", help="return queue URLs as SQS gives them, not as URLs of this proxy")
     add("--max-handles", type=int, default=100_000, metavar="N", help="receipt handles to remember (default 100000)")
-    add("--max-buffered", type=int, default=20_000, metavar="N", help="events to keep while telemetry is away (default 20000)")
+    add(
+        "--max-buffered",
+        type=int,
+        default=20_000,
+        metavar="N",
+        help="events to buffer while the telemetry destination is down (default 20000)",
+    )
     add(
         "--drain-s",
         type=float,
         default=float(environment.get("QUEUEWATCH_PROXY_DRAIN_S") or 25.0),
         metavar="SECONDS",
-        help="after SIGTERM calls are served for this long at most, or until none has come for a second (default 25)",
+        help="after SIGTERM, seconds to keep serving calls at most, or until none has arrived for a second (default 25)",
     )
-    add("--check", action="store_true", help="ask the proxy at --listen whether it is healthy, and exit 0 or 1")
+    add("--check", action="store_true", help="check whether the proxy at --listen is healthy, and exit with 0 or 1")
     return made
 
 
 def address(text: str) -> tuple[str, int]:
-    """Host and port of `host:port` or `[::1]:port`. Raises `ValueError`."""
+    """Parse `host:port` or `[::1]:port`. Raises `ValueError`."""
     host, separator, port = text.rpartition(":")
     if not separator or not host or not port.isdigit() or int(port) > 65_535:
-        raise ValueError(f"{text!r} is no address; use HOST:PORT")
+        raise ValueError(f"{text!r} is not an address; use HOST:PORT")
     return host.strip("[]"), int(port)

@@ -1,4 +1,4 @@
-"""The Query protocol of SQS, of SDKs from before late 2023: a form in, XML out."""
+"""The Query protocol of SQS, used by SDKs from before late 2023: a form in, XML out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from xml.parsers import expat
 from xml.sax.saxutils import escape, unescape
 
-from queuewatch.proxy.asking import Asked, ask_for_all
+from queuewatch.proxy.requested_attributes import RequestedAttributes, request_all
 
 CONTENT_TYPE: Final = "application/x-www-form-urlencoded"
 
@@ -23,15 +23,15 @@ _LISTS: Final = {
 }
 _ENTRY: Final = "BatchRequestEntry"
 _NUMBERED: Final = "\0"
-"""Where custom attributes are gathered by number; no field has this name."""
+"""The key for custom attributes by number; no real field has this name."""
 _MAX_VALUE_BYTES: Final = 16_384
-"""Longer values are bodies and custom attributes: of no interest, and costly to decode."""
+"""Longer values are bodies and custom attributes, which are not needed and costly to decode."""
 
 _QUEUE_URL: Final = re.compile(rb"(?<=<QueueUrl>)[^<]+(?=</QueueUrl>)")
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """The parameters of a call, in the shape the JSON protocol has; message bodies are left out."""
+    """Return the parameters of a call in the JSON protocol's shape, without message bodies."""
     params: dict[str, Any] = {}
     entries: dict[str, dict[str, Any]] = defaultdict(dict)
     for name, value in _fields(body):
@@ -65,7 +65,7 @@ def _put(into: dict[str, Any], field: str, value: str) -> None:
 
 
 def _finished(entry: dict[str, Any]) -> dict[str, Any]:
-    """Custom attributes by name, as the JSON protocol has them."""
+    """Return custom attributes by name, as in the JSON protocol."""
     numbered = entry.pop(_NUMBERED, {}).values()
     if numbered:
         entry["MessageAttributes"] = {
@@ -77,17 +77,17 @@ def _finished(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_queue_url(body: bytes, url: str) -> bytes:
-    """The body with another queue URL, otherwise byte for byte the same."""
+    """Return the body with another queue URL, otherwise byte for byte the same."""
     pairs = body.split(b"&")
     return b"&".join(b"QueueUrl=" + quote_plus(url).encode() if pair.startswith(b"QueueUrl=") else pair for pair in pairs)
 
 
-def asking_for_all(body: bytes, params: Mapping[str, Any], lineage_attribute: str | None) -> tuple[bytes, Asked]:
-    """A ReceiveMessage that asks for what telemetry needs, and what the application itself asked for."""
-    asked = ask_for_all(params, lineage_attribute)
+def asking_for_all(body: bytes, params: Mapping[str, Any], lineage_attribute: str | None) -> tuple[bytes, RequestedAttributes]:
+    """Return a ReceiveMessage that requests what telemetry needs, and what the application requested."""
+    asked = request_all(params, lineage_attribute)
     more = []
     if asked.system is not None:
-        # Behind those the application lists; a number may be left out but not be used twice.
+        # After those listed by the application; numbers may be skipped but not used twice.
         name = "MessageSystemAttributeName" if "MessageSystemAttributeNames" in params else "AttributeName"
         more.append(f"{name}.{len(params.get(_LISTS[name], ())) + 1}=All")
     if asked.hide_message_attributes and lineage_attribute is not None:
@@ -96,12 +96,12 @@ def asking_for_all(body: bytes, params: Mapping[str, Any], lineage_attribute: st
 
 
 def parse_answer(operation: str, body: bytes) -> dict[str, Any]:
-    """The answer to a call, in the shape the JSON protocol has. Raises `ValueError`."""
+    """Return the response to a call in the JSON protocol's shape. Raises `ValueError`."""
     if operation == "ReceiveMessage":
         received = _Received(body)
         return _Answer(received.messages, received.elements)
     try:
-        root = ElementTree.fromstring(body)
+        root = ElementTree.fromstring(body)  # noqa: S314 -- an answer of the configured endpoint; expat limits entities
     except ElementTree.ParseError as error:
         raise ValueError(str(error)) from error
     answer: dict[str, Any] = {}
@@ -118,8 +118,8 @@ def _tag(element: ElementTree.Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def strip(body: bytes, answer: Mapping[str, Any], asked: Asked) -> bytes:
-    """The answer to a ReceiveMessage without what the application did not ask for, otherwise byte for byte the same."""
+def strip(body: bytes, answer: Mapping[str, Any], asked: RequestedAttributes) -> bytes:
+    """Return the response to a ReceiveMessage without attributes that were not requested, otherwise byte for byte the same."""
     if not asked.changes or not answer.get("Messages"):
         return body
     kept = []
@@ -138,7 +138,7 @@ _Element = tuple[int, int, str, str]
 
 
 class _Answer(dict[str, Any]):
-    """An answer to ReceiveMessage that knows where in its bytes everything is."""
+    """A response to ReceiveMessage with the byte positions of its parts."""
 
     def __init__(self, messages: list[dict[str, Any]], elements: list[_Element]) -> None:
         super().__init__({"Messages": messages} if messages else {})
@@ -146,9 +146,9 @@ class _Answer(dict[str, Any]):
 
 
 class _Received:
-    """The messages of an answer to ReceiveMessage, and where in its bytes their attributes are.
+    """The messages of a response to ReceiveMessage, with the byte positions of their attributes.
 
-    Elements are cut out, not written anew: a carriage return in a message body would not survive that.
+    Elements are cut out of the bytes instead of writing new XML, which would lose a carriage return in a message body.
     """
 
     def __init__(self, body: bytes) -> None:
@@ -202,12 +202,12 @@ class _Received:
 
 
 def with_queue_urls(body: bytes, change: Callable[[str], str]) -> bytes:
-    """An answer with other queue URLs, otherwise byte for byte the same."""
+    """Return a response with other queue URLs, otherwise byte for byte the same."""
     return _QUEUE_URL.sub(lambda found: escape(change(unescape(found[0].decode()))).encode(), body)
 
 
 def error(code: str, message: str, *, sender: bool) -> tuple[bytes, list[tuple[str, str]]]:
-    """Body and headers of an error as SQS would word it."""
+    """Return body and headers of an error in SQS' format."""
     request_id = str(uuid.uuid4())
     body = (
         '<?xml version="1.0"?><ErrorResponse xmlns="http://queue.amazonaws.com/doc/2012-11-05/"><Error>'

@@ -1,4 +1,4 @@
-"""Starts the proxy, and ends it so that nothing is lost."""
+"""Starts the proxy, and stops it without losing anything."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _log = logging.getLogger("queuewatch.proxy")
 _QUIET_S: Final = 1.0
 _FLUSH_WITHIN_S: Final = 5.0
 _SWITCH_INTERVAL_S: Final = 0.0005
-"""The thread that sends telemetry gives way to calls after this long, not after 5 ms."""
+"""The telemetry thread yields to calls after this long instead of 5 ms."""
 
 
 def run(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT. Raises `OSError` when the address cannot be had."""
+    """Serve until SIGTERM or SIGINT. Raises `OSError` if the address is not available."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     _runner()(_serve(settings))
 
@@ -43,7 +43,7 @@ def run(settings: Settings) -> None:
 def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
     try:
         import uvloop
-    except ImportError:  # not to be had on Windows
+    except ImportError:  # not available on Windows
         return asyncio.run
     return uvloop.run
 
@@ -71,7 +71,7 @@ async def _serve(settings: Settings) -> None:
     try:
         site = web.TCPSite(runner, settings.host, settings.port, backlog=1024)
         await site.start()
-        # What is there now stays: the collector need not look through it again and again.
+        # Existing objects stay, so the garbage collector need not scan them again and again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 20, 20)
@@ -92,9 +92,9 @@ async def _serve(settings: Settings) -> None:
 
 
 async def _drain(handler: Handler, within_s: float) -> None:
-    """Go on serving until the application has stopped calling.
+    """Keep serving until the application has stopped calling.
 
-    An application that was told to stop in the same moment still deletes what it has just worked on.
+    An application that is stopped at the same moment still deletes the messages it has just processed.
     """
     asked_s = time.monotonic()
     while (now_s := time.monotonic()) < asked_s + within_s:
@@ -105,7 +105,7 @@ async def _drain(handler: Handler, within_s: float) -> None:
 
 
 def _sender(settings: Settings) -> BackgroundSender | None:
-    """Where telemetry goes; without it, or with a destination that is none, calls are forwarded all the same."""
+    """Return the telemetry sender; without a valid destination, calls are still forwarded."""
     to = settings.to or os.environ.get("QUEUEWATCH_TO")
     if os.environ.get("QUEUEWATCH_DISABLED", "").lower() not in ("", "0", "false", "no"):
         return None
@@ -126,6 +126,6 @@ def _tls() -> ssl.SSLContext:
 
 
 def _has_env_proxy(settings: Settings) -> bool:
-    """Whether HTTPS_PROXY and the like apply: looking them up costs something on every call."""
+    """Return whether HTTPS_PROXY and similar variables apply, because looking them up on every call is costly."""
     proxies = urllib.request.getproxies_environment()
     return any(upstream.origin.partition(":")[0] in proxies for upstream in settings.upstreams.all)

@@ -1,4 +1,4 @@
-"""The HTTP side towards the application: one handler for every call."""
+"""The HTTP server for the application: one handler for all calls."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Any, Final
 from aiohttp import web
 from multidict import CIMultiDict
 
-from queuewatch.proxy.asking import NOTHING_CHANGED
 from queuewatch.proxy.calls import AppCall, read_call
 from queuewatch.proxy.forwarding import Answer, Forwarder, NoAnswer
 from queuewatch.proxy.queue_urls import QueueUrls
+from queuewatch.proxy.requested_attributes import NOTHING_CHANGED
 from queuewatch.proxy.telemetry import Telemetry
 from queuewatch.proxy.upstreams import NotConfigured, Upstream, Upstreams
 
 _log = logging.getLogger("queuewatch.proxy")
 
 _MAX_BODY_BYTES: Final = 16 << 20
-"""A batch of 1 MiB grows to 6 MiB at most when JSON or a form escapes every character of it."""
+"""A batch of 1 MiB grows to at most 6 MiB if JSON or a form escapes every character."""
 _RECEIVE: Final = "ReceiveMessage"
 _GIVES_QUEUE_URLS: Final = frozenset(("CreateQueue", "GetQueueUrl", "ListQueues", "ListDeadLetterSourceQueues"))
 _FIRST_ATTEMPT: Final = "attempt=1"
@@ -33,7 +33,7 @@ _FIRST_ATTEMPT: Final = "attempt=1"
 class HangUps(web.Server):
     """aiohttp's server, which also ends a long poll at SQS when the application has hung up, as without a proxy.
 
-    aiohttp can do that for all requests or for none; and a send or a delete must go on.
+    aiohttp can do that only for all requests or for none, but a send or a delete must continue.
     """
 
     def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> None:
@@ -42,7 +42,7 @@ class HangUps(web.Server):
 
     @contextmanager
     def watched(self, request: web.BaseRequest) -> Iterator[None]:
-        """Cancel the task that answers `request` when its connection is lost meanwhile."""
+        """Cancel the task that answers `request` if its connection is lost."""
         self._polls[request.protocol] = request.task
         try:
             yield
@@ -57,15 +57,15 @@ class HangUps(web.Server):
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
-    """What aiohttp makes of a request's head, with room for the largest call there is."""
+    """Create aiohttp's request object, with a size limit for the largest possible call."""
     loop = asyncio.get_running_loop()
     return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_MAX_BODY_BYTES)
 
 
 class Handler:
-    """Answers calls by forwarding them, and reports what they did.
+    """Answers calls by forwarding them, and reports their effect.
 
-    A call that is not understood is forwarded all the same; an error in telemetry never changes an answer.
+    A call that cannot be parsed is still forwarded; an error in telemetry never changes a response.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class Handler:
         self.draining = False
 
     def server(self) -> web.Server:
-        """For an aiohttp runner."""
+        """Return the server for an aiohttp runner."""
         return self._hang_ups
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
-        """One request, from whoever reaches the listening address."""
-        if request.path.startswith("/-/"):
+        """Handle one request from any client that reaches the listening address."""
+        if request.raw_path.startswith("/-/"):
             return self._own(request)
         refusal = _refusal(request)
         if refusal:
@@ -113,7 +113,7 @@ class Handler:
             self.refused += 1
             return _error(call, 403, "AccessDenied", str(error))
         if call.operation != _RECEIVE:
-            # Carried out to its end, also when the application hangs up: SQS carries it out too.
+            # Complete the call even if the application hangs up, because SQS completes it too.
             return await self._exchange(request, call, upstream)
         with self._hang_ups.watched(request):
             return await self._exchange(request, call, upstream)
@@ -140,7 +140,7 @@ class Handler:
         try:
             if answer.status == 200 and wanted:
                 parsed = call.codec.parse_answer(call.operation, body)
-                # Stripped first: whatever becomes of the telemetry, the application gets its own answer.
+                # Strip first: the application gets its response even if telemetry fails.
                 body = call.codec.strip(body, parsed, asked)
                 retried = _FIRST_ATTEMPT not in request.headers.get("amz-sdk-request", _FIRST_ATTEMPT)
                 self._telemetry.report(call, parsed, queue_url, upstream.region, (began_at, _now_ms()), retried=retried)
@@ -151,13 +151,14 @@ class Handler:
         return _response(answer, body)
 
     def _redirect(self, call: AppCall, urls: QueueUrls, request: web.BaseRequest, path: str) -> str:
-        """Let the call name the queue as SQS does; the queue's canonical URL."""
+        """Rewrite the call to use SQS' queue URL; return the queue's canonical URL."""
         url = call.params.get("QueueUrl")
         if not isinstance(url, str) or not url:
-            # The Query protocol may name the queue in the path alone.
+            # The Query protocol may name the queue only in the path.
             return urls.canonical(f"http://{request.host}{path}") if path.strip("/") else ""
-        if urls.is_own(url):
-            call.body = call.codec.with_queue_url(call.body, urls.to_upstream(url))
+        at_upstream = urls.to_upstream(url)
+        if at_upstream != url:
+            call.body = call.codec.with_queue_url(call.body, at_upstream)
         return urls.canonical(url)
 
     def _own(self, request: web.BaseRequest) -> web.Response:
@@ -168,7 +169,7 @@ class Handler:
         return web.Response(status=404, text="queuewatch-proxy: /-/healthy and /-/stats are here\n")
 
     def stats(self) -> dict[str, Any]:
-        """Counters."""
+        """Return the counters."""
         return {
             "pid": os.getpid(),
             "calls": self.calls,
@@ -180,11 +181,11 @@ class Handler:
 
 
 def _refusal(request: web.BaseRequest) -> str | None:
-    """Why a request is no call of an SDK: a page in a browser must not get signatures from this address."""
+    """Return why a request does not come from an SDK, because browser pages must not get signatures from this address."""
     if "Origin" in request.headers or "Sec-Fetch-Site" in request.headers:
         return "requests of browsers are not forwarded"
     if not request.raw_path.startswith("/"):
-        return "this is no proxy for any host, but for the SQS endpoints it is configured for"
+        return "this proxy forwards only to its configured SQS endpoints, not to other hosts"
     if request.method not in ("POST", "GET") or (request.method == "GET" and not request.query_string):
         return "this is a proxy for SQS calls; point AWS_ENDPOINT_URL_SQS here"
     return None

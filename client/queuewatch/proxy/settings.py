@@ -1,4 +1,4 @@
-"""Checks what the command line and the environment say."""
+"""Validates the command line and the environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from queuewatch.proxy.upstreams import Upstream, Upstreams, upstream_of_region
 
 @dataclass(frozen=True)
 class Settings:
-    """What a proxy needs to know."""
+    """The settings of a proxy."""
 
     host: str
     port: int
@@ -31,11 +31,11 @@ class Settings:
 
 
 def settings(given: argparse.Namespace, environment: Mapping[str, str], session: Any) -> Settings:
-    """Checked settings. Raises `ValueError` naming what is wrong."""
+    """Return validated settings. The `ValueError` says what is wrong."""
     host, port = address(given.listen)
     if not given.allow_remote and not _is_loopback(host):
         raise ValueError(
-            f"{host} is not a loopback address: whoever reaches it would use this proxy's credentials; add --allow-remote "
+            f"{host} is not a loopback address: anyone who can reach it could use this proxy's credentials; add --allow-remote "
             "if only your own applications do"
         )
     upstreams = _upstreams(given, environment, session)
@@ -44,7 +44,7 @@ def settings(given: argparse.Namespace, environment: Mapping[str, str], session:
         if port and parts.port == port and _is_loopback(parts.hostname or "") and _is_loopback(host):
             raise ValueError(f"{upstream.origin} is this proxy's own address")
     if given.max_handles < 1 or given.max_buffered < 1 or given.drain_s < 0:
-        raise ValueError("--max-handles, --max-buffered and --drain-s are positive numbers")
+        raise ValueError("--max-handles, --max-buffered and --drain-s must be positive numbers")
     return Settings(
         host=host,
         port=port,
@@ -72,7 +72,7 @@ def _is_loopback(host: str) -> bool:
 def _upstreams(given: argparse.Namespace, environment: Mapping[str, str], session: Any) -> Upstreams:
     regions = _listed(given.region, environment.get("QUEUEWATCH_PROXY_REGIONS"))
     endpoints = _listed(given.endpoint, environment.get("QUEUEWATCH_PROXY_ENDPOINTS"))
-    # The SDKs' variable first: botocore reads AWS_DEFAULT_REGION alone.
+    # The SDKs' variable first, because botocore reads only AWS_DEFAULT_REGION.
     default = environment.get("AWS_REGION") or session.get_config_variable("region")
     named: dict[str, Upstream] = {}
     any_region = len(endpoints) == 1 and "=" not in endpoints[0] and not regions

@@ -1,6 +1,7 @@
 """Signature version 4 for SQS.
 
-botocore signs too, in about 0.2 ms a call; this does the same for the few headers of an SQS call in a tenth of it.
+botocore can sign too, in about 0.2 ms per call. This does the same for the few headers of an SQS call, and keeps what the
+calls of one second have in common, so that only the body's hash and one HMAC remain for each call.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _ALGORITHM: Final = "AWS4-HMAC-SHA256"
 
 
 class Credentials(Protocol):
-    """What botocore's frozen credentials are."""
+    """The attributes of botocore's frozen credentials."""
 
     @property
     def access_key(self) -> str: ...
@@ -31,7 +32,7 @@ class Credentials(Protocol):
 
 
 class Target(NamedTuple):
-    """Where a call goes: `host` as the Host header has it, `path` as it is sent."""
+    """The target of a call: `host` as in the Host header, `path` as sent."""
 
     host: str
     path: str
@@ -39,7 +40,7 @@ class Target(NamedTuple):
 
 
 def canonical_path(path: str) -> str:
-    """A path percent-encoded as the signature expects it, to be sent in this form."""
+    """Percent-encode a path as the signature expects it; it must be sent in this form."""
     if "//" in path or "/." in path:
         path = normalize_url_path(path)
     return quote(path, safe="/~%") or "/"
@@ -48,33 +49,56 @@ def canonical_path(path: str) -> str:
 def signature_headers(
     target: Target, headers: Iterable[tuple[str, str]], body: bytes, credentials: Credentials, at_s: float
 ) -> list[tuple[str, str]]:
-    """The headers that sign a POST: Host, X-Amz-Date, Authorization and, with temporary credentials, the token.
+    """Return the headers that sign a POST: Host, X-Amz-Date, Authorization and, with temporary credentials, the token.
 
-    Of `headers`, the content type and those named x-amz-… are signed; what else is sent is not covered.
+    Of `headers`, only the content type and those named x-amz-… are signed.
     """
     stamp = _stamp(int(at_s))
+    signed = tuple([(name, value) for name, value in headers if _signed_name(name)])
+    common = _common_part(target, signed, credentials.access_key, credentials.token, stamp)
+    request = common.request.copy()
+    request.update(hashlib.sha256(body).hexdigest().encode())
+    signature = _keyed(credentials.secret_key, stamp[:8], target.region).copy()
+    signature.update(f"{common.text}{request.hexdigest()}".encode())
+    return [*common.headers, ("Authorization", common.authorization + signature.hexdigest())]
+
+
+class _CommonPart(NamedTuple):
+    """What the signatures of calls with the same headers have in common for a second: everything except the body's hash."""
+
+    headers: tuple[tuple[str, str], ...]
+    request: hashlib._Hash
+    """The hash of the canonical request up to the body's hash, with which it ends."""
+    text: str
+    """The text to sign up to the hash of the canonical request, with which it ends."""
+    authorization: str
+    """The Authorization header up to the signature."""
+
+
+@lru_cache(maxsize=64)
+def _common_part(
+    target: Target, headers: tuple[tuple[str, str], ...], access_key: str, token: str | None, stamp: str
+) -> _CommonPart:
     added = [("Host", target.host), ("X-Amz-Date", stamp)]
-    if credentials.token:
-        added.append(("X-Amz-Security-Token", credentials.token))
-    named = [(_signed_name(name), value) for name, value in (*headers, *added)]
-    signed = sorted([(name, " ".join(value.split())) for name, value in named if name])
+    if token:
+        added.append(("X-Amz-Security-Token", token))
+    signed = sorted([(_signed_name(name), " ".join(value.split())) for name, value in (*headers, *added)])
     names = ";".join([name for name, _ in signed])
     lines = "".join([f"{name}:{value}\n" for name, value in signed])
-    # The path once more: a signature covers its percent signs encoded, for every service but S3.
+    # Encode the path again: for every service except S3, the signature covers encoded percent signs.
     path = quote(target.path, safe="/~")
-    request = f"POST\n{path}\n\n{lines}\n{names}\n{hashlib.sha256(body).hexdigest()}"
     scope = f"{stamp[:8]}/{target.region}/{SERVICE}/aws4_request"
-    text = f"{_ALGORITHM}\n{stamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
-    key = _signing_key(credentials.secret_key, stamp[:8], target.region)
-    signature = hmac.digest(key, text.encode(), "sha256").hex()
-    authorization = f"{_ALGORITHM} Credential={credentials.access_key}/{scope}, SignedHeaders={names}, Signature={signature}"
-    added.append(("Authorization", authorization))
-    return added
+    return _CommonPart(
+        tuple(added),
+        hashlib.sha256(f"POST\n{path}\n\n{lines}\n{names}\n".encode()),
+        f"{_ALGORITHM}\n{stamp}\n{scope}\n",
+        f"{_ALGORITHM} Credential={access_key}/{scope}, SignedHeaders={names}, Signature=",
+    )
 
 
 @lru_cache(maxsize=1024)
 def _signed_name(name: str) -> str:
-    """A header's name as it is signed; empty for one that is not."""
+    """Return a header's name as it is signed; empty if it is not signed."""
     name = name.lower()
     return name if name in ("content-type", "host") or name.startswith("x-amz-") else ""
 
@@ -85,8 +109,9 @@ def _stamp(at_s: int) -> str:
 
 
 @lru_cache(maxsize=16)
-def _signing_key(secret: str, day: str, region: str) -> bytes:
+def _keyed(secret: str, day: str, region: str) -> hmac.HMAC:
+    """Return the HMAC of nothing with the derived key; copies of it cost less than a new one."""
     key = f"AWS4{secret}".encode()
     for part in (day, region, SERVICE, "aws4_request"):
         key = hmac.digest(key, part.encode(), "sha256")
-    return key
+    return hmac.new(key, digestmod="sha256")

@@ -1,4 +1,4 @@
-"""From forwarded calls to events on their way: the same events as those of the hooks in a Python application."""
+"""Converts forwarded calls to the same events that the hooks in a Python application report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger("queuewatch.proxy")
 
 
 class Telemetry:
-    """Turns each forwarded call into events. Nothing in here may fail a call: errors are counted."""
+    """Turns each forwarded call into events. Errors are counted and never fail a call."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Telemetry:
         self.errors = 0
 
     def wants(self, operation: str) -> bool:
-        """Whether the answer to this operation is needed."""
+        """Return whether the response to this operation is needed."""
         return self._sender is not None and operation in OPERATIONS
 
     def report(
@@ -50,8 +50,11 @@ class Telemetry:
         *,
         retried: bool,
     ) -> None:
-        """A call succeeded. `queue_url` is the canonical one, by which receipt handles are remembered; `times_ms` says when
-        the call began and ended, epoch milliseconds."""
+        """Record a successful call.
+
+        `queue_url` is the canonical URL, by which receipt handles are remembered; `times_ms` are the start and end of the call
+        in epoch milliseconds.
+        """
         if self._sender is None:
             return
         events = self._translator.observe(
@@ -61,10 +64,10 @@ class Telemetry:
             self._sender.offer(events)
 
     def failed(self, error: Exception) -> None:
-        """Telemetry of a call is lost; the call is not affected."""
+        """Record that the telemetry of a call is lost; the call is not affected."""
         self.errors += 1
         if self.errors == 1:
-            # The type alone: an error's text may quote what a message holds.
+            # Only the type, because an error's text may quote message data.
             _log.warning("telemetry of a call is lost, the call is not affected: %s", type(error).__name__)
 
     def stats(self) -> dict[str, Any]:

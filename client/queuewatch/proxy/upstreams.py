@@ -16,7 +16,7 @@ _SCOPE: Final = re.compile(r"Credential=[^/,\s]+/\d{8}/([a-z0-9-]+)/([a-z0-9-]+)
 
 
 class NotConfigured(Exception):
-    """A call is for a service or region this proxy does not sign for; the text says how to change that."""
+    """A call is for a service or region that this proxy does not sign for; the text says how to change that."""
 
 
 @dataclass
@@ -25,16 +25,16 @@ class Upstream:
 
     region: str
     origin: str
-    """`https://sqs.eu-west-1.amazonaws.com`, without a slash at the end."""
+    """`https://sqs.eu-west-1.amazonaws.com`, without a trailing slash."""
     queue_origin: str = ""
-    """What its queue URLs begin with; learned from its answers, `origin` until then."""
+    """The prefix of its queue URLs, learned from its responses; `origin` until then."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.origin)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{self.origin!r} is no endpoint; use https://host[:port]")
+            raise ValueError(f"{self.origin!r} is not an endpoint; use https://host[:port]")
         if "@" in parts.netloc or parts.query or parts.fragment or parts.path.strip("/"):
-            raise ValueError(f"the endpoint at {parts.hostname} is more than https://host[:port]")
+            raise ValueError(f"the endpoint at {parts.hostname} must be only https://host[:port]")
         self.origin = f"{parts.scheme}://{parts.netloc}"
         self.queue_origin = self.queue_origin or self.origin
         default = {"http": 80, "https": 443}[parts.scheme]
@@ -46,7 +46,7 @@ class Upstreams:
     """Chooses the endpoint of a call by the region that the application signed it for."""
 
     def __init__(self, upstreams: Sequence[Upstream], *, any_region: bool = False) -> None:
-        """The first takes calls that are not signed. `any_region`: it takes all others too, whatever they say."""
+        """The first endpoint gets unsigned calls. With `any_region` it also gets calls for all other regions."""
         if not upstreams:
             raise ValueError("no SQS endpoint: give --region or --endpoint")
         self._default = upstreams[0]
@@ -55,7 +55,7 @@ class Upstreams:
         self.all = tuple(upstreams)
 
     def choose(self, authorization: str | None) -> Upstream:
-        """The endpoint of a call with this Authorization header. Raises `NotConfigured`."""
+        """Return the endpoint for a call with this Authorization header. Raises `NotConfigured`."""
         scope = _SCOPE.search(authorization) if authorization else None
         if scope is None:
             return self._default
@@ -72,9 +72,9 @@ class Upstreams:
 
 
 def upstream_of_region(session: Any, region: str) -> Upstream:
-    """AWS' own endpoint of a region, by botocore's table. Raises `ValueError` for a region it does not know."""
-    # The table, not a client: a client would take AWS_ENDPOINT_URL_SQS, which may be this proxy's own address.
+    """Return AWS' endpoint of a region from botocore's table. Raises `ValueError` for an unknown region."""
+    # Use the table, because a client would use AWS_ENDPOINT_URL_SQS, which may be this proxy's own address.
     found = EndpointResolver(session.get_data("endpoints")).construct_endpoint(SERVICE, region)
     if not found or not found.get("hostname"):
-        raise ValueError(f"{region!r} is no region with SQS; give --endpoint {region}=https://…")
+        raise ValueError(f"{region!r} is not a region with SQS; give --endpoint {region}=https://…")
     return Upstream(region, f"https://{found['hostname']}")

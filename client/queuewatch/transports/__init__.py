@@ -1,4 +1,4 @@
-"""Ways out for telemetry: Kafka, a spool folder, HTTP, SQS."""
+"""Transports for telemetry: Kafka, a spool folder, HTTP, SQS."""
 
 from queuewatch.transports.base import SendError, Transport
 from queuewatch.transports.open import open_transport

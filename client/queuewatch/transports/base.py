@@ -1,4 +1,4 @@
-"""What a transport is: the last step of telemetry out of a process."""
+"""The interface of a transport, the last step of telemetry out of a process."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ SENDER_THREAD: Final = "queuewatch-sender"
 
 
 class SendError(Exception):
-    """A payload did not arrive.
+    """A payload was not delivered.
 
-    `retry` says whether the same payload may succeed later, `too_large` whether half of it may, `retry_after_s`
-    how long the other side asks to wait.
+    `retry` says whether the same payload may succeed later, `too_large` whether half of it may succeed, and `retry_after_s` how
+    long the destination asks to wait.
     """
 
     def __init__(self, message: str, *, retry: bool, too_large: bool = False, retry_after_s: float | None = None) -> None:
@@ -27,35 +27,35 @@ class Transport(ABC):
     """Sends payloads of NDJSON. Used by one thread at a time; opens its connection at the first `send`."""
 
     name: str
-    """Where it sends to, for people; never a secret."""
+    """A readable name of the destination, never with a secret."""
 
     max_bytes: int
-    """The largest payload it takes."""
+    """The maximum size of a payload."""
 
     def prepare(self) -> None:
-        """Import what `send` needs, and connect to nothing. Called in the application's thread.
+        """Import what `send` needs, without connecting. Called in the application's thread.
 
-        An import in the sender's thread would hold that module's import lock: a process forked meanwhile waits for it
-        for ever.
+        An import in the sender's thread would hold that module's import lock, and a process forked at that moment would wait for
+        it forever.
         """
         return
 
     @abstractmethod
     def send(self, payload: bytes) -> None:
-        """Hand over one payload; when it returns, the other side has it. Raises `SendError` and nothing else."""
+        """Deliver one payload; when this returns, the other side has it. Raises only `SendError`."""
 
     def flush(self) -> None:
-        """Make what was sent visible to readers, for transports that gather payloads. Raises `SendError`."""
+        """Make sent payloads visible to readers, for transports that collect payloads. Raises `SendError`."""
         return
 
     def due_s(self) -> float | None:
-        """Seconds until `flush` should be called, None when nothing waits for it."""
+        """Return the seconds until `flush` should be called, or None if nothing waits for it."""
         return None
 
     def close(self) -> None:
-        """Let go of connections and files; never raises. A later `send` opens them again."""
+        """Close connections and files; never raises. A later `send` opens them again."""
         return
 
     def after_fork(self) -> None:
-        """In the child of a fork: forget the parent's connections and files without touching them."""
+        """Forget the parent's connections and files without touching them, in a forked child."""
         return

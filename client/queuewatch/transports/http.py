@@ -11,7 +11,7 @@ from queuewatch.transports.base import SendError, Transport
 from queuewatch.transports.secrets import TOKEN_VARIABLE, secret, shown
 
 _NEVER = frozenset((400, 413, 415, 422))
-"""About the payload itself. Anything else, a wrong token or path included, is mended on the other side or by a rotation."""
+"""Status codes about the payload itself. All others, even for a wrong token or path, can be fixed on the other side."""
 _MAX_RETRY_AFTER_S = 300.0
 
 
@@ -37,9 +37,9 @@ class HttpTransport(Transport):
         token = secret(TOKEN_VARIABLE)
         if token:
             if not (token.isascii() and token.isprintable()):
-                raise SendError(f"{TOKEN_VARIABLE} holds characters that no header can carry", retry=True)
+                raise SendError(f"{TOKEN_VARIABLE} contains characters that are not allowed in a header", retry=True)
             headers["Authorization"] = f"Bearer {token}"
-        request = urllib.request.Request(self._url, data=payload, headers=headers, method="POST")
+        request = urllib.request.Request(self._url, data=payload, headers=headers, method="POST")  # noqa: S310 -- http(s) only, checked above
         try:
             with self._opener.open(request, timeout=self._timeout_s) as answer:
                 answer.read()
@@ -52,7 +52,7 @@ class HttpTransport(Transport):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirected POST would become a GET without its body: better refused."""
+    """Refuse redirects, because a redirected POST would become a GET without its body."""
 
     def redirect_request(self, *_: object, **__: object) -> None:
         return None
@@ -69,7 +69,7 @@ def _refused(name: str, error: urllib.error.HTTPError) -> SendError:
 
 
 def _retry_after_s(text: str | None) -> float | None:
-    """Seconds; the date form is rare and is left to the back-off."""
+    """Parse Retry-After in seconds; the rare date form is ignored in favour of the back-off."""
     if text is None or not text.isascii() or not text.isdigit():
         return None
     return min(float(text), _MAX_RETRY_AFTER_S)

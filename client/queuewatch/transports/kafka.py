@@ -1,4 +1,4 @@
-"""Telemetry into a Kafka topic, many events per record."""
+"""Telemetry to a Kafka topic, with many events per record."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class KafkaTransport(Transport):
         self._producer: Any = None
 
     def prepare(self) -> None:
-        with warnings.catch_warnings():  # those of the library's own making, which an application may have made errors
+        with warnings.catch_warnings():  # the library's own warnings, which an application may have turned into errors
             warnings.simplefilter("ignore")
             _producer_class()
         client_id = self._options["client_id"]
@@ -54,10 +54,10 @@ class KafkaTransport(Transport):
         except (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError) as error:
             raise SendError(f"{self.name}: the record is too large", retry=False, too_large=True) from error
         except (errors.KafkaError, AssertionError, OSError) as error:
-            # A producer without its broker opens sockets at each attempt of its own and leaves them to the garbage
-            # collector: better none until the broker is back.
+            # A producer without a broker opens sockets at each attempt and leaves them to the garbage collector, so drop it until
+            # the broker is back.
             self._close(timeout_s=0.5)
-            # A topic may be created, a right be granted and a broker come back: only size is hopeless.
+            # A topic may be created, a right granted, and a broker come back: only a too large record is hopeless.
             raise SendError(f"{self.name}: {_explain(error, self._topic)}", retry=True) from error
 
     def close(self) -> None:
@@ -66,8 +66,8 @@ class KafkaTransport(Transport):
     def after_fork(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            # Its threads and locks are the parent's, and the connection is shared: no code of its own may run here, now
-            # or at the end of the child.
+            # Its threads and locks belong to the parent, and the connection is shared, so none of its code may run here, now or
+            # at the child's exit.
             with contextlib.suppress(Exception):
                 producer._closed = True
                 producer._unregister_cleanup()
@@ -76,7 +76,7 @@ class KafkaTransport(Transport):
     def _close(self, timeout_s: float) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            with contextlib.suppress(Exception):  # nothing is in flight: each send waits for its answer
+            with contextlib.suppress(Exception):  # nothing is in flight, because each send waits for its response
                 producer.close(timeout=timeout_s)
 
     def _connected(self) -> Any:
@@ -138,15 +138,18 @@ _left_to_the_parent: Final[list[Any]] = []
 
 @lru_cache(maxsize=1)
 def _producer_class() -> Any:
-    """kafka-python's producer without its `__del__`, which closes it, waits for threads that a forked child does not have, and
-    switches the library's logger off for the whole process. Raises `ImportError`."""
+    """Return kafka-python's producer class without its `__del__`. Raises `ImportError`.
+
+    `__del__` closes the producer, waits for threads that a forked child does not have, and turns the library's logger off
+    for the whole process.
+    """
     from kafka import KafkaProducer
 
     return type("TelemetryProducer", (KafkaProducer,), {"__del__": lambda _self: None})
 
 
 def _address(broker: str) -> tuple[str, int]:
-    """Host and port of `host:9092`, `host`, `[::1]:9092`."""
+    """Parse `host:9092`, `host` or `[::1]:9092` into host and port."""
     host, separator, port = broker.rpartition(":")
     if not separator or not port.isdigit():
         host, port = broker, "9092"

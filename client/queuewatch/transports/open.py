@@ -1,4 +1,4 @@
-"""From a URL to a transport."""
+"""Creates the transport for a URL."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ _FORMS = "kafka://host:9092[,host:9092]/topic, spool:/folder, http(s)://host:940
 
 
 def open_transport(to: str, *, durable: bool = False) -> Transport:
-    """The transport a URL names; nothing is connected or created yet.
+    """Return the transport for a URL; nothing is connected or created yet.
 
     Forms: `kafka://host:9092[,host…]/topic[?security_protocol=SASL_SSL&sasl_mechanism=…&compression_type=…]`,
-    `spool:/folder[?max_file_bytes=…&max_age_s=…&max_folder_bytes=…]`, `http(s)://host:9400/api/v1/events`,
-    `sqs:<queue name or URL>[?region=…]`. With `durable` what was
-    sent survives a crash of the machine, also where that costs time. Raises `ValueError` naming the part that is
-    wrong.
+    `spool:/folder[?max_file_bytes=…&max_age_s=…&max_folder_bytes=…]`, `http(s)://host:9400/api/v1/events`, `sqs:<queue name or
+    URL>[?region=…]`. With `durable`, sent events survive a crash of the machine, even if that costs time. The `ValueError` names
+    the invalid part.
     """
     scheme, separator, rest = to.partition(":")
     if not separator or not rest:
-        raise ValueError(f"{shown(to)!r} is no telemetry destination; use {_FORMS}")
+        raise ValueError(f"{shown(to)!r} is not a telemetry destination; use {_FORMS}")
     if scheme in ("http", "https"):
         return HttpTransport(to)
     if scheme == "kafka":
@@ -38,7 +37,7 @@ def open_transport(to: str, *, durable: bool = False) -> Transport:
         return SpoolTransport(path.removeprefix("//"), durable=durable, **_convert(to, options, known))
     if scheme == "sqs":
         return SqsTransport(path.removeprefix("//"), **_convert(to, options, {"region": str}))
-    raise ValueError(f"{shown(to)!r}: {scheme!r} is no telemetry transport; use {_FORMS}")
+    raise ValueError(f"{shown(to)!r}: {scheme!r} is not a telemetry transport; use {_FORMS}")
 
 
 def _kafka(to: str) -> KafkaTransport:

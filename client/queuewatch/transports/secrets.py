@@ -1,4 +1,4 @@
-"""Secrets of transports: from the environment or from a file it names, never from a URL, never in a log."""
+"""Secrets of transports, from the environment or a file it names; never from a URL, and never logged."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _HIDDEN: Final = (TOKEN_VARIABLE, PASSWORD_VARIABLE)
 
 
 def secret(name: str) -> str | None:
-    """The value of the variable `name`, else the content of the file named by `name`_FILE, else None.
+    """Return the value of the variable `name`, else the content of the file named by `name`_FILE, else None.
 
-    Stripped of white space around it, which a secret store or an editor adds. Read at each use, so that a rotated file
-    takes effect. Raises `SendError` (to be retried) when the file cannot be read.
+    Surrounding white space, which a secret store or an editor may add, is removed. The value is read at each use, so that a
+    rotated file takes effect. Raises `SendError` (to be retried) if the file cannot be read.
     """
     value = os.environ.get(name, "").strip()
     if value:
@@ -36,7 +36,7 @@ def secret(name: str) -> str | None:
 
 
 def redact(text: str) -> str:
-    """A text for a log, without any secret of ours that a library may have put into its error."""
+    """Return a text for logging, without secrets that a library may have put into its error."""
     for name in _HIDDEN:
         try:
             value = secret(name)
@@ -49,7 +49,7 @@ def redact(text: str) -> str:
 
 
 def shown(url: str) -> str:
-    """A destination for people: without a user, a password and the values of its options."""
+    """Return a readable destination, without user, password and option values."""
     try:
         parts = urlsplit(url)
     except ValueError:

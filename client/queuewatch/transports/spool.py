@@ -1,4 +1,4 @@
-"""Telemetry into a folder of NDJSON files, each appearing whole."""
+"""Telemetry to a folder of NDJSON files, each of which appears complete."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _SUFFIX: Final = ".ndjson"
 _OPEN_SUFFIX: Final = ".open"
 _MEASURE_EVERY_S: Final = 10.0
 _ADOPT_AFTER_S: Final = 5.0
-"""Younger files may belong to a process that has made but not yet locked them."""
+"""Younger files may belong to a process that has created but not yet locked them."""
 
 
 class SpoolTransport(Transport):
-    """Appends to a hidden file and renames it into view when it is large or old enough.
+    """Appends to a hidden file and renames it to its final name when it is large or old enough.
 
-    A reader that lists `*.ndjson` sees only whole, synced files. `max_file_bytes` and `max_age_s` say when a file is
-    due; a folder that holds more than `max_folder_bytes` takes no more until its reader has removed some. With
-    `durable` each payload is synced to disk before `send` returns. Files left open by a process that died are brought
-    into view by the next one that opens the folder.
+    A reader that lists `*.ndjson` sees only complete, synced files. `max_file_bytes` and `max_age_s` say when a file is due. A
+    folder with more than `max_folder_bytes` accepts no more until its reader has removed some files. With `durable`, each payload
+    is synced to disk before `send` returns. Files left open by a process that died get their final name from the next process
+    that opens the folder.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class SpoolTransport(Transport):
         return file
 
     def _show(self) -> None:
-        """Sync the open file and rename it into view."""
+        """Sync the open file and rename it to its final name."""
         file = self._file
         if file is None:
             return
@@ -165,7 +165,7 @@ class SpoolTransport(Transport):
             )
 
     def _adopt(self) -> None:
-        """Bring into view what a process that died has written."""
+        """Rename the files of processes that died to their final names."""
         if _lock is None:
             return
         for path in self._folder.glob(f".*-{self._host}-*{_OPEN_SUFFIX}"):
@@ -185,7 +185,7 @@ class SpoolTransport(Transport):
 
 def _write(file: FileIO, payload: bytes) -> None:
     view = memoryview(payload)
-    while len(view):
+    while view:
         view = view[file.write(view) :]
 
 

@@ -1,4 +1,4 @@
-"""Telemetry into an SQS queue of the service's own."""
+"""Telemetry to a separate SQS queue of the service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GONE = frozenset(("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue
 _TOO_LARGE = frozenset(("InvalidParameterValue", "MessageTooLong", "BatchRequestTooLong"))
 
 own_session: Final = threading.local()
-"""`in_the_making` while this thread makes the session that carries telemetry, which nobody may watch."""
+"""`in_the_making` is set while this thread creates the telemetry session, which must not be watched."""
 
 
 class SqsTransport(Transport):
@@ -54,7 +54,7 @@ class SqsTransport(Transport):
                 import boto3
             except ImportError as error:
                 raise SendError("boto3 is not installed; pip install boto3", retry=True) from error
-            # A session of its own: hooks on the application's session must not see telemetry.
+            # A separate session, because hooks on the application's session must not see telemetry.
             own_session.in_the_making = True
             try:
                 self._client = boto3.Session().client("sqs", region_name=self._region)
@@ -78,7 +78,7 @@ class SqsTransport(Transport):
 
 
 def _body(payload: bytes) -> str:
-    """NDJSON as SQS allows it: two characters of Unicode are forbidden there, and may be escaped in JSON."""
+    """Escape the two Unicode characters that SQS forbids, as JSON allows."""
     text = payload.decode("utf-8")
     if text.isascii():
         return text

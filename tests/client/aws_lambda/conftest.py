@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
@@ -19,6 +18,7 @@ from tests.client.aws_lambda.receiver import Receiver, receiver
 from tests.client.aws_lambda.runtime_api import Environment, environment
 from tests.services.node import find_node, lambda_runtime_client
 from tests.services.process import ServiceUnavailable
+from tests.services.provider import Services
 
 _APPS = Path(__file__).parent / "apps"
 
@@ -59,14 +59,11 @@ class Runtime:
 
 
 @pytest.fixture(scope="session", params=["python", "node"])
-def runtime(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Runtime:
+def runtime(request: pytest.FixtureRequest, services: Services, tmp_path_factory: pytest.TempPathFactory) -> Runtime:
     """Each runtime, with a layer built for it."""
     name: str = request.param
     folder = tmp_path_factory.mktemp(f"lambda-{name}")
-    try:
-        command = _COMMANDS[name]()
-    except ServiceUnavailable as missing:
-        _give_up(missing)
+    command = services.found(_COMMANDS[name])
     archive = build(name, folder / "layer.zip")
     shutil.unpack_archive(archive, folder / "opt")
     return Runtime(name, command, folder / "opt", "app" if name == "python" else "index", folder / "function.log")
@@ -90,9 +87,3 @@ def _node() -> tuple[str, ...]:
 
 
 _COMMANDS: dict[str, Callable[[], tuple[str, ...]]] = {"python": _python, "node": _node}
-
-
-def _give_up(missing: Exception) -> NoReturn:
-    if os.environ.get("CI") == "true":
-        pytest.fail(str(missing), pytrace=False)
-    pytest.skip(str(missing))

@@ -1,5 +1,6 @@
 // The Node.js half of overhead.py: prints the milliseconds of each call, bare and wrapped.
 
+import http from "node:http";
 import { pathToFileURL } from "node:url";
 
 const { wrap } = await import(pathToFileURL(process.argv[2]).href);
@@ -15,9 +16,27 @@ function event(number) {
   return { Records: Array.from({ length: 10 }, (_, i) => ({ messageId: `${number}-0ea4-451a-a703-a558b933e27${i}`, ...record })) };
 }
 
-const found = { bare: [], wrapped: [], late: 0, cpu: 0 };
+const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+const payload = `{"v":1,"type":"heartbeat","consumer":"${"x".repeat(130)}"}\n`.repeat(21);
+
+function post() {
+  return new Promise((resolve, reject) => {
+    const headers = { "content-type": "application/x-ndjson", "content-length": payload.length };
+    const request = http.request(process.env.QUEUEWATCH_TO, { method: "POST", agent, headers }, (answer) => {
+      answer.resume();
+      answer.on("end", resolve);
+    });
+    request.on("error", reject);
+    request.end(payload);
+  });
+}
+
+const found = { bare: [], wrapped: [], post: [], late: 0, cpu: 0 };
 for (let i = 0; i < Number(process.env.CALLS); i++) {
   const given = event(i);
+  const sent = performance.now();
+  await post();
+  found.post.push(performance.now() - sent);
   for (const [name, handler] of [["bare", nothing], ["wrapped", wrapped]]) {
     const cpu = process.cpuUsage();
     const began = performance.now();
@@ -29,3 +48,4 @@ for (let i = 0; i < Number(process.env.CALLS); i++) {
 }
 found.late = found.wrapped.filter((ms) => ms >= 50).length;
 console.log(JSON.stringify(found));
+agent.destroy();

@@ -23,13 +23,17 @@ _NODE = _ROOT / "client/queuewatch/aws_lambda/node/wrapper.mjs"
 CALLS = 2_000
 _RUNS = 5
 _WARM_UP = 100
+_PAYLOAD = b'{"v":1,"type":"heartbeat","consumer":"%s"}\n' % (b"x" * 130) * 21
+"""As many bytes as the telemetry of a batch of ten: ten receives, ten deletions and the batch."""
 
 
 def measure(runtime: str, calls: int = CALLS) -> dict[str, float]:
     """Milliseconds added per invocation: `p50`, `p99`, `max`.
 
     `quiet_p50` and `quiet_p99` are those of the quietest tenth of the run: on a machine that is busy with other
-    things, the others measure those. `cpu` is the mean processor time, which they hardly touch; `late` counts
+    things, the others measure those. `post_p50` and `post_p99` are those of a bare POST of as many events on a kept connection,
+    taken in turn with the invocations: the least that sending before the result can cost on this machine now. `ratio_p50` and
+    `ratio_p99` are the invocations' by it. `cpu` is the mean processor time, which others hardly touch; `late` counts
     invocations over the default bound of 50 ms.
     """
     command = {
@@ -42,10 +46,14 @@ def measure(runtime: str, calls: int = CALLS) -> dict[str, float]:
         variables["QUEUEWATCH_LAMBDA_SEND_MS"] = "1000"  # each invocation waits for its telemetry: none is cheap by being late
         done = subprocess.run(command, cwd=_ROOT, env=variables, capture_output=True, text=True, check=True, timeout=120)
     found = json.loads(done.stdout)
-    bare, wrapped = sorted(found["bare"][_WARM_UP:]), sorted(found["wrapped"][_WARM_UP:])
+    bare, wrapped, post = (sorted(found[name][_WARM_UP:]) for name in ("bare", "wrapped", "post"))
     return {
         "p50": _at(wrapped, 0.5) - _at(bare, 0.5),
         "p99": _at(wrapped, 0.99) - _at(bare, 0.5),
+        "post_p50": _at(post, 0.5),
+        "post_p99": _at(post, 0.99),
+        "ratio_p50": _at(wrapped, 0.5) / _at(post, 0.5),
+        "ratio_p99": _at(wrapped, 0.99) / _at(post, 0.99),
         "quiet_p50": min(_at(sorted(window), 0.5) for window in _windows(found["wrapped"][_WARM_UP:])),
         "quiet_p99": min(_at(sorted(window), 0.99) for window in _windows(found["wrapped"][_WARM_UP:])),
         "cpu": found["cpu"] / len(found["wrapped"]),
@@ -76,13 +84,18 @@ def _nothing(_event: Any, _context: Any) -> None:
 
 def _function() -> None:
     """In a process of its own, as the function is."""
+    from queuewatch.aws_lambda.posting import _Connection
     from queuewatch.aws_lambda.settings import settings_from
     from queuewatch.aws_lambda.wrapper import wrap_handler
 
     wrapped = wrap_handler(_nothing, settings_from())
-    found: dict[str, Any] = {"bare": [], "wrapped": [], "late": 0, "cpu": 0.0}
+    found: dict[str, Any] = {"bare": [], "wrapped": [], "post": [], "late": 0, "cpu": 0.0}
+    connection = _Connection(os.environ["QUEUEWATCH_TO"])
     for i in range(int(os.environ["CALLS"])):
         given = event(i)
+        began_s = time.perf_counter()
+        connection.post(_PAYLOAD, {"Content-Type": "application/x-ndjson"})
+        found["post"].append((time.perf_counter() - began_s) * 1000)
         for name, handler in (("bare", _nothing), ("wrapped", wrapped)):
             cpu_s, began_s = time.process_time(), time.perf_counter()
             handler(given, _Context())

@@ -88,7 +88,7 @@ def test_a_setting_that_cannot_be_read_leaves_its_default(runtime: Runtime, inge
         assert function.invoke(event("m0")).kind == "returned"
         function.invoke(event("m1"))
     assert "m0" in deleted(ingest)
-    assert f"QUEUEWATCH_LAMBDA_SEND_MS={value} cannot be used" in runtime.log.read_text()
+    assert f"QUEUEWATCH_LAMBDA_SEND_MS={value} is invalid; using 50" in runtime.log.read_text()
 
 
 @pytest.mark.parametrize("own", ["no_such_handler"])

@@ -1,18 +1,18 @@
-// Carries reports out of a function: within a bound, and what is left goes with the next invocation.
+// Sends reports from a function within a time limit; the rest is sent with the next invocation.
 
 const LONGEST_QUIET_MS = 30_000;
 const WARN_EVERY_MS = 60_000;
 const ENCODED_AHEAD = 1_000;
 
 /**
- * The platform freezes the process between invocations, with whatever it is sending: a payload is kept until its
- * arrival is certain, so it may arrive twice. A destination that keeps failing is waited for ever more rarely.
+ * The platform freezes the process between invocations, even while it is sending. A payload is kept until its
+ * delivery is confirmed, so it may arrive twice. A destination that keeps failing is tried less and less often.
  */
 export class Carrier {
   #transport;
   #maxEvents;
   #log;
-  #reports = []; // [count, function that makes the events]
+  #reports = []; // [count, function that creates the events]
   #lines = [];
   #events = 0;
   #sending;
@@ -27,7 +27,7 @@ export class Carrier {
     this.stats = { sent: 0, dropped: 0, errors: 0, late: 0 };
   }
 
-  /** Take `count` events, made by `report` later; beyond the limit the oldest reports are dropped. */
+  /** Take `count` events, created by `report` later; beyond the limit the oldest reports are dropped. */
   offer(count, report) {
     this.#reports.push([count, report]);
     this.#events += count;
@@ -38,7 +38,7 @@ export class Carrier {
     }
   }
 
-  /** Begin to send, and wait for nothing; undefined when there is nothing to wait for. */
+  /** Start sending without waiting; returns undefined if there is nothing to wait for. */
   start() {
     if (!this.#sending && this.#events > 0 && performance.now() >= this.#quietUntil) {
       this.#sending = this.#send().finally(() => (this.#sending = undefined));
@@ -46,7 +46,7 @@ export class Carrier {
     return this.#sending;
   }
 
-  /** Send what is there; false when it was not done within the time. It is tried on while the process runs. */
+  /** Send pending reports; returns false if this took too long. Sending continues while the process runs. */
   async deliver(withinMs) {
     const end = performance.now() + withinMs;
     while (this.#events > 0) {
@@ -63,7 +63,7 @@ export class Carrier {
     return this.#events === 0;
   }
 
-  // The first failure costs nothing; from the second on there is a pause, twice as long each time.
+  // Back off from the second failure on, twice as long each time.
   #missed() {
     this.#misses += 1;
     if (this.#misses >= 2) {

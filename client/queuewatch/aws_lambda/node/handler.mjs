@@ -1,4 +1,4 @@
-// What the function's handler setting names: the function's own handler, wrapped.
+// The target of the function's handler setting: the function's own handler, wrapped.
 
 import { loadOriginal } from "./original.mjs";
 import { wrap } from "./wrapper.mjs";

@@ -7,7 +7,7 @@ import { pathToFileURL } from "node:url";
 
 const VARIABLE = "QUEUEWATCH_LAMBDA_HANDLER";
 
-// The names are what the runtime reports for its own failures, so that alarms on them keep working.
+// The error names are those of the runtime, so that alarms on them keep working.
 class HandlerError extends Error {
   constructor(name, message) {
     super(message);
@@ -15,7 +15,7 @@ class HandlerError extends Error {
   }
 }
 
-/** The handler named in QUEUEWATCH_LAMBDA_HANDLER, such as `index.handler`; throws what the runtime would report. */
+/** Returns the handler named in QUEUEWATCH_LAMBDA_HANDLER, such as `index.handler`; throws the runtime's errors. */
 export async function loadOriginal(environment = process.env) {
   const name = (environment[VARIABLE] ?? "").trim();
   if (!name) throw new HandlerError("HandlerNotConfigured", `${VARIABLE} is not set; set it to the function's own handler, such as index.handler`);

@@ -1,5 +1,5 @@
-// What an event source mapping does with a batch, from how its invocation ended. Pure.
-// The rules are those of the AWS Lambda developer guide, "Handling errors for an SQS event source".
+// The outcome of a batch in the event source mapping, derived from how its invocation ended. Pure. The rules are those of the AWS
+// Lambda developer guide, "Handling errors for an SQS event source".
 
 export const MAX_RESPONSE_BYTES = 6_291_556;
 
@@ -7,14 +7,14 @@ export const RETURNED = Object.freeze({ reason: "returned", whole: false, back: 
 
 const whole = (reason) => ({ reason, whole: true, back: new Set() });
 
-/** The handler failed: every message comes back. The error's message stays out, it may hold what a message held. */
+/** The outcome of a failed handler: every message comes back. The error's message may contain message data. */
 export function failed(error) {
   return whole(`raised ${error instanceof Error ? error.name : typeof error}`);
 }
 
 export const timedOut = () => whole("timed out");
 
-/** The handler returned `result`, of which the runtime posts the JSON. */
+/** The outcome of a handler that returned `result`, which the runtime posts as JSON. */
 export function returned(result, messageIds, reportsFailures) {
   if (result === undefined || result === null) return RETURNED;
   let text;

@@ -1,11 +1,11 @@
-// Transports for a function: one kept-alive connection, no SDK to import at a cold start.
+// Transports for a function: one keep-alive connection, and no SDK import at a cold start.
 
 import { createHash, createHmac } from "node:crypto";
 import { readFileSync } from "node:fs";
 import http from "node:http";
 import https from "node:https";
 
-const TIMEOUT_MS = 2000; // for one answer; the invocation waits much less
+const TIMEOUT_MS = 2000; // for one request; the invocation waits much less
 
 export class SendError extends Error {
   constructor(message, { retry, tooLarge = false }) {
@@ -15,7 +15,7 @@ export class SendError extends Error {
   }
 }
 
-/** The transport of a QUEUEWATCH_TO; throws what is wrong with it. */
+/** Returns the transport for a QUEUEWATCH_TO; throws if it is invalid. */
 export function transportFor(to, environment = process.env) {
   if (/^https?:\/\//.test(to)) return new HttpPoster(to, environment);
   if (to.startsWith("sqs:")) return new QueuePoster(to, environment);
@@ -36,7 +36,7 @@ class Connection {
     try {
       return await this.#post(payload, headers);
     } catch (error) {
-      // An idle connection may have been closed by the other side meanwhile. What arrives twice is counted once.
+      // The other side may have closed an idle connection. Events that arrive twice are counted once.
       if (!error.reusedSocket) throw error;
       return this.#post(payload, headers);
     }
@@ -53,7 +53,7 @@ class Connection {
       });
       const timer = setTimeout(() => request.destroy(new Error("no answer in time")), TIMEOUT_MS);
       timer.unref();
-      // A callback-style function ends when nothing is left to do: telemetry is nothing that it waits for.
+      // A callback-style function ends when the event loop is empty; telemetry must not keep it running.
       request.on("socket", (socket) => socket.unref?.());
       request.on("error", (error) => reject(Object.assign(error, { reusedSocket: request.reusedSocket })));
       request.on("close", () => clearTimeout(timer));
@@ -88,7 +88,7 @@ export class HttpPoster {
     if (token) headers.Authorization = `Bearer ${token}`;
     const { status } = await post(this.name, this.connection, payload, headers);
     if (status >= 200 && status < 300) return;
-    // A wrong token or address is put right by people, in time: it waits as an outage does.
+    // People will correct a wrong token or address in time, so events wait as during an outage.
     throw new SendError(`${this.name} answered ${status}`, { retry: status !== 400 && status !== 413, tooLarge: status === 413 });
   }
 
@@ -149,7 +149,7 @@ export class QueuePoster {
   }
 }
 
-/** The Authorization header of AWS Signature Version 4 for a POST without a query to SQS. */
+/** Returns the Authorization header (AWS Signature Version 4) for a POST to SQS without a query. */
 export function authorization(payload, headers, path, region, key, secret) {
   const names = Object.keys(headers).sort((a, b) => (a.toLowerCase() < b.toLowerCase() ? -1 : 1));
   const signed = names.map((name) => name.toLowerCase()).join(";");

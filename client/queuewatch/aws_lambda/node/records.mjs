@@ -1,12 +1,12 @@
-// From the records of an SQS invocation, and its outcome, to telemetry events. Pure.
+// Converts the records of an SQS invocation, and its outcome, to telemetry events. Pure.
 
-/** The batch in a Lambda event; undefined for an event that is none of SQS. */
+/** Returns the batch in a Lambda event, or undefined if the event is not from SQS. */
 export function deliveryOf(event, { requestId, consumer, beganAt, scope, visibilityTimeoutS }) {
   const found = event?.Records;
   if (!Array.isArray(found) || found.length === 0) return undefined;
   if (!found.every((record) => record?.eventSource === "aws:sqs" && record.messageId)) return undefined;
   const place = placeOfArn(String(found[0].eventSourceARN ?? ""));
-  // Copied: the handler may change the event it is given.
+  // Copied, because the handler may change its event.
   const records = found.map((record) => ({ id: record.messageId, said: { ...record.attributes } }));
   const windowMs = visibilityTimeoutS === undefined ? undefined : Math.trunc(visibilityTimeoutS * 1000);
   return new Delivery(requestId, consumer, { ...place, scope: scope ?? place.scope }, records, beganAt, windowMs);
@@ -21,7 +21,7 @@ class Delivery {
     return this.records.map((record) => record.id);
   }
 
-  /** The receives: that they happened is certain, whatever becomes of the invocation. */
+  /** Returns the receives, which are certain, however the invocation ends. */
   received() {
     return this.records.map((record) => {
       const at = this.#receivedAt(record);
@@ -39,8 +39,8 @@ class Delivery {
   }
 
   /**
-   * What becomes of each message, and of the batch. Without a known visibility timeout nothing says when a message
-   * comes back: its window ends by time, which the service knows how to follow, and no `released` is reported.
+   * Returns the outcome of each message and of the batch. Without a known visibility timeout, the time when a message comes back is
+   * unknown: its window ends by time, which the service tracks, and no `released` is reported.
    */
   ended(outcome, at) {
     const events = [];
@@ -61,7 +61,7 @@ class Delivery {
     return events;
   }
 
-  // When the mapping received it: SQS tells that of a first receive; else the invocation's start is the latest.
+  // When the mapping received it: SQS reports this for a first receive; otherwise the invocation's start is the upper limit.
   #receivedAt({ said }) {
     const first = integer(said.ApproximateFirstReceiveTimestamp);
     if (first !== undefined && integer(said.ApproximateReceiveCount) === 1) return Math.min(first, this.beganAt);

@@ -1,4 +1,5 @@
-// The wrapper's settings, all from the environment. A wrong value never keeps the function from running.
+// The wrapper's settings, all from the environment. An invalid value never prevents the function from
+// running.
 
 const NO = new Set(["", "0", "false", "no", "off"]);
 
@@ -9,7 +10,7 @@ export function settingsFrom(environment = process.env, log = console.error) {
     if (!text) return otherwise;
     const value = Number(text);
     if (Number.isFinite(value) && value >= 0 && value < 1e9) return value;
-    log(`queuewatch: ${name}=${text} cannot be used; ${otherwise} holds`);
+    log(`queuewatch: ${name}=${text} is invalid; using ${otherwise}`);
     return otherwise;
   };
   const reports = environment.QUEUEWATCH_LAMBDA_REPORT_BATCH_ITEM_FAILURES;
@@ -22,7 +23,8 @@ export function settingsFrom(environment = process.env, log = console.error) {
     timeoutMarginMs: number("QUEUEWATCH_LAMBDA_TIMEOUT_MARGIN_MS", 200),
     visibilityTimeoutS: number("QUEUEWATCH_LAMBDA_VISIBILITY_TIMEOUT_S", undefined),
     reportsFailures: reports === undefined || reports === "" || !NO.has(reports.toLowerCase()),
-    // Up to Node.js 22 the managed runtimes ignore what a plain function returns that is no promise.
+    // Up to Node.js 22 the managed runtimes ignore the return value of a plain function unless it is
+    // a promise.
     ignoresPlainResults: /nodejs(1\d|20|22)\.x$/.test(environment.AWS_EXECUTION_ENV ?? ""),
   };
 }

@@ -1,4 +1,4 @@
-// The wrapped handler: calls the function's own, and reports what became of the batch.
+// The wrapped handler: calls the function's own handler and reports the outcome of the batch.
 
 import { Carrier } from "./carrier.mjs";
 import { RETURNED, failed, returned, timedOut } from "./outcome.mjs";
@@ -9,8 +9,8 @@ import { settingsFrom } from "./settings.mjs";
 const STREAMING = Symbol.for("aws.lambda.runtime.handler.streaming");
 
 /**
- * The handler to give to the runtime; `original` itself when telemetry is off or has no usable destination. Its
- * result and its errors pass unchanged; nothing of ours is thrown.
+ * Returns the handler for the runtime; `original` itself if telemetry is off or has no usable destination. Results and
+ * errors pass unchanged; the wrapper itself throws nothing.
  */
 export function wrap(original, settings = settingsFrom()) {
   if (!settings.to || original[STREAMING]) return original;
@@ -18,12 +18,12 @@ export function wrap(original, settings = settingsFrom()) {
   try {
     carrier = new Carrier(transportFor(settings.to));
   } catch (error) {
-    // A typo in a deployment must not keep the function from running.
+    // A typo in a deployment must not prevent the function from running.
     console.error(`queuewatch: QUEUEWATCH_TO: ${error.message}; no telemetry is sent`);
     return original;
   }
   const begin = (event, context) => guarded(() => Invocation.of(event, context, settings, carrier));
-  // The runtime looks at the number of parameters: three mean a callback.
+  // The runtime checks the number of parameters: three mean a callback.
   if (original.length >= 3) {
     return function handler(event, context, callback) {
       const invocation = begin(event, context);
@@ -47,7 +47,7 @@ function withPromise(original, self, event, context, invocation, settings) {
   }
   if (typeof result?.then !== "function") {
     if (settings.ignoresPlainResults) {
-      void invocation.end(RETURNED); // it answers null once nothing is left to do, whatever was returned
+      void invocation.end(RETURNED); // the runtime answers null once the event loop is empty, whatever was returned
       return result;
     }
     return invocation.endWith(result).then(() => result);
@@ -83,7 +83,7 @@ async function settled(promise, invocation) {
   return result;
 }
 
-/** One batch under way. Its steps are guarded: none throws. */
+/** One batch in progress. None of its steps throws. */
 class Invocation {
   #delivery;
   #settings;
@@ -113,7 +113,7 @@ class Invocation {
     return this.end(guarded(() => returned(result, this.#delivery.messageIds, this.#settings.reportsFailures)));
   }
 
-  /** The outcome is known: report it, and wait for the report within the bound. */
+  /** Report the outcome, and wait for the report within the time limit. */
   async end(outcome) {
     if (this.#ended) return;
     this.#ended = true;
@@ -136,7 +136,7 @@ class Invocation {
     this.#timers.push(timer);
   }
 
-  // The process may be killed next. Should the handler return yet, its outcome is reported after all.
+  // The process may be killed next. If the handler still returns, its outcome is reported too.
   #nearlyOutOfTime() {
     this.#reportReceived();
     this.#timedOut = true;

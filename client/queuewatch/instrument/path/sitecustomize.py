@@ -1,8 +1,8 @@
-"""Python runs this as it starts, when `queuewatch-instrument` has put this folder first on PYTHONPATH.
+"""Run by Python at startup if `queuewatch-instrument` has put this folder first on PYTHONPATH.
 
-It makes the import of botocore set up telemetry, takes this folder off `sys.path` (child processes find it in the
-environment), and runs the `sitecustomize` that it hides. It must be quick and import next to nothing: every Python process
-below the command runs it.
+It sets up telemetry on the import of botocore, removes this folder from `sys.path` (child processes find it in the environment),
+and runs the `sitecustomize` that it hides. It must be fast and import almost nothing, because every Python process under the
+command runs it.
 """
 
 import os
@@ -14,7 +14,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _set_up() -> None:
-    # By its file: the interpreter may be one in which the library is not installed.
+    # Load by file, because the library may not be installed in this interpreter.
     spec = spec_from_file_location("_queuewatch_import_hook", os.path.join(os.path.dirname(_HERE), "import_hook.py"))
     if spec is not None and spec.loader is not None:
         hook = module_from_spec(spec)
@@ -27,7 +27,7 @@ def _run_the_hidden_one() -> None:
     if spec is not None and spec.loader is not None:
         module = module_from_spec(spec)
         sys.modules["sitecustomize"] = module
-        spec.loader.exec_module(module)  # what it raises is Python's to report, as without us
+        spec.loader.exec_module(module)  # Python reports its errors, as usual
 
 
 sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or os.curdir) != _HERE]

@@ -34,7 +34,7 @@ def _behaviours(event: Any, ids: list[str]) -> dict[str, Any]:
         "returns an object": lambda: {"ok": True},
         "returns a string": lambda: "done",
         "returns an empty object": dict,
-        "names none": lambda: _failures(),
+        "names none": _failures,
         "names null": lambda: {"batchItemFailures": None},
         "names the first": lambda: _failures(ids[0]),
         "names the last": lambda: _failures(ids[-1]),

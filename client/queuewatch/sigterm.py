@@ -1,9 +1,9 @@
-"""Sends what is buffered before SIGTERM ends a process that has no handler of its own for it.
+"""Sends buffered events before SIGTERM ends a process that does not handle it.
 
-Without a handler the signal ends the process at once, and at most the last fraction of a second of telemetry with it.
-A handler of ours is set only where the default is in force, only in the main thread, and it ends the process as the
-default would: by the same signal, after at most the senders' exit deadline. A second SIGTERM does so at once. An
-application that sets a handler of its own, before or after, is left alone: it may call `flush` there.
+Without a handler the signal ends the process at once, and the last fraction of a second of telemetry is lost. This handler is set
+only if the default is in force, and only in the main thread. It ends the process like the default: by the same signal, after at
+most the senders' exit deadline. A second SIGTERM ends it at once. If the application sets its own handler, before or after,
+nothing is changed: it may call `flush` there.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _flush_all: Callable[[], object] | None = None
 
 
 def flush_before_sigterm(flush_all: Callable[[], object]) -> bool:
-    """Have `flush_all` called before the default of SIGTERM; False where that is not ours to do.
+    """Call `flush_all` before SIGTERM's default action; return False if the application handles SIGTERM.
 
-    `flush_all` must keep a time of its own and never raise.
+    `flush_all` must have its own time limit and never raise.
     """
-    global _flush_all
+    global _flush_all  # noqa: PLW0603 -- of the process, as signal handlers are
     if threading.current_thread() is not threading.main_thread():
         return False
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -36,14 +36,14 @@ def flush_before_sigterm(flush_all: Callable[[], object]) -> bool:
 
 
 def leave_sigterm_alone() -> None:
-    """Undo `flush_before_sigterm`, unless somebody has set another handler."""
+    """Undo `flush_before_sigterm`, unless another handler has been set."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is _end:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _end(signal_number: int, _frame: FrameType | None) -> None:
     if signal.getsignal(signal_number) is not _end:
-        return  # a handler set later calls the one before it, where the default would have been nothing to call
+        return  # a handler set later may call this one as its predecessor; the default action has nothing to call
     signal.signal(signal_number, signal.SIG_DFL)
     try:
         if _flush_all is not None:
