@@ -1,1 +1,1 @@
-"""Where telemetry comes from: wire format, client instrumentation and collectors."""
+"""The sources of telemetry: wire format, client instrumentation and collectors."""

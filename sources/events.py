@@ -1,17 +1,17 @@
-"""The vocabulary of telemetry events: types, fields and who must carry what."""
+"""The vocabulary of telemetry events: types, fields, and which fields each type requires."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, get_args
 
-# As explicit re-exports: what writes events and what reads them take the vocabulary from one place.
+# Explicit re-exports: writers and readers of events import the vocabulary from one place.
 from queuewatch.events import WIRE_VERSION as WIRE_VERSION
 from queuewatch.events import Event as Event
 from queuewatch.events import encode_ndjson as encode_ndjson
 
 Emit = Callable[[Sequence[Event]], None]
-"""Where a collector or a hook hands its events on."""
+"""The function to which a collector or hook passes its events."""
 
 EventType = Literal[
     "sent",
@@ -44,19 +44,19 @@ MESSAGE_TYPES: Final = frozenset(
         "dropped",
     )
 )
-"""The types that tell of one message and therefore carry `message_id`."""
+"""The types about one message, which therefore carry `message_id`."""
 
 REQUIRED: Final[Mapping[str, frozenset[str]]] = {
     "type": frozenset(EVENT_TYPES),
     "at": frozenset(EVENT_TYPES),
-    # A heartbeat tells of a collector, which may watch several systems at once.
+    # A heartbeat is about a collector, which may watch several systems.
     "system": frozenset(EVENT_TYPES) - {"heartbeat"},
     "queue": MESSAGE_TYPES | {"purged", "batch", "queue_state"},
     "message_id": MESSAGE_TYPES,
     "consumer": frozenset(("heartbeat", "consumer_state")),
     "attributes": frozenset(("queue_state", "consumer_state")),
 }
-"""Field → the event types that are not valid without it."""
+"""Field → the event types that require it."""
 
 EARLIEST_MS: Final = 978_307_200_000  # 2001-01-01; a time given in seconds is far below it
 LATEST_MS: Final = 4_102_444_800_000  # 2100-01-01; a time given in microseconds is far above it

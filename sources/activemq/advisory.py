@@ -1,8 +1,9 @@
-"""What one STOMP frame of an advisory topic says, as plain values. No network, no clock.
+"""Parse one STOMP frame of an advisory topic to plain values. No network, no clock.
 
 The broker writes an advisory's body as JSON made from its Java fields (`transformation: jms-advisory-json`).
-A body may be empty (the broker lacks the libraries, or another subscriber's form won): what it would have
-said is then not known, and only the headers speak."""
+A body may be empty (the broker lacks the libraries, or another subscriber's form won): only the headers can then
+be used.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +30,10 @@ QUEUE_TOPICS: Final = (*MESSAGE_TOPICS, "SlowConsumer", "Consumer")
 
 @dataclass(frozen=True, slots=True)
 class MessageBody:
-    """The message an advisory is about. Times are epoch milliseconds of the broker's clock, 0: never
-    happened."""
+    """The message that an advisory is about.
+
+    Times are epoch milliseconds of the broker's clock; 0 means never.
+    """
 
     in_ms: int
     """When it entered this queue."""
@@ -42,9 +45,9 @@ class MessageBody:
     redeliveries: int
     group: str | None
     position: int
-    """Place in the broker's order of arrival; grows for every message that enters any of its queues."""
+    """Position in the broker's order of arrival; grows with every message that enters any of its queues."""
     origin_queue: str | None
-    """The queue it was moved or copied from."""
+    """The queue from which it was moved or copied."""
     in_dead_letter_queue: bool
     failure: str | None
     """Why it was moved to a dead-letter queue, as the broker recorded it."""
@@ -52,7 +55,7 @@ class MessageBody:
 
 @dataclass(frozen=True, slots=True)
 class MessageAdvisory:
-    """Something happened to one message. `body` is None when it came empty."""
+    """An event of one message. `body` is None when it was empty."""
 
     kind: MessageKind
     queue: str
@@ -63,8 +66,7 @@ class MessageAdvisory:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerAdded:
-    """A consumer subscribed; the broker repeats it for every consumer it has when the collector
-    subscribes."""
+    """A consumer subscribed. When the collector subscribes, the broker repeats this for every existing consumer."""
 
     consumer: str
     connection: str
@@ -75,7 +77,7 @@ class ConsumerAdded:
     client_id: str | None
     exclusive: bool
     network: bool
-    """It forwards to another broker instead of working on the messages."""
+    """Whether it forwards to another broker instead of processing messages."""
     browser: bool
 
 
@@ -88,7 +90,7 @@ class ConsumerRemoved:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFull:
-    """`SlowConsumer`: the consumer's prefetch window is full while more is waiting."""
+    """`SlowConsumer`: the consumer's prefetch window is full while more messages wait."""
 
     consumer: str
     queue: str
@@ -111,7 +113,7 @@ class ConnectionClosed:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An advisory that says nothing usable; `reason` is `empty_body`, `bad_body` or `unknown_topic`."""
+    """An advisory without usable content; `reason` is `empty_body`, `bad_body` or `unknown_topic`."""
 
     topic: str
     reason: Literal["empty_body", "bad_body", "unknown_topic"]
@@ -121,7 +123,7 @@ Advisory = MessageAdvisory | ConsumerAdded | ConsumerRemoved | ConsumerFull | Co
 
 
 def parse(headers: Mapping[str, str], body: str | bytes) -> Advisory:
-    """The advisory of one MESSAGE frame. Never raises: what cannot be read is `Unreadable`."""
+    """Parse the advisory of one MESSAGE frame. Never raises: an invalid one is `Unreadable`."""
     topic = headers.get("destination", "")
     if not topic.startswith(TOPIC_PREFIX):
         return Unreadable(topic, "unknown_topic")
@@ -145,7 +147,7 @@ def parse(headers: Mapping[str, str], body: str | bytes) -> Advisory:
 
 
 def _content(body: str | bytes) -> Mapping[str, Any] | None:
-    """The fields of the one object in the body, None when the body is empty."""
+    """Return the fields of the one object in the body, None when the body is empty."""
     if not body:
         return None
     document = json.loads(body)
@@ -158,7 +160,7 @@ def _content(body: str | bytes) -> Mapping[str, Any] | None:
 def _message(
     kind: MessageKind, queue: str, headers: Mapping[str, str], content: Mapping[str, Any] | None, topic: str
 ) -> Advisory:
-    # The broker spells its header so.
+    # The broker misspells this header.
     message_id = headers.get("orignalMessageId")
     if message_id is None:
         if content is None:
@@ -191,7 +193,7 @@ def _message_body(content: Mapping[str, Any]) -> MessageBody:
 
 
 def _message_id(parts: Mapping[str, Any]) -> str:
-    """As a client sees it in its `message-id` header."""
+    """Format a message id as a client sees it in its `message-id` header."""
     if view := _text(parts.get("textView")):
         return view if view.startswith("ID:") else f"ID:{view}"
     producer = parts["producerId"]
@@ -215,7 +217,7 @@ def _consumer(content: Mapping[str, Any]) -> Advisory:
         prefetch=int(content["prefetchSize"]),
         client_id=_text(content.get("clientId")),
         exclusive=bool(content.get("exclusive", False)),
-        # A bridge to another broker names the brokers on its path; a client has no such path.
+        # A bridge to another broker lists the brokers on its path; a client has no such path.
         network=bool(content.get("brokerPath")),
         browser=bool(content.get("browser", False)),
     )
@@ -228,14 +230,14 @@ def _connection(content: Mapping[str, Any]) -> Advisory:
 
 
 def _queue(destination: Mapping[str, Any] | None) -> str | None:
-    """The name of a destination that is a queue."""
+    """Return the name of a destination if it is a queue."""
     if destination is None or destination.get("@class") != "ActiveMQQueue":
         return None
     return _text(destination["string"])
 
 
 def _is_dead_letter_queue(destination: Mapping[str, Any]) -> bool:
-    """The broker marks the queue it created for dead letters when it moves a message there."""
+    """Whether the broker marked the queue as created for dead letters, when it moved a message there."""
     for holder in _list(destination.get("map")):
         for entry in _list(holder.get("entry")) if isinstance(holder, dict) else ():
             if _list(entry.get("string"))[:2] == ["isDLQ", True]:
@@ -244,7 +246,7 @@ def _is_dead_letter_queue(destination: Mapping[str, Any]) -> bool:
 
 
 def _property(properties: Any, name: str) -> str | None:
-    """A string property of a message, out of the shape Java's map is written in."""
+    """Return a string property of a message from the JSON form of Java's map."""
     for holder in _list(properties):
         for entry in _list(holder.get("entry")) if isinstance(holder, dict) else ():
             pair = _list(entry.get("string")) if isinstance(entry, dict) else []
@@ -254,14 +256,14 @@ def _property(properties: Any, name: str) -> str | None:
 
 
 def _list(value: Any) -> list[Any]:
-    """A list as it is; one element on its own, which the broker does not wrap, in a list."""
+    """Return a list unchanged, and wrap a single element, which the broker does not."""
     if value is None or value == "":
         return []
     return value if isinstance(value, list) else [value]
 
 
 def _text(value: Any) -> str | None:
-    """Text, also where the broker's JSON turned `42` or `true` into a number or a boolean."""
+    """Return text, even where the broker's JSON turned `42` or `true` into a number or a boolean."""
     if value is None:
         return None
     if isinstance(value, bool):

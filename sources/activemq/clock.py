@@ -1,14 +1,15 @@
-"""The broker's clock as seen from here.
+"""Estimate the broker's clock.
 
-Arrivals and dispatches carry the broker's own time, but no advisory says when an acknowledgement, a move to
+Arrivals and dispatches carry the broker's own time, but no advisory reports when an acknowledgement, a move to
 a dead-letter queue or an expiry happened. Stamping those with this machine's clock would order a message's
-events wrongly when the clocks differ or when the collector is behind. So the time of an unstamped advisory
-is the broker's time of the stamped ones around it, carried forward by the time that passed here."""
+events wrongly when the clocks differ or the collector is behind. So the time of an unstamped advisory is the
+broker's time of the stamped ones around it, advanced by the time that passed here.
+"""
 
 from __future__ import annotations
 
 _RECENT_MS = 1_000
-"""A stamped advisory this recent says how far behind the collector is; an older one does not any more."""
+"""A stamped advisory this recent shows how far behind the collector is; an older one no longer does."""
 
 _WINDOW_MS = 600_000
 """Clocks drift and are stepped: a difference seen more than two windows ago is forgotten."""
@@ -25,7 +26,7 @@ class BrokerClock:
         self._last_local_ms = 0
 
     def observe(self, broker_ms: int, local_ms: int) -> None:
-        """Note that an advisory stamped `broker_ms` was read at `local_ms`."""
+        """Record that an advisory stamped `broker_ms` was read at `local_ms`."""
         behind_ms = local_ms - broker_ms
         if self._window_from_ms is None:
             self._window_from_ms, self._least_ms = local_ms, behind_ms
@@ -38,7 +39,7 @@ class BrokerClock:
         self._last_local_ms = local_ms
 
     def at(self, local_ms: int) -> int:
-        """The broker's time of something that was read at `local_ms` and bears no stamp."""
+        """Return the broker's time of an unstamped advisory that was read at `local_ms`."""
         offset_ms = self.offset_ms
         if offset_ms is None:
             return local_ms
@@ -49,8 +50,7 @@ class BrokerClock:
 
     @property
     def offset_ms(self) -> int | None:
-        """How far this machine's clock is ahead of the broker's, least transit included; None: nothing known
-        yet."""
+        """Return how far this machine's clock is ahead of the broker's, plus the shortest transit; None while unknown."""
         # The least difference is the clocks' offset plus the least delay: the best estimate there is.
         if self._window_from_ms is None:
             return None

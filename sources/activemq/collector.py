@@ -1,4 +1,4 @@
-"""The collector: keeps a connection to one broker and turns what it says into telemetry events."""
+"""The collector: keeps a connection to one broker and converts its messages to telemetry events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sources.activemq.errors import BrokerUnavailable
 from sources.activemq.findings import Finding
 from sources.activemq.inbox import Inbox
 from sources.activemq.lifecycle import Lifecycle, Limits
-from sources.activemq.lore import QueueLore
+from sources.activemq.queue_traits import QueueTraits
 from sources.activemq.watch import Watch
 from sources.events import Emit
 
@@ -24,40 +24,42 @@ log = logging.getLogger(__name__)
 
 _TAKE_WITHIN_S = 0.1
 _LOOK_EVERY_S = 0.5
-"""How often to see whether something new was found out about the broker."""
+"""The interval for checking whether anything new is known about the broker."""
 _PAUSE_S = 0.02
 _FEW = 500
-"""After fewer frames than this it is worth waiting for more: every hand-over wakes two threads."""
+"""With fewer frames than this it is worth waiting for more: every hand-over wakes two threads."""
 _STABLE_AFTER_S = 30.0
-"""A connection that lasted this long was a success: the next attempt starts the back-off afresh."""
+"""A connection that lasted this long was a success: the next attempt restarts the back-off."""
 
 
 class ActiveMQCollector:
-    """Watches one broker over STOMP until told to stop.
+    """Watches one broker over STOMP until it is stopped.
 
-    Heartbeats are sent only while the broker is being heard: a broker that cannot be reached shows as a
-    collector that fell silent."""
+    Heartbeats are sent only while the broker answers: an unreachable broker shows as a silent collector.
+    """
 
     kind: ClassVar[str] = "activemq"
 
     def __init__(self, config: ActiveMQCollectorConfig) -> None:
         self._config = config
         limits = Limits(grace_ms=round(config.settle_grace_s * 1000), max_in_flight=config.max_tracked_messages)
-        lore = QueueLore(config.is_dead_letter_queue, config.is_ordered)
-        self.lifecycle = Lifecycle(config.broker_name, lore, limits)
-        """What is known of the broker's messages and consumers; kept over reconnections."""
+        traits = QueueTraits(config.is_dead_letter_queue, config.is_ordered)
+        self.lifecycle = Lifecycle(config.broker_name, traits, limits)
+        """The known messages and consumers of the broker; kept across reconnections."""
         self.findings: list[Finding] = []
-        """What the last look at the broker's preparation found."""
+        """The findings of the last check of the broker's configuration."""
 
     @classmethod
     def from_config(cls, config: ActiveMQCollectorConfig) -> Self:
-        """A collector for what `config` describes."""
+        """Create the collector that `config` describes."""
         return cls(config)
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
-        """Watch until `stop` is set, reconnecting for ever. Never raises for what the broker or the network
-        does."""
-        # Every failed attempt is told below, once and with what to do.
+        """Watch until `stop` is set, reconnecting without limit.
+
+        Never raises because of the broker or the network.
+        """
+        # Every failed attempt is logged below, once and with its remedy.
         logging.getLogger("stomp.py").setLevel(logging.CRITICAL)
         waits = self._waits()
         addresses = itertools.cycle(self._config.parsed_addresses())
@@ -72,12 +74,12 @@ class ActiveMQCollector:
                 wait_s = next(waits)
                 log.warning("ActiveMQ: %s; next attempt in %.1f s", error, wait_s)
                 stop.wait(wait_s)
-        # Ends whose grace still runs would be told by nobody later.
+        # Ends still in their grace period would otherwise never be reported.
         if last := self.lifecycle.flush(now_ms() + round(self._config.settle_grace_s * 1000)):
             emit(last)
 
     def _watch(self, address: Address, emit: Emit, stop: threading.Event) -> None:
-        """One connection's life. Raises `BrokerUnavailable` when it ends otherwise than by `stop`."""
+        """Serve one connection. Raises `BrokerUnavailable` when it ends other than by `stop`."""
         inbox = Inbox(self._config.max_waiting_advisories)
         session: Session | None = None
         next_look_s = 0.0
@@ -95,7 +97,7 @@ class ActiveMQCollector:
                 watch.tick(time.monotonic(), now_ms())
                 if time.monotonic() >= next_look_s:
                     next_look_s = time.monotonic() + _LOOK_EVERY_S
-                    self._tell(watch.findings())
+                    self._log_findings(watch.findings())
                 silent_s = session.silent_s()
                 if silent_s > self._config.silence_timeout_s:
                     raise BrokerUnavailable(str(address), f"nothing heard for {silent_s:.0f} s")
@@ -105,8 +107,8 @@ class ActiveMQCollector:
             if session is not None:
                 session.close()
 
-    def _tell(self, findings: list[Finding] | None) -> None:
-        """Log what is new among the findings."""
+    def _log_findings(self, findings: list[Finding] | None) -> None:
+        """Log the findings that are new."""
         if findings is None:
             return
         for finding in findings:
@@ -117,7 +119,7 @@ class ActiveMQCollector:
         self.findings = findings
 
     def _waits(self) -> Iterator[float]:
-        """Seconds to wait after one failure after another: doubling, with jitter, up to a limit."""
+        """Yield the seconds to wait after each failure in a row: doubling, with jitter, up to a limit."""
         wait_s = self._config.reconnect_first_s
         while True:
             yield wait_s * random.uniform(0.5, 1.0)

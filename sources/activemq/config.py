@@ -30,20 +30,20 @@ class Address:
 
 
 class TlsConfig(BaseModel):
-    """Used for `stomp+ssl` addresses. Files are PEM."""
+    """TLS settings for `stomp+ssl` addresses. All files are PEM."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     ca_file: Path | None = None
-    """Authorities to trust instead of the system's."""
+    """Certificate authorities to trust instead of the system's."""
     certificate_file: Path | None = None
-    """This client's certificate, when the broker asks for one."""
+    """This client's certificate, if the broker requires one."""
     key_file: Path | None = None
-    """Its key; None when it is in `certificate_file`."""
+    """The private key of that certificate; null if `certificate_file` contains it."""
     key_password_env: str | None = None
-    """The environment variable with the key's password."""
+    """The environment variable that holds the key's password."""
     verify: bool = True
-    """False accepts any certificate: for tests only."""
+    """`false` accepts any certificate: for tests only."""
 
     @model_validator(mode="after")
     def _key_has_certificate(self) -> Self:
@@ -53,59 +53,56 @@ class TlsConfig(BaseModel):
 
 
 class ActiveMQCollectorConfig(BaseModel):
-    """The collector for ActiveMQ Classic. Queue patterns are the broker's: `*` is one element, `>` the
-    rest."""
+    """The collector for ActiveMQ Classic. Queue patterns are the broker's: `*` is one element, `>` the rest."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     addresses: tuple[str, ...] = ("stomp://localhost:61613",)
-    """STOMP connectors of one broker or of a master and its slaves, tried in turn: `stomp://` or
-    `stomp+ssl://`."""
+    """STOMP connectors (`stomp://` or `stomp+ssl://`) of one broker, or of a master and its slaves; tried in turn."""
     username: str | None = None
     password_file: Path | None = None
-    """A file that holds the password and nothing else but a line end."""
+    """A file that contains only the password; a line end is ignored."""
     password_env: str = "QUEUEWATCH_ACTIVEMQ_PASSWORD"
-    """The environment variable with the password, used when there is a `username` and no `password_file`."""
+    """The environment variable that holds the password; used if `username` is set and `password_file` is not."""
     tls: TlsConfig = TlsConfig()
     virtual_host: str | None = None
-    """The STOMP `host` header, when it is not the host of the address."""
+    """The STOMP `host` header, if it differs from the host of the address."""
     broker_name: str | None = None
-    """`scope` of the events; by default the name the broker gives itself."""
+    """`scope` of the events; by default the broker's own name."""
     name: str | None = None
-    """Who sends the heartbeats; by default `activemq:` and the broker's name."""
+    """Name of the collector in heartbeats; by default `activemq:` and the broker's name."""
 
     queues: tuple[str, ...] = Field(default=(">",), min_length=1, max_length=50)
-    """Which queues to watch; the broker sends nothing of the others."""
+    """Queues to watch; the broker sends no advisories about others."""
     exclude: tuple[str, ...] = ()
-    """Which of them to leave out."""
+    """Queues to leave out."""
     dead_letter_queues: tuple[str, ...] = ("ActiveMQ.DLQ", "DLQ.>", "*.DLQ")
-    """Names of dead-letter queues; those the broker moves something to are recognised anyway."""
+    """Names of dead-letter queues; a queue that the broker moves messages to is recognised without this."""
     ordered_queues: tuple[str, ...] = ()
-    """Queues whose messages have groups, though not all of them: others are recognised by their first
-    message."""
+    """Queues in which only some messages have a group. A queue that is not listed is ordered from its first such message on."""
 
     statistics_interval_s: Seconds = 10.0
-    """How often the broker's own counts are asked for."""
+    """Interval between queries for the broker's own counts."""
     oldest_message: bool = True
-    """Ask for the time of each queue's first message too; the broker looks it up by browsing one message."""
+    """Also query the time of each queue's first message; the broker browses one message to find it."""
     slow_consumer_advisories: bool = True
-    """Listen to `SlowConsumer`; a busy consumer with a small prefetch causes one per message."""
+    """Subscribe to `SlowConsumer` advisories; a busy consumer with a small prefetch causes one per message."""
     settle_grace_s: Seconds = 2.0
-    """How long an acknowledgement waits for a contradiction before it is told."""
+    """How long to wait for an advisory that contradicts an acknowledgement before reporting it."""
     heartbeat_interval_s: Seconds = 10.0
     probe_queue: str | None = "queuewatch.probe"
-    """At start one message goes through this queue to see which advisories the broker sends; None: do not."""
+    """At start, one message is sent through this queue to see which advisories the broker sends; null: no probe."""
 
     reconnect_first_s: Seconds = 0.5
-    """Wait before the second attempt; it doubles from one attempt to the next, with jitter."""
+    """Pause before the second attempt to connect; doubled after each attempt up to `reconnect_most_s`, with jitter."""
     reconnect_most_s: Seconds = 60.0
     connect_timeout_s: Seconds = 10.0
     silence_timeout_s: Seconds = 60.0
-    """A connection that brings nothing for this long, not even a heartbeat, is given up."""
+    """Close a connection on which nothing arrives for this long, not even a heartbeat."""
     max_waiting_advisories: Count = 50_000
-    """How many read advisories may wait here; beyond that the broker keeps them."""
+    """Maximum number of advisories waiting in the collector; further ones stay in the broker."""
     max_tracked_messages: Count = 500_000
-    """How many messages in flight are remembered."""
+    """Maximum number of messages in flight that are remembered."""
 
     @field_validator("addresses")
     @classmethod
@@ -176,8 +173,7 @@ def parse_address(address: str) -> Address:
 
 
 def matches(pattern: str, queue: str) -> bool:
-    """Whether a queue's name fits a pattern of the broker's kind: `*` is one element, a last `>` any number
-    of them."""
+    """Whether a queue's name fits a pattern of the broker's kind: `*` is one element, a last `>` is any number."""
     wanted, given = pattern.split("."), queue.split(".")
     if wanted[-1] == ">":
         wanted = wanted[:-1]

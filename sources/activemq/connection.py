@@ -1,4 +1,4 @@
-"""One STOMP connection to a broker: login, subscriptions, requests. What it reads goes to an `Inbox`."""
+"""One STOMP connection to a broker: login, subscriptions, requests. Its input goes to an `Inbox`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from typing import Any
 import stomp
 
 from sources.activemq.config import ActiveMQCollectorConfig, Address
+from sources.activemq.connection_diagnosis import unreachable
 from sources.activemq.errors import BrokerUnavailable
 from sources.activemq.frames import Frame, FrameCutter
 from sources.activemq.inbox import Inbox, Incoming
-from sources.activemq.reach import unreachable
 
 _HEARTBEAT_MS = 10_000
 _READ_BYTES = 262_144
 _NEVER = 1_000_000.0
 """Factor on the time after which stomp.py itself gives up a silent connection: while the inbox is full
-nothing is read, which it would take for silence."""
+nothing is read, which it would mistake for silence."""
 
 log = logging.getLogger(__name__)
 
 
 def now_ms() -> int:
-    """This machine's clock, epoch milliseconds."""
+    """Return this machine's clock in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 
@@ -39,12 +39,12 @@ class _Listener(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
         self.settled = threading.Event()
-        """Set once the login was answered, one way or the other."""
+        """Set once the login was accepted or refused."""
         self.server: str | None = None
         self.refusal: str | None = None
         self.last_heard_s = time.monotonic()
         self.is_handing_over = False
-        """Set while a full inbox keeps this thread from reading on: the broker is not silent then."""
+        """True while a full inbox blocks this thread from reading: the broker is not silent then."""
 
     def on_connected(self, frame: stomp.utils.Frame) -> None:
         self.last_heard_s = time.monotonic()
@@ -52,7 +52,7 @@ class _Listener(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has
         self.settled.set()
 
     def messages(self, frames: list[Frame]) -> None:
-        """Hand over what was read at once."""
+        """Hand over the frames that were read together."""
         read_ms = now_ms()
         self.is_handing_over = True
         self._inbox.put(
@@ -82,7 +82,7 @@ class _Listener(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has
 
 
 class _Transport(stomp.transport.Transport):  # type: ignore[misc]  # stomp.py has no types
-    """stomp.py's socket, with the MESSAGE frames taken out of what it reads."""
+    """stomp.py's socket, with MESSAGE frames removed from its input."""
 
     def __init__(self, listener: _Listener, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -90,7 +90,7 @@ class _Transport(stomp.transport.Transport):  # type: ignore[misc]  # stomp.py h
         self._listener = listener
 
     def receive(self) -> bytes | None:
-        """Read once; what is returned is for stomp.py, a heartbeat where nothing is left for it."""
+        """Read once; return the input for stomp.py, or a heartbeat if nothing is left for it."""
         data: bytes | None = super().receive()
         if not data:
             return data
@@ -113,12 +113,12 @@ class _Connection(stomp.connect.BaseConnection, stomp.protocol.Protocol12):  # t
         stomp.protocol.Protocol12.connect(self, *arguments, **named)
 
     def disconnect(self, *arguments: Any, **named: Any) -> None:
-        """Send the good-bye; its receipt closes the socket."""
+        """Send DISCONNECT; its receipt closes the socket."""
         stomp.protocol.Protocol12.disconnect(self, *arguments, **named)
 
 
 class Session:
-    """A connection that has logged in. Make one with `open_session`."""
+    """A connection that has logged in. Created by `open_session`."""
 
     def __init__(self, connection: _Connection, listener: _Listener, address: Address) -> None:
         self._connection = connection
@@ -127,17 +127,17 @@ class Session:
 
     @property
     def server(self) -> str:
-        """What the broker calls itself, such as `ActiveMQ/6.3.1`."""
+        """The broker's own name and version, such as `ActiveMQ/6.3.1`."""
         return self._listener.server or ""
 
     @property
     def version(self) -> tuple[int, ...] | None:
-        """The broker's version, None when it does not say it or is no ActiveMQ Classic."""
+        """The broker's version, None when it does not report it or is not ActiveMQ Classic."""
         found = re.fullmatch(r"ActiveMQ/(\d+(?:\.\d+)*).*", self.server)
         return tuple(int(part) for part in found.group(1).split(".")) if found else None
 
     def silent_s(self) -> float:
-        """Seconds since anything was heard from the broker."""
+        """Seconds since the last input from the broker."""
         return 0.0 if self._listener.is_handing_over else time.monotonic() - self._listener.last_heard_s
 
     def subscribe(self, destination: str, subscription: str, headers: Mapping[str, str], ack: str = "auto") -> None:
@@ -157,7 +157,7 @@ class Session:
         self._do(lambda: self._connection.ack(ack_id))
 
     def close(self) -> None:
-        """Say good-bye, waiting two seconds at most for the answer. Never raises."""
+        """Disconnect, waiting at most two seconds for the answer. Never raises."""
         try:
             if self._connection.is_connected():
                 self._connection.disconnect()
@@ -176,7 +176,7 @@ class Session:
 
 
 def open_session(config: ActiveMQCollectorConfig, address: Address, inbox: Inbox) -> Session:
-    """Connect to `address` and log in. Raises `BrokerUnavailable` with the reason and what to do."""
+    """Connect to `address` and log in. Raises `BrokerUnavailable` with the reason and the remedy."""
     target = (address.host, address.port)
     listener = _Listener(inbox)
     transport = _Transport(
@@ -201,7 +201,7 @@ def open_session(config: ActiveMQCollectorConfig, address: Address, inbox: Inbox
     except ValueError as error:
         raise BrokerUnavailable(str(address), str(error)) from error
     try:
-        # A client id of its own every time: a broker refuses one that an earlier, half-dead connection still
+        # Use a new client id every time: a broker refuses one that an earlier, half-dead connection still
         # has.
         client_id = f"queuewatch-{uuid.uuid4().hex}"
         connection.connect(config.username, password, headers={"client-id": client_id})

@@ -1,9 +1,9 @@
-"""The consumers a broker has, as told by its advisories and its statistics, and those that left while
-holding messages.
+"""Track the broker's consumers, and those that left while holding messages, from its advisories and statistics.
 
 An aborted consumer notices nothing when the broker keeps its connection: its late acknowledgements are
-confirmed and dropped. So a consumer that left holding messages is told of until its connection is gone too
-(`connection_open`)."""
+confirmed and dropped. So a consumer that left holding messages is reported until its connection is gone too
+(`connection_open`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_DEPARTED = 1_000
 
 @dataclass(slots=True)
 class Consumer:
-    """One subscription. Times are the broker's (`_ms`), `_local_ms` this machine's."""
+    """One subscription. Times `_ms` are the broker's, `_local_ms` this machine's."""
 
     consumer: str
     connection: str
@@ -31,26 +31,26 @@ class Consumer:
     network: bool = False
     since_ms: int | None = None
     whole: bool = False
-    """Everything dispatched to it was seen: it subscribed while the collector was listening."""
+    """Whether everything dispatched to it was seen: it subscribed while the collector was listening."""
     last_ack_at_ms: int | None = None
     changed_local_ms: int = 0
     """When a message was last dispatched to it or acknowledged by it."""
     queues: set[str] = field(default_factory=set)
-    """The queues it subscribed to by name, and those a wildcard gave it messages of."""
+    """The queues it subscribed to by name, and those from which a wildcard gave it messages."""
     broker_dispatched: int | None = None
-    """The broker's own count of what it holds; None while not told."""
+    """The broker's own count of the messages it holds; None while unknown."""
     full: bool | None = None
-    """Whether the broker says that its prefetch window is full while more is waiting."""
+    """Whether the broker reports that its prefetch window is full while more messages wait."""
     removed_at_ms: int | None = None
     returned: int = 0
     """How many messages it held when it left."""
     returned_since_ms: int | None = None
-    """When the oldest of those had been dispatched to it."""
+    """When the oldest of these had been dispatched to it."""
 
     def attributes(self, held: int, connection_open: bool) -> dict[str, Any]:
-        """The attributes of its `consumer_state`; what is not known is left out. `held` is our own count."""
+        """Return the attributes of its `consumer_state`, without unknown ones. `held` is our own count."""
         connected = self.removed_at_ms is None
-        # What was dispatched before the collector listened is in the broker's count only.
+        # Only the broker's count includes messages dispatched before the collector listened.
         dispatched = held if self.whole or self.broker_dispatched is None else self.broker_dispatched
         values = {
             "prefetch": self.prefetch,
@@ -71,7 +71,7 @@ class Consumer:
 
 
 class Registry:
-    """Consumers and connections that are there, and consumers lately departed."""
+    """The current consumers and connections, and consumers that left recently."""
 
     def __init__(self) -> None:
         self._consumers: dict[str, Consumer] = {}
@@ -80,39 +80,39 @@ class Registry:
         self._unconfirmed: set[str] = set()
         self._unconfirmed_connections: set[str] = set()
         self.replaying = True
-        """Whether the broker is still repeating what it has: what comes now need not be new."""
+        """Whether the broker is still repeating its existing consumers: those announced now need not be new."""
 
     def __iter__(self) -> Iterator[Consumer]:
         return iter(self._consumers.values())
 
     def get(self, consumer: str) -> Consumer | None:
-        """The consumer, if it is there."""
+        """Return the consumer, if it exists."""
         return self._consumers.get(consumer)
 
     def of(self, consumer: str) -> Consumer:
-        """The consumer; one that holds messages is there even if nothing announced it."""
+        """Return the consumer; one that holds messages exists even if it was never announced."""
         found = self._consumers.get(consumer)
         if found is None:
             connection, session = split_consumer_id(consumer)
             found = self._consumers[consumer] = Consumer(consumer, connection, session)
         return found
 
-    def add(self, told: ConsumerAdded, at_ms: int) -> Consumer:
-        """Note what the broker announced; an announcement repeated at a new session confirms the consumer."""
-        consumer = self.of(told.consumer)
+    def add(self, added: ConsumerAdded, at_ms: int) -> Consumer:
+        """Record an announced consumer; an announcement repeated in a new session confirms it."""
+        consumer = self.of(added.consumer)
         is_first = not consumer.destination  # It may have been given a message before it was announced.
-        self._unconfirmed.discard(told.consumer)
-        consumer.destination = told.destination
-        consumer.prefetch = told.prefetch
-        consumer.client_id = told.client_id or self._connections.get(told.connection)
-        consumer.exclusive, consumer.network = told.exclusive, told.network
-        consumer.queues.update(named_queues(told.destination))
+        self._unconfirmed.discard(added.consumer)
+        consumer.destination = added.destination
+        consumer.prefetch = added.prefetch
+        consumer.client_id = added.client_id or self._connections.get(added.connection)
+        consumer.exclusive, consumer.network = added.exclusive, added.network
+        consumer.queues.update(named_queues(added.destination))
         if is_first and not self.replaying:
             consumer.since_ms, consumer.whole = at_ms, True
         return consumer
 
     def remove(self, consumer: str, at_ms: int, returned: int, returned_since_ms: int | None) -> Consumer | None:
-        """The consumer has left, giving back `returned` messages; None when it was not known."""
+        """Record that a consumer left and returned `returned` messages; returns None when it was unknown."""
         self._unconfirmed.discard(consumer)
         found = self._consumers.pop(consumer, None)
         if found is None:
@@ -125,12 +125,12 @@ class Registry:
         return found
 
     def open_connection(self, connection: str, client_id: str | None) -> None:
-        """A client is connected."""
+        """Record that a client connected."""
         self._connections[connection] = client_id
         self._unconfirmed_connections.discard(connection)
 
     def close_connection(self, connection: str) -> list[Consumer]:
-        """A client is gone; answers the consumers that had left before while holding messages."""
+        """Record that a client disconnected; return the consumers that had left before while holding messages."""
         self._connections.pop(connection, None)
         self._unconfirmed_connections.discard(connection)
         gone = [consumer for consumer in self._departed.values() if consumer.connection == connection]
@@ -147,7 +147,7 @@ class Registry:
         return list(self._departed.values())
 
     def begin_session(self) -> None:
-        """The collector subscribes anew: the broker is about to repeat what it has, anything else is gone."""
+        """Start a session: the broker is about to repeat what exists, anything else is gone."""
         self.replaying = True
         self._unconfirmed = set(self._consumers)
         self._unconfirmed_connections = set(self._connections)
@@ -155,14 +155,13 @@ class Registry:
             consumer.whole = False
 
     def end_replay(self) -> tuple[list[str], list[str]]:
-        """The broker has repeated what it has: answers the consumers and connections that it no longer
-        has."""
+        """End the repetition; return the consumers and connections that no longer exist."""
         self.replaying = False
         return sorted(self._unconfirmed), sorted(self._unconfirmed_connections)
 
 
 def split_consumer_id(consumer: str) -> tuple[str, int]:
-    """The connection and session of a consumer id, which reads `connection:session:number`."""
+    """Return the connection and session of a consumer id, which has the form `connection:session:number`."""
     connection, _, rest = consumer.rpartition(":")
     connection, _, session = connection.rpartition(":")
     try:
@@ -172,7 +171,7 @@ def split_consumer_id(consumer: str) -> tuple[str, int]:
 
 
 def named_queues(destination: str) -> list[str]:
-    """The queues of a destination that are named in full: `a,queue://b` names two, `a.>` none."""
+    """Return the queues that a destination names in full: `a,queue://b` names two, `a.>` none."""
     names = (part.strip().removeprefix("queue://") for part in destination.split(","))
     return [name for name in names if name and not is_wildcard(name) and "://" not in name]
 

@@ -1,5 +1,4 @@
-"""`queuewatch doctor activemq`: connects once, looks what the broker tells, and says what is missing and how
-to add it."""
+"""`queuewatch doctor activemq`: check in one connection what the broker reports, and how to add what is missing."""
 
 from __future__ import annotations
 
@@ -19,9 +18,9 @@ _LOOK_AT_MOST_S = 20.0
 
 
 def check_broker(config: ActiveMQCollectorConfig) -> list[Finding]:
-    """Everything found out about the first address that answers.
+    """Return all findings about the first address that answers.
 
-    One message goes through `probe_queue` unless that is None. An unreachable broker is a finding too.
+    One message goes through `probe_queue` unless that is None. An unreachable broker is also a finding.
     """
     unreachable: list[Finding] = []
     config = config.model_copy(update={"statistics_interval_s": 0.5})
@@ -41,7 +40,7 @@ def check_broker(config: ActiveMQCollectorConfig) -> list[Finding]:
         finally:
             inbox.close()
             session.close()
-        # An address that does not answer matters even where another one does: failing over would not work.
+        # An address that does not answer matters even if another one does: failover would not work.
         return [*unreachable, Finding("connection", "ok", f"logged in at {address}"), *found]
     return unreachable
 
@@ -58,7 +57,7 @@ def _look(watch: Watch, inbox: Inbox) -> list[Finding]:
 
 
 def examine(config: ActiveMQCollectorConfig) -> Examination:
-    """What `check_broker` found, as every doctor reports it."""
+    """Return the findings of `check_broker` in the form of every doctor."""
     found = check_broker(config)
     return Examination(
         system="activemq",

@@ -1,4 +1,4 @@
-"""Why a broker cannot be watched."""
+"""Errors that keep a broker from being watched."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from __future__ import annotations
 class BrokerUnavailable(Exception):
     """A broker cannot be reached, refuses the login or refuses a subscription.
 
-    `address` is where it was tried, `reason` what was said, `remedy` what to do about it, None when not
-    known."""
+    `address` is the address tried, `reason` the error, `remedy` how to fix it, None when not
+    known.
+    """
 
     def __init__(self, address: str, reason: str, remedy: str | None = None) -> None:
         self.address = address

@@ -1,4 +1,4 @@
-"""What a broker does not tell, why it matters, and the XML that changes it. No network, no clock."""
+"""Findings about what a broker does not report, why it matters, and the XML to change it. No network, no clock."""
 
 from __future__ import annotations
 
@@ -44,35 +44,35 @@ Level = Literal["ok", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was checked. `error`: messages cannot be followed; `warning`: something stays unseen."""
+    """The result of one check. `error`: messages cannot be followed; `warning`: something remains unseen."""
 
     check: str
     level: Level
     what: str
     fix: str | None = None
-    """What to do, in words or XML."""
+    """The remedy, in words or XML."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What is known of a broker so far; None: not known."""
+    """What is known about a broker so far; None: not known."""
 
     server: str
     version: tuple[int, ...] | None
     plugin: bool | None = None
     subscriptions: bool | None = None
     probed: frozenset[str] | None = None
-    """What told of the probe (`probe.EXPECTED`); None: no probe went through."""
+    """The advisories that reported the probe (`probe.EXPECTED`); None: no probe went through."""
     probe_queue: str | None = None
     probe_refused: str | None = None
     bodiless: int = 0
-    """Advisories that came with an empty body."""
+    """Advisories with an empty body."""
     silent_flags: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Queue -> policy attributes that seem to be off (`unprepared.FlagWatch`)."""
 
 
 def diagnose(seen: Observed) -> list[Finding]:
-    """Everything checked, in the order a person would want to fix it."""
+    """Return all findings in the order in which to fix them."""
     found = [_version(seen), _statistics(seen), _subscriptions(seen), *_advisories(seen)]
     found += [_bodies(seen), _silent_queues(seen)]
     return [finding for finding in found if finding is not None]
@@ -101,9 +101,9 @@ def _subscriptions(seen: Observed) -> Finding | None:
     if seen.subscriptions is None:
         return None
     if seen.subscriptions:
-        return Finding("subscriptions", "ok", "the broker tells what each consumer holds")
+        return Finding("subscriptions", "ok", "the broker reports what each consumer holds")
     what = (
-        "the broker does not tell what each consumer holds (the plugin reads it over JMX): an acknowledgement in a "
+        "the broker does not report what each consumer holds (the plugin reads it over JMX): an acknowledgement in a "
         "transaction that is left open, and a message settled while the collector was away, are noticed late or never"
     )
     return Finding("subscriptions", "warning", what, '<broker useJmx="true" …>')
@@ -125,9 +125,9 @@ def _advisories(seen: Observed) -> list[Finding]:
         return [Finding("advisories", "error", what, fix)]
     missing = sorted(EXPECTED - seen.probed)
     if not missing:
-        return [Finding("advisories", "ok", f"a message through {seen.probe_queue} was told in full")]
+        return [Finding("advisories", "ok", f"a message through {seen.probe_queue} was reported in full")]
     flags = ", ".join(f'{FLAGS[kind]}="true"' for kind in missing if kind in FLAGS)
-    what = f"of a message through {seen.probe_queue} the broker did not tell: {', '.join(missing)}"
+    what = f"of a message through {seen.probe_queue} the broker did not report: {', '.join(missing)}"
     return [Finding("advisories", "error", what, f"switch on {flags}:\n{POLICY_XML}" if flags else None)]
 
 

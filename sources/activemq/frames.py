@@ -1,8 +1,9 @@
-"""Cuts a STOMP byte stream into frames, and parses the many MESSAGE frames among them without delay.
+"""Split a STOMP byte stream into frames, and parse the many MESSAGE frames among them quickly.
 
-A busy broker's advisories arrive by the thousand per second, and stomp.py's own parser, which is made for
-all of STOMP, takes more time than everything else here together. Frames other than MESSAGE are handed on to
-it untouched."""
+A busy broker sends thousands of advisories per second, and stomp.py's own parser, which handles all of STOMP,
+takes more time than everything else here together. Frames other than MESSAGE are passed on to it
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +17,13 @@ Frame = tuple[dict[str, str], bytes]
 
 
 class FrameCutter:
-    """Keeps what is left of an incomplete frame from one chunk to the next."""
+    """Keeps the rest of an incomplete frame from one chunk to the next."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> tuple[list[Frame], bytes]:
-        """The MESSAGE frames completed by `data`, and the bytes of whole other frames and heartbeats, as
-        they came."""
+        """Return the MESSAGE frames completed by `data`, and the unchanged bytes of other complete frames and heartbeats."""
         buffer = self._buffer
         buffer += data
         messages: list[Frame] = []
@@ -49,7 +49,7 @@ class FrameCutter:
         return messages, bytes(others)
 
     def _end(self, start: int) -> tuple[int, int, int] | None:
-        """Where the headers end, where the body starts and ends; None while the frame is not whole."""
+        """Return the end of the headers, and start and end of the body; None while the frame is incomplete."""
         buffer = self._buffer
         headers_end = buffer.find(b"\n\n", start)
         body_start = headers_end + 2
@@ -68,7 +68,7 @@ class FrameCutter:
 
 
 def parse_headers(head: bytes) -> dict[str, str]:
-    """The headers of a frame's first lines. Of a header given twice the first one counts."""
+    """Parse the headers in a frame's first lines. The first occurrence of a repeated header counts."""
     headers: dict[str, str] = {}
     for line in head.decode("utf-8", "replace").split("\n")[1:]:
         name, _, value = line.removesuffix("\r").partition(":")

@@ -1,4 +1,4 @@
-"""Frames on their way from the thread that reads the socket to the one that works on them."""
+"""Pass frames from the thread that reads the socket to the thread that processes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """One frame, or the news that the connection is gone, with the time it was read (epoch milliseconds)."""
+    """One frame, or the end of the connection, with the time it was read (epoch milliseconds)."""
 
     kind: Literal["message", "error", "disconnected"]
     at_ms: int
@@ -20,8 +20,10 @@ class Incoming:
 
 
 class Inbox:
-    """A bounded hand-over. A full one makes the reader wait, so that the broker keeps what cannot be worked
-    on."""
+    """A bounded queue between threads.
+
+    When it is full the reader waits, and the broker keeps what cannot be processed yet.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -30,7 +32,7 @@ class Inbox:
         self._closed = False
 
     def put(self, *incoming: Incoming) -> None:
-        """Hand over some frames; waits while the inbox is full. After `close` frames are discarded."""
+        """Add some frames; waits while the inbox is full. After `close` frames are discarded."""
         with self._changed:
             while len(self._waiting) >= self._limit and not self._closed:
                 self._changed.wait()
@@ -41,7 +43,7 @@ class Inbox:
             self._waiting += incoming
 
     def take(self, within_s: float) -> list[Incoming]:
-        """Everything that waits, oldest first; waits up to `within_s` seconds for something."""
+        """Return all waiting frames, oldest first; waits up to `within_s` seconds for one."""
         with self._changed:
             if not self._waiting and not self._closed:
                 self._changed.wait(within_s)
@@ -50,7 +52,7 @@ class Inbox:
             return taken
 
     def close(self) -> None:
-        """Discard what waits and let nobody wait any more."""
+        """Discard waiting frames, and wake all waiting threads."""
         with self._changed:
             self._closed = True
             self._waiting = []

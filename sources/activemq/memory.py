@@ -1,8 +1,9 @@
-"""What the lifecycle remembers of messages, and no more of it than it may.
+"""The lifecycle's bounded memory of messages.
 
-Messages that only wait in a queue are not remembered at all: everything needed arrives again with their
-dispatch. Kept are the messages in flight (as many as the consumers' prefetch windows hold) and, for a while,
-those whose stay at a consumer has ended, because the broker may yet contradict the end."""
+Messages that only wait in a queue are not remembered: everything needed arrives again with their dispatch. Kept
+are the messages in flight (as many as the consumers' prefetch windows hold) and, for a while, those whose stay
+at a consumer has ended, because the broker may yet contradict the end.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 _LOOK_BACK = 20_000
-"""How many ended messages are looked through for one consumer's."""
+"""How many ended messages are searched for those of one consumer."""
 
 Key = tuple[str, str]
 """(queue, message id): a message moved to a dead-letter queue keeps its id there."""
@@ -22,8 +23,7 @@ End = Literal["deleted", "expired", "dead_lettered"]
 
 @dataclass(slots=True)
 class Message:
-    """One message that has been dispatched, or is about to be declared gone. Times are the broker's
-    (`_ms`)."""
+    """One message that was dispatched or is about to be reported as gone. Times are the broker's."""
 
     queue: str
     message_id: str
@@ -33,24 +33,24 @@ class Message:
     redeliveries: int = 0
     receive_count: int = 0
     consumer: str | None = None
-    """Who holds it; once it has ended, who held it last."""
+    """The consumer that holds it or, once it has ended, that held it last."""
     group: str | None = None
     position: int | None = None
     sent_at_ms: int | None = None
     last_at_ms: int = 0
-    """Time of the latest event told of it: later events must not be earlier."""
+    """Time of its latest event: later events must not be earlier."""
     ending: End | None = None
-    """An end that was seen and not told yet: it is told when nothing contradicts it until `due_ms`."""
+    """An end that was seen but not reported yet: it is reported if nothing contradicts it before `due_ms`."""
     ending_at_ms: int = 0
     ending_out_ms: int | None = None
-    """The dispatch the end belongs to: only a later one contradicts it. 0: it was never dispatched."""
+    """The dispatch that the end belongs to: only a later one contradicts it. 0: it was never dispatched."""
     due_ms: int = 0
-    """By the local clock."""
+    """In local time."""
     held_at_ending: bool = False
     to_queue: str | None = None
     reason: str | None = None
     ended: End | Literal["released"] | None = None
-    """How its last stay at a consumer ended, as told."""
+    """How its last stay at a consumer ended, as reported."""
     ended_local_ms: int = 0
 
     @property
@@ -59,7 +59,7 @@ class Message:
 
 
 class Memory:
-    """Messages in flight, messages whose end is pending, and what has lately ended; all bounded."""
+    """Messages in flight, messages whose end is pending, and recently ended ones; all bounded."""
 
     def __init__(self, max_in_flight: int, max_ended: int, keep_ended_ms: int) -> None:
         self._max_in_flight = max_in_flight
@@ -70,18 +70,18 @@ class Memory:
         self._ended: OrderedDict[Key, Message] = OrderedDict()
         self._held: dict[str, dict[Key, Message]] = {}
         self.forgotten = 0
-        """Messages in flight dropped because there were too many."""
+        """Messages in flight that were dropped because there were too many."""
 
     def find(self, key: Key) -> Message | None:
-        """The message, in flight or lately ended."""
+        """Return the message, if it is in flight or ended recently."""
         return self._live.get(key) or self._ended.get(key)
 
     def is_held(self, message: Message) -> bool:
-        """Whether it is in flight and no end of it is pending."""
+        """Whether it is in flight without a pending end."""
         return message.ending is None and self._live.get(message.key) is message
 
     def hold(self, message: Message, consumer: str) -> None:
-        """The message is in flight at `consumer`, wherever it was before."""
+        """Mark the message as in flight at `consumer`, wherever it was before."""
         key = message.key
         self.let_go(message)
         self._ended.pop(key, None)
@@ -93,7 +93,7 @@ class Memory:
             self._forget_oldest()
 
     def let_go(self, message: Message) -> None:
-        """Nobody holds it any more; `message.consumer` stays as the last one who did."""
+        """Mark it as not held; `message.consumer` remains its last consumer."""
         if message.consumer is not None and (held := self._held.get(message.consumer)) is not None:
             if held.get(message.key) is message:
                 del held[message.key]
@@ -101,7 +101,7 @@ class Memory:
                 del self._held[message.consumer]
 
     def await_end(self, message: Message, how: End, due_ms: int) -> None:
-        """Its end is pending until `due_ms` (local clock); until then it is found, and held by nobody."""
+        """Mark its end as pending until `due_ms` (local time); until then it can be found, but is not held."""
         key = message.key
         self.let_go(message)
         self._ended.pop(key, None)
@@ -113,7 +113,7 @@ class Memory:
             self._forget_oldest()
 
     def end(self, message: Message, how: End | Literal["released"], now_ms: int) -> None:
-        """Its stay is over as told; it is remembered for a while."""
+        """Mark its stay as over, as reported; it is remembered for a while."""
         key = message.key
         self.let_go(message)
         self._live.pop(key, None)
@@ -125,7 +125,7 @@ class Memory:
             self._ended.popitem(last=False)
 
     def drop(self, message: Message) -> None:
-        """Forget it: a message of the same id begins a new life."""
+        """Forget it: a message with the same id starts anew."""
         key = message.key
         self.let_go(message)
         for table in (self._live, self._pending, self._ended):
@@ -133,7 +133,7 @@ class Memory:
                 del table[key]
 
     def due(self, now_ms: int) -> list[Message]:
-        """Messages whose end may now be told, in the order it was seen."""
+        """Return the messages whose end may now be reported, in the order it was seen."""
         found = []
         for message in self._pending.values():
             if message.due_ms > now_ms:
@@ -142,7 +142,7 @@ class Memory:
         return found
 
     def expire(self, now_ms: int) -> None:
-        """Forget what ended longer ago than it is remembered."""
+        """Forget messages that ended longer ago than they are remembered."""
         while self._ended:
             message = next(iter(self._ended.values()))
             if now_ms - message.ended_local_ms <= self._keep_ended_ms:
@@ -150,15 +150,15 @@ class Memory:
             del self._ended[message.key]
 
     def held_by(self, consumer: str) -> list[Message]:
-        """What `consumer` holds, in the order it was dispatched."""
+        """Return the messages `consumer` holds, in order of dispatch."""
         return list(self._held.get(consumer, {}).values())
 
     def held_count(self, consumer: str) -> int:
-        """How many messages `consumer` holds."""
+        """Return how many messages `consumer` holds."""
         return len(self._held.get(consumer, ()))
 
     def lately_deleted_by(self, consumer: str, at_most: int) -> list[Message]:
-        """The messages `consumer` was last told to have acknowledged, latest first."""
+        """Return the messages last reported as acknowledged by `consumer`, latest first."""
         found: list[Message] = []
         for message in itertools.islice(reversed(self._ended.values()), _LOOK_BACK):
             if len(found) == at_most:

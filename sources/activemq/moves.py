@@ -1,4 +1,4 @@
-"""Copies of messages that arrived in another queue, until the advisory about their source explains them."""
+"""Copies of messages that arrived in another queue, kept until the advisory about their source explains them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_REASON_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Where a copy arrived and why the broker put it there, if it said so."""
+    """Where a copy arrived, and why the broker put it there, if reported."""
 
     queue: str
     failure: str | None
@@ -30,23 +30,23 @@ class Moves:
         self._arrivals: OrderedDict[Key, Arrival] = OrderedDict()
 
     def note(self, source: Key, queue: str, failure: str | None, now_ms: int) -> None:
-        """A copy of `source` arrived in `queue`."""
+        """Record that a copy of `source` arrived in `queue`."""
         self._arrivals[source] = Arrival(queue, failure, now_ms)
         self._arrivals.move_to_end(source)
         while len(self._arrivals) > _MAX_NOTED:
             self._arrivals.popitem(last=False)
 
     def take_arrival(self, source: Key) -> Arrival | None:
-        """The arrival of a copy of `source`, once."""
+        """Return the arrival of a copy of `source`, once."""
         return self._arrivals.pop(source, None)
 
     def take(self, source: Key) -> str | None:
-        """The queue a copy of `source` arrived in, once."""
+        """Return the queue in which a copy of `source` arrived, once."""
         arrival = self._arrivals.pop(source, None)
         return None if arrival is None else arrival.queue
 
     def expire(self, now_ms: int) -> None:
-        """Forget arrivals nothing explained: copies, not moves."""
+        """Forget unexplained arrivals: they are copies, not moves."""
         while self._arrivals:
             source, arrival = next(iter(self._arrivals.items()))
             if now_ms - arrival.noted_ms <= self._keep_ms:
@@ -55,13 +55,13 @@ class Moves:
 
 
 def deliveries(failure: str | None) -> int:
-    """How many deliveries the client had counted when it gave up; 0 when the broker does not say."""
+    """Return how many deliveries the client had counted when it gave up; 0 when the broker does not report it."""
     found = _FAILED_DELIVERY.search(failure or "")
     return int(found.group(1)) if found else 0
 
 
 def reason_of(failure: str | None) -> str:
-    """Why a message was moved to a dead-letter queue, in a few words."""
+    """Return why a message was moved to a dead-letter queue, in a few words."""
     if not failure:
         return "rejected by the consumer"
     if "Message Expired" in failure:

@@ -1,4 +1,4 @@
-"""Asks the broker for its counts at intervals and collects the replies of each round. Reads no clock."""
+"""Ask the broker for its counts at intervals and collect the replies of each round. Reads no clock."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ REPLY_TO = "/temp-queue/queuewatch"
 SUBSCRIPTION = "statistics"
 _ANSWER_WITHIN_S = 5.0
 _ROUNDS_WITHOUT_SUBSCRIPTIONS = 3
-"""The plugin breaks off when a subscription ends while it is asked: one round without any says nothing
-yet."""
+"""The plugin aborts when a subscription ends during a request: a single round without any proves
+nothing."""
 _ASK_AGAIN_S = 60.0
-"""How long to leave a broker alone that has no plugin."""
+"""How long to wait before asking a broker without the plugin again."""
 
 
 class Sender(Protocol):
-    """What a poll needs of a connection."""
+    """The part of a connection that a poll uses."""
 
     def send(self, destination: str, headers: Mapping[str, str], body: str = "") -> None:
         """Send one message."""
@@ -42,7 +42,7 @@ class Round:
     """One complete round of replies."""
 
     asked_ms: int
-    """By the local clock."""
+    """In local time."""
     queues: list[QueueCounts] = field(default_factory=list)
     subscriptions: list[SubscriptionCounts] = field(default_factory=list)
 
@@ -61,8 +61,8 @@ class StatisticsPoll:
         self._asked_s = 0.0
         self.plugin: Literal["unknown", "present", "missing"] = "unknown"
         self.subscriptions: Literal["unknown", "present", "missing"] = "unknown"
-        """Whether the plugin tells of subscriptions: it reads them over JMX, which a broker may have
-        switched off."""
+        """Whether the plugin reports subscriptions: it reads them over JMX, which may be disabled on a
+        broker."""
         self.broker_name: str | None = None
         self._rounds_without = 0
 
@@ -71,7 +71,7 @@ class StatisticsPoll:
         self._sender.subscribe(REPLY_TO, SUBSCRIPTION, {"transformation": "jms-json"})
 
     def tick(self, now_s: float, now_ms: int) -> None:
-        """Ask when it is time to. `now_s` is any steady clock. Raises `BrokerUnavailable`."""
+        """Send a request if one is due. `now_s` is any monotonic clock. Raises `BrokerUnavailable`."""
         if self._round is not None and now_s - self._asked_s > _ANSWER_WITHIN_S:
             self._round = None
             if self.plugin == "unknown":
@@ -81,7 +81,7 @@ class StatisticsPoll:
         self._next_s = now_s + (_ASK_AGAIN_S if self.plugin == "missing" else self._interval_s)
         self._asked_s, self._round = now_s, Round(now_ms)
         self._number += 1
-        # A request to a queue would stay there as a message if there is no plugin to take it.
+        # Without the plugin, a request to a queue would remain there as a message.
         if self.plugin == "present":
             for pattern in self._patterns:
                 self._ask(QUEUES + pattern, self._oldest)
@@ -90,7 +90,7 @@ class StatisticsPoll:
         self._ask(BROKER, {"correlation-id": self._mark()})
 
     def reply(self, headers: Mapping[str, str], body: str | bytes) -> Round | None:
-        """Take one reply; answers the round when this was its last."""
+        """Process one reply; return the round when this was its last."""
         reply = parse_reply(body)
         if reply is None:
             return None
@@ -106,7 +106,7 @@ class StatisticsPoll:
     def _end(self, facts: BrokerFacts, headers: Mapping[str, str]) -> Round | None:
         self.broker_name = facts.name
         if self.plugin != "present":
-            # Only the plugin was looked for so far: ask for everything at once.
+            # This round only checked for the plugin: ask for everything at once.
             self.plugin, self._round, self._next_s = "present", None, 0.0
             return None
         done = self._round

@@ -1,7 +1,8 @@
-"""Sends one message through a queue of its own and notes which advisories tell of it. Reads no clock.
+"""Send one message through a separate queue and record which advisories report it. Reads no clock.
 
-Only this shows what a broker sends before anything happens in the queues that matter. It shows it for the
-policy entry that the probe queue falls under; `unprepared` finds queues with entries of their own."""
+Only this shows what a broker reports before anything happens in the queues that matter. It applies to the
+policy entry that covers the probe queue; `unprepared` finds queues with entries of their own.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ EXPECTED = frozenset({"consumer", "delivered", "dispatched", "consumed"})
 
 
 class Session(Protocol):
-    """What a probe needs of a connection."""
+    """The part of a connection that a probe uses."""
 
     def send(self, destination: str, headers: Mapping[str, str], body: str = "") -> None:
         """Send one message."""
@@ -34,7 +35,7 @@ class Session(Protocol):
 
 
 class Probe:
-    """One passage of one message. `seen` holds what told of it: elements of EXPECTED."""
+    """One passage of one message. `seen` holds the advisories that reported it: elements of EXPECTED."""
 
     def __init__(self, session: Session, queue: str) -> None:
         self._session = session
@@ -47,11 +48,11 @@ class Probe:
         self.bodiless = False
         """Whether an advisory about it came with an empty body."""
         self.refused: str | None = None
-        """Why the broker did not let it through, when it said so."""
+        """Why the broker refused it, if it reported that."""
         self.done = False
 
     def start(self, now_s: float, now_ms: int) -> None:
-        """Send the message. `now_s` is any steady clock. Raises `BrokerUnavailable`."""
+        """Send the message. `now_s` is any monotonic clock. Raises `BrokerUnavailable`."""
         self._started_s = now_s
         destination = f"/queue/{self.queue}"
         headers = {"activemq.prefetchSize": "1", "receipt": "probe-subscribe"}
@@ -65,7 +66,7 @@ class Probe:
         self._session.send(destination, headers)
 
     def message(self, headers: Mapping[str, str]) -> None:
-        """A message arrived at the probe's own subscription. Raises `BrokerUnavailable`."""
+        """Handle a message on the probe's own subscription. Raises `BrokerUnavailable`."""
         self._session.ack(headers["ack"])
         if headers.get("queuewatch-probe") == self._marker:
             self._message_id = headers["message-id"]
@@ -73,7 +74,7 @@ class Probe:
                 self._note(kind, message_id)
 
     def advisory(self, advisory: Advisory) -> None:
-        """Note an advisory if it is about the probe."""
+        """Record an advisory if it is about the probe."""
         if isinstance(advisory, ConsumerAdded) and advisory.destination == self.queue:
             self.seen.add("consumer")
         elif isinstance(advisory, MessageAdvisory) and advisory.queue == self.queue:
@@ -81,12 +82,12 @@ class Probe:
             self._note(advisory.kind, advisory.message_id)
 
     def error(self, headers: Mapping[str, str], said: str) -> None:
-        """The broker refused something; note it if it was the probe's."""
+        """Record an error of the broker if it is about the probe."""
         if headers.get("receipt-id", "").startswith("probe-"):
             self.refused = said
 
     def tick(self, now_s: float) -> bool:
-        """Whether the probe has just ended: everything was seen, it was refused, or time is up."""
+        """Whether the probe has just ended: everything was seen, it was refused, or it timed out."""
         if self.done or self._started_s is None:
             return False
         late = now_s - self._started_s > _ANSWER_WITHIN_S
@@ -98,6 +99,6 @@ class Probe:
 
     def _note(self, kind: str, message_id: str) -> None:
         if self._message_id is None:
-            self._early.append((kind, message_id))  # Its arrival is told before the message itself comes.
+            self._early.append((kind, message_id))  # Its arrival is reported before the message itself comes.
         elif message_id == self._message_id:
             self.seen.add(kind)

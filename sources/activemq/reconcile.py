@@ -1,15 +1,17 @@
-"""Compares what the lifecycle believes each consumer holds with the broker's own count. No network, no
-clock.
+"""Compare the messages that the lifecycle tracks at each consumer with the broker's own count.
 
-The two can differ for good: advisories were missed while disconnected, or an acknowledgement was told as
-final and then rolled back without another word (a STOMP `ABORT`, a transaction left open). A difference
-counts only when nothing happened at the consumer between two polls; then
+No network, no clock.
 
--   the broker holds nothing and we do: it is gone, told as `deleted`;
+The two can differ permanently: advisories were missed while disconnected, or an acknowledgement was reported as
+final and then rolled back without notice (a STOMP `ABORT`, a transaction left open). A difference counts only
+when nothing happened at the consumer between two polls; then
+
+-   the broker holds nothing and we do: it is gone, reported as `deleted`;
 -   the broker holds more than we do, at a consumer seen from its first message: the latest acknowledgements
-    did not stand, their messages are told as delivered again.
+    were rolled back, and their messages are reported as delivered again.
 
-Anything else is left alone: the counts do not say which messages differ."""
+Anything else is left alone: the counts do not show which messages differ.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ NOT_GONE = "the broker still reports it in flight: the acknowledgement did not s
 
 
 class Reconciler:
-    """Remembers one poll to compare the next one with."""
+    """Remembers one poll for comparison with the next."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
@@ -36,8 +38,7 @@ class Reconciler:
         self.reopened = 0
 
     def observe(self, polled: Iterable[SubscriptionCounts], asked_ms: int, now_ms: int) -> list[Event]:
-        """Take one whole poll, asked for at `asked_ms` (local clock); answer the events that set things
-        right."""
+        """Process one complete poll, requested at `asked_ms` (local time); return the events that correct the state."""
         counts: defaultdict[SubscriptionKey, int] = defaultdict(int)
         full: defaultdict[SubscriptionKey, bool] = defaultdict(bool)
         for subscription in polled:
@@ -56,7 +57,7 @@ class Reconciler:
         return events
 
     def forget(self) -> None:
-        """A new session: the next poll has nothing to be compared with."""
+        """Start a new session: the next poll has no predecessor to compare with."""
         self._last_poll_ms, self._last = None, {}
 
     def _by_subscription(self) -> dict[SubscriptionKey, list[Consumer]]:
@@ -66,7 +67,7 @@ class Reconciler:
         return found
 
     def _quiet(self, consumers: list[Consumer]) -> bool:
-        """Whether nothing happened at them since before the last poll was asked for."""
+        """Whether nothing has happened at them since before the last poll was requested."""
         last = self._last_poll_ms
         return last is not None and all(consumer.changed_local_ms < last for consumer in consumers)
 
@@ -83,5 +84,5 @@ class Reconciler:
         if len(again) < missing:
             return []
         self.reopened += len(again)
-        # Oldest first, as they had been dispatched.
+        # Oldest first, in their order of dispatch.
         return [self._lifecycle.reopen(message, now_ms, NOT_GONE) for message in reversed(again)]

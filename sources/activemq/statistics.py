@@ -1,9 +1,9 @@
-"""What StatisticsBrokerPlugin answers: the broker's own counts per queue and per subscription, as plain
-values.
+"""Parse replies of StatisticsBrokerPlugin: the broker's own counts per queue and per subscription, as plain values.
 
 A request is a message to one of the plugin's destinations, with `reply-to`; each reply is a map written as
-JSON by `transformation: jms-json`. Requests on one connection are answered in order, so the answer to a last
-one with a correlation id marks the end of a poll."""
+JSON by `transformation: jms-json`. Requests on one connection are answered in order, so the reply to a final
+request with a correlation id marks the end of a poll.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 QUEUES: Final = "/queue/ActiveMQ.Statistics.Destination."
-"""Followed by a queue or a wildcard. Without the plugin a message sent there would stay there."""
+"""Followed by a queue or a wildcard. Without the plugin, a message sent there would remain there."""
 SUBSCRIPTIONS: Final = "/queue/ActiveMQ.Statistics.Subscription"
 BROKER: Final = "/topic/ActiveMQ.Statistics.Broker"
 """A topic, so that a request leaves nothing behind on a broker without the plugin."""
@@ -25,8 +25,7 @@ SubscriptionKey = tuple[str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """The broker's counts of one queue: now (`size`, `in_flight`, `consumers`, `producers`) and since its
-    start."""
+    """The broker's counts of one queue: current (`size`, `in_flight`, `consumers`, `producers`) and since its start."""
 
     queue: str
     size: int
@@ -39,10 +38,10 @@ class QueueCounts:
     expired: int
     memory_percent: int
     oldest_in_ms: int | None
-    """When the first message entered, by the broker's clock; None: empty, or not asked for."""
+    """When the first message entered, by the broker's clock; None: empty, or not requested."""
 
     def attributes(self) -> dict[str, Any]:
-        """As attributes of a `queue_state`."""
+        """Return them as attributes of a `queue_state`."""
         values = {
             "visible": max(self.size - self.in_flight, 0),
             "in_flight": min(self.in_flight, self.size),
@@ -63,7 +62,7 @@ class SubscriptionCounts:
     """Messages dispatched to it and not acknowledged (`dispatchedQueueSize`)."""
     prefetch: int
     full: bool
-    """`slowConsumer`: its prefetch window is full while more is waiting."""
+    """`slowConsumer`: its prefetch window is full while more messages wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ Reply = QueueCounts | SubscriptionCounts | BrokerFacts
 
 
 def parse_reply(body: str | bytes) -> Reply | None:
-    """One reply; None for one about a topic, or one that cannot be read."""
+    """Parse one reply; None for one about a topic, or an unreadable one."""
     try:
         values = _values(body)
         if "dispatchedQueueSize" in values:
@@ -115,8 +114,7 @@ def _subscription(values: Mapping[str, Any]) -> SubscriptionCounts:
 
 
 def _values(body: str | bytes) -> dict[str, Any]:
-    """The map's entries. `{"string": "size", "long": 3}` is a number, `{"string": ["name", "value"]}` a
-    text."""
+    """Parse the map's entries: `{"string": "size", "long": 3}` is a number, `{"string": ["name", "value"]}` a string."""
     entries = json.loads(body)["map"]["entry"]
     values: dict[str, Any] = {}
     for entry in entries if isinstance(entries, list) else [entries]:

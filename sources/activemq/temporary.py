@@ -1,4 +1,4 @@
-"""Queues that clients make for replies and that end with their connection: normal life, and no rows of anybody's."""
+"""Recognise temporary queues, which clients create for replies and which end with their connection: they are not reported."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def is_temporary(queue: str) -> bool:
 
 
 def of_lasting_queues(events: Iterable[Event]) -> list[Event]:
-    """The events that are not about temporary queues."""
+    """Return the events that are not about temporary queues."""
     return [event for event in events if not is_temporary(str(event.get("queue", "")))]

@@ -1,7 +1,8 @@
-"""Finds out which advisories a queue does not send, by comparing the broker's counts with what was read.
+"""Find the advisories a queue does not send, by comparing the broker's counts with what was read.
 
-The optional advisories are switched on per destination policy entry, and entries do not merge: a queue with
-an entry of its own may be silent while all others speak. No network, no clock."""
+Optional advisories are enabled per destination policy entry, and entries do not merge: a queue with its own
+entry may be silent while all others report. No network, no clock.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ FLAGS: Final = {
     "dispatched": "advisoryForDispatched",
     "consumed": "advisoryForConsumed",
 }
-"""Kind of advisory -> the policy entry's attribute that switches it on."""
+"""Kind of advisory -> the policy entry's attribute that enables it."""
 
 _SILENT_POLLS = 2
-"""One silent interval may be a message between its count and its advisory; two in a row are not."""
+"""One silent interval may be a message between its count and its advisory; two in a row cannot."""
 
 
 @dataclass(slots=True)
@@ -31,19 +32,18 @@ class _Queue:
 
 
 class FlagWatch:
-    """Per queue, which flags seem to be off."""
+    """The flags that seem to be off, per queue."""
 
     def __init__(self) -> None:
         self._queues: dict[str, _Queue] = {}
 
     def read(self, kind: MessageKind, queue: str) -> None:
-        """An advisory of `kind` about `queue` was read."""
+        """Record that an advisory of `kind` about `queue` was read."""
         read = self._queues.setdefault(queue, _Queue()).read
         read[kind] = read.get(kind, 0) + 1
 
     def observe(self, counts: QueueCounts) -> frozenset[str]:
-        """Take the broker's counts of one queue; answer the flags (`advisoryFor…`) that are off as far as
-        known."""
+        """Compare the broker's counts of one queue; return the flags (`advisoryFor…`) that are known to be off."""
         queue = self._queues.setdefault(counts.queue, _Queue())
         totals = {
             "delivered": counts.enqueued,
@@ -61,15 +61,15 @@ class FlagWatch:
         return queue.missing
 
     def missing(self) -> dict[str, frozenset[str]]:
-        """Queues with flags that are off."""
+        """Return the queues with flags that are off."""
         return {name: queue.missing for name, queue in self._queues.items() if queue.missing}
 
     def keep_only(self, queues: set[str]) -> None:
-        """Forget queues the broker no longer has."""
+        """Forget queues that no longer exist on the broker."""
         for name in self._queues.keys() - queues:
             del self._queues[name]
 
     def forget(self) -> None:
-        """A new session: what happened in between was counted and not read."""
+        """Start a new session: events in between were counted but not read."""
         for queue in self._queues.values():
             queue.counted, queue.read = {}, {}

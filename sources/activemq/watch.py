@@ -1,4 +1,4 @@
-"""One connection's work: hands frames to the lifecycle, polls, probes, and emits what comes of it."""
+"""Serve one connection: pass frames to the lifecycle, poll, probe, and emit the resulting events."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ from sources.events import WIRE_VERSION, Emit, Event
 
 ADVISORIES = "advisories"
 _REPLAY_S = 3.0
-"""The broker repeats its consumers at once; what comes later is new. The first answer of the statistics plugin, which was
-asked after the subscription, tells sooner that it is done."""
+"""The broker repeats its consumers at once; later ones are new. The first reply of the statistics plugin, requested after the
+subscription, shows earlier that the repetition is complete."""
 _FLUSH_S = 0.2
 _EMIT_AT_ONCE = 5_000
 _EMIT_EVERY_S = 0.1
-"""Each call of `emit` may be a round trip: a busy broker's events go together."""
+"""Each call of `emit` may be a round trip, so a busy broker's events are batched."""
 _CONSUMERS_EVERY_S = 30.0
-"""How often an unchanged consumer is told of again."""
+"""How often an unchanged consumer is reported again."""
 _SILENT_S = 30.0
-"""A broker not heard of for this long, three of its heartbeats, is not reported as being watched."""
+"""A broker that is silent for this long (three of its heartbeats) is not reported as watched."""
 _MAX_NAMES = 100_000
 
 log = logging.getLogger(__name__)
 
 
 class Watch:
-    """Everything that lasts as long as one connection. Times: `now_s` any steady clock, `now_ms` epoch
-    milliseconds."""
+    """The state of one connection.
+
+    `now_s` is any monotonic clock, `now_ms` is epoch milliseconds.
+    """
 
     def __init__(self, config: ActiveMQCollectorConfig, session: Session, lifecycle: Lifecycle, emit: Emit) -> None:
         self._config = config
@@ -55,14 +57,14 @@ class Watch:
         self._next_flush_s = 0.0
         self._next_heartbeat_s = 0.0
         self._next_emit_s = 0.0
-        self._told: dict[tuple[str, str], tuple[object, float]] = {}
+        self._reported: dict[tuple[str, str], tuple[object, float]] = {}
         self._observed_before: Observed | None = None
         self._bodiless_before = lifecycle.bodiless
         self._now_s = 0.0
         self._watched: dict[str, bool] = {}
 
     def start(self, now_s: float, now_ms: int) -> None:
-        """Subscribe, and begin to poll and to probe. Raises `BrokerUnavailable`."""
+        """Subscribe, and start polling and probing. Raises `BrokerUnavailable`."""
         self._now_s = now_s
         self._lifecycle.begin_session()
         headers = {"transformation": "jms-advisory-json", "receipt": ADVISORIES}
@@ -74,8 +76,7 @@ class Watch:
             self._probe.start(now_s, now_ms)
 
     def take(self, incoming: Incoming) -> None:
-        """Work on one frame. Raises `BrokerUnavailable` when it says that the connection is of no more
-        use."""
+        """Process one frame. Raises `BrokerUnavailable` when it reports the end of the connection."""
         if incoming.kind == "disconnected":
             raise BrokerUnavailable(str(self._session.address), "the broker closed the connection")
         if incoming.kind == "error":
@@ -88,7 +89,7 @@ class Watch:
             self._probe.message(incoming.headers)
 
     def tick(self, now_s: float, now_ms: int) -> None:
-        """Do what is due, and emit what has come together. Raises `BrokerUnavailable`."""
+        """Do what is due, and emit pending events. Raises `BrokerUnavailable`."""
         self._now_s = now_s
         if self._replay_ends_s is not None and now_s >= self._replay_ends_s:
             self._end_replay(now_ms)
@@ -98,7 +99,7 @@ class Watch:
         self._poll.tick(now_s, now_ms)
         if self._probe is not None:
             self._probe.tick(now_s)
-        is_heard = self._lifecycle.teller.scope is not None and self._session.silent_s() < _SILENT_S
+        is_heard = self._lifecycle.builder.scope is not None and self._session.silent_s() < _SILENT_S
         if now_s >= self._next_heartbeat_s and is_heard:
             self._next_heartbeat_s = now_s + self._config.heartbeat_interval_s
             self._add([self._heartbeat(now_ms)])
@@ -107,11 +108,11 @@ class Watch:
             self._send()
 
     def stop(self) -> None:
-        """Emit what has come together."""
+        """Emit pending events."""
         self._send()
 
     def findings(self) -> list[Finding] | None:
-        """What is known of the broker's preparation, when it has changed since the last call; else None."""
+        """Return the findings on the broker's configuration if they have changed since the last call; else None."""
         probed = self._probe if self._probe is not None and self._probe.done else None
         observed = Observed(
             server=self._session.server,
@@ -131,7 +132,7 @@ class Watch:
 
     @property
     def probing(self) -> bool:
-        """Whether it is still being found out what the broker tells."""
+        """Whether the probe of what the broker reports is still running."""
         return (
             self._poll.plugin == "unknown"
             or (self._poll.plugin == "present" and self._poll.subscriptions == "unknown")
@@ -142,8 +143,8 @@ class Watch:
 
     def _advisory(self, incoming: Incoming) -> None:
         lifecycle = self._lifecycle
-        if lifecycle.teller.scope is None:
-            lifecycle.teller.scope = incoming.headers.get("originBrokerName")
+        if lifecycle.builder.scope is None:
+            lifecycle.builder.scope = incoming.headers.get("originBrokerName")
         advisory = parse(incoming.headers, incoming.body)
         if self._probe is not None and not self._probe.done:
             self._probe.advisory(advisory)
@@ -160,8 +161,8 @@ class Watch:
         done = self._poll.reply(incoming.headers, incoming.body)
         if self._replay_ends_s is not None and self._poll.plugin == "present":
             self._end_replay(incoming.at_ms)
-        if self._lifecycle.teller.scope is None:
-            self._lifecycle.teller.scope = self._poll.broker_name
+        if self._lifecycle.builder.scope is None:
+            self._lifecycle.builder.scope = self._poll.broker_name
         if done is None:
             return
         at_ms = self._lifecycle.clock.at(incoming.at_ms)
@@ -177,29 +178,29 @@ class Watch:
         self._add(self._lifecycle.end_replay(now_ms))
 
     def _queue_state(self, counts: QueueCounts, missing: frozenset[str], at_ms: int) -> Event:
-        lore = self._lifecycle.lore
+        traits = self._lifecycle.traits
         attributes = counts.attributes()
-        attributes["kind"] = "grouped" if lore.is_ordered(counts.queue) else "standard"
-        if (dead_letter_queue := lore.dead_letter_queue_of(counts.queue)) is not None:
+        attributes["kind"] = "grouped" if traits.is_ordered(counts.queue) else "standard"
+        if (dead_letter_queue := traits.dead_letter_queue_of(counts.queue)) is not None:
             attributes["dead_letter_queue"] = dead_letter_queue
         if missing:
             attributes["missing_advisories"] = sorted(missing)
-        return self._lifecycle.teller.about_queue(counts.queue, "queue_state", at_ms, attributes)
+        return self._lifecycle.builder.about_queue(counts.queue, "queue_state", at_ms, attributes)
 
     def _changed_consumers(self, now_ms: int) -> list[Event]:
-        """Of the consumers' states those that changed, and the others now and then."""
+        """Return the consumer states that changed, and at intervals the others."""
         events = []
         current = {}
         for event in self._lifecycle.consumer_states(now_ms):
             key = (event["queue"], event["consumer"])
             if not self._is_watched(event["queue"]):
                 continue
-            attributes, told_s = self._told.get(key, (None, 0.0))
-            if event["attributes"] != attributes or self._now_s - told_s >= _CONSUMERS_EVERY_S:
+            attributes, reported_s = self._reported.get(key, (None, 0.0))
+            if event["attributes"] != attributes or self._now_s - reported_s >= _CONSUMERS_EVERY_S:
                 events.append(event)
-                attributes, told_s = event["attributes"], self._now_s
-            current[key] = (attributes, told_s)
-        self._told = current
+                attributes, reported_s = event["attributes"], self._now_s
+            current[key] = (attributes, reported_s)
+        self._reported = current
         return events
 
     def _is_watched(self, queue: str) -> bool:
@@ -222,7 +223,7 @@ class Watch:
     # -- events ---------------------------------------------------------------------------------------------
 
     def _heartbeat(self, now_ms: int) -> Event:
-        scope = self._lifecycle.teller.scope
+        scope = self._lifecycle.builder.scope
         event: Event = {
             "v": WIRE_VERSION,
             "type": "heartbeat",
@@ -246,7 +247,7 @@ class Watch:
 
 
 def advisory_topics(config: ActiveMQCollectorConfig) -> str:
-    """The composite destination of all advisories wanted."""
+    """Return the composite destination of all wanted advisories."""
     patterns = list(config.queues)
     if config.probe_queue is not None and not any(matches(p, config.probe_queue) for p in patterns):
         patterns.append(config.probe_queue)

@@ -1,1 +1,1 @@
-"""Cloudflare Queues: a module for Workers that reports what becomes of messages, and a collector of its REST API."""
+"""Cloudflare Queues: a module for Workers that reports the fate of messages, and a collector for its REST API."""

@@ -1,4 +1,4 @@
-"""The answers of Cloudflare's Queues API, read with suspicion: a field is used only when it is what the schema says."""
+"""Parse answers of Cloudflare's Queues API defensively: a field is used only when it matches the schema."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class ListedQueue:
     name: str
     settings: Queue = field(default_factory=Queue)
     consumers: tuple[Consumer, ...] | None = None
-    """None: the list did not say; they have to be asked for."""
+    """None: the list did not include them; they have to be requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of queues; `bad` says what of the others could not be read."""
+    """One page of queues; `bad` describes the entries that could not be read."""
 
     queues: tuple[ListedQueue, ...]
     entries: int
-    """How many the page had, unreadable ones included."""
+    """The number of entries on the page, unreadable ones included."""
     total_pages: int | None
     bad: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """A queue's metrics: messages and bytes not acknowledged, and when the oldest was sent (None: not known)."""
+    """A queue's metrics: unacknowledged messages and bytes, and when the oldest was sent (None: not known)."""
 
     count: int
     size_bytes: int | None
@@ -44,7 +44,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class SampledMessage:
-    """A message looked at and left where it is."""
+    """A message that was sampled and left in the queue."""
 
     id: str
     attempts: int
@@ -53,7 +53,7 @@ class SampledMessage:
 
 @dataclass(frozen=True, slots=True)
 class PulledMessage:
-    """A message leased to us until it is acknowledged by its `lease_id`."""
+    """A message leased by the collector until it is acknowledged by its `lease_id`."""
 
     lease_id: str
     body: str
@@ -62,7 +62,7 @@ class PulledMessage:
 
 
 def result_of(what: str, answer: Any) -> Any:
-    """The `result` of an answer. Raises `BadAnswer` when it is none, or tells of errors."""
+    """Return the `result` of an answer. Raises `BadAnswer` when there is none, or the answer reports errors."""
     if not isinstance(answer, dict):
         raise BadAnswer(what, f"the answer is no object but {_kind(answer)}")
     if answer.get("success") is not True:
@@ -71,14 +71,14 @@ def result_of(what: str, answer: Any) -> Any:
 
 
 def error_text(answer: Any) -> str:
-    """The errors of an answer in words, with their codes."""
+    """Return the errors of an answer in words, with their codes."""
     errors = answer.get("errors") if isinstance(answer, dict) else None
-    told = [_error(error) for error in errors[:3]] if isinstance(errors, list) else []
-    return "; ".join(told) or "no reason given"
+    reasons = [_error(error) for error in errors[:3]] if isinstance(errors, list) else []
+    return "; ".join(reasons) or "no reason given"
 
 
 def page_of(what: str, answer: Any) -> Page:
-    """A page of the list of queues. An entry that cannot be read is left out and named. Raises `BadAnswer`."""
+    """Parse a page of the list of queues. An unreadable entry is left out and described. Raises `BadAnswer`."""
     entries = result_of(what, answer)
     if entries is None:
         entries = []
@@ -96,7 +96,7 @@ def page_of(what: str, answer: Any) -> Page:
 
 
 def consumers_of(what: str, answer: Any) -> tuple[Consumer, ...]:
-    """A queue's consumers. Raises `BadAnswer`."""
+    """Parse a queue's consumers. Raises `BadAnswer`."""
     entries = result_of(what, answer)
     if not isinstance(entries, list):
         raise BadAnswer(what, f"result is no list but {_kind(entries)}")
@@ -104,17 +104,17 @@ def consumers_of(what: str, answer: Any) -> tuple[Consumer, ...]:
 
 
 def backlog_of(what: str, answer: Any) -> Backlog:
-    """A queue's metrics. Raises `BadAnswer`: half an answer is none."""
+    """Parse a queue's metrics. Raises `BadAnswer` even if only a part is missing."""
     result = _object(what, "result", result_of(what, answer))
     count = _whole(result.get("backlog_count"))
     if count is None:
         raise BadAnswer(what, f"backlog_count is {_kind(result.get('backlog_count'))}")
-    # 0 is the API's word for not known.
+    # The API reports an unknown time as 0.
     return Backlog(count, _whole(result.get("backlog_bytes")), _time(result.get("oldest_message_timestamp_ms")))
 
 
 def sample_of(what: str, answer: Any) -> tuple[SampledMessage, ...]:
-    """The messages of a preview that can be told apart and dated. Raises `BadAnswer`."""
+    """Parse the messages of a preview that have an id and a date. Raises `BadAnswer`."""
     sampled = []
     for message in _messages(what, answer):
         sent_at_ms, attempts = _time(message.get("timestamp_ms")), _whole(message.get("attempts"))
@@ -124,7 +124,7 @@ def sample_of(what: str, answer: Any) -> tuple[SampledMessage, ...]:
 
 
 def pulled_of(what: str, answer: Any) -> tuple[PulledMessage, ...]:
-    """The messages of a pull. One without a lease cannot be acknowledged and is left out. Raises `BadAnswer`."""
+    """Parse the messages of a pull. One without a lease cannot be acknowledged and is left out. Raises `BadAnswer`."""
     pulled = []
     for message in _messages(what, answer):
         lease, body, metadata = (message.get(name) for name in ("lease_id", "body", "metadata"))
@@ -143,14 +143,14 @@ def pulled_of(what: str, answer: Any) -> tuple[PulledMessage, ...]:
 
 
 def acknowledged_of(what: str, answer: Any) -> int | None:
-    """How many leases an acknowledgement reached; None when it does not say. Raises `BadAnswer`."""
+    """Return how many leases an acknowledgement reached; None when it does not report that. Raises `BadAnswer`."""
     result = result_of(what, answer)
     return _whole(result.get("ackCount")) if isinstance(result, dict) else None
 
 
 def _messages(what: str, answer: Any) -> Iterator[Mapping[str, Any]]:
     result = result_of(what, answer)
-    # Older answers were the list itself.
+    # Older answers consisted of the list itself.
     messages = result.get("messages") if isinstance(result, dict) else result
     if messages is None:
         messages = []
@@ -164,8 +164,8 @@ def _queue(what: str, entry: Any) -> ListedQueue:
     for key in ("queue_id", "queue_name"):
         if not _is_name(values.get(key)):
             raise BadAnswer(what, f"{key} is {_kind(values.get(key))}")
-    told = values.get("settings")
-    settings = told if isinstance(told, dict) else {}
+    given = values.get("settings")
+    settings = given if isinstance(given, dict) else {}
     paused = settings.get("delivery_paused")
     return ListedQueue(
         values["queue_id"],
@@ -180,7 +180,7 @@ def _queue(what: str, entry: Any) -> ListedQueue:
 
 
 def _listed_consumers(what: str, values: Mapping[str, Any]) -> tuple[Consumer, ...] | None:
-    """Those in the list, when it holds all of them with their settings."""
+    """Return the listed consumers, if the list has all of them with their settings."""
     entries, total = values.get("consumers"), _whole(values.get("consumers_total_count"))
     if entries is None and total == 0:
         return ()
@@ -193,8 +193,8 @@ def _listed_consumers(what: str, values: Mapping[str, Any]) -> tuple[Consumer, .
 
 def _consumer(what: str, entry: Any) -> Consumer:
     values = _object(what, "consumer", entry)
-    told = values.get("settings")
-    settings = told if isinstance(told, dict) else {}
+    given = values.get("settings")
+    settings = given if isinstance(given, dict) else {}
     wait_ms, lease_ms = (_number(settings.get(name)) for name in ("max_wait_time_ms", "visibility_timeout_ms"))
     dead_letters = values.get("dead_letter_queue", "")
     is_pull = values.get("type") == "http_pull"
@@ -225,13 +225,13 @@ def _object(what: str, name: str, value: Any) -> Mapping[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """A number of at least 0; numbers are never given as text."""
+    """Parse a number of at least 0; numbers are never given as text."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if is_number and 0 <= value < float("inf") else None
 
 
 def _whole(value: Any) -> int | None:
-    """The schema's counts are JSON numbers: 3.0 is 3, and 3.5 is none."""
+    """Parse a count, which the schema defines as a JSON number: 3.0 is 3, and 3.5 is invalid."""
     number = _number(value)
     return int(number) if number is not None and float(number).is_integer() else None
 

@@ -1,4 +1,4 @@
-"""Cloudflare's Queues API over HTTP: each call one request, its answer read or an `ApiError`."""
+"""Cloudflare's Queues API over HTTP: each call makes one request and returns its parsed answer or raises `ApiError`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NOT_HERE: Final = frozenset({404, 405, 410})
 
 
 class CloudflareApi:
-    """One account as one token sees it. Calls raise `ApiError` and nothing else; they do not wait for the budget.
+    """One account as seen with one token. Calls raise only `ApiError`; they do not wait for the budget.
 
-    `token` is asked for at each request, so that a rotated one takes effect.
+    `token` is called for each request, so that a rotated token takes effect.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class CloudflareApi:
         self._account = f"/accounts/{quote(account_id, safe='')}"
         self._token = token
         self._budget = budget
-        # A redirect would carry the token to wherever it points.
+        # A redirect would send the token to another server.
         self._client = httpx.Client(base_url=base_url, timeout=timeout_s, follow_redirects=False)
         self._sampling = "peek"
 
@@ -42,24 +42,24 @@ class CloudflareApi:
         self._client.close()
 
     def page(self, number: int) -> answers.Page:
-        """One page of the account's queues, counted from 1."""
+        """Request one page of the account's queues, counted from 1."""
         what = f"list of queues, page {number}"
         return answers.page_of(what, self._get(what, "/queues", {"page": number, "per_page": PER_PAGE}))
 
     def consumers(self, queue_id: str) -> tuple[Consumer, ...]:
-        """A queue's consumers and their settings."""
+        """Request a queue's consumers and their settings."""
         what = "consumers"
         return answers.consumers_of(what, self._get(what, f"/queues/{quote(queue_id, safe='')}/consumers"))
 
     def backlog(self, queue_id: str) -> answers.Backlog:
-        """How many messages wait, and since when."""
+        """Request how many messages wait, and since when."""
         what = "metrics"
         return answers.backlog_of(what, self._get(what, f"/queues/{quote(queue_id, safe='')}/metrics"))
 
     def sample(self, queue_id: str, size: int) -> tuple[answers.SampledMessage, ...]:
-        """Some of a queue's messages, which stay where they are: nothing is leased, retried or acknowledged.
+        """Request a sample of a queue's messages, which stay in it: nothing is leased, retried or acknowledged.
 
-        The call was first named `preview` and is now `peek`; the one that is there is used.
+        The call was first named `preview` and is now `peek`; whichever exists is used.
         """
         what = "sample of messages"
         messages = f"/queues/{quote(queue_id, safe='')}/messages"
@@ -67,7 +67,7 @@ class CloudflareApi:
         try:
             answer = self._post(what, f"{messages}/{self._sampling}", body)
         except NotFound:
-            # Also the answer for a queue that was just deleted: then the other one is not there either.
+            # A queue that was just deleted gives the same answer: then the other call does not exist either.
             other = "preview" if self._sampling == "peek" else "peek"
             answer = self._post(what, f"{messages}/{other}", body)
             self._sampling = other
@@ -80,7 +80,7 @@ class CloudflareApi:
         return answers.pulled_of(what, self._post(what, f"/queues/{quote(queue_id, safe='')}/messages/pull", body))
 
     def acknowledge(self, queue_id: str, acks: Iterable[str], retries: Iterable[str] = (), delay_s: int = 0) -> int | None:
-        """Settle leases; how many were acknowledged, when the answer tells."""
+        """Settle leases; return how many were acknowledged, when the answer reports it."""
         what = "acknowledgement"
         body = {
             "acks": [{"lease_id": lease} for lease in acks],
@@ -117,7 +117,7 @@ class CloudflareApi:
             token = self._token()
         except ValueError as error:
             raise Unauthorized(what, str(error)) from error
-        # httpx would name the header's value in its error.
+        # httpx would include the header's value in its error.
         if not token.isascii() or not token.isprintable() or " " in token:
             raise Unauthorized(what, "the token has characters no token has; check for quotes and line ends")
         return token
@@ -136,8 +136,7 @@ def _check_status(what: str, response: httpx.Response, content: bytes) -> None:
     status = response.status_code
     if response.is_success:
         return
-    told = _reason(content)
-    problem = f"{status} {response.reason_phrase}{told}"
+    problem = f"{status} {response.reason_phrase}{_reason(content)}"
     if status in (401, 403):
         raise Unauthorized(what, problem)
     if status == 429:
@@ -150,7 +149,7 @@ def _check_status(what: str, response: httpx.Response, content: bytes) -> None:
 
 
 def _reason(content: bytes) -> str:
-    """What an error answer says of itself; many are HTML pages that say nothing to a program."""
+    """Return an error answer's description; many are HTML pages without any."""
     try:
         return f": {answers.error_text(json.loads(content))}"
     except (ValueError, RecursionError):

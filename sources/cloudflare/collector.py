@@ -1,11 +1,11 @@
-"""The collector: asks Cloudflare's API what it knows of an account's queues, and says so as telemetry events."""
+"""The collector: requests the state of an account's queues from Cloudflare's API and reports it as telemetry events."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import ClassVar, Final, Self
 
@@ -16,8 +16,8 @@ from sources.cloudflare.declared import read_declared
 from sources.cloudflare.discovery import Discovery
 from sources.cloudflare.drain import TelemetryDrain
 from sources.cloudflare.errors import ApiError, NotFound, RateLimited, Unauthorized
+from sources.cloudflare.event_builder import EventBuilder, settings_attributes
 from sources.cloudflare.settings import Consumer
-from sources.cloudflare.telling import Telling, settings_attributes
 from sources.cloudflare.watched import Job, Watched, WatchList, backoff_s
 from sources.cloudflare.wrangler import WranglerError
 from sources.collect.base import CollectorRefused
@@ -25,25 +25,26 @@ from sources.events import Emit, Event
 
 log = logging.getLogger(__name__)
 
-_IDLE_S: Final = 0.5
-"""The longest the loop sleeps: how late a heartbeat can be."""
+IDLE_S: Final = 0.5
+"""The longest sleep of the loop, and so the largest delay of a heartbeat."""
 _UNHEARD_AFTER_S: Final = 60.0
 _UNAUTHORIZED_PAUSE_S: Final = 30.0
 
 
 class CloudflareCollector:
-    """Watches the queues of one account until told to stop: one request at a time, each queue on its own.
+    """Watches the queues of one account until it is stopped: one request at a time, each queue independently.
 
-    Heartbeats are sent only while the API answers: an account that cannot be seen shows as a collector that fell silent.
+    Heartbeats are sent only while the API answers: an account that cannot be read shows as a silent collector.
     """
 
     kind: ClassVar[str] = "cloudflare"
 
-    def __init__(self, config: CloudflareCollectorConfig) -> None:
-        """Raises `CollectorRefused` for a Wrangler file that cannot be used."""
+    def __init__(self, config: CloudflareCollectorConfig, clock_s: Callable[[], float] = time.monotonic) -> None:
+        """Raises `CollectorRefused` for a Wrangler file that cannot be used. `clock_s` is monotonic."""
         self._config = config
-        self._telling = Telling(config.account_id, config.collector_name)
-        self._budget = Budget(config.requests_per_5min)
+        self._clock_s = clock_s
+        self._builder = EventBuilder(config.account_id, config.collector_name)
+        self._budget = Budget(config.requests_per_5min, clock_s)
         try:
             self._declared = read_declared(config.wrangler_files, config.wrangler_env)
         except WranglerError as error:
@@ -59,15 +60,15 @@ class CloudflareCollector:
 
     @classmethod
     def from_config(cls, config: CloudflareCollectorConfig) -> Self:
-        """A collector for what `config` describes. Raises `CollectorRefused`."""
+        """Create the collector that `config` describes. Raises `CollectorRefused`."""
         return cls(config)
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
-        """Watch until `stop` is set. Never raises for what the API or the network does."""
-        # One line per request would drown everything else.
+        """Watch until `stop` is set. Never raises because of the API or the network."""
+        # httpx logs a line per request, which would bury everything else.
         logging.getLogger("httpx").setLevel(logging.WARNING)
         with ExitStack() as stack:
-            api = stack.enter_context(self._open(self._budget))
+            api = stack.enter_context(self.open_api())
             if self._config.drain is not None:
                 emit = _one_at_a_time(emit)
                 drain = TelemetryDrain(self._config.drain, stack.enter_context(self._open(None)), self._drained_queue_id)
@@ -75,14 +76,18 @@ class CloudflareCollector:
                 thread.start()
                 stack.callback(thread.join, self._config.timeout_s)
             while not stop.is_set():
-                stop.wait(min(self.step(api, emit), _IDLE_S))
+                stop.wait(min(self.step(api, emit), IDLE_S))
+
+    def open_api(self) -> CloudflareApi:
+        """Open the account's API, within the collector's request budget."""
+        return self._open(self._budget)
 
     def step(self, api: CloudflareApi, emit: Emit) -> float:
         """Make at most one request; returns the seconds until there is another to make."""
-        now_s = time.monotonic()
+        now_s = self._clock_s()
         if now_s >= self._heartbeat_due_s and now_s - self._heard_at_s <= self._patience_s():
             self._heartbeat_due_s = now_s + self._config.heartbeat_interval_s
-            emit([self._telling.heartbeat(_now_ms())])
+            emit([self._builder.heartbeat(_now_ms())])
         job = self._queues.next_job()
         due_s = min(self._discovery_due_s, job.due_s if job else float("inf"))
         if due_s > now_s or not self._budget.take():
@@ -95,14 +100,14 @@ class CloudflareCollector:
 
     def _list(self, api: CloudflareApi) -> None:
         """Read one page of the list of queues."""
-        now_s = time.monotonic()
+        now_s = self._clock_s()
         try:
             page = api.page(self._discovery.next_page)
         except ApiError as error:
             wait_s = backoff_s(self._config.poll_interval_s, self._failed_lists)
             self._failed_lists += 1
             self._discovery_due_s = now_s + wait_s
-            # From the first page again: a list read in two halves may miss what moved between them.
+            # Restart at the first page: a list read in two parts may miss entries that moved in between.
             self._discovery = Discovery()
             self._mind(error)
             self._say("list", f"{error}; what is known already is still watched")
@@ -122,9 +127,9 @@ class CloudflareCollector:
                 queue.due_s["consumers"] = now_s
 
     def _ask(self, api: CloudflareApi, job: Job, emit: Emit) -> None:
-        """Ask one question about one queue and tell the answer."""
+        """Request one piece of information about one queue and emit the answer."""
         _, question, queue = job
-        now_s = time.monotonic()
+        now_s = self._clock_s()
         subject = f"{question} of {queue.listed.name}"
         try:
             events = self._answer(api, job, now_s)
@@ -138,7 +143,7 @@ class CloudflareCollector:
             return
         except ApiError as error:
             wait_s = queue.failed(question, now_s, self._config.poll_interval_s)
-            # A token may see queues and not their messages: that alone must not hold up the rest.
+            # A token may have access to queues but not to their messages: that alone must not delay the rest.
             if question != "sample":
                 self._mind(error)
             self._say(subject, f"queue {queue.listed.name}: {error}; asked again in {wait_s:.0f} s")
@@ -148,7 +153,7 @@ class CloudflareCollector:
             emit(events)
 
     def _answer(self, api: CloudflareApi, job: Job, now_s: float) -> list[Event]:
-        """Ask, plan the next time, and return what there is to tell. Raises `ApiError`."""
+        """Request it, schedule the next request, and return the events to report. Raises `ApiError`."""
         _, question, queue = job
         name, id_ = queue.listed.name, queue.listed.id
         if question == "consumers":
@@ -159,22 +164,22 @@ class CloudflareCollector:
             backlog = api.backlog(id_)
             queue.answered(question, now_s + self._config.poll_interval_s)
             if self._config.sample.size:
-                # Only what has a backlog is worth a look, and what had one needs it withdrawn.
+                # Sample only queues with a backlog, and those with an earlier sample, which must be withdrawn.
                 if backlog.count or queue.sampled:
                     queue.due_s.setdefault("sample", now_s)
                 else:
                     queue.due_s.pop("sample", None)
-            return [self._telling.state(name, queue.attributes, backlog, _now_ms())]
+            return [self._builder.state(name, queue.attributes, backlog, _now_ms())]
         sampled = api.sample(id_, self._config.sample.size)
         queue.answered(question, now_s + self._config.sample.interval_s if sampled else None)
         queue.sampled = bool(sampled)
-        events = [self._telling.sample(name, sampled, _now_ms())]
+        events = [self._builder.sample(name, sampled, _now_ms())]
         if self._is_followed(queue):
-            events += self._telling.existence(name, sampled, _now_ms())
+            events += self._builder.existence(name, sampled, _now_ms())
         return events
 
     def _is_followed(self, queue: Watched) -> bool:
-        """Whether the end of a message will be known: somebody reports it, or nobody can bring it about."""
+        """Whether the end of a message will be known: a consumer reports it, or there is no consumer."""
         if self._config.drain is not None and queue.listed.name == self._config.drain.queue:
             return False
         return self._config.is_instrumented(queue.listed.name) or queue.attributes.get("has_consumer") is False
@@ -192,28 +197,28 @@ class CloudflareCollector:
         )
 
     def _mind(self, error: ApiError) -> None:
-        """What concerns every request: the API asks for a pause, or does not know the token."""
+        """Handle errors that affect every request: the API asks for a pause, or rejects the token."""
         if isinstance(error, RateLimited):
             self._budget.pause(error.retry_after_s)
         elif isinstance(error, Unauthorized):
             self._budget.pause(_UNAUTHORIZED_PAUSE_S)
 
     def _heard(self, *subjects: str) -> None:
-        self._heard_at_s = time.monotonic()
+        self._heard_at_s = self._clock_s()
         for subject in subjects:
             if self._said.pop(subject, None) is not None:
                 log.info("Cloudflare: %s: it answers again", subject)
 
     def _say(self, subject: str, problem: str) -> None:
-        """Log a problem when it is a new one: the same one every half minute tells nobody anything."""
-        kind = problem.split(";")[0]
+        """Log a problem only when it is new, instead of every half minute."""
+        kind = problem.partition(";")[0]
         if self._said.get(subject) == kind:
             return
         self._said[subject] = kind
         log.warning("Cloudflare: %s", problem)
 
     def _patience_s(self) -> float:
-        """How long hearing nothing may be the plan and not a failure."""
+        """Return how long silence may be intended and not a failure."""
         planned_s = self._config.poll_interval_s if len(self._queues) else self._config.discovery_interval_s
         return max(_UNHEARD_AFTER_S, 2 * planned_s)
 
@@ -227,7 +232,7 @@ class CloudflareCollector:
 
 
 def _one_at_a_time(emit: Emit) -> Emit:
-    """`emit` for two threads."""
+    """Return a thread-safe `emit`."""
     lock = threading.Lock()
 
     def locked(events: Sequence[Event]) -> None:

@@ -21,15 +21,15 @@ class _Section(BaseModel):
 
 
 class SampleConfig(_Section):
-    """Looking at some of a queue's messages, which stay where they are."""
+    """Sampling of messages without receiving them: they stay in the queue."""
 
     size: int = Field(default=10, ge=0, le=100)
-    """Messages per look; 0: do not look."""
+    """Messages per sample; 0 turns sampling off."""
     interval_s: Seconds = 60.0
-    """Between two looks at one queue. A queue without a backlog is not looked at."""
+    """Interval between samples of one queue. A queue without a backlog is not sampled."""
     instrumented: Patterns = ()
-    """Queues whose consumers all report what becomes of their messages: there a sampled message is followed one by one.
-    Elsewhere it would be taken for unsettled long after it is gone."""
+    """Queues whose consumers all report the outcome of their messages: there, sampled messages are tracked one by one.
+    In another queue with consumers, a sampled message would seem unsettled long after it is gone."""
 
 
 class BackoffConfig(_Section):
@@ -37,9 +37,9 @@ class BackoffConfig(_Section):
 
     queues: Patterns = Field(min_length=1)
     first_s: float = Field(ge=0)
-    """The delay after the first attempt; `30 ** attempts` starts with 30…"""
+    """The delay after the first attempt; for a handler that waits `30 ** attempts` seconds, this is 30."""
     factor: float = Field(default=2.0, ge=1)
-    """…and grows 30 times from one attempt to the next."""
+    """The delay is multiplied by this after each further attempt; for `30 ** attempts`, this is 30 too."""
 
 
 class DrainConfig(_Section):
@@ -49,44 +49,44 @@ class DrainConfig(_Section):
     """Its name; it needs an `http_pull` consumer."""
     batch_size: int = Field(default=100, ge=1, le=100)
     lease_s: float = Field(default=60.0, ge=1, le=43_200)
-    """How long a message is ours while its events are written."""
+    """Lease of a pulled message: the time there is to write its events durably."""
     idle_s: Seconds = 2.0
-    """Between two pulls when the first brought nothing."""
+    """Pause after a pull that returned nothing."""
 
 
 class CloudflareCollectorConfig(_Section):
     """The collector for Cloudflare Queues. Its token needs Queues Read."""
 
     account_id: str = Field(pattern=r"^[0-9A-Za-z]{1,32}$")
-    """The account; `scope` of the events."""
+    """The account id; `scope` of the events."""
     token_file: Path | None = None
-    """A file that holds the API token and nothing else but a line end."""
+    """A file that contains only the API token; a line end is ignored."""
     token_env: str = "QUEUEWATCH_CLOUDFLARE_TOKEN"
-    """The environment variable with the token, used when there is no `token_file`."""
+    """The environment variable that holds the token; used if `token_file` is not set."""
     api_url: str = "https://api.cloudflare.com/client/v4"
     name: str | None = Field(default=None, min_length=1)
-    """Who sends the heartbeats; by default `cloudflare:` and the account."""
+    """Name of the collector in heartbeats; by default `cloudflare:` and the account id."""
 
     queues: Patterns = Field(default=("*",), min_length=1)
-    """Which queues to watch."""
+    """Queues to watch."""
     exclude: Patterns = ()
-    """Which of them to leave out."""
+    """Queues to leave out."""
     poll_interval_s: Seconds = 30.0
-    """Between two looks at one queue's backlog; longer where the requests do not suffice."""
+    """Interval between polls of one queue's backlog; longer if `requests_per_5min` is too low for all queues."""
     discovery_interval_s: Seconds = 300.0
-    """Between two looks at which queues there are and how they are set."""
+    """Interval between queries for the list of queues and their settings."""
     heartbeat_interval_s: Seconds = 10.0
     requests_per_5min: int = Field(default=900, ge=10, le=1_000_000)
-    """Cloudflare allows a token 1,200, whoever uses it."""
+    """Maximum number of requests in five minutes. Cloudflare allows 1,200 per token, other users of the token included."""
     timeout_s: Seconds = 10.0
 
     sample: SampleConfig = SampleConfig()
     wrangler_files: tuple[Path, ...] = ()
-    """`wrangler.toml`, `.json` or `.jsonc` of Workers: their queues' settings, where the API does not tell."""
+    """`wrangler.toml`, `.json` or `.jsonc` files of Workers: they provide queue settings that the API does not return."""
     wrangler_env: str | None = None
-    """The environment of those files; the top level when None."""
+    """The Wrangler environment to read in those files; null: the top level."""
     backoff: tuple[BackoffConfig, ...] = ()
-    """First match wins."""
+    """Retry delays that handlers request, by queue; the first matching entry wins."""
     drain: DrainConfig | None = None
 
     @field_validator("api_url")
@@ -134,7 +134,7 @@ class CloudflareCollectorConfig(_Section):
         return _any(self.sample.instrumented, queue)
 
     def backoff_of(self, queue: str) -> Backoff | None:
-        """The delays its handler asks for, when configuration tells."""
+        """The delays its handler asks for, when they are configured."""
         rule = next((rule for rule in self.backoff if _any(rule.queues, queue)), None)
         return None if rule is None else Backoff(rule.first_s, rule.factor)
 

@@ -1,4 +1,4 @@
-"""What Wrangler files declare of queues, all files together."""
+"""The queue settings that all Wrangler files declare together."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sources.cloudflare.wrangler import read_wrangler
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """By queue name; where two files name one queue, the later file counts."""
+    """Declarations by queue name; if two files name one queue, the later file wins."""
 
     consumers: dict[str, Consumer] = field(default_factory=dict)
     delivery_delays_s: dict[str, float] = field(default_factory=dict)
 
 
 def read_declared(paths: Iterable[Path], environment: str | None) -> Declared:
-    """Read all of the files. Raises `WranglerError`."""
+    """Read all files. Raises `WranglerError`."""
     declared = Declared()
     for path in paths:
         found = read_wrangler(path, environment)

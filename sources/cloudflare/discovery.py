@@ -11,11 +11,11 @@ from sources.cloudflare.api import PER_PAGE
 log = logging.getLogger(__name__)
 
 MAX_PAGES: Final = 200
-"""Twice as many queues as an account may have."""
+"""Enough for twice as many queues as an account may have."""
 
 
 class Discovery:
-    """One reading of the list: ask for `next_page`, hand the answer to `take`, until `done`."""
+    """One reading of the list: request `next_page` and pass the answer to `take`, until `done`."""
 
     def __init__(self) -> None:
         self.next_page = 1
@@ -24,11 +24,11 @@ class Discovery:
 
     @property
     def queues(self) -> list[ListedQueue]:
-        """What was listed so far, each queue once: a list that changes while it is read may name one twice."""
+        """Return the queues listed so far, each once: a list that changes while it is read may name one twice."""
         return list(self._queues.values())
 
     def take(self, page: Page) -> None:
-        """Read one page."""
+        """Add one page."""
         for problem in page.bad:
             log.warning("Cloudflare: a queue in the list cannot be read and is left out: %s", problem)
         before = len(self._queues)
@@ -38,7 +38,7 @@ class Discovery:
             more = self.next_page < page.total_pages
         else:
             more = page.entries >= PER_PAGE
-        # Every queue known already: the answer does not heed the page asked for.
+        # All queues were already known: the answer ignores the requested page.
         repeats = bool(page.queues) and len(self._queues) == before
         self.next_page += 1
         self.done = not more or not page.entries or repeats or self.next_page > MAX_PAGES

@@ -1,4 +1,4 @@
-"""`queuewatch doctor cloudflare`: which queue settings of an account will hurt, with the fix."""
+"""`queuewatch doctor cloudflare`: which queue settings of an account will cause trouble, with the fix."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from sources.cloudflare.config import CloudflareCollectorConfig
 from sources.cloudflare.declared import Declared, read_declared
 from sources.cloudflare.discovery import Discovery
 from sources.cloudflare.errors import ApiError, Unauthorized
+from sources.cloudflare.event_builder import SYSTEM, settings_attributes
 from sources.cloudflare.settings import Finding
-from sources.cloudflare.telling import SYSTEM, settings_attributes
 from sources.cloudflare.wrangler import WranglerError
 from sources.doctor.finding import Examination
 from sources.doctor.finding import Finding as Reported
 
 
 def examine(config: CloudflareCollectorConfig) -> Examination:
-    """Look once at every queue of the account, and at what the Wrangler files declare.
+    """Examine every queue of the account, and the declarations of the Wrangler files.
 
-    Without an answer from the API, what Wrangler files declare is examined alone; that it did not answer is a finding.
+    If the API does not answer, that is a finding, and only the declarations are examined.
     """
     try:
         declared = read_declared(config.wrangler_files, config.wrangler_env)
@@ -37,7 +37,7 @@ def examine(config: CloudflareCollectorConfig) -> Examination:
         attributes = _declared_only(config, declared)
     passed: list[str] = []
     for name in sorted(attributes):
-        own = [*_told(attributes[name]), *_dead_letters(name, attributes)]
+        own = [*_from_attributes(attributes[name]), *_dead_letters(name, attributes)]
         if not own:
             passed.append(name)
         found += [
@@ -55,7 +55,7 @@ def _login(config: CloudflareCollectorConfig) -> str:
 
 
 def _deployed(config: CloudflareCollectorConfig, declared: Declared) -> dict[str, dict[str, Any]]:
-    """Attributes by queue name, of what is deployed. Raises `ApiError`."""
+    """Return the attributes of deployed queues by queue name. Raises `ApiError`."""
     budget = Budget(config.requests_per_5min)
     with CloudflareApi(config.api_url, config.account_id, config.token, timeout_s=config.timeout_s, budget=budget) as api:
         discovery = Discovery()
@@ -90,7 +90,7 @@ def _declared_only(config: CloudflareCollectorConfig, declared: Declared) -> dic
     }
 
 
-def _told(attributes: Mapping[str, Any]) -> Iterator[Finding]:
+def _from_attributes(attributes: Mapping[str, Any]) -> Iterator[Finding]:
     for entry in attributes["findings"]:
         yield Finding(entry["rule"], entry["summary"])
     differing: Sequence[str] = attributes.get("wrangler_differs", ())
@@ -102,7 +102,7 @@ def _told(attributes: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _dead_letters(name: str, attributes: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
-    """What shows only beside the dead-letter queue itself."""
+    """Yield findings that need the settings of the dead-letter queue itself."""
     there = attributes.get(attributes[name].get("dead_letter_queue") or "")
     own_s = attributes[name].get("retention_s")
     theirs_s = there.get("retention_s") if there else None

@@ -1,4 +1,4 @@
-"""Telemetry that Workers send to a queue of their own: pulled, handed on, and only then acknowledged."""
+"""Drain telemetry that Workers send to a separate queue: messages are pulled, delivered, and only then acknowledged."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from sources.events import Emit, Event
 log = logging.getLogger(__name__)
 
 _KEPT_CHARS: Final = 2_000
-"""How much of what cannot be read is handed on for inspection."""
+"""How much of an unreadable message is kept for inspection."""
 
 
 class TelemetryDrain:
-    """Reads one queue over HTTP pull until told to stop.
+    """Reads one queue over HTTP pull until it is stopped.
 
-    A message is acknowledged when `emit` has returned for all of its events, so nothing is lost between the two; what was
-    handed on and could not be acknowledged comes again, and its events are there twice.
+    A message is acknowledged once `emit` has returned for all of its events, so nothing is lost in between. Messages that
+    were delivered but could not be acknowledged come again, and their events are duplicated.
     """
 
     def __init__(self, config: DrainConfig, api: CloudflareApi, queue_id: Callable[[], str | None]) -> None:
-        """`queue_id` gives the queue's id once it is known."""
+        """`queue_id` returns the queue's id once it is known."""
         self._config = config
         self._api = api
         self._queue_id = queue_id
-        # Pulls are not counted with the other requests; this only heeds what the API asks for.
+        # Pulls are not limited like the other requests; this budget only applies the pauses the API asks for.
         self._budget = Budget(1_000_000)
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
-        """Drain until `stop` is set. Never raises for what the API, the network or `emit` does."""
+        """Drain until `stop` is set. Never raises because of the API, the network or `emit`."""
         failures = 0
         while not stop.is_set():
             queue_id = self._queue_id()
@@ -49,7 +49,7 @@ class TelemetryDrain:
                 try:
                     taken = self.drain_once(queue_id, emit)
                     failures = 0
-                    # A full pull means that more is waiting.
+                    # After a full pull, more messages are waiting.
                     wait_s = 0.0 if taken >= self._config.batch_size else self._config.idle_s
                 except RateLimited as error:
                     self._budget.pause(error.retry_after_s)
@@ -58,14 +58,14 @@ class TelemetryDrain:
                     failures += 1
                     log.warning("Cloudflare: telemetry queue %s: %s; next in %.0f s", self._config.queue, error, wait_s)
                 except Exception:
-                    # Whatever is wrong with where the events go: nothing was acknowledged, so nothing is lost.
+                    # Whatever is wrong with the destination: nothing was acknowledged, so nothing is lost.
                     wait_s = backoff_s(self._config.idle_s, failures)
                     failures += 1
                     log.exception("Cloudflare: events could not be handed on; next in %.0f s", wait_s)
             stop.wait(wait_s)
 
     def drain_once(self, queue_id: str, emit: Emit) -> int:
-        """Pull once, hand on, acknowledge; returns how many messages came. Raises `ApiError`, and what `emit` raises."""
+        """Pull once, deliver, acknowledge; returns how many messages came. Raises `ApiError`, and whatever `emit` raises."""
         pulled = self._api.pull(queue_id, self._config.batch_size, self._config.lease_s)
         if not pulled:
             return 0
@@ -79,10 +79,10 @@ class TelemetryDrain:
 
 
 def events_of(message: PulledMessage) -> list[Event]:
-    """The events in a message: an array or a single object of JSON.
+    """Return the events in a message: a JSON array or a single JSON object.
 
-    What is neither is handed on as an event that every reader refuses, so that it is counted and kept with the other
-    invalid ones instead of coming again for ever.
+    Anything else becomes an event that every reader refuses, so that it is counted and kept with the other invalid events
+    instead of coming again for ever.
     """
     for text in _texts(message):
         try:
@@ -97,7 +97,7 @@ def events_of(message: PulledMessage) -> list[Event]:
 
 
 def _texts(message: PulledMessage) -> Iterator[str]:
-    """The body as text: as it is when it was sent as text, else out of base64; the other way where that fails."""
+    """Yield the body as text: unchanged if it was sent as text, else decoded from base64; then the other way as a fallback."""
     plain, decoded = message.body, _from_base64(message.body)
     if message.content_type == "text" or decoded is None:
         yield plain

@@ -1,10 +1,10 @@
-"""What can go wrong with Cloudflare's API, each with what to do about it."""
+"""Errors of Cloudflare's API, each with its remedy."""
 
 from __future__ import annotations
 
 
 class ApiError(Exception):
-    """A request that brought nothing. `what` is the request in words, never with the token."""
+    """A failed request. `what` describes the request, never with the token."""
 
     def __init__(self, what: str, problem: str) -> None:
         self.what = what
@@ -17,16 +17,16 @@ class Unauthorized(ApiError):
 
 
 class NotFound(ApiError):
-    """404: the account or the queue does not exist, or the path is not known there."""
+    """404: the account, the queue or the path does not exist."""
 
 
 class RateLimited(ApiError):
-    """429: too many requests; `retry_after_s` is how long the API asks to wait, None when it does not say."""
+    """429: too many requests; `retry_after_s` is how long the API asks to wait, None when it gives no time."""
 
     def __init__(self, what: str, retry_after_s: float | None) -> None:
         self.retry_after_s = retry_after_s
-        told = "" if retry_after_s is None else f", asks to wait {retry_after_s:.0f} s"
-        super().__init__(what, f"too many requests{told}")
+        wait = "" if retry_after_s is None else f", asks to wait {retry_after_s:.0f} s"
+        super().__init__(what, f"too many requests{wait}")
 
 
 class Unavailable(ApiError):
@@ -34,4 +34,4 @@ class Unavailable(ApiError):
 
 
 class BadAnswer(ApiError):
-    """An answer that is not what the API's schema promises: no JSON, `success: false`, a field of another type."""
+    """An answer that does not match the API's schema: not JSON, `success: false`, a field of another type."""

@@ -16,7 +16,7 @@ _TOKEN: Final = re.compile(
 
 
 def loads(text: str) -> Any:
-    """The document. Raises `ValueError` with line and column of the text as it was given."""
+    """Parse the document. Raises `ValueError` with line and column of the original text."""
     try:
         return json.loads(_plain(text.removeprefix("\ufeff")))
     except RecursionError as error:
@@ -24,7 +24,7 @@ def loads(text: str) -> Any:
 
 
 def _plain(text: str) -> str:
-    """The same text with comments and trailing commas blanked: every line and column stays where it was."""
+    """Blank out comments and trailing commas: every line and column stays where it was."""
     pieces: list[str] = []
     before, comma = "", None
     for token in _TOKEN.finditer(text):
@@ -34,7 +34,7 @@ def _plain(text: str) -> str:
         elif token.lastgroup != "space":
             if piece in ("}", "]") and comma is not None:
                 pieces[comma] = " "
-            # A comma can only trail a value.
+            # Only a comma after a value can be a trailing one.
             comma = len(pieces) if piece == "," and before not in ("", "{", "[", ",", ":") else None
             before = piece
         pieces.append(piece)

@@ -1,4 +1,4 @@
-"""What a queue's settings amount to: the facts a reader of `queue_state` needs, and which of them will hurt.
+"""Derive from a queue's settings the attributes of its `queue_state`, and the findings about them.
 
 Pure: numbers in, plain values out. Durations are seconds (`_s`), the rest are counts.
 """
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 MAX_DELAY_S: Final = 86_400
-"""The longest a message can be held back, when sent or retried."""
+"""The longest delay of a message when it is sent or retried."""
 MAX_ATTEMPTS: Final = 101
-"""Deliveries of a message with the most retries there can be."""
+"""Deliveries of a message with the maximum number of retries."""
 
 LIMITS: Final[Mapping[str, tuple[float, float]]] = {
     "max_batch_size": (1, 100),
@@ -23,12 +23,12 @@ LIMITS: Final[Mapping[str, tuple[float, float]]] = {
     "visibility_timeout_s": (0, 43_200),
     "retention_s": (60, 1_209_600),
 }
-"""Attribute → the least and the most the platform takes."""
+"""Attribute → the minimum and maximum the platform accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A queue's consumer as configured; `None` is not known, not a default."""
+    """A queue's consumer as configured; `None` means unknown, not a default."""
 
     type: Literal["worker", "http_pull"] = "worker"
     script: str | None = None
@@ -45,7 +45,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue's own settings; `None` is not known."""
+    """A queue's own settings; `None` means unknown."""
 
     delivery_delay_s: float | None = None
     retention_s: float | None = None
@@ -54,13 +54,13 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """The delays a handler asks for: `first_s` at the first attempt, `factor` times more at each further one."""
+    """The delays that a handler requests: `first_s` at the first attempt, multiplied by `factor` at each further one."""
 
     first_s: float
     factor: float
 
     def delay_s(self, attempt: int) -> float:
-        """What is asked for at the end of attempt 1, 2, 3…"""
+        """Return the delay requested at the end of attempt 1, 2, 3 and so on."""
         try:
             return self.first_s * self.factor ** (attempt - 1)
         except OverflowError:
@@ -69,14 +69,14 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A setting that will hurt. `rule` names it for a program, `summary` says what happens and what to do."""
+    """A setting that will cause trouble. `rule` identifies it for programs, `summary` states the effect and the fix."""
 
     rule: str
     summary: str
 
 
 def backoff_cap_exceeded_at_attempt(backoff: Backoff, max_retries: int | None) -> int | None:
-    """The first attempt whose delay is longer than the platform takes; None when its retries end before.
+    """Return the first attempt whose delay exceeds the platform's limit; None when its retries end before.
 
     The last attempt is not retried, so its delay does not count.
     """
@@ -85,9 +85,9 @@ def backoff_cap_exceeded_at_attempt(backoff: Backoff, max_retries: int | None) -
 
 
 def attributes_of(queue: Queue, consumer: Consumer | None, backoff: Backoff | None = None) -> dict[str, Any]:
-    """The `queue_state` attributes of a queue's settings. `consumer` None: the queue has none.
+    """Return the `queue_state` attributes of a queue's settings. `consumer` None: the queue has none.
 
-    What is not known is left out, but for a dead-letter queue that is known not to be there, which is empty.
+    Unknown settings are left out; a dead-letter queue that is known not to exist is empty.
     """
     attributes: dict[str, Any] = {
         "kind": "standard",
@@ -118,9 +118,9 @@ def attributes_of(queue: Queue, consumer: Consumer | None, backoff: Backoff | No
 
 
 def findings(queue: str, attributes: Mapping[str, Any]) -> list[Finding]:
-    """Everything in a queue's `queue_state` attributes that will hurt, the worst first.
+    """Return all findings about a queue's `queue_state` attributes, worst first.
 
-    `throws_on_error`, an attribute of the module for Workers, tells that a handler's error fails its whole batch.
+    `throws_on_error`, an attribute of the module for Workers, means that a handler's error fails its whole batch.
     """
     found = [Finding(rule, words) for rule, check in _RULES.items() if (words := check(queue, attributes))]
     return [*found, *_beyond_limits(attributes)]

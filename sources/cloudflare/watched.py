@@ -1,4 +1,4 @@
-"""The queues being watched: what is known of each, and what is asked of the API next."""
+"""The watched queues: what is known of each, and what to request next from the API."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Question = Literal["consumers", "backlog", "sample"]
 
 @dataclass(slots=True)
 class Watched:
-    """One queue. Times are of the collector's monotonic clock, in seconds."""
+    """One queue. Times are in seconds of the collector's monotonic clock."""
 
     listed: ListedQueue
     attributes: dict[str, Any] = field(default_factory=dict)
-    """Its settings, as `queue_state` tells them."""
+    """Its settings, as `queue_state` reports them."""
     due_s: dict[Question, float] = field(default_factory=dict)
     sampled: bool = False
-    """The last look at its messages showed some."""
+    """Whether the last sample found messages."""
     failures: dict[Question, int] = field(default_factory=dict)
-    """How often a question failed one time after another."""
+    """The number of consecutive failures by question."""
 
     def answered(self, question: Question, next_due_s: float | None) -> None:
-        """The question is asked again then; None: not before something else calls for it."""
+        """Schedule the question's next request; None: only when something else triggers it."""
         self.failures.pop(question, None)
         if next_due_s is None:
             self.due_s.pop(question, None)
@@ -36,7 +36,7 @@ class Watched:
             self.due_s[question] = next_due_s
 
     def failed(self, question: Question, now_s: float, interval_s: float) -> float:
-        """The question is asked again later with each failure; returns in how many seconds."""
+        """Schedule the question again, later with each failure; returns in how many seconds."""
         failures = self.failures.get(question, 0)
         wait_s = backoff_s(interval_s, failures)
         self.failures[question] = failures + 1
@@ -53,15 +53,15 @@ class Job(NamedTuple):
 
 
 class WatchList:
-    """All of them. A queue that fails keeps no other waiting."""
+    """All watched queues. A failing queue does not delay the others."""
 
     def __init__(self) -> None:
         self._queues: dict[str, Watched] = {}
 
     def replace(self, listed: Iterable[ListedQueue], now_s: float, spread_s: float) -> list[Watched]:
-        """Take in a fresh list and return what is watched now.
+        """Replace the list, and return the queues that are watched now.
 
-        New queues are looked at over the next `spread_s`, vanished ones no more.
+        New queues are read over the next `spread_s`, vanished ones no longer.
         """
         before = self._queues
         self._queues = {queue.id: before.get(queue.id) or Watched(queue) for queue in listed}
@@ -73,11 +73,11 @@ class WatchList:
         return list(self._queues.values())
 
     def forget(self, watched: Watched) -> None:
-        """A queue that is gone; it comes back with the next list that has it."""
+        """Forget a queue that is gone; it comes back with the next list that includes it."""
         self._queues.pop(watched.listed.id, None)
 
     def next_job(self) -> Job | None:
-        """The question that is due first, whether it is due already or not."""
+        """Return the question that is due first, whether it is due already or not."""
         return min(
             (Job(due_s, question, queue) for queue in self for question, due_s in queue.due_s.items()),
             key=lambda job: job.due_s,
@@ -92,5 +92,5 @@ class WatchList:
 
 
 def backoff_s(interval_s: float, failures: int) -> float:
-    """The wait after one failure more than `failures`: doubling, with jitter, up to a limit."""
+    """Return the wait after `failures` failures and one more: doubling, with jitter, up to a limit."""
     return min(interval_s * 2.0 ** min(failures, 20), LONGEST_BACKOFF_S) * random.uniform(0.75, 1.0)

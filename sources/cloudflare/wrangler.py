@@ -1,4 +1,4 @@
-"""Consumers and producers as a Worker's Wrangler file declares them."""
+"""Read consumers and producers that a Worker's Wrangler file declares."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sources.cloudflare import jsonc
 from sources.cloudflare.settings import Consumer
 
 _WORKER_DEFAULTS: Final = {"max_batch_size": 10, "max_batch_timeout": 5, "max_retries": 3, "retry_delay": 0}
-"""What Cloudflare uses for a Worker where the file says nothing."""
+"""Cloudflare's defaults for a Worker where the file sets nothing."""
 _PULL_DEFAULTS: Final = {"max_retries": 3, "retry_delay": 0, "visibility_timeout_ms": 30_000}
 
 
 class WranglerError(ValueError):
-    """A Wrangler file that cannot be used; the message names the file, what is wrong and the fix."""
+    """A Wrangler file that cannot be used; the message names the file, the problem and the fix."""
 
     def __init__(self, path: Path, problem: str, fix: str) -> None:
         self.path = path
@@ -26,15 +26,15 @@ class WranglerError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Wrangler:
-    """What a file says of queues, by queue name."""
+    """The declarations of a file, by queue name."""
 
     consumers: Mapping[str, Consumer] = field(default_factory=dict)
     delivery_delays_s: Mapping[str, float] = field(default_factory=dict)
-    """Of producers: the delay of whatever they send."""
+    """The producers' delay of everything they send."""
 
 
 def read_wrangler(path: Path, environment: str | None = None) -> Wrangler:
-    """The queues of a `wrangler.toml`, `wrangler.json` or `wrangler.jsonc`, for one of its environments or the top level.
+    """Read the queues of a `wrangler.toml`, `wrangler.json` or `wrangler.jsonc`, for one of its environments or the top level.
 
     Raises `WranglerError`.
     """
@@ -46,7 +46,7 @@ def read_wrangler(path: Path, environment: str | None = None) -> Wrangler:
         if not isinstance(section, dict):
             known = ", ".join(sorted(environments)) if isinstance(environments, dict) else "none"
             raise WranglerError(path, f"has no environment {environment!r}", f"It has: {known}")
-    # Wrangler lets an environment inherit many things, queues not among them.
+    # An environment inherits many settings in Wrangler, but not queues.
     queues = section.get("queues", {})
     if not isinstance(queues, dict):
         raise WranglerError(path, "queues is no table", "Write [[queues.consumers]] and [[queues.producers]]")
@@ -82,7 +82,7 @@ def _parse(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One consumer or producer, with where it stands for what is said of it."""
+    """One consumer or producer, with its position for error messages."""
 
     path: Path
     place: str

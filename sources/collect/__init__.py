@@ -1,18 +1,19 @@
-"""Collectors: look at queues from outside and tell what they see as events."""
+"""Collectors observe queues from outside and report what they see as events."""
 
 from sources.collect.base import Collector, CollectorRefused
 from sources.collect.destination import Destination, DestinationStopped
-from sources.collect.registry import KINDS, SECTIONS, collector_class, config_model
+from sources.collect.registry import KINDS, Kind, collector_class, config_model, kind_of
 from sources.collect.runner import run_collector
 
 __all__ = [
     "KINDS",
-    "SECTIONS",
     "Collector",
     "CollectorRefused",
     "Destination",
     "DestinationStopped",
+    "Kind",
     "collector_class",
     "config_model",
+    "kind_of",
     "run_collector",
 ]

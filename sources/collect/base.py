@@ -1,4 +1,4 @@
-"""What a collector is."""
+"""The interface of a collector."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["Collector", "CollectorRefused", "Emit", "Event"]
 
 
 class CollectorRefused(Exception):
-    """The configuration asks for what must not be done; trying again does not help.
+    """The configuration asks for something that must not be done; retrying does not help.
 
     The message names what is refused, why, and what to change.
     """
 
 
 class Collector(Protocol):
-    """Looks at a system from outside and tells what it sees as events.
+    """Observes a system from outside and reports what it sees as events.
 
-    `emit` blocks until its events are safe; a collector that takes telemetry out of somewhere removes it there only
-    after `emit` has returned. What `emit` raises means that nothing of the call is safe.
+    `emit` blocks until its events are stored safely; a collector that removes telemetry from its source does so only after
+    `emit` has returned. If `emit` raises, none of its events is safe.
     """
 
     kind: ClassVar[str]
@@ -29,12 +29,12 @@ class Collector(Protocol):
 
     @classmethod
     def from_config(cls, config: Any) -> Self:
-        """A collector for a section of the configuration, in the model `config_model(kind)`."""
+        """Create a collector from a section of the configuration, in the model `config_model(kind)`."""
         ...
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
-        """Collect until `stop` is set, with a back-off of its own and heartbeats while it succeeds.
+        """Collect until `stop` is set, with its own back-off, and heartbeats while it succeeds.
 
-        Raises `CollectorRefused`; whatever else it raises makes the runner start it again after a while.
+        Raises `CollectorRefused`; after any other exception the runner restarts it after a pause.
         """
         ...

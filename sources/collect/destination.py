@@ -1,4 +1,4 @@
-"""Where collectors put their events: delivered, or waited for, never dropped."""
+"""The destination of collectors' events, which are delivered or retried, but never dropped."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ _log = logging.getLogger(__name__)
 _MAX_BATCH: Final = 5_000
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 30.0
-_TELL_EVERY_S: Final = 30.0
+_LOG_EVERY_S: Final = 30.0
 
 
 class DestinationStopped(Exception):
-    """The collector was told to stop while its events could not be delivered: they are not safe."""
+    """The collector was stopped before its events could be delivered: they are not safe."""
 
 
 class Destination:
     """Delivers events through a transport; call it as a collector's `emit`.
 
-    A call returns when the other side has every event: with a spool folder, when they are synced to disk. While the
-    other side is down it waits and tries again, until `stop` is set and `patience_s` has passed since. Calls from
-    several threads take turns.
+    A call returns when the receiver has every event: with a spool folder, when they are synced to disk. While the
+    receiver is unavailable it keeps retrying, until `stop` is set and `patience_s` has passed since. Calls from several
+    threads take turns.
     """
 
     def __init__(self, to: str | Transport, stop: threading.Event, *, patience_s: float = 5.0) -> None:
-        """`to` is a URL as for `open_transport`. Raises `ValueError` for one that is none."""
+        """`to` is a URL as for `open_transport`. Raises `ValueError` for an invalid one."""
         self._transport = to if isinstance(to, Transport) else open_transport(to, durable=True)
         self._stop = stop
         self._patience_s = patience_s
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._told_s = float("-inf")
+        self._reported_s = float("-inf")
         self._ticker = threading.Thread(target=self._tick, name="queuewatch-destination", daemon=True)
         self.delivered = 0
-        """Events handed over so far."""
+        """Events delivered so far."""
         self.unsendable = 0
-        """Events dropped because no JSON can carry them or no record is large enough."""
+        """Events dropped because JSON cannot represent them or no record is large enough."""
 
     def __enter__(self) -> Self:
         self._ticker.start()
@@ -96,8 +96,8 @@ class Destination:
                 if error.too_large:
                     self._split(lines, error)
                     return
-                # What the other side refuses today (a token, a path) it may take when somebody has mended it.
-                self._tell(error)
+                # A refusal (of a token, a path) may end when it has been corrected at the receiver.
+                self._log_failure(error)
                 self._pause(error.retry_after_s or pause_s * random.uniform(0.5, 1.0), error)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             else:
@@ -116,21 +116,21 @@ class Destination:
     def _pause(self, wait_s: float, error: SendError) -> None:
         if not self._stop.wait(wait_s):
             return
-        # Told to stop: a few more attempts, at a pace that lets a restarting broker come back.
+        # Stopping: make a few more attempts, at a pace that lets a restarting broker come back.
         if not hasattr(self, "_give_up_s"):
             self._give_up_s = time.monotonic() + self._patience_s
         if time.monotonic() >= self._give_up_s:
             raise DestinationStopped(str(error)) from error
         time.sleep(min(wait_s, 0.2))
 
-    def _tell(self, error: SendError) -> None:
+    def _log_failure(self, error: SendError) -> None:
         now_s = time.monotonic()
-        if now_s - self._told_s >= _TELL_EVERY_S:
-            self._told_s = now_s
+        if now_s - self._reported_s >= _LOG_EVERY_S:
+            self._reported_s = now_s
             _log.warning("events wait: %s", error)
 
     def _tick(self) -> None:
-        """Let a transport that gathers payloads show them in time."""
+        """Let a transport that batches payloads send them in time."""
         while True:
             with self._lock:
                 due_s = self._transport.due_s()
@@ -138,7 +138,7 @@ class Destination:
                     try:
                         self._transport.flush()
                     except SendError as error:
-                        self._tell(error)
+                        self._log_failure(error)
                     due_s = None
             if self._closed.wait(0.25 if due_s is None else max(0.01, min(due_s, 0.25))):
                 return

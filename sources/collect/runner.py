@@ -1,4 +1,4 @@
-"""Runs one collector until told to stop."""
+"""Run one collector until it is stopped."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def run_collector(
 ) -> int:
     """Run the collector of `kind` until `stop` is set; returns how many events were delivered.
 
-    `config` is its section, as the model or as plain values; `destination` a URL or a transport. A collector that
-    fails is made anew after a pause. Raises `ValueError` for an unknown kind, a wrong configuration or a
-    destination that is none, and `CollectorRefused`.
+    `config` is its section, as the model or as plain values; `destination` is a URL or a transport. A collector that
+    fails is restarted after a pause. Raises `ValueError` for an unknown kind, a wrong configuration or an invalid
+    destination, and `CollectorRefused`.
     """
     model = config if isinstance(config, BaseModel) else config_model(kind).model_validate(config)
     made = collector_class(kind)

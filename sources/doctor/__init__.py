@@ -1,4 +1,4 @@
-"""What every `queuewatch doctor` has in common: findings, an exit code, text and JSON."""
+"""The common part of every `queuewatch doctor`: findings, an exit code, text and JSON."""
 
 from sources.doctor.finding import SEVERITIES, Examination, Finding, Severity
 from sources.doctor.report import as_json, as_text

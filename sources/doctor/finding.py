@@ -1,4 +1,4 @@
-"""One examination of a system and what it found. Plain values."""
+"""One examination of a system and its findings. Plain values."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Final, Literal
 Severity = Literal["info", "warning", "critical"]
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("info", "warning", "critical")
-"""Least first: good to know, will hurt, hurts now or makes watching impossible."""
+"""In ascending order: good to know; will cause trouble; causes trouble now or prevents monitoring."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong. `rule` names it for a program."""
+    """One problem. `rule` identifies it for programs."""
 
     rule: str
     severity: Severity
     summary: str
-    """What is wrong and what follows from it."""
+    """The problem and its consequence."""
     fix: str | None = None
-    """What to do: words, or lines to paste."""
+    """The remedy: words, or lines to paste."""
     queue: str | None = None
-    """None: it concerns the whole account, broker or file."""
+    """None: it affects the whole account, broker or file."""
     scope: str | None = None
     """What makes the queue name unique: account and region, broker, file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """What one run of a doctor found."""
+    """The result of one run of a doctor."""
 
     system: str
     """OpenTelemetry's `messaging.system` value, as in events."""
@@ -39,6 +39,6 @@ class Examination:
     findings: Sequence[Finding]
 
     def fails(self, at_least: Severity) -> bool:
-        """Whether a finding is at least as severe."""
+        """Whether any finding is at least this severe."""
         limit = SEVERITIES.index(at_least)
         return any(SEVERITIES.index(finding.severity) >= limit for finding in self.findings)

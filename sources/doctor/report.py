@@ -1,4 +1,4 @@
-"""An examination as text for a terminal and as JSON for a program."""
+"""Format an examination as text for a terminal and as JSON for a program."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _INDENT: Final = " " * 12
 
 
 def as_text(examination: Examination) -> str:
-    """Findings grouped by queue, the worst queue first, each with its fix; then what passed, then the sum."""
+    """Format findings grouped by queue, worst queue first, each with its fix; then what passed, then the totals."""
     return "\n".join(_lines(examination))
 
 
 def as_json(examination: Examination) -> str:
-    """One JSON object. A field of a finding that does not apply is null."""
+    """Format one JSON object. A field of a finding that does not apply is null."""
     document = {
         "system": examination.system,
         "counts": _counts(examination),
@@ -60,7 +60,7 @@ def _lines(examination: Examination) -> Iterator[str]:
 
 
 def _sorted(examination: Examination) -> list[Finding]:
-    """What concerns everything first, then the queue with the worst finding; within a queue the worst first."""
+    """Sort general findings first, then queues by their worst finding; within a queue worst first."""
     worst: dict[str, int] = {}
     for finding in examination.findings:
         place = _place(finding)

@@ -1,1 +1,1 @@
-"""Amazon SQS from outside: queue attributes, redrive tasks, and a telemetry queue of the service's own."""
+"""Amazon SQS from outside: queue attributes, redrive tasks, and the service's own telemetry queue."""

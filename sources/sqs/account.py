@@ -1,4 +1,4 @@
-"""Reads the queues of one account and region, and only ever reads them.
+"""Read the queues of one account and region, without changing anything.
 
 The five calls made here are all that the collector makes: GetQueueAttributes, ListQueues, ListQueueTags,
 ListDeadLetterSourceQueues, ListMessageMoveTasks. None of them touches a message.
@@ -40,7 +40,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Problem:
-    """A call that failed; the other queues are not concerned."""
+    """A failed call; it does not affect other queues."""
 
     queue: str
     call: str
@@ -49,7 +49,7 @@ class Problem:
 
     @classmethod
     def of(cls, queue: str, call: str, error: ClientError | BotoCoreError) -> Problem:
-        """From what botocore raised."""
+        """Convert an error raised by botocore."""
         if isinstance(error, ClientError):
             answered = error.response.get("Error", {})
             return cls(queue, call, str(answered.get("Code")), str(answered.get("Message")))
@@ -62,7 +62,7 @@ class Problem:
 
     @property
     def gone(self) -> bool:
-        """Whether the queue does not exist any more."""
+        """Whether the queue no longer exists."""
         return self.code in _GONE
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class Problem:
 
 @dataclass
 class _Queue:
-    """A watched queue and what is known of it."""
+    """A watched queue and what is known about it."""
 
     url: str
     place: Place
@@ -85,10 +85,10 @@ class _Queue:
 
 
 class AccountReader:
-    """Looks for queues and reads their attributes, some at a time.
+    """Finds queues and reads their attributes, several at a time.
 
-    `discover` before `read`. Errors of single queues are kept in `problems` until `take_problems`; only a list of
-    queues that cannot be had raises.
+    Call `discover` before `read`. Errors of single queues are kept in `problems` until `take_problems`; only a failure to
+    list the queues raises.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class AccountReader:
         return self._client.meta.region_name
 
     def discover(self) -> None:
-        """Look for queues, their tags and who sends dead letters to them. Raises botocore's errors."""
+        """Find queues, their tags, and which queues send dead letters to them. Raises botocore's errors."""
         listed = listed_urls(self._client, self._discovery)
         urls = dict.fromkeys((*self._discovery.urls, *listed))
         found = self._each(urls, self._look_at)
@@ -130,7 +130,7 @@ class AccountReader:
         self._queues = kept
 
     def read(self) -> list[Event]:
-        """One `queue_state` per queue that could be read; a queue that is gone is watched no more."""
+        """Return one `queue_state` per readable queue; a queue that is gone is no longer watched."""
         events = self._each(list(self._queues.values()), self._read_one)
         for problem in self._problems:
             if problem.gone:
@@ -138,7 +138,7 @@ class AccountReader:
         return events
 
     def take_problems(self) -> list[Problem]:
-        """What went wrong since the last time."""
+        """Return the problems since the last call."""
         with self._lock:
             taken, self._problems = self._problems, []
         return taken
@@ -160,19 +160,19 @@ class AccountReader:
         return queue.url in self._discovery.urls or self._discovery.fits_tags(queue.tags)
 
     def _add_dead_letter_queues(self, kept: dict[str, _Queue]) -> None:
-        """A watched queue's dead letters are of interest even if nobody thought of naming their queue."""
+        """Add the dead-letter queues of watched queues, even if the configuration does not name them."""
         watched = {queue.place for queue in kept.values()}
         missing: dict[str, None] = {}
         for queue, target in zip(kept.values(), self._each(kept.values(), self._target), strict=True):
             place = place_of_arn(target) if target else None
-            # Elsewhere than in this account and region the client cannot look.
+            # The client cannot read outside its account and region.
             if place is not None and place not in watched and place.scope == queue.place.scope:
                 missing[f"{queue.url.rstrip('/').rsplit('/', 1)[0]}/{place.queue}"] = None
         for queue in self._each(missing, self._look_at):
             kept[queue.url] = queue
 
     def _target(self, queue: _Queue) -> str:
-        """The ARN its dead letters go to, empty without one."""
+        """Return the ARN of its dead-letter queue, empty without one."""
 
         def read(queue: _Queue) -> str:
             return dead_letter_arn(self._attributes(queue)) or ""
@@ -203,7 +203,7 @@ class AccountReader:
         return queue_state(queue.place, at, attributes)
 
     def _follow_task(self, queue: _Queue, at: int) -> None:
-        """Only a dead-letter queue has redrive tasks; one that runs is looked at each time."""
+        """Read the redrive task, which only a dead-letter queue has; a running one is read each time."""
         due = queue.progress is not None or at - queue.task_read_at >= self._move_task_interval_ms
         if not queue.sources or queue.arn is None or not due:
             return
@@ -226,7 +226,7 @@ class AccountReader:
         return otherwise
 
     def _each(self, items: Iterable[Item], action: Callable[[Item], Found | None]) -> list[Found]:
-        """Do something for each, some at a time, in order; None is left out."""
+        """Run the action for each item, several at a time, in order; None is left out."""
         todo: Sequence[Item] = list(items)
         if not todo:
             return []

@@ -1,35 +1,35 @@
-"""From what SQS answers to the attributes of a `queue_state`. Pure."""
+"""Convert SQS's answers to the attributes of a `queue_state`. Pure."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from queuewatch.places import Place, place_of_arn
 from sources.events import Event
+from sources.sqs.values import to_number, to_policy
 
 
 def queue_attributes(answer: Mapping[str, str]) -> dict[str, Any]:
-    """The contract's attributes from GetQueueAttributes' `Attributes`.
+    """Return the contract's attributes from GetQueueAttributes' `Attributes`.
 
-    What SQS did not say is left out; `dead_letter_queue` and `max_receive_count` are null when it said that there
-    is no redrive policy, so that a removed one is noticed. Times are epoch milliseconds, durations seconds.
+    Anything SQS did not report is left out; `dead_letter_queue` and `max_receive_count` are null when it reported no
+    redrive policy, so that a removed one is noticed. Times are epoch milliseconds, durations seconds.
     """
     found: dict[str, Any] = {"kind": "fifo" if answer.get("FifoQueue") == "true" else "standard"}
     for name, source in _COUNTS.items():
-        value = _number(answer.get(source))
+        value = to_number(answer.get(source))
         if value is not None:
             found[name] = value
     for name, source in _TIMES.items():
-        value = _number(answer.get(source))
+        value = to_number(answer.get(source))
         if value is not None:
             found[name] = value * 1000
-    redrive = _policy(answer.get("RedrivePolicy"))
+    redrive = to_policy(answer.get("RedrivePolicy"))
     target = str(redrive.get("deadLetterTargetArn") or "")
     found["dead_letter_queue"] = place_of_arn(target).queue if target else None
-    found["max_receive_count"] = _number(redrive.get("maxReceiveCount")) if target else None
-    allow = _policy(answer.get("RedriveAllowPolicy"))
+    found["max_receive_count"] = to_number(redrive.get("maxReceiveCount")) if target else None
+    allow = to_policy(answer.get("RedriveAllowPolicy"))
     if allow:
         found["redrive_allow_policy"] = {
             "permission": str(allow.get("redrivePermission", "allowAll")),
@@ -44,35 +44,17 @@ def queue_attributes(answer: Mapping[str, str]) -> dict[str, Any]:
 
 
 def dead_letter_arn(answer: Mapping[str, str]) -> str | None:
-    """The ARN dead letters go to, None without a redrive policy."""
-    return str(_policy(answer.get("RedrivePolicy")).get("deadLetterTargetArn") or "") or None
+    """Return the ARN of the dead-letter queue, None without a redrive policy."""
+    return str(to_policy(answer.get("RedrivePolicy")).get("deadLetterTargetArn") or "") or None
 
 
 def queue_state(place: Place, at: int, attributes: dict[str, Any]) -> Event:
-    """A `queue_state` event; `at` is when SQS answered, epoch milliseconds."""
+    """Build a `queue_state` event; `at` is when SQS answered, epoch milliseconds."""
     event: Event = {"v": 1, "type": "queue_state", "at": at, "system": "aws_sqs", "queue": place.queue}
     if place.scope:
         event["scope"] = place.scope
     event["attributes"] = attributes
     return event
-
-
-def _number(text: object) -> int | None:
-    """Some stand-ins write a fraction, or a number instead of text."""
-    try:
-        return int(float(str(text)))
-    except ValueError:
-        return None
-
-
-def _policy(text: str | None) -> dict[str, Any]:
-    if not text:
-        return {}
-    try:
-        policy = json.loads(text)
-    except ValueError:
-        return {}
-    return policy if isinstance(policy, dict) else {}
 
 
 _COUNTS = {

@@ -1,4 +1,4 @@
-"""boto3 clients of the service's own."""
+"""Create the service's own boto3 clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def make_clients(config: SqsCollectorConfig, *, read_timeout_s: float = 15.0) -> list[SQSClient]:
-    """One client per region, each slowing itself down when SQS throttles it.
+    """Create one client per region, each slowing itself down when SQS throttles it.
 
     Raises `CollectorRefused` when the profile does not exist or no region is known.
     """
@@ -26,7 +26,7 @@ def make_clients(config: SqsCollectorConfig, *, read_timeout_s: float = 15.0) ->
 
 
 def make_lambda_clients(config: SqsCollectorConfig, *, endpoint_url: str | None = None) -> list[Any]:
-    """Clients of AWS Lambda for the same login, in the same regions and order. Raises `CollectorRefused`."""
+    """Create clients of AWS Lambda for the same login, in the same regions and order. Raises `CollectorRefused`."""
     return _clients(config, "lambda", endpoint_url, 15.0)
 
 
@@ -40,7 +40,7 @@ def _clients(config: SqsCollectorConfig, service: str, endpoint_url: str | None,
     )
     try:
         session: Any = boto3.Session(profile_name=config.profile)
-        # boto3 reads AWS_DEFAULT_REGION and the profile; AWS_REGION is what EKS, ECS and Lambda set.
+        # boto3 reads AWS_DEFAULT_REGION and the profile; EKS, ECS and Lambda set AWS_REGION.
         regions = config.regions or (session.region_name or os.environ.get("AWS_REGION", ""),)
         if not all(regions):
             raise CollectorRefused("no AWS region: set collect.sqs.regions, or AWS_REGION in the environment")

@@ -1,4 +1,4 @@
-"""`queuewatch collect sqs`: tells the state of queues, from their attributes alone."""
+"""`queuewatch collect sqs`: reports the state of queues, from their attributes alone."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sources.events import Emit, Event
 from sources.sqs.account import AccountReader, Problem
 from sources.sqs.clients import make_clients
 from sources.sqs.config import SqsCollectorConfig
+from sources.sqs.supervise import supervise
 from sources.sqs.telemetry import SqsTelemetryCollector
-from sources.sqs.together import run_together
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MOST_STRETCH: Final = 8.0
-_TELL_EVERY_S: Final = 300.0
+_LOG_EVERY_S: Final = 300.0
 
 
 class SqsCollector:
-    """Watches the queues of one account, in one or more regions, until told to stop.
+    """Watches the queues of one account, in one or more regions, until it is stopped.
 
     It never receives from a queue it watches: a receive counts against a message and hides it from its consumers.
-    A heartbeat is sent for each region after each look that brought something.
+    A heartbeat is sent for each region after each successful read.
     """
 
     kind: ClassVar[str] = "sqs"
@@ -45,29 +45,29 @@ class SqsCollector:
 
     @classmethod
     def from_config(cls, config: SqsCollectorConfig) -> Self:
-        """A collector for what `config` describes. Raises `CollectorRefused`."""
+        """Create the collector that `config` describes. Raises `CollectorRefused`."""
         return cls(config)
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
-        """Watch until `stop` is set. Raises `CollectorRefused` when the telemetry queue is among the watched."""
+        """Watch until `stop` is set. Raises `CollectorRefused` when the telemetry queue is among the watched queues."""
         regions = [_Region(self._config, client) for client in self._clients]
         parts: list[Callable[[threading.Event], None]] = [partial(region.run, emit) for region in regions]
         if self._config.telemetry is not None:
             drain = SqsTelemetryCollector(self._config, self._clients[0])
 
             def drain_once_checked(stop: threading.Event) -> None:
-                # Not before it is known that the queue is not among the watched.
+                # Wait until it is known that the queue is not among the watched ones.
                 while not all(region.checked for region in regions):
                     if stop.wait(0.1):
                         return
                 drain.run(emit, stop)
 
             parts.append(drain_once_checked)
-        run_together(parts, stop)
+        supervise(parts, stop)
 
 
 class _Region:
-    """The look-and-tell loop of one region."""
+    """The loop that reads one region and reports."""
 
     def __init__(self, config: SqsCollectorConfig, client: SQSClient) -> None:
         self._config = config
@@ -79,9 +79,9 @@ class _Region:
             move_task_interval_s=config.move_task_interval_s,
         )
         self.checked = False
-        """Whether the queues are known and the telemetry queue is none of them."""
+        """Whether the queues are known and do not include the telemetry queue."""
         self._stretch = 1.0
-        self._told_s: dict[tuple[str, str, str], float] = {}
+        self._reported_s: dict[tuple[str, str, str], float] = {}
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
         discovered_s = float("-inf")
@@ -94,7 +94,7 @@ class _Region:
                     discovered_s = began_s
             events = self._reader.read()
             problems = self._reader.take_problems()
-            self._tell(problems)
+            self._log_problems(problems)
             self._pace(any(problem.throttled for problem in problems) or not listed)
             if events or (listed and not problems):
                 events.append(self._heartbeat())
@@ -106,8 +106,8 @@ class _Region:
         try:
             self._reader.discover()
         except (ClientError, BotoCoreError) as error:
-            # The queues known so far are still watched.
-            self._tell([Problem(self._name, "ListQueues", type(error).__name__, str(error))])
+            # The known queues are still watched.
+            self._log_problems([Problem(self._name, "ListQueues", type(error).__name__, str(error))])
             return False
         self._refuse_telemetry_queue(self._reader.places)
         self.checked = True
@@ -132,13 +132,13 @@ class _Region:
         }
 
     def _pace(self, pressed: bool) -> None:
-        """Look less often while SQS throttles or does not answer, and come back slowly."""
+        """Read less often while SQS throttles or does not answer, and recover slowly."""
         self._stretch = min(self._stretch * 2, _MOST_STRETCH) if pressed else max(1.0, self._stretch / 2)
 
-    def _tell(self, problems: Sequence[Problem]) -> None:
+    def _log_problems(self, problems: Sequence[Problem]) -> None:
         now_s = time.monotonic()
         for problem in problems:
             key = (problem.queue, problem.call, problem.code)
-            if now_s - self._told_s.get(key, float("-inf")) >= _TELL_EVERY_S:
-                self._told_s[key] = now_s
+            if now_s - self._reported_s.get(key, float("-inf")) >= _LOG_EVERY_S:
+                self._reported_s[key] = now_s
                 _log.warning("SQS: %s", problem)

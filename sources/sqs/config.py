@@ -26,17 +26,17 @@ class DiscoveryConfig(_Section):
     """
 
     prefixes: tuple[Text, ...] = ()
-    """Beginnings of queue names, asked of SQS itself."""
+    """Queue name prefixes; SQS itself does the filtering."""
     urls: tuple[Text, ...] = ()
-    """Queue URLs, watched whatever the filters say; they may belong to another account."""
+    """Queue URLs to watch regardless of the filters; they may belong to another account."""
     include: tuple[Text, ...] = ("*",)
-    """Shell-style patterns; a listed queue's name must fit one."""
+    """Shell-style patterns; a listed queue's name must match one of them."""
     exclude: tuple[Text, ...] = ()
-    """Shell-style patterns; a listed queue's name must fit none."""
+    """Shell-style patterns; a listed queue's name must match none of them."""
     tags: dict[Text, str] = Field(default_factory=dict)
-    """Tag → shell-style pattern of its value; a listed queue must have them all. `"*"`: any value."""
+    """Tag → shell-style pattern for its value (`"*"`: any value); a listed queue must have all of these tags."""
     with_dead_letter_queues: bool = True
-    """Watch the dead-letter queues of watched queues too, whatever the filters say."""
+    """Also watch the dead-letter queues of watched queues, regardless of the filters."""
 
     @field_validator("urls")
     @classmethod
@@ -68,7 +68,7 @@ class TelemetryQueueConfig(_Section):
     wait_s: int = Field(default=5, ge=0, le=20)
     """How long a receive waits for messages."""
     lease_s: int = Field(default=300, ge=10, le=43_200)
-    """How long received telemetry is ours while it is written; its visibility timeout."""
+    """Visibility timeout of received telemetry: the time there is to write its events durably."""
 
     @field_validator("queue")
     @classmethod
@@ -84,30 +84,30 @@ class TelemetryQueueConfig(_Section):
 
 
 class SqsCollectorConfig(_Section):
-    """The collector for Amazon SQS. It needs no more rights than `iam-policy.json` beside this file.
+    """The collector for Amazon SQS. It needs only the rights in `sources/sqs/iam-policy.json`.
 
     Credentials come the usual AWS ways (environment, profile, role), never from here.
     """
 
     regions: tuple[Text, ...] = ()
-    """AWS regions; none: the one of the environment or profile."""
+    """AWS regions; if empty, the region of the environment or profile."""
     profile: str | None = None
-    """A profile of the AWS configuration, which may assume a role in another account."""
+    """A profile in the AWS configuration, which may assume a role in another account."""
     endpoint_url: str | None = None
-    """A stand-in for SQS, or a VPC endpoint."""
+    """URL of a VPC endpoint, or of a local stand-in for SQS."""
     name: Text = "sqs-collector"
-    """How heartbeats call it, with the region appended."""
+    """Name of the collector in heartbeats; the region is appended."""
     discovery: DiscoveryConfig = DiscoveryConfig()
     interval_s: Seconds = 30.0
-    """Between two looks at the attributes of every queue: one request per queue."""
+    """Interval between polls of every queue's attributes; each poll is one request per queue."""
     discovery_interval_s: Seconds = 300.0
-    """Between two looks for new queues and changed tags."""
+    """Interval between searches for new queues and changed tags."""
     move_task_interval_s: Seconds = 60.0
-    """Between two looks for redrive tasks of a dead-letter queue without one running."""
+    """Interval between checks for a new redrive task on a dead-letter queue where none is running."""
     concurrency: int = Field(default=8, ge=1, le=64)
-    """Requests at a time, per region."""
+    """Maximum number of concurrent requests per region."""
     telemetry: TelemetryQueueConfig | None = None
-    """Also drain this telemetry queue."""
+    """Also receive telemetry from this queue."""
 
     @model_validator(mode="after")
     def _telemetry_is_not_watched(self) -> Self:

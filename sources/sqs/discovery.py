@@ -1,4 +1,4 @@
-"""Finds the queues to watch."""
+"""Find the queues to watch."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _PAGE: Final = 1000
 
 
 def queue_name(url: str) -> str:
-    """The last part of a queue URL."""
+    """Return the last part of a queue URL."""
     return url.rstrip("/").rsplit("/", 1)[-1]
 
 
 def listed_urls(client: SQSClient, discovery: DiscoveryConfig) -> list[str]:
-    """URLs of the queues SQS lists that pass the name filters, without duplicates; tags are not looked at.
+    """Return URLs of the queues SQS lists that pass the name filters, without duplicates; tags are not checked.
 
-    Raises botocore's errors: a list that breaks off would look like queues that vanished.
+    Raises botocore's errors: an incomplete list would look like vanished queues.
     """
     if not discovery.lists:
         return []
@@ -34,7 +34,7 @@ def listed_urls(client: SQSClient, discovery: DiscoveryConfig) -> list[str]:
 
 
 def _pages(client: SQSClient, prefix: str) -> Iterator[str]:
-    """SQS pages only when asked for a page size, and cuts off at 1,000 otherwise."""
+    """Yield all queue URLs: SQS pages only when a page size is requested, and otherwise stops at 1,000."""
     token = ""
     while True:
         page = client.list_queues(
@@ -49,7 +49,7 @@ def _pages(client: SQSClient, prefix: str) -> Iterator[str]:
 
 
 def dead_letter_sources(client: SQSClient, url: str) -> list[str]:
-    """Names of the queues whose dead letters come to this one."""
+    """Return the names of the queues whose dead letters go to this one."""
     names: list[str] = []
     token = ""
     while True:

@@ -1,4 +1,4 @@
-"""Following the redrive task of a dead-letter queue: how far it is, how fast, and how long it still takes. Pure."""
+"""Follow the redrive task of a dead-letter queue: its progress, rate and remaining time. Pure."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from queuewatch.places import place_of_arn
 
 
 class Progress(NamedTuple):
-    """How far a task was at a time."""
+    """The progress of a task at a time."""
 
     started_at: int
     at: int
     moved: int
     progressed_at: int
-    """When its count of moved messages was last seen to rise, or the task was first seen."""
+    """When its count of moved messages was last seen to rise, or when the task was first seen."""
 
 
 def latest(results: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The task started last, of what ListMessageMoveTasks answered."""
+    """Return the most recently started task in an answer of ListMessageMoveTasks."""
     return max(results, key=lambda task: int(task.get("StartedTimestamp") or 0), default=None)
 
 
 def redrive_task(task: Mapping[str, Any], at: int, before: Progress | None) -> tuple[dict[str, Any], Progress | None]:
-    """The attribute `redrive_task` at `at` (epoch milliseconds), and the progress to hand in the next time.
+    """Return the attribute `redrive_task` at `at` (epoch milliseconds), and the progress to pass in the next time.
 
-    `rate_per_s` is what the task did since `before`, or since its start the first time; `time_left_s` follows from
-    it, or from the task's own limit while it has moved nothing; both are left out when they cannot be known.
-    `progressed_at` tells a task that moves nothing any more from one that is slow. SQS counts approximately:
-    `moved` may pass `to_move`.
+    `rate_per_s` is the task's rate since `before`, or since its start the first time; `time_left_s` follows from it, or
+    from the task's own limit while it has moved nothing; both are left out when unknown. `progressed_at` distinguishes a
+    task that no longer moves anything from a slow one. SQS counts approximately: `moved` may exceed `to_move`.
     """
     status = str(task.get("Status") or "UNKNOWN")
     moved = int(task.get("ApproximateNumberOfMessagesMoved") or 0)

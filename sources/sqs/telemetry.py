@@ -1,4 +1,4 @@
-"""Drains a telemetry queue of the service's own: received, made safe elsewhere, and only then deleted."""
+"""Drain the service's own telemetry queue: events are received, delivered, and only then deleted."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _KEPT_CHARS: Final = 2_000
 
 
 class SqsTelemetryCollector:
-    """Receives from one queue until told to stop.
+    """Receives from one queue until it is stopped.
 
-    Telemetry that was handed on and could not be deleted comes again: its events are there twice, which does no
-    harm. A queue whose messages are no telemetry, or whose telemetry is about the queue itself, is refused before
-    anything is deleted: it belongs to somebody.
+    Telemetry that was delivered but could not be deleted comes again: its events are duplicated, which is harmless. A
+    queue whose messages are not telemetry, or whose telemetry is about the queue itself, is refused before anything is
+    deleted, because it has another purpose.
     """
 
     kind: ClassVar[str] = "sqs-telemetry"
@@ -53,11 +53,11 @@ class SqsTelemetryCollector:
 
     @classmethod
     def from_config(cls, config: SqsCollectorConfig) -> Self:
-        """A collector for the `telemetry` section of what configures the SQS collector."""
+        """Create a collector from the `telemetry` section of the SQS collector's configuration."""
         return cls(config)
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
-        """Drain until `stop` is set, with a back-off when SQS fails. Raises `CollectorRefused`, and what `emit` does."""
+        """Drain until `stop` is set, with a back-off when SQS fails. Raises `CollectorRefused`, and whatever `emit` raises."""
         pause_s = _FIRST_PAUSE_S
         while not stop.is_set():
             try:
@@ -69,7 +69,7 @@ class SqsTelemetryCollector:
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def drain_once(self, emit: Emit) -> int:
-        """Receive once, hand on, delete; returns how many messages came."""
+        """Receive once, deliver, delete; returns how many messages came."""
         url = self._resolve()
         answer = self._client.receive_message(
             QueueUrl=url,
@@ -126,15 +126,15 @@ class SqsTelemetryCollector:
 
 
 def events_of(body: str) -> list[Event]:
-    """The events of a message: NDJSON, an array, or one object.
+    """Return the events of a message: NDJSON, an array, or one object.
 
-    What is none of them is handed on as an event every reader refuses, so that it is counted and kept with the
-    other invalid ones instead of coming again for ever.
+    Anything else becomes an event that every reader refuses, so that it is counted and kept with the other invalid events
+    instead of coming again for ever.
     """
     try:
         whole = [json.loads(body)]
     except (ValueError, RecursionError):
-        # Not `splitlines`: a queue or group may be named with U+2028, which JSON leaves as it is.
+        # Not `splitlines`: a queue or group name may contain U+2028, which JSON does not escape.
         whole = [_load(line) for line in body.split("\n") if line.strip()]
     found = whole[0] if len(whole) == 1 and isinstance(whole[0], list) else whole
     return [event if isinstance(event, dict) else {"unreadable": str(event)[:_KEPT_CHARS]} for event in found]

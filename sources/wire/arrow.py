@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 
 from sources.events import MAX_ATTRIBUTES_BYTES
 from sources.wire.arrow_sizes import check_sizes, most_bytes
-from sources.wire.careful import Row, dump, load_json, read_event, rows_to_table
-from sources.wire.found import Found
+from sources.wire.collected import Collected
+from sources.wire.event_json import Row, dump, load_json, read_event, rows_to_table
 from sources.wire.invalid import RefusalError
 from sources.wire.schema import NAME, PLAIN_SCHEMA, WIRE_SCHEMA
 
 STREAM_MARK: Final = b"\xff\xff\xff\xff"
-"""The first bytes of every Arrow IPC stream; no UTF-8 text begins so."""
+"""The first bytes of every Arrow IPC stream; no UTF-8 text starts with them."""
 
 _KNOWN: Final = frozenset(PLAIN_SCHEMA.names)
 _FITTING: Final = (
@@ -36,18 +36,18 @@ _NAMES: Final = frozenset(field.name for field in WIRE_SCHEMA if field.type == N
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 GROUP_BYTES: Final = 64 << 20
-"""About so many bytes of decompressed columns are converted together."""
+"""The approximate size of decompressed columns that are converted together."""
 
 _SLOW_ROWS: Final = 1_000
-"""Rows turned into Python objects at a time."""
+"""Rows converted to Python objects at a time."""
 
 
-def read_streams(streams: Iterable[tuple[int, bytes]], found: Found) -> None:
-    """Read streams, given with their indices in the whole input, into `found`.
+def read_streams(streams: Iterable[tuple[int, bytes]], collected: Collected) -> None:
+    """Read streams, given with their indices in the whole input, into `collected`.
 
-    Streams of one schema are read as one table. When that fails each is read alone, and a stream whose
-    columns do not convert is read row by row, so that a broken stream or row spoils no other. What a stream
-    declares is checked before it is decompressed: see `arrow_sizes`.
+    Streams of one schema are read as one table. When that fails, each is read alone, and a stream whose columns do
+    not convert is read row by row, so that a broken stream or row affects no other. The sizes a stream declares are
+    checked before it is decompressed: see `arrow_sizes`.
     """
     by_schema: dict[pa.Schema, list[tuple[int, pa.Table]]] = {}
     waiting = 0
@@ -55,39 +55,39 @@ def read_streams(streams: Iterable[tuple[int, bytes]], found: Found) -> None:
         try:
             declared, table = _open(value)
         except RefusalError as refusal:
-            found.refuse(refusal, record, None, value)
+            collected.refuse(refusal, record, None, value)
             continue
         by_schema.setdefault(table.schema, []).append((record, table))
         waiting += declared
         if waiting > GROUP_BYTES:
-            _read_tables(by_schema, found)
+            _read_tables(by_schema, collected)
             by_schema, waiting = {}, 0
-    _read_tables(by_schema, found)
+    _read_tables(by_schema, collected)
 
 
-def _read_tables(by_schema: Mapping[pa.Schema, Sequence[tuple[int, pa.Table]]], found: Found) -> None:
+def _read_tables(by_schema: Mapping[pa.Schema, Sequence[tuple[int, pa.Table]]], collected: Collected) -> None:
     for streams in by_schema.values():
         try:
             table = _convert(pa.concat_tables([table for _, table in streams]))
         except (pa.ArrowException, RefusalError):
             for record, alone in streams:
-                _read_stream(alone, record, found)
+                _read_stream(alone, record, collected)
         else:
             lengths = np.array([len(table) for _, table in streams], np.int64)
             record_of = np.repeat(np.array([record for record, _ in streams], np.int64), lengths)
             first = np.repeat(np.cumsum(lengths) - lengths, lengths)
-            found.add(table, record_of, np.arange(len(table)) - first + 1, _raw_of_row(table))
+            collected.add(table, record_of, np.arange(len(table)) - first + 1, _raw_of_row(table))
 
 
 def _open(value: bytes) -> tuple[int, pa.Table]:
-    """The bytes a stream decompresses to, and its known columns."""
+    """Return the number of bytes a stream decompresses to, and its known columns."""
     try:
         messages = pa.ipc.MessageReader.open_stream(value)
         options = _options_for(bytes(messages.read_next_message().serialize()))
         declared = check_sizes(messages, value)
         with pa.ipc.open_stream(value, options=options) as reader:
             table = reader.read_all()
-        # Offsets and dictionary indices come from outside: following a wrong one reads foreign memory.
+        # Offsets and dictionary indices come from outside: following a wrong one reads unrelated memory.
         table.validate(full=True)
     except RefusalError:
         raise
@@ -100,9 +100,9 @@ def _open(value: bytes) -> tuple[int, pa.Table]:
 
 @lru_cache(maxsize=64)
 def _options_for(schema_message: bytes) -> pa.ipc.IpcReadOptions:
-    """To read the columns of an event only: one nobody knows is not even decompressed.
+    """Return options that read only the columns of an event: unknown columns are not even decompressed.
 
-    Raises `RefusalError` for a schema that cannot hold events, `pa.ArrowException` for none at all.
+    Raises `RefusalError` for a schema that cannot hold events, `pa.ArrowException` when there is none.
     """
     schema = pa.ipc.read_schema(pa.py_buffer(schema_message))
     known = [at for at, name in enumerate(schema.names) if name in _KNOWN]
@@ -117,15 +117,15 @@ def _options_for(schema_message: bytes) -> pa.ipc.IpcReadOptions:
             raise RefusalError("wrong_type", f"{field.name} is {unfit}; send {PLAIN_SCHEMA.field(field.name).type}")
         if field.name in ("type", "at") and pa.types.is_null(field.type):
             raise RefusalError("wrong_type", f"{field.name} is a column of nulls; every event has one")
-    # Handing a stream's few buffers to a pool takes longer than decompressing them.
+    # Passing a stream's few buffers to a thread pool takes longer than decompressing them.
     return pa.ipc.IpcReadOptions(use_threads=False, included_fields=known)
 
 
 def _unfit(kind: pa.DataType) -> str | None:
-    """A type no column of an event has; None for one that may fit.
+    """Return the name of a type that no event column can have; None for a type that may fit.
 
-    Among the others are encodings in which few bytes stand for many (the size of what is decoded cannot be known
-    from them), and types whose values Python cannot always hold.
+    Refused types include encodings in which few bytes stand for many (the decoded size cannot be known from them), and
+    types whose values Python cannot always hold.
     """
     if pa.types.is_dictionary(kind):
         return str(kind) if pa.types.is_null(kind.value_type) else _unfit(kind.value_type)
@@ -135,7 +135,7 @@ def _unfit(kind: pa.DataType) -> str | None:
 
 
 def _with_integer_times(table: pa.Table) -> pa.Table:
-    """Timestamps as epoch milliseconds: Python has no name for those before the year 1 or after 9999."""
+    """Convert timestamps to epoch milliseconds: Python cannot represent those before the year 1 or after 9999."""
     for at, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
             to_ms = pc.CastOptions(pa.timestamp("ms", field.type.tz), allow_time_truncate=True)
@@ -148,7 +148,7 @@ def _with_integer_times(table: pa.Table) -> pa.Table:
 
 
 def _check_expansion(table: pa.Table, most: int) -> None:
-    """A dictionary's value may be long and stand in every row: written out it must not be larger than is allowed."""
+    """Limit the size of dictionary columns when expanded: one long value may occur in every row."""
     expanded = 0
     for field in table.schema:
         if not pa.types.is_dictionary(field.type) or (field.type == NAME and field.name in _NAMES):
@@ -162,7 +162,7 @@ def _check_expansion(table: pa.Table, most: int) -> None:
 
 
 def _convert(table: pa.Table) -> pa.Table:
-    """Bring columns to the types of `PLAIN_SCHEMA`; raises when one does not fit without loss."""
+    """Convert columns to the types of `PLAIN_SCHEMA`; raises when one does not fit without loss."""
     table = table.unify_dictionaries().combine_chunks()
     present = set(table.column_names)
     columns = [
@@ -222,20 +222,20 @@ def _is_finite(value: dict[str, Any]) -> bool:
     return True
 
 
-def _read_stream(table: pa.Table, record: int, found: Found) -> None:
-    """Read one stream; row by row when its columns do not convert."""
+def _read_stream(table: pa.Table, record: int, collected: Collected) -> None:
+    """Read one stream, row by row if its columns do not convert."""
     try:
         converted = _convert(table)
     except (pa.ArrowException, RefusalError):
         pass
     else:
-        found.add(converted, np.full(len(table), record, np.int64), np.arange(len(table)) + 1, _raw_of_row(converted))
+        collected.add(converted, np.full(len(table), record, np.int64), np.arange(len(table)) + 1, _raw_of_row(converted))
         return
     for first in range(0, len(table), _SLOW_ROWS):
-        _read_rows(table.slice(first, _SLOW_ROWS), record, first + 1, found)
+        _read_rows(table.slice(first, _SLOW_ROWS), record, first + 1, collected)
 
 
-def _read_rows(table: pa.Table, record: int, first: int, found: Found) -> None:
+def _read_rows(table: pa.Table, record: int, first: int, collected: Collected) -> None:
     rows: list[Row] = []
     numbers: list[int] = []
     for number, event in enumerate(table.to_pylist(), start=first):
@@ -245,10 +245,10 @@ def _read_rows(table: pa.Table, record: int, first: int, found: Found) -> None:
             rows.append(read_event(event))
             numbers.append(number)
         except RefusalError as refusal:
-            found.refuse(refusal, record, number, partial(dump, event))
+            collected.refuse(refusal, record, number, partial(dump, event))
     if rows:
         read = rows_to_table(rows)
-        found.add(read, np.full(len(rows), record, np.int64), np.array(numbers, np.int64), _raw_of_row(read))
+        collected.add(read, np.full(len(rows), record, np.int64), np.array(numbers, np.int64), _raw_of_row(read))
 
 
 def _raw_of_row(table: pa.Table) -> Callable[[int], bytes]:

@@ -1,7 +1,7 @@
-"""What an Arrow IPC stream says of its own size, read before anything is allocated for it.
+"""Read the sizes an Arrow IPC stream declares, before anything is allocated for it.
 
 A record batch declares its rows, and the length of each compressed buffer, in a few bytes: a stream of 280 bytes
-can declare a thousand million rows. The reader allocates what is declared, so it is checked first.
+can declare a thousand million rows. The reader allocates what is declared, so the sizes are checked first.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import pyarrow as pa
 from sources.wire.invalid import RefusalError
 
 BYTES_PER_ROW: Final = 2
-"""A stream has no more rows than its own length over this. Real ones take six and more, compressed."""
+"""A stream may have at most one row per this many bytes. Real streams use six and more per row, compressed."""
 
 MOST_INFLATION: Final = 100
-"""A stream decompresses to no more than so many times its own length. Real ones reach 15."""
+"""A stream may decompress to at most this many times its own length. Real streams reach 15."""
 
 SMALL_BYTES: Final = 64 << 10
-"""Every stream may decompress to so much, however short it is."""
+"""Every stream may decompress to this size, however short it is."""
 
 BATCH_ROWS: Final = 1_000_000
-"""Rows of one record batch, at most."""
+"""The most rows of one record batch."""
 
 BATCH_BYTES: Final = 256 << 20
-"""Bytes of one record batch or dictionary once decompressed, at most."""
+"""The most bytes of one record batch or dictionary once decompressed."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class Declared:
 
     rows: int
     inflated_bytes: int
-    """Of all buffers, once decompressed."""
+    """The size of all buffers once decompressed."""
 
 
 def check_sizes(reader: pa.ipc.MessageReader, value: bytes) -> int:
-    """The bytes the stream `value` declares; raises `RefusalError` when it declares more than a stream of its length may.
+    """Return the bytes the stream `value` declares; raises `RefusalError` when that is too much for its length.
 
-    `reader` reads `value` and has given its schema already. Raises `pa.ArrowException` or `ValueError` for what is
-    no stream.
+    `reader` reads `value` and has already read its schema. Raises `pa.ArrowException` or `ValueError` for bytes that
+    are not a stream.
     """
     rows = inflated = 0
     for declared in _declared(reader):
@@ -66,12 +66,12 @@ def check_sizes(reader: pa.ipc.MessageReader, value: bytes) -> int:
 
 
 def most_bytes(value: bytes) -> int:
-    """How many bytes the columns of a stream may take in memory."""
+    """Return how many bytes the columns of a stream may take in memory."""
     return SMALL_BYTES + MOST_INFLATION * len(value)
 
 
 def _declared(reader: pa.ipc.MessageReader) -> Iterator[Declared]:
-    """The record batches and dictionaries of a stream, in order."""
+    """Yield the record batches and dictionaries of a stream, in order."""
     for message in reader:
         if message.type in ("record batch", "dictionary"):
             try:
@@ -82,7 +82,7 @@ def _declared(reader: pa.ipc.MessageReader) -> Iterator[Declared]:
 
 _DICTIONARY_BATCH: Final = 2  # of the union MessageHeader in Message.fbs; 3 is RecordBatch
 
-# Numbers of the fields in Message.fbs.
+# Field numbers in Message.fbs.
 _MESSAGE_HEADER_TYPE, _MESSAGE_HEADER = 1, 2
 _DICTIONARY_DATA = 1
 _BATCH_LENGTH, _BATCH_BUFFERS, _BATCH_COMPRESSION = 0, 2, 3
@@ -96,11 +96,11 @@ def _of_batch(metadata: memoryview, body: memoryview) -> Declared:
     buffers = batch.buffers(_BATCH_BUFFERS)
     lengths = buffers[1::2]
     if batch.at(_BATCH_COMPRESSION) is not None:
-        # The length before compression comes first, in 8 bytes; -1: this buffer is as it was.
+        # The uncompressed length comes first, in 8 bytes; -1: this buffer is not compressed.
         offsets = buffers[0::2]
         unpack = _LENGTH.unpack_from
         lengths = [
-            length if length < 8 else length - 8 if (told := unpack(body, offset)[0]) == -1 else told
+            length if length < 8 else length - 8 if (stated := unpack(body, offset)[0]) == -1 else stated
             for offset, length in zip(offsets, lengths, strict=True)
         ]
         _not_negative(min(offsets, default=0))
@@ -117,7 +117,7 @@ class _Table:
         self._fields = _not_negative(position - _signed(data, position))
 
     def at(self, field: int) -> int | None:
-        """Where a field stands, None when it is absent."""
+        """Return the position of a field, None when it is absent."""
         size = struct.unpack_from("<H", self._data, self._fields)[0]
         place = 4 + 2 * field
         if place + 2 > size:
@@ -130,7 +130,7 @@ class _Table:
         return 0 if at is None else self._data[at]
 
     def integer(self, field: int) -> int:
-        """A 64-bit integer, 0 when absent."""
+        """Return a 64-bit integer, 0 when absent."""
         at = self.at(field)
         return 0 if at is None else int(struct.unpack_from("<q", self._data, at)[0])
 
@@ -138,7 +138,7 @@ class _Table:
         return _Table(self._data, self._followed(field))
 
     def buffers(self, field: int) -> Sequence[int]:
-        """A vector of Buffer structs, offset and length of each in turn."""
+        """Return a vector of Buffer structs as alternating offsets and lengths."""
         if self.at(field) is None:
             return ()
         start = self._followed(field)

@@ -1,7 +1,7 @@
-"""Parse lines of JSON in blocks: flat ones by the compiled scan, the rest with pyarrow's parser.
+"""Parse lines of JSON in blocks: flat objects with the compiled scan, the rest with pyarrow's parser.
 
-A block that pyarrow parsed counts only when it is certain that it saw every line as one event and left no known
-field out; otherwise it is cut smaller, and what stays doubtful goes to the careful path.
+A block parsed by pyarrow is accepted only when it is certain that every line became one event and no known field
+was left out. Otherwise it is split into smaller blocks, and lines that stay doubtful go to the one-by-one path.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from sources.wire.careful import load_json
+from sources.wire.event_json import load_json
 from sources.wire.invalid import RefusalError
 from sources.wire.lines import Ints, Lines, gather
 from sources.wire.scan import scan
@@ -23,13 +23,13 @@ from sources.wire.schema import NAME, PLAIN_SCHEMA, READ_SCHEMA, no_values
 
 BLOCK_BYTES: Final = 8 << 20
 BLOCK_LINES: Final = 1 << 16
-"""Very short lines are cut sooner: the scan needs 260 bytes for each, whatever it holds."""
+"""Blocks of very short lines are smaller: the scan needs 260 bytes per line, whatever it holds."""
 
 SMALLEST_SPLIT: Final = 512
-"""Lines that are read one by one when the parser does not read all of them."""
+"""The size below which a block that does not parse completely is read line by line."""
 
 FEW_LINES: Final = 40
-"""So many are read one by one in any case: a call of the block parser costs as much."""
+"""Up to this many lines are read one by one in any case: a call of the block parser costs as much."""
 
 _SPLIT_WAYS: Final = 8
 _SAMPLED_LINES: Final = 8
@@ -37,7 +37,7 @@ _SAMPLED_LINES: Final = 8
 
 @dataclass(frozen=True)
 class Parsed:
-    """Some lines, by index: `table` is their events in `READ_SCHEMA`, None when they need the careful path."""
+    """Some lines, by index: `table` holds their events in `READ_SCHEMA`, or is None when they need the one-by-one path."""
 
     index: Ints
     table: pa.Table | None
@@ -47,13 +47,13 @@ class BlockParser:
     """Parses lines block by block and remembers which columns the stream has."""
 
     def __init__(self) -> None:
-        # Each column costs time in every row, present or not: read those seen so far, then check that
+        # Each column costs time in every row, present or not: read the columns seen so far, then check that
         # they sufficed.
         self._seen: set[str] = set()
         self._narrow = True
 
     def parse(self, lines: Lines) -> Iterator[Parsed]:
-        """Parse lines that `parsable` admitted; yields them in pieces."""
+        """Parse the lines that `parsable` accepted; yields them in pieces."""
         first = 0
         while first < len(lines):
             limit = int(lines.start[first]) + BLOCK_BYTES
@@ -104,7 +104,7 @@ class BlockParser:
         return _widen(table)
 
     def _sample(self, lines: Lines, first: int, last: int) -> bool:
-        """Learn the columns from some lines; False when they hold what a narrow read cannot account for."""
+        """Learn the columns from some lines; False when they hold something that a narrow read cannot account for."""
         for index in np.unique(np.linspace(first, last - 1, _SAMPLED_LINES).astype(np.int64)).tolist():
             try:
                 event = load_json(lines.raw(index))
@@ -131,10 +131,10 @@ def _read(block: bytes, columns: set[str]) -> pa.Table:
 
 
 def _is_complete(table: pa.Table, block: bytes) -> bool:
-    """Whether the columns read are all the block has, told by its quotes.
+    """Whether the columns read are all the block has, judging by its quotes.
 
-    A key has two, a text value two more; an escaped quote, a null or a field that was not read adds some. So
-    the sum fits only when nothing was left out.
+    A key has two quotes, a string value two more; an escaped quote, a null or an unread field adds some. So the sum
+    is correct only when nothing was left out.
     """
     quotes = 0
     for field, column in zip(table.schema, table.columns, strict=True):

@@ -1,6 +1,6 @@
 """Decode records to columns.
 
-The way of the data: records → by content → lines → blocks (fast) or one by one (careful) → valid columns.
+The data flow: records → by content → lines → blocks (fast) or one by one (exact) → valid columns.
 """
 
 from __future__ import annotations
@@ -15,50 +15,50 @@ import pyarrow as pa
 
 from sources.wire.arrow import STREAM_MARK, read_streams
 from sources.wire.blocks import BlockParser
-from sources.wire.found import Decoded, Found
+from sources.wire.collected import Collected, Decoded
 from sources.wire.invalid import MOST_KEPT, RefusalError
 from sources.wire.lines import Ints, Lines, Mask, all_open, gather, parsable, split_lines
+from sources.wire.one_by_one import OneByOneReader
 from sources.wire.records import Group, Values, groups, lengths_of, starts_of
-from sources.wire.slow import SlowReader
 
 __all__ = ["Decoded", "decode_records"]
 
 _BLANK: Final = b" \t\r\n"
 _BOM: Final = b"\xef\xbb\xbf"
-# Raw line breaks are illegal in JSON text values: replacing what stands between two elements either cuts the
-# array into exactly its elements, or cuts a text value and leaves lines that do not parse.
+# Raw line breaks are illegal in JSON strings: replacing the text between two elements either cuts the
+# array into exactly its elements, or cuts a string and leaves lines that do not parse.
 _BETWEEN_ELEMENTS: Final = re.compile(rb"\}\s*,\s*\{")
 
 _ROWS_AT_ONCE: Final = 1 << 16
-"""About so many parsed lines are validated together."""
+"""The approximate number of parsed lines that are validated together."""
 
 _EMPTY: Final = RefusalError("empty", "the record is empty; send one event, a JSON array, NDJSON or an Arrow stream")
 
 
 def decode_records(values: Values, parser: BlockParser | None = None, *, most_kept: int = MOST_KEPT) -> Decoded:
-    """Decode record values, each one event, a JSON array, NDJSON or an Arrow IPC stream, told by content.
+    """Decode record values, each one event, a JSON array, NDJSON or an Arrow IPC stream, recognised by content.
 
-    `values` may also be a pyarrow binary array. Never raises for what a value holds: an event that cannot be
-    read or breaks the contract goes to `invalid`, and spoils no other event of its value. A null or empty
-    value (a Kafka tombstone) is one invalid event. All invalid events are counted, the first `most_kept` of them
-    (of each way they are read) are kept. A `parser` that is handed in again remembers what the
-    stream looks like.
+    `values` may also be a pyarrow binary array. Never raises because of a value's content: an event that cannot
+    be read or breaks the contract goes to `invalid`, and affects no other event of its value. A null or empty
+    value (a Kafka tombstone) is one invalid event. All invalid events are counted, and the first `most_kept` of
+    them (for each way of reading) are kept. A `parser` that is passed again remembers the columns of the
+    stream.
     """
-    found = Found(most_kept)
-    texts = _TextDecoder(found, parser or BlockParser())
+    collected = Collected(most_kept)
+    texts = _TextDecoder(collected, parser or BlockParser())
     streams: list[tuple[int, bytes]] = []
     for group in groups(values):
         streams.extend(texts.decode(group))
     texts.finish()
-    read_streams(streams, found)
-    return found.result()
+    read_streams(streams, collected)
+    return collected.result()
 
 
 @dataclass(frozen=True)
 class _Texts:
-    """Records of JSON text of one group, joined by line breaks; `record` are their indices in the input.
+    """JSON records of one group, joined by line breaks; `record` holds their indices in the input.
 
-    `arrays` holds the text of those that were JSON arrays and stand in `buffer` as one line per element.
+    `arrays` holds the text of those that were JSON arrays; `buffer` has them as one line per element.
     """
 
     buffer: bytes
@@ -67,7 +67,7 @@ class _Texts:
     arrays: dict[int, bytes] = field(default_factory=dict)
 
     def raw(self, i: int) -> bytes:
-        """The text of one record as it came."""
+        """Return the original text of one record."""
         if i in self.arrays:
             return self.arrays[i]
         last = i + 1 == len(self.start)
@@ -76,7 +76,7 @@ class _Texts:
 
 @dataclass(frozen=True)
 class _Part:
-    """Parsed lines: `table` in `READ_SCHEMA`, `index` of its rows among `lines`."""
+    """Parsed lines: `table` in `READ_SCHEMA`, and `index` of its rows among `lines`."""
 
     table: pa.Table
     lines: Lines
@@ -85,32 +85,32 @@ class _Part:
 
 
 class _TextDecoder:
-    """Decodes groups of records; JSON text is parsed here, Arrow streams are handed back."""
+    """Decodes groups of records; JSON is parsed here, Arrow streams are handed back."""
 
-    def __init__(self, found: Found, parser: BlockParser) -> None:
-        self._found = found
+    def __init__(self, collected: Collected, parser: BlockParser) -> None:
+        self._collected = collected
         self._parser = parser
-        self._slow = SlowReader(found)
+        self._one_by_one = OneByOneReader(collected)
         self._parts: list[_Part] = []
 
     def decode(self, group: Group) -> list[tuple[int, bytes]]:
-        """Decode records of text; returns those that are Arrow streams, with their indices."""
+        """Decode the JSON records of a group; return the Arrow streams, with their indices."""
         if all_open(group.joined, group.start):
             self._parse(_Texts(group.joined, group.start, np.arange(group.first, group.first + len(group.start))))
             return []
-        texts, streams = _by_content(group.first, group.values(), self._found)
+        texts, streams = _by_content(group.first, group.values(), self._collected)
         if len(texts.record):
             self._parse(texts)
         return streams
 
     def finish(self) -> None:
-        """Hand everything parsed to the result."""
-        self._slow.finish()
+        """Add everything parsed to the result."""
+        self._one_by_one.finish()
         self._flush()
 
     def _keep(self, part: _Part) -> None:
         self._parts.append(part)
-        # Lines that hold next to nothing are refused before they fill memory: as columns they are forty times as large.
+        # Validate early: almost empty lines become forty times as large as columns and would fill memory.
         if sum(len(kept.index) for kept in self._parts) >= _ROWS_AT_ONCE:
             self._flush()
 
@@ -124,7 +124,7 @@ class _TextDecoder:
             part = int(np.searchsorted(firsts, row, side="right")) - 1
             return parts[part].lines.raw(int(parts[part].index[row - firsts[part]]))
 
-        self._found.add(
+        self._collected.add(
             pa.concat_tables([part.table for part in parts]),
             np.concatenate([part.record for part in parts]),
             np.concatenate([part.lines.number[part.index] for part in parts]),
@@ -153,7 +153,7 @@ class _TextDecoder:
             else:
                 self._keep(part)
         if texts.arrays and slow.any():
-            # An element that does not parse alone may be a text value cut in two: read its whole array again.
+            # An element that does not parse alone may be a string cut in two: read its whole array again.
             broken = np.intersect1d(lines.record[slow], np.fromiter(texts.arrays, np.int64))
             whole = np.union1d(whole, broken)
             slow &= ~np.isin(lines.record, broken)
@@ -163,16 +163,16 @@ class _TextDecoder:
         self._read_slowly(texts, lines, np.flatnonzero(slow), whole)
 
     def _read_slowly(self, texts: _Texts, lines: Lines, slow: Ints, whole: Ints) -> None:
-        """Read lines one by one, and records that only make sense as a whole."""
+        """Read lines one by one, and records that can only be parsed as a whole."""
         ends = zip(*np.searchsorted(lines.record, [whole, whole + 1]).tolist(), strict=True)
         for i, (first, last) in zip(whole.tolist(), ends, strict=True):
             own = [(int(lines.number[n]), lines.raw(n)) for n in range(first, last)]
-            self._slow.read_record(int(texts.record[i]), texts.raw(i), own)
+            self._one_by_one.read_record(int(texts.record[i]), texts.raw(i), own)
         for i in slow.tolist():
-            self._slow.read_line(int(texts.record[lines.record[i]]), int(lines.number[i]), lines.raw(i))
+            self._one_by_one.read_line(int(texts.record[lines.record[i]]), int(lines.number[i]), lines.raw(i))
 
 
-def _by_content(first: int, group: Sequence[bytes | None], found: Found) -> tuple[_Texts, list[tuple[int, bytes]]]:
+def _by_content(first: int, group: Sequence[bytes | None], collected: Collected) -> tuple[_Texts, list[tuple[int, bytes]]]:
     """Sort records into JSON text, and Arrow streams with their indices."""
     texts: list[bytes] = []
     record: list[int] = []
@@ -186,7 +186,7 @@ def _by_content(first: int, group: Sequence[bytes | None], found: Found) -> tupl
         if value[:1] != b"{":
             text = value.strip(_BLANK).removeprefix(_BOM).strip(_BLANK)
             if not text:
-                found.refuse(_EMPTY, index, None, value)
+                collected.refuse(_EMPTY, index, None, value)
                 continue
             if text[:1] == b"[" and text[-1:] == b"]":
                 value = _BETWEEN_ELEMENTS.sub(b"}\n{", text[1:-1].replace(b"\n", b"\r").strip(_BLANK))
@@ -200,7 +200,7 @@ def _by_content(first: int, group: Sequence[bytes | None], found: Found) -> tupl
 
 
 def _written_over_lines(lines: Lines, shaped: Mask) -> Ints:
-    """Records of several lines of which none looks like an event: pretty-printed, or no JSON at all."""
+    """Return the records of several lines without any line that looks like an event: pretty-printed, or not JSON at all."""
     if shaped.all():
         return np.zeros(0, np.int64)
     lines_in = np.bincount(lines.record)
@@ -209,7 +209,7 @@ def _written_over_lines(lines: Lines, shaped: Mask) -> Ints:
 
 
 def _without(broken: Ints, part: _Part) -> _Part:
-    """Take the rows of records that are read again out of what was parsed."""
+    """Remove the rows of records that are read again from what was parsed."""
     kept = ~np.isin(part.lines.record[part.index], broken)
     if kept.all():
         return part

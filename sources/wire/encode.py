@@ -7,15 +7,15 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from sources.wire.careful import read_event, rows_to_table
+from sources.wire.event_json import read_event, rows_to_table
 from sources.wire.validate import validate
 
 
 def encode_arrow(events: Sequence[Mapping[str, Any]], compression: Literal["zstd", "lz4"] | None = "zstd") -> bytes:
     """Encode events as one Arrow IPC stream of the columns they use.
 
-    Raises `ValueError` naming the field and the fix for an event the contract does not allow: a sender learns
-    of it here and not from the reader's quarantine.
+    Raises `ValueError` naming the field and the fix for an event the contract does not allow, so that a sender gets
+    the error here and not from the reader's quarantine.
     """
     checked = validate(rows_to_table([read_event(event) for event in events]), 1)
     if checked.flaws:

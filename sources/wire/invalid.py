@@ -1,4 +1,4 @@
-"""What is said of an event that cannot be read."""
+"""Describe events that cannot be read."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Reason = Literal[
 REASONS: Final[tuple[str, ...]] = get_args(Reason)
 
 RAW_LIMIT: Final = 4096
-"""Bytes of an invalid event that are kept for inspection."""
+"""The most bytes of an invalid event that are kept for inspection."""
 
 MOST_KEPT: Final = 1_000
-"""Invalid events of one call that are kept for inspection; all are counted."""
+"""The most invalid events of one call that are kept for inspection; all are counted."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class InvalidEvent:
     """One event that was refused.
 
     `reason` is a stable slug (safe as a metric label); `detail` names the field and the fix; `record` is the
-    index of the value handed to `decode_records`; `line` is the 1-based place of the event in that value
+    index of the value passed to `decode_records`; `line` is the 1-based position of the event in that value
     (line, array element or Arrow row), None when the value as a whole could not be read; `raw` is the event's
     bytes, cut at `RAW_LIMIT`.
     """

@@ -1,4 +1,4 @@
-"""Cut records of JSON text into the lines they hold, for all records at once."""
+"""Split records of JSON text into lines, for all records at once."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 _NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
 
-# In JSON an object is followed by a comma, a bracket or the end. A brace that is not may lie in a string, or
+# In JSON an object is followed by a comma, a bracket or the end. A brace that is not may be inside a string, or
 # be followed by a second object on the line or by a bare `null`: the block parser reads those as rows of
-# their own (and crashes on a null where it looks for a first object).
+# their own (and crashes on a null where it expects a first object).
 _BRACE_ASTRAY: Final = re.compile(rb"\}\s*[^\s,}\]]")
 _ATTRIBUTES: Final = b'"attributes"'
 
 
 @dataclass(frozen=True)
 class Lines:
-    """The non-blank lines of `buffer`; arrays of one length, in order.
+    """The non-blank lines of `buffer`, as arrays of one length, in order.
 
-    `start` and `end` are byte offsets without the line break; `record` counts the values handed in, `number`
-    is the 1-based line within its value.
+    `start` and `end` are byte offsets without the line break; `record` is the index of the value passed in, `number`
+    the 1-based line within it.
     """
 
     buffer: bytes
@@ -40,21 +40,21 @@ class Lines:
         return len(self.start)
 
     def part(self, first: int, last: int) -> Lines:
-        """Lines [first, last) over the same buffer."""
+        """Return lines [first, last) over the same buffer."""
         where = slice(first, last)
         return Lines(self.buffer, self.start[where], self.end[where], self.record[where], self.number[where])
 
     def text(self, first: int, last: int) -> bytes:
-        """The bytes from line `first` to before line `last`."""
+        """Return the bytes from line `first` to before line `last`."""
         return self.buffer[self.start[first] : self.end[last - 1]]
 
     def raw(self, index: int) -> bytes:
-        """The bytes of one line."""
+        """Return the bytes of one line."""
         return self.buffer[self.start[index] : self.end[index]]
 
 
 def split_lines(buffer: bytes, record_start: Ints) -> Lines:
-    """The lines of records of JSON text that begin at `record_start` and are joined by one line break each.
+    """Return the lines of JSON records that start at `record_start` and are joined by one line break each.
 
     A carriage return before a line break belongs to the break.
     """
@@ -71,7 +71,7 @@ def split_lines(buffer: bytes, record_start: Ints) -> Lines:
 
 
 def _places(record_start: Ints, line_start: Ints) -> tuple[Ints, Ints]:
-    """Record and line number of each line."""
+    """Return the record and the line number of each line."""
     count = len(record_start)
     if len(line_start) == count:
         return np.arange(count), np.ones(count, np.int64)
@@ -82,7 +82,7 @@ def _places(record_start: Ints, line_start: Ints) -> tuple[Ints, Ints]:
 
 
 def all_open(buffer: bytes, record_start: Ints) -> bool:
-    """Whether every record begins with an opening brace, as NDJSON and single objects do."""
+    """Whether every record starts with an opening brace, as NDJSON and single objects do."""
     data: Bytes = np.frombuffer(buffer, dtype=np.uint8)
     if not len(data) or record_start[-1] == len(data):
         return False
@@ -90,10 +90,10 @@ def all_open(buffer: bytes, record_start: Ints) -> bool:
 
 
 def parsable(lines: Lines) -> tuple[Mask, Mask]:
-    """Which lines look like an event, `{…}`, and which of them the block parser may be given.
+    """Return which lines look like an event, `{…}`, and which of them the block parser can read.
 
-    That is one flat or harmlessly nested object; the rest (text around the object, `attributes`) is for the
-    careful path.
+    These are flat or harmlessly nested objects; the rest (text around the object, `attributes`) take the one-by-one
+    path.
     """
     if not len(lines):
         return np.zeros(0, np.bool_), np.zeros(0, np.bool_)
@@ -114,11 +114,11 @@ def parsable(lines: Lines) -> tuple[Mask, Mask]:
 
 
 def gather(lines: Lines, chosen: Mask) -> tuple[Lines, Ints]:
-    """The chosen lines laid out one after another in a buffer of their own, and their indices in `lines`."""
+    """Copy the chosen lines to a buffer of their own, and return them with their indices in `lines`."""
     index = np.flatnonzero(chosen)
     if len(index) == len(lines):
         return lines, index
-    # Runs of neighbours are copied whole.
+    # Neighbouring lines are copied together.
     breaks = np.flatnonzero(np.diff(index) != 1) + 1
     runs = np.split(index, breaks) if len(index) else []
     view = memoryview(lines.buffer)

@@ -1,4 +1,4 @@
-"""Records in groups that fit the cache, joined by line breaks."""
+"""Group records so that a group fits the CPU cache, joined by line breaks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from sources.wire.lines import Ints
 
 Values: TypeAlias = Sequence[bytes | None] | pa.Array | pa.ChunkedArray
-"""What record values come as: bytes-like objects, or a pyarrow binary array."""
+"""The accepted types of record values: bytes-like objects, or a pyarrow binary array."""
 
 GROUP_BYTES: Final = 2 << 20
-"""About the size of a group: what one step writes is still cached for the next."""
+"""The approximate size of a group: what one step writes is still cached for the next."""
 
 _NOTHING: Final = pa.scalar(b"", pa.binary())
 _BREAK: Final = pa.scalar(b"\n", pa.binary())
@@ -24,18 +24,18 @@ _BREAK: Final = pa.scalar(b"\n", pa.binary())
 
 @dataclass(frozen=True)
 class Group:
-    """Neighbouring records: `first` is the index of the first, `start` where each begins in `joined`."""
+    """Neighbouring records: `first` is the index of the first, `start` the position of each in `joined`."""
 
     first: int
     start: Ints
     joined: bytes
-    """The records with a line break between them; empty when there is a null among them."""
+    """The records with a line break between them; empty when one of them is null."""
     values: Callable[[], Sequence[bytes | None]]
-    """The records one by one."""
+    """The individual records."""
 
 
 def groups(values: Values) -> Iterator[Group]:
-    """Cut records into groups, in order."""
+    """Split records into groups, in order."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if not isinstance(values, pa.Array):
@@ -46,7 +46,7 @@ def groups(values: Values) -> Iterator[Group]:
 
 
 def lengths_of(values: Sequence[bytes | None]) -> Ints:
-    """Bytes of each record, 0 for a null."""
+    """Return the length of each record in bytes, 0 for a null."""
     try:
         return np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
     except TypeError:  # a null among them
@@ -54,7 +54,7 @@ def lengths_of(values: Sequence[bytes | None]) -> Ints:
 
 
 def starts_of(lengths: Ints) -> Ints:
-    """Where records of these lengths begin once joined by one byte each."""
+    """Return where records of these lengths start once joined by one byte each."""
     return np.cumsum(lengths + 1) - (lengths + 1)
 
 
@@ -81,7 +81,7 @@ def _join_objects(part: Sequence[bytes | None]) -> bytes:
 
 
 def _join_array(part: pa.Array) -> bytes:
-    """Joined where they lie, without a Python object for each."""
+    """Join the records in place, without creating a Python object for each."""
     if part.null_count:
         return b""
     joined = pc.binary_join_element_wise(part.cast(pa.binary()), _NOTHING, _BREAK)

@@ -151,7 +151,7 @@ static uint32_t scan_line(const struct keys *keys, int64_t *next, const uint8_t 
 
 /* Reads `lines` lines of `data`, line i from `start[i]` to before `end[i]`; returns how many were read, the rows.
  *
- * read[i] tells whether line i is a row. Of row r, present[r] has bit k for each key k it has; at [k * lines + r]
+ * read[i] says whether line i is a row. Of row r, present[r] has bit k for each key k it has; at [k * lines + r]
  * `values` gets that key's number, truth (0 or 1) or where its text begins in `data`, and `lengths` the bytes of the
  * text. What belongs to keys a row lacks is undefined. counts[k] is how many rows have key k. */
 int64_t scan(const uint8_t *data, int64_t lines, const int64_t *start, const int64_t *end, const uint8_t *key_names,

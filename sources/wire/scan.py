@@ -1,7 +1,7 @@
-"""Read lines of flat JSON in one pass: the fastest path, in C.
+"""Read lines of flat JSON in one pass, in C: the fastest path.
 
-Nearly all events are flat objects of texts, whole numbers and truths; `scan.c` cuts those into columns. What is more
-than that it leaves to the block parser, and so does a machine on which it could not be compiled.
+Nearly all events are flat objects of strings, integers and booleans; `scan.c` splits those into columns. Everything else goes to
+the block parser, as does every line on a machine where the scan could not be compiled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ANY: Final = 10**16 - 1
 
 
 def _library() -> ctypes.CDLL | None:
-    """The compiled `scan.c`; None where the package was installed without a C compiler, or with another version of it."""
+    """Load the compiled `scan.c`; None where the package was installed without a C compiler, or with another version of it."""
     found = importlib.util.find_spec("sources.wire._scan")
     if found is None or found.origin is None:
         return None
@@ -67,7 +67,7 @@ def is_compiled() -> bool:
 
 
 def scan(lines: Lines) -> tuple[Mask, pa.Table] | None:
-    """Which lines (UTF-8) were read, and their events in `READ_SCHEMA`; None without the compiled scan."""
+    """Return which lines (UTF-8) were read, and their events in `READ_SCHEMA`; None without the compiled scan."""
     if _C is None or not len(lines) or len(lines.buffer) > _LONGEST_BUFFER:
         return None
     scanned = _Scanned(_C, lines)
@@ -75,7 +75,7 @@ def scan(lines: Lines) -> tuple[Mask, pa.Table] | None:
 
 
 class _Scanned:
-    """What the scan has found: for each key and row its value, or where its text begins, and the length of the text."""
+    """The result of the scan: per key and row its value, or the start and length of its string."""
 
     def __init__(self, library: ctypes.CDLL, lines: Lines) -> None:
         count, keys = len(lines), len(READ_SCHEMA)
@@ -95,7 +95,7 @@ class _Scanned:
         )
 
     def table(self) -> pa.Table:
-        """The events of the lines that were read."""
+        """Return the events of the lines that were read."""
         columns = [self._column(key, field) for key, field in enumerate(READ_SCHEMA)]
         return pa.Table.from_arrays(columns, schema=READ_SCHEMA)
 
@@ -119,7 +119,7 @@ class _Scanned:
         return pa.Array.from_buffers(field.type, self._rows, [validity, *buffers])
 
     def _texts(self, begins: Ints, lengths: Int32s) -> list[pa.Buffer]:
-        """Texts as Arrow has them: where each begins and ends, and their bytes."""
+        """Convert strings to Arrow buffers: their offsets and their bytes."""
         offsets = np.zeros(len(lengths) + 1, np.int32)
         np.cumsum(lengths, out=offsets[1:])
         texts = np.empty(offsets[-1], np.uint8)
@@ -127,7 +127,7 @@ class _Scanned:
         return [pa.py_buffer(offsets), pa.py_buffer(texts)]
 
     def _encoded(self, key: int, begins: Ints, lengths: Int32s) -> tuple[pa.Buffer, pa.Array]:
-        """Each row's index (0 where it has no text) into the distinct texts, and those."""
+        """Return each row's index into the distinct strings (0 where it has none), and those strings."""
         codes, firsts = np.empty(self._rows, np.int32), np.empty(self._rows, np.int64)
         slots = np.full(1 << (2 * self._rows).bit_length(), -1, np.int32)
         distinct = self._c.encode(

@@ -1,4 +1,4 @@
-"""The columns events are decoded to."""
+"""The columns to which events are decoded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 
 NAME: Final = pa.dictionary(pa.int32(), pa.string())
-"""Few distinct values over many rows: queues, groups, consumers."""
+"""For columns with few distinct values over many rows: queues, groups, consumers."""
 
 WIRE_SCHEMA: Final = pa.schema(
     [
@@ -42,10 +42,10 @@ PLAIN_SCHEMA: Final = pa.schema(
         *(pa.field(f.name, pa.string() if f.type == NAME else f.type) for f in WIRE_SCHEMA),
     ]
 )
-"""What is read before validation: the same columns with plain strings, nullable, and the version."""
+"""The columns before validation: the same with plain strings, nullable, and the version."""
 
 READ_SCHEMA: Final = pa.schema([pa.field("v", pa.int64()), *(pa.field(f.name, f.type) for f in WIRE_SCHEMA)])
-"""`PLAIN_SCHEMA` with names encoded already, as blocks of lines are read."""
+"""`PLAIN_SCHEMA` with names already dictionary-encoded, as blocks of lines are read."""
 
 NAME_FIELDS: Final = tuple(
     f.name for f in WIRE_SCHEMA if f.type in (NAME, pa.string()) and f.name not in ("attributes", "reason")
@@ -54,7 +54,7 @@ TIME_FIELDS: Final = ("at", "sent_at", "first_received_at", "invisible_until", "
 
 
 def no_values(count: int, kind: pa.DataType) -> pa.Array:
-    """A column of nulls; of names, with an empty dictionary."""
+    """Return a column of nulls; for names, with an empty dictionary."""
     if kind == NAME:
         return pa.DictionaryArray.from_arrays(pa.nulls(count, pa.int32()), pa.array([], pa.string()))
     return pa.nulls(count, kind)

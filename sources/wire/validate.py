@@ -1,4 +1,4 @@
-"""Check whole columns of events at once: what each type must say, and in which range."""
+"""Validate whole columns of events at once: required fields and ranges by event type."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class _Failed:
-    """Rows that failed one check, and what to say of one of them."""
+    """The rows that failed one check, and the description of one of them."""
 
     rows: Ints
     reason: Reason
@@ -138,7 +138,7 @@ def _check_required(columns: dict[str, pa.Array]) -> Iterator[_Failed]:
 
 
 def _absent(column: pa.Array) -> Mask | None:
-    """Which rows have no value, an empty name counting as none; None when all have one."""
+    """Return which rows have no value, or an empty name; None when all have one."""
     empty = pa.types.is_string(column.type) or pa.types.is_dictionary(column.type)
     if empty:
         lengths = pc.binary_length(_texts(column))
@@ -177,7 +177,7 @@ def _check_count(name: str, counts: pa.Array) -> Iterator[_Failed]:
 
 def _check_length(name: str, column: pa.Array) -> Iterator[_Failed]:
     texts = _texts(column)
-    # Bytes are free to look at and never fewer than characters.
+    # Byte lengths cost nothing to read and are never less than the number of characters.
     if not len(texts) or _within(pc.binary_length(texts), None, MAX_NAME_CHARS):
         return
     long = pc.greater(pc.utf8_length(texts), MAX_NAME_CHARS)
@@ -187,14 +187,14 @@ def _check_length(name: str, column: pa.Array) -> Iterator[_Failed]:
 
 
 def _shorten(reasons: pa.Array) -> pa.Array:
-    """A reason is prose: the end of a long one is cut instead of refusing its event."""
+    """Cut a long reason, which is prose, instead of refusing its event."""
     if reasons.null_count == len(reasons) or _within(pc.binary_length(reasons), None, MAX_REASON_CHARS):
         return reasons
     return pc.utf8_slice_codeunits(reasons, 0, MAX_REASON_CHARS)
 
 
 def _within(column: pa.Array, low: int | None, high: int | None) -> bool:
-    """Whether every value that is there lies in [low, high]."""
+    """Whether every value present lies in [low, high]."""
     if column.null_count == len(column):
         return True
     ends = pc.min_max(column)
@@ -202,7 +202,7 @@ def _within(column: pa.Array, low: int | None, high: int | None) -> bool:
 
 
 def _rows(mask: pa.Array) -> Ints:
-    """Rows where the mask is true; null is not."""
+    """Return the rows where the mask is true; null counts as false."""
     return np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
 
 

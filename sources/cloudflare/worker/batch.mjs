@@ -113,7 +113,7 @@ class BatchWatch {
     }
     // Only now: this side's own promise must not be waited for as one of the handler's.
     if (!noWait) this.#listenToWaitUntil(ctx);
-    // A message that failed before may take the isolate with it this time: its delivery is told while it can
+    // A message that failed before may take the isolate with it this time: its delivery is reported while it can
     // be. The same where telemetry has no time of its own after the handler.
     const urgent = !noWait || this.#facts.deliveries.some((delivery) => delivery.attempts > 1);
     this.#early = setTimeout(() => this.#reportDeliveries(), urgent ? 0 : earlyMs);

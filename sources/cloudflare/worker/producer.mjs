@@ -1,7 +1,7 @@
 /**
- * Queue bindings that report what is sent through them. A binding tells no message id, so a `sent` event is
+ * Queue bindings that report what is sent through them. A binding gives no message id, so a `sent` event is
  * written only where the application has an id of its own (option `messageId`); with option `backlog` the
- * answer's backlog is told.
+ * answer's backlog is reported.
  */
 
 import { about } from "./report.mjs";

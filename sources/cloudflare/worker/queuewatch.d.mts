@@ -23,7 +23,7 @@ export interface Options {
      * reported.
      */
     messageId?: (body: any) => string | undefined;
-    /** Report the backlog the runtime tells with each batch and each send. Default: false. */
+    /** Report the backlog the runtime gives with each batch and each send. Default: false. */
     backlog?: boolean;
     /** Report an error's message beside its name. Default: false, as it may hold what the message held. */
     errorMessages?: boolean;

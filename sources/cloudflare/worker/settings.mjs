@@ -13,12 +13,12 @@
  * @property {string} [consumer] the name of this Worker
  * @property {Record<string, QueueSettings>} [queues] by queue name
  * @property {Record<string, string>} [producers] Queue binding name -> queue name
- * @property {boolean} [backlog] report the backlog that the runtime tells with each batch and each send
+ * @property {boolean} [backlog] report the backlog that the runtime gives with each batch and each send
  * @property {(body: any) => string | undefined} [messageId] the application's own id in a message's body;
  *   must be the same in the producer and the consumer
  * @property {boolean} [errorMessages] report the message of an error, not only its name
  * @property {boolean} [noWaitForWaitUntil] whether queue_consumer_no_wait_for_wait_until is on, where the
- *   runtime does not tell
+ *   runtime does not say
  * @property {number} [waitMs] without that flag: how long a batch may wait for its own telemetry
  * @property {number} [timeoutMs] how long one post may take
  * @property {number} [maxPending] events kept while they cannot be delivered
@@ -45,7 +45,7 @@ export function withDefaults(options) {
 /** @typedef {ReturnType<typeof withDefaults>} Settings */
 
 /**
- * Whether a batch is done when its handler is, whatever ctx.waitUntil() still has. Old runtimes do not tell:
+ * Whether a batch is done when its handler is, whatever ctx.waitUntil() still has. Old runtimes do not say:
  * they wait.
  */
 function runtimeDoesNotWait() {

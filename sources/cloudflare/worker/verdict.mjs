@@ -51,7 +51,7 @@ export class Verdict {
    *
    * @param {string} id
    * @param {boolean} failed the handler threw, or one of its waitUntil() promises counted and was rejected
-   * @returns {{ acked: boolean, explicit: boolean, delayS: number | undefined }} `explicit` tells a call on
+   * @returns {{ acked: boolean, explicit: boolean, delayS: number | undefined }} `explicit` distinguishes a call on
    *   the message or the batch from what the runtime did by itself; `delayS` is undefined when the consumer's
    *   own setting applies, which a Worker cannot see.
    */

@@ -12,9 +12,9 @@ import { targetFrom } from "./target.mjs";
 /** @typedef {import("./report.mjs").BatchFacts} BatchFacts */
 /** @typedef {{ throwsOnError?: boolean, overCapAtAttempt?: number, backlog?: Event }} Seen */
 
-/** Unchanged settings are told again after this long, for a reader that was not there. */
+/** Unchanged settings are reported again after this long, for a reader that was not there. */
 const REPEAT_SETTINGS_MS = 5 * 60_000;
-/** A backlog is told at most this often. */
+/** A backlog is reported at most this often. */
 const REPEAT_BACKLOG_MS = 10_000;
 const MAX_MESSAGE_ID_CHARS = 512;
 const MAX_REASON_CHARS = 200;
@@ -23,7 +23,7 @@ export class Watcher {
   /** @type {Map<string, Seen>} */
   #seen = new Map();
   /** @type {Map<string, { text: string, atMs: number }>} */
-  #told = new Map();
+  #reported = new Map();
   /** @type {string | undefined} */
   #scope;
 
@@ -82,7 +82,7 @@ export class Watcher {
   }
 
   /**
-   * The application's own id in a message, when it has told how to find it.
+   * The application's own id in a message, when it has said how to find it.
    *
    * @param {() => unknown} body
    * @returns {string | undefined}
@@ -98,7 +98,7 @@ export class Watcher {
   }
 
   /**
-   * An error's name; its message may hold what a message held, so it is only told when asked for.
+   * An error's name; its message may hold what a message held, so it is only reported when asked for.
    *
    * @param {string} what
    * @param {unknown} error
@@ -149,7 +149,7 @@ export class Watcher {
   }
 
   /**
-   * What is known of a queue, as far as it is news or was told long ago.
+   * What is known of a queue, as far as it is news or was reported long ago.
    *
    * @param {string} queue
    * @returns {Event[]}
@@ -173,11 +173,11 @@ export class Watcher {
     if (text === "{}") return [];
     const nowMs = Date.now();
     const key = `${part} ${queue}`;
-    const told = this.#told.get(key);
-    const sinceMs = told === undefined ? Infinity : nowMs - told.atMs;
-    const isNews = part === "settings" && told?.text !== text;
+    const last = this.#reported.get(key);
+    const sinceMs = last === undefined ? Infinity : nowMs - last.atMs;
+    const isNews = part === "settings" && last?.text !== text;
     if (!isNews && sinceMs < (part === "settings" ? REPEAT_SETTINGS_MS : REPEAT_BACKLOG_MS)) return [];
-    this.#told.set(key, { text, atMs: nowMs });
+    this.#reported.set(key, { text, atMs: nowMs });
     return [{ ...about(this.subject(queue), "queue_state", nowMs), attributes }];
   }
 

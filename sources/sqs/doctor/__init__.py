@@ -1,4 +1,4 @@
-"""`queuewatch doctor sqs`: which settings of SQS queues will hurt, in an account or in code that is not deployed yet."""
+"""`queuewatch doctor sqs`: which settings of SQS queues will cause trouble, in an account or in code not yet deployed."""
 
 from sources.sqs.doctor.examine import examine_account, examine_files
 

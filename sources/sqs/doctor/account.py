@@ -1,11 +1,10 @@
-"""Reads the settings of an account's queues, one region at a time. Every call is one of `iam-policy-doctor.json`.
+"""Read the settings of an account's queues, one region at a time. Every call is one of `iam-policy-doctor.json`.
 
-About one call a queue: 1,000 queues take seconds, not minutes.
+It makes about one call per queue: 1,000 queues take seconds, not minutes.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from sources.sqs.discovery import dead_letter_sources, listed_urls, queue_name
 from sources.sqs.doctor.lambdas import Consumers
 from sources.sqs.doctor.settings import MoveTask, Queues, QueueSettings, Redrive, RedriveAllow
 from sources.sqs.move_tasks import latest
+from sources.sqs.values import to_number, to_policy
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -33,7 +33,7 @@ POLICY_PAGE: Final = "sources/sqs/iam-policy-doctor.json"
 
 
 class RegionReader:
-    """Reads one region. What could not be read is in `findings` afterwards, as findings of the rule `not_examined`."""
+    """Reads one region. Anything unreadable is then in `findings`, under the rule `not_examined`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class RegionReader:
         self.findings: list[Finding] = []
 
     def read(self) -> Queues:
-        """The queues that `discovery` finds, and the dead-letter queues they name.
+        """Return the queues that `discovery` finds, and the dead-letter queues they name.
 
         Raises botocore's errors when the queues cannot be listed.
         """
@@ -69,7 +69,7 @@ class RegionReader:
         try:
             by_queue = self._consumers.read()
         except (ClientError, BotoCoreError) as error:
-            # SQS alone is worth examining: the login need not allow Lambda.
+            # SQS alone is worth examining: the login need not have access to Lambda.
             self._not_examined(
                 "info", Place(self._client.meta.region_name, ""), f"Lambda functions could not be looked at: {error}"
             )
@@ -94,7 +94,7 @@ class RegionReader:
         return queue_settings(url, {str(name): value for name, value in answer.get("Attributes", {}).items()})
 
     def _targets_left_out(self, queues: dict[str, QueueSettings]) -> dict[tuple[str, str], None]:
-        """URL and ARN of dead-letter queues that the filters leave out, where this client can look."""
+        """Return URL and ARN of dead-letter queues that the filters leave out and this client can read."""
         if not self._discovery.with_dead_letter_queues:
             return {}
         base = {queue.scope: queue.url.rstrip("/").rsplit("/", 1)[0] for queue in queues.values()}
@@ -121,7 +121,7 @@ class RegionReader:
         return queue_settings(url, {str(name): value for name, value in answer.get("Attributes", {}).items()})
 
     def _read_dead_letters(self, queue: QueueSettings, known: Queues) -> QueueSettings:
-        """What only concerns dead-letter queues: redrive tasks, and source queues that the filters left out."""
+        """Read what only dead-letter queues have: redrive tasks, and source queues that the filters left out."""
         place = Place(queue.scope, queue.name)
         if queue.redrive is None and not known.is_dead_letter_queue(queue) and self._is_partial:
             sources = self._try(place, "ListDeadLetterSourceQueues", lambda: dead_letter_sources(self._client, queue.url))
@@ -145,7 +145,7 @@ class RegionReader:
             return action()
         except (ClientError, BotoCoreError) as error:
             problem = Problem.of(place.queue, call, error)
-        # Deleted since it was listed: nothing to say of it.
+        # It was deleted since it was listed: there is nothing to report.
         if not problem.gone:
             self._not_examined("warning", place, _words(problem))
         return None
@@ -176,11 +176,11 @@ def _words(problem: Problem) -> str:
 
 
 def queue_settings(url: str, answer: dict[str, str]) -> QueueSettings:
-    """The settings in GetQueueAttributes' `Attributes`."""
+    """Parse the settings in GetQueueAttributes' `Attributes`."""
     arn = answer.get("QueueArn") or url
     place = place_of_arn(arn)
-    redrive = _policy(answer.get("RedrivePolicy"))
-    allow = _policy(answer.get("RedriveAllowPolicy"))
+    redrive = to_policy(answer.get("RedrivePolicy"))
+    allow = to_policy(answer.get("RedriveAllowPolicy"))
     target = str(redrive.get("deadLetterTargetArn") or "")
     managed = answer.get("SqsManagedSseEnabled")
     return QueueSettings(
@@ -190,11 +190,11 @@ def queue_settings(url: str, answer: dict[str, str]) -> QueueSettings:
         name=place.queue if place.scope else queue_name(url),
         scope=place.scope,
         kind="fifo" if answer.get("FifoQueue") == "true" else "standard",
-        visibility_timeout_s=_number(answer.get("VisibilityTimeout")),
-        retention_s=_number(answer.get("MessageRetentionPeriod")),
-        redrive=Redrive(target=target, max_receive_count=_number(redrive.get("maxReceiveCount"))) if target else None,
+        visibility_timeout_s=to_number(answer.get("VisibilityTimeout")),
+        retention_s=to_number(answer.get("MessageRetentionPeriod")),
+        redrive=Redrive(target=target, max_receive_count=to_number(redrive.get("maxReceiveCount"))) if target else None,
         redrive_allow=redrive_allow(allow) if allow else None,
-        # Old stand-ins do not know the attribute; that it is off is known only where SQS says so.
+        # Old SQS stand-ins lack the attribute; it counts as off only where SQS reports that.
         encrypted=True if answer.get("KmsMasterKeyId") else None if managed is None else managed == "true",
         deduplication_scope=answer.get("DeduplicationScope"),
         throughput_limit=answer.get("FifoThroughputLimit"),
@@ -203,38 +203,23 @@ def queue_settings(url: str, answer: dict[str, str]) -> QueueSettings:
 
 
 def redrive_allow(policy: dict[str, Any]) -> RedriveAllow:
-    """A RedriveAllowPolicy as parsed from its JSON."""
+    """Convert a RedriveAllowPolicy parsed from its JSON."""
     named = policy.get("sourceQueueArns")
     sources = frozenset(place_of_arn(str(arn)).queue for arn in named) if isinstance(named, list) else None
     return RedriveAllow(permission=str(policy.get("redrivePermission", "allowAll")), sources=sources)
 
 
 def move_task(task: Any) -> MoveTask:
-    """A result of ListMessageMoveTasks."""
+    """Convert a result of ListMessageMoveTasks."""
     return MoveTask(
         status=str(task.get("Status") or "UNKNOWN"),
         failure_reason=task.get("FailureReason"),
-        moved=_number(task.get("ApproximateNumberOfMessagesMoved")),
-        to_move=_number(task.get("ApproximateNumberOfMessagesToMove")),
+        moved=to_number(task.get("ApproximateNumberOfMessagesMoved")),
+        to_move=to_number(task.get("ApproximateNumberOfMessagesToMove")),
     )
 
 
 def _sum(answer: dict[str, str]) -> int | None:
-    counts = [_number(answer.get(f"ApproximateNumberOfMessages{part}")) for part in ("", "NotVisible", "Delayed")]
+    counts = [to_number(answer.get(f"ApproximateNumberOfMessages{part}")) for part in ("", "NotVisible", "Delayed")]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
-
-
-def _number(text: object) -> int | None:
-    try:
-        return int(float(str(text)))
-    except ValueError:
-        return None
-
-
-def _policy(text: str | None) -> dict[str, Any]:
-    try:
-        policy = json.loads(text) if text else {}
-    except ValueError:
-        return {}
-    return policy if isinstance(policy, dict) else {}

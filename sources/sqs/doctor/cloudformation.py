@@ -1,7 +1,7 @@
-"""Queues of a CloudFormation or SAM template, JSON or YAML; `cdk synth` writes one, too.
+"""Read queues of a CloudFormation or SAM template, JSON or YAML; `cdk synth` writes one, too.
 
-Intrinsic functions are followed where the template itself tells their value: references to its own resources, parameters
-with a default, text with substitutions. Everything else is not known.
+Intrinsic functions are evaluated where the template itself gives their value: references to its own resources, parameters
+with a default, text with substitutions. Everything else is unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sources.sqs.doctor.settings import LambdaConsumer, Queues, QueueSettings, R
 
 Json = Mapping[str, Any]
 
-# What AWS takes where a template says nothing.
+# AWS's defaults where a template sets nothing.
 _VISIBILITY_S: Final = 30.0
 _RETENTION_S: Final = 345_600.0
 _LAMBDA_TIMEOUT_S: Final = 3.0
@@ -26,7 +26,7 @@ _VARIABLE: Final = re.compile(r"\$\{([^!}][^}]*)\}")
 
 
 class Unknown:
-    """The value of something the template does not tell."""
+    """A value that the template does not state."""
 
 
 UNKNOWN: Final = Unknown()
@@ -34,7 +34,7 @@ UNKNOWN: Final = Unknown()
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A value that means a resource of the template."""
+    """A value that refers to a resource of the template."""
 
     logical_id: str
 
@@ -45,7 +45,7 @@ def is_template(document: object) -> bool:
 
 
 def read_template(document: Json, file: str) -> Queues:
-    """The queues a template declares. `file` is how findings call it."""
+    """Return the queues a template declares. `file` is its name in findings."""
     template = _Template(document)
     settings = {name: _settings(name, properties, template, file) for name, properties in template.of_type("AWS::SQS::Queue")}
     for queue, consumer in (*_mappings(template), *_sam_events(template)):
@@ -62,13 +62,13 @@ class _Template:
         }
 
     def of_type(self, type_: str) -> Iterator[tuple[str, Json]]:
-        """Logical id and properties."""
+        """Yield logical id and properties of each resource of a type."""
         for name, found in self.resources.items():
             if found.get("Type") == type_:
                 yield name, found.get("Properties") or {}
 
     def value(self, written: Any) -> Any:
-        """Text, number, list or mapping as written; `Reference`; or `UNKNOWN`."""
+        """Return text, number, list or mapping as written; `Reference`; or `UNKNOWN`."""
         if not isinstance(written, dict) or len(written) != 1:
             return written
         [(function, argument)] = written.items()
@@ -89,7 +89,7 @@ class _Template:
         parameter = (self.document.get("Parameters") or {}).get(name)
         if isinstance(parameter, dict) and "Default" in parameter:
             return parameter["Default"]
-        # Account and region are the same wherever the template names them.
+        # Account and region are the same throughout the template.
         return f"${{{name}}}" if name.startswith("AWS::") and name != "AWS::NoValue" else None if "NoValue" in name else UNKNOWN
 
     def _substituted(self, argument: Any) -> Any:
@@ -116,7 +116,7 @@ class _Template:
         return self._text(found[1:])
 
     def _text(self, parts: list[Any]) -> Any:
-        """One text. A resource in it counts by its name where that is written, which is how ARNs are put together."""
+        """Join to one text. A resource in it is replaced by its name where that is given, which is how ARNs are built."""
         words = []
         for part in parts:
             if isinstance(part, Reference):
@@ -131,13 +131,13 @@ class _Template:
         return "".join(words)
 
     def name_of(self, logical_id: str) -> str | None:
-        """A resource's own name, where the template gives it one."""
+        """Return a resource's own name, where the template gives it one."""
         properties = self.resources[logical_id].get("Properties") or {}
         name = self.value(properties.get("QueueName", properties.get("FunctionName")))
         return name if isinstance(name, str) else None
 
     def find(self, written: Any, type_: str) -> str | None:
-        """Logical id of the resource a value means, by reference or by its name in an ARN."""
+        """Return the logical id of the resource a value refers to, by reference or by its name in an ARN."""
         value = self.value(written)
         if isinstance(value, Reference):
             return value.logical_id
@@ -241,7 +241,7 @@ def _timeout(function: str, template: _Template) -> float | None:
 
 
 def _number(template: _Template, properties: Json, name: str, default: float | None) -> float | None:
-    """The number of a property, `default` where the template does not set it, None where it cannot be told."""
+    """Return the number of a property, `default` where the template does not set it, None where it is unknown."""
     value = template.value(properties.get(name))
     if value is None:
         return default

@@ -1,4 +1,4 @@
-"""Examines queues: those of an account as they are, or those of code as they will be."""
+"""Examine queues: those of an account as they are, or those of code as they will be."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from sources.sqs.doctor.settings import Queues, QueueSettings
 SYSTEM: Final = "aws_sqs"
 
 Processing = Mapping[str, float]
-"""Shell-style pattern of queue names → how long a message is usually worked on, in seconds; the first that fits counts."""
+"""Shell-style pattern of queue names → the usual processing time of a message in seconds; the first match wins."""
 
 
 def examine_account(
     config: SqsCollectorConfig, *, processing_s: Processing | None = None, with_lambda: bool = True
 ) -> Examination:
-    """Look once at every queue `config` finds, in each of its regions.
+    """Examine every queue that `config` finds, in each of its regions.
 
-    A region whose queues cannot be listed is a finding. Raises `CollectorRefused` when there is no such profile or no
-    region.
+    A region whose queues cannot be listed is a finding. Raises `CollectorRefused` when the profile or the region is
+    missing.
     """
     clients = make_clients(config)
     lambdas = make_lambda_clients(config) if with_lambda and _has_lambda(config) else [None] * len(clients)
@@ -53,13 +53,13 @@ def examine_account(
 
 
 def _has_lambda(config: SqsCollectorConfig) -> bool:
-    """A stand-in for SQS says nothing of where Lambda is: that of the login's account is another world."""
+    """Whether Lambda can be checked: with a stand-in for SQS, the login's real Lambda functions are unrelated."""
     own = config.endpoint_url
     return own is None or "amazonaws.com" in own or any(os.environ.get(f"AWS_ENDPOINT_URL{s}") for s in ("", "_LAMBDA"))
 
 
 def examine_files(files: Sequence[Path], *, processing_s: Processing | None = None) -> Examination:
-    """Examine the queues of Terraform plans and CloudFormation templates, each file by itself. Raises `UnreadableFile`."""
+    """Examine the queues of Terraform plans and CloudFormation templates, each file separately. Raises `UnreadableFile`."""
     examined: list[QueueSettings] = []
     found: list[Finding] = []
     for file in files:

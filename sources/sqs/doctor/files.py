@@ -1,4 +1,4 @@
-"""From a file to its queues: which kind it is shows in its content."""
+"""Read the queues in a file, whose kind is recognised by its content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AS_JSON: Final = "terraform show -json FILE > plan.json"
 
 
 class UnreadableFile(Exception):
-    """A file that is neither a plan nor a template; the message names it and says what to do."""
+    """A file that is neither a plan nor a template; the message names it and the remedy."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -40,7 +40,7 @@ _Loader.add_multi_constructor("!", _short_form)
 
 
 def read_queues(path: Path) -> Queues:
-    """The queues of a Terraform plan or a CloudFormation template. Raises `UnreadableFile`."""
+    """Read the queues of a Terraform plan or a CloudFormation template. Raises `UnreadableFile`."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -56,7 +56,7 @@ def read_queues(path: Path) -> Queues:
         if is_template(document):
             return read_template(document, str(path))
     except (AttributeError, TypeError, KeyError, ValueError, RecursionError) as error:
-        # Something is a list where a mapping belongs, or the like: Terraform or CloudFormation would refuse it, too.
+        # For example a list instead of a mapping: Terraform or CloudFormation would refuse it, too.
         raise UnreadableFile(f"{path} has not the shape of a plan or template ({type(error).__name__}: {error})") from error
     raise UnreadableFile(
         f"{path} is neither a Terraform plan as JSON ({AS_JSON}) nor a CloudFormation template: it has no planned_values and "
@@ -74,6 +74,6 @@ def _parsed(path: Path, content: bytes) -> Any:
     except ValueError:
         pass
     try:
-        return yaml.load(text, Loader=_Loader)
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 -- a safe loader with CloudFormation's tags
     except yaml.YAMLError as error:
         raise UnreadableFile(f"{path} is neither JSON nor YAML: {' '.join(str(error).split())}") from error

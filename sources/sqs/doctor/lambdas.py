@@ -1,4 +1,4 @@
-"""Which Lambda functions consume which queue, and how long they may run."""
+"""Read which Lambda functions consume which queue, and their timeouts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from sources.sqs.doctor.settings import LambdaConsumer
 
 _UNQUALIFIED_PARTS: Final = 7
-"""`arn:aws:lambda:region:account:function:name`; a version or alias is one more."""
+"""`arn:aws:lambda:region:account:function:name`; a version or alias adds one part."""
 
 
 class Consumers:
@@ -19,7 +19,7 @@ class Consumers:
         self._client = client
 
     def read(self) -> Mapping[str, list[LambdaConsumer]]:
-        """Queue ARN → its consumers; mappings that are off are left out. Raises botocore's errors."""
+        """Return queue ARN → its consumers; disabled mappings are left out. Raises botocore's errors."""
         mappings = [m for m in self._mappings() if ":sqs:" in str(m.get("EventSourceArn")) and m.get("State") != "Disabled"]
         timeouts = self._timeouts({str(m["FunctionArn"]) for m in mappings})
         found: dict[str, list[LambdaConsumer]] = defaultdict(list)
@@ -27,7 +27,7 @@ class Consumers:
             arn = str(mapping["FunctionArn"])
             found[str(mapping["EventSourceArn"])].append(
                 LambdaConsumer(
-                    function=arn.split(":function:")[-1],
+                    function=arn.rpartition(":function:")[2],
                     timeout_s=timeouts.get(arn),
                     batch_size=mapping.get("BatchSize"),
                     batching_window_s=mapping.get("MaximumBatchingWindowInSeconds") or 0,
@@ -41,7 +41,7 @@ class Consumers:
             yield from page.get("EventSourceMappings", ())
 
     def _timeouts(self, functions: set[str]) -> dict[str, float]:
-        """By the list, fifty a call, as Lambda takes few calls a second; versions and aliases are not in it."""
+        """Return timeouts from the list, fifty per call, as Lambda allows few calls a second; it lacks versions and aliases."""
         if not functions:
             return {}
         found: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""What the doctor may call: the actions of `iam-policy-doctor.json`, and nothing else whatever the login allows."""
+"""Limit the doctor to the actions of `iam-policy-doctor.json`, whatever else the login allows."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ POLICY: Final = Path(__file__).parents[1] / "iam-policy-doctor.json"
 
 
 class NotPermitted(Exception):
-    """The doctor was about to make a call that its policy does not list: a mistake in the doctor itself."""
+    """The doctor was about to make a call that its policy does not list: a bug in the doctor itself."""
 
 
 @cache
 def allowed_actions() -> frozenset[str]:
-    """The actions of the policy, for example `sqs:ListQueues`."""
+    """Return the actions of the policy, for example `sqs:ListQueues`."""
     actions: set[str] = set()
     for statement in json.loads(POLICY.read_text(encoding="utf-8"))["Statement"]:
         named = statement["Action"]
@@ -25,7 +25,7 @@ def allowed_actions() -> frozenset[str]:
 
 
 def read_only(client: Any) -> Any:
-    """Give back `client`, which raises `NotPermitted` before it makes any other call than the policy's."""
+    """Return `client`, modified to raise `NotPermitted` before any call that the policy does not list."""
 
     def check(model: Any, **_: Any) -> None:
         action = f"{model.service_model.endpoint_prefix}:{model.name}"

@@ -1,6 +1,6 @@
-"""The rules of `queuewatch doctor sqs`: one function each, from a queue's settings to what is wrong with them. Pure.
+"""The rules of `queuewatch doctor sqs`: one function each, from a queue's settings to a problem with them. Pure.
 
-A rule concludes nothing from a setting that is not known.
+A rule concludes nothing from an unknown setting.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from sources.doctor.finding import Finding, Severity
 from sources.sqs.doctor.settings import Queues, QueueSettings
 
 LAMBDA_VISIBILITY_FACTOR: Final = 6
-"""AWS: visibility timeout of at least six function timeouts, plus the batching window."""
+"""AWS recommends a visibility timeout of at least six function timeouts, plus the batching window."""
 MAX_VISIBILITY_S: Final = 43_200
 
 
 class Problem(NamedTuple):
-    """What a rule found."""
+    """The problem a rule found."""
 
     severity: Severity
     summary: str
@@ -29,7 +29,7 @@ Rule = Callable[[QueueSettings, Queues], Problem | None]
 
 
 def findings(queues: Queues) -> Iterator[Finding]:
-    """Everything that is wrong with any of the queues."""
+    """Yield all problems of the queues."""
     for queue in queues.by_key.values():
         for name, rule in RULES.items():
             problem = rule(queue, queues)
@@ -56,7 +56,7 @@ def no_dead_letter_queue(queue: QueueSettings, queues: Queues) -> Problem | None
 
 
 def dead_letter_queue_missing(queue: QueueSettings, queues: Queues) -> Problem | None:
-    """A redrive policy that names a queue which was deleted."""
+    """A redrive policy names a queue that was deleted."""
     target = _target(queue)
     if target is None or target not in queues.missing:
         return None
@@ -85,7 +85,7 @@ def dead_letter_queue_elsewhere(queue: QueueSettings, _: Queues) -> Problem | No
 
 
 def redrive_type_mismatch(queue: QueueSettings, queues: Queues) -> Problem | None:
-    """A FIFO queue needs a FIFO dead-letter queue, a standard one a standard one."""
+    """A FIFO queue needs a FIFO dead-letter queue, a standard queue a standard one."""
     target = _target(queue)
     if target is None:
         return None
@@ -93,7 +93,7 @@ def redrive_type_mismatch(queue: QueueSettings, queues: Queues) -> Problem | Non
     if known is not None:
         name, kind = known.name, known.kind
     elif place_of_arn(target).scope is not None:
-        # Not among the examined; SQS itself sees to it that the name tells the type.
+        # It is not among the examined queues; SQS itself ensures that the name shows the type.
         name = place_of_arn(target).queue
         kind = "fifo" if name.endswith(".fifo") else "standard"
     else:
@@ -124,7 +124,7 @@ def redrive_not_allowed(queue: QueueSettings, queues: Queues) -> Problem | None:
 
 
 def dead_letter_retention(queue: QueueSettings, queues: Queues) -> Problem | None:
-    """A standard dead letter keeps the time it was sent; a FIFO one starts its retention anew."""
+    """A standard dead letter keeps its send time; the retention of a FIFO one starts again."""
     other = queues.dead_letter_queue_of(queue)
     if other is None or queue.kind == "fifo" or queue.retention_s is None or other.retention_s is None:
         return None
@@ -164,7 +164,7 @@ def short_visibility(queue: QueueSettings, _: Queues) -> Problem | None:
 
 
 def lambda_visibility(queue: QueueSettings, _: Queues) -> Problem | None:
-    """A function that is throttled or retried needs six times its timeout."""
+    """A throttled or retried function needs six times its timeout."""
     visibility = queue.visibility_timeout_s
     slow = [(c.timeout_s, c) for c in queue.consumers if c.timeout_s is not None]
     if visibility is None or not slow:
@@ -189,7 +189,7 @@ def lambda_visibility(queue: QueueSettings, _: Queues) -> Problem | None:
 
 
 def lambda_batching_window(queue: QueueSettings, queues: Queues) -> Problem | None:
-    """The time a batch is gathered is taken from the visibility timeout too."""
+    """The batching window also uses up visibility timeout."""
     visibility = queue.visibility_timeout_s
     if visibility is None or lambda_visibility(queue, queues) is not None:
         return None
@@ -209,7 +209,7 @@ def lambda_batching_window(queue: QueueSettings, queues: Queues) -> Problem | No
 
 
 def whole_batch_fails(queue: QueueSettings, _: Queues) -> Problem | None:
-    """Without ReportBatchItemFailures one bad message has its whole batch delivered again."""
+    """Without ReportBatchItemFailures one bad message causes its whole batch to be redelivered."""
     for consumer in queue.consumers:
         size = consumer.batch_size or 1
         if consumer.reports_item_failures is False and size > 1:
@@ -223,7 +223,7 @@ def whole_batch_fails(queue: QueueSettings, _: Queues) -> Problem | None:
 
 
 def fifo_throughput(queue: QueueSettings, _: Queues) -> Problem | None:
-    """High throughput needs two settings; one alone does nothing."""
+    """High throughput needs two settings; one alone has no effect."""
     if queue.kind != "fifo" or queue.throughput_limit is None or queue.throughput_limit == "perMessageGroupId":
         return None
     if queue.deduplication_scope == "messageGroup":
@@ -256,7 +256,7 @@ def redrive_failed(queue: QueueSettings, _: Queues) -> Problem | None:
 
 
 def dead_letters_waiting(queue: QueueSettings, queues: Queues) -> Problem | None:
-    """Somebody should look at what failed before it is lost."""
+    """Failed messages should be inspected before they are lost."""
     by_name = queue.redrive is None and queue.looks_like_dead_letters
     if not queue.messages or not (queues.is_dead_letter_queue(queue) or by_name):
         return None
@@ -288,7 +288,7 @@ def _visibility(timeout_s: float, window_s: float = 0.0) -> float:
 
 
 def duration(seconds: float) -> str:
-    """`45 s`, `12 min`, `36 h`, `14 days`: the largest unit that leaves no remainder, from three of it on."""
+    """Format as `45 s`, `12 min`, `36 h`, `14 days`: the largest unit without a remainder, if there are at least three of it."""
     for unit, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= 3 * unit and seconds % unit == 0:
             return f"{seconds / unit:,.0f} {name}"
@@ -312,4 +312,4 @@ RULES: Final[dict[str, Rule]] = {
     "dead_letters_waiting": dead_letters_waiting,
     "unencrypted": unencrypted,
 }
-"""Name in findings → rule. A rule the running job judges too has the same name there."""
+"""Name in findings → rule. A rule that the running job also judges has the same name there."""

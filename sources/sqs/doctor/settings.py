@@ -1,4 +1,4 @@
-"""The settings of queues as the rules read them, whether they come from SQS, a Terraform plan or a template.
+"""The settings of queues as the rules read them, whether from SQS, a Terraform plan or a template.
 
 `None` is "not known" throughout: nothing is concluded from it.
 """
@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 Kind = Literal["standard", "fifo"]
 
-# Queues that SNS, EventBridge or Lambda send failures to have no source queue: their name is all that tells.
+# Queues to which SNS, EventBridge or Lambda send failures have no source queue: their name is the only sign.
 _LOOKS_LIKE_DEAD_LETTERS: Final = re.compile(r"(?i)dlq|dead[-_]?letter|(^|[-_.])dead([-_.]|$)")
 
 
@@ -21,13 +21,13 @@ class Redrive:
     """A redrive policy."""
 
     target: str | None = None
-    """Key of the dead-letter queue (`QueueSettings.key`), or its ARN where it is not among the examined."""
+    """Key of the dead-letter queue (`QueueSettings.key`), or its ARN if it is not among the examined queues."""
     max_receive_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveAllow:
-    """Who may use a queue as dead-letter queue."""
+    """The queues allowed to use a queue as dead-letter queue."""
 
     permission: str
     """`allowAll`, `denyAll` or `byQueue`."""
@@ -37,7 +37,7 @@ class RedriveAllow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveTask:
-    """The redrive task of a dead-letter queue that was started last."""
+    """The most recently started redrive task of a dead-letter queue."""
 
     status: str
     failure_reason: str | None = None
@@ -61,7 +61,7 @@ class QueueSettings:
     """One queue."""
 
     key: str
-    """Its ARN, or its address in the file it is declared in."""
+    """Its ARN, or its address in the file that declares it."""
     name: str
     arn: str | None = None
     url: str = ""
@@ -78,44 +78,44 @@ class QueueSettings:
     deduplication_scope: str | None = None
     throughput_limit: str | None = None
     messages: int | None = None
-    """Visible, in flight and delayed together."""
+    """The sum of visible, in-flight and delayed messages."""
     move_task: MoveTask | None = None
     consumers: tuple[LambdaConsumer, ...] = ()
     usual_processing_s: float | None = None
-    """How long a message is usually worked on, as somebody who knows says."""
+    """The usual processing time of a message, as stated by the user."""
     has_sources: bool = False
-    """Whether it is known to receive another queue's dead letters, whoever else is examined."""
+    """Whether it is known to receive another queue's dead letters, whichever queues are examined."""
 
     @property
     def looks_like_dead_letters(self) -> bool:
-        """Whether its name says that it holds failures."""
+        """Whether its name indicates that it holds failures."""
         return _LOOKS_LIKE_DEAD_LETTERS.search(self.name) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """All that is known of the queues examined together: of one region, or of the files given."""
+    """Everything known about the queues examined together: those of one region, or of the given files."""
 
     by_key: Mapping[str, QueueSettings]
     missing: frozenset[str] = frozenset()
-    """ARNs of queues that redrive policies name and that do not exist."""
+    """ARNs of non-existent queues that redrive policies name."""
     _dead_letter_keys: frozenset[str] = field(default=frozenset(), repr=False)
 
     @classmethod
     def of(cls, queues: Iterable[QueueSettings], missing: Iterable[str] = ()) -> Queues:
-        """The queues by key, dead-letter queues recognised by who names them."""
+        """Build the collection by key; dead-letter queues are recognised by the redrive policies that name them."""
         by_key = {queue.key: queue for queue in queues}
         targets = frozenset(q.redrive.target for q in by_key.values() if q.redrive is not None and q.redrive.target is not None)
         return cls(by_key, frozenset(missing), targets)
 
     def dead_letter_queue_of(self, queue: QueueSettings) -> QueueSettings | None:
-        """The queue its dead letters go to, when its settings are known."""
+        """Return the queue of its dead letters, if its settings are known."""
         target = queue.redrive.target if queue.redrive is not None else None
         return self.by_key.get(target) if target is not None else None
 
     @property
     def has_unknown_targets(self) -> bool:
-        """Whether some redrive policy leads to nobody knows which queue."""
+        """Whether the target of some redrive policy is unknown."""
         return any(queue.redrive is not None and queue.redrive.target is None for queue in self.by_key.values())
 
     def is_dead_letter_queue(self, queue: QueueSettings) -> bool:

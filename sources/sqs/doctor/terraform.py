@@ -1,6 +1,6 @@
-"""Queues of a Terraform plan, as `terraform show -json PLAN` writes it (a state file read the same way is one, too).
+"""Read queues of a Terraform plan in the format of `terraform show -json PLAN` (also used for a state file).
 
-What is known only after the apply is missing among the planned values. A dead-letter queue's ARN usually is: it is then
+Values known only after the apply are missing among the planned values. A dead-letter queue's ARN usually is: the queue is then
 found by the expression in the configuration that refers to it.
 """
 
@@ -31,7 +31,7 @@ def is_plan(document: object) -> bool:
 
 
 def read_plan(document: Json, file: str) -> Queues:
-    """The queues as they will be after the apply. `file` is how findings call the plan."""
+    """Return the queues as they will be after the apply. `file` is the plan's name in findings."""
     plan = _Plan(document)
     settings = {address: _settings(resource, plan, file) for address, resource in plan.of_type("aws_sqs_queue").items()}
     for resource in plan.of_type("aws_sqs_queue_redrive_policy").values():
@@ -49,7 +49,7 @@ def read_plan(document: Json, file: str) -> Queues:
 
 @dataclass(frozen=True)
 class _Resource:
-    """One resource instance: what is planned, and which attributes are known only after the apply."""
+    """One resource instance: its planned values, and which attributes are known only after the apply."""
 
     address: str
     type: str
@@ -63,13 +63,13 @@ class _Resource:
     def is_unknown(self, name: str) -> bool:
         """Whether the configuration sets it to something known only after the apply.
 
-        What it does not set is unknown in a plan, too, where the provider fills it in.
+        An attribute that it does not set is also unknown in a plan if the provider computes it.
         """
         return self.unknown.get(name) is True and name in self.expressions
 
     @property
     def modules(self) -> str:
-        """`module.a[0].module.b.`, with what counts instances; empty in the root module."""
+        """`module.a[0].module.b.`, including instance indexes; empty in the root module."""
         return "".join(found[0] for found in _MODULE.finditer(self.address))
 
 
@@ -93,14 +93,14 @@ class _Plan:
         return {address: resource for address, resource in self.resources.items() if resource.type == type_}
 
     def referenced(self, resource: _Resource, attribute: str, type_: str = "aws_sqs_queue") -> list[str]:
-        """Address of the resource that an attribute's value or expression means: one, or none when it cannot be told."""
+        """Return the address of the resource that an attribute's value or expression refers to; empty when unknown."""
         value = resource.get(attribute)
         if isinstance(value, str) and value:
             return self.with_identity(value, type_)
         references = (resource.expressions.get(attribute) or {}).get("references") or ()
         found = self._resolve(_plain(resource.modules), list(references), type_)
         candidates = [a for a, r in self.of_type(type_).items() if _plain(a) in {_plain(f) for f in found}]
-        # The same instance of the module, the instance that is named, or the one with the same key.
+        # Prefer the same instance of the module, then the named instance, then the one with the same key.
         candidates = [a for a in candidates if self.resources[a].modules == resource.modules] or candidates
         named = [a for a in candidates if a in {resource.modules + f.removeprefix(_plain(resource.modules)) for f in found}]
         same_key = [a for a in candidates if _index_of(a) and _index_of(a) == _index_of(resource.address)]
@@ -110,12 +110,12 @@ class _Plan:
         return []
 
     def with_identity(self, value: str, type_: str) -> list[str]:
-        """By ARN, URL or name; a policy's text holds the ARN."""
+        """Find resources by ARN, URL or name; a policy's text holds the ARN."""
         last = re.split(r"[:/]", value)[-1]
         for address, resource in self.of_type(type_).items():
             arn = resource.get("arn")
             if value.startswith("arn:") and isinstance(arn, str) and arn:
-                # Of the same name in another account or region it is another queue.
+                # The same name in another account or region is another queue.
                 if value == arn:
                     return [address]
                 continue
@@ -125,7 +125,7 @@ class _Plan:
         return []
 
     def _resolve(self, modules: str, references: list[str], type_: str, depth: int = 8) -> set[str]:
-        """Addresses of resources that references lead to, over variables and outputs of modules."""
+        """Return addresses of the resources that references lead to, through variables and outputs of modules."""
         found: set[str] = set()
         if depth == 0:
             return found
@@ -151,7 +151,7 @@ class _Plan:
         return [c for c in self.document.get("resource_changes") or () if isinstance(c, dict) and "address" in c]
 
     def _module(self, modules: str) -> Json:
-        """The configuration of a module by its path without instances."""
+        """Return the configuration of a module by its path without instances."""
         config: Json = (self.document.get("configuration") or {}).get("root_module") or {}
         for name in _MODULE.findall(modules):
             config = ((config.get("module_calls") or {}).get(name) or {}).get("module") or {}
@@ -227,12 +227,12 @@ def _resources(module: Json) -> Iterator[Json]:
 
 
 def _plain(address: str) -> str:
-    """Without the instances' indexes and keys."""
+    """Return an address without instance indexes and keys."""
     return _INDEX.sub("", address)
 
 
 def _outer(modules: str) -> tuple[str, str]:
-    """The path of the module around, and the name of the call in it."""
+    """Return the path of the enclosing module, and the name of the call in it."""
     names = _MODULE.findall(modules)
     return "".join(f"module.{name}." for name in names[:-1]), names[-1]
 

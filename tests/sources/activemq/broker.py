@@ -1,5 +1,4 @@
-"""ActiveMQ Classic with what the shared fixture does not offer: JMX inside, logins, TLS, a scheduler, no
-plugin."""
+"""ActiveMQ Classic with what the shared fixture does not offer: JMX, logins, TLS, a scheduler, no plugin."""
 
 import re
 from collections.abc import Iterator
@@ -40,10 +39,10 @@ class Setup:
 
 @contextmanager
 def start(setup: Setup, folder: Path | None = None, stomp_port: int = 0) -> Iterator[ActiveMQ]:
-    """A broker while the block lasts; its store is in `folder`, which may be given to another broker
-    afterwards.
+    """A broker while the block lasts; its store is in `folder`, which another broker may be given afterwards.
 
-    Raises `ServiceUnavailable`."""
+    Raises `ServiceUnavailable`.
+    """
     classpath = f"{jar_folder('activemq')}/*"
     if setup.security:
         classpath += f":{_login_jars()}/*"

@@ -1,5 +1,4 @@
-"""What a tracker that knows nothing of ActiveMQ makes of the events: the contract's rules, in the plainest
-way."""
+"""What a tracker that knows nothing of ActiveMQ makes of the events, by the contract's rules."""
 
 from collections import Counter
 from collections.abc import Iterable

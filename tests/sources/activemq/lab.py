@@ -102,7 +102,7 @@ def jms_client(broker: ActiveMQ, jmx_port: int) -> Iterator[Jms]:
 
 
 class Lab:
-    """One broker with clients that are closed at the end, and what the broker tells of them."""
+    """One broker with clients that are closed at the end, and what the broker reports of them."""
 
     def __init__(self, broker: ActiveMQ, jms: Jms | None = None) -> None:
         self.broker = broker
@@ -140,7 +140,7 @@ class Recorder:
         self.frames: list[Incoming] = []
 
     def record(self, quiet_s: float = 0.5) -> list[Incoming]:
-        """What was told since the last call, once nothing more is told for `quiet_s`."""
+        """What was reported since the last call, once nothing more is for `quiet_s`."""
         found: list[Incoming] = []
         heard_s = time.monotonic()
         while time.monotonic() - heard_s < quiet_s:

@@ -1,7 +1,7 @@
-"""Measures what the documentation says of rates and load: `python -m tests.sources.activemq.measure`. Takes
-a minute.
+"""Measures what the documentation says of rates and load: `python -m tests.sources.activemq.measure`.
 
-Everything shares this machine: the broker, a JMS application, and the collector in a process of its own."""
+Takes a minute. Everything shares this machine: the broker, a JMS application, and the collector in a process of its own.
+"""
 
 import json
 import multiprocessing
@@ -29,8 +29,7 @@ Word = tuple[float, int, float, tuple[float, float] | None]
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement. Rates are per second; an advisory tells of an arrival, a dispatch or an
-    acknowledgement."""
+    """One measurement, per second: an advisory reports an arrival, a dispatch or an acknowledgement."""
 
     what: str
     messages: int
@@ -38,7 +37,7 @@ class Row:
     """How long the application took."""
     broker_cpu_s: float
     advisories_per_s: float | None = None
-    """From the application's start until the collector had told everything, the grace of the last one left out."""
+    """From the application's start until the collector had reported everything, the grace of the last one left out."""
     behind_s: float | None = None
     """How long after the application that was."""
     delay_ms: tuple[float, float] | None = None
@@ -70,8 +69,7 @@ def started(setup: broker.Setup) -> Iterator[tuple[ActiveMQ, int]]:
 
 
 def collect(address: str, results: Connection) -> None:
-    """Run a collector; tell the time and number of message events whenever some were emitted, and the CPU
-    used."""
+    """Run a collector; report time and number of message events whenever some came, and the CPU used."""
     seen = 0
     delays_ms: list[float] = []
 
@@ -90,15 +88,15 @@ def collect(address: str, results: Connection) -> None:
     ActiveMQCollector(config).run(emit, threading.Event())
 
 
-def through(jms: Jms, pid: int, what: str, messages: int, rate: int, told: "Told | None") -> Row:
-    """Let messages through and wait until the collector, if there is one, has told them all."""
+def through(jms: Jms, pid: int, what: str, messages: int, rate: int, reports: "Reports | None") -> Row:
+    """Let messages through and wait until the collector, if there is one, has reported them all."""
     broker_before, started_s = cpu_s(pid), time.time()
-    before = told.wait_for(0) if told else (0.0, 0, 0.0, None)
+    before = reports.wait_for(0) if reports else (0.0, 0, 0.0, None)
     jms("load", f"measured {messages} {rate}")
     ended_s = time.time()
     row = Row(what, messages, ended_s - started_s, 0.0)
-    if told is not None:
-        done = told.wait_for(before[1] + 3 * messages)
+    if reports is not None:
+        done = reports.wait_for(before[1] + 3 * messages)
         row = Row(
             what,
             messages,
@@ -112,7 +110,7 @@ def through(jms: Jms, pid: int, what: str, messages: int, rate: int, told: "Told
     return Row(**{**asdict(row), "broker_cpu_s": cpu_s(pid) - broker_before})
 
 
-class Told:
+class Reports:
     """The collector's latest word: the time, message events so far, CPU seconds so far, delays."""
 
     def __init__(self, results: Connection) -> None:
@@ -125,7 +123,7 @@ class Told:
                 self.latest = results.recv()
 
     def wait_for(self, events: int) -> Word:
-        """Its word once it has told so many message events."""
+        """Its report once it has emitted so many message events."""
         while self.latest is None or self.latest[1] < events:
             time.sleep(0.01)
         return self.latest
@@ -146,14 +144,14 @@ def measure_watched(rows: list[Row]) -> None:
         address = f"stomp://{running.host}:{running.stomp_port}"
         process = multiprocessing.get_context("spawn").Process(target=collect, args=(address, theirs))
         process.start()
-        told = Told(results)
-        told.wait_for(0)
+        reports = Reports(results)
+        reports.wait_for(0)
         time.sleep(4)
-        through(jms, pid, "warm-up", 10_000, 0, told)
-        rows.append(through(jms, pid, "collector, as fast as it goes", 20_000, 0, told))
+        through(jms, pid, "warm-up", 10_000, 0, reports)
+        rows.append(through(jms, pid, "collector, as fast as it goes", 20_000, 0, reports))
         for rate in (500, 1_000, 2_000, 2_500):
             what = f"collector, {rate:,} messages/s"
-            rows.append(through(jms, pid, what, 10 * rate, rate, told))
+            rows.append(through(jms, pid, what, 10 * rate, rate, reports))
         process.kill()
         process.join()
 

@@ -1,5 +1,4 @@
-"""What happens to a test whose service cannot be had: skipped with the reason, failed where CI promises
-it."""
+"""What becomes of a test whose service cannot be had: skipped with the reason, failed where CI promises it."""
 
 import os
 from collections.abc import Iterator

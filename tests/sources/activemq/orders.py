@@ -26,7 +26,7 @@ class Order:
     why: str
     queue_prefix: str = "o"
     advisories_take_s: float = 0.5
-    """How long nothing must be told before the row is over."""
+    """How long nothing must be reported before the row is over."""
     may_lack: str | None = None
     """The expected line that a race at the broker may make needless."""
 
@@ -47,17 +47,16 @@ class Order:
 
 
 def describe(events: Sequence[Event], queue: str) -> list[str]:
-    """The message events about a queue and queues named after it, a line each: message by message, in
-    time."""
+    """The message events about a queue and queues named after it, a line each, ordered by message and time."""
     names: dict[str, str] = {}
     lines = []
-    told = [event for event in events if "message_id" in event]
-    messages = list(dict.fromkeys(event["message_id"] for event in told))
+    about = [event for event in events if "message_id" in event]
+    messages = list(dict.fromkeys(event["message_id"] for event in about))
 
     def place(event: Event) -> tuple[int, int, int]:
         return messages.index(event["message_id"]), event["at"], _RANK[event["type"]]
 
-    for event in sorted(told, key=place):
+    for event in sorted(about, key=place):
         words = [event["type"], event["queue"].replace(queue, "q")]
         if "receive_count" in event:
             words.append(f"x{event['receive_count']}")
@@ -188,7 +187,7 @@ ORDERS: tuple[Order, ...] = (
         "auto_ack",
         _auto_ack,
         ("sent q", "received q x1 by A", "deleted q x1 by A"),
-        "the acknowledgement may be told before the dispatch it belongs to",
+        "the acknowledgement may be reported before the dispatch it belongs to",
     ),
     Order(
         "nack",
@@ -207,7 +206,7 @@ ORDERS: tuple[Order, ...] = (
         "expire",
         _expire,
         ("sent q", "sent DLQ.q", "dead_lettered q to DLQ.q"),
-        "the move is told first, then the expiry, then a removal: one event",
+        "the move is reported first, then the expiry, then a removal: one event",
         advisories_take_s=2.0,
     ),
     Order(
@@ -222,7 +221,7 @@ ORDERS: tuple[Order, ...] = (
         "expire_while_held",
         _expire_while_held,
         ("sent q", "received q x1 by A", "deleted q x1 by A"),
-        "a message that expires at its consumer is told by nobody",
+        "a message that expires at its consumer is never reported",
     ),
     Order(
         "disconnect",
@@ -246,7 +245,7 @@ ORDERS: tuple[Order, ...] = (
             "received q x2 by B",
             "deleted q x2 by B",
         ),
-        "the next dispatch may be told before the consumer's end",
+        "the next dispatch may be reported before the consumer's end",
         may_lack="released q x1 by A",
     ),
     Order(
@@ -266,13 +265,13 @@ ORDERS: tuple[Order, ...] = (
             "sent DLQ.q",
             "dead_lettered q x3 by A to DLQ.q",
         ),
-        "each attempt is told as an acknowledgement; the next one proves it wrong",
+        "each attempt is reported as an acknowledgement; the next one proves it wrong",
     ),
     Order(
         "commit",
         _jms("send", "commit"),
         ("sent q", "received q x1 by A", "deleted q x1 by A"),
-        "an acknowledgement in a transaction is told before the commit",
+        "an acknowledgement in a transaction is reported before the commit",
     ),
     Order(
         "close_uncommitted",
@@ -299,19 +298,19 @@ ORDERS: tuple[Order, ...] = (
         "stomp_commit",
         _stomp_commit,
         ("sent q", "received q x1 by A", "deleted q x1 by A"),
-        "BEGIN and ACK are told, COMMIT is not",
+        "BEGIN and ACK are reported, COMMIT is not",
     ),
     Order(
         "stomp_abort",
         _stomp_abort,
         ("sent q", "received q x1 by A", "received q x2 by A", "deleted q x2 by A"),
-        "ABORT is told by nobody; the second acknowledgement proves the first one wrong",
+        "ABORT is never reported; the second acknowledgement proves the first one wrong",
     ),
     Order(
         "purge",
         _jms("send2", "purge"),
         ("sent q", "deleted q", "sent q", "deleted q"),
-        "a purge is told as one removal after another, by no consumer",
+        "a purge is reported as one removal after another, by no consumer",
     ),
     Order(
         "move",

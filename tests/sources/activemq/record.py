@@ -1,5 +1,7 @@
-"""Records the frames of `recorded/` from a broker: `python -m tests.sources.activemq.record`, then look at
-the diff."""
+"""Records the frames of `recorded/` from a broker.
+
+Run `python -m tests.sources.activemq.record`, then look at the diff.
+"""
 
 import json
 from pathlib import Path
@@ -38,7 +40,7 @@ def save(name: str, frames: list[Incoming]) -> None:
 
 
 def main() -> None:
-    """Run every order against a broker and write what it told."""
+    """Run every order against a broker and write what it reported."""
     FOLDER.mkdir(exist_ok=True)
     jmx_port = free_port()
     setup = broker.Setup(policies=SETUP.policies, jmx_port=jmx_port)

@@ -99,7 +99,7 @@ def test_a_recorded_consumer_is_read() -> None:
     assert [added.exclusive, added.network, added.browser] == [False, False, False]
 
 
-def test_a_bridge_to_another_broker_is_told_from_a_client() -> None:
+def test_a_bridge_to_another_broker_is_not_a_client() -> None:
     body = {
         "ConsumerInfo": {
             "consumerId": {"connectionId": "ID:b", "sessionId": 1, "value": 1},

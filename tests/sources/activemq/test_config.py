@@ -1,4 +1,4 @@
-"""What a configuration may say, and what it is told when it says something else."""
+"""What a configuration may say, and how anything else is refused."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def test_an_address_has_the_port_of_its_scheme() -> None:
         ("stomp://a/x", "scheme, host and port only"),
     ],
 )
-def test_a_wrong_address_is_told_how_to_write_it(address: str, said: str) -> None:
+def test_a_wrong_address_is_refused_with_the_right_form(address: str, said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         ActiveMQCollectorConfig(addresses=(address,))
 

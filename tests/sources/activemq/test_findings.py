@@ -1,4 +1,4 @@
-"""What is said of a broker that does not tell everything, and how it is found out."""
+"""What is said of a broker that does not report everything, and how it is found out."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from sources.activemq.findings import (
     diagnose,
 )
 from sources.activemq.probe import EXPECTED, Probe
-from tests.sources.activemq.told import START_MS, A, consumer, told
+from tests.sources.activemq.advisories import START_MS, A, consumer, seen
 
 GOOD = Observed(
     server="ActiveMQ/6.3.1",
@@ -130,21 +130,21 @@ def probing() -> tuple[Probe, Connection]:
     return probe, connection
 
 
-def test_a_probe_ends_when_everything_told_of_it() -> None:
+def test_a_probe_ends_when_everything_reported_it() -> None:
     probe, connection = probing()
     probe.advisory(consumer(A, queue="p"))
-    probe.advisory(told("delivered", queue="p", message="ID:1"))
+    probe.advisory(seen("delivered", queue="p", message="ID:1"))
     probe.message({**connection.sent, "message-id": "ID:1", "ack": "x"})
-    probe.advisory(told("dispatched", queue="p", message="ID:1", by=A, out_ms=1))
+    probe.advisory(seen("dispatched", queue="p", message="ID:1", by=A, out_ms=1))
     assert not probe.tick(1.0)
-    probe.advisory(told("consumed", queue="p", message="ID:1", out_ms=1))
+    probe.advisory(seen("consumed", queue="p", message="ID:1", out_ms=1))
     assert probe.tick(1.1)
     assert probe.seen == EXPECTED
     assert (connection.acknowledged, connection.unsubscribed) == (["x"], ["probe"])
     assert not probe.tick(1.2)
 
 
-def test_a_probe_that_stays_untold_ends_in_time() -> None:
+def test_a_probe_that_is_never_reported_ends_in_time() -> None:
     probe, _ = probing()
     probe.advisory(consumer(A, queue="p"))
     assert not probe.tick(4.0)
@@ -155,7 +155,7 @@ def test_a_probe_that_stays_untold_ends_in_time() -> None:
 def test_another_collector_s_probe_is_taken_and_not_mistaken_for_this_one_s() -> None:
     probe, connection = probing()
     probe.message({"message-id": "ID:other", "ack": "y", "queuewatch-probe": "z"})
-    probe.advisory(told("consumed", queue="p", message="ID:other"))
+    probe.advisory(seen("consumed", queue="p", message="ID:other"))
     assert connection.acknowledged == ["y"]
     assert probe.seen == set()
 

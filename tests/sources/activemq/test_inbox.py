@@ -6,7 +6,7 @@ from sources.activemq.inbox import Inbox, Incoming
 
 
 def frame(number: int) -> Incoming:
-    """A frame that can be told from others."""
+    """A frame that differs from others."""
     return Incoming("message", number, "s", {}, "")
 
 

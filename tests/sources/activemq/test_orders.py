@@ -33,7 +33,7 @@ def test_recorded_advisories_give_the_expected_events(order: Order) -> None:
     order.check(translate(load(order.name)))
 
 
-# Up to 6.1 an acknowledgement in a transaction is told when the transaction commits, not before.
+# Up to 6.1 an acknowledgement in a transaction is reported when the transaction commits, not before.
 OLDER = {
     "rollback": ["sent q", "received q x1 by A", "sent DLQ.q", "dead_lettered q x3 by A to DLQ.q"],
     "close_uncommitted": [
@@ -48,14 +48,13 @@ OLDER = {
 
 
 @pytest.mark.parametrize("name", OLDER)
-def test_what_an_older_broker_tells_otherwise_means_what_it_says(name: str) -> None:
+def test_what_an_older_broker_reports_differently_means_the_same(name: str) -> None:
     assert describe(translate(load(f"{name}-6.1")), f"o.{name}") == OLDER[name]
 
 
 @pytest.mark.parametrize("order", BY_NAME)
 def test_neighbours_read_in_the_wrong_order_give_the_same_end(order: Order) -> None:
-    """Which delivery is told first may change; how often each message was delivered and how it ended may
-    not."""
+    """Which delivery is reported first may change; how often a message was delivered and ended may not."""
     frames = load(order.name)
     right = ends(translate(frames))
     for left, later in itertools.pairwise(range(len(frames))):
@@ -67,7 +66,7 @@ def test_neighbours_read_in_the_wrong_order_give_the_same_end(order: Order) -> N
 
 
 def may_be_swapped(earlier: Incoming, later: Incoming) -> bool:
-    """The races a broker has: a dispatch with what is told before or after it."""
+    """The races a broker has: a dispatch with what is reported before or after it."""
     return "MessageDispatched" in earlier.headers["destination"] + later.headers["destination"]
 
 
@@ -86,24 +85,22 @@ def ends(events: Sequence[Event]) -> dict[tuple[str, str], tuple[str, int, str |
 
 
 @pytest.mark.parametrize("order", BY_NAME)
-def test_an_end_told_too_early_is_set_right(order: Order) -> None:
-    """With no grace at all a contradiction is told as a new delivery, and the end is the same."""
+def test_an_end_reported_too_early_is_corrected(order: Order) -> None:
+    """With no grace at all a contradiction is reported as a new delivery, and the end is the same."""
     frames = load(order.name)
     assert ends(translate(frames, grace_ms=0)) == ends(translate(frames))
 
 
 @pytest.mark.parametrize("order", BY_NAME)
 def test_every_advisory_read_twice_gives_the_same_end(order: Order) -> None:
-    """Only an acknowledgement read twice is taken for two: a broker sends each advisory once per
-    subscription."""
+    """Only an acknowledgement read twice is taken for two: a broker sends an advisory once per subscription."""
     frames = [frame for frame in load(order.name) for _ in range(1 if "MessageConsumed" in frame.headers["destination"] else 2)]
     assert ends(translate(frames)) == ends(translate(load(order.name)))
 
 
 @pytest.mark.parametrize("order", BY_NAME)
 def test_times_of_a_message_never_run_backwards(order: Order) -> None:
-    """What is told of a message later did not happen earlier, save a dispatch read after its
-    acknowledgement."""
+    """What is reported later did not happen earlier, save a dispatch read after its acknowledgement."""
     last: dict[tuple[str, str], int] = {}
     for event in translate(load(order.name)):
         if "message_id" in event and event["type"] != "sent":

@@ -18,7 +18,7 @@ from sources.activemq.statistics import (
 )
 from sources.activemq.unprepared import FlagWatch
 from sources.events import Event
-from tests.sources.activemq.told import QUEUE, START_MS, A, B, Teller, consumer, told
+from tests.sources.activemq.advisories import QUEUE, START_MS, A, B, DrivenLifecycle, consumer, seen
 
 
 def reply(values: Mapping[str, object]) -> str:
@@ -209,25 +209,25 @@ def poll_twice(lifecycle: Lifecycle, first: int, second: int, *, from_ms: int = 
 
 def test_what_the_broker_no_longer_counts_is_settled() -> None:
     """Its acknowledgement was missed while the collector was away."""
-    teller = Teller()
-    teller.tell(consumer(A), 0)
-    teller.tell(told("dispatched", by=A, out_ms=1), 1)
-    _, events = poll_twice(teller.lifecycle, 0, 0)
+    driven = DrivenLifecycle()
+    driven.apply(consumer(A), 0)
+    driven.apply(seen("dispatched", by=A, out_ms=1), 1)
+    _, events = poll_twice(driven.lifecycle, 0, 0)
     assert [(e["type"], e["message_id"], e["reason"]) for e in events] == [("deleted", "m", GONE)]
 
 
 def test_an_acknowledgement_that_did_not_stand_is_taken_back() -> None:
     """A STOMP client aborts its transaction and keeps the message."""
-    teller = Teller()
-    teller.tell(consumer(A), 0)
+    driven = DrivenLifecycle()
+    driven.apply(consumer(A), 0)
     for name in ("m1", "m2"):
-        teller.tell(told("dispatched", message=name, by=A, out_ms=1), 1)
-        teller.tell(told("consumed", message=name, out_ms=1), 2)
-    teller.flush(5_000)
-    reconciler, events = poll_twice(teller.lifecycle, 1, 1)
+        driven.apply(seen("dispatched", message=name, by=A, out_ms=1), 1)
+        driven.apply(seen("consumed", message=name, out_ms=1), 2)
+    driven.flush(5_000)
+    reconciler, events = poll_twice(driven.lifecycle, 1, 1)
     assert [(e["type"], e["message_id"], e["reason"]) for e in events] == [("received", "m2", NOT_GONE)]
     assert reconciler.reopened == 1
-    assert teller.lifecycle.memory.held_count(A) == 1
+    assert driven.lifecycle.memory.held_count(A) == 1
 
 
 @pytest.mark.parametrize(
@@ -235,40 +235,40 @@ def test_an_acknowledgement_that_did_not_stand_is_taken_back() -> None:
     [("it may be on its way", 1, 0), ("which of them is gone is not known", 1, 1)],
 )
 def test_a_difference_that_says_too_little_changes_nothing(why: str, first: int, second: int) -> None:
-    teller = Teller()
-    teller.tell(consumer(A, prefetch=2), 0)
+    driven = DrivenLifecycle()
+    driven.apply(consumer(A, prefetch=2), 0)
     for name in ("m1", "m2"):
-        teller.tell(told("dispatched", message=name, by=A, out_ms=1), 1)
-    assert poll_twice(teller.lifecycle, first, second)[1] == [], why
+        driven.apply(seen("dispatched", message=name, by=A, out_ms=1), 1)
+    assert poll_twice(driven.lifecycle, first, second)[1] == [], why
 
 
 def test_a_busy_consumer_is_never_corrected() -> None:
-    teller = Teller()
-    teller.tell(consumer(A), 0)
-    teller.tell(told("dispatched", by=A, out_ms=1), 12_000)
-    assert poll_twice(teller.lifecycle, 0, 0)[1] == []
+    driven = DrivenLifecycle()
+    driven.apply(consumer(A), 0)
+    driven.apply(seen("dispatched", by=A, out_ms=1), 12_000)
+    assert poll_twice(driven.lifecycle, 0, 0)[1] == []
 
 
 def test_what_a_consumer_held_before_anybody_listened_is_no_contradiction() -> None:
     """Its count is higher than ours because of messages never seen, not because of those acknowledged."""
-    teller = Teller()
-    teller.lifecycle.begin_session()
-    teller.tell(consumer(A, prefetch=5), 0)
-    teller.lifecycle.end_replay(START_MS + 1)
-    teller.tell(told("dispatched", by=A, out_ms=2), 2)
-    teller.tell(told("consumed", out_ms=2), 3)
-    teller.flush(5_000)
-    assert poll_twice(teller.lifecycle, 1, 1)[1] == []
+    driven = DrivenLifecycle()
+    driven.lifecycle.begin_session()
+    driven.apply(consumer(A, prefetch=5), 0)
+    driven.lifecycle.end_replay(START_MS + 1)
+    driven.apply(seen("dispatched", by=A, out_ms=2), 2)
+    driven.apply(seen("consumed", out_ms=2), 3)
+    driven.flush(5_000)
+    assert poll_twice(driven.lifecycle, 1, 1)[1] == []
 
 
 def test_two_consumers_of_one_session_are_only_settled_together() -> None:
-    """The broker's counts do not tell them apart."""
-    teller = Teller()
+    """The broker's counts do not distinguish them."""
+    driven = DrivenLifecycle()
     first, second = "ID:app-1:1:1", "ID:app-1:1:2"
     for name in (first, second):
-        teller.tell(consumer(name), 0)
-        teller.tell(told("dispatched", message=name, by=name, out_ms=1), 1)
-    reconciler = Reconciler(teller.lifecycle)
+        driven.apply(consumer(name), 0)
+        driven.apply(seen("dispatched", message=name, by=name, out_ms=1), 1)
+    reconciler = Reconciler(driven.lifecycle)
     for at in (10_000, 20_000):
         polled = [SubscriptionCounts(KEY, count, 1, False) for count in (1, 0)]
         assert reconciler.observe(polled, START_MS + at, START_MS + at + 5) == []
@@ -278,18 +278,18 @@ def test_two_consumers_of_one_session_are_only_settled_together() -> None:
     assert sorted(event["message_id"] for event in events) == [first, second]
 
 
-def test_the_broker_s_count_is_told_of_a_consumer_older_than_the_collector() -> None:
-    teller = Teller()
-    teller.lifecycle.begin_session()
-    teller.tell(consumer(B, prefetch=5), 0)
-    teller.lifecycle.end_replay(START_MS + 1)
+def test_the_broker_s_count_is_reported_of_a_consumer_older_than_the_collector() -> None:
+    driven = DrivenLifecycle()
+    driven.lifecycle.begin_session()
+    driven.apply(consumer(B, prefetch=5), 0)
+    driven.lifecycle.end_replay(START_MS + 1)
     counts = [SubscriptionCounts(("ID:app-2", 1, QUEUE), 4, 5, True)]
-    Reconciler(teller.lifecycle).observe(counts, START_MS, START_MS + 5)
-    [event] = teller.lifecycle.consumer_states(START_MS + 6)
+    Reconciler(driven.lifecycle).observe(counts, START_MS, START_MS + 5)
+    [event] = driven.lifecycle.consumer_states(START_MS + 6)
     assert (event["attributes"]["dispatched"], event["attributes"]["full"]) == (4, True)
 
 
-# -- what a queue does not tell --
+# -- what a queue does not report --
 
 
 def counts(**changes: Any) -> QueueCounts:

@@ -1,4 +1,4 @@
-"""Which queues are temporary, told by the name alone."""
+"""Which queues are temporary, by the name alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sources.activemq.temporary import is_temporary, of_lasting_queues
         ("", False),
     ],
 )
-def test_temporary_queues_are_told_by_their_names(queue: str, temporary: bool) -> None:
+def test_temporary_queues_are_recognised_by_their_names(queue: str, temporary: bool) -> None:
     """The name of the connection they end with, and a number."""
     assert is_temporary(queue) is temporary
 

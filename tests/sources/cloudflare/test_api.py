@@ -245,7 +245,7 @@ def test_consumers_that_the_list_does_not_tell_are_not_known(
     assert api.page(1).queues[0].consumers == expected
 
 
-def test_messages_that_cannot_be_told_apart_are_left_out(stub: Stub, api: CloudflareApi) -> None:
+def test_messages_without_an_id_or_a_date_are_left_out(stub: Stub, api: CloudflareApi) -> None:
     """A sample is what is good in it."""
     queue = stub.add("orders")
     messages = [
@@ -305,7 +305,7 @@ def test_a_token_is_read_anew_for_each_request(stub: Stub) -> None:
 
 
 def test_few_requests_left_make_it_wait(stub: Stub) -> None:
-    """The API tells how many are left and when its window ends."""
+    """The API says how many are left and when its window ends."""
     now = [0.0]
     budget = Budget(1_200, lambda: now[0])
     stub.standing["/queues"] = answering(200, json.dumps(success([])), Ratelimit='"default";r=50;t=30')

@@ -1,4 +1,4 @@
-"""The collector tells what the API tells of each queue, and no more; one bad queue or answer costs the others nothing."""
+"""The collector reports what the API says of each queue, and no more; one bad queue or answer costs the others nothing."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sources.cloudflare.collector import CloudflareCollector
+from sources.cloudflare.api import CloudflareApi
+from sources.cloudflare.collector import IDLE_S, CloudflareCollector
 from sources.cloudflare.config import CloudflareCollectorConfig
 from sources.collect import run_collector
 from sources.events import Event, encode_ndjson
@@ -43,45 +44,55 @@ def token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Run:
-    """A collector at work."""
+    """A collector whose clock is moved from one thing it has to do to the next."""
 
-    def __init__(self, config: CloudflareCollectorConfig) -> None:
+    def __init__(self, collector: CloudflareCollector, api: CloudflareApi, clock: Clock) -> None:
         self.events: list[Event] = []
-        self._stop = threading.Event()
-        collector = CloudflareCollector.from_config(config)
-        self.thread = threading.Thread(target=collector.run, args=(self._take, self._stop))
+        self._collector = collector
+        self._api = api
+        self._clock = clock
 
     def of(self, kind: str, queue: str | None = None) -> list[Event]:
         """The events of a type."""
-        return [e for e in list(self.events) if e["type"] == kind and (queue is None or e.get("queue") == queue)]
+        return [e for e in self.events if e["type"] == kind and (queue is None or e.get("queue") == queue)]
 
     def attributes(self, queue: str) -> dict[str, Any]:
-        """What was told of a queue, later words over earlier ones."""
+        """What was reported of a queue, later values over earlier ones."""
         return {name: v for event in self.of("queue_state", queue) for name, v in event["attributes"].items()}
 
-    def until(self, ready: Callable[[], Any], within_s: float = 8.0) -> Any:
-        """Wait until `ready()` holds."""
-        deadline = time.monotonic() + within_s
-        while time.monotonic() < deadline:
+    def until(self, ready: Callable[[], Any], within_s: float = 60.0) -> Any:
+        """Go on until `ready()` holds."""
+        end_s = self._clock.now_s + within_s
+        while self._clock.now_s < end_s:
             if answer := ready():
                 return answer
-            time.sleep(0.01)
+            self._step()
         raise AssertionError(f"not within {within_s} s; {len(self.events)} events, the last: {self.events[-3:]}")
 
-    def end(self) -> None:
-        """Stop and wait for it."""
-        self._stop.set()
-        self.thread.join(10)
-        assert not self.thread.is_alive()
+    def go_on(self, seconds: float) -> None:
+        """Let so much time pass."""
+        end_s = self._clock.now_s + seconds
+        while self._clock.now_s < end_s:
+            self._step()
 
-    def _take(self, events: Sequence[Event]) -> None:
-        self.events.extend(events)
+    def _step(self) -> None:
+        wait_s = min(self._collector.step(self._api, self.events.extend), IDLE_S)
+        if wait_s > 0:
+            self._clock.now_s += max(wait_s, 0.001)
 
 
-@contextmanager
-def running(stub: Stub, **changes: Any) -> Iterator[Run]:
-    """A collector with short intervals."""
-    quick = {
+class Clock:
+    """A clock that is moved."""
+
+    now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def quick(stub: Stub, **changes: Any) -> CloudflareCollectorConfig:
+    """A configuration with short intervals."""
+    short = {
         "account_id": ACCOUNT,
         "api_url": stub.url,
         "poll_interval_s": 0.1,
@@ -91,15 +102,19 @@ def running(stub: Stub, **changes: Any) -> Iterator[Run]:
         "timeout_s": 2.0,
         "sample": {"interval_s": 0.1},
     }
-    run = Run(CloudflareCollectorConfig.model_validate(quick | changes))
-    run.thread.start()
-    try:
-        yield run
-    finally:
-        run.end()
+    return CloudflareCollectorConfig.model_validate(short | changes)
 
 
-def test_a_queue_is_told_with_backlog_and_settings(stub: Stub) -> None:
+@contextmanager
+def running(stub: Stub, **changes: Any) -> Iterator[Run]:
+    """A collector with short intervals and a clock of its own; it works in the test's thread."""
+    clock = Clock()
+    collector = CloudflareCollector(quick(stub, **changes), clock)
+    with collector.open_api() as api:
+        yield Run(collector, api, clock)
+
+
+def test_a_queue_is_reported_with_backlog_and_settings(stub: Stub) -> None:
     """System, scope, and the attributes by the names the judge reads."""
     stub.add("orders", consumer=WORKER, settings={"message_retention_period": 345_600, "delivery_delay": 0})
     stub.queues[0].messages = [StubMessage("m0", SENT_MS, 1), StubMessage("m1", SENT_MS + 5, 3)]
@@ -173,7 +188,7 @@ def test_all_pages_are_read(stub: Stub) -> None:
     for i in range(250):
         stub.add(f"q{i}", consumer=WORKER)
     with running(stub, discovery_interval_s=60, poll_interval_s=2) as run:
-        run.until(lambda: len({e["queue"] for e in run.of("queue_state")}) == 250, within_s=20)
+        run.until(lambda: len({e["queue"] for e in run.of("queue_state")}) == 250)
     assert [r.query["page"] for r in stub.calls("/queues")] == [["1"], ["2"], ["3"]]
 
 
@@ -197,7 +212,7 @@ def test_only_matching_queues_are_watched(stub: Stub) -> None:
 
 
 def test_a_queue_that_fails_costs_the_others_nothing(stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
-    """It is asked less and less often, named once, and told again as soon as it answers."""
+    """It is asked less and less often, named once, and reported again as soon as it answers."""
     bad, good = stub.add("bad", consumer=WORKER, backlog=1), stub.add("good", consumer=WORKER, backlog=2)
     stub.standing[f"{bad.id}/metrics"] = answering(500, "<html>no</html>")
     with caplog.at_level(logging.WARNING), running(stub, poll_interval_s=0.05) as run:
@@ -206,12 +221,12 @@ def test_a_queue_that_fails_costs_the_others_nothing(stub: Stub, caplog: pytest.
         assert len(stub.calls(f"{bad.id}/metrics")) < len(stub.calls(f"{good.id}/metrics")) / 2
         del stub.standing[f"{bad.id}/metrics"]
         run.until(lambda: run.of("queue_state", "bad"))
-    told = [record.getMessage() for record in caplog.records if "500" in record.getMessage()]
-    assert len(told) == 1, told
-    assert told[0].startswith("Cloudflare: queue bad: metrics")
+    reported = [record.getMessage() for record in caplog.records if "500" in record.getMessage()]
+    assert len(reported) == 1, reported
+    assert reported[0].startswith("Cloudflare: queue bad: metrics")
 
 
-def test_a_queue_that_vanished_is_no_longer_told(stub: Stub) -> None:
+def test_a_queue_that_vanished_is_no_longer_reported(stub: Stub) -> None:
     """By a 404, and by the next list."""
     stub.add("orders", consumer=WORKER)
     gone = stub.add("gone", consumer=WORKER)
@@ -220,10 +235,10 @@ def test_a_queue_that_vanished_is_no_longer_told(stub: Stub) -> None:
         stub.queues.remove(gone)
         run.until(lambda: len(run.of("queue_state", "orders")) >= 12)
         asked = len(stub.calls(f"{gone.id}/metrics"))
-        told = len(run.of("queue_state", "gone"))
+        reported = len(run.of("queue_state", "gone"))
         run.until(lambda: len(run.of("queue_state", "orders")) >= 20)
         assert len(stub.calls(f"{gone.id}/metrics")) == asked
-        assert len(run.of("queue_state", "gone")) == told
+        assert len(run.of("queue_state", "gone")) == reported
 
 
 def test_a_new_queue_and_new_settings_are_found(stub: Stub) -> None:
@@ -242,8 +257,8 @@ def test_a_list_that_fails_leaves_what_is_known(stub: Stub) -> None:
     with running(stub) as run:
         run.until(lambda: run.of("queue_state", "orders"))
         stub.standing["/queues"] = answering(502, "<html>")
-        told = len(run.of("queue_state", "orders"))
-        run.until(lambda: len(run.of("queue_state", "orders")) >= told + 10)
+        reported = len(run.of("queue_state", "orders"))
+        run.until(lambda: len(run.of("queue_state", "orders")) >= reported + 10)
 
 
 def test_consumers_the_list_leaves_out_are_asked_for(stub: Stub) -> None:
@@ -256,21 +271,22 @@ def test_consumers_the_list_leaves_out_are_asked_for(stub: Stub) -> None:
     assert len(stub.calls("/consumers")) == 1
 
 
-def test_heartbeats_stop_when_nothing_is_heard(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A collector that sees nothing must look like one that fell silent."""
-    monkeypatch.setattr("sources.cloudflare.collector._UNHEARD_AFTER_S", 0.3)
+def test_heartbeats_stop_when_nothing_is_heard(stub: Stub) -> None:
+    """A collector that sees nothing for a minute must look like one that fell silent."""
     stub.add("orders", consumer=WORKER)
     with running(stub) as run:
         run.until(lambda: run.of("heartbeat"))
         assert run.of("heartbeat")[0]["consumer"] == f"cloudflare:{ACCOUNT}"
         for end in ("/metrics", "/queues", "/peek"):
             stub.standing[end] = answering(503, "")
-        time.sleep(0.8)
-        told = len(run.of("heartbeat"))
-        time.sleep(0.5)
-        assert len(run.of("heartbeat")) == told
+        before = len(run.of("heartbeat"))
+        run.go_on(61)
+        reported = len(run.of("heartbeat"))
+        assert reported > before
+        run.go_on(30)
+        assert len(run.of("heartbeat")) == reported
         stub.standing.clear()
-        run.until(lambda: len(run.of("heartbeat")) > told)
+        run.until(lambda: len(run.of("heartbeat")) > reported, within_s=600)
 
 
 def test_no_heartbeat_before_the_api_answered(
@@ -280,7 +296,7 @@ def test_no_heartbeat_before_the_api_answered(
     monkeypatch.setenv("QUEUEWATCH_CLOUDFLARE_TOKEN", "wrong")
     with caplog.at_level(logging.WARNING), running(stub) as run:
         run.until(lambda: stub.requests)
-        time.sleep(0.4)
+        run.go_on(20)
     assert run.events == []
     assert "Authentication error" in caplog.text
     assert len(stub.requests) == 1, "a token that is refused is not tried again at once"
@@ -295,10 +311,10 @@ def test_too_many_requests_stop_all_of_them(stub: Stub) -> None:
         stub.faults["/metrics"].append(answering(429, "{}", retry_after="1"))
         run.until(lambda: not stub.faults["/metrics"])
         asked = len(stub.requests)
-        time.sleep(0.7)
+        run.go_on(0.9)
         assert len(stub.requests) == asked
-        told = len(run.of("queue_state", "orders"))
-        run.until(lambda: len(run.of("queue_state", "orders")) > told)
+        reported = len(run.of("queue_state", "orders"))
+        run.until(lambda: len(run.of("queue_state", "orders")) > reported)
 
 
 def test_requests_stay_within_their_number(stub: Stub) -> None:
@@ -308,8 +324,8 @@ def test_requests_stay_within_their_number(stub: Stub) -> None:
     with running(stub, requests_per_5min=300) as run:
         run.until(lambda: len(stub.requests) >= 30)
         before = len(stub.requests)
-        time.sleep(2.0)
-        assert len(stub.requests) - before <= 4, "one request a second, and a little for the clock"
+        run.go_on(20)
+        assert 19 <= len(stub.requests) - before <= 21, "one request a second"
 
 
 def test_a_sampled_message_is_followed_only_where_its_end_will_be_known(stub: Stub) -> None:
@@ -377,7 +393,7 @@ def test_what_a_wrangler_file_declares_fills_the_gaps(stub: Stub, tmp_path: Path
     assert [f["rule"] for f in other["findings"]] == ["no_dead_letter_queue", "no_retries"]
 
 
-def test_a_backoff_that_was_told_is_judged_with_the_retries_there_are(stub: Stub) -> None:
+def test_a_configured_backoff_is_judged_with_the_retries_there_are(stub: Stub) -> None:
     """30 ** attempts passes 24 hours at attempt 4, which three retries never wait for."""
     stub.add("short", consumer=WORKER)
     stub.add("long", consumer={**WORKER, "settings": {"max_retries": 10}})
@@ -387,21 +403,36 @@ def test_a_backoff_that_was_told_is_judged_with_the_retries_there_are(stub: Stub
     assert run.attributes("long")["backoff_cap_exceeded_at_attempt"] == 4
 
 
+def wait_until(ready: Callable[[], object]) -> None:
+    """For what works in threads of its own."""
+    deadline = time.monotonic() + 60
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_telemetry_in_a_queue_is_drained_beside(stub: Stub) -> None:
     """Workers' events come out as they went in, and their queue is empty afterwards."""
     telemetry = stub.add("telemetry", consumer={"type": "http_pull", "dead_letter_queue": "", "settings": {}})
     stub.add("orders", consumer=WORKER)
-    told = {"v": 1, "type": "deleted", "at": SENT_MS, "system": "cloudflare_queues", "queue": "orders", "message_id": "m"}
+    reported = {"v": 1, "type": "deleted", "at": SENT_MS, "system": "cloudflare_queues", "queue": "orders", "message_id": "m"}
     for i in range(250):
-        telemetry.send(json.dumps([told | {"message_id": f"m{i}"}]), "text")
-    with running(stub, drain={"queue": "telemetry", "idle_s": 0.05}) as run:
-        run.until(lambda: len(run.of("deleted")) == 250 and run.of("queue_state", "orders"))
-        run.until(lambda: telemetry.messages == [])
-    assert {e["message_id"] for e in run.of("deleted")} == {f"m{i}" for i in range(250)}
-    assert run.of("sent", "telemetry") == []
+        telemetry.send(json.dumps([reported | {"message_id": f"m{i}"}]), "text")
+    events: list[Event] = []
+    stop = threading.Event()
+    collector = CloudflareCollector(quick(stub, drain={"queue": "telemetry", "idle_s": 0.05}))
+    thread = threading.Thread(target=collector.run, args=(events.extend, stop))
+    thread.start()
+    wait_until(lambda: telemetry.messages == [] and any(e["type"] == "queue_state" for e in events))
+    stop.set()
+    thread.join(10)
+    assert not thread.is_alive()
+    deleted = [e["message_id"] for e in events if e["type"] == "deleted"]
+    assert sorted(deleted) == sorted(f"m{i}" for i in range(250))
+    assert not [e for e in events if e["type"] == "sent" and e["queue"] == "telemetry"]
 
 
-def test_the_runner_writes_what_it_tells_to_a_spool(stub: Stub, tmp_path: Path) -> None:
+def test_the_runner_writes_events_to_a_spool(stub: Stub, tmp_path: Path) -> None:
     """By kind and plain values, as the command line starts it."""
     stub.add("orders", consumer=WORKER, messages=[StubMessage("m0", SENT_MS, 2)])
     stop = threading.Event()
@@ -409,9 +440,7 @@ def test_the_runner_writes_what_it_tells_to_a_spool(stub: Stub, tmp_path: Path) 
     delivered: list[int] = []
     runner = threading.Thread(target=lambda: delivered.append(run_collector("cloudflare", section, f"spool:{tmp_path}", stop)))
     runner.start()
-    deadline = time.monotonic() + 10
-    while not stub.calls("/peek") and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: stub.calls("/peek"))
     stop.set()
     runner.join(10)
     decoded = decode_records([file.read_bytes() for file in tmp_path.glob("*.ndjson")])

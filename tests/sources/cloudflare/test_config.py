@@ -82,7 +82,7 @@ def test_a_missing_token_says_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_the_first_backoff_that_matches_counts() -> None:
     """As with every list of patterns."""
-    told = config(backoff=[{"queues": ["orders-*"], "first_s": 30, "factor": 30}, {"queues": ["*"], "first_s": 5}])
-    assert told.backoff_of("orders-eu") == Backoff(30, 30)
-    assert told.backoff_of("mail") == Backoff(5, 2)
+    backoff = config(backoff=[{"queues": ["orders-*"], "first_s": 30, "factor": 30}, {"queues": ["*"], "first_s": 5}])
+    assert backoff.backoff_of("orders-eu") == Backoff(30, 30)
+    assert backoff.backoff_of("mail") == Backoff(5, 2)
     assert config().backoff_of("mail") is None

@@ -29,8 +29,8 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
 
 def consumer(dead_letter_queue: str = "dlq", **settings: Any) -> dict[str, Any]:
     """A Worker as the API shows it."""
-    told = {"batch_size": 10, "max_retries": 3, "max_wait_time_ms": 5000, "retry_delay": 0} | settings
-    return {"type": "worker", "script_name": "shop", "dead_letter_queue": dead_letter_queue, "settings": told}
+    reported = {"batch_size": 10, "max_retries": 3, "max_wait_time_ms": 5000, "retry_delay": 0} | settings
+    return {"type": "worker", "script_name": "shop", "dead_letter_queue": dead_letter_queue, "settings": reported}
 
 
 def examined(stub: Stub, **config: Any) -> Examination:

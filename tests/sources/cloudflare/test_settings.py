@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sources.cloudflare.answers import ListedQueue
+from sources.cloudflare.event_builder import settings_attributes
 from sources.cloudflare.settings import (
     Backoff,
     Consumer,
@@ -15,7 +16,6 @@ from sources.cloudflare.settings import (
     backoff_cap_exceeded_at_attempt,
     findings,
 )
-from sources.cloudflare.telling import settings_attributes
 
 GOOD = Consumer(
     script="shop",
@@ -53,7 +53,7 @@ def test_a_backoff_beyond_every_float_is_no_crash() -> None:
     assert Backoff(1e300, 1e300).delay_s(100) == float("inf")
 
 
-def test_good_settings_are_all_told_and_nothing_is_found() -> None:
+def test_good_settings_are_all_reported_and_nothing_is_found() -> None:
     """The attribute names are what other rooms read."""
     attributes = attributes_of(Queue(delivery_delay_s=0, retention_s=345_600, paused=False), GOOD)
     assert attributes == {
@@ -81,7 +81,7 @@ def test_what_is_not_known_is_left_out() -> None:
     assert attributes_of(Queue(), Consumer()) == {"kind": "standard", "has_consumer": True, "consumer_type": "worker"}
 
 
-def test_no_dead_letter_queue_is_told_as_an_empty_name() -> None:
+def test_no_dead_letter_queue_is_reported_as_an_empty_name() -> None:
     """Known not to be there, which is more than not known."""
     attributes = attributes_of(Queue(), Consumer(dead_letter_queue=""))
     assert (attributes["dead_letter_queue"], attributes["has_dead_letter_queue"]) == ("", False)
@@ -135,7 +135,7 @@ def test_what_is_deployed_beats_what_is_declared() -> None:
     assert attributes["wrangler_differs"] == ["dead_letter_queue", "has_dead_letter_queue", "max_receive_count", "max_retries"]
 
 
-def test_what_is_declared_fills_what_the_api_does_not_tell() -> None:
+def test_what_is_declared_fills_what_the_api_leaves_out() -> None:
     """Settings the answer left out, and all of them when there was no answer."""
     half = Consumer(script="shop", max_retries=3)
     filled = settings_attributes(LISTED, (half,), GOOD, 7, None)

@@ -88,9 +88,9 @@ def test_the_recorded_outcome_is_the_runtimes_verdict(table: Table, flag: bool) 
 def test_deliveries_are_the_same_bare_and_wrapped(table: Table, flag: bool) -> None:
     """Each message is delivered as often, to the same queues, with what the handler saw being the same."""
     runs: dict[bool, Any] = {True: {}, False: {}}
-    for wrapped in runs:
+    for wrapped, traces in runs.items():
         for delivery in _broker(table, flag, wrapped):
-            trace = runs[wrapped].setdefault(table.name(delivery["queue"]), [])
+            trace = traces.setdefault(table.name(delivery["queue"]), [])
             where = "dlq" if delivery["queue"].startswith("dlq-") else "queue"
             notes = str(delivery["notes"])
             trace += [(where, m["label"], m["attempts"], notes) for m in delivery["messages"]]

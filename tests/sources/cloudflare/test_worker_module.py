@@ -15,7 +15,7 @@ MAX_ADDED_MS = 10.0  # a tenth of it on an idle machine
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_suite(node: Node, suite: str) -> None:
-    """Every test of the suite passes; what failed is printed as Node tells it."""
+    """Every test of the suite passes; what failed is printed as Node reports it."""
     command = [node.executable, "--test", "--test-reporter=spec", str(SCRIPTS / suite)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, f"{suite}:\n{done.stdout[-6000:]}\n{done.stderr[-2000:]}"

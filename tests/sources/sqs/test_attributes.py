@@ -74,7 +74,7 @@ def test_an_unreadable_policy_is_none(policy: str) -> None:
 
 
 def task(**fields: Any) -> dict[str, Any]:
-    """A running task as SQS tells it."""
+    """A running task as SQS reports it."""
     base = {
         "Status": "RUNNING",
         "SourceArn": "arn:aws:sqs:eu-west-1:1:orders-dlq",
@@ -101,21 +101,21 @@ TASKS = [
 ]
 
 
-@pytest.mark.parametrize(("told", "after_s", "before", "rate", "left"), TASKS)
-def test_a_running_task_tells_rate_and_time_left(
-    told: dict[str, Any], after_s: int, before: Progress | None, rate: float | None, left: int | None
+@pytest.mark.parametrize(("reported", "after_s", "before", "rate", "left"), TASKS)
+def test_a_running_task_has_a_rate_and_time_left(
+    reported: dict[str, Any], after_s: int, before: Progress | None, rate: float | None, left: int | None
 ) -> None:
     """What it did lately counts more than what it was allowed."""
-    found, progress = redrive_task(told, T + after_s * 1000, before)
+    found, progress = redrive_task(reported, T + after_s * 1000, before)
     assert (found.get("rate_per_s"), found.get("time_left_s")) == (rate, left)
     assert found["status"] == "RUNNING"
     assert found["to_queue"] == "orders"
     at = T + after_s * 1000
-    assert progress == Progress(T, at, told["ApproximateNumberOfMessagesMoved"], at)
+    assert progress == Progress(T, at, reported["ApproximateNumberOfMessagesMoved"], at)
 
 
 def test_a_task_that_moves_nothing_any_more_says_since_when() -> None:
-    """A slow one is told from a stuck one; a further task starts anew."""
+    """A slow one differs from a stuck one; a further task starts anew."""
     progress: Progress | None = None
     looks = [(0, 0, 0), (60, 100, 60), (120, 100, 60), (180, 100, 60), (240, 101, 240)]
     for after_s, moved, since_s in looks:
@@ -152,10 +152,10 @@ def test_an_application_that_starts_a_task_says_of_it_what_the_collector_says() 
     assert started_task({"SourceArn": "arn:aws:sqs:eu-west-1:1:dlq"}, {}) == {"status": "RUNNING"}
 
 
-def test_a_finished_task_tells_how_it_ended() -> None:
+def test_a_finished_task_says_how_it_ended() -> None:
     """And is followed no more."""
-    told = task(Status="FAILED", FailureReason="AccessDenied", ApproximateNumberOfMessagesMoved=7)
-    found, progress = redrive_task(told, T + 1000, Progress(T, T, 0, T))
+    reported = task(Status="FAILED", FailureReason="AccessDenied", ApproximateNumberOfMessagesMoved=7)
+    found, progress = redrive_task(reported, T + 1000, Progress(T, T, 0, T))
     assert found == {
         "status": "FAILED",
         "moved": 7,

@@ -1,4 +1,4 @@
-"""`collect sqs`: what it finds, what it tells, what it never does."""
+"""`collect sqs`: what it finds, what it reports, what it never does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TO_DLQ = PLAIN | {"RedrivePolicy": '{"deadLetterTargetArn":"arn:aws:sqs:eu-west-
 
 
 def names(events: list[dict[str, Any]]) -> list[str]:
-    """The queues told of."""
+    """The queues reported."""
     return sorted(event["queue"] for event in events)
 
 
@@ -64,7 +64,7 @@ def collect(
 
 
 @pytest.mark.parametrize("service", ["moto_sqs", "elasticmq"])
-def test_a_real_account_is_told_by_reading_alone(service: str, request: pytest.FixtureRequest) -> None:
+def test_a_real_account_is_reported_by_reading_alone(service: str, request: pytest.FixtureRequest) -> None:
     """States, tags, dead-letter sources and heartbeats; five read-only calls and never a receive."""
     account = Account(request.getfixturevalue(service).endpoint)
     dlq = account.queue("orders-dlq")
@@ -81,9 +81,14 @@ def test_a_real_account_is_told_by_reading_alone(service: str, request: pytest.F
     assert "GetQueueAttributes" in recorded.operations
     states = {event["queue"]: event for event in events if event["type"] == "queue_state"}
     orders, dead = states[account.prefix + "orders"], states[account.prefix + "orders-dlq"]
-    told = orders["attributes"]
-    assert (told["visible"], told["in_flight"], told["visibility_timeout_s"], told["max_receive_count"]) == (1, 0, 45, 3)
-    assert (told["dead_letter_queue"], told["tags"]) == (account.prefix + "orders-dlq", {"team": "shop"})
+    found = orders["attributes"]
+    assert (found["visible"], found["in_flight"], found["visibility_timeout_s"], found["max_receive_count"]) == (
+        1,
+        0,
+        45,
+        3,
+    )
+    assert (found["dead_letter_queue"], found["tags"]) == (account.prefix + "orders-dlq", {"team": "shop"})
     assert dead["attributes"]["dead_letter_sources"] == [account.prefix + "orders"]
     assert orders["scope"].endswith("/us-east-1")
     [heartbeat] = {event["consumer"] for event in events if event["type"] == "heartbeat"}
@@ -278,7 +283,7 @@ def test_the_runner_takes_it_from_configuration_to_events(moto_sqs: Any, monkeyp
     assert [event["type"] for event in kept.events()] == ["queue_state", "heartbeat"]
 
 
-def test_a_missing_region_or_profile_is_told_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_region_or_profile_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not retried: only a person can mend it."""
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)

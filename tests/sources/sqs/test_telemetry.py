@@ -34,8 +34,8 @@ def drain_of(account: Account, url: str) -> SqsTelemetryCollector:
 def left(account: Account, url: str) -> tuple[int, int]:
     """Messages visible and in flight."""
     names: Any = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    told = account.client.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
-    return int(told[names[0]]), int(told[names[1]])
+    reported = account.client.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+    return int(reported[names[0]]), int(reported[names[1]])
 
 
 def test_what_the_sqs_transport_sends_arrives_and_is_deleted(account: Account) -> None:
@@ -80,7 +80,7 @@ def test_a_queue_of_somebody_s_is_refused_with_its_messages_left_in_place(accoun
 
 
 def test_a_telemetry_queue_that_is_itself_watched_is_refused(account: Account) -> None:
-    """Its telemetry tells of itself: somebody instruments or watches it."""
+    """Its telemetry is about itself: somebody instruments or watches it."""
     url = account.queue("telemetry")
     about_itself = SENT | {"queue": account.prefix + "telemetry", "scope": "000000000000/us-east-1"}
     SqsTransport(url, client=account.client).send(encode_ndjson([SENT, about_itself]))

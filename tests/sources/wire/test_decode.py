@@ -46,7 +46,7 @@ def ids(decoded: Decoded) -> list[tuple[int, int, str]]:
 
 
 def test_every_form_of_record_in_one_call() -> None:
-    """One object, NDJSON, an array, both pretty-printed, and Arrow: told apart by content alone."""
+    """One object, NDJSON, an array, both pretty-printed, and Arrow: recognised by content alone."""
     events = [event(message_id=f"m{n}") for n in range(3)]
     values = [
         json.dumps(events[0]).encode(),
@@ -94,7 +94,7 @@ def test_every_field_reaches_its_column() -> None:
 
 
 def test_unknown_fields_are_ignored_wherever_they_stand() -> None:
-    """Scalar, nested and null ones, on the fast and on the careful path."""
+    """Scalar, nested and null ones, on the fast and on the one-by-one path."""
     values = [
         json.dumps(event(trace="t", span={"a": [{"b": 1}]}) | {"nothing": None}).encode(),
         encode_ndjson([event(note="}{"), event(other=[1, 2])]),

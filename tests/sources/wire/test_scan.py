@@ -34,8 +34,8 @@ def agree(values: list[bytes | None]) -> None:
     found = [(r, line, {k: v for k, v in row.items() if v is not None and k != "attributes"}) for r, line, row in rows]
     expected = [(r, line, {k: v for k, v in event.items() if k != "attributes"}) for r, line, event in events]
     assert sorted(found, key=repr) == sorted(expected, key=repr)
-    told = [(i.record, i.line, i.reason) for i in decoded.invalid]
-    assert sorted(told, key=repr) == sorted(refused, key=repr)
+    reported = [(i.record, i.line, i.reason) for i in decoded.invalid]
+    assert sorted(reported, key=repr) == sorted(refused, key=repr)
 
 
 texts = st.one_of(
@@ -206,7 +206,7 @@ def test_texts_of_every_length_end_where_they_should() -> None:
                 assert found[1]["queue"].to_pylist() == ["x" * length + stop.strip('"')]
 
 
-def test_texts_that_share_a_slot_are_told_apart() -> None:
+def test_texts_that_share_a_slot_are_distinguished() -> None:
     """Ten thousand names, each twice: as many codes as names."""
     names = [f"queue-{n}" for n in range(10_000)]
     found = scan(lines_of(b"\n".join(b'{"queue":"%s"}' % name.encode() for name in names * 2)))

@@ -6,7 +6,7 @@ import { MAX_EVENTS_PER_POST, Outbox } from "../../../../sources/cloudflare/work
 const events = (count, from = 0) => Array.from({ length: count }, (_, i) => ({ n: from + i }));
 const numbers = (posts) => posts.flat().map(({ n }) => n);
 
-/** A target that keeps posts and answers what it is told to; `undefined` never answers. */
+/** A target that keeps posts and answers as it is set to; `undefined` never answers. */
 function target(...answers) {
   const posts = [];
   return {

@@ -66,7 +66,7 @@ test("a subject without scope or consumer leaves the fields out", () => {
   assert.ok(!("scope" in event) && !("consumer" in event));
 });
 
-test("an acknowledgement tells whether somebody made it", () => {
+test("an acknowledgement says whether somebody made it", () => {
   const acked = new Verdict();
   acked.ack("id0");
   assert.deepEqual(outcome({}, 1, acked), { type: "deleted", reason: "ack" });

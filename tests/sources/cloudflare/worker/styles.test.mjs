@@ -191,7 +191,7 @@ test("a message that failed before is reported at once: it may take the isolate 
   assert.equal(of("hanging", "batch").length, 0);
 });
 
-test("settings the Worker was told are told on, once", async () => {
+test("settings the Worker was given are passed on, once", async () => {
   await outcomes("entrypoint", 1);
   await outcomes("entrypoint", 1);
   const states = of("entrypoint", "queue_state");
@@ -221,7 +221,7 @@ test("a handler's habits become facts about its queue", async () => {
   assert.deepEqual([last.dead_letter_queue, last.has_dead_letter_queue], ["", false]);
 });
 
-test("an error's text is told when it was asked for", async () => {
+test("an error's text is reported when it was asked for", async () => {
   await outcomes("talkative", 1);
   assert.equal(of("talkative", "released")[0].reason, "exception: TypeError: order 7 is odd");
 });

@@ -57,7 +57,7 @@ function worker([wrapped, flag]) {
   };
 }
 
-/** What the runtime says of each behaviour, with ids that tell where they come from. */
+/** What the runtime says of each behaviour, with ids that say where they come from. */
 async function verdicts(mf) {
   const rows = [];
   for (const flag of [true, false]) {

@@ -110,7 +110,7 @@ def test_an_account_is_examined_with_its_lambda_functions(move_tasks: list[dict[
 
 @pytest.mark.usefixtures("_aws", "move_tasks")
 def test_versions_of_functions_have_timeouts_of_their_own() -> None:
-    """The list of functions tells only of the newest; what a mapping names is asked for."""
+    """The list of functions holds only the newest; what a mapping names is asked for."""
     dlq = queue("dlq", MessageRetentionPeriod="1209600")
     arn = function("work", 200)
     client = boto3.client("lambda")
@@ -229,7 +229,7 @@ def test_the_policy_names_reads_alone() -> None:
 
 
 def test_settings_are_read_from_an_engine(elasticmq: Any) -> None:
-    """FIFO types, retention and receives as a server tells them; Lambda is not looked for beside a stand-in."""
+    """FIFO types, retention and receives as a server gives them; Lambda is not looked for beside a stand-in."""
     account = Account(elasticmq.endpoint)
     dlq = account.queue("dead.fifo", FifoQueue="true")
     account.queue("pay.fifo", FifoQueue="true", RedrivePolicy=account.redrive_to(dlq, receives=1))

@@ -222,7 +222,7 @@ def test_a_queue_of_the_same_name_in_another_region_is_another_queue(tmp_path: P
     assert rules(plan.write(tmp_path)) == [("orders", "dead_letter_queue_elsewhere")]
 
 
-def test_what_cannot_be_told_is_not_guessed(tmp_path: Path) -> None:
+def test_what_is_not_known_is_not_guessed(tmp_path: Path) -> None:
     """A redrive policy from somewhere else is one, to nobody knows where."""
     plan = Plan().add("aws_sqs_queue.orders", name="orders", refer=to("local.policy"))
     plan.add("aws_sqs_queue.keyed", refer={"name_prefix": ["var.x"], "kms_master_key_id": ["aws_kms_key.k.arn"], **to("local.p")})
@@ -320,7 +320,7 @@ def test_what_a_template_changes(tmp_path: Path, before: str, after: str, expect
 
 
 def test_a_queue_that_may_be_a_dead_letter_queue_is_only_mentioned(tmp_path: Path) -> None:
-    """Where the template does not tell whose."""
+    """Where the template does not say whose."""
     path = written(tmp_path, "t.yaml", TEMPLATE.replace("!GetAtt Failed.Arn", "!ImportValue other-stack"))
     found = {finding.rule: finding.severity for finding in examine_files([path]).findings}
     assert found["no_dead_letter_queue"] == "info"

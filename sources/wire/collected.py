@@ -1,4 +1,4 @@
-"""What decoding has found, and what it gives back."""
+"""Collect the events and refusals found while decoding."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sources.wire.validate import validate
 
 @dataclass(frozen=True)
 class Decoded:
-    """What some records held.
+    """The events and refusals of some records.
 
     `events`: valid events in `WIRE_SCHEMA`, one chunk a column, in no particular order. `record_index` and
-    `line` (int32, one entry per row of `events`) say where each came from: the index of the value, and the
-    1-based line, array element or Arrow row in it. `refused` counts every event, or whole value,
-    that was refused, by reason; `invalid` describes the first of them.
+    `line` (int32, one entry per row of `events`) give each event's origin: the index of the value, and the
+    1-based line, array element or Arrow row in it. `refused` counts every refused event or whole value
+    by reason; `invalid` describes the first of them.
     """
 
     events: pa.Table
@@ -32,7 +32,7 @@ class Decoded:
     line: Int32s
 
 
-class Found:
+class Collected:
     """Collects validated parts of the result."""
 
     def __init__(self, most_kept: int) -> None:
@@ -44,7 +44,7 @@ class Found:
         self._line: list[Ints] = []
 
     def add(self, table: pa.Table, record: Ints, line: Ints, raw: Callable[[int], bytes]) -> None:
-        """Validate `table` (in `PLAIN_SCHEMA`) and keep its events; `raw(row)`: a refused one's bytes."""
+        """Validate `table` (in `PLAIN_SCHEMA`) and keep its events; `raw(row)` returns a refused event's bytes."""
         checked = validate(table, self._most_kept - len(self.invalid))
         for row, reason, detail in checked.flaws:
             self.invalid.append(InvalidEvent(reason, detail, int(record[row]), int(line[row]), raw(row)[:RAW_LIMIT]))
@@ -54,7 +54,7 @@ class Found:
         self._line.append(line if checked.kept is None else line[checked.kept])
 
     def refuse(self, refusal: RefusalError, record: int, line: int | None, raw: bytes | Callable[[], bytes]) -> None:
-        """Count one refused event, and keep it when there is room. `raw` is its bytes, or what makes them."""
+        """Count one refused event, and keep it while there is room. `raw` is its bytes, or a function that returns them."""
         self.refused[refusal.reason] += 1
         if len(self.invalid) < self._most_kept:
             content = raw if isinstance(raw, bytes) else raw()

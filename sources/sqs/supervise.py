@@ -1,4 +1,4 @@
-"""Several loops of one collector side by side: when one fails, all end."""
+"""Supervise concurrent loops of one collector: when one fails, all end."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 
 
-def run_together(parts: Sequence[Callable[[threading.Event], None]], stop: threading.Event) -> None:
-    """Run each part in a thread with a stop event of its own kind until all have returned.
+def supervise(parts: Sequence[Callable[[threading.Event], None]], stop: threading.Event) -> None:
+    """Run each part in its own thread with a shared stop event, until all have returned.
 
-    Their event is set when `stop` is, and when one of them raised; what the first one raised is raised here.
+    The event is set when `stop` is, and when a part raises; the first exception is raised here.
     """
     ended = EitherEvent(stop, threading.Event())
     failed: list[Exception] = []
@@ -32,7 +32,7 @@ def run_together(parts: Sequence[Callable[[threading.Event], None]], stop: threa
 
 
 class EitherEvent(threading.Event):
-    """Set when one of two events is."""
+    """An event that is set when either of two events is."""
 
     def __init__(self, first: threading.Event, second: threading.Event) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Telemetry events from what the API tells. Pure: times are epoch milliseconds given by the caller."""
+"""Build telemetry events from the API's answers. Pure: times are epoch milliseconds passed by the caller."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ MAX_SUSPECTS: Final = 10
 MAX_REMEMBERED: Final = 100_000
 
 
-class Telling:
-    """Events of one account."""
+class EventBuilder:
+    """Builds the events of one account."""
 
     def __init__(self, account_id: str, collector: str) -> None:
         self._account_id = account_id
         self._collector = collector
-        self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._reported: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def heartbeat(self, now_ms: int) -> Event:
-        """The collector is alive and hears the API."""
+        """Report that the collector is alive and the API answers."""
         return {"v": WIRE_VERSION, "type": "heartbeat", "at": now_ms, "system": SYSTEM, "consumer": self._collector}
 
     def state(self, queue: str, attributes: Mapping[str, Any], backlog: Backlog, now_ms: int) -> Event:
-        """A queue's settings and backlog.
+        """Report a queue's settings and backlog.
 
-        The backlog is what is not acknowledged: messages being worked on and held back are in it, and nobody tells how
-        many. Only when it is empty, none of them can be in flight either; else an earlier word on that is withdrawn.
+        The backlog is what is not acknowledged: it includes messages in flight and delayed ones, and the API does not say how
+        many. Only when it is empty is it certain that none is in flight; otherwise an earlier report of that is withdrawn.
         """
-        told = {
+        state = {
             **attributes,
             "visible": backlog.count,
             "in_flight": 0 if backlog.count == 0 else None,
             "backlog_bytes": backlog.size_bytes,
             "oldest_sent_at": backlog.oldest_sent_at_ms,
         }
-        return self._queue_state(queue, told, now_ms)
+        return self._queue_state(queue, state, now_ms)
 
     def sample(self, queue: str, sampled: Sequence[SampledMessage], now_ms: int) -> Event:
-        """What a look at some messages showed, without claiming to know what becomes of them."""
+        """Report what a sample of messages showed, without claiming to know their fate."""
         tried = sorted((m for m in sampled if m.attempts > 1), key=lambda m: -m.attempts)
         suspects = [{"message_id": m.id, "attempts": m.attempts, "sent_at": m.sent_at_ms} for m in tried]
         attributes = {
@@ -54,15 +54,15 @@ class Telling:
         return self._queue_state(queue, attributes, now_ms)
 
     def existence(self, queue: str, sampled: Sequence[SampledMessage], now_ms: int) -> Iterator[Event]:
-        """That messages are there, once for each: a look at a message is no delivery, so it is `sent` and not `received`.
+        """Report that messages exist, once for each: sampling is not a delivery, so the event is `sent` and not `received`.
 
-        `at` is when it was seen: in a dead-letter queue `sent_at`, which survives the move, can be days before.
+        `at` is when it was seen: in a dead-letter queue `sent_at`, which survives the move, can be days earlier.
         """
         for message in sampled:
             key = (queue, message.id)
-            known = key in self._told
-            self._told[key] = None
-            self._told.move_to_end(key)
+            known = key in self._reported
+            self._reported[key] = None
+            self._reported.move_to_end(key)
             if not known:
                 yield {
                     **self._about("sent", queue, now_ms),
@@ -70,8 +70,8 @@ class Telling:
                     "sent_at": message.sent_at_ms,
                     "receive_count": message.attempts,
                 }
-        while len(self._told) > MAX_REMEMBERED:
-            self._told.popitem(last=False)
+        while len(self._reported) > MAX_REMEMBERED:
+            self._reported.popitem(last=False)
 
     def _queue_state(self, queue: str, attributes: Mapping[str, Any], now_ms: int) -> Event:
         return {**self._about("queue_state", queue, now_ms), "attributes": dict(attributes)}
@@ -94,9 +94,9 @@ def settings_attributes(
     declared_delay_s: float | None,
     backoff: Backoff | None,
 ) -> dict[str, Any]:
-    """The settings of a queue as attributes: what is deployed, and where the API does not tell, what a Wrangler file declares.
+    """Return the settings of a queue as attributes: what is deployed, or what a Wrangler file declares where the API has nothing.
 
-    `consumers` None: the API does not tell. Where both speak and differ, `wrangler_differs` names the attributes.
+    `consumers` None: the API does not list them. Where both differ, `wrangler_differs` names the attributes.
     """
     written = attributes_of(queue.settings, declared, backoff) if declared is not None else {}
     if declared_delay_s is not None:
@@ -106,12 +106,12 @@ def settings_attributes(
         if declared is None:
             del attributes["has_consumer"]
     else:
-        # A queue has one consumer; if the API ever tells of more, the first stands for them.
+        # A queue has one consumer; if the API ever lists more, the first represents them.
         attributes = attributes_of(queue.settings, consumers[0] if consumers else None, backoff)
         if declared is not None:
             differing = [n for n, v in written.items() if n in attributes and attributes[n] != v]
             attributes = written | attributes
             if differing:
                 attributes["wrangler_differs"] = sorted(differing)
-    told = [{"rule": finding.rule, "summary": finding.summary} for finding in findings(queue.name, attributes)]
-    return attributes | {"findings": told}
+    found = [{"rule": finding.rule, "summary": finding.summary} for finding in findings(queue.name, attributes)]
+    return attributes | {"findings": found}

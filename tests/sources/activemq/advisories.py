@@ -31,7 +31,7 @@ def body(**changes: Any) -> MessageBody:
     return MessageBody(**fields)
 
 
-def told(kind: MessageKind, *, queue: str = QUEUE, message: str = "m", by: str | None = None, **changes: Any) -> MessageAdvisory:
+def seen(kind: MessageKind, *, queue: str = QUEUE, message: str = "m", by: str | None = None, **changes: Any) -> MessageAdvisory:
     """An advisory about a message; `empty=True` for one without its body."""
     empty = changes.pop("empty", False)
     return MessageAdvisory(kind, queue, message, by, None if empty else body(**changes))
@@ -44,16 +44,16 @@ def consumer(name: str = A, *, queue: str = QUEUE, prefetch: int = 1, **changes:
     return ConsumerAdded(name, connection, int(session), queue, prefetch, **{**fields, **changes})
 
 
-class Teller:
-    """A lifecycle that is told of things at given times (milliseconds since START_MS)."""
+class DrivenLifecycle:
+    """A lifecycle that is driven at given times (milliseconds since START_MS)."""
 
     def __init__(self, **limits: int) -> None:
         self.lifecycle = Lifecycle("test", limits=Limits(**limits))
         self.lifecycle.end_replay(START_MS)
         self.events: list[Event] = []
 
-    def tell(self, advisory: Any, at: int) -> list[Event]:
-        """Tell it of one thing; answers what came of it."""
+    def apply(self, advisory: Any, at: int) -> list[Event]:
+        """Apply one advisory; answers what came of it."""
         found = self.lifecycle.apply(advisory, START_MS + at)
         self.events += found
         return found
@@ -65,7 +65,7 @@ class Teller:
         return found
 
     def lines(self) -> list[str]:
-        """Every message event so far, as told, in a line each: type, receive count, consumer, time."""
+        """Every message event so far, in order, a line each: type, receive count, consumer, time."""
         names = {A: "A", B: "B"}
         return [
             f"{event['type']} x{event.get('receive_count', 0)} {names.get(event.get('consumer', ''), '-')} "

@@ -1,7 +1,7 @@
-"""Read one event at a time, slowly: the path of everything the block parser must not or cannot read.
+"""Parse one event at a time: the slow path for what the block parser cannot read.
 
-It checks what a column cannot hold (types, text, ranges of the integers); what an event must say is checked
-for whole columns in `validate`.
+It checks what a column cannot hold (types, text, integer ranges); the required fields of an event are checked
+on whole columns in `validate`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def load_json(raw: bytes) -> Any:
 
 
 def read_event(value: Any) -> Row:
-    """The columns of one parsed event; raises `RefusalError` for a value of a wrong type.
+    """Return the columns of one parsed event; raises `RefusalError` for a value of a wrong type.
 
     JSON null is the same as an absent field. A number without a fraction is an integer, a boolean is not.
     """
@@ -51,7 +51,7 @@ def read_event(value: Any) -> Row:
 
 
 def rows_to_table(rows: Sequence[Row]) -> pa.Table:
-    """A table in `PLAIN_SCHEMA` of rows that `read_event` made."""
+    """Build a table in `PLAIN_SCHEMA` from rows of `read_event`."""
     columns = zip(*rows, strict=True) if rows else ((),) * len(PLAIN_SCHEMA)
     return pa.Table.from_arrays(
         [pa.array(column, field.type) for field, column in zip(PLAIN_SCHEMA, columns, strict=True)],
@@ -60,7 +60,7 @@ def rows_to_table(rows: Sequence[Row]) -> pa.Table:
 
 
 def dump(value: Any) -> bytes:
-    """A value as JSON, for people to look at."""
+    """Format a value as JSON for people to read."""
     return json.dumps(value, default=str).encode("ascii")
 
 
@@ -113,7 +113,7 @@ def _attributes(name: str, value: Any) -> str:
 
 
 def _check_encodable(name: str, text: str) -> None:
-    """A lone surrogate is legal in JSON text and cannot be written anywhere."""
+    """Refuse a lone surrogate, which is legal in JSON text but cannot be encoded."""
     if text.isascii():
         return
     try:

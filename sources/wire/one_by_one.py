@@ -1,4 +1,4 @@
-"""Reads lines one by one, and records that only make sense as a whole."""
+"""Read lines one by one, and records that can only be parsed as a whole."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from sources.wire.careful import Row, dump, load_json, read_event, rows_to_table
-from sources.wire.found import Found
+from sources.wire.collected import Collected
+from sources.wire.event_json import Row, dump, load_json, read_event, rows_to_table
 from sources.wire.invalid import RefusalError
 
 _ROWS_AT_ONCE: Final = 10_000
-"""Rows kept as Python objects; so many are turned into columns."""
+"""The number of rows kept as Python objects before they are converted to columns."""
 
 
-class SlowReader:
-    """Reads events one at a time into rows for `Found`."""
+class OneByOneReader:
+    """Reads events one at a time into rows for `Collected`."""
 
-    def __init__(self, found: Found) -> None:
-        self._found = found
+    def __init__(self, collected: Collected) -> None:
+        self._collected = collected
         self._rows: list[Row] = []
         self._record: list[int] = []
         self._line: list[int] = []
@@ -29,10 +29,10 @@ class SlowReader:
         try:
             self._read(record, line, load_json(raw), raw)
         except RefusalError as refusal:
-            self._found.refuse(refusal, record, line, raw)
+            self._collected.refuse(refusal, record, line, raw)
 
     def read_record(self, record: int, raw: bytes, lines: Sequence[tuple[int, bytes]]) -> None:
-        """Read a record as one JSON text; when it is none, as the lines it was cut into."""
+        """Read a record as one JSON text or, if it is not one, as the lines it was split into."""
         try:
             value = load_json(raw)
         except RefusalError as refusal:
@@ -40,7 +40,7 @@ class SlowReader:
                 for number, line in lines:
                     self.read_line(record, number, line)
             else:
-                self._found.refuse(refusal, record, None, raw)
+                self._collected.refuse(refusal, record, None, raw)
             return
         if not isinstance(value, list):
             value = [value]
@@ -51,7 +51,7 @@ class SlowReader:
         try:
             self._rows.append(read_event(value))
         except RefusalError as refusal:
-            self._found.refuse(refusal, record, line, raw if raw is not None else lambda: dump(value))
+            self._collected.refuse(refusal, record, line, raw if raw is not None else lambda: dump(value))
             return
         self._record.append(record)
         self._line.append(line)
@@ -60,9 +60,9 @@ class SlowReader:
             self.finish()
 
     def finish(self) -> None:
-        """Hand what was read to the result."""
+        """Add what was read to the result."""
         if self._rows:
-            self._found.add(
+            self._collected.add(
                 rows_to_table(self._rows),
                 np.array(self._record, np.int64),
                 np.array(self._line, np.int64),

@@ -1,4 +1,4 @@
-"""Telemetry events of the contract, built from what is known of a message or a consumer."""
+"""Build telemetry events of the contract from the known messages and consumers."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from typing import Any
 
 from sources.activemq.advisory import MessageBody
 from sources.activemq.consumers import Consumer
-from sources.activemq.lore import QueueLore
 from sources.activemq.memory import Message
+from sources.activemq.queue_traits import QueueTraits
 from sources.events import WIRE_VERSION, Event
 
 SYSTEM = "activemq"
 
 
-class Teller:
+class EventBuilder:
     """Builds events for one broker. `scope` is the broker's name, None while it is not known."""
 
-    def __init__(self, scope: str | None, lore: QueueLore) -> None:
+    def __init__(self, scope: str | None, traits: QueueTraits) -> None:
         self.scope = scope
-        self._lore = lore
+        self._traits = traits
 
     def sent(self, queue: str, message_id: str, at_ms: int, body: MessageBody | None) -> Event:
-        """A message entered `queue`."""
+        """Build the event of a message that entered `queue`."""
         event = self._about(queue, message_id, "sent", at_ms)
         if body is None:
-            if self._lore.is_ordered(queue):
+            if self._traits.is_ordered(queue):
                 event["ordered"] = True
             return event
         event["sent_at"] = self.sent_at_ms(queue, body)
@@ -34,7 +34,7 @@ class Teller:
         return event
 
     def of(self, message: Message, kind: str, at_ms: int, reason: str | None = None) -> Event:
-        """What happened to a message that was dispatched, or ended without."""
+        """Build an event of a message that was dispatched, or that ended without a dispatch."""
         event = self._about(message.queue, message.message_id, kind, at_ms)
         self._order(event, message.queue, message.group, message.position)
         if message.sent_at_ms:
@@ -49,7 +49,7 @@ class Teller:
         return event
 
     def consumer_state(self, consumer: Consumer, at_ms: int, attributes: dict[str, Any]) -> list[Event]:
-        """One event for each queue the consumer is known to take messages from."""
+        """Build one event for each queue from which the consumer is known to take messages."""
         events = []
         for queue in sorted(consumer.queues):
             event = self.about_queue(queue, "consumer_state", at_ms, attributes)
@@ -58,7 +58,7 @@ class Teller:
         return events
 
     def about_queue(self, queue: str, kind: str, at_ms: int, attributes: dict[str, Any]) -> Event:
-        """A state of a queue or of one of its consumers."""
+        """Build a state event of a queue or of one of its consumers."""
         event: Event = {"v": WIRE_VERSION, "type": kind, "at": at_ms, "system": SYSTEM, "queue": queue}
         if self.scope:
             event["scope"] = self.scope
@@ -66,9 +66,8 @@ class Teller:
         return event
 
     def sent_at_ms(self, queue: str, body: MessageBody) -> int:
-        """Its arrival, by the broker's clock. A dead letter counts from its original send, which its
-        producer stamped."""
-        if body.produced_ms and self._lore.is_dead_letter_queue(queue):
+        """Return its arrival by the broker's clock, or a dead letter's original send, which its producer stamped."""
+        if body.produced_ms and self._traits.is_dead_letter_queue(queue):
             return min(body.produced_ms, body.in_ms)
         return body.in_ms
 
@@ -80,7 +79,7 @@ class Teller:
         return event
 
     def _order(self, event: Event, queue: str, group: str | None, position: int | None) -> None:
-        if self._lore.is_ordered(queue):
+        if self._traits.is_ordered(queue):
             event["ordered"] = True
             if group is not None:
                 event["group"] = group

@@ -1,4 +1,4 @@
-"""Why a broker cannot be reached: asked again by hand, because stomp.py keeps the reason to itself."""
+"""Diagnose why a broker cannot be reached by connecting again, as stomp.py does not report the reason."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sources.activemq.errors import BrokerUnavailable
 
 
 def unreachable(config: ActiveMQCollectorConfig, address: Address) -> BrokerUnavailable:
-    """What connecting to `address` fails of, with what to do about it."""
+    """Return why connecting to `address` fails, with the remedy."""
     return BrokerUnavailable(str(address), *_try(config, address))
 
 
 def _try(config: ActiveMQCollectorConfig, address: Address) -> tuple[str, str]:
-    """The reason and the remedy."""
+    """Return the reason and the remedy."""
     connector = "is the broker up, with a STOMP transportConnector on this port?"
     try:
         with socket.create_connection((address.host, address.port), config.connect_timeout_s) as plain:
