@@ -1,1 +1,1 @@
-"""The catalogue of signals and what is generated from it."""
+"""The catalogue of signals, and the files generated from it."""

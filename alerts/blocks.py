@@ -1,4 +1,4 @@
-"""A page as a list of blocks, written as Markdown or as HTML. Inline `code` is the only markup inside a text."""
+"""A page as a list of blocks, rendered as Markdown or HTML. Inline `code` is the only markup inside text."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """`anchor` must be what a Markdown host makes of `text`, so that one link works in both forms."""
+    """A heading; `anchor` must equal the anchor a Markdown host derives from `text`, so that links work in both forms."""
 
     level: int
     text: str
 
     @property
     def anchor(self) -> str:
-        """Lower case, spaces to hyphens, punctuation gone."""
+        """Return the text in lower case, with hyphens for spaces and without punctuation."""
         return re.sub(r"[^\w\- ]", "", self.text.lower()).replace(" ", "-")
 
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
+    """A paragraph of the runbook."""
+
     text: str
     label: str = ""
     """Words in bold before the text."""
@@ -30,7 +32,7 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list; `numbered` ones are steps to take in order. An item may carry a command below its text."""
+    """A list; a `numbered` one holds steps to take in order. An item may have a command below its text."""
 
     items: Sequence[tuple[str, str]]
     numbered: bool = False
@@ -45,13 +47,15 @@ class Shell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
+    """A table of the runbook."""
+
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Titles and addresses."""
+    """Link titles and URLs."""
 
     links: Sequence[tuple[str, str]]
 
@@ -60,7 +64,7 @@ Block = Heading | Paragraph | Items | Shell | Table | Links
 
 
 def to_markdown(blocks: Iterable[Block]) -> str:
-    """The page as Markdown that ends in a newline."""
+    """Render the page as Markdown that ends in a newline."""
     return "\n\n".join(_markdown(block) for block in blocks) + "\n"
 
 
@@ -91,7 +95,7 @@ def _markdown_item(position: int, item: tuple[str, str], numbered: bool) -> str:
 
 
 def to_html(title: str, blocks: Iterable[Block]) -> str:
-    """The page as one HTML document without outside parts."""
+    """Render the page as one HTML document without external resources."""
     body = "\n".join(_html(block) for block in blocks)
     return _PAGE.replace("{title}", html.escape(title)).replace("{body}", body)
 
@@ -125,7 +129,7 @@ def _pre(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """Escaped, with `code` and [text](#anchor) turned into elements."""
+    """Escape the text, and turn `code` and [text](#anchor) into elements."""
     escaped = html.escape(text, quote=False)
     escaped = re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped)
     return re.sub(r"\[([^\]]+)\]\((#[\w-]+)\)", r'<a href="\2">\1</a>', escaped)

@@ -1,4 +1,4 @@
-"""The one catalogue of everything queuewatch alerts on. Rules, dashboards and the runbook are generated from it."""
+"""The catalogue of all alerts. Rules, dashboards and the runbook are generated from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from alerts.entries import consumers, dead_letters, flow, groups, messages, queues, redrive, telemetry, watcher
+from alerts.entries import consumers, dead_letters, flow, groups, messages, objectives, queues, redrive, telemetry, watcher
 from alerts.entry import Entry
 from alerts.units import shown, spoken, spoken_duration
 from streaming.core.thresholds import Thresholds
@@ -19,6 +19,7 @@ CATALOGUE: tuple[Entry, ...] = (
     *consumers.ENTRIES,
     *queues.ENTRIES,
     *flow.ENTRIES,
+    *objectives.ENTRIES,
     *telemetry.ENTRIES,
     *watcher.ENTRIES,
 )
@@ -27,17 +28,16 @@ BY_NAME: Mapping[str, Entry] = MappingProxyType({entry.name: entry for entry in 
 UNUSED_THRESHOLDS: Mapping[str, str] = MappingProxyType(
     {
         "reconcile_after_s": (
-            "No signal: once the broker's own counts have said empty for so long, messages still tracked "
-            "are given up and "
+            "No signal: when the broker's own counts have been zero for this long, messages still tracked are removed and "
             "counted in queuewatch_messages_reconciled_total."
         ),
     }
 )
-"""Thresholds no alert uses, each with what it does instead."""
+"""Thresholds that no alert uses, each with its purpose."""
 
 
 def entry(name: str) -> Entry:
-    """The entry of a signal or raw alert. Raises `KeyError` that names the nearest one."""
+    """Return the entry of a signal or raw alert; the `KeyError` for an unknown name suggests the nearest one."""
     for known in CATALOGUE:
         if known.name == name:
             return known
@@ -45,7 +45,7 @@ def entry(name: str) -> Entry:
 
 
 def did_you_mean(name: str) -> str:
-    """` (did you mean X?)` or nothing."""
+    """Return ` (did you mean X?)` or an empty string."""
     close = difflib.get_close_matches(name, [e.name for e in CATALOGUE], n=1, cutoff=0.5)
     return f" (did you mean {close[0]}?)" if close else ""
 
@@ -53,7 +53,7 @@ def did_you_mean(name: str) -> str:
 def rule_text(
     entry: Entry, thresholds: Thresholds | None = None, limit: float | None = None, for_s: float | None = None
 ) -> tuple[str, ...]:
-    """The numbered rule with its thresholds, limit and wait filled in, each with its unit. None means the default."""
+    """Return the numbered rule with its thresholds, limit and wait filled in, with units. None means the default."""
     values = thresholds or Thresholds()
     words = {name: shown(name, getattr(values, name)) for name in entry.thresholds}
     words["wait"] = spoken_duration(entry.alert.for_s if for_s is None else for_s)

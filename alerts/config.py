@@ -1,4 +1,4 @@
-"""What may be configured about the generated rules, dashboards and runbook: section `alerts` of the file."""
+"""Configuration of the generated rules, dashboards and runbook: section `alerts` of the file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pydantic import AfterValidator, Field, field_validator
 
 from alerts.catalogue import BY_NAME, did_you_mean
 from alerts.entry import Entry
+from alerts.objectives import Name, Objective
+from alerts.patterns import Pattern
 from streaming.config.section import Seconds, Section
 from streaming.judge.signals import Severity
 
@@ -18,46 +20,36 @@ _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
 
 def _label(name: str) -> str:
     if not _LABEL.match(name) or name.startswith("__"):
-        raise ValueError(f"{name!r} is no label name: letters, digits and _ only, not beginning with a digit or __")
+        raise ValueError(f"{name!r} is not a label name: letters, digits and _ only, not beginning with a digit or __")
     return name
-
-
-def _pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"{text!r} is no regular expression: {error}") from None
-    return text
 
 
 def _base_url(url: str) -> str:
     if not re.match(r"https?://[^\s]+\Z", url):
-        raise ValueError(f"{url!r} is no address: begin it with http:// or https://")
+        raise ValueError(f"{url!r} is not a URL: begin it with http:// or https://")
     return url.rstrip("/")
 
 
 LabelName = Annotated[str, AfterValidator(_label)]
-Pattern = Annotated[str, AfterValidator(_pattern)]
-"""A regular expression as Prometheus matches it: against the whole label."""
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
 
 class AlertSwitch(Section):
-    """Changes to one alert; what is not given keeps the catalogue's default."""
+    """Changes to one alert; keys that are not set keep the catalogue's default."""
 
     enabled: bool = True
     severity: Severity | None = None
-    """Instead of the judge's or the catalogue's."""
+    """Replaces the severity of the judge or the catalogue."""
     limit: float | None = None
-    """The number a raw-metric alert compares with, in the unit the catalogue names. Signals have theirs in `judge`."""
+    """The limit of a raw-metric alert, in the unit given in the catalogue. Limits of signals are set in `judge`."""
     for_s: Seconds | None = None
     """How long the expression must hold, in seconds."""
     keep_firing_s: Seconds | None = None
-    """How long the alert goes on after the expression ended, in seconds."""
+    """How long the alert keeps firing after the expression no longer holds, in seconds."""
     only_queues: Pattern = ""
-    """Only for queues whose name matches."""
+    """Alert only on queues whose name matches."""
     exclude_queues: Pattern = ""
-    """Not for queues whose name matches."""
+    """Do not alert on queues whose name matches."""
 
 
 class KubernetesSection(Section):
@@ -70,23 +62,27 @@ class KubernetesSection(Section):
 
 
 class AlertRulesConfig(Section):
-    """Everything about the generated files. Every key is optional."""
+    """All settings of the generated files. Every key is optional."""
 
     job: str = Field(default="queuewatch", pattern=r"^[A-Za-z0-9_.:/-]+$")
-    """The `job` label Prometheus scrapes queuewatch under."""
+    """The `job` label under which Prometheus scrapes queuewatch."""
     runbook_base_url: BaseUrl = "http://localhost:9400/runbook"
-    """`runbook_url` is this, `#` and the alert's heading. Point it at wherever you publish the runbook."""
+    """The URL where you publish the runbook; `runbook_url` is this, `#` and the alert's heading."""
     grafana_url: BaseUrl = "http://localhost:3000"
-    """`dashboard_url` begins with this."""
+    """The base of `dashboard_url`."""
     page_url: BaseUrl = "http://localhost:9400"
-    """queuewatch's own page, linked from the dashboards."""
+    """The URL of queuewatch's status page, linked from the dashboards."""
     keep_labels: tuple[LabelName, ...] = ()
-    """Further labels of the series (`cluster`, `namespace`) that tell alerts apart, besides job and queue."""
+    """Additional labels of the series (`cluster`, `namespace`) that distinguish alerts, besides job and queue."""
+    tag_labels: tuple[LabelName, ...] = ()
+    """Tags of `judge.tag_labels` that alerts about a queue carry as labels, for routing: `team` becomes `tag_team`."""
     labels: dict[LabelName, str] = Field(default_factory=lambda: {"rulesgroup": "queuewatch"})
-    """Fixed labels of every alert, for routing."""
+    """Constant labels added to every alert, for routing."""
     interval_s: Annotated[float, Field(gt=0)] = 15
     """How often Prometheus evaluates the rules, in seconds."""
     kubernetes: KubernetesSection = Field(default_factory=KubernetesSection)
+    objectives: Mapping[Name, Objective] = Field(default_factory=dict)
+    """Service-level objectives by name, for recording rules and the two alerts on error budgets."""
     rules: Mapping[str, AlertSwitch] = Field(default_factory=dict)
     """Changes by the alert's name in the catalogue, for example `PoisonMessage`."""
 
@@ -115,5 +111,5 @@ class AlertRulesConfig(Section):
         return labels
 
     def switch(self, entry: Entry) -> AlertSwitch:
-        """What is changed about an alert."""
+        """Return the configured changes to an alert."""
         return self.rules.get(entry.name) or AlertSwitch()

@@ -1,4 +1,4 @@
-"""The shape of one catalogue entry: what an alert means, when it fires, what to do about it. Plain values only."""
+"""The data model of a catalogue entry: what an alert means, when it fires, what to do about it. Plain values only."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ SYSTEM_TITLES: Mapping[QueueSystem, str] = {
 RawAlertName = Literal[
     "MessageTooOld",
     "QueueStale",
+    "ErrorBudgetBurning",
+    "ErrorBudgetBurningSlowly",
     "JobDown",
     "JobAbsent",
     "NotPublishing",
@@ -39,7 +41,7 @@ RAW_ALERT_NAMES: tuple[RawAlertName, ...] = get_args(RawAlertName)
 
 AlertName = SignalName | RawAlertName
 
-AlertGroup = Literal["messages", "groups", "consumers", "queues", "telemetry", "watcher"]
+AlertGroup = Literal["messages", "groups", "consumers", "queues", "objectives", "telemetry", "watcher"]
 ALERT_GROUPS: tuple[AlertGroup, ...] = get_args(AlertGroup)
 
 DashboardName = Literal["overview", "queue", "groups", "dead-letters", "consumers", "pipeline"]
@@ -48,12 +50,12 @@ DASHBOARD_NAMES: tuple[DashboardName, ...] = get_args(DashboardName)
 Unit = Literal["seconds", "ratio", "count", "events"]
 
 QUEUE_IDENTITY: tuple[str, ...] = ("job", "system", "scope_id", "queue")
-"""What tells one queue's alert from another's. Not `instance`: a restart must not look like a new alert."""
+"""The labels that distinguish the alerts of two queues. Without `instance`, because a restart must not look like a new alert."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing to look at: `command` may be pasted into the shell the runbook's first section prepared."""
+    """One thing to check; paste `command` into the shell that the runbook's first section prepares."""
 
     what: str
     command: str
@@ -62,13 +64,15 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Link:
+    """Further reading."""
+
     title: str
     url: str
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceField:
-    """One field of a signal's evidence, or one companion series, and how to read it."""
+    """A field of a signal's evidence, or a companion series, and how to interpret it."""
 
     name: str
     says: str
@@ -76,7 +80,7 @@ class EvidenceField:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The number a raw-metric alert compares with; `alerts.<Name>.limit` in the configuration replaces it."""
+    """The limit of a raw-metric alert; `alerts.<Name>.limit` in the configuration replaces it."""
 
     default: float
     unit: Unit
@@ -85,11 +89,11 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class AlertSpec:
-    """How the alert is asked of Prometheus.
+    """The Prometheus expression and texts of an alert.
 
-    `expr` is %-formatted with `by` (grouping labels, comma-separated), `on` (the same without severity), `match` (extra
-    matchers, empty or beginning with a comma), `job` and `limit`. `labels` are templated labels on top of those of the
-    expression. `why` says why this expression and not another one.
+    `expr` is %-formatted with `by` (grouping labels, comma-separated), `on` (the same without severity), `match` (extra matchers,
+    empty or beginning with a comma), `job` and `limit`. `labels` are additional templated labels. `why` explains the choice of
+    the expression.
     """
 
     expr: str
@@ -102,40 +106,40 @@ class AlertSpec:
     limit: Limit | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     judged_severity: bool = False
-    """True: the severity is the signal's own, read from its series, so a rule per queue pattern reaches the pager."""
+    """Whether the severity is read from the signal's series, so that severities set per queue pattern reach the pager."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Everything there is to know about one alert."""
+    """All information about one alert."""
 
     name: AlertName
     group: AlertGroup
     subject: str
-    """What it is about, in one word or two: a message, a group, the job."""
+    """The subject in one or two words: a message, a group, the job."""
     meaning: str
     rule: tuple[str, ...]
-    """Numbered steps in plain words; `{field}` stands for a threshold of `thresholds`, rendered with its unit."""
+    """The conditions in plain words; `{field}` stands for a threshold of `thresholds`, rendered with its unit."""
     thresholds: tuple[str, ...]
-    """Fields of `Thresholds` the rule uses."""
+    """Fields of `Thresholds` that the rule uses."""
     severity: Severity
     alert: AlertSpec
     dashboard: DashboardName
     evidence: tuple[EvidenceField, ...]
     checks: Mapping[QueueSystem, tuple[Check, ...]]
-    """Exactly five per system the alert concerns."""
+    """Exactly five for each system that can have this alert."""
     fix: tuple[Step, ...]
-    """What to do, the first thing first."""
+    """What to do, in order."""
     ignore: tuple[str, ...]
     links: tuple[Link, ...]
     not_applicable: Mapping[QueueSystem, str] = field(default_factory=dict)
-    """Systems where it cannot happen, each with the reason."""
+    """Systems where this cannot happen, each with the reason."""
     watcher_checks: tuple[Check, ...] = ()
-    """Exactly five, for alerts about queuewatch itself, which are the same whatever the queue system."""
+    """Exactly five checks for alerts about queuewatch itself, which are the same for every queue system."""
 
     @property
     def alert_name(self) -> str:
-        """The name in Prometheus: one first component for all."""
+        """The name in Prometheus, with the prefix common to all alerts."""
         return f"Queuewatch{self.name}"
 
     @property
@@ -145,10 +149,10 @@ class Entry:
 
     @property
     def pages(self) -> bool:
-        """Whether it wakes somebody by default."""
+        """Whether it pages by default."""
         return self.severity == "critical"
 
     @property
     def component(self) -> Literal["queue", "watcher"]:
-        """Whom it is for: whoever runs the queue, or whoever runs queuewatch."""
+        """The component for routing: the queue's owners or queuewatch's operators."""
         return "watcher" if self.group in ("telemetry", "watcher") else "queue"

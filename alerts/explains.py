@@ -1,7 +1,7 @@
-"""One incident, one page: which alert of a queue explains which others, and is told instead of them.
+"""One page per incident: which alert of a queue explains which others, and replaces them.
 
-The sample configuration of Alertmanager and the direct push both follow this table. What explains single messages, dead letters
-above all, is folded by the judge already (`streaming.judge.folding`).
+The example configuration of Alertmanager and the direct push both follow this table. The judge itself already folds signals about
+single messages, especially dead letters (`streaming.judge.folding`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from alerts.entry import AlertName
 
 EXPLAINS: Mapping[AlertName, tuple[AlertName, ...]] = {
-    # Nobody works on the queue: its groups, consumers and ages are consequences.
+    # The queue has no active consumer: its groups, consumers and ages are consequences.
     "QueueStalled": (
         "GroupStuck",
         "ConcurrencyCollapsed",
@@ -21,8 +21,9 @@ EXPLAINS: Mapping[AlertName, tuple[AlertName, ...]] = {
         "MessageTooOld",
         "QueueLagging",
         "QueueFailing",
+        "ErrorBudgetBurning",
     ),
-    # The consumer finishes nothing: what comes back, waits and is dead-lettered follows from it.
+    # The consumer finishes nothing: redeliveries, waiting messages and dead letters are consequences.
     "QueueFailing": (
         "PoisonMessage",
         "DeadLetterArrived",
@@ -33,16 +34,17 @@ EXPLAINS: Mapping[AlertName, tuple[AlertName, ...]] = {
         "WindowTooShort",
         "MessageTooOld",
         "QueueLagging",
+        "ErrorBudgetBurning",
     ),
-    # Blocked groups in front are why hardly any group is worked on.
-    "LookAheadSaturated": ("GroupStuck", "ConcurrencyCollapsed", "MessageTooOld", "QueueLagging"),
-    # One group's head stands in its way: the age of the queue is the age of that group.
+    # Blocked groups at the front are the reason why hardly any group is processed.
+    "LookAheadSaturated": ("GroupStuck", "ConcurrencyCollapsed", "MessageTooOld", "QueueLagging", "ErrorBudgetBurning"),
+    # The head of one group blocks it: the age of the queue is the age of that group.
     "GroupStuck": ("MessageTooOld", "QueueLagging", "SlowConsumer"),
-    # The queue falls behind: that its messages are old is the same thing later.
+    # The queue falls behind: old messages are a later sign of the same problem.
     "QueueLagging": ("MessageTooOld",),
     # A whole batch comes back: each of its messages is received again and again.
     "BatchRetryStorm": ("PoisonMessage",),
-    # Nobody reports on this queue: its ages, stalls and slow consumers are guesses.
+    # Nothing reports on this queue: its ages, stalls and slow consumers are outdated.
     "QueueStale": (
         "MessageTooOld",
         "QueueLagging",
@@ -59,6 +61,6 @@ EXPLAINS: Mapping[AlertName, tuple[AlertName, ...]] = {
 
 
 def explained_by(name: AlertName, firing: Iterable[AlertName]) -> AlertName | None:
-    """The first alert of those that fire on a queue which explains `name`, or None."""
+    """Return the first alert firing on a queue that explains `name`, or None."""
     present = set(firing)
     return next((cause for cause, effects in EXPLAINS.items() if cause in present and name in effects), None)

@@ -1,4 +1,4 @@
-"""`python -m alerts.generate [--check]`: write the generated files of the repository, or say which are out of date."""
+"""`python -m alerts.generate [--check]`: write the repository's generated files, or report which are out of date."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def files() -> dict[Path, str]:
-    """Every generated file of the repository with its text."""
+    """Return every generated file of the repository with its text."""
     rendered = dict(render())
-    # Stored once, where people read it; `queuewatch rules` writes it and its HTML anew, and the service serves that.
+    # Stored only where people read it; `queuewatch rules` writes it and its HTML version, which the service serves.
     del rendered[RUNBOOK_PAGE]
     runbook = {ROOT / "docs" / "runbook.md": rendered.pop(RUNBOOK)}
     return {ROOT / "alerts" / "generated" / name: text for name, text in rendered.items()} | runbook
 
 
 def outdated() -> list[Path]:
-    """Files whose text is not what the catalogue says, and files nothing generates any more."""
+    """Return files whose text differs from the catalogue, and files that are no longer generated."""
     wanted = files()
     present = {path for path in (ROOT / "alerts" / "generated").rglob("*") if path.is_file()}
     changed = {path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text}
@@ -29,7 +29,7 @@ def outdated() -> list[Path]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0, or 1 when `--check` finds something out of date."""
+    """Return 0, or 1 if `--check` finds an outdated file."""
     parser = argparse.ArgumentParser(prog="python -m alerts.generate", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is out of date")
     if parser.parse_args(arguments).check:

@@ -1,7 +1,7 @@
-"""The variables of the runbook's commands, as far as a signal tells them.
+"""The variables of the runbook's commands that are known from a signal.
 
-Values stand in commands that somebody pastes into a shell, and queue names come from outside: whatever holds a character that
-means something to a shell is left as a variable.
+The values are used in commands that people paste into a shell, and queue names are untrusted input: a value with a character that
+is special to a shell stays a variable.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from streaming.judge.signals import Finding, SignalName
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+-]{1,256}")
 _OBJECT_NAME = re.compile(r"[A-Za-z0-9_.@+-]{1,256}")
-"""What needs no escape in a JMX name nor in a Jolokia path."""
+"""Characters that need no escaping in a JMX name or a Jolokia path."""
 _ACCOUNT_REGION = re.compile(r"(\d{12})/([a-z]{2}(?:-[a-z]+)+-\d)")
 _ABOUT_DEAD_LETTERS: frozenset[SignalName] = frozenset(
     {"DeadLetterArrived", "DeadLetterExpiring", "RedriveFailed", "RedriveStalled"}
@@ -22,7 +22,7 @@ _ABOUT_DEAD_LETTERS: frozenset[SignalName] = frozenset(
 
 
 def known_variables(finding: Finding) -> Mapping[str, str]:
-    """Variable -> value, without those that are not known or not safe to paste."""
+    """Map variables to values, without those that are unknown or not safe to paste."""
     return dict(_variables(finding))
 
 
@@ -44,7 +44,7 @@ def _variables(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def _addresses(prefix: str, system: str, scope: str, queue: str) -> Iterator[tuple[str, str]]:
-    """How the system's own tools address the queue."""
+    """Return the names by which the system's own tools address the queue."""
     if system == "aws_sqs" and (account_region := _ACCOUNT_REGION.fullmatch(scope)):
         account, region = account_region.groups()
         china = region.startswith("cn-")

@@ -1,4 +1,4 @@
-"""The same rules as a PrometheusRule, for the Prometheus Operator."""
+"""The Prometheus rules as a PrometheusRule, for the Prometheus Operator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from alerts.prometheus_rules import dashboard_uid, rule_groups
 
 
 def prometheus_rule(config: AlertRulesConfig) -> dict[str, Any]:
-    """The custom resource as plain values."""
+    """Return the custom resource as plain values."""
     meta = config.kubernetes
     return {
         "apiVersion": "monitoring.coreos.com/v1",
@@ -21,7 +21,7 @@ def prometheus_rule(config: AlertRulesConfig) -> dict[str, Any]:
 
 
 def kustomization(config: AlertRulesConfig) -> dict[str, Any]:
-    """What makes the folder a kustomize base: the PrometheusRule, and the dashboards as Grafana's sidecar finds them."""
+    """Return the kustomize base: the PrometheusRule, and the dashboards in the form that Grafana's sidecar finds."""
     meta = config.kubernetes
     return {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -34,7 +34,7 @@ def kustomization(config: AlertRulesConfig) -> dict[str, Any]:
                 "files": [f"dashboards/{dashboard_uid(name)}.json" for name in DASHBOARD_NAMES],
                 "options": {
                     "labels": {**meta.labels, "grafana_dashboard": "1"},
-                    # The sidecar watches one name; a new suffix for each change would leave the old one behind.
+                    # The sidecar watches one name; with a hash suffix, each change would leave the old config map behind.
                     "disableNameSuffixHash": True,
                 },
             }

@@ -1,7 +1,7 @@
 """The monitoring mixin: the catalogue as jsonnet data, and a small library that turns it into rules.
 
-Everything the configuration can change is a field of `_config`, so a jsonnet user changes it there, without Python.
-The library and `alerts.prometheus_rules` say the same thing twice; a test renders both and compares.
+Everything that can be configured is a field of `_config`, so jsonnet users can change it there, without Python. The library
+duplicates `alerts.prometheus_rules`; a test renders both and compares them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import Any
 from alerts.catalogue import CATALOGUE
 from alerts.config import AlertRulesConfig
 from alerts.entry import ALERT_GROUPS, DASHBOARD_NAMES, Entry
+from alerts.objectives import LONG_INTERVALS
+from alerts.ownership import TAGGED
 from alerts.prometheus_rules import (
-    RECORDED_IN,
+    LONG_GROUP,
     entry_dashboard_path,
     for_s,
     keep_firing_s,
@@ -35,9 +37,13 @@ local data = import 'alerts.json';
     grafanaUrl: data.config.grafana_url,
     // Further labels of the series that tell alerts apart.
     keepLabels: data.config.keep_labels,
+    // Tags of queues that alerts about a queue carry as labels: team becomes tag_team.
+    tagLabels: data.config.tag_labels,
     // Fixed labels of every alert.
     labels: data.config.labels,
     interval: data.config.interval,
+    // Of what is recorded over days. The objectives themselves are those `queuewatch rules` was run with.
+    longInterval: data.config.long_interval,
     // Per alert: enabled, severity (null: the judge's or the catalogue's), limit (a string, in the unit of the
     // catalogue), for, keepFiringFor, match (further matchers of the queue, beginning with a comma).
     alerts: data.switches,
@@ -54,6 +60,9 @@ local data = import 'alerts.json';
     job: config.job,
     limit: switch.limit,
   },
+  local tagged(expr, on) =
+    if std.length(config.tagLabels) == 0 || !std.member(on, 'queue') then expr
+    else data.tagged % { expr: expr, on: joined(on), tags: joined(['tag_' + tag for tag in config.tagLabels]) },
   local severity(alert, switch) =
     if switch.severity != null then switch.severity
     else if alert.judgedSeverity then '{{ $labels.severity }}'
@@ -62,7 +71,7 @@ local data = import 'alerts.json';
     local switch = config.alerts[alert.name];
     {
       alert: alert.alert,
-      expr: alert.expr % words(alert, switch),
+      expr: tagged(alert.expr % words(alert, switch), alert.identity + config.keepLabels),
       'for': switch['for'],
       [if switch.keepFiringFor != '0s' then 'keep_firing_for']: switch.keepFiringFor,
       labels: { severity: severity(alert, switch), component: alert.component } + config.labels + alert.labels,
@@ -74,12 +83,15 @@ local data = import 'alerts.json';
       },
     },
   local by = joined(['job'] + config.keepLabels),
-  local recorded = [{ record: recorded.record, expr: recorded.expr % { by: by } } for recorded in data.recorded],
+  local recorded(name) = [
+    rule { expr: rule.expr % { by: by } }
+    for rule in (if std.objectHas(data.recorded, name) then data.recorded[name] else [])
+  ],
   local group(name) = {
     name: 'queuewatch.' + name,
-    interval: config.interval,
+    interval: if name == data.longGroup then config.longInterval else config.interval,
     // Recorded in the group that reads it: the rules of a group are evaluated in order.
-    rules: (if name == data.recordedIn then recorded else []) + [
+    rules: recorded(name) + [
       rule(alert)
       for alert in data.alerts
       if alert.group == name && config.alerts[alert.name].enabled
@@ -100,27 +112,30 @@ local data = import 'alerts.json';
 
 
 def mixin_library() -> str:
-    """`mixin.libsonnet`: alerts, recording rules and dashboards under the names mixins use."""
+    """Return `mixin.libsonnet`: alerts, recording rules and dashboards under the names mixins use."""
     lines = [(f"    'queuewatch-{name}.json': import 'dashboards/queuewatch-{name}.json',") for name in DASHBOARD_NAMES]
     return LIBRARY.replace("%(dashboards)s", "\n".join(lines))
 
 
 def mixin_data(config: AlertRulesConfig) -> str:
-    """`alerts.json`: the catalogue's alerts and the configured values, which are the mixin's defaults."""
+    """Return `alerts.json`: the catalogue's alerts and the configured values, which are the mixin's defaults."""
     data = {
         "config": {
             "job": config.job,
             "runbook_base_url": config.runbook_base_url,
             "grafana_url": config.grafana_url,
             "keep_labels": list(config.keep_labels),
+            "tag_labels": list(config.tag_labels),
             "labels": dict(config.labels),
             "interval": duration(config.interval_s),
+            "long_interval": duration(LONG_INTERVALS * config.interval_s),
         },
         "switches": {entry.name: _switch(entry, config) for entry in CATALOGUE},
-        "groups": list(ALERT_GROUPS),
+        "groups": [*ALERT_GROUPS, LONG_GROUP],
+        "longGroup": LONG_GROUP,
+        "tagged": TAGGED,
         "alerts": [_alert(entry) for entry in CATALOGUE],
-        "recordedIn": RECORDED_IN,
-        "recorded": _recorded(),
+        "recorded": _recorded(config),
     }
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
@@ -156,7 +171,15 @@ def _switch(entry: Entry, config: AlertRulesConfig) -> dict[str, Any]:
     }
 
 
-def _recorded() -> list[dict[str, str]]:
-    """The recording rules with their grouping labels left open."""
-    marked = AlertRulesConfig(keep_labels=("queuewatch_by",))
-    return [{**rule, "expr": rule["expr"].replace("job, queuewatch_by", "%(by)s")} for rule in recording_rules(marked)]
+def _recorded(config: AlertRulesConfig) -> dict[str, list[dict[str, Any]]]:
+    """Return the recording rules by group, with placeholders for their grouping labels."""
+    marked = AlertRulesConfig(keep_labels=("queuewatch_by",), objectives=config.objectives)
+    return {
+        group: [{**rule, "expr": _with_placeholder(rule["expr"])} for rule in rules]
+        for group, rules in recording_rules(marked).items()
+    }
+
+
+def _with_placeholder(expr: str) -> str:
+    # A queue's pattern may contain a percent sign, which jsonnet's formatting would read.
+    return expr.replace("%", "%%").replace("job, queuewatch_by", "%(by)s")

@@ -1,4 +1,4 @@
-"""The rule groups of Prometheus, as plain values, from the catalogue and the configuration."""
+"""The Prometheus rule groups as plain values, built from the catalogue and the configuration."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 
 from alerts.catalogue import CATALOGUE
 from alerts.config import AlertRulesConfig, AlertSwitch
-from alerts.entry import ALERT_GROUPS, AlertGroup, DashboardName, Entry
+from alerts.entry import ALERT_GROUPS, DashboardName, Entry
+from alerts.objectives import LONG_INTERVALS, long_rules, short_rules
+from alerts.ownership import tagged
 from alerts.templating import dashboard_path
 from alerts.units import duration, number
 
 RuleGroup = dict[str, Any]
 
-RECORDED_IN: AlertGroup = "telemetry"
-"""The group that records ratios, as its alerts read them."""
+LONG_GROUP = "objectives-long"
+"""The group that records windows of days; it has no alerts."""
 
 DASHBOARD_VARIABLES: dict[DashboardName, tuple[str, ...]] = {
     "overview": ("job", "system", "scope_id"),
@@ -25,33 +27,45 @@ DASHBOARD_VARIABLES: dict[DashboardName, tuple[str, ...]] = {
     "consumers": ("job", "system", "scope_id", "queue"),
     "pipeline": ("job",),
 }
-"""The variables of each dashboard that an alert's labels can set."""
+"""The variables of each dashboard that can be set from an alert's labels."""
 
 
 def dashboard_uid(name: DashboardName) -> str:
-    """Stable for ever: links in old notifications must go on working."""
+    """Return the dashboard's uid, which must never change: links in old notifications must keep working."""
     return f"queuewatch-{name}"
 
 
 def rule_groups(config: AlertRulesConfig) -> list[RuleGroup]:
-    """One group per subject, with what is recorded before the alerts that read it. Groups without a rule are left out."""
+    """Return one group per subject, with recording rules before the alerts that read them. Empty groups are left out."""
+    recorded = recording_rules(config)
     groups = []
     for group in ALERT_GROUPS:
-        # Rules of one group are evaluated in order; across groups an alert could read what was recorded a step ago.
-        rules = recording_rules(config) if group == RECORDED_IN else []
-        rules += [alert_rule(entry, config) for entry in enabled(config) if entry.group == group]
+        # Rules of one group are evaluated in order; across groups an alert could read a value that is one evaluation old.
+        rules = recorded.get(group, []) + [alert_rule(entry, config) for entry in enabled(config) if entry.group == group]
         if rules:
             groups.append({"name": f"queuewatch.{group}", "interval": duration(config.interval_s), "rules": rules})
+    if long := recorded[LONG_GROUP]:
+        groups.append(
+            {"name": f"queuewatch.{LONG_GROUP}", "interval": duration(LONG_INTERVALS * config.interval_s), "rules": long}
+        )
     return groups
 
 
 def enabled(config: AlertRulesConfig) -> Iterator[Entry]:
-    """The entries that are switched on, in the catalogue's order."""
+    """Return the enabled entries, in the catalogue's order."""
     return (entry for entry in CATALOGUE if config.switch(entry).enabled)
 
 
-def recording_rules(config: AlertRulesConfig) -> list[dict[str, Any]]:
-    """Ratios that an alert compares and a dashboard plots: recorded once, so both show the same number."""
+def recording_rules(config: AlertRulesConfig) -> dict[str, list[dict[str, Any]]]:
+    """Return by group what both an alert and a dashboard read: recorded once, so that both show the same number."""
+    return {
+        "telemetry": _event_ratios(config),
+        "objectives": short_rules(config.objectives, config.keep_labels),
+        LONG_GROUP: long_rules(config.objectives, config.keep_labels),
+    }
+
+
+def _event_ratios(config: AlertRulesConfig) -> list[dict[str, Any]]:
     by = ", ".join(("job", *config.keep_labels))
     total = f"sum by ({by}) (rate(queuewatch_events_total[10m]))"
     return [
@@ -64,7 +78,7 @@ def recording_rules(config: AlertRulesConfig) -> list[dict[str, Any]]:
 
 
 def alert_rule(entry: Entry, config: AlertRulesConfig) -> dict[str, Any]:
-    """One alert as Prometheus wants it."""
+    """Return one alert in Prometheus' format."""
     spec, switch = entry.alert, config.switch(entry)
     rule: dict[str, Any] = {
         "alert": entry.alert_name,
@@ -89,56 +103,57 @@ def alert_rule(entry: Entry, config: AlertRulesConfig) -> dict[str, Any]:
 
 
 def expression(entry: Entry, config: AlertRulesConfig) -> str:
-    """The alert's PromQL."""
+    """Return the alert's PromQL."""
     switch = config.switch(entry)
     on = (*entry.alert.identity, *config.keep_labels)
     by = (*on, "severity") if entry.alert.judged_severity and switch.severity is None else on
-    return entry.alert.expr % {
+    expr = entry.alert.expr % {
         "by": ", ".join(by),
         "on": ", ".join(on),
         "match": matchers(switch),
         "job": config.job,
         "limit": limit_text(entry, switch),
     }
+    return tagged(expr, on, config.tag_labels)
 
 
 def for_s(entry: Entry, switch: AlertSwitch) -> float:
-    """How long the expression must hold."""
+    """Return how long the expression must hold."""
     return entry.alert.for_s if switch.for_s is None else switch.for_s
 
 
 def keep_firing_s(entry: Entry, switch: AlertSwitch) -> float:
-    """How long the alert goes on after the expression ended."""
+    """Return how long the alert keeps firing after the expression no longer holds."""
     return entry.alert.keep_firing_s if switch.keep_firing_s is None else switch.keep_firing_s
 
 
 def limit_text(entry: Entry, switch: AlertSwitch) -> str:
-    """The number of a raw-metric alert as PromQL; `0` where there is none."""
+    """Return the limit of a raw-metric alert as PromQL, or `0` if it has none."""
     if switch.limit is not None:
         return number(switch.limit)
     return number(entry.alert.limit.default) if entry.alert.limit else "0"
 
 
 def severity_label(entry: Entry, switch: AlertSwitch) -> str:
-    """The configured one, else the judge's own for signals, else the catalogue's."""
+    """Return the configured severity, else the judge's for signals, else the catalogue's."""
     if switch.severity is not None:
         return switch.severity
     return "{{ $labels.severity }}" if entry.alert.judged_severity else entry.severity
 
 
 def matchers(switch: AlertSwitch) -> str:
-    """Further matchers of a selector, each beginning with a comma."""
+    """Return additional matchers of a selector, each beginning with a comma."""
     only = f",queue=~{_quoted(switch.only_queues)}" if switch.only_queues else ""
     exclude = f",queue!~{_quoted(switch.exclude_queues)}" if switch.exclude_queues else ""
     return only + exclude
 
 
 def entry_dashboard_path(entry: Entry) -> str:
-    """Path and query of the dashboard of an alert, without the base URL."""
+    """Return path and query of an alert's dashboard, without the base URL."""
     variables = tuple(v for v in DASHBOARD_VARIABLES[entry.dashboard] if v in entry.alert.identity)
     return dashboard_path(dashboard_uid(entry.dashboard), variables)
 
 
 def _quoted(text: str) -> str:
-    # PromQL's double-quoted strings escape as JSON's do.
+    # PromQL escapes double-quoted strings like JSON.
     return json.dumps(text, ensure_ascii=False)

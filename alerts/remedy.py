@@ -1,4 +1,4 @@
-"""What to do about an alert: steps, some of which hold for one queue system or one reason only."""
+"""What to do about an alert: steps, some of which apply only to one queue system or reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 QueueSystem = Literal["aws_sqs", "activemq", "cloudflare_queues"]
-"""The systems whose commands the runbook knows; the words are the events' `system`."""
+"""The systems for which the runbook has commands, named as in the events' `system`."""
 
 QUOTED = re.compile(r"`([^`]+)`")
 """Code inside a sentence."""
@@ -17,23 +17,23 @@ VARIABLE = re.compile(r"\$(?:\{([A-Z_]+)\}|([A-Z_]+))")
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A step that does not hold everywhere. `text` may quote a command that uses the variables of the runbook's first section."""
+    """A step that does not apply everywhere. `text` may quote a command with the variables of the runbook's first section."""
 
     text: str
     systems: tuple[QueueSystem, ...] = ()
-    """The events' `system` it holds for; empty: all."""
+    """The values of the events' `system` to which it applies; empty: all."""
     reasons: tuple[str, ...] = ()
-    """The evidence's `reason` (or a part of it) it holds for; empty: all."""
+    """The evidence's `reason` (or a part of it) to which it applies; empty: all."""
 
 
 Step = str | Remedy
-"""A plain text holds for every system and reason."""
+"""A plain string applies to every system and reason."""
 
 
 def steps(fix: Sequence[Step], system: str, reason: str, known: Mapping[str, str]) -> tuple[str, ...]:
-    """The steps that hold for one signal, with what is `known` filled into their commands.
+    """Return the steps that apply to one signal, with `known` values filled into their commands.
 
-    `system` is empty for a signal that is not about a queue. A reason that no step names leaves the steps of every reason.
+    `system` is empty for a signal that is not about a queue. If no step names the reason, the steps for all reasons are returned.
     """
     remedies = [step if isinstance(step, Remedy) else Remedy(step) for step in fix]
     here = [remedy for remedy in remedies if not system or not remedy.systems or system in remedy.systems]
@@ -42,7 +42,7 @@ def steps(fix: Sequence[Step], system: str, reason: str, known: Mapping[str, str
 
 
 def labelled(fix: Sequence[Step], titles: Mapping[QueueSystem, str]) -> Iterator[str]:
-    """All steps, each with the systems and reasons it holds for in front. `titles`: the systems' names."""
+    """Return all steps, each prefixed with the systems and reasons to which it applies. `titles`: the systems' names."""
     for step in fix:
         if isinstance(step, str):
             yield step

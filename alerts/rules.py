@@ -1,4 +1,4 @@
-"""`queuewatch rules --out DIR`: every file that is made from the catalogue."""
+"""`queuewatch rules --out DIR`: all files generated from the catalogue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RUNBOOK_PAGE = "runbook.html"
 
 
 def render(settings: AlertRulesConfig | None = None, thresholds: Thresholds | None = None) -> Mapping[str, str]:
-    """Relative path -> text of every file. The same input gives the same bytes.
+    """Return the relative path and text of every file. The same input gives the same bytes.
 
     `thresholds` are the judge's defaults for all queues; they are shown in the runbook and as lines on dashboards.
     """
@@ -43,9 +43,9 @@ def render(settings: AlertRulesConfig | None = None, thresholds: Thresholds | No
 
 
 def generate(out_dir: Path, settings: AlertRulesConfig | None = None, thresholds: Thresholds | None = None) -> tuple[Path, ...]:
-    """Write every file below `out_dir`, made when absent, and return their paths. Files of other names are left alone.
+    """Write every file below `out_dir`, which is created if absent, and return their paths. Other files are left alone.
 
-    Raises `OSError` when the folder cannot be written.
+    Raises `OSError` if the folder is not writable.
     """
     written = []
     for name, text in render(settings, thresholds).items():
@@ -57,5 +57,5 @@ def generate(out_dir: Path, settings: AlertRulesConfig | None = None, thresholds
 
 
 def _yaml(document: Any) -> str:
-    # One line per expression: a folded one cannot be searched for or pasted.
+    # One line per expression, because a folded one cannot be searched for or pasted.
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1_000_000)

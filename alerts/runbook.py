@@ -1,4 +1,4 @@
-"""The runbook: one heading per alert, written for somebody who was woken up by it."""
+"""The runbook: one heading per alert, written for the person it paged."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PREPARE: dict[QueueSystem, str] = {
 
 
 def runbook_markdown(config: AlertRulesConfig, thresholds: Thresholds | None = None) -> str:
-    """The runbook as Markdown; thresholds are shown as configured."""
+    """Render the runbook as Markdown, with the configured thresholds."""
     return to_markdown(_blocks(config, thresholds))
 
 
 def runbook_html(config: AlertRulesConfig, thresholds: Thresholds | None = None) -> str:
-    """The same as one HTML page, with the same anchors."""
+    """Render the same as one HTML page, with the same anchors."""
     return to_html("queuewatch runbook", _blocks(config, thresholds))
 
 
@@ -40,25 +40,20 @@ def _blocks(config: AlertRulesConfig, thresholds: Thresholds | None) -> Iterator
 def _opening(entries: list[Entry]) -> Iterator[Block]:
     yield Heading(1, "queuewatch runbook")
     yield Paragraph(
-        "Generated from the catalogue of alerts; do not edit. If an alert woke you: follow the link in it "
-        "to its heading, "
-        "read what it means, prepare your shell once (below), and go through its first five checks in order."
+        "Generated from the catalogue of alerts; do not edit. If an alert woke you up, follow its link to its heading here, read "
+        "what it means, prepare your shell once (below), and go through the first five checks in order."
     )
     yield Paragraph(
-        "No check here receives, deletes or moves a message. Do not look into a queue by receiving from "
-        "it, and that "
-        'includes the SQS console\'s "Poll for messages": a receive hides the message from its consumers, '
-        "raises its "
-        "receive count, and may be the one that dead-letters it."
+        "No check here receives, deletes or moves a message. Do not inspect a queue by receiving from it, as the SQS "
+        'console\'s "Poll for messages" does: a receive hides the message from its consumers, raises its receive count, and may '
+        "cause it to be dead-lettered."
     )
     yield Heading(2, "Prepare your shell")
-    yield Paragraph("For every alert: what queuewatch itself knows, ids included.")
+    yield Paragraph("For every alert: what queuewatch itself knows, including message ids.")
     yield Shell(
         f"{watcher.PREPARE}\n"
-        'queuewatch explain "$QUEUE"                                           # why it fires, in words '
-        "and numbers\n"
-        'curl -fsS "$QUEUEWATCH/api/v1/queues/$QUEUE/messages" | jq .         # the suspects, with ids and '
-        "attempts\n"
+        'queuewatch explain "$QUEUE"                                           # why it fires\n'
+        'curl -fsS "$QUEUEWATCH/api/v1/queues/$QUEUE/messages" | jq .         # the suspects, with ids and attempts\n'
         "export MESSAGE_ID='...'                # one of them"
     )
     for system in QUEUE_SYSTEMS:
@@ -66,7 +61,7 @@ def _opening(entries: list[Entry]) -> Iterator[Block]:
         yield Shell(PREPARE[system])
     yield Heading(2, "All alerts")
     yield Table(
-        ("Alert", "Severity", "About", "In short"),
+        ("Alert", "Severity", "About", "Summary"),
         [(f"[{e.alert_name}](#{e.anchor})", _severity(e), e.subject, e.alert.summary) for e in entries],
     )
 
@@ -79,7 +74,7 @@ def _entry(entry: Entry, config: AlertRulesConfig, thresholds: Thresholds | None
     yield Paragraph("", "When it fires.")
     steps = rule_text(entry, thresholds, switch.limit, for_s(entry, switch))
     yield Items([(step, "") for step in steps], numbered=True)
-    yield Paragraph("", "What the evidence says.")
+    yield Paragraph("", "Evidence.")
     yield Items([(f"`{field.name}`: {field.says}.", "") for field in entry.evidence])
     for system in QUEUE_SYSTEMS:
         if system in entry.checks:
@@ -94,18 +89,18 @@ def _entry(entry: Entry, config: AlertRulesConfig, thresholds: Thresholds | None
     yield Items([(step, "") for step in labelled(entry.fix, SYSTEM_TITLES)])
     yield Paragraph("", "When to ignore it.")
     yield Items([(reason, "") for reason in entry.ignore])
-    yield Paragraph(entry.alert.why, "Why it is asked this way.")
+    yield Paragraph(entry.alert.why, "Why the expression looks like this.")
     if entry.links:
         yield Links([(link.title, link.url) for link in entry.links])
 
 
 def _checks(checks: tuple[Check, ...]) -> Items:
-    return Items([((f"{check.what}. Look for: {check.look_for.rstrip('?')}."), check.command) for check in checks], numbered=True)
+    return Items([(f"{check.what}. Look for: {check.look_for.rstrip('?')}.", check.command) for check in checks], numbered=True)
 
 
 def _severity(entry: Entry) -> str:
     return {
-        "critical": "critical, wakes somebody",
+        "critical": "critical, pages somebody",
         "warning": "warning, for working hours",
         "info": "info, only shown",
     }[entry.severity]

@@ -1,7 +1,7 @@
-"""The alert of a signal: it fires while queuewatch's own judge says so, and it carries the judge's severity.
+"""The alert for a signal: it fires while queuewatch's judge reports the signal, and has the judge's severity.
 
-The judge has already waited as long as the signal's rule asks, so `for` is zero: another wait here would only make the
-page later. `keep_firing_for` bridges a restart of the service, during which the series are absent.
+The judge has already waited as long as the signal's rule requires, so `for` is zero: another wait would only delay the page.
+`keep_firing_for` bridges a restart of the service, during which the series are absent.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from alerts.entry import QUEUE_IDENTITY, AlertSpec
 from streaming.judge.signals import SignalName
 
 WHY = (
-    "The signal, because what it is about (one message, one group, one consumer) cannot be asked of "
-    "Prometheus: ids are "
+    "The signal is used because its subject (one message, one group, one consumer) cannot be queried in Prometheus: ids are "
     "never labels."
 )
 
 BRIDGE = "2m"
-"""How long an expression over totals looks back, so that a restart of the service does not look like a recovery."""
+"""How far an expression over totals looks back, so that a restart of the service does not look like a recovery."""
 
 
 def signal_alert(
@@ -28,24 +27,24 @@ def signal_alert(
     identity: tuple[str, ...] = QUEUE_IDENTITY,
     why: str = WHY,
 ) -> AlertSpec:
-    """Fires while at least one finding of `signal` holds; the value is how many do. `matchers` begin with a comma."""
+    """Return an alert that fires while `signal` has findings; its value is their number. `matchers` begin with a comma."""
     expr = f'max by (%(by)s) (queuewatch_signals{{signal="{signal}"{matchers}%(match)s}}) > 0'
     return AlertSpec(expr, why, summary, description, identity=identity, judged_severity=True)
 
 
 def arrivals_alert(signal: SignalName, label: str, why: str, summary: str, description: str) -> AlertSpec:
-    """Fires while the signal holds, and again for each further finding: their number is the label `label`.
+    """Return an alert that fires while the signal holds, and again for each further finding: their number is the label `label`.
 
-    Alertmanager notifies about a changed label and never about a changed annotation. Only for signals whose findings end
-    together: a number that falls would notify, too. No keep_firing_for: the alert of the number before must end at once
-    when the next one begins, so the expression itself bridges a restart.
+    Alertmanager notifies when a label changes, never when an annotation changes. Use this only for signals whose findings end
+    together, because a falling number would notify, too. There is no keep_firing_for: the alert with the previous number must end
+    as soon as the next one begins, so the expression itself bridges a restart.
     """
     expr = f"max by (%(by)s) (last_over_time({_findings(signal)}[{BRIDGE}])) > 0"
     return _counted(expr, label, why, summary, description)
 
 
 def totals_alert(signal: SignalName, totals: tuple[str, ...], label: str, why: str, summary: str, description: str) -> AlertSpec:
-    """Fires while the signal holds, and again whenever the sum of the queue's counters `totals` grew: that is the label."""
+    """Return an alert that fires while the signal holds, and again when the sum of `totals`, its label, grows."""
     total = " + ".join(f"max by (%(on)s) (last_over_time({name}[{BRIDGE}]))" for name in totals)
     firing = f"max by (%(by)s) (last_over_time({_findings(signal)}[{BRIDGE}])) > bool 0"
     return _counted(f"({total}) * on (%(on)s) group_right () ({firing})", label, why, summary, description)

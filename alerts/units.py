@@ -1,4 +1,4 @@
-"""Numbers as people and as Prometheus write them."""
+"""Formatting of numbers for people and for Prometheus."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from alerts.entry import Unit
 
 
 def number(value: float) -> str:
-    """Without a needless decimal point or exponent: 3600, 0.01."""
+    """Format a number without a needless decimal point or exponent: 3600, 0.01."""
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
 def duration(seconds: float) -> str:
-    """As Prometheus writes a duration, in its largest whole unit: 90 → `90s`, 3600 → `1h`; `ms` at the finest."""
+    """Format a duration as Prometheus does, in the largest whole unit: 90 → `90s`, 3600 → `1h`; at the finest `ms`."""
     milliseconds = round(seconds * 1000)
     if milliseconds == 0:
         return "0s"
@@ -22,9 +22,9 @@ def duration(seconds: float) -> str:
 
 
 def spoken_duration(seconds: float) -> str:
-    """For a sentence: `5 minutes`, `24 hours`, `1.5 seconds`."""
+    """Format a duration for a sentence: `5 minutes`, `24 hours`, `1.5 seconds`."""
     for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
-        # A day is said as 24 hours: that is how retention is thought of until it is several days.
+        # A day is written as 24 hours, as is usual for retention until it is several days.
         if seconds % size == 0 and seconds >= size and not (unit == "day" and seconds < 2 * size):
             n = int(seconds // size)
             return f"{n} {unit}{'' if n == 1 else 's'}"
@@ -32,7 +32,7 @@ def spoken_duration(seconds: float) -> str:
 
 
 def spoken(value: float, unit: Unit) -> str:
-    """A limit with its unit: `10 minutes`, `1 %`, `100,000 events`."""
+    """Format a limit with its unit: `10 minutes`, `1 %`, `100,000 events`."""
     if unit == "seconds":
         return spoken_duration(value)
     if unit == "ratio":
@@ -42,6 +42,6 @@ def spoken(value: float, unit: Unit) -> str:
 
 
 def shown(threshold: str, value: float) -> str:
-    """A threshold with the unit its name ends in: `_s` seconds, `_ratio` a share, else a count or a factor."""
+    """Format a threshold with the unit from the end of its name: `_s` seconds, `_ratio` a share, else a count or factor."""
     unit: Unit = "seconds" if threshold.endswith("_s") else "ratio" if threshold.endswith("_ratio") else "count"
     return spoken(value, unit)

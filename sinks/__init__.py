@@ -1,1 +1,1 @@
-"""Where results go: metrics, status page, API, Alertmanager and the signal log."""
+"""Destinations of results: metrics, status page, API, Alertmanager and the signal log."""

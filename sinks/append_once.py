@@ -1,4 +1,4 @@
-"""A file of lines to which a batch is appended once, however often it runs."""
+"""A file of lines to which each batch is appended exactly once, however often it runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _TAIL = 65_536
 class AppendOnceFile:
     """Lines in one file.
 
-    Beside it stands `<file>.batch`: the last batch and where its lines begin. It is written before the lines, so whatever a
-    crash or a full disk leaves behind that point is cut off when the batch comes again. `stream` names the checkpoint: a new
-    one counts its batches from zero and must not cut off the old one's lines.
+    The file `<file>.batch` next to it holds the last batch and where its lines begin. It is written before the lines, so anything
+    that a crash or a full disk leaves after that point is truncated when the batch runs again. `stream` identifies the
+    checkpoint: a new checkpoint counts batches from zero and must not truncate the lines of the old one.
 
     A file that would grow beyond `max_bytes` is first moved to `<file>.1` (and that to `.2`, up to `keep_files`). Moving it away
     from outside (logrotate) is fine too. With `trims`, a batch that is itself larger than `max_bytes` is cut at a line.
@@ -36,7 +36,7 @@ class AppendOnceFile:
         self._trims = trims
 
     def append(self, records: Sequence[Record], batch_id: int) -> None:
-        """Append the lines of one batch and fsync. Raises `Undelivered` when the disk does not take them."""
+        """Append the lines of one batch and fsync. Raises `Undelivered` if writing fails."""
         lines = self._lines(records)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ class AppendOnceFile:
             ) from error
 
     def close(self) -> None:
-        """Nothing stays open between batches."""
+        """Do nothing, because nothing stays open between batches."""
 
     def _lines(self, records: Sequence[Record]) -> bytes:
         lines = bytearray()
@@ -109,7 +109,7 @@ class AppendOnceFile:
                 os.replace(newer, older)
 
     def _cut_torn_line(self) -> None:
-        """A crash whose batch never ran again (its checkpoint was deleted) may leave half a line."""
+        """Truncate an incomplete last line, left by a crash whose batch never ran again (its checkpoint was deleted)."""
         size = self._size()
         if size == 0:
             return

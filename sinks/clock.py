@@ -6,5 +6,5 @@ import time
 
 
 def wall_ms() -> int:
-    """Epoch milliseconds now."""
+    """Return the current time in epoch milliseconds."""
     return time.time_ns() // 1_000_000

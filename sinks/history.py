@@ -1,4 +1,4 @@
-"""The recent past of every queue, for sparklines: bounded in time, in points and in memory."""
+"""The recent history of every queue, for sparklines: bounded in time, points and memory."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _BACKLOG, _AGE = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """Equally spaced points, oldest first; `None` where nothing was known."""
+    """Equally spaced points, oldest first; `None` where no value is known."""
 
     step_s: float
     end_ms: int
     """Epoch milliseconds of the last point's step."""
     backlog: tuple[float | None, ...]
-    """Visible messages, the most within a step."""
+    """The maximum number of visible messages in each step."""
     oldest_age_s: tuple[float | None, ...]
-    """Age of the oldest unsettled message, the greatest within a step; 0 for an empty queue."""
+    """The maximum age of the oldest unsettled message in each step; 0 for an empty queue."""
 
 
 class History:
     """The last `points` steps of `step_s` seconds for each queue of the latest snapshot.
 
-    8 bytes a point and queue: 10,000 queues and 90 points are 7 MB. A queue that vanishes loses its past.
-    Not safe for several threads; the store that owns it locks.
+    8 bytes a point and queue: 10,000 queues and 90 points are 7 MB. A queue that vanishes loses its past. It is not thread-safe;
+    the store that owns it uses a lock.
     """
 
     def __init__(self, step_s: float = 10.0, points: int = 90) -> None:
@@ -45,20 +45,20 @@ class History:
         self._step: int | None = None
         """Number of the current step since the epoch; its point is the last column."""
 
-    def record(self, at_ms: int, queues: Sequence[QueueView]) -> None:
-        """Note the state of `queues` at `at_ms` (epoch ms). A time before the current step is ignored."""
+    def record(self, at_ms: int, queues: Sequence[QueueView], folds: Sequence[QueueView] = ()) -> None:
+        """Record the state of `queues` and `folds` at `at_ms` (epoch ms). A time before the current step is ignored."""
         step = at_ms // self._step_ms
         if self._step is not None and step < self._step:
             return
         self._advance(0 if self._step is None else step - self._step)
         self._step = step
-        known = list(backlogs(queues))
+        known = [*backlogs(queues), *backlogs(folds)]
         rows = self._rows_of([name for name, _, _ in known])
         seen = np.array([_point(visible, since_ms, at_ms) for _, visible, since_ms in known], np.float32).reshape(-1, 2)
         self._values[rows, -1] = np.fmax(self._values[rows, -1], seen)
 
     def of(self, queue: QueueName) -> Trend | None:
-        """The recent past of one queue, or None when it is not in the latest snapshot."""
+        """Return the recent history of one queue, or None if it is not in the latest snapshot."""
         row = self._rows.get(queue)
         if row is None or self._step is None:
             return None

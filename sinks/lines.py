@@ -1,4 +1,4 @@
-"""The lines a replay prints and the signal log keeps: one JSON object each. Pure."""
+"""The JSON lines printed by a replay and written to the signal log. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Line = dict[str, Any]
 
 
 def signal_line(change: SignalChange) -> Line:
-    """A signal that began to fire or was resolved. Times are epoch milliseconds.
+    """Return the line for a signal that began to fire or was resolved. Times are epoch milliseconds.
 
-    `message_id`, `group`, `consumer` and `part` stand only where the signal is about one; `alerting` only
-    where it is false.
+    `message_id`, `group`, `consumer` and `part` are present only if the signal is about one; `alerting` only if it is
+    false.
     """
     finding = change.finding
     key = finding.key
@@ -44,7 +44,7 @@ def signal_line(change: SignalChange) -> Line:
 
 
 def metric_line(at_ms: int, sample: Sample) -> Line:
-    """One sample as of `at_ms` (epoch milliseconds)."""
+    """Return the line for one sample at `at_ms` (epoch milliseconds)."""
     return {
         "at": at_ms,
         "kind": "metric",
@@ -55,9 +55,9 @@ def metric_line(at_ms: int, sample: Sample) -> Line:
 
 
 def to_json(value: object) -> str:
-    """JSON on one line, in ASCII: names from outside may hold what a terminal or UTF-8 cannot.
+    """Serialize to one line of ASCII JSON, because external names may contain characters unsafe for terminals or UTF-8.
 
-    Numbers that JSON has no word for become null; numpy's become plain ones.
+    Numbers that JSON cannot represent become null; numpy numbers become plain ones.
     """
     try:
         return _dump(value)

@@ -1,4 +1,4 @@
-"""Text from outside on its way into HTML and SVG. Pure."""
+"""Escaping of external text for HTML and SVG. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import html
 import unicodedata
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Categories that a reader cannot see, or that change how the text around them reads: controls, right-to-left overrides, halves
-of surrogate pairs, line separators."""
+"""Unicode categories that are invisible or change how the surrounding text reads: controls, right-to-left overrides etc."""
 
 
 def escaped(value: object) -> str:
-    """Text for an element or a quoted attribute. What cannot be seen is written as an escape, such as `\\u202e`."""
+    r"""Escape text for an element or a quoted attribute. Invisible characters become escapes such as `\u202e`."""
     return html.escape("".join(_visible(c) for c in str(value)), quote=True)
 
 
@@ -22,7 +21,7 @@ def _visible(character: str) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """At most `most` characters, the middle left out: the beginning and the end of an id tell most."""
+    """Shorten text to `most` characters by leaving out the middle, because the ends of an id are the most useful."""
     if len(text) <= most:
         return text
     front = (most - 1) // 2

@@ -1,13 +1,13 @@
-"""A snapshot as Prometheus exposition text, quick enough for ten thousand queues.
+"""Render a snapshot as Prometheus exposition text, fast enough for ten thousand queues.
 
-What does not change until the next snapshot is rendered once for it, on the first scrape (batches come far
-more often than scrapes). Ages are computed for every scrape: a gauge that was right at the last batch is
-wrong now. What every series is and where its value comes from stands in `streaming.judge.metrics`.
+Lines are rendered when they are first scraped and cached per queue until the queue changes, which few queues do
+between two scrapes. Ages are computed for every scrape: a gauge that was right at the last batch is wrong now.
+`streaming.judge.metrics` defines every series and where its value comes from.
 
-`queuewatch_message_age_seconds` describes the messages waiting now, so its buckets fall as well as rise. It
-is exposed as a plain histogram all the same: OpenMetrics' `gaugehistogram` names its series `_gcount` and
+`queuewatch_message_age_seconds` describes the messages waiting now, so its buckets can fall as well as rise. It is
+nevertheless exposed as a plain histogram: OpenMetrics' `gaugehistogram` names its series `_gcount` and
 `_gsum`, which would make a series' name depend on the negotiated format, and the text format has no such
-type. `histogram_quantile` and heat maps take the buckets as they are; only `rate()` over them is meaningless.
+type. `histogram_quantile` and heat maps work with these buckets; only `rate()` over them is meaningless.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from __future__ import annotations
 import gzip
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import metadata
 from platform import python_version
 from typing import Final, NamedTuple
@@ -26,6 +26,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import generate_latest as _text_of
 from prometheus_client.openmetrics import exposition as _openmetrics
 
+from streaming.core.settings import QueueName
 from streaming.judge.metrics import METRIC_BY_NAME, METRICS, QUEUE_LABELS, Metric, MetricName
 from streaming.judge.snapshot import QueueView, Snapshot
 
@@ -37,33 +38,49 @@ _openmetrics_of: Callable[[CollectorRegistry], bytes] = _openmetrics.generate_la
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric family a sink reports about itself (one of SINK_METRICS), its samples as (labels, value)."""
+    """A metric family a sink reports about itself (one of SINK_METRICS), with its samples as (labels, value)."""
 
     name: MetricName
     samples: Sequence[tuple[Mapping[str, str], float]]
 
 
+class _QueueText(NamedTuple):
+    """The part of one queue's exposition that is constant until the queue changes."""
+
+    view: QueueView
+    labels: str
+    lines: tuple[str, ...]
+    """The lines of each family that is constant until the queue changes, in the order of the metrics."""
+
+
 class _Fixed(NamedTuple):
-    """What of a snapshot's exposition stays the same until the next one."""
+    """The part of a snapshot's exposition that is constant until the next snapshot."""
 
     snapshot: Snapshot
-    named: list[tuple[str, QueueView]]
-    """Each queue with its labels' text."""
+    queues: list[_QueueText]
     lines: dict[str, str]
-    """Family name -> the lines of all its samples."""
+    """Family name -> the lines of samples that belong to no single queue, or that age with every batch."""
 
 
 class Exposition:
-    """Renders snapshots, keeping the unchanging part of the latest one. Safe to call from several threads."""
+    """Renders snapshots, and caches the constant part of the latest one. Thread-safe."""
 
     def __init__(
         self,
         *,
         about_sinks: Sequence[Callable[[], Iterable[Family]]] = (),
         process_metrics: bool = True,
+        left_out: Collection[str] = (),
         version: str | None = None,
     ) -> None:
-        """`about_sinks` are asked at every scrape; `version=None` asks the installed package."""
+        """`about_sinks` are collected at every scrape; `left_out` names metrics that are not shown.
+
+        `version=None` uses that of the installed package.
+        """
+        self._left_out = frozenset(left_out)
+        self._metrics = tuple(metric for metric in METRICS if metric.name not in self._left_out)
+        self._lasting = tuple(metric for metric in self._metrics if (metric.of_queue or metric.info) and not metric.by_age)
+        self._place = {metric.name: place for place, metric in enumerate(self._lasting)}
         self._about_sinks = tuple(about_sinks)
         self._version = version or _installed_version()
         self._process = CollectorRegistry() if process_metrics else None
@@ -71,22 +88,20 @@ class Exposition:
             ProcessCollector(registry=self._process)
         self._lock = threading.Lock()
         self._fixed: _Fixed | None = None
+        self._texts: dict[QueueName, _QueueText] = {}
 
     def render(self, snapshot: Snapshot | None, now_ms: int, *, openmetrics: bool = False) -> bytes:
-        """The exposition as of `now_ms` (epoch ms); before the first snapshot only this program itself."""
+        """Render the exposition at `now_ms` (epoch ms); before the first snapshot, only metrics of this process."""
         blocks = [self._build_info(openmetrics)]
         if snapshot is not None:
             fixed = self._fixed_part(snapshot)
-            for metric in METRICS:
-                lines = (
-                    "".join(_queue_lines(metric, fixed.named, now_ms)) if metric.times is not None else fixed.lines[metric.name]
-                )
-                if lines:
+            for metric in self._metrics:
+                if lines := self._family(metric, fixed, now_ms):
                     blocks += (_header(metric, openmetrics), lines)
         for source in self._about_sinks:
-            for family in source():
+            for family in (found for found in source() if found.name not in self._left_out):
                 blocks += (_header(METRIC_BY_NAME[family.name], openmetrics), _family_lines(family))
-        # A name may hold half of a surrogate pair, which JSON can carry and UTF-8 cannot.
+        # A name may hold half of a surrogate pair, which JSON can represent and UTF-8 cannot.
         body = "".join(blocks).encode("utf-8", "replace")
         if self._process is None:
             return body + b"# EOF\n" if openmetrics else body
@@ -95,10 +110,29 @@ class Exposition:
     def _fixed_part(self, snapshot: Snapshot) -> _Fixed:
         with self._lock:
             if self._fixed is None or self._fixed.snapshot is not snapshot:
-                named = [(_id_labels(queue.system, queue.scope, queue.queue), queue) for queue in snapshot.queues]
-                fixed: dict[str, str] = {m.name: "".join(_fixed_lines(m, snapshot, named)) for m in METRICS if m.times is None}
-                self._fixed = _Fixed(snapshot, named, fixed)
+                self._texts = {view.name: self._text(view) for view in snapshot.rows()}
+                queues = list(self._texts.values())
+                lines: dict[str, str] = {
+                    m.name: "".join(_snapshot_lines(m, snapshot)) for m in self._metrics if m.of_snapshot is not None
+                }
+                lines |= {m.name: _queues_lines(m, queues, snapshot.at_ms) for m in self._metrics if m.by_age}
+                self._fixed = _Fixed(snapshot, queues, lines)
             return self._fixed
+
+    def _text(self, view: QueueView) -> _QueueText:
+        known = self._texts.get(view.name)
+        if known is not None and view.revision and known.view.revision == view.revision:
+            return known._replace(view=view)
+        labels = _id_labels(view.system, view.scope, view.queue)
+        lines = tuple("".join(_queue_lines(metric, labels, view, 0)) for metric in self._lasting)
+        return _QueueText(view, labels, lines)
+
+    def _family(self, metric: Metric, fixed: _Fixed, now_ms: int) -> str:
+        """Render the lines of all samples of one family."""
+        if metric.times is not None:
+            return _queues_lines(metric, fixed.queues, now_ms)
+        place = self._place.get(metric.name)
+        return fixed.lines[metric.name] if place is None else "".join([text.lines[place] for text in fixed.queues])
 
     def _build_info(self, openmetrics: bool) -> str:
         name = "queuewatch_build_info"
@@ -109,7 +143,7 @@ class Exposition:
 
 
 def wants_openmetrics(accept: str) -> bool:
-    """Whether an Accept header prefers OpenMetrics to the text format; a tie or silence means text."""
+    """Whether an Accept header prefers OpenMetrics to the text format; a tie or no preference means text."""
     quality = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for offer in accept.lower().split(","):
         media, *parameters = (part.strip() for part in offer.split(";"))
@@ -120,33 +154,35 @@ def wants_openmetrics(accept: str) -> bool:
 
 
 def compress(body: bytes) -> bytes:
-    """gzip at level 1: higher levels cost a scrape of many queues seconds for a few per cent."""
+    """Compress with gzip level 1: higher levels cost a scrape of many queues seconds for a few per cent."""
     return gzip.compress(body, compresslevel=1, mtime=0)
 
 
+@lru_cache(maxsize=4096)
 def escape_label(value: str) -> str:
-    """A label's value as it stands between quotes."""
+    """Escape a label's value for use between quotes."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _queue_lines(metric: Metric, named: Iterable[tuple[str, QueueView]], now_ms: int) -> Iterator[str]:
-    """The lines of a family that each queue has samples of; `named`: each queue with its labels' text."""
+def _queues_lines(metric: Metric, queues: Iterable[_QueueText], now_ms: int) -> str:
+    return "".join([line for text in queues for line in _queue_lines(metric, text.labels, text.view, now_ms)])
+
+
+def _queue_lines(metric: Metric, labels: str, queue: QueueView, now_ms: int) -> Iterator[str]:
+    """Yield the lines of a family for one queue; `labels` is the text of the queue's own labels."""
     name, label = metric.name, f',{metric.labels[0]}="' if metric.labels else ""
-    for labels, queue in named:
-        if metric.info is not None:
-            own = "".join(f',{key}="{escape_label(word)}"' for key, word in metric.info(queue).items())
-            yield f"{name}{{{labels}{own}}} 1\n"
-        for suffix, values, value in metric.parts(queue, now_ms):
-            if math.isfinite(value):
-                own = f'{label}{escape_label(values[0])}"' if values else ""
-                yield f"{name}{suffix}{{{labels}{own}}} {value}\n"
+    if metric.info is not None:
+        own = "".join(f',{key}="{escape_label(word)}"' for key, word in metric.info(queue).items())
+        yield f"{name}{{{labels}{own}}} 1\n"
+    for suffix, values, value in metric.parts(queue, now_ms):
+        if math.isfinite(value):
+            own = f'{label}{escape_label(values[0])}"' if values else ""
+            yield f"{name}{suffix}{{{labels}{own}}} {value}\n"
 
 
-def _fixed_lines(metric: Metric, snapshot: Snapshot, named: Iterable[tuple[str, QueueView]]) -> Iterator[str]:
-    """The lines of a family whose values stand until the next snapshot."""
-    if metric.of_snapshot is None:
-        yield from _queue_lines(metric, named, snapshot.at_ms)
-        return
+def _snapshot_lines(metric: Metric, snapshot: Snapshot) -> Iterator[str]:
+    """Yield the lines of a family that belongs to no queue, or to queues by their firing signals."""
+    assert metric.of_snapshot is not None
     names = (*QUEUE_LABELS, *metric.labels) if metric.per_queue else metric.labels
     for values, value in metric.of_snapshot(snapshot):
         yield f"{metric.name}{_labels(dict(zip(names, values, strict=True)))} {value}\n"

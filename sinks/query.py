@@ -1,4 +1,4 @@
-"""Which queues of a snapshot somebody asks for, in which order, and which slice of them. Pure."""
+"""Queries on the queues of a snapshot: filter, order and slice. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sinks.store import SEVERITY_RANK, Published
+from streaming.judge.folds import STATUS_RANK
 from streaming.judge.snapshot import QueueView
 
 MAX_LIMIT = 1_000
 
-_STATUS_RANK = {"failing": 6, "stalled": 5, "stopped": 4, "lagging": 3, "stale": 2, "unknown": 1, "ok": 0}
-
-# One value per queue to sort by; None (not known) comes last in either direction.
+# One sort value per queue; None (unknown) comes last in both directions.
 _Key = Callable[[QueueView, Published], Any]
 
 
@@ -21,7 +20,7 @@ def _attention(queue: QueueView, published: Published) -> tuple[int, int, int, i
     findings = published.findings.get(queue.name, ())
     worst = SEVERITY_RANK[findings[0].severity] + 1 if findings else 0
     oldest_ms = queue.oldest_ms.get("all", 1 << 62)
-    return worst, _STATUS_RANK[queue.status], len(findings), -oldest_ms
+    return worst, STATUS_RANK[queue.status], len(findings), -oldest_ms
 
 
 def _negative(value: int | None) -> int | None:
@@ -31,7 +30,7 @@ def _negative(value: int | None) -> int | None:
 SORTS: Mapping[str, _Key] = {
     "attention": _attention,
     "queue": lambda queue, _: queue.queue.lower(),
-    "status": lambda queue, _: _STATUS_RANK[queue.status],
+    "status": lambda queue, _: STATUS_RANK[queue.status],
     "signals": lambda queue, published: len(published.findings.get(queue.name, ())),
     "age": lambda queue, _: _negative(queue.oldest_ms.get("all")),
     "age_visible": lambda queue, _: _negative(queue.oldest_ms.get("visible")),
@@ -39,7 +38,7 @@ SORTS: Mapping[str, _Key] = {
     "in_flight": lambda queue, _: queue.in_flight,
     "receives": lambda queue, _: queue.receive_count_max,
 }
-"""By name of the `sort` parameter. `attention` is what needs somebody first: worst signal, status, oldest."""
+"""Sort values by the name of the `sort` parameter. `attention` sorts by worst signal, status and age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +46,9 @@ class QueueQuery:
     """Conditions that must all hold, an order and a slice."""
 
     text: str = ""
-    """Part of the queue's name, system or scope, whatever its case; several words must all occur."""
+    """Case-insensitive part of the queue's name, system or scope; several words must all occur."""
     statuses: frozenset[str] = frozenset()
-    """Any of these; empty for all."""
+    """Accepted statuses; empty means all."""
     firing: bool = False
     """Only queues with a firing signal."""
     system: str | None = None
@@ -61,12 +60,22 @@ class QueueQuery:
 
 
 def matching(published: Published, query: QueueQuery) -> Sequence[QueueView]:
-    """All queues the conditions hold for, in order; equal ones by name."""
+    """Return all matching rows, in order; ties are sorted by name. Folded queues are one row."""
     words = query.text.lower().split()
-    found = [queue for queue in published.snapshot.queues if _holds(queue, published, query, words)]
-    found.sort(key=lambda queue: queue.name)
+    ordered = published.once((query.sort, query.descending), lambda: _ordered(published, query))
+    return [queue for queue in ordered if _holds(queue, published, query, words)]
+
+
+def members_of(published: Published, fold: QueueView, limit: int = 200) -> Sequence[QueueView]:
+    """Return the queues folded into a view, those that need attention first, at most `limit`."""
+    members = [published.queues[name] for name in sorted(fold.members)]
+    return sorted(members, key=lambda queue: _attention(queue, published), reverse=True)[:limit]
+
+
+def _ordered(published: Published, query: QueueQuery) -> Sequence[QueueView]:
+    """Return all rows in the order of `query`."""
     key = SORTS[query.sort]
-    values = [(key(queue, published), queue) for queue in found]
+    values = [(key(queue, published), queue) for queue in published.rows]
     known = [pair for pair in values if pair[0] is not None]
     known.sort(key=lambda pair: pair[0], reverse=query.descending)
     return [queue for _, queue in known] + [queue for value, queue in values if value is None]
@@ -82,6 +91,6 @@ def _holds(queue: QueueView, published: Published, query: QueueQuery, words: Seq
     if query.firing and queue.name not in published.findings:
         return False
     if words:
-        name = f"{queue.queue} {queue.system} {queue.scope}".lower()
-        return all(word in name for word in words)
+        names = (queue.name, *queue.members)
+        return any(all(word in f"{name.queue} {name.system} {name.scope}".lower() for word in words) for name in names)
     return True

@@ -1,4 +1,4 @@
-"""What goes to a file or a topic: one line with a key that tells copies apart."""
+"""Records for files and topics: one line with a key that identifies copies."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import NamedTuple, Protocol
 
 
 class Record(NamedTuple):
-    """One line of JSON, without its newline. The same record has the same key however often its batch runs."""
+    """A line of JSON without its newline. A record has the same key however often its batch runs."""
 
     key: str
     line: str
 
 
 class Destination(Protocol):
-    """Where records go."""
+    """A destination of records."""
 
     def append(self, records: Sequence[Record], batch_id: int) -> None:
-        """Keep the records of one batch durably before returning; the same batch again leaves what one run leaves.
+        """Store the records of one batch durably before returning; storing the same batch again changes nothing.
 
         Raises `Undelivered`, and is then called again with the same.
         """
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
 
 
 class Undelivered(OSError):
-    """A destination did not take what it was given; the message names it and the fix."""
+    """A destination did not accept the records; the message names it and the fix."""

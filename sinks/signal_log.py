@@ -10,5 +10,5 @@ from streaming.judge.signals import SignalChange
 
 
 def signal_records(changes: Iterable[SignalChange]) -> list[Record]:
-    """The lines of `signal_line`, each under its announcement."""
+    """Return the lines of `signal_line`, each with its announcement as the key."""
     return [Record(change.announcement, to_json(signal_line(change))) for change in changes]

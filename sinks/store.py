@@ -1,41 +1,61 @@
-"""Where the job leaves its latest snapshot and everything that shows it comes to read."""
+"""The store of the latest snapshot, written by the job and read by everything that shows it."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 from sinks.history import History, Trend
 from streaming.core.settings import QueueName
 from streaming.judge.signals import Finding, Severity, SignalKey
 from streaming.judge.snapshot import QueueView, Snapshot
 
+Answer = TypeVar("Answer")
+
 SEVERITY_RANK: Mapping[Severity, int] = {"critical": 2, "warning": 1, "info": 0}
 """Higher is worse."""
 
 
 class Published:
-    """A snapshot with the look-ups readers need, made on first use. Never changes."""
+    """An immutable snapshot with lookups for readers, built on first use."""
 
     def __init__(self, version: int, snapshot: Snapshot) -> None:
         self.version = version
-        """Counts up by one with every snapshot published."""
+        """Incremented with every published snapshot."""
         self.snapshot = snapshot
+        self._answers: dict[object, Any] = {}
+
+    def once(self, key: object, work_out: Callable[[], Answer]) -> Answer:
+        """Return the result of `work_out` for this snapshot; it is computed on the first call only."""
+        if key not in self._answers:
+            self._answers[key] = work_out()
+        answer: Answer = self._answers[key]
+        return answer
 
     @cached_property
     def queues(self) -> Mapping[QueueName, QueueView]:
-        """Queues by identity."""
-        return {queue.name: queue for queue in self.snapshot.queues}
+        """Queues by identity, folded ones too, and the views they are folded into."""
+        return {queue.name: queue for queue in (*self.snapshot.queues, *self.snapshot.folds)}
+
+    @cached_property
+    def rows(self) -> Sequence[QueueView]:
+        """What the table of queues shows, by name: each queue, or the view it is folded into."""
+        return sorted(self.snapshot.rows(), key=lambda queue: queue.name)
 
     @cached_property
     def findings(self) -> Mapping[QueueName, tuple[Finding, ...]]:
-        """Firing signals by queue, the worst and then the longest firing first."""
+        """Firing signals by queue, the worst and then the longest firing first. Folded queues have theirs together as well."""
         found: dict[QueueName, list[Finding]] = {}
         for finding in self.firing:
             found.setdefault(finding.key.queue_name, []).append(finding)
+        for fold in self.snapshot.folds:
+            members = set(fold.members)
+            if of_members := [finding for finding in self.firing if finding.key.queue_name in members]:
+                found[fold.name] = of_members
         return {name: tuple(of_queue) for name, of_queue in found.items()}
 
     @cached_property
@@ -46,14 +66,14 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A signal that fired in one snapshot and no longer in a later one."""
+    """A signal that fired in one snapshot but not in a later one."""
 
     finding: Finding
     at_ms: int
 
 
 class SnapshotStore:
-    """The latest snapshot, a short past of each queue, and the signals resolved last. Safe for threads."""
+    """The latest snapshot, a short history of each queue, and the last resolved signals. Thread-safe."""
 
     def __init__(self, *, history_step_s: float = 10.0, history_points: int = 90, resolved_kept: int = 100) -> None:
         self._lock = threading.Lock()
@@ -63,29 +83,29 @@ class SnapshotStore:
         self._resolved: deque[Resolved] = deque(maxlen=resolved_kept)
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Make `snapshot` the one everybody reads from now on."""
+        """Make `snapshot` the one that all readers get from now on."""
         with self._lock:
             before = self._latest
             self._latest = Published(1 if before is None else before.version + 1, snapshot)
             if before is not None:
                 self._note_resolved(before.snapshot, snapshot)
-            # Batches may come several times a second; the past is drawn in steps of many seconds.
+            # There may be several batches per second, but the history has steps of many seconds.
             if self._history_at_ms is None or abs(snapshot.at_ms - self._history_at_ms) >= 1_000:
                 self._history_at_ms = snapshot.at_ms
-                self._history.record(snapshot.at_ms, snapshot.queues)
+                self._history.record(snapshot.at_ms, snapshot.queues, snapshot.folds)
 
     @property
     def latest(self) -> Published | None:
-        """The latest snapshot, None before the first."""
+        """The latest snapshot, or None before the first."""
         return self._latest
 
     def trend(self, queue: QueueName) -> Trend | None:
-        """The recent past of one queue."""
+        """Return the recent history of one queue."""
         with self._lock:
             return self._history.of(queue)
 
     def resolved(self) -> tuple[Resolved, ...]:
-        """Signals resolved lately, the last one first."""
+        """Return recently resolved signals, the latest first."""
         with self._lock:
             return tuple(reversed(self._resolved))
 

@@ -1,4 +1,4 @@
-"""Charts as SVG text: axes, lines and bars. Pure, without a drawing library, and the same bytes for the same numbers."""
+"""Charts as SVG text: axes, lines and bars. Pure and deterministic, without a drawing library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import pairwise
 from sinks.markup import escaped
 
 Point = tuple[float, float | None]
-"""x and y; None interrupts the line: nothing is known there."""
+"""x and y; None leaves a gap in the line where the value is unknown."""
 Tick = tuple[float, str]
 
 STYLE = """
@@ -35,7 +35,7 @@ svg .dashed { stroke-dasharray: 5 4; }
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of values on a range of pixels. A logarithmic one begins above zero."""
+    """Maps a range of values to a range of pixels. A logarithmic scale begins above zero."""
 
     low: float
     high: float
@@ -45,7 +45,7 @@ class Axis:
     logarithmic: bool = False
 
     def px(self, value: float) -> float:
-        """Where a value is, held to the axis."""
+        """Return the position of a value, clamped to the axis."""
         held = min(max(value, self.low), self.high)
         low, high = self.low, self.high
         if self.logarithmic:
@@ -63,11 +63,11 @@ class Line:
     colour: int = 0
     dashed: bool = False
     stepped: bool = False
-    """The value holds until the next point."""
+    """Whether the value holds until the next point."""
 
 
 def linear(low: float, high: float, from_px: float, to_px: float, unit: str = "", about: int = 4) -> Axis:
-    """An axis from `low` to at least `high` with round ticks."""
+    """Return an axis from `low` to at least `high` with round ticks."""
     step = _round_step((high - low) / about if high > low else 1.0)
     top = low + step * max(1, math.ceil((high - low) / step - 1e-9))
     ticks = [low + step * n for n in range(round((top - low) / step) + 1)]
@@ -75,7 +75,7 @@ def linear(low: float, high: float, from_px: float, to_px: float, unit: str = ""
 
 
 def time_axis(from_ms: float, to_ms: float, from_px: float, to_px: float, about: int = 8) -> Axis:
-    """An axis of epoch milliseconds with ticks at round UTC times."""
+    """Return an axis of epoch milliseconds with ticks at round UTC times."""
     step = next((s for s in _TIME_STEPS_MS if (to_ms - from_ms) / s <= about), _TIME_STEPS_MS[-1])
     first = math.ceil(from_ms / step) * step
     ticks = [first + step * n for n in range(max(0, math.floor((to_ms - first) / step)) + 1)] if first <= to_ms else []
@@ -84,7 +84,7 @@ def time_axis(from_ms: float, to_ms: float, from_px: float, to_px: float, about:
 
 
 def utc(at_ms: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """Epoch milliseconds as UTC; a time outside the calendar as a plain number."""
+    """Format epoch milliseconds as UTC; a time outside the calendar is a plain number."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime(form)
     except (OverflowError, ValueError, OSError):
@@ -92,12 +92,12 @@ def utc(at_ms: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
 
 
 def plot(lines: Iterable[Line], x: Axis, y: Axis) -> str:
-    """Both axes and the lines, as elements."""
+    """Return both axes and the lines as elements."""
     return "".join((*_y_grid(x, y), *x_ticks(x, y.from_px), *(_line(line, x, y) for line in lines)))
 
 
 def legend(names: Sequence[tuple[str, int]], x_px: float, y_px: float, every_px: float | None = None) -> str:
-    """Coloured names beside one another, or `every_px` under one another."""
+    """Return a legend of coloured names, side by side, or stacked with a distance of `every_px`."""
     parts = []
     for name, colour in names:
         parts.append(f'<text class="key c{colour}" x="{_n(x_px)}" y="{_n(y_px)}">— {escaped(name)}</text>')
@@ -109,12 +109,12 @@ def legend(names: Sequence[tuple[str, int]], x_px: float, y_px: float, every_px:
 
 
 def label(text: str, x_px: float, y_px: float, anchor: str = "start") -> str:
-    """A line of text."""
+    """Return a line of text."""
     return f'<text x="{_n(x_px)}" y="{_n(y_px)}" text-anchor="{anchor}">{escaped(text)}</text>'
 
 
 def bar(x: Axis, from_x: float, to_x: float, y_px: float, height_px: float, css: str, title: str) -> str:
-    """A bar from one value of `x` to another, at least two pixels wide, that names itself when pointed at."""
+    """Return a bar between two values of `x`, at least two pixels wide, with a tooltip."""
     left = x.px(from_x)
     width = max(2.0, x.px(to_x) - left)
     where = f'x="{_n(left)}" y="{_n(y_px)}" width="{_n(width)}" height="{_n(height_px)}"'
@@ -122,7 +122,7 @@ def bar(x: Axis, from_x: float, to_x: float, y_px: float, height_px: float, css:
 
 
 def picture(elements: str, width: int, height: int, title: str, *, alone: bool = False) -> str:
-    """The whole picture; `alone` as a file of its own, with its style."""
+    """Return the whole image; with `alone` as a standalone file that includes its style."""
     head = f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escaped(title)}"'
     own = f' xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"' if alone else ""
     style = f"<style>{STYLE}</style>" if alone else ""
@@ -130,7 +130,7 @@ def picture(elements: str, width: int, height: int, title: str, *, alone: bool =
 
 
 def x_ticks(x: Axis, at_px: float) -> Iterable[str]:
-    """The horizontal axis with its labels under it."""
+    """Return the horizontal axis with its labels."""
     yield f'<path class="axis" d="M{_n(x.from_px)} {_n(at_px)}H{_n(x.to_px)}"/>'
     for value, text in x.ticks:
         yield f'<path class="axis" d="M{_n(x.px(value))} {_n(at_px)}v4"/>' + label(text, x.px(value), at_px + 17, "middle")
@@ -164,7 +164,7 @@ def _path(run: Sequence[tuple[float, float]], *, stepped: bool) -> str:
 
 
 def thinned(points: Sequence[Point], x: Axis) -> Sequence[Point]:
-    """Of the points of one pixel, the first, the highest and the last: a peak is never lost."""
+    """Keep the first, the highest and the last point of each pixel, so that no peak is lost."""
     if len(points) <= 2 * abs(x.to_px - x.from_px):
         return points
     kept: list[Point] = []

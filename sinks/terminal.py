@@ -1,6 +1,4 @@
-"""What the status page shows, in a terminal: a live table with the signals under it, or plain lines
-elsewhere.
-"""
+"""The status page's content in a terminal: a live table with the signals below it, or plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from streaming.judge.snapshot import QueueView, Snapshot
 
 _LOOK_S = 0.5
 _PLAIN_EVERY_S = 15.0
-"""Without a terminal: how often the numbers are said again when no signal changes."""
+"""Without a terminal: how often the numbers are printed again while no signal changes."""
 _SEVERITY_STYLE = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _STATUS_STYLE = {
     "ok": "green",
@@ -43,7 +41,7 @@ def show(
     console: Console | None = None,
     clock_ms: Callable[[], int] = wall_ms,
 ) -> None:
-    """Show what `store` holds until `stop` is set. `url` is the status page's, told at the top."""
+    """Show the content of `store` until `stop` is set. `url`, the status page's URL, is shown at the top."""
     console = console or Console()
     if console.is_terminal:
         _show_live(store, stop, url, console, clock_ms)
@@ -52,7 +50,7 @@ def show(
 
 
 def screen(published: Published | None, now_ms: int, *, url: str | None, width: int, height: int) -> RenderableType:
-    """One picture of the whole that fits `width` × `height` characters. Pure."""
+    """Render everything to fit `width` × `height` characters. Pure."""
     where = Text.assemble(("queuewatch", "bold"), f"  {url}" if url else "")
     if published is None:
         return Group(where, Text("Waiting for the first batch…", style="dim"))
@@ -72,7 +70,7 @@ def screen(published: Published | None, now_ms: int, *, url: str | None, width: 
 
 
 def change_lines(before: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
-    """One line for each signal that began or ended between two snapshots."""
+    """Return a line for each signal that began or ended between two snapshots."""
     at = time.strftime("%H:%M:%S", time.localtime(snapshot.at_ms / 1000))
     old = _by_key(before)
     new = _by_key(snapshot)
@@ -85,12 +83,10 @@ def change_lines(before: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
 
 
 def closing_lines(store: SnapshotStore, now_ms: int) -> Iterator[str]:
-    """What was seen, for the end: every queue in a line, and every signal that fires or was resolved
-    lately.
-    """
+    """Return the closing summary: a line per queue, and every signal that fires or was recently resolved."""
     published = store.latest
     if published is None:
-        yield "Nothing was seen: no batch was published."
+        yield "No results: no batch was published."
         return
     for queue in matching(published, QueueQuery(sort="queue", descending=False)):
         yield printable(f"{queue.queue}: {_standing(queue, published, now_ms)}")
@@ -174,7 +170,7 @@ def _more(number: int, thing: str) -> list[Text]:
 
 
 def _standing(queue: QueueView, published: Published, now_ms: int) -> str:
-    """What fires and the numbers of a queue. Its status tells of its flow alone: beside a signal, `ok` would be a lie."""
+    """Return a queue's firing signals and numbers. The status covers only the flow, so `ok` is not shown beside a signal."""
     findings = published.findings.get(queue.name, ())
     known: list[str] = list(dict.fromkeys(finding.key.signal for finding in findings))
     if queue.status != "ok" or not known:

@@ -1,4 +1,4 @@
-"""Records in a Kafka topic. It is connected to when there is something to send, and anew after a failure."""
+"""Records in a Kafka topic, which connects when there is something to send, and reconnects after a failure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _CLOSE_WITHIN_S = 2.0
 
 
 class RecordTopic:
-    """One Kafka record per record, under its key.
+    """Writes one Kafka record per record, with its key.
 
-    `connect` makes a kafka-python KafkaProducer, best by `durable_producer`. A record that was sent twice has the same key and
-    value: compaction keeps one, and so does a reader that remembers the keys it saw.
+    `connect` returns a kafka-python KafkaProducer, preferably from `durable_producer`. A record that was sent twice has the same
+    key and value: compaction keeps one copy, and a reader can deduplicate by key.
     """
 
     def __init__(self, connect: Callable[[], Any], topic: str, *, timeout_s: float = 30.0) -> None:
@@ -24,7 +24,7 @@ class RecordTopic:
         self._producer: Any = None
 
     def append(self, records: Sequence[Record], batch_id: int) -> None:
-        """Send the records and wait until every one is acknowledged. Raises `Undelivered`."""
+        """Send the records and wait until all are acknowledged. Raises `Undelivered`."""
         del batch_id  # A second run's records carry the first one's keys.
         if not records:
             return
@@ -37,8 +37,8 @@ class RecordTopic:
         except Exception as error:  # kafka-python's errors have no common base that is an OSError
             self.close()
             raise Undelivered(
-                f"the topic {self._topic!r} did not take {len(records)} records: {str(error) or type(error).__name__}; "
-                "check that the brokers answer, that the topic exists and that this user may write to it"
+                f"the topic {self._topic!r} did not accept {len(records)} records: {str(error) or type(error).__name__}; check "
+                "that the brokers answer, that the topic exists and that this user may write to it"
             ) from error
 
     def close(self) -> None:
@@ -49,9 +49,9 @@ class RecordTopic:
 
 
 def durable_producer(connection: Mapping[str, Any]) -> Any:
-    """A KafkaProducer that counts as sent only what all replicas hold.
+    """Return a KafkaProducer that counts a record as sent only when all replicas have it.
 
-    `connection` holds kafka-python's own settings, `bootstrap_servers` and those of the login. Raises when no broker answers.
+    `connection` holds kafka-python's settings: `bootstrap_servers` and credentials. Raises if no broker answers.
     """
     from kafka import KafkaProducer
 

@@ -1,6 +1,6 @@
-"""ActiveMQ Classic: looks at a queue through the broker's JMX-over-HTTP interface (Jolokia), with curl and jq.
+"""ActiveMQ Classic: inspects a queue through the broker's JMX-over-HTTP interface (Jolokia), with curl and jq.
 
-Browsing leaves a message where it is: unlike a receive it neither hides it nor counts as a delivery.
+Browsing leaves a message in place: unlike a receive, it neither hides the message nor counts as a delivery.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ export NETRC="$HOME/.netrc"            # machine, login and password of the brok
 export ACTIVEMQ_DATA='/opt/activemq/data'   # on the broker's host: where its log is
 export Q="org.apache.activemq:type=Broker,brokerName=$BROKER,destinationType=Queue,destinationName=$QUEUE"
 export B="org.apache.activemq:type=Broker,brokerName=$BROKER"
-export DLQ="DLQ.$QUEUE"                # or what the broker's dead-letter strategy names it
+export DLQ="DLQ.$QUEUE"                # or the name given by the broker's dead-letter strategy
 amq() { curl -fsS --netrc-file "$NETRC" -H 'Origin: http://localhost' "$JOLOKIA/$1" | jq .value; }"""
 
 
@@ -30,7 +30,7 @@ def counts(look_for: str) -> Check:
 
 def consumers(look_for: str) -> Check:
     return Check(
-        "Every consumer: what it holds, its prefetch, whether the broker calls it slow",
+        "Every consumer: the messages it holds, its prefetch, whether the broker considers it slow",
         'amq "read/$Q,endpoint=Consumer,clientId=*,consumerId=*/ClientId,ConnectionId,DispatchedQueueSize,'
         'MessageCountAwaitingAcknowledge,PrefetchSize,DequeueCounter,Exclusive,SlowConsumer,Selector"',
         look_for,
@@ -48,8 +48,8 @@ def connections(look_for: str) -> Check:
 
 def browse(look_for: str) -> Check:
     return Check(
-        "The messages at the front, without taking them",
-        ("amq \"exec/$Q/browse()\" | jq '.[:5][] | {JMSMessageID, JMSTimestamp, JMSRedelivered, JMSXGroupID, PropertiesText}'"),
+        "The messages at the front, without receiving them",
+        "amq \"exec/$Q/browse()\" | jq '.[:5][] | {JMSMessageID, JMSTimestamp, JMSRedelivered, JMSXGroupID, PropertiesText}'",
         look_for,
     )
 
@@ -98,7 +98,7 @@ def times(look_for: str) -> Check:
 
 def memory(look_for: str) -> Check:
     return Check(
-        "The queue's memory and cursor, which bound what is dispatched",
+        "The queue's memory and cursor, which limit dispatching",
         'amq "read/$Q/MemoryPercentUsage,MemoryLimit,CursorPercentUsage,CursorFull,MaxPageSize,MessagesCachedCount"',
         look_for,
     )
@@ -114,7 +114,7 @@ def options(look_for: str) -> Check:
 
 def log(look_for: str) -> Check:
     return Check(
-        "The broker's log around the time",
+        "The latest warnings and errors about the queue in the broker's log",
         'grep -hE \'WARN|ERROR\' "$ACTIVEMQ_DATA/activemq.log" | grep -F "$QUEUE" | tail -n 40',
         look_for,
     )

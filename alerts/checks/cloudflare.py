@@ -1,4 +1,4 @@
-"""Cloudflare Queues: looks at a queue with wrangler and the REST API.
+"""Cloudflare Queues: inspects a queue with wrangler and the REST API.
 
 `messages/preview` shows messages without acknowledging, retrying or moving them. `messages/pull` takes a lease and
 counts an attempt, so it is not used here.
@@ -28,8 +28,8 @@ def backlog(look_for: str) -> Check:
 
 def preview(look_for: str) -> Check:
     return Check(
-        "A sample of the messages with their attempts, without taking them",
-        ("cf \"queues/$QUEUE_ID/messages/preview\" -X POST -H 'Content-Type: application/json' -d '{\"batch_size\": 10}'"),
+        "A sample of the messages with their attempts, without receiving them",
+        "cf \"queues/$QUEUE_ID/messages/preview\" -X POST -H 'Content-Type: application/json' -d '{\"batch_size\": 10}'",
         look_for,
     )
 
@@ -51,7 +51,7 @@ def consumers(look_for: str) -> Check:
 
 
 def info(look_for: str) -> Check:
-    return Check("The queue in one glance", 'npx wrangler queues info "$QUEUE"', look_for)
+    return Check("An overview of the queue", 'npx wrangler queues info "$QUEUE"', look_for)
 
 
 def tail(look_for: str) -> Check:

@@ -1,7 +1,7 @@
-"""Amazon SQS: looks at a queue from outside with the AWS CLI.
+"""Amazon SQS: inspects a queue from outside with the AWS CLI.
 
-No command here receives a message: a receive hides the message from its consumers and raises its receive count, so
-looking could be what moves it to the dead-letter queue. The console's "Poll for messages" is a receive, too.
+No command here receives a message: a receive hides the message from its consumers and raises its receive count, so it could move
+the message to the dead-letter queue. The console's "Poll for messages" is a receive, too.
 """
 
 from __future__ import annotations
@@ -64,11 +64,10 @@ def tags(look_for: str) -> Check:
 
 def metric(name: str, statistic: str, look_for: str) -> Check:
     return Check(
-        f"{name} of the last hour, by five minutes",
+        f"{name} of the last hour, in steps of five minutes",
         f"aws cloudwatch get-metric-statistics --namespace AWS/SQS --metric-name {name} "
         '--dimensions Name=QueueName,Value="$QUEUE" --start-time "$SINCE" --end-time "$NOW" '
-        f"--period 300 --statistics {statistic} --query "
-        f"'sort_by(Datapoints,&Timestamp)[].[Timestamp,{statistic}]' "
+        f"--period 300 --statistics {statistic} --query 'sort_by(Datapoints,&Timestamp)[].[Timestamp,{statistic}]' "
         "--output table",
         look_for,
     )
@@ -76,11 +75,10 @@ def metric(name: str, statistic: str, look_for: str) -> Check:
 
 def lambda_metric(name: str, statistic: str, look_for: str) -> Check:
     return Check(
-        f"{name} of the consuming function, by five minutes",
+        f"{name} of the consuming function, in steps of five minutes",
         f"aws cloudwatch get-metric-statistics --namespace AWS/Lambda --metric-name {name} "
         '--dimensions Name=FunctionName,Value="$FUNCTION" --start-time "$SINCE" --end-time "$NOW" '
-        f"--period 300 --statistics {statistic} --query "
-        f"'sort_by(Datapoints,&Timestamp)[].[Timestamp,{statistic}]' "
+        f"--period 300 --statistics {statistic} --query 'sort_by(Datapoints,&Timestamp)[].[Timestamp,{statistic}]' "
         "--output table",
         look_for,
     )
@@ -90,8 +88,8 @@ def consumers(look_for: str) -> Check:
     return Check(
         "The Lambda functions that consume the queue",
         'aws lambda list-event-source-mappings --event-source-arn "$QUEUE_ARN" '
-        "--query 'EventSourceMappings[].[FunctionArn,State,BatchSize,FunctionResponseTypes,LastProcessingResult]' "
-        "--output table",
+        "--query 'EventSourceMappings[].[FunctionArn,State,BatchSize,FunctionResponseTypes,LastProcessingResult]' --output "
+        "table",
         look_for,
     )
 
@@ -135,16 +133,15 @@ def error_logs(look_for: str) -> Check:
     return Check(
         "The consumer's errors of the last hour",
         'aws logs filter-log-events --log-group-name "$LOG_GROUP" --start-time "$(date -d "$SINCE" +%s000)" '
-        "--filter-pattern '?ERROR ?Exception ?\"Task timed out\"' --max-items 50 --query "
-        "'events[].message' --output text",
+        "--filter-pattern '?ERROR ?Exception ?\"Task timed out\"' --max-items 50 --query 'events[].message' --output text",
         look_for,
     )
 
 
 def changes(event: str, look_for: str) -> Check:
     return Check(
-        f"Who called {event} lately",
-        f"aws cloudtrail lookup-events --lookup-attributes AttributeKey=EventName,AttributeValue={event} "
-        "--start-time \"$SINCE\" --max-items 20 --query 'Events[].[EventTime,Username,Resources]'",
+        f"Who called {event} recently",
+        f'aws cloudtrail lookup-events --lookup-attributes AttributeKey=EventName,AttributeValue={event} --start-time "$SINCE" '
+        "--max-items 20 --query 'Events[].[EventTime,Username,Resources]'",
         look_for,
     )

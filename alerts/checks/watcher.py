@@ -1,18 +1,18 @@
-"""queuewatch itself: is it up, is it fed, does it keep pace."""
+"""Checks of queuewatch itself: is it up, does it get telemetry, does it keep up."""
 
 from __future__ import annotations
 
 from alerts.entry import Check
 
 PREPARE = """\
-export QUEUEWATCH='http://127.0.0.1:9400'      # where this queuewatch listens
+export QUEUEWATCH='http://127.0.0.1:9400'      # address of this queuewatch
 export PROMETHEUS='http://127.0.0.1:9090'
 export KAFKA='localhost:9092' TOPIC='queuewatch-events'
 series() { curl -fsS "$QUEUEWATCH/metrics" | grep -E "^$1"; }"""
 
 
 def ready(look_for: str) -> Check:
-    return Check("Is it ready, and if not, why", 'curl -sS "$QUEUEWATCH/-/ready"; echo', look_for)
+    return Check("Whether it is ready, and if not, why", 'curl -sS "$QUEUEWATCH/-/ready"; echo', look_for)
 
 
 def scrape(look_for: str) -> Check:
@@ -42,7 +42,7 @@ def pods(look_for: str) -> Check:
 
 def collectors(look_for: str) -> Check:
     return Check(
-        "The last sign of life of every collector",
+        "The last event of every collector",
         'series queuewatch_telemetry_last_event_timestamp_seconds | awk -v now="$(date +%s)" '
         "'{printf \"%.0f s ago %s\\n\", now - $NF, $0}'",
         look_for,
@@ -63,7 +63,7 @@ def pipeline(look_for: str) -> Check:
 
 def events(look_for: str) -> Check:
     return Check(
-        "Events by what became of them, and the reasons of the invalid ones",
+        "Events by result, and the reasons of the invalid ones",
         "series 'queuewatch_events_(invalid_)?total'",
         look_for,
     )
@@ -71,7 +71,7 @@ def events(look_for: str) -> Check:
 
 def coverage(look_for: str) -> Check:
     return Check(
-        "The queues of which too little or too much is tracked",
+        "The queues with too few or too many tracked messages",
         "series queuewatch_telemetry_coverage_ratio | awk '$NF < 0.9 || $NF > 1.1'",
         look_for,
     )
@@ -79,14 +79,14 @@ def coverage(look_for: str) -> Check:
 
 def reconciled(look_for: str) -> Check:
     return Check(
-        "Messages given up because the broker said its queue is empty",
+        "Messages removed because the broker said the queue is empty",
         "series queuewatch_messages_reconciled_total | awk '$NF > 0'",
         look_for,
     )
 
 
 def folded(look_for: str) -> Check:
-    return Check("What was folded away by a cap", "series queuewatch_folded_total", look_for)
+    return Check("Items left out by a cap", "series queuewatch_folded_total", look_for)
 
 
 def skew(look_for: str) -> Check:
@@ -124,7 +124,7 @@ def newest_events(look_for: str) -> Check:
 
 def config(look_for: str) -> Check:
     return Check(
-        "The configuration the service was given",
+        "The service's configuration",
         "queuewatch check-config /etc/queuewatch/queuewatch.yaml",
         look_for,
     )

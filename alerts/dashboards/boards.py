@@ -18,7 +18,7 @@ from streaming.core.thresholds import Thresholds
 
 
 def boards(context: Context) -> tuple[Board, ...]:
-    """Every board, in the order a reader goes through them."""
+    """Return every dashboard in reading order."""
     return (
         overview(context),
         queue(context),
@@ -30,6 +30,6 @@ def boards(context: Context) -> tuple[Board, ...]:
 
 
 def dashboards(config: AlertRulesConfig, thresholds: Thresholds | None = None) -> Mapping[str, str]:
-    """File name -> JSON text."""
+    """Return the JSON text of each dashboard by file name."""
     context = Context(config, thresholds or Thresholds())
     return {f"{dashboard_uid(board.name)}.json": dashboard_json(board, context) for board in boards(context)}

@@ -1,4 +1,4 @@
-"""From a board's plain values to Grafana's JSON, by Grafana's own model."""
+"""Convert a dashboard's plain values to Grafana's JSON, with Grafana's own model."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ DATASOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 TAG = "queuewatch"
 
 _VARIABLES: dict[str, tuple[str, str, str]] = {
-    # name: (label, query, value that means all)
+    # name: (label, query, value that means "all")
     "job": ("Job", "label_values(queuewatch_events_total, job)", ".+"),
     "instance": ("Instance", 'label_values(queuewatch_events_total{job=~"$job"}, instance)', ".+"),
     "system": ("System", 'label_values(queuewatch_queue_status{job=~"$job"}, system)', ".+"),
-    # A queue without a scope has no such label at all, which .+ would not match.
+    # A queue without a scope has no such label, and .+ would not match it.
     "scope_id": ("Scope", ('label_values(queuewatch_queue_status{job=~"$job", system=~"$system"}, scope_id)'), ".*"),
     "queue": (
         "Queue",
@@ -47,7 +47,7 @@ _SEVERITY_COLOURS: dict[Severity, str] = {"critical": "red", "warning": "orange"
 
 
 def dashboard_json(board: Board, context: Context) -> str:
-    """The dashboard as JSON text that ends in a newline. The same input gives the same bytes."""
+    """Return the dashboard as JSON text that ends in a newline. The same input gives the same bytes."""
     builder = (
         dashboard.Dashboard(board.title)
         .uid(dashboard_uid(board.name))
@@ -115,7 +115,7 @@ def _links(config: AlertRulesConfig) -> Iterator[dashboard.DashboardLink]:
 
 
 def _placed(board: Board, context: Context) -> Iterator[Any]:
-    """Rows and panels with their places and ids: row by row, wrapped at the grid's width."""
+    """Return rows and panels with positions and ids: row by row, wrapped at the grid's width."""
     y = 0
     panel_id = 0
     for row in board.rows:
@@ -135,7 +135,7 @@ def _placed(board: Board, context: Context) -> Iterator[Any]:
 
 
 class _Placed:
-    """A panel builder with its id and place. The library's own layout leaves panels outside the grid."""
+    """A panel builder with id and position. The library's own layout leaves panels outside the grid."""
 
     def __init__(self, builder: Any, panel_id: int, place: models.GridPos) -> None:
         self._builder = builder.id(panel_id).grid_pos(place)
@@ -207,14 +207,14 @@ def _in_unit(value: float, unit: str) -> str:
 
 
 def _thresholds(lines: list[Line], panel: Panel) -> dashboard.ThresholdsConfig:
-    """The alerts' lines as steps. Below-lines colour what is under them, the others what is above."""
+    """Return the alert thresholds as steps. Lower limits colour the range below them, upper limits the range above."""
     steps = [models.Threshold(value=None, color="green")]
     if not panel.states:
         below = _coloured(line for line in lines if line.below)
         above = _coloured(line for line in lines if not line.below)
         if below:
             steps = [models.Threshold(value=None, color=below[0][1])]
-            # Each step carries the colour of the band above it.
+            # Each step has the colour of the band above it.
             colours = [colour for _, colour in below[1:]] + ["green"]
             steps += [models.Threshold(value=v, color=c) for (v, _), c in zip(below, colours, strict=True)]
         if panel.mark is not None:
@@ -224,7 +224,7 @@ def _thresholds(lines: list[Line], panel: Panel) -> dashboard.ThresholdsConfig:
 
 
 def _coloured(lines: Iterable[Line]) -> list[tuple[float, str]]:
-    """Value and colour of each line, from low to high; of two alerts at one value the graver gives the colour."""
+    """Return value and colour of each line, from low to high; at the same value the higher severity gives the colour."""
     gravest: dict[float, Severity] = {}
     for line in lines:
         severity = BY_NAME[line.alert].severity
@@ -254,7 +254,7 @@ def _mapping(states: Any) -> models.ValueMap:
 
 
 def _with_columns(builder: table.Panel, columns: Any, context: Context) -> table.Panel:
-    """One row per queue: every query's answer is a column, joined on the queue's labels."""
+    """Build a table with one row per queue: each query's result is a column, joined on the queue's labels."""
     names: dict[str, str] = {"system": "System", "scope_id": "Scope", "queue": "Queue", "status": "Status"}
     order: list[str] = ["queue", "system", "scope_id", "status"]
     hidden: dict[str, bool] = {"Time": True}

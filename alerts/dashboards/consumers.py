@@ -1,4 +1,4 @@
-"""Consumers: who holds what for how long, and what is delivered in vain."""
+"""The dashboard of consumers: messages held, for how long, and deliveries in vain."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from alerts.dashboards.spec import Board, Context, Line, Panel, Query, Row
 
 
 def consumers(context: Context) -> Board:
-    """The board of consumers."""
+    """Return the dashboard of consumers."""
     limits = context.thresholds
     received = rate_per_queue("queuewatch_messages_received_total")
     deleted = rate_per_queue("queuewatch_messages_deleted_total")
     return Board(
         "consumers",
         "queuewatch / Consumers",
-        "Who holds messages, for how long, and how much is delivered again for nothing.",
+        "Which consumers hold messages, for how long, and how many deliveries are in vain.",
         (
             Row(
                 "Holding",
@@ -22,9 +22,8 @@ def consumers(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "How long consumers have held their oldest message",
-                        "The longest by name, the rest as other. The lower line is the least hold that "
-                        "counts as slow (it is "
-                        "also compared with the queue's median); the upper one the least that counts as "
+                        "The longest holds by consumer name, the rest as other. The lower line is the shortest hold that counts "
+                        "as slow (it is also compared with the queue's median); the upper line is the shortest that counts as "
                         "held too long.",
                         "s",
                         (
@@ -49,7 +48,7 @@ def consumers(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "Messages in flight",
-                        "Messages some consumer has and has not settled.",
+                        "Messages that a consumer holds and has not settled.",
                         queries=(Query(per_queue("queuewatch_queue_messages", 'state="in_flight"'), NAME),),
                     ),
                 ),
@@ -60,8 +59,7 @@ def consumers(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "Deliveries that settled nothing",
-                        "The share of deliveries that did not end in an acknowledgement in the same "
-                        "interval. A storm is judged "
+                        "The share of deliveries that did not end in an acknowledgement in the same interval. A storm is judged "
                         "on redeliveries out of failed batches only, so it can be lower than this.",
                         "percentunit",
                         (Query(f"clamp_min(1 - {deleted} / ({received} > 0), 0)", NAME),),
@@ -79,7 +77,7 @@ def consumers(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "Deleted",
-                        ("Acknowledgements per second. No line at zero for long with a backlog: the queue stalls."),
+                        "Acknowledgements per second. If they stay at zero while there is a backlog, the queue is stalled.",
                         "mps",
                         (Query(deleted, NAME),),
                         width=8,
@@ -87,7 +85,7 @@ def consumers(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "Deliveries in each interval",
-                        "How many deliveries there were: a storm is judged from the line on only.",
+                        "Number of deliveries. A retry storm is judged only at or above the line.",
                         queries=(
                             Query(
                                 f"sum by ({BY_QUEUE}) "

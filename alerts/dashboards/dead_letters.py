@@ -1,4 +1,4 @@
-"""Dead letters: arrivals, time left, redrives."""
+"""The dashboard of dead letters: arrivals, time left, redrives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DEAD_LETTER_SIGNALS: tuple[SignalName, ...] = ("DeadLetterArrived", "DeadLetterE
 
 
 def dead_letters(context: Context) -> Board:
-    """The board of dead-letter queues."""
+    """Return the dashboard of dead-letter queues."""
 
     def moved(total: str) -> str:
         return f"sum by ({BY_QUEUE}) (increase({of_queue(f'queuewatch_messages_{total}_total')}[$__rate_interval]))"
@@ -20,7 +20,7 @@ def dead_letters(context: Context) -> Board:
     return Board(
         "dead-letters",
         "queuewatch / Dead letters",
-        "What was given up on, by source queue, and how long the dead-letter queues still keep it.",
+        "Dead-lettered messages by source queue, and how long the dead-letter queues still keep them.",
         (
             Row(
                 "Time left",
@@ -28,9 +28,8 @@ def dead_letters(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "Until the first dead letter is deleted",
-                        "Seconds until retention deletes the oldest message of each dead-letter queue, on "
-                        "the broker's own "
-                        "clock. Below the line, or below a quarter of the retention, somebody is paged.",
+                        "Seconds until retention deletes the oldest message of each dead-letter queue, counted as the broker "
+                        "does. Below the line, or below a quarter of the retention, somebody is paged.",
                         "s",
                         (Query(expiry, NAME),),
                         lines=(Line("DeadLetterExpiring", context.thresholds.dead_letter_expiring_s, below=True),),
@@ -50,8 +49,7 @@ def dead_letters(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "Dead-lettered, by source queue",
-                        "Messages that left each queue for its dead-letter queue, in each interval. "
-                        "Counted one by one, so a "
+                        "Messages moved from each queue to its dead-letter queue, in each interval. Counted individually, so a "
                         "dead-letter queue that is drained at once hides nothing.",
                         queries=(Query(moved("dead_lettered"), NAME),),
                         lines=(Line("DeadLetterArrived", 1),),
@@ -65,10 +63,10 @@ def dead_letters(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "Waiting in dead-letter queues",
-                        ("Visible messages of the queues that are dead-letter queues: those whose first deletion is known."),
+                        "Visible messages of the dead-letter queues whose next deletion time is known.",
                         queries=(
                             Query(
-                                (f"{waiting} and on ({BY_QUEUE}) {per_queue('queuewatch_dead_letter_expiry_seconds')}"),
+                                f"{waiting} and on ({BY_QUEUE}) {per_queue('queuewatch_dead_letter_expiry_seconds')}",
                                 NAME,
                             ),
                         ),

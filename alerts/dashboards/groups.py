@@ -1,4 +1,4 @@
-"""Ordering groups: which are stuck, which are hidden, how many work."""
+"""The dashboard of ordering groups: stuck, hidden and active groups."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from alerts.dashboards.spec import Board, Context, Line, Panel, Query, Row
 
 
 def groups(context: Context) -> Board:
-    """The board of ordering groups."""
+    """Return the dashboard of ordering groups."""
     limits = context.thresholds
     return Board(
         "groups",
         "queuewatch / FIFO groups",
         (
-            "Ordering groups: stuck heads, hidden groups, lost concurrency. Groups are named for the oldest "
-            "few, the rest is other."
+            "Ordering groups: stuck heads, hidden groups, lost concurrency. The oldest groups are shown by name, the rest is "
+            "other."
         ),
         (
             Row(
@@ -30,15 +30,14 @@ def groups(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "Stuck groups",
-                        "Groups in which nothing moves behind their head.",
+                        "Groups that are blocked by their head.",
                         queries=(Query(per_queue("queuewatch_stuck_groups"), NAME),),
                         lines=(Line("GroupStuck", 1),),
                     ),
                     Panel(
                         "timeseries",
                         "Oldest message per group",
-                        "Age of the oldest unsettled message of each group: the oldest groups by name, the "
-                        "rest as other. The "
+                        "Age of the oldest unsettled message of each group: the oldest groups by name, the rest as other. The "
                         "line is the shortest time after which a group that settles nothing counts as stuck.",
                         "s",
                         (
@@ -58,7 +57,7 @@ def groups(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "Groups with a backlog",
-                        "From the line on, hardly any group in flight counts as collapsed concurrency.",
+                        "At or above the line, concurrency counts as collapsed if hardly any group is in flight.",
                         queries=(Query(per_queue("queuewatch_groups", 'state="backlog"'), NAME),),
                         width=8,
                         lines=(Line("ConcurrencyCollapsed", limits.collapsed_groups_backlog),),
@@ -66,7 +65,7 @@ def groups(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "Groups in flight",
-                        ("Groups that are being worked on. At or below the line while many wait: concurrency has collapsed."),
+                        "Groups that are being processed. At or below the line while many wait, concurrency has collapsed.",
                         queries=(Query(per_queue("queuewatch_groups", 'state="in_flight"'), NAME),),
                         width=8,
                         lines=(Line("ConcurrencyCollapsed", limits.collapsed_groups_in_flight, below=True),),
@@ -74,8 +73,7 @@ def groups(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "Blocked and hidden groups",
-                        "Blocked: something of the group is in flight or stuck. Hidden: behind the "
-                        "look-ahead, so SQS cannot "
+                        "Blocked: something of the group is in flight or stuck. Hidden: behind the look-ahead, so SQS cannot "
                         "see them.",
                         queries=(
                             Query(
@@ -89,14 +87,15 @@ def groups(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "Messages in flight",
-                        ("A single group with more than its share of these is noisy; from the line on this is looked at."),
+                        "A single group with more than its share of these is noisy; this is judged at or above the line.",
                         queries=(Query(per_queue("queuewatch_queue_messages", 'state="in_flight"'), NAME),),
                         lines=(Line("NoisyGroup", limits.noisy_group_in_flight),),
                     ),
                     Panel(
                         "timeseries",
                         "Visible messages",
-                        ("How much waits. The line is the look-ahead: beyond it, blocked groups in front can hide the others."),
+                        "Number of waiting messages. The line is the look-ahead: above it, blocked groups at the front can hide "
+                        "the others.",
                         queries=(Query(per_queue("queuewatch_queue_messages", 'state="visible"'), NAME),),
                         lines=(Line("LookAheadSaturated", limits.look_ahead),),
                     ),

@@ -1,4 +1,4 @@
-"""All queues at a glance: what is firing, which queue, how bad."""
+"""The dashboard of all queues: firing signals, queues, severities."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from streaming.judge.signals import SIGNAL_NAMES
 
 
 def overview(context: Context) -> Board:
-    """The board of all queues."""
+    """Return the dashboard of all queues."""
     return Board(
         "overview",
         "queuewatch / Overview",
-        "Every queue: its status, what is firing, how long messages wait. Click a queue for its own board.",
+        "Every queue with its status, firing signals and waiting times. Click a queue to open its dashboard.",
         (
             Row("Now", _now(context)),
             Row("Queues", (_table(), _status())),
@@ -62,15 +62,15 @@ def _now(context: Context) -> tuple[Panel, ...]:
         Panel(
             "stat",
             "Queues watched",
-            "Queues with a status. A queue that stops reporting vanishes.",
-            queries=(Query((f"count(max by ({BY_QUEUE}) ({of_queue('queuewatch_queue_status')})) or vector(0)"), instant=True),),
+            "Queues with a status. A queue without telemetry disappears.",
+            queries=(Query(f"count(max by ({BY_QUEUE}) ({of_queue('queuewatch_queue_status')})) or vector(0)", instant=True),),
             width=4,
             height=4,
         ),
         Panel(
             "stat",
             "Longest wait now",
-            "The longest any message of any queue has waited while a consumer could have taken it.",
+            "The longest time a message of any queue has waited while a consumer could have received it.",
             "s",
             (Query(f"max({visible})", instant=True),),
             width=4,
@@ -89,7 +89,7 @@ def _now(context: Context) -> tuple[Panel, ...]:
         Panel(
             "stat",
             "Least coverage",
-            ("The queue of which the smallest share of messages is tracked one by one, as a share of the broker's count."),
+            "The lowest ratio of tracked messages to the broker's count of any queue.",
             "percentunit",
             (Query(f"min({of_queue('queuewatch_telemetry_coverage_ratio')})", instant=True),),
             width=4,
@@ -106,17 +106,17 @@ def _table() -> Panel:
     return Panel(
         "table",
         "One row per queue",
-        ("The state of every queue now. Ages in seconds; empty where a figure is not known. Click a name for its board."),
+        "The current state of every queue. Ages are in seconds; unknown values are empty. Click a name to open its dashboard.",
         width=24,
         height=12,
         columns=(
             column("Status", f"{per_queue('queuewatch_queue_status', also='status')} == 1"),
-            column("Signals", (f"sum by ({BY_QUEUE}) ({per_queue('queuewatch_signals', also='signal, severity')})")),
+            column("Signals", f"sum by ({BY_QUEUE}) ({per_queue('queuewatch_signals', also='signal, severity')})"),
             column("Visible", per_queue("queuewatch_queue_messages", 'state="visible"')),
             column("In flight", per_queue("queuewatch_queue_messages", 'state="in_flight"')),
             column("Delayed", per_queue("queuewatch_queue_messages", 'state="delayed"')),
             column("Oldest visible", per_queue("queuewatch_oldest_message_age_seconds", 'scope="visible"'), "s"),
-            column("Oldest of all", per_queue("queuewatch_oldest_message_age_seconds", 'scope="all"'), "s"),
+            column("Oldest", per_queue("queuewatch_oldest_message_age_seconds", 'scope="all"'), "s"),
             column("Receives, most", per_queue("queuewatch_receive_count_max")),
             column("Poison", per_queue("queuewatch_poison_messages")),
             column("Stuck groups", per_queue("queuewatch_stuck_groups")),
@@ -150,7 +150,7 @@ def _over_time(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Oldest visible message",
-            "The ten queues whose messages wait longest while a consumer could take them.",
+            "The ten queues whose messages wait longest while a consumer could receive them.",
             "s",
             (Query(largest(per_queue("queuewatch_oldest_message_age_seconds", 'scope="visible"')), NAME),),
             lines=(limit_line("MessageTooOld", context),),
@@ -158,13 +158,13 @@ def _over_time(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Visible messages",
-            "The ten largest backlogs a consumer could take from now.",
+            "The ten largest backlogs of messages that a consumer could receive now.",
             queries=(Query(largest(per_queue("queuewatch_queue_messages", 'state="visible"')), NAME),),
         ),
         Panel(
             "timeseries",
             "Sent and deleted",
-            ("Messages entering and leaving all chosen queues, per second. Deleted below sent for long: a backlog grows."),
+            "Messages entering and leaving all selected queues, per second. If deleted stays below sent, a backlog grows.",
             "mps",
             (
                 Query(f"sum({rate_per_queue('queuewatch_messages_sent_total')})", "sent"),

@@ -1,4 +1,4 @@
-"""queuewatch itself: is it up, does it keep pace, is it told enough."""
+"""The dashboard of queuewatch itself: is it up, does it keep up, does it get enough telemetry."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _QUEUE = "{{system}} {{scope_id}} {{queue}}"
 
 
 def pipeline(context: Context) -> Board:
-    """The board of the watcher."""
+    """Return the dashboard of queuewatch itself."""
     return Board(
         "pipeline",
         "queuewatch / Pipeline",
-        "The watcher itself: when this board is bad, believe no other.",
+        "queuewatch itself: if this dashboard shows problems, do not trust the others.",
         (
             Row("Alive", _alive(context)),
             Row("Pace", _pace(context)),
@@ -29,7 +29,7 @@ def _alive(context: Context) -> tuple[Panel, ...]:
     return (
         Panel(
             "timeseries",
-            "Scrapes that succeed",
+            "Successful scrapes",
             "1 while Prometheus can scrape the instance. No line: it has no such target.",
             queries=(Query(f"up{{{JOB}}}", "{{instance}}"),),
             width=8,
@@ -42,7 +42,7 @@ def _alive(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Age of the last batch",
-            "Seconds since something was published. It grows when nothing is judged any more.",
+            "Seconds since the last publication. Grows when judging stops.",
             "s",
             (Query(f"time() - max by (job) ({last})", "{{job}}"),),
             width=8,
@@ -81,7 +81,7 @@ def _pace(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Records waiting",
-            ("Telemetry records in the source that no batch has taken. Above the line and growing: it falls behind."),
+            "Telemetry records in the source that no batch has read yet. Above the line and growing: queuewatch falls behind.",
             queries=one("queuewatch_pipeline_lag_events"),
             width=8,
             lines=(limit_line("FallingBehind", context),),
@@ -89,7 +89,7 @@ def _pace(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Batch duration",
-            ("How long the last batch took. Above the trigger interval, batches follow each other without a pause."),
+            "Duration of the last batch. Above the trigger interval, batches follow each other without a pause.",
             "s",
             one("queuewatch_pipeline_batch_duration_seconds"),
             width=8,
@@ -97,7 +97,7 @@ def _pace(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Events per second",
-            "What the last batch managed.",
+            "Throughput of the last batch.",
             "ops",
             one("queuewatch_pipeline_events_per_second"),
             width=8,
@@ -105,14 +105,14 @@ def _pace(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Messages in the state",
-            "Tracked messages, recently ended ones included: they are remembered as long as the lateness.",
+            "Tracked messages, including recently ended ones, which are remembered for the lateness.",
             queries=one("queuewatch_pipeline_state_rows"),
             width=8,
         ),
         Panel(
             "timeseries",
             "Size of the state",
-            "The packed state of all shards: what a checkpoint holds, and a part of the memory needed.",
+            "The packed state of all shards: the size in the checkpoint, and part of the memory use.",
             "bytes",
             one("queuewatch_pipeline_state_bytes"),
             width=8,
@@ -135,7 +135,7 @@ def _telemetry(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Silence of the collectors",
-            ("Seconds since each collector's last sign of life. From the lower line on its queues count as stale."),
+            "Seconds since each collector's last event. At or above the lower line, its queues count as stale.",
             "s",
             (Query(f"time() - max by (collector) ({heard})", "{{collector}}"),),
             lines=(Line("TelemetryStale", limits.telemetry_stale_s), limit_line("CollectorSilent", context)),
@@ -143,7 +143,7 @@ def _telemetry(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Coverage, least",
-            ("Tracked messages as a share of the broker's own count, the ten lowest queues. Between the lines all is well."),
+            "Tracked messages divided by the broker's own count, for the ten lowest queues. Values between the lines are fine.",
             "percentunit",
             (Query(f"bottomk(10, max by (system, scope_id, queue) ({coverage}))", _QUEUE),),
             lines=(
@@ -154,15 +154,15 @@ def _telemetry(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Coverage, most",
-            "The ten highest: above the line, messages are tracked that the broker no longer has.",
+            "The ten highest queues. Above the line, messages are tracked that the broker no longer has.",
             "percentunit",
             (Query(f"topk(10, max by (system, scope_id, queue) ({coverage}))", _QUEUE),),
             lines=(Line("TelemetryPartial", limits.coverage_high_ratio),),
         ),
         Panel(
             "timeseries",
-            "Events by what became of them",
-            "Accepted, duplicate, late (dropped), invalid (kept aside), per second.",
+            "Events by result",
+            "Accepted, duplicate, late (dropped) and invalid (quarantined) events, per second.",
             "ops",
             (Query(f"sum by (result) (rate({of_job(events)}[$__rate_interval]))", "{{result}}"),),
             stacked=True,
@@ -170,7 +170,7 @@ def _telemetry(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Share of invalid events",
-            "Events that cannot be read, as a share of all.",
+            "Unreadable events as a share of all events.",
             "percentunit",
             share("invalid"),
             width=8,
@@ -179,7 +179,7 @@ def _telemetry(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Share of late events",
-            "Events dropped because they came later than the lateness allows, as a share of all.",
+            "Events dropped because they arrived later than the lateness allows, as a share of all events.",
             "percentunit",
             share("late"),
             width=8,
@@ -201,7 +201,7 @@ def _telemetry(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Clock skew",
-            "How far the senders of a queue run ahead at worst; no line when none does.",
+            "How far the clock of a queue's worst sender runs ahead; no line if none does.",
             "s",
             (
                 Query(
@@ -214,18 +214,22 @@ def _telemetry(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Left out by a cap",
-            ("Things folded into other or left out, in each interval. For messages and signals the list of ids is incomplete."),
-            queries=(Query((f"sum by (what) (increase({of_job('queuewatch_folded_total')}[$__rate_interval]))"), "{{what}}"),),
+            "Items folded into other or left out, in each interval. For messages and signals the list of ids is incomplete.",
+            queries=(Query(f"sum by (what) (increase({of_job('queuewatch_folded_total')}[$__rate_interval]))", "{{what}}"),),
             lines=(Line("FindingsCapped", 1),),
         ),
         Panel(
             "timeseries",
-            "Telemetry lost in Kafka",
-            "Records that were deleted from the topic before they were read, in each interval and partition.",
+            "Telemetry lost before it was read",
+            "Kafka records that were deleted from the topic, and spool files that were gone or refused, in each interval.",
             queries=(
                 Query(
                     f"sum by (topic, partition) (increase({of_job('queuewatch_pipeline_lost_records_total')}[$__rate_interval]))",
                     "{{topic}} {{partition}}",
+                ),
+                Query(
+                    f"sum by (reason) (increase({of_job('queuewatch_pipeline_lost_files_total')}[$__rate_interval]))",
+                    "spool files: {{reason}}",
                 ),
             ),
             lines=(Line("TelemetryLost", 1),),

@@ -1,4 +1,4 @@
-"""One queue: ages, counts, rates, suspects."""
+"""The dashboard of one queue: ages, counts, rates, suspects."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from alerts.dashboards.promql import (
     of_queue,
     per_queue,
     rate_per_queue,
+    recorded_per_queue,
     signal_lines,
     signals,
     status_number,
     status_states,
 )
 from alerts.dashboards.spec import Board, Context, Line, Panel, Query, Row
+from alerts.objectives import BUDGET_LEFT, BURN, FAST, SLOW
 from streaming.judge.signals import SignalName
 
 QUEUE_SIGNALS: tuple[SignalName, ...] = (
@@ -24,16 +26,17 @@ QUEUE_SIGNALS: tuple[SignalName, ...] = (
 
 
 def queue(context: Context) -> Board:
-    """The board of one queue."""
+    """Return the dashboard of one queue."""
     return Board(
         "queue",
         "queuewatch / Queue",
-        ("One queue: how old its messages are in each sense of the word, what comes in and goes out, who fails."),
+        "One queue: the ages of its messages by four definitions, the messages coming in and going out, the failures.",
         (
             Row("State", _state()),
             Row("Ages", _ages(context)),
             Row("Flow", _flow()),
             Row("Failures", _failures(context)),
+            Row("Objectives", _objectives()),
         ),
         ("job", "instance", "system", "scope_id", "queue"),
         one_queue=True,
@@ -67,8 +70,7 @@ def _ages(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Age of the oldest message",
-            "Four answers to one question. all: since it was sent. visible: of those a consumer could take "
-            "now. cloudwatch: "
+            "The age by four definitions. all: since the send. visible: of messages a consumer could receive now. cloudwatch: "
             "what ApproximateAgeOfOldestMessage would show. healthy: without poison suspects.",
             "s",
             (Query(per_queue("queuewatch_oldest_message_age_seconds", also="scope"), "{{scope}}"),),
@@ -77,10 +79,8 @@ def _ages(context: Context) -> tuple[Panel, ...]:
         Panel(
             "bargauge",
             "Ages of the unsettled messages",
-            "How many messages are at most so many seconds old, cumulated, as of the last batch.",
-            queries=(
-                Query((f"sum by (le) ({per_queue('queuewatch_message_age_seconds_bucket', also='le')})"), "{{le}} s", True),
-            ),
+            "Number of messages up to each age in seconds (cumulative), as of the last batch.",
+            queries=(Query(f"sum by (le) ({per_queue('queuewatch_message_age_seconds_bucket', also='le')})", "{{le}} s", True),),
         ),
     )
 
@@ -91,15 +91,15 @@ def _flow() -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Messages by state",
-            "Visible: a consumer could take it. In flight: somebody has it. Delayed: not yet due.",
+            "Visible: a consumer could receive it. In flight: a consumer holds it. Delayed: not yet due.",
             queries=(Query(per_queue("queuewatch_queue_messages", also="state"), "{{state}}"),),
             width=8,
             stacked=True,
         ),
         Panel(
             "timeseries",
-            "What happens, per second",
-            "Rates of every kind of event. Received far above deleted: messages come back.",
+            "Events per second",
+            "Rates of every kind of event. If received is far above deleted, messages come back.",
             "mps",
             tuple(Query(rate_per_queue(f"queuewatch_messages_{c}_total"), c.replace("_", " ")) for c in counters),
             width=8,
@@ -107,9 +107,43 @@ def _flow() -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Time to drain",
-            "Seconds until the backlog is gone at the present rate; there is no line unless it shrinks.",
+            "Seconds until the backlog is gone at the current rate; no line unless it shrinks.",
             "s",
             (Query(f"{per_queue('queuewatch_time_to_drain_seconds')}", NAME),),
+            width=8,
+        ),
+    )
+
+
+def _objectives() -> tuple[Panel, ...]:
+    def p99(what: str) -> Query:
+        return Query(f"histogram_quantile(0.99, {rate_per_queue(f'queuewatch_{what}_seconds_bucket', also='le')})", what)
+
+    return (
+        Panel(
+            "timeseries",
+            "Error budget left",
+            "Of what an objective of alerts.objectives allows in 28 days: 1 is untouched, at 0 it is spent.",
+            "percentunit",
+            (Query(recorded_per_queue(f"{BUDGET_LEFT}28d", "objective"), "{{objective}}"),),
+            width=8,
+        ),
+        Panel(
+            "timeseries",
+            "Burn rate",
+            "How many times faster than allowed the budget is used. The lines are where the alerts begin.",
+            queries=tuple(
+                Query(recorded_per_queue(f"{BURN}{w}", "objective"), f"{{{{objective}}}} {w}") for w in ("1h", "6h", "1d")
+            ),
+            width=8,
+            lines=(Line("ErrorBudgetBurning", FAST[0].factor), Line("ErrorBudgetBurningSlowly", SLOW[0].factor)),
+        ),
+        Panel(
+            "timeseries",
+            "How long messages take, 99th percentile",
+            "Of messages deleted. wait: sent to first received. processing: last received to deleted. sojourn: sent to deleted.",
+            "s",
+            tuple(p99(what) for what in ("wait", "processing", "sojourn")),
             width=8,
         ),
     )
@@ -120,9 +154,8 @@ def _failures(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Highest receive count",
-            "How often the most delivered unsettled message has been delivered. A message is a suspect "
-            "from the line on, or "
-            "from the queue's max_receive_count where that is lower.",
+            "The highest receive count of an unsettled message. A message is a suspect at or above the line, or from the "
+            "queue's max_receive_count where that is lower.",
             queries=(Query(per_queue("queuewatch_receive_count_max"), NAME),),
             width=8,
             lines=(Line("PoisonMessage", context.thresholds.poison_receives),),
@@ -130,20 +163,19 @@ def _failures(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Poison suspects",
-            "Unsettled messages delivered so often that they are suspects.",
+            "Unsettled messages that were delivered so often that they are suspects.",
             queries=(Query(per_queue("queuewatch_poison_messages"), NAME),),
             width=8,
             lines=(Line("PoisonMessage", 1),),
         ),
         Panel(
             "timeseries",
-            "Lost and given up",
-            "Messages lost to retention or to exhausted retries, and messages given up because the broker "
-            "said empty, in "
-            "each interval.",
+            "Lost and reconciled",
+            "Messages lost to retention or exhausted retries, and messages removed because the broker reported an empty queue, "
+            "in each interval.",
             queries=tuple(
                 Query(
-                    (f"sum by ({BY_QUEUE}) (increase({of_queue(f'queuewatch_messages_{total}_total')}[$__rate_interval]))"),
+                    f"sum by ({BY_QUEUE}) (increase({of_queue(f'queuewatch_messages_{total}_total')}[$__rate_interval]))",
                     total,
                 )
                 for total in ("expired", "dropped", "reconciled")

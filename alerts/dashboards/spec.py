@@ -1,4 +1,4 @@
-"""What a dashboard consists of, as plain values: rows of panels, each with its queries and the lines of its alerts."""
+"""The plain data model of a dashboard: rows of panels, each with its queries and the thresholds of its alerts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GRID_WIDTH = 24
 
 PanelKind = Literal["stat", "timeseries", "table", "state-timeline", "bargauge"]
 PanelUnit = Literal["short", "s", "percentunit", "mps", "ops", "bytes"]
-"""Grafana's names: a plain number, seconds, a share 0..1, messages/s, operations/s, bytes."""
+"""Grafana's unit names: a plain number, seconds, a share 0..1, messages/s, operations/s, bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,17 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The number an alert compares the panel's value with, in the panel's unit."""
+    """The limit an alert compares the panel's value with, in the panel's unit."""
 
     alert: AlertName
     value: float
     below: bool = False
-    """True: the alert fires below the line."""
+    """Whether the alert fires below the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table: the query that fills it, its heading and unit."""
+    """A column of a table: the query that fills it, its heading and unit."""
 
     query: Query
     heading: str
@@ -60,15 +60,15 @@ class Panel:
     lines: Sequence[Line] = ()
     columns: Sequence[Column] = ()
     states: Mapping[str, tuple[str, str]] | None = None
-    """Of a state timeline or a stat: value -> (text, colour)."""
+    """Text and colour for each value of a state timeline or a stat."""
     stacked: bool = False
     mark: tuple[float, Severity] | None = None
-    """A value from which the panel takes a severity's colour, where several alerts have a part in it."""
+    """A value at which the panel takes a severity's colour, if several alerts use it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A heading and the panels below it, wrapped at the grid's width in the order given."""
+    """A heading and the panels below it, in order, wrapped at the grid's width."""
 
     title: str
     panels: Sequence[Panel]
@@ -83,14 +83,14 @@ class Board:
     description: str
     rows: Sequence[Row]
     variables: Sequence[str]
-    """Names of the query variables it has, in order, after `datasource`."""
+    """Names of its query variables, in order, after `datasource`."""
     one_queue: bool = False
-    """True: the queue variable has no All."""
+    """Whether the queue variable has no "All" option."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the lines depend on."""
+    """The settings that determine the threshold lines."""
 
     config: AlertRulesConfig
     thresholds: Thresholds

@@ -1,4 +1,4 @@
-"""Messages that were given up on, and the time left to rescue them."""
+"""Dead letters: their arrival, and the time left to rescue them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ DEAD_LETTER_ARRIVED = Entry(
     group="messages",
     subject="dead-letter queue",
     meaning=(
-        "A message arrived in a dead-letter queue: its consumers gave it up. Arrivals are counted, not "
-        "depth, so one that "
-        "is drained a second later is still reported. Each further arrival notifies again."
+        "A message arrived in a dead-letter queue: its consumers failed to process it. Arrivals are counted, not depth, so a "
+        "dead letter that is drained a second later is still reported. Each further arrival notifies again."
     ),
     rule=(
-        "A message arrived in a queue that is a dead-letter queue: seen as a move, as a first receive "
-        "there that names its "
-        "source queue, or inferred because its deliveries and its last window ran out and the source's "
-        "count fell.",
+        "A message arrived in a dead-letter queue. The arrival was seen as a move, seen as a first receive there that names its "
+        "source queue, inferred because the deliveries and the last window ran out and the source's count fell, or counted "
+        "because the dead-letter queue's depth rose although no message was reported.",
         "The signal ends {dead_letter_quiet_s} after the last arrival.",
     ),
     thresholds=("dead_letter_quiet_s",),
@@ -31,24 +29,21 @@ DEAD_LETTER_ARRIVED = Entry(
         "DeadLetterArrived",
         "arrivals",
         (
-            "The signal, with the number of arrivals as the label `arrivals`: each new dead letter is a "
-            "new alert and "
-            "notifies again, which a changed annotation would not. All arrivals end together, so the "
-            "number never falls "
-            "while it fires. It stops at the number of findings listed one by one (100 by default)."
+            "The signal, with the number of arrivals as the label `arrivals`: each new dead letter is a new alert and notifies "
+            "again, which a changed annotation would not. All arrivals end together, so the number never falls while it fires. "
+            "It stops at the number of findings listed one by one (100 by default)."
         ),
         "A message arrived in a dead-letter queue.",
-        f"{own_value('count')} message(s) arrived in {QUEUE} without a longer pause. Waiting there now: "
-        f"{messages_in('visible')}. The first of them is lost to retention in "
-        f"{companion('queuewatch_dead_letter_expiry_seconds', 'duration', function='min')}.",
+        f"{own_value('count')} message(s) arrived in {QUEUE} recently. Waiting there now: {messages_in('visible')}. Retention "
+        f"deletes the first of them in {companion('queuewatch_dead_letter_expiry_seconds', 'duration', function='min')}.",
     ),
     dashboard="dead-letters",
     evidence=(
-        EvidenceField("message_id", "the dead letter; on SQS it keeps the id it had in the source queue"),
-        EvidenceField("from_queue", "the queue that gave it up"),
-        EvidenceField("known_by", "event, first_receive or inferred: how sure the arrival is"),
-        EvidenceField("receive_count", "deliveries before it was given up"),
-        EvidenceField("dead_letters_now", "how many are known to be there"),
+        EvidenceField("message_id", "the dead letter; in SQS it keeps the id it had in the source queue"),
+        EvidenceField("from_queue", "its source queue"),
+        EvidenceField("known_by", "event, first_receive, inferred or counts: how the arrival is known"),
+        EvidenceField("receive_count", "deliveries before it was dead-lettered"),
+        EvidenceField("dead_letters_now", "how many messages are known to be in the dead-letter queue"),
     ),
     checks={
         "aws_sqs": (
@@ -56,30 +51,30 @@ DEAD_LETTER_ARRIVED = Entry(
                 "the source queue, if the alert names the dead-letter queue: set QUEUE to it for the next checks"
             ),
             sqs.message_logs("why every delivery failed"),
-            sqs.error_logs("one message or all of them"),
+            sqs.error_logs("whether one message fails or all of them"),
             sqs.function("LastModified just before the first arrival: a deployment"),
-            sqs.move_tasks("a redrive that runs already, or one that failed"),
+            sqs.move_tasks("a redrive that is already running, or one that failed"),
         ),
         "activemq": (
             activemq.browse_dead_letters("dlqDeliveryFailureCause and originalExpiration: failed, or expired"),
             activemq.dead_letters("QueueSize and how fast EnqueueCount grows"),
             activemq.log("the exception at the last delivery"),
-            activemq.consumers("a consumer that answers NACK: over STOMP that goes to the dead-letter queue at once"),
-            activemq.counts("whether the source queue goes on normally"),
+            activemq.consumers("a consumer that sends NACK: over STOMP this moves a message to the dead-letter queue at once"),
+            activemq.counts("whether the source queue works normally"),
         ),
         "cloudflare_queues": (
-            cloudflare.dead_letter_backlog("how many wait there and how old the oldest is"),
+            cloudflare.dead_letter_backlog("how many messages wait there and the age of the oldest"),
             cloudflare.tail("the exception that used up the retries"),
             cloudflare.consumers("max_retries: 0 dead-letters at the first failure"),
             cloudflare.deployments("a deployment just before the first arrival"),
-            cloudflare.preview("attempts of what is left in the source queue: who is next"),
+            cloudflare.preview("attempts of the messages left in the source queue: which ones are next"),
         ),
     },
     fix=(
-        "Find out why with the ids (queuewatch's page lists them), and repair the consumer first: a redrive into a broken "
-        "consumer only brings them back.",
+        "Use the message ids (listed on queuewatch's page) to find the cause, and repair the consumer first: a redrive to a "
+        "broken consumer only dead-letters them again.",
         Remedy(
-            'Then redrive: `aws sqs start-message-move-task --source-arn "$DLQ_ARN"`; it gives new message ids and a new '
+            'Then redrive: `aws sqs start-message-move-task --source-arn "$DLQ_ARN"`; the messages get new ids and a new '
             "retention.",
             systems=("aws_sqs",),
         ),
@@ -91,9 +86,9 @@ DEAD_LETTER_ARRIVED = Entry(
             "Then redrive with a small Worker that consumes the dead-letter queue and sends to the source queue.",
             systems=("cloudflare_queues",),
         ),
-        "If they are worthless, let them expire; purging loses the evidence.",
+        "If they are worthless, let them expire; purging destroys the evidence.",
     ),
-    ignore=(("The queue's dead-letter queue is a normal outlet (rejected input kept for inspection): exclude its name."),),
+    ignore=("Dead letters are expected here (rejected input kept for inspection): exclude the queue's name.",),
     links=(links.SQS_DEAD_LETTERS, links.SQS_REDRIVE, links.ACTIVEMQ_REDELIVERY, links.CLOUDFLARE_DEAD_LETTERS),
 )
 
@@ -102,16 +97,14 @@ DEAD_LETTER_EXPIRING = Entry(
     group="messages",
     subject="dead-letter queue",
     meaning=(
-        "The oldest message of a dead-letter queue will soon be deleted by retention. Nobody has looked at "
-        "it so far, and "
-        "after that nobody can."
+        "Retention will soon delete the oldest message of a dead-letter queue. After that, nobody can inspect or redrive it."
     ),
     rule=(
-        "The queue is a dead-letter queue and holds a message whose time of deletion is known.",
-        ("Less is left than the smaller of {dead_letter_expiring_s} and {dead_letter_expiring_ratio} of the retention."),
-        "The clock is the broker's: a standard SQS queue counts from the original send, a FIFO queue from "
-        "the move. "
-        "CloudWatch's age of a dead-letter queue counts from the move and so shows too much time.",
+        "The queue is a dead-letter queue and holds a message whose deletion time is known.",
+        "The time left is less than {dead_letter_expiring_s} or less than {dead_letter_expiring_ratio} of the retention, "
+        "whichever is smaller.",
+        "Retention is counted as the broker does: from the original send in a standard SQS queue, from the move in a FIFO "
+        "queue. CloudWatch's age of a dead-letter queue counts from the move, which makes the time left look longer than it is.",
     ),
     thresholds=("dead_letter_expiring_s", "dead_letter_expiring_ratio"),
     severity="critical",
@@ -124,25 +117,25 @@ DEAD_LETTER_EXPIRING = Entry(
     ),
     dashboard="dead-letters",
     evidence=(
-        EvidenceField("message_id", "the message that goes first"),
-        EvidenceField("time_left_s", "seconds left"),
+        EvidenceField("message_id", "the message that will be deleted first"),
+        EvidenceField("time_left_s", "seconds until it is deleted"),
         EvidenceField("retention_s", "the dead-letter queue's retention"),
-        EvidenceField("clock", "from which moment the retention counts: original send or arrival"),
-        EvidenceField("dead_letters_now", "how many are known to be there"),
+        EvidenceField("clock", "the start of the retention period: original send or arrival"),
+        EvidenceField("dead_letters_now", "how many messages are known to be in the dead-letter queue"),
     ),
     checks={
         "aws_sqs": (
             sqs.attributes("QUEUE is the dead-letter queue here: MessageRetentionPeriod, and how many messages wait"),
-            sqs.dead_letter_sources("which queue's failures these are"),
-            sqs.tags("whom to ask whether the messages matter"),
-            sqs.move_tasks("a redrive under way: then the number falls by itself"),
+            sqs.dead_letter_sources("which queue these dead letters come from"),
+            sqs.tags("whom to ask if the messages matter"),
+            sqs.move_tasks("a redrive in progress: then the number falls without further action"),
             sqs.metric("ApproximateNumberOfMessagesVisible", "Maximum", "whether more keep arriving"),
         ),
         "activemq": (
             activemq.counts("QUEUE is the dead-letter queue here: QueueSize, ExpiredCount"),
-            activemq.browse("JMSExpiration and originalExpiration of the oldest"),
+            activemq.browse("JMSExpiration and originalExpiration of the oldest message"),
             activemq.options("an expiry policy of the dead-letter queue"),
-            activemq.log("what put them there"),
+            activemq.log("why they were dead-lettered"),
             activemq.consumers("whether somebody already drains it"),
         ),
         "cloudflare_queues": (
@@ -150,25 +143,25 @@ DEAD_LETTER_EXPIRING = Entry(
             cloudflare.backlog("oldest_message_timestamp_ms and backlog_count"),
             cloudflare.preview("what the messages are"),
             cloudflare.queues("whether the dead-letter queue has a consumer at all"),
-            cloudflare.info("its producers: which queue's failures these are"),
+            cloudflare.info("its producers: which queue these dead letters come from"),
         ),
     },
     fix=(
         Remedy(
-            "Win time now: raise the dead-letter queue's retention. `aws sqs set-queue-attributes --queue-url "
-            '"$QUEUE_URL" --attributes MessageRetentionPeriod=1209600` (14 days, the most).',
+            "Gain time now: raise the dead-letter queue's retention. `aws sqs set-queue-attributes --queue-url "
+            '"$QUEUE_URL" --attributes MessageRetentionPeriod=1209600` (14 days, the maximum).',
             systems=("aws_sqs",),
         ),
         Remedy(
-            "Win time now: raise the dead-letter queue's retention. "
+            "Gain time now: raise the dead-letter queue's retention. "
             '`npx wrangler queues update "$QUEUE" --message-retention-period-secs 1209600`.',
             systems=("cloudflare_queues",),
         ),
-        "Redrive if the consumer is repaired.",
-        Remedy("A redriven message starts a new retention.", systems=("aws_sqs",)),
-        "Set the dead-letter queue's retention longer than the source queue's for good.",
+        "Redrive once the consumer is repaired.",
+        Remedy("A redriven message gets a new retention period.", systems=("aws_sqs",)),
+        "To prevent this, keep the dead-letter queue's retention longer than the source queue's.",
     ),
-    ignore=("The messages were looked at and may go: silence the alert until they are gone.",),
+    ignore=("The messages were examined and may be deleted: silence the alert until they are gone.",),
     links=(links.SQS_DLQ_RETENTION, links.SQS_REDRIVE, links.CLOUDFLARE_LIMITS),
 )
 

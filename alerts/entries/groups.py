@@ -1,4 +1,4 @@
-"""Ordering groups: stuck ones, and what they do to the rest of their queue."""
+"""Ordering groups: stuck groups, and their effect on the rest of the queue."""
 
 from __future__ import annotations
 
@@ -16,63 +16,61 @@ GROUP_STUCK = Entry(
     group="groups",
     subject="group",
     meaning=(
-        "One ordering group of the queue stands still behind its first message, while more of the group "
-        "wait. The other "
+        "One ordering group of the queue is stuck behind its first message, while more messages of the group wait. The other "
         "groups may flow, so totals and averages of the queue look healthy."
     ),
     rule=(
         "The queue keeps order within a group.",
-        "Nothing of the group was settled for the larger of {group_stuck_visibility_factor} × the queue's "
-        "visibility "
-        "timeout and {group_stuck_min_s}.",
-        "Its head was received at least once, or it waits unreceived while other groups flow.",
-        "More messages of the group wait behind the head. A delayed message blocks nothing.",
+        "Nothing of the group was settled for the larger of {group_stuck_visibility_factor} × the queue's visibility timeout "
+        "and {group_stuck_min_s}.",
+        "Its head was received at least once, or has not been received while other groups flow.",
+        "More messages of the group wait behind the head. A message sent with a delay blocks nothing; one that failed blocks its "
+        "group until it is visible again.",
     ),
     thresholds=("group_stuck_visibility_factor", "group_stuck_min_s"),
     severity="critical",
     alert=signal_alert(
         "GroupStuck",
         "An ordering group is stuck behind its first message.",
-        f"{own_value('count')} group(s) of {QUEUE} stand still. Oldest message of a group: "
-        f"{companion('queuewatch_group_oldest_message_age_seconds', 'duration')}. Highest receive count in "
-        f"the queue: "
-        f"{companion('queuewatch_receive_count_max', 'count')}. Groups with a backlog: "
-        f"{groups_in('backlog')}, in flight: "
+        f"{own_value('count')} group(s) of {QUEUE} are stuck. Oldest message of a group: "
+        f"{companion('queuewatch_group_oldest_message_age_seconds', 'duration')}. Highest receive count in the queue: "
+        f"{companion('queuewatch_receive_count_max', 'count')}. Groups with a backlog: {groups_in('backlog')}, in flight: "
         f"{groups_in('in_flight')}.",
     ),
     dashboard="groups",
     evidence=(
-        EvidenceField("group", "the group, by name"),
+        EvidenceField("group", "the name of the group"),
         EvidenceField(
-            "reason", ("poison_head: the head fails again and again; held_head: somebody holds it; not_received: nobody takes it")
+            "reason",
+            ("poison_head: the head fails again and again; held_head: a consumer holds it; not_received: nobody receives it"),
         ),
-        EvidenceField("head_message_id", "the message at its head: everything else waits for this one"),
+        EvidenceField("head_message_id", "the first message of the group: all others wait for it"),
         EvidenceField("head_receive_count", "deliveries of the head so far"),
-        EvidenceField("head_consumer", "who holds the head, when that is known"),
+        EvidenceField("head_consumer", "the consumer that holds the head, if known"),
         EvidenceField("waiting_behind", "how many messages wait behind it"),
-        EvidenceField("stuck_s", "seconds since anything of the group was settled"),
+        EvidenceField("stuck_s", "seconds since a message of the group was settled"),
     ),
     checks={
         "aws_sqs": (
-            sqs.message_logs("MESSAGE_ID is the head's id: the failure of every delivery"),
-            sqs.attributes("maxReceiveCount and VisibilityTimeout: the head blocks for their product before it moves away"),
-            sqs.metric("ApproximateNumberOfGroupsWithInflightMessages", "Average", ("how many groups still work")),
+            sqs.message_logs("MESSAGE_ID is the head's id: why every delivery fails"),
+            sqs.attributes("maxReceiveCount × VisibilityTimeout: how long the head blocks the group until it is dead-lettered"),
+            sqs.metric("ApproximateNumberOfGroupsWithInflightMessages", "Average", "how many groups still make progress"),
             sqs.error_logs("whether only this group's messages fail"),
-            sqs.consumers("FunctionResponseTypes: ReportBatchItemFailures; without it one failure gives back the whole batch"),
+            sqs.consumers("FunctionResponseTypes: ReportBatchItemFailures; without it one failure returns the whole batch"),
         ),
         "activemq": (
             activemq.groups("which consumer owns the group"),
-            activemq.consumers("that consumer: messages awaiting acknowledgement, a DequeueCounter that stands still"),
-            activemq.browse("the head of the group (JMSXGroupID), its redelivery flag"),
+            activemq.consumers("that consumer: messages awaiting acknowledgement, a DequeueCounter that does not rise"),
+            activemq.browse("the head of the group (JMSXGroupID) and its redelivery flag"),
             activemq.connections("the owner's host, and an old open transaction"),
-            activemq.log("what the owner last failed at"),
+            activemq.log("the owner's last failure"),
         ),
     },
     not_applicable={"cloudflare_queues": _NO_GROUPS},
     fix=(
         Remedy(
-            "Repair or skip the head in the consumer. It goes to the dead-letter queue after max_receive_count deliveries; then "
-            "the group flows again, without that message. Ask the owner whether order allows it.",
+            "Repair or skip the head in the consumer. After max_receive_count deliveries it goes to the dead-letter queue, and "
+            "the group flows again without that message. Ask the owner whether the ordering allows this.",
             reasons=("poison_head",),
         ),
         Remedy(
@@ -81,24 +79,24 @@ GROUP_STUCK = Entry(
             reasons=("held_head",),
         ),
         Remedy(
-            "Restart the worker that holds the head; when its connection is closed another consumer gets the group.",
+            "Restart the worker that holds the head; when its connection closes, another consumer gets the group.",
             systems=("activemq",),
             reasons=("held_head",),
         ),
         Remedy(
-            "If consumers are idle, a group ahead may fill the look-ahead: see the alert LookAheadSaturated.",
+            "If consumers are idle, another group may fill the look-ahead: see the alert LookAheadSaturated.",
             systems=("aws_sqs",),
             reasons=("not_received",),
         ),
         Remedy(
-            "If consumers are idle, the group's owner may be gone in all but name: "
+            "If consumers are idle, the group's owner may be dead but still registered: "
             '`amq "exec/$Q/removeMessageGroup/$GROUP"` gives the group to another consumer.',
             systems=("activemq",),
             reasons=("not_received",),
         ),
-        "For good: a low max_receive_count on ordered queues, so a bad head cannot block for hours.",
+        "To prevent this, use a low max_receive_count on ordered queues, so that a bad head cannot block for hours.",
     ),
-    ignore=(("One message of the group takes that long by nature: raise group_stuck_min_s for the queue's pattern."),),
+    ignore=("A message of the group naturally takes that long: raise group_stuck_min_s for the queue's pattern.",),
     links=(links.SQS_FIFO, links.LAMBDA_SQS, links.ACTIVEMQ_GROUPS),
 )
 
@@ -107,16 +105,13 @@ LOOK_AHEAD_SATURATED = Entry(
     group="groups",
     subject="queue",
     meaning=(
-        "The front of a FIFO queue is filled with messages of groups that are blocked. SQS looks only so "
-        "far for a group "
-        "it may deliver, so groups further back get nothing although nothing is wrong with them and "
-        "consumers are free."
+        "Messages of blocked groups fill the front of a FIFO queue. SQS searches only a limited number of messages for a group "
+        "it may deliver, so groups further back get nothing, although nothing is wrong with them and consumers are free."
     ),
     rule=(
         "The queue is a FIFO queue.",
-        "The first {look_ahead} unsettled messages belong to blocked groups only. Older accounts look at "
-        "20,000: set "
-        "look_ahead to what yours does.",
+        "The first {look_ahead} unsettled messages belong to blocked groups only. In older accounts the look-ahead is 20,000 "
+        "messages: set look_ahead to the value of your account.",
         "Messages of other groups wait behind them.",
     ),
     thresholds=("look_ahead",),
@@ -124,42 +119,39 @@ LOOK_AHEAD_SATURATED = Entry(
     alert=signal_alert(
         "LookAheadSaturated",
         "Blocked groups fill the front of a FIFO queue and hide all other groups.",
-        f"Groups hidden behind the front of {QUEUE}: "
-        f"{groups_in('hidden')}, blocked: "
-        f"{groups_in('blocked')}. Visible messages: "
+        f"Groups hidden behind the front of {QUEUE}: {groups_in('hidden')}, blocked: {groups_in('blocked')}. Visible messages: "
         f"{messages_in('visible')}. Signals: {own_value('count')}.",
     ),
     dashboard="groups",
     evidence=(
         EvidenceField("blocking_group", "the group that fills the front"),
-        EvidenceField("blocking_messages", "how many of the messages in front are its"),
-        EvidenceField("blocked_groups", "groups that fill the front together"),
-        EvidenceField("hidden_groups", "groups that get nothing because of it"),
-        EvidenceField("hidden_messages", "their messages"),
-        EvidenceField("look_ahead", "how far the queue looks"),
+        EvidenceField("blocking_messages", "how many messages at the front belong to it"),
+        EvidenceField("blocked_groups", "all groups that fill the front"),
+        EvidenceField("hidden_groups", "groups that get nothing because of this"),
+        EvidenceField("hidden_messages", "the number of their messages"),
+        EvidenceField("look_ahead", "the look-ahead of the queue, in messages"),
     ),
     checks={
         "aws_sqs": (
             sqs.attributes("ApproximateNumberOfMessages in the tens of thousands while little is in flight"),
             sqs.metric("ApproximateNumberOfGroupsWithInflightMessages", "Average", "low and flat"),
-            sqs.metric("NumberOfEmptyReceives", "Sum", ("above zero although the queue is full: the signature of this fault")),
+            sqs.metric("NumberOfEmptyReceives", "Sum", "above zero although the queue is full: typical of this fault"),
             sqs.message_logs("MESSAGE_ID is the head of the group that fills the front: why it is not settled"),
-            sqs.metric("NumberOfMessagesSent", "Sum", ("a producer that poured one group in (a backfill, a loop)")),
+            sqs.metric("NumberOfMessagesSent", "Sum", "a producer that sent many messages of one group (a backfill, a loop)"),
         ),
     },
     not_applicable={
-        "activemq": ("ActiveMQ dispatches from the whole queue as far as its memory reaches; it has no look-ahead in messages."),
+        "activemq": "ActiveMQ dispatches from the whole queue as far as its memory reaches; it has no look-ahead in messages.",
         "cloudflare_queues": _NO_GROUPS,
     },
     fix=(
-        "Unblock the group in front: settle or dead-letter its head (see GroupStuck). Each settled message "
-        "moves the "
-        "look-ahead on.",
+        "Unblock the group in front: settle or dead-letter its head (see GroupStuck). Each settled message moves the look-ahead "
+        "forward.",
         "Stop the producer that fills one group, or spread it over more group ids.",
-        ("If the group can be spared: lower max_receive_count for a while, so its messages move to the dead-letter queue."),
-        "Do not add consumers: there is nothing they could be given.",
+        "If the group is not important: lower max_receive_count for a while, so that its messages move to the dead-letter queue.",
+        "Do not add consumers: SQS has no messages to give them.",
     ),
-    ignore=("A planned backfill of one group at a time when nobody needs the others.",),
+    ignore=("A planned backfill of one group at a time when the other groups are not needed.",),
     links=(links.SQS_FIFO, links.SQS_QUOTAS),
 )
 
@@ -168,9 +160,8 @@ CONCURRENCY_COLLAPSED = Entry(
     group="groups",
     subject="queue",
     meaning=(
-        "Many groups have work waiting, yet almost none is being worked on. The consumers are there but "
-        "get their messages "
-        "one after the other."
+        "Many groups have waiting messages, but hardly any group is being processed. Consumers are running, but they get their "
+        "messages one after the other."
     ),
     rule=(
         "At least {collapsed_groups_backlog} groups of the queue have a backlog.",
@@ -180,37 +171,35 @@ CONCURRENCY_COLLAPSED = Entry(
     severity="warning",
     alert=signal_alert(
         "ConcurrencyCollapsed",
-        "Many groups wait while hardly any is worked on.",
-        f"{QUEUE} works on {groups_in('in_flight')} group(s) while "
-        f"{groups_in('backlog')} have a backlog. Oldest visible message: "
-        f"{oldest('visible')}. Signals: "
-        f"{own_value('count')}.",
+        "Many groups wait while hardly any is being processed.",
+        f"In {QUEUE}, {groups_in('in_flight')} group(s) are being processed while {groups_in('backlog')} have a backlog. Oldest "
+        f"visible message: {oldest('visible')}. Signals: {own_value('count')}.",
     ),
     dashboard="groups",
     evidence=(
-        EvidenceField("groups_in_flight", "groups worked on now"),
+        EvidenceField("groups_in_flight", "groups being processed now"),
         EvidenceField("groups_backlog", "groups with messages waiting"),
-        EvidenceField("collapsed_s", "for how many seconds"),
+        EvidenceField("collapsed_s", "how long this has lasted, in seconds"),
     ),
     checks={
         "aws_sqs": (
             sqs.metric("ApproximateNumberOfGroupsWithInflightMessages", "Average", "close to one"),
             sqs.concurrency("a reserved concurrency of 1 or 0"),
-            sqs.lambda_metric("Throttles", "Sum", "above zero: Lambda has no concurrency left to give"),
+            sqs.lambda_metric("Throttles", "Sum", "above zero: Lambda has no concurrency left"),
             sqs.service("fewer running tasks than desired"),
-            sqs.metric("NumberOfEmptyReceives", "Sum", ("above zero with a full queue: see LookAheadSaturated")),
+            sqs.metric("NumberOfEmptyReceives", "Sum", "above zero with a full queue: see LookAheadSaturated"),
         ),
         "activemq": (
             activemq.consumers("one consumer holds everything: a large PrefetchSize; Exclusive true"),
             activemq.groups("all groups owned by one consumer: it was the first to connect"),
             activemq.counts("ConsumerCount"),
-            activemq.memory("CursorFull or memory at 100 %: the broker cannot page further messages in"),
+            activemq.memory("CursorFull or memory at 100 %: the broker cannot page in more messages"),
             activemq.connections("consumers that are connected but not active"),
         ),
     },
     not_applicable={"cloudflare_queues": _NO_GROUPS},
     fix=(
-        "Raise the concurrency that is missing: reserved concurrency, tasks, consumer threads.",
+        "Raise whatever limits concurrency: reserved concurrency, tasks, or consumer threads.",
         Remedy(
             "Lower the prefetch of ordered queues, and reassign groups with "
             '`amq "exec/$Q/removeAllMessageGroups()"` after new consumers have joined.',
@@ -218,7 +207,7 @@ CONCURRENCY_COLLAPSED = Entry(
         ),
         "If one group fills the front of the queue, follow LookAheadSaturated or GroupStuck instead.",
     ),
-    ignore=("A queue that is meant to be worked on by one consumer: raise collapsed_groups_backlog for it.",),
+    ignore=("A queue that is meant to be processed by one consumer: raise collapsed_groups_backlog for it.",),
     links=(links.SQS_FIFO, links.ACTIVEMQ_GROUPS, links.ACTIVEMQ_PREFETCH),
 )
 
@@ -227,23 +216,21 @@ NOISY_GROUP = Entry(
     group="groups",
     subject="group",
     meaning=(
-        "One group (a tenant, a customer) takes so much of what is being processed that the others wait "
-        "longer. On a fair "
-        "queue SQS now serves the quiet groups first; the noisy one gets slower by design."
+        "One group (a tenant, a customer) takes so much of the processing capacity that the others wait longer. On a fair queue "
+        "SQS now serves the quiet groups first; the noisy one gets slower by design."
     ),
     rule=(
         "The group has more than {noisy_group_ratio} of the queue's messages in flight.",
-        "And at least {noisy_group_in_flight} messages in flight.",
-        "It is quiet again when its backlog is gone, or after {noisy_group_quiet_s} with nothing in flight.",
+        "The group has at least {noisy_group_in_flight} messages in flight.",
+        "The signal ends when the group's backlog is gone, or after {noisy_group_quiet_s} with nothing in flight.",
     ),
     thresholds=("noisy_group_ratio", "noisy_group_in_flight", "noisy_group_quiet_s"),
     severity="info",
     alert=signal_alert(
         "NoisyGroup",
-        "One group takes most of what is being processed.",
-        f"{own_value('count')} group(s) of {QUEUE} take an unfair share. In flight: "
-        f"{messages_in('in_flight')}. Groups with a backlog: "
-        f"{groups_in('backlog')}.",
+        "One group takes most of the processing capacity.",
+        f"{own_value('count')} group(s) of {QUEUE} take an unfair share. In flight: {messages_in('in_flight')}. Groups with a "
+        f"backlog: {groups_in('backlog')}.",
     ),
     dashboard="groups",
     evidence=(
@@ -251,31 +238,31 @@ NOISY_GROUP = Entry(
         EvidenceField("group_in_flight", "its messages in flight"),
         EvidenceField("queue_in_flight", "all messages in flight"),
         EvidenceField("share_ratio", "its share, 0 to 1"),
-        EvidenceField("group_unsettled", "its backlog, what is in flight included"),
+        EvidenceField("group_unsettled", "its backlog, including messages in flight"),
     ),
     checks={
         "aws_sqs": (
-            sqs.metric("ApproximateNumberOfNoisyGroups", "Maximum", "what SQS itself counts as noisy"),
-            sqs.metric("ApproximateNumberOfMessagesVisibleInQuietGroups", "Maximum", ("whether quiet groups really wait")),
-            sqs.attributes("how much is in flight and visible in all"),
+            sqs.metric("ApproximateNumberOfNoisyGroups", "Maximum", "the number of groups SQS considers noisy"),
+            sqs.metric("ApproximateNumberOfMessagesVisibleInQuietGroups", "Maximum", "whether quiet groups are actually waiting"),
+            sqs.attributes("how many messages are in flight and visible in total"),
             sqs.metric("NumberOfMessagesSent", "Sum", "when the surge began"),
             sqs.lambda_metric("Duration", "Average", "messages of that group taking longer than others"),
         ),
         "activemq": (
             activemq.groups("how the groups are spread over the consumers"),
-            activemq.consumers("the consumer that holds most"),
-            activemq.browse("what the front of the queue belongs to (JMSXGroupID)"),
+            activemq.consumers("the consumer that holds the most messages"),
+            activemq.browse("the groups at the front of the queue (JMSXGroupID)"),
             activemq.counts("whether producers outrun consumers"),
             activemq.times("how much longer messages stay than usual"),
         ),
     },
     not_applicable={"cloudflare_queues": _NO_GROUPS},
     fix=(
-        "Nothing urgent: fair queues keep the others going. Tell the tenant, or slow its producer down.",
+        "Not urgent: fair queues keep the other groups moving. Contact the tenant, or slow its producer down.",
         "Add consumers if the quiet groups wait as well.",
-        "Give a tenant that is always this large a queue of its own.",
+        "Give a tenant that is always this large its own queue.",
     ),
-    ignore=("A batch that was announced.", "A queue with one group only."),
+    ignore=("A planned batch.", "A queue with one group only."),
     links=(links.SQS_FAIR, links.ACTIVEMQ_GROUPS),
 )
 

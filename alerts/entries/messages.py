@@ -14,34 +14,30 @@ POISON_MESSAGE = Entry(
     group="messages",
     subject="message",
     meaning=(
-        "A message is delivered again and again and never finished. Whoever gets it fails or gives it "
-        "back. It will go on "
-        "like this until its deliveries run out, and then it goes to the dead-letter queue or, without "
-        "one, is lost."
+        "A message is delivered again and again but never finished. Every consumer that gets it fails or returns it. This "
+        "continues until its deliveries run out; then it goes to the dead-letter queue or, without one, is lost."
     ),
     rule=(
-        "The message is not settled: it was not deleted, moved or expired.",
-        "It was delivered at least {poison_receives} times, or as often as the queue's max_receive_count "
-        "allows where that "
-        "is less, but never on a first delivery.",
+        "The message is not settled: it was not deleted or moved, and has not expired.",
+        "It was delivered at least {poison_receives} times, or max_receive_count times if that is less. A first delivery never "
+        "counts.",
     ),
     thresholds=("poison_receives",),
     severity="warning",
     alert=signal_alert(
         "PoisonMessage",
-        "A message is delivered again and again and never finished.",
+        "A message is delivered again and again but never finished.",
         f"{own_value('count')} message(s) of {QUEUE} keep coming back. Highest receive count: "
-        f"{companion('queuewatch_receive_count_max', 'count')}. Oldest unsettled message: "
-        f"{oldest('all')}, without the "
+        f"{companion('queuewatch_receive_count_max', 'count')}. Oldest unsettled message: {oldest('all')}, without the "
         f"suspects: {oldest('healthy')}.",
     ),
     dashboard="queue",
     evidence=(
         EvidenceField("message_id", "the message; search the consumer's log for it"),
         EvidenceField("receive_count", "deliveries so far"),
-        EvidenceField("receives_left", ("deliveries left before it is dead-lettered or lost; absent when the limit is unknown")),
-        EvidenceField("final_attempt", ("true: no delivery is left, the next step is the dead-letter queue or the loss")),
-        EvidenceField("consumer", "who had it last, when that is known"),
+        EvidenceField("receives_left", "deliveries left before it is dead-lettered or lost; absent if the limit is unknown"),
+        EvidenceField("final_attempt", "true: no delivery is left; next it is dead-lettered or lost"),
+        EvidenceField("consumer", "the last consumer that received it, if known"),
         EvidenceField("age_s", "seconds since it was sent"),
         EvidenceField(
             "queuewatch_oldest_message_age_seconds",
@@ -50,45 +46,45 @@ POISON_MESSAGE = Entry(
     ),
     checks={
         "aws_sqs": (
-            sqs.message_logs("the exception the consumer throws for this one message, the same at every delivery"),
+            sqs.message_logs("the exception the consumer throws for this message, the same at every delivery"),
             sqs.error_logs("whether other messages fail with the same error: then it is the consumer, not the message"),
             sqs.attributes(
-                "RedrivePolicy.maxReceiveCount: how many deliveries are left; a missing policy means it retries for days"
+                "RedrivePolicy.maxReceiveCount: how many deliveries are left; without a policy the message is retried for days"
             ),
             sqs.function("LastModified shortly before the first failure: a deployment; Timeout longer than VisibilityTimeout"),
-            sqs.metric("NumberOfMessagesDeleted", "Sum", "deletes go on: the other messages are fine"),
+            sqs.metric("NumberOfMessagesDeleted", "Sum", "deletes continue: the other messages are fine"),
         ),
         "activemq": (
-            activemq.browse("JMSRedelivered true at the head; its properties tell which producer and type"),
-            activemq.consumers("whether one consumer holds it or it wanders from consumer to consumer"),
+            activemq.browse("JMSRedelivered true at the head; its properties show the producer and the type"),
+            activemq.consumers("whether one consumer holds it or it moves from consumer to consumer"),
             activemq.log("redelivery and rollback warnings with the message id"),
-            activemq.browse_dead_letters("dlqDeliveryFailureCause of earlier messages: the same cause?"),
+            activemq.browse_dead_letters("dlqDeliveryFailureCause of earlier messages: whether the cause is the same"),
             activemq.counts("DequeueCount rises: the other messages are fine"),
         ),
         "cloudflare_queues": (
-            cloudflare.tail("the exception for this message id; the same id at every delivery"),
-            cloudflare.preview("attempts of the message against max_retries + 1"),
+            cloudflare.tail("the exception for this message id; the id stays the same at every delivery"),
+            cloudflare.preview("attempts of the message compared with max_retries + 1"),
             cloudflare.consumers("max_retries and dead_letter_queue: without one the message is deleted after the last retry"),
             cloudflare.deployments("a deployment shortly before the first failure"),
             cloudflare.backlog("backlog_count falls: the other messages are fine"),
         ),
     },
     fix=(
-        "If every message fails: roll the consumer back, this alert is only the first sign.",
-        "If only this one fails: fix or skip it in the consumer (acknowledge it and store its body elsewhere).",
+        "If every message fails, roll the consumer back: this alert is only the first sign.",
+        "If only this message fails, fix it or skip it in the consumer (acknowledge it and store its body elsewhere).",
         Remedy(
-            "Nothing can take a single message out of the queue from outside.",
+            "A single message cannot be removed from the queue from outside.",
             systems=("aws_sqs", "cloudflare_queues"),
         ),
-        "Let it go to the dead-letter queue if there is one; repair the consumer and redrive it from there.",
+        "If there is a dead-letter queue, let the message go there; repair the consumer, then redrive it.",
         Remedy(
-            "If it only needs longer than the visibility timeout: raise it, or extend it from the consumer while it works.",
+            "If processing only needs more time than the visibility timeout, raise the timeout, or extend it from the consumer.",
             systems=("aws_sqs", "cloudflare_queues"),
         ),
     ),
     ignore=(
-        ("The consumer retries on purpose (waiting for another system): raise poison_receives for the queue's pattern."),
-        "A rolling restart gave back what was in flight, and the message is settled a moment later.",
+        "The consumer retries on purpose (it waits for another system): raise poison_receives for the queue's pattern.",
+        "A rolling restart returned the messages in flight, and the message is settled a moment later.",
     ),
     links=(links.SQS_PROBLEMATIC, links.ACTIVEMQ_REDELIVERY, links.CLOUDFLARE_RETRIES),
 )
@@ -98,51 +94,49 @@ MESSAGE_HELD_TOO_LONG = Entry(
     group="messages",
     subject="message",
     meaning=(
-        "A consumer took a message long ago and keeps it: it extends the visibility window over and over, "
-        "or its broker "
-        "never takes a message back. The worker may hang with no error anywhere; nobody else can get the "
-        "message."
+        "A consumer received a message long ago and still holds it: it extends the visibility window again and again, or the "
+        "broker never takes a message back. The worker may hang without any error; no other consumer can get the message."
     ),
     rule=(
         "The message has been in flight without a break; extending its window does not count as a break.",
-        ("That lasts longer than the larger of {held_visibility_factor} × the queue's visibility timeout and {held_min_s}."),
-        "It is a limit for any work, also where the consumer extends the window faithfully. Where a slow consumer holds three or "
-        "more such messages, or several and finishes nothing, they are folded into its SlowConsumer.",
+        "This has lasted longer than the larger of {held_visibility_factor} × the queue's visibility timeout and {held_min_s}.",
+        "The limit applies to all work, even if the consumer extends the window regularly. If a slow consumer holds three or "
+        "more such messages, or holds three or more messages of any age and has finished none since, they are folded into its "
+        "SlowConsumer.",
     ),
     thresholds=("held_visibility_factor", "held_min_s"),
     severity="warning",
     alert=signal_alert(
         "MessageHeldTooLong",
         "A consumer has held a message far longer than its visibility timeout.",
-        f"{own_value('count')} message(s) of {QUEUE} have been in flight without a break for too long. "
-        f"Longest hold of a "
-        f"consumer: {companion('queuewatch_consumer_oldest_held_seconds', 'duration')}. In flight: "
-        f"{messages_in('in_flight')}.",
+        f"{own_value('count')} message(s) of {QUEUE} have been in flight without a break for too long. Longest hold of a "
+        f"consumer: {companion('queuewatch_consumer_oldest_held_seconds', 'duration')}. In flight: {messages_in('in_flight')}.",
     ),
     dashboard="consumers",
     evidence=(
-        EvidenceField("message_id", "the message that is held"),
-        EvidenceField("consumer", "who holds it, when that is known"),
-        EvidenceField("held_s", "how long, in seconds, without a break"),
-        EvidenceField("limit_s", "how long is too long for this queue, in seconds"),
+        EvidenceField("message_id", "the held message"),
+        EvidenceField("consumer", "the consumer that holds it, if known"),
+        EvidenceField("held_s", "how long it has been held without a break, in seconds"),
+        EvidenceField("limit_s", "the limit for this queue, in seconds"),
         EvidenceField(
-            "extensions", ("how often its window was extended: many and regular means a heartbeat that outlives the work")
+            "extensions",
+            ("how often its window was extended: many regular extensions mean a heartbeat that continues although work hangs"),
         ),
-        EvidenceField("extensions_exact", "false: the timeline was cut, so it was extended at least so often"),
-        EvidenceField("invisible_until", "when its present window ends, in milliseconds since 1970"),
+        EvidenceField("extensions_exact", "false: the timeline was truncated, so the number is a lower bound"),
+        EvidenceField("invisible_until", "when its current window ends, in milliseconds since 1970"),
     ),
     checks={
         "aws_sqs": (
-            sqs.message_logs("the last line about it: where the worker stopped"),
-            sqs.service("runningCount equals desiredCount: the process lives, so it is stuck rather than dead"),
+            sqs.message_logs("the last line about the message: where the worker stopped"),
+            sqs.service("runningCount equals desiredCount: the process is alive, so it is stuck rather than dead"),
             sqs.attributes("ApproximateNumberOfMessagesNotVisible: one message, or everything in flight"),
-            sqs.lambda_metric("Duration", "Maximum", ("a maximum at the function's timeout: it hangs until it is killed")),
-            sqs.changes("SetQueueAttributes", "a visibility timeout that somebody changed lately"),
+            sqs.lambda_metric("Duration", "Maximum", "a maximum at the function's timeout: it hangs until it is killed"),
+            sqs.changes("SetQueueAttributes", "a visibility timeout that was changed recently"),
         ),
         "activemq": (
-            activemq.consumers("the consumer with MessageCountAwaitingAcknowledge > 0 and a DequeueCounter that stands still"),
-            activemq.connections("its RemoteAddress: the host to look at; OldestActiveTransactionDuration: an open transaction"),
-            activemq.counts("InFlightCount > 0 while DequeueCount does not move"),
+            activemq.consumers("the consumer with MessageCountAwaitingAcknowledge > 0 and a DequeueCounter that does not rise"),
+            activemq.connections("its RemoteAddress: the host to check; OldestActiveTransactionDuration: an open transaction"),
+            activemq.counts("InFlightCount > 0 while DequeueCount does not rise"),
             activemq.browse("the message itself: size and properties"),
             activemq.log("timeouts or aborts of that connection"),
         ),
@@ -150,22 +144,22 @@ MESSAGE_HELD_TOO_LONG = Entry(
             cloudflare.tail("the invocation that never ends, or one killed by its time limit"),
             cloudflare.consumers("visibility timeout of a pull consumer"),
             cloudflare.preview("attempts: a message that comes back each time the lease ends"),
-            cloudflare.deployments("a deployment shortly before it was taken"),
+            cloudflare.deployments("a deployment shortly before it was received"),
             cloudflare.backlog("whether the rest of the queue moves"),
         ),
     },
     fix=(
-        "Take a thread dump of the worker before you restart it: it shows what it waits for.",
+        "Take a thread dump of the worker before you restart it: it shows what the worker is waiting for.",
         Remedy(
-            "Restart the worker. Its message becomes visible when the present window ends, and another consumer gets it.",
+            "Restart the worker. Its message becomes visible when the current window ends, and another consumer gets it.",
             systems=("aws_sqs", "cloudflare_queues"),
         ),
         Remedy(
-            "Restart the worker. The broker gives its messages to another consumer when its connection is closed.",
+            "Restart the worker. The broker gives its messages to another consumer when the connection closes.",
             systems=("activemq",),
         ),
-        "Give every outside call of the worker a timeout.",
-        Remedy("Stop extending the window after a limit of attempts.", systems=("aws_sqs",)),
+        "Set a timeout on every call the worker makes to other services.",
+        Remedy("Stop extending the window after a limited number of attempts.", systems=("aws_sqs",)),
     ),
     ignore=(
         "The work really takes that long: raise held_min_s for the queue's pattern.",
@@ -179,12 +173,11 @@ MESSAGE_DROPPED = Entry(
     group="messages",
     subject="message",
     meaning=(
-        "A message was lost unprocessed: its retention ran out, or its retries ran out and there is no "
-        "dead-letter queue. "
-        "It cannot be brought back from the queue."
+        "A message was lost unprocessed: its retention ran out, or its retries ran out and there is no dead-letter queue. It "
+        "cannot be brought back from the queue."
     ),
     rule=(
-        ("A message ended as expired or dropped, whether the broker said so or it outlived its queue's retention."),
+        "A message expired or was dropped. Either the broker reported this, or the message outlived its queue's retention.",
         "The signal ends {dropped_quiet_s} after the last loss.",
     ),
     thresholds=("dropped_quiet_s",),
@@ -194,52 +187,54 @@ MESSAGE_DROPPED = Entry(
         ("queuewatch_messages_expired_total", "queuewatch_messages_dropped_total"),
         "lost",
         (
-            "The signal joined with the total of losses: the total is the label `lost`, so each further "
-            "loss is a new "
-            "alert and notifies again, which a changed annotation would not."
+            "The signal is joined with the total of losses. The total is the label `lost`, so each further loss is a new alert "
+            "and notifies again, which a changed annotation would not."
         ),
         "A message was lost unprocessed.",
-        f"Messages of {QUEUE} are being lost: {companion('queuewatch_messages_expired_total', 'count')} "
-        f"expired and "
-        f"{companion('queuewatch_messages_dropped_total', 'count')} dropped since counting began. Oldest "
-        f"message still "
-        f"there: {oldest('all')}.",
+        f"Messages of {QUEUE} are being lost: {companion('queuewatch_messages_expired_total', 'count')} expired and "
+        f"{companion('queuewatch_messages_dropped_total', 'count')} dropped since counting began. Age of the oldest remaining "
+        f"message: {oldest('all')}.",
     ),
     dashboard="queue",
     evidence=(
         EvidenceField("message_id", "the lost message"),
-        EvidenceField("kind", ("expired: retention ran out; dropped: retries ran out without a dead-letter queue")),
-        EvidenceField("reason", "the broker's own word for it, when there is one"),
-        EvidenceField("receive_count", "0: nobody ever tried it; high: it failed every time"),
-        EvidenceField("age_s", "how old it was, in seconds"),
+        EvidenceField("kind", "expired: retention ran out; dropped: retries ran out without a dead-letter queue"),
+        EvidenceField("reason", "the reason given by the broker, if any"),
+        EvidenceField("receive_count", "0: it was never delivered; high: it failed every time"),
+        EvidenceField("age_s", "its age when it was lost, in seconds"),
     ),
     checks={
         "aws_sqs": (
-            sqs.attributes("MessageRetentionPeriod against the age of the backlog; RedrivePolicy missing"),
-            sqs.metric("ApproximateAgeOfOldestMessage", "Maximum", ("a line at the retention period: more are being lost now")),
-            sqs.metric("NumberOfMessagesReceived", "Sum", ("zero: nobody consumes; not zero: they receive and fail")),
-            sqs.consumers("State Enabled; a disabled mapping means nobody consumes"),
-            sqs.changes("PurgeQueue", "a purge: then it was no accident of the queue"),
+            sqs.attributes("MessageRetentionPeriod compared with the age of the backlog; a missing RedrivePolicy"),
+            sqs.metric(
+                "ApproximateAgeOfOldestMessage",
+                "Maximum",
+                "a flat line at the retention period: more messages are being lost now",
+            ),
+            sqs.metric("NumberOfMessagesReceived", "Sum", "zero: nobody consumes; not zero: consumers receive and fail"),
+            sqs.consumers("whether State is Enabled; with a disabled mapping nobody consumes"),
+            sqs.changes("PurgeQueue", "a purge: then the messages were deleted on purpose"),
         ),
         "activemq": (
             activemq.counts("ExpiredCount rising"),
-            activemq.dead_letters("whether expired messages are kept there (processExpired) or thrown away"),
-            activemq.browse("JMSExpiration of what is left: how soon the next ones go"),
-            activemq.consumers("no consumer, or consumers that hold and do not acknowledge"),
+            activemq.dead_letters("whether expired messages are kept there (processExpired) or discarded"),
+            activemq.browse("JMSExpiration of the remaining messages: when the next ones expire"),
+            activemq.consumers("no consumer, or consumers that hold messages and do not acknowledge them"),
             activemq.log("discarded or expired messages"),
         ),
         "cloudflare_queues": (
-            cloudflare.consumers("dead_letter_queue empty: what fails max_retries + 1 times is deleted"),
-            cloudflare.tail("the error that used the retries up"),
-            cloudflare.settings("message_retention_period against the backlog's age; delivery_paused"),
-            cloudflare.backlog("oldest_message_timestamp_ms close to the retention: more go now"),
+            cloudflare.consumers("an empty dead_letter_queue: a message that fails max_retries + 1 times is deleted"),
+            cloudflare.tail("the error that used up the retries"),
+            cloudflare.settings("message_retention_period compared with the backlog's age; delivery_paused"),
+            cloudflare.backlog("oldest_message_timestamp_ms close to the retention: more messages are being lost now"),
             cloudflare.deployments("a deployment just before the losses began"),
         ),
     },
     fix=(
         Remedy(
-            "Stop the loss first: a longer retention also helps what is already there. `aws sqs set-queue-attributes "
-            '--queue-url "$QUEUE_URL" --attributes MessageRetentionPeriod=1209600` (14 days, the most).',
+            "Stop the loss first: a longer retention also applies to messages already in the queue. `aws sqs "
+            "set-queue-attributes "
+            '--queue-url "$QUEUE_URL" --attributes MessageRetentionPeriod=1209600` (14 days, the maximum).',
             systems=("aws_sqs",),
         ),
         Remedy(
@@ -247,10 +242,11 @@ MESSAGE_DROPPED = Entry(
             systems=("cloudflare_queues",),
         ),
         Remedy(
-            "Stop the loss first: find who gives messages a time to live shorter than the backlog, or remove the expiry policy.",
+            "Stop the loss first: find the producer whose time to live is shorter than the backlog's age, or remove the expiry "
+            "policy.",
             systems=("activemq",),
         ),
-        "Give the queue a dead-letter queue, so that the next failure is kept.",
+        "Configure a dead-letter queue, so that failed messages are kept in future.",
         Remedy(
             "Pause delivery while the consumer is broken, so that retries are not used up: disable the event source mapping.",
             systems=("aws_sqs",),
@@ -260,10 +256,10 @@ MESSAGE_DROPPED = Entry(
             '`npx wrangler queues pause-delivery "$QUEUE"`.',
             systems=("cloudflare_queues",),
         ),
-        "Rebuild what was lost from the producer: the message ids are in queuewatch's signal log.",
+        "Recreate the lost messages from the producer: their ids are in queuewatch's signal log.",
     ),
     ignore=(
-        ("Messages that are meant to lapse (short retention or a time to live on purpose): switch the alert off for the queue."),
+        "Messages that are meant to expire (intentionally short retention or time to live): disable the alert for the queue.",
     ),
     links=(links.SQS_QUOTAS, links.SQS_DEAD_LETTERS, links.CLOUDFLARE_DEAD_LETTERS, links.ACTIVEMQ_REDELIVERY),
 )

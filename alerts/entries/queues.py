@@ -1,4 +1,4 @@
-"""Whole queues: nothing moves, too old, falling behind, configured to fail."""
+"""Whole queues: stalled, stale, misconfigured, or with messages that wait too long."""
 
 from __future__ import annotations
 
@@ -14,54 +14,52 @@ QUEUE_STALLED = Entry(
     group="queues",
     subject="queue",
     meaning=(
-        "Messages wait and nothing is finished. Either nobody takes them any more, or the consumers take "
-        "them and never "
-        "complete one. Users of whatever hangs on this queue notice, or will soon."
+        "Messages wait and none is finished. Either nobody receives them any more, or the consumers receive them and never "
+        "finish one. Users of systems that depend on this queue notice, or will soon."
     ),
     rule=(
-        "Messages are visible: a consumer could receive one now. Delayed messages are waiting, not "
-        "stalled; dead-letter "
-        "queues and paused queues are not expected to move.",
-        "Nothing was settled for {stalled_s}.",
-        "The reason is no_receives when nothing was received in the last {stalled_s} either, else no_progress.",
-        "Where messages are not all reported, the broker's counts must show it: visible at every count, nothing in flight, never "
-        "falling. A broker that does not say what is in flight (Cloudflare): deliveries were reported and are no more, and the "
-        "backlog never fell and grew, or a message that came back waits in it.",
+        "Messages are visible: a consumer could receive one now. Delayed messages do not count, and dead-letter queues and "
+        "paused queues are not expected to move.",
+        "Nothing was settled for {stalled_s}. If the consumers work on a schedule, nothing was settled for a quarter longer than "
+        "their longest recent pause, plus a minute.",
+        "The reason is no_receives if nothing was received in the last {stalled_s} either, otherwise no_progress.",
+        "If not all messages are reported, the broker's counts must show the stall: visible messages at every count, nothing in "
+        "flight, and a backlog that never falls. For a broker that does not report messages in flight (Cloudflare), deliveries "
+        "must have been reported and then stopped, and the backlog must have grown without ever falling, or contain a message "
+        "that came back.",
     ),
     thresholds=("stalled_s",),
     severity="critical",
     alert=signal_alert(
         "QueueStalled",
-        "Messages wait and nothing is being finished.",
-        f"{QUEUE} has {messages_in('visible')} visible message(s) and "
-        f"settles none. Oldest visible: "
-        f"{oldest('visible')}. In flight: "
-        f"{messages_in('in_flight')}. Highest receive count: "
-        f"{companion('queuewatch_receive_count_max', 'count')}. Signals: {own_value('count')}.",
+        "Messages wait and none is being finished.",
+        f"{QUEUE} has {messages_in('visible')} visible message(s) and settles none. Oldest visible: {oldest('visible')}. In "
+        f"flight: {messages_in('in_flight')}. Highest receive count: {companion('queuewatch_receive_count_max', 'count')}. "
+        f"Signals: {own_value('count')}.",
     ),
     dashboard="queue",
     evidence=(
-        EvidenceField("reason", ("no_receives: the consumers stopped; no_progress: they receive and never finish")),
+        EvidenceField("reason", "no_receives: the consumers stopped; no_progress: they receive but never finish"),
         EvidenceField("visible", "messages a consumer could receive now"),
-        EvidenceField("in_flight", "messages somebody has"),
-        EvidenceField("stalled_s", "seconds since anything was settled"),
-        EvidenceField("last_received_at", "the last receive, in milliseconds since 1970"),
-        EvidenceField("last_settled_at", "the last message finished, in milliseconds since 1970"),
+        EvidenceField("in_flight", "messages held by consumers"),
+        EvidenceField("stalled_s", "seconds since a message was settled"),
+        EvidenceField("last_received_at", "time of the last receive, in milliseconds since 1970"),
+        EvidenceField("last_settled_at", "when the last message was settled, in milliseconds since 1970"),
     ),
     checks={
         "aws_sqs": (
-            sqs.consumers("State: Disabled, or LastProcessingResult with a problem"),
+            sqs.consumers("State Disabled, or an error in LastProcessingResult"),
             sqs.service("runningCount 0, or tasks that keep restarting"),
-            sqs.error_logs("the same failure at every message: no_progress"),
+            sqs.error_logs("the same failure for every message: no_progress"),
             sqs.lambda_metric("Throttles", "Sum", "above zero: no concurrency left"),
-            sqs.changes("SetQueueAttributes", "a policy, key or timeout that somebody changed just before"),
+            sqs.changes("SetQueueAttributes", "a policy, key or timeout that was changed just before"),
         ),
         "activemq": (
-            activemq.counts("ConsumerCount 0: no_receives; Paused true; DequeueCount standing still"),
+            activemq.counts("ConsumerCount 0: no_receives; Paused true; DequeueCount not rising"),
             activemq.consumers("full prefetch windows and no acknowledgement: no_progress; a Selector that matches nothing"),
             activemq.broker("memory, store or temporary space at 100 %"),
-            activemq.connections("consumers missing that should be there"),
-            activemq.log("what happened at the last moment something was finished"),
+            activemq.connections("missing consumers"),
+            activemq.log("what happened when the last message was finished"),
         ),
         "cloudflare_queues": (
             cloudflare.settings("delivery_paused true; no consumers"),
@@ -81,14 +79,14 @@ QUEUE_STALLED = Entry(
             reasons=("no_receives",),
         ),
         Remedy(
-            "Roll back the last deployment, or repair what the consumer depends on; then restart it.",
+            "Roll back the last deployment, or repair the consumer's dependency; then restart the consumer.",
             reasons=("no_progress",),
         ),
-        "If a repair takes long: raise the queue's retention now and stop deliveries, so that neither retention nor retries "
-        "cost messages.",
+        "If a repair takes long, raise the queue's retention now and stop deliveries, so that no messages are lost to retention "
+        "or used-up retries.",
     ),
     ignore=(
-        "The consumers are stopped for planned work: silence it until then.",
+        "The consumers are stopped for planned work: silence the alert until they are back.",
         "A queue that is drained once a day: raise stalled_s for its pattern.",
     ),
     links=(links.SQS_VISIBILITY, links.ACTIVEMQ_FLOW, links.CLOUDFLARE_PAUSE),
@@ -98,23 +96,21 @@ QUEUE_MISCONFIGURED = Entry(
     name="QueueMisconfigured",
     group="queues",
     subject="queue",
-    meaning=("The queue's settings will lose messages or work against its consumers, sooner or later. Nothing is on fire now."),
+    meaning=("Sooner or later, the queue's settings will lose messages or hinder its consumers. There is no acute problem."),
     rule=(
-        "One of these holds: the dead-letter queue is of another type; its retention is not longer than "
-        "the source's; "
-        "max_receive_count is 1; there is no dead-letter queue; the redrive allow policy excludes the "
-        "source or lists more "
-        "than ten; the visibility timeout is shorter than processing usually takes; a back-off exceeds the "
-        "longest delay.",
-        "A FIFO queue without high throughput (by its `throughput_limit` and `deduplication_scope`) has had {fifo_limit_ratio} "
-        "of {fifo_call_limit} calls a second, at {fifo_messages_per_call} message(s) a call, for {fifo_limit_s}: its settings "
-        "limit it. It is a warning when that is true of calls with ten messages.",
+        "One of these applies: the dead-letter queue has a different type; its retention is not longer than the source's; "
+        "max_receive_count is 1, or max_retries 0; there is no dead-letter queue; the redrive allow policy excludes the source "
+        "or lists more than ten; the visibility timeout is shorter than processing usually takes; a back-off exceeds the maximum "
+        "delay; one error fails a whole batch of 100 or more. Findings of the queue's collector are added.",
+        "A FIFO queue without high throughput (by its `throughput_limit` and `deduplication_scope`) has used {fifo_limit_ratio} "
+        "of {fifo_call_limit} calls per second, at {fifo_messages_per_call} message(s) per call, for {fifo_limit_s}: its "
+        "settings limit its throughput. The severity is warning if this holds even for calls with ten messages.",
     ),
     thresholds=("fifo_limit_ratio", "fifo_call_limit", "fifo_messages_per_call", "fifo_limit_s"),
     severity="info",
     alert=signal_alert(
         "QueueMisconfigured",
-        "A queue's settings will lose messages or work against its consumers.",
+        "A queue's settings will lose messages or hinder its consumers.",
         f"{own_value('count')} setting(s) of {QUEUE} are wrong. Dead-lettered so far: "
         f"{companion('queuewatch_messages_dead_lettered_total', 'count')}, expired: "
         f"{companion('queuewatch_messages_expired_total', 'count')}, dropped: "
@@ -125,11 +121,12 @@ QUEUE_MISCONFIGURED = Entry(
         EvidenceField(
             "rule",
             (
-                "which of the rules is broken: redrive_type_mismatch, dead_letter_retention, "
-                "single_receive, no_dead_letter_queue, allow_policy, short_visibility, backoff_beyond_cap"
+                "the violated rule: redrive_type_mismatch, dead_letter_retention, single_receive, no_dead_letter_queue, "
+                "no_retries, whole_batch_fails, allow_policy, short_visibility, backoff_beyond_cap, fifo_throughput, or a rule "
+                "of the collector"
             ),
         ),
-        EvidenceField("summary", "what is set, what it leads to, and what to set instead"),
+        EvidenceField("summary", "the current setting, its effect, and the recommended setting"),
     ),
     checks={
         "aws_sqs": (
@@ -143,7 +140,7 @@ QUEUE_MISCONFIGURED = Entry(
         ),
         "activemq": (
             activemq.options("the dead-letter strategy and options of the destination"),
-            activemq.dead_letters("whether the queue has a dead-letter queue of its own"),
+            activemq.dead_letters("whether the queue has its own dead-letter queue"),
             activemq.counts("whether messages expire"),
             activemq.consumers("prefetch sizes"),
             activemq.times("how long messages really stay"),
@@ -152,15 +149,15 @@ QUEUE_MISCONFIGURED = Entry(
             cloudflare.consumers("dead_letter_queue, max_retries, batch_size, max_wait_time_ms, retry_delay"),
             cloudflare.settings("message_retention_period, delivery_delay"),
             cloudflare.queues("whether the dead-letter queue exists and has a longer retention"),
-            cloudflare.tail("a handler that throws: with a large batch it repeats all of it"),
-            cloudflare.deployments("the deployment that brought the setting"),
+            cloudflare.tail("a handler that throws: it repeats the whole batch"),
+            cloudflare.deployments("the deployment that introduced the setting"),
         ),
     },
     fix=(
-        ("Change the setting in the code that creates the queue, not by hand: the next deployment would put it back."),
-        "The evidence names the value to set; queuewatch's page shows it beside the queue.",
+        "Change the setting in the code that creates the queue, not by hand: the next deployment would undo a manual change.",
+        "The evidence names the value to set; queuewatch's page shows it with the queue.",
     ),
-    ignore=("A choice that was made knowingly: switch the rule off for the queue's pattern.",),
+    ignore=("A deliberate choice: disable the rule for the queue's pattern.",),
     links=(links.SQS_DEAD_LETTERS, links.SQS_VISIBILITY, links.ACTIVEMQ_REDELIVERY, links.CLOUDFLARE_RETRIES),
 )
 
@@ -169,44 +166,43 @@ QUEUE_STALE = Entry(
     group="queues",
     subject="queue",
     meaning=(
-        "Nobody reports on this queue any more, so its figures are guesses. It tells nobody by itself: it "
-        "is there to hold "
-        "back the alerts on ages and stalls of this queue, while TelemetryStale names the collector that "
-        "fell silent."
+        "Nothing reports on this queue any more, so its values are outdated. This alert notifies nobody: it exists to inhibit "
+        "the alerts on ages and stalls of this queue, while TelemetryStale names the collector that fell silent."
     ),
-    rule=("The queue's status is stale: whoever reports on it has been silent.",),
+    rule=("The queue's status is stale: every collector that reports on it has been silent.",),
     thresholds=(),
     severity="info",
     alert=AlertSpec(
         expr='max by (%(by)s) (queuewatch_queue_status{status="stale"%(match)s}) > 0',
         why=(
-            "The status series, because TelemetryStale is about a collector and carries no queue: "
-            "Alertmanager needs the "
-            "queue's labels to know which alerts to hold back."
+            "The status series is used because TelemetryStale is about a collector and has no queue label: Alertmanager needs "
+            "the queue's labels to know which alerts to inhibit."
         ),
-        summary="Nobody reports on a queue any more.",
-        description=(f"Nothing has been heard about {QUEUE} lately. Its other alerts are held back until it is reported on."),
+        summary="Nothing reports on a queue any more.",
+        description=(
+            f"There has been no telemetry about {QUEUE} recently. Its other alerts are inhibited until telemetry arrives again."
+        ),
         keep_firing_s=0.0,
     ),
     dashboard="queue",
     evidence=(EvidenceField("queuewatch_queue_status", "1 for the status the queue is in"),),
     checks={
         "aws_sqs": (
-            sqs.attributes("the queue still exists, and how much it holds"),
-            sqs.metric("NumberOfMessagesSent", "Sum", "whether anything happens in it at all"),
-            sqs.metric("NumberOfMessagesReceived", "Sum", "whether it is consumed"),
-            sqs.service("the instrumented application runs"),
-            sqs.tags("a tag the collector selects by that is gone"),
+            sqs.attributes("whether the queue still exists, and how many messages it holds"),
+            sqs.metric("NumberOfMessagesSent", "Sum", "whether the queue is used at all"),
+            sqs.metric("NumberOfMessagesReceived", "Sum", "whether the queue is consumed"),
+            sqs.service("whether the instrumented application runs"),
+            sqs.tags("whether the tag the collector selects by is missing"),
         ),
         "activemq": (
-            activemq.counts("the queue still exists, and how much it holds"),
-            activemq.connections("the collector's connection is missing"),
-            activemq.broker("the broker was restarted lately"),
+            activemq.counts("whether the queue still exists, and how many messages it holds"),
+            activemq.connections("whether the collector's connection is missing"),
+            activemq.broker("whether the broker was restarted recently"),
             activemq.options("a policy entry without the advisories"),
             activemq.log("a refused or dropped connection of the collector"),
         ),
         "cloudflare_queues": (
-            cloudflare.backlog("the queue still exists, and how much it holds"),
+            cloudflare.backlog("whether the queue still exists, and how many messages it holds"),
             cloudflare.settings("its consumers and producers"),
             cloudflare.deployments("a deployment without the telemetry wrapper"),
             cloudflare.tail("failing telemetry requests"),
@@ -214,57 +210,57 @@ QUEUE_STALE = Entry(
         ),
     },
     fix=("Follow TelemetryStale: it names the collector.",),
-    ignore=("The queue was deleted: it vanishes after a while.",),
+    ignore=("The queue was deleted: it disappears from queuewatch after a while.",),
     links=(links.ACTIVEMQ_ADVISORIES,),
 )
 
-_AGE = Limit(900.0, "seconds", "how old the oldest visible message may get: the limit QueueLagging looks ahead to")
+_AGE = Limit(900.0, "seconds", "maximum age of the oldest visible message: the limit that QueueLagging forecasts")
 
 MESSAGE_TOO_OLD = Entry(
     name="MessageTooOld",
     group="queues",
     subject="queue",
     meaning=(
-        "A message has been waiting for a consumer for long, and a consumer could take it now. Unlike "
-        "CloudWatch's age it "
-        "does not count what is in flight, so neither a poison message nor a long job sets it off."
+        "A message has been waiting for a long time although a consumer could receive it now. Unlike CloudWatch's age, this age "
+        "ignores messages in flight, so a long job, or a poison message while a consumer holds it, does not trigger the alert."
     ),
-    rule=("The oldest visible message is older than {limit}, and has been for {wait}.",),
+    rule=("For {wait}, the oldest visible message has been older than {limit}.",),
     thresholds=(),
     severity="warning",
     alert=AlertSpec(
         expr=('max by (%(by)s) (queuewatch_oldest_message_age_seconds{scope="visible"%(match)s}) > %(limit)s'),
         why=(
-            "The raw age, because a service-level objective on waiting time is a number of its own, not a fault the judge knows."
+            "The raw age is used because a service-level objective on waiting time is a separate number, not a fault that the "
+            "judge detects."
         ),
-        summary="Messages wait longer for a consumer than they should.",
+        summary="Messages wait too long for a consumer.",
         description=(
-            f"The oldest message a consumer could take from {QUEUE} has waited {own_value('duration')}. "
-            f"Visible messages: "
-            f"{messages_in('visible')}. Time to drain: "
-            f"{companion('queuewatch_time_to_drain_seconds', 'duration')}. Age CloudWatch would show: "
-            f"{oldest('cloudwatch')}."
+            f"The oldest message a consumer could receive from {QUEUE} has waited {own_value('duration')}. Visible messages: "
+            f"{messages_in('visible')}. Time to drain: {companion('queuewatch_time_to_drain_seconds', 'duration')}. Age "
+            f"CloudWatch would show: {oldest('cloudwatch')}."
         ),
         for_s=300.0,
         limit=_AGE,
     ),
     dashboard="queue",
     evidence=(
-        EvidenceField('queuewatch_oldest_message_age_seconds{scope="visible"}', ("the age compared with the limit, in seconds")),
-        EvidenceField("queuewatch_time_to_drain_seconds", ("seconds until it is worked off; absent unless it shrinks")),
+        EvidenceField(
+            'queuewatch_oldest_message_age_seconds{scope="visible"}', "the age that is compared with the limit, in seconds"
+        ),
+        EvidenceField("queuewatch_time_to_drain_seconds", "seconds until the backlog is processed; absent unless it shrinks"),
     ),
     checks={
         "aws_sqs": (
-            sqs.attributes("how much waits, how much is in flight"),
+            sqs.attributes("how many messages wait, how many are in flight"),
             sqs.metric("NumberOfMessagesSent", "Sum", "a surge of new messages"),
-            sqs.metric("NumberOfMessagesDeleted", "Sum", "fewer finished than usual"),
+            sqs.metric("NumberOfMessagesDeleted", "Sum", "fewer messages finished than usual"),
             sqs.concurrency("a limit that was reached"),
             sqs.service("fewer running tasks than desired"),
         ),
         "activemq": (
-            activemq.counts("producers outrunning consumers"),
-            activemq.consumers("consumers missing or slow"),
-            activemq.times("how much longer than usual"),
+            activemq.counts("producers that are faster than the consumers"),
+            activemq.consumers("missing or slow consumers"),
+            activemq.times("how much longer messages stay than usual"),
             activemq.memory("paging or memory limits that slow dispatch"),
             activemq.broker("a broker at its limits"),
         ),
@@ -277,8 +273,8 @@ MESSAGE_TOO_OLD = Entry(
         ),
     },
     fix=(
-        ("Add consumers, or lift the limit on their number; then find out why the usual number no longer does."),
-        "If the queue also stalls or a group is stuck, follow that alert: this one is its consequence.",
+        "Add consumers, or raise the limit on their number; then find out why the usual number is no longer enough.",
+        "If an alert says that the queue is stalled or a group is stuck, follow that one first: this one is a consequence.",
     ),
     ignore=("A batch queue that fills on purpose: exclude it, or raise the limit.",),
     links=(links.SQS_QUOTAS, links.CLOUDFLARE_CONCURRENCY, links.ACTIVEMQ_PREFETCH),

@@ -1,4 +1,4 @@
-"""Redrive tasks: dead letters on their way back."""
+"""Redrive tasks, which move dead letters back to their source queue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from alerts.signal_alert import signal_alert
 from alerts.templating import QUEUE, messages_in, own_value
 
 _ONLY_SQS: dict[QueueSystem, str] = {
-    "activemq": "it has no move tasks: messages are moved by an operation that ends at once",
+    "activemq": "it has no move tasks: messages are moved by an operation that finishes immediately",
     "cloudflare_queues": "it has no move tasks",
 }
 _CHECKS = (
@@ -25,8 +25,10 @@ REDRIVE_FAILED = Entry(
     name="RedriveFailed",
     group="messages",
     subject="dead-letter queue",
-    meaning="A move task that was to bring dead letters back ended as failed. The messages it did not move go on ageing.",
-    rule=("The last move task of the dead-letter queue has the status FAILED; for a day, or until another task starts.",),
+    meaning="A task that moves dead letters back has failed. The messages it did not move continue to age.",
+    rule=(
+        "The dead-letter queue's last move task has the status FAILED. The signal lasts for a day, or until another task starts.",
+    ),
     thresholds=(),
     severity="warning",
     alert=signal_alert(
@@ -36,20 +38,21 @@ REDRIVE_FAILED = Entry(
     ),
     dashboard="dead-letters",
     evidence=(
-        EvidenceField("reason", "why it failed, in the broker's word"),
-        EvidenceField("moved", "messages it had moved"),
+        EvidenceField("reason", "why it failed, as the broker names it"),
+        EvidenceField("moved", "messages it has moved"),
         EvidenceField("to_queue", "its destination"),
     ),
     checks={"aws_sqs": _CHECKS},
     fix=(
         Remedy(
-            "Give whoever starts the task sqs:SendMessage on the destination, and the key's kms:Decrypt and kms:GenerateDataKey.",
+            "Grant the caller who starts the task sqs:SendMessage on the destination, and kms:Decrypt and kms:GenerateDataKey "
+            "on the key.",
             reasons=("AccessDenied",),
         ),
-        Remedy("Name the destination.", reasons=("CouldNotDetermineMessageSource",)),
-        "Start the task again; it goes on with what is left.",
+        Remedy("Specify the destination when you start the task.", reasons=("CouldNotDetermineMessageSource",)),
+        "Start the task again; it moves the remaining messages.",
     ),
-    ignore=("A task that was started to try the permissions.",),
+    ignore=("A task that was started to test the permissions.",),
     links=(links.SQS_DEAD_LETTERS,),
     not_applicable=_ONLY_SQS,
 )
@@ -58,23 +61,24 @@ REDRIVE_STALLED = Entry(
     name="RedriveStalled",
     group="messages",
     subject="dead-letter queue",
-    meaning="A move task runs and moves nothing. Only one can run per queue, so it also keeps others from starting.",
+    meaning="A move task is running but moves nothing. Only one can run per queue, so it also prevents others from starting.",
     rule=("A move task is RUNNING, has messages left to move, and moved none for {redrive_stalled_s}.",),
     thresholds=("redrive_stalled_s",),
     severity="warning",
     alert=signal_alert(
         "RedriveStalled",
-        "A redrive of dead letters moves nothing any more.",
-        f"The redrive of {QUEUE} runs and moves nothing. Messages left: {messages_in('visible')}. Signals: {own_value('count')}.",
+        "A redrive of dead letters has stopped moving messages.",
+        f"The redrive of {QUEUE} is running but moves nothing. Messages left: {messages_in('visible')}. Signals: "
+        f"{own_value('count')}.",
     ),
     dashboard="dead-letters",
     evidence=(
         EvidenceField("stalled_s", "seconds since a message was moved"),
-        EvidenceField("moved", "messages it had moved"),
-        EvidenceField("to_move", "messages it was to move"),
+        EvidenceField("moved", "messages it has moved"),
+        EvidenceField("to_move", "messages it has to move"),
     ),
     checks={"aws_sqs": _CHECKS},
-    fix=("Cancel the task (CancelMessageMoveTask), remove what keeps it from sending, and start it again.",),
+    fix=("Cancel the task (CancelMessageMoveTask), fix what prevents it from sending, and start it again.",),
     ignore=("A rate limit of a few messages a second on a large queue: raise redrive_stalled_s for the pattern.",),
     links=(links.SQS_DEAD_LETTERS,),
     not_applicable=_ONLY_SQS,

@@ -1,4 +1,4 @@
-"""What queuewatch is told: a collector that fell silent, messages it cannot account for, telemetry it cannot read."""
+"""Telemetry problems: silent collectors, messages that are not tracked, events that cannot be read."""
 
 from __future__ import annotations
 
@@ -24,41 +24,39 @@ TELEMETRY_STALE = Entry(
     group="telemetry",
     subject="collector",
     meaning=(
-        "A collector or an instrumented application stopped reporting. Ages still grow, because a window "
-        "ends by time, but "
-        "nobody knows what was settled meanwhile: believe no age of its queues until it is back."
+        "A collector or an instrumented application stopped reporting. Ages still grow, because windows end by time, but it is "
+        "unknown which messages were settled in the meantime: do not trust the ages of its queues until it is back."
     ),
-    rule=("Nothing was heard of the collector for {telemetry_stale_s}, not even its heartbeat.",),
+    rule=("The collector has sent nothing for {telemetry_stale_s}, not even a heartbeat.",),
     thresholds=("telemetry_stale_s",),
     severity="warning",
     alert=signal_alert(
         "TelemetryStale",
-        "A collector stopped reporting, so the figures of its queues are no longer true.",
-        f"{own_value('count')} collector(s) are silent: {SILENT_COLLECTORS}. Ages and stalls of their "
-        f"queues are not to be "
-        "trusted until they report again.",
+        "A collector stopped reporting, so the values of its queues are outdated.",
+        f"{own_value('count')} collector(s) are silent: {SILENT_COLLECTORS}. Do not trust ages and stalls of their queues until "
+        "they report again.",
         identity=("job",),
     ),
     dashboard="pipeline",
     evidence=(
         EvidenceField("collector", "its name"),
-        EvidenceField("silent_s", "seconds since it was last heard of"),
-        EvidenceField("last_event_at", "its last sign of life, in milliseconds since 1970"),
+        EvidenceField("silent_s", "seconds since its last event"),
+        EvidenceField("last_event_at", "time of its last event, in milliseconds since 1970"),
     ),
     checks={},
     watcher_checks=(
         watcher.collectors("which one is silent, and since when"),
         watcher.collector_logs("refused credentials, an unreachable broker, a full spool"),
         watcher.newest_events("whether anything arrives in the topic at all"),
-        watcher.ready("whether queuewatch itself reads"),
-        watcher.topic("the topic exists and keeps records long enough"),
+        watcher.ready("whether queuewatch itself reads events"),
+        watcher.topic("whether the topic exists and keeps records long enough"),
     ),
     fix=(
-        "Restart the collector; its log names the reason (credentials, network, permission).",
-        "If the application was stopped on purpose, nothing is wrong: its queues vanish after a while.",
-        "If the topic is unreachable for all of them, repair Kafka first.",
+        "Check the collector's log for the reason (credentials, network, permissions), then restart it.",
+        "If the application was stopped on purpose, nothing is wrong: its queues disappear after a while.",
+        "If no collector can reach the topic, repair Kafka first.",
     ),
-    ignore=(("An application that only runs now and then and sends no heartbeat in between: raise telemetry_stale_s."),),
+    ignore=("An application that runs only occasionally and sends no heartbeats in between: raise telemetry_stale_s.",),
     links=(links.ACTIVEMQ_ADVISORIES,),
 )
 
@@ -67,46 +65,44 @@ TELEMETRY_PARTIAL = Entry(
     group="telemetry",
     subject="queue",
     meaning=(
-        "queuewatch tracks clearly fewer or more messages of the queue than the broker counts. Somewhere a "
-        "producer or "
-        "consumer is not instrumented, or events are lost. Per-message signals of this queue may be "
-        "missing or stale."
+        "queuewatch tracks clearly fewer or more messages of the queue than the broker counts. A producer or consumer is not "
+        "instrumented, or events are lost. Signals about single messages of this queue may be missing or outdated."
     ),
     rule=(
-        ("The tracked messages are less than {coverage_low_ratio} or more than {coverage_high_ratio} of the broker's count."),
-        "That lasts for {coverage_s}.",
+        "The tracked messages are less than {coverage_low_ratio} or more than {coverage_high_ratio} of the broker's count.",
+        "This has lasted for {coverage_s}.",
     ),
     thresholds=("coverage_low_ratio", "coverage_high_ratio", "coverage_s"),
     severity="info",
     alert=signal_alert(
         "TelemetryPartial",
         "Tracked messages and the broker's own count disagree.",
-        f"queuewatch tracks {companion('queuewatch_telemetry_coverage_ratio', 'percent')} of what the "
-        f"broker counts in "
-        f"{QUEUE}. Given up because the broker said empty: "
+        f"queuewatch tracks {companion('queuewatch_telemetry_coverage_ratio', 'percent')} of the messages that the broker "
+        f"counts in {QUEUE}. Removed because the broker reported an empty queue: "
         f"{companion('queuewatch_messages_reconciled_total', 'count')}. Signals: {own_value('count')}.",
     ),
     dashboard="pipeline",
     evidence=(
-        EvidenceField("tracked", "messages known one by one"),
-        EvidenceField("broker_count", "messages the broker counts"),
-        EvidenceField("coverage_ratio", "their ratio; 1 is right"),
-        EvidenceField("off_s", "for how many seconds"),
+        EvidenceField("tracked", "messages that are tracked individually"),
+        EvidenceField("broker_count", "messages counted by the broker"),
+        EvidenceField("coverage_ratio", "tracked messages divided by the broker's count; 1 is correct"),
+        EvidenceField("off_s", "how long the ratio has been off, in seconds"),
     ),
     checks={},
     watcher_checks=(
         watcher.coverage("which queues, and whether too few (missing sends) or too many (missing deletes)"),
         watcher.collectors("whether all producers and consumers of the queue report"),
-        watcher.events("late or invalid events: telemetry that arrives and is not used"),
-        watcher.reconciled("a growing number: deletes that are never reported"),
-        watcher.collector_logs("dropped events of a full buffer, permission errors"),
+        watcher.events("late or invalid events: telemetry that arrives but is not used"),
+        watcher.reconciled("a growing number: deletions that are never reported"),
+        watcher.collector_logs("events dropped because of a full buffer, permission errors"),
     ),
     fix=(
-        ("Too few: find the producer or consumer that is not instrumented. A message is known from whichever event comes first."),
-        ("Too many: a consumer deletes without reporting it. Its messages are given up once the broker says empty."),
-        "Events dropped by a full buffer: give the sender a larger one, or a faster transport.",
+        "Too few tracked: find the producer or consumer that is not instrumented. A message is tracked from its first event on.",
+        "Too many tracked: a consumer deletes without reporting it. Its messages are removed once the broker reports an empty "
+        "queue.",
+        "Events dropped because of a full buffer: use a larger buffer in the sender, or a faster transport.",
     ),
-    ignore=(("Right after the first start on a queue with a backlog: what was there before is not known until it is received."),),
+    ignore=("Right after the first start on a queue with a backlog: earlier messages are unknown until they are received.",),
     links=(links.SQS_QUOTAS,),
 )
 
@@ -115,41 +111,41 @@ COLLECTOR_SILENT = Entry(
     group="telemetry",
     subject="collector",
     meaning=(
-        "A collector's last sign of life is long ago. This alert reads the raw time stamp: it fires even "
-        "when the job that "
-        "would judge it hangs, which TelemetryStale cannot."
+        "A collector has sent nothing for a long time. This alert reads the raw timestamp, so unlike TelemetryStale it fires "
+        "even if the job itself hangs."
     ),
-    rule=("The collector's last sign of life is older than {limit}, and has been for {wait}.",),
+    rule=("For {wait}, the collector's last event has been older than {limit}.",),
     thresholds=(),
     severity="warning",
     alert=AlertSpec(
         expr="time() - max by (%(by)s) (queuewatch_telemetry_last_event_timestamp_seconds) > %(limit)s",
-        why="The raw time stamp, because it grows old by itself, also while nothing is judged.",
-        summary="A collector has been silent for long.",
+        why="The raw timestamp is used because its age grows even while nothing is judged.",
+        summary="A collector has been silent for a long time.",
         description=(
-            f"Collector {{{{ $labels.collector }}}} was last heard of {own_value('duration')} ago. "
-            f"Whatever its queues "
-            "show is as old as that."
+            f"Collector {{{{ $labels.collector }}}} sent its last event {own_value('duration')} ago. The values of its queues "
+            "are equally old."
         ),
         identity=("job", "collector"),
         for_s=60.0,
-        limit=Limit(600.0, "seconds", "how long a collector may be silent"),
+        limit=Limit(600.0, "seconds", "maximum silence of a collector"),
     ),
     dashboard="pipeline",
-    evidence=(EvidenceField("queuewatch_telemetry_last_event_timestamp_seconds", ("the time of its last sign of life")),),
+    evidence=(EvidenceField("queuewatch_telemetry_last_event_timestamp_seconds", "the time of its last event"),),
     checks={},
     watcher_checks=(
         watcher.collectors("one silent collector, or all of them"),
-        watcher.pipeline("queuewatch_pipeline_last_batch_timestamp_seconds recent: the job is fine, the collector is not"),
+        watcher.pipeline(
+            "if queuewatch_pipeline_last_batch_timestamp_seconds is recent, the job is fine and the collector is not"
+        ),
         watcher.collector_logs("the reason it stopped"),
         watcher.newest_events("whether it still writes"),
         watcher.pods("a collector that was killed or cannot be scheduled"),
     ),
     fix=(
         "Restart the collector.",
-        "All silent at once: repair the topic or the network between them and queuewatch.",
+        "If all are silent at once, repair the topic or the network between them and queuewatch.",
     ),
-    ignore=(("A collector that was taken away for good: its series ends with the next restart of queuewatch."),),
+    ignore=("A collector that was removed for good: its series ends a day after its last heartbeat.",),
     links=(links.ACTIVEMQ_ADVISORIES,),
 )
 
@@ -158,12 +154,13 @@ COVERAGE_LOW = Entry(
     group="telemetry",
     subject="queue",
     meaning=(
-        "So little of the queue is tracked, or so much that is not there any more, that its per-message signals say next to "
-        "nothing. Counts and the broker's own figures still hold."
+        "So few messages of the queue are tracked, or so many tracked messages no longer exist, that signals about single "
+        "messages mean little. Counts and the broker's own values are still valid."
     ),
     rule=(
-        "Tracked messages have been less than {limit} of the broker's count, or the count less than {limit} of them, for {wait}.",
-        "Not for a queue of which only counts are known (basis `counts`): nothing is tracked there, and nobody expects it.",
+        "For {wait}, the tracked messages have been less than {limit} of the broker's count, or the count less than {limit} of "
+        "the tracked messages.",
+        "It does not fire for a queue with only broker counts (basis `counts`), because nothing is tracked there.",
     ),
     thresholds=(),
     severity="warning",
@@ -174,30 +171,29 @@ COVERAGE_LOW = Entry(
             ' or queuewatch_telemetry_coverage_ratio{queue!=""%(match)s} > 1 / %(limit)s)'
             ' unless on (%(on)s) queuewatch_telemetry_basis{basis="counts"%(match)s} == 1)'
         ),
-        why="The raw ratio, as a second step far outside the signal's band, with a wait of its own.",
-        summary="What is tracked of a queue is far from what the broker counts.",
+        why="A second step after TelemetryPartial: the raw ratio, with a limit far outside that signal's range and its own wait.",
+        summary="The tracked messages of a queue differ widely from the broker's count.",
         description=(
-            f"The messages of {QUEUE} that are tracked one by one are {own_value('percent')} of those the broker counts, "
-            f"{companion('queuewatch_queue_messages', 'count', function='sum')}. Poison messages, stuck "
-            f"groups and ages of "
-            "this queue are incomplete."
+            f"The tracked messages of {QUEUE} are {own_value('percent')} of the broker's count, "
+            f"{companion('queuewatch_queue_messages', 'count', function='sum')}. Poison messages, stuck groups and ages of this "
+            "queue are incomplete."
         ),
         for_s=1800.0,
-        limit=Limit(0.5, "ratio", "the least tracked share of the broker's count"),
+        limit=Limit(0.5, "ratio", "minimum ratio of tracked messages to the broker's count"),
     ),
     dashboard="pipeline",
-    evidence=(EvidenceField("queuewatch_telemetry_coverage_ratio", ("tracked messages divided by the broker's count")),),
+    evidence=(EvidenceField("queuewatch_telemetry_coverage_ratio", "tracked messages divided by the broker's count"),),
     checks={},
     watcher_checks=(
-        watcher.coverage("which queues are concerned"),
+        watcher.coverage("which queues are affected"),
         watcher.collectors("whether its producers report"),
-        watcher.events("events that arrive and are not used"),
-        watcher.reconciled("messages given up"),
+        watcher.events("events that arrive but are not used"),
+        watcher.reconciled("messages that were removed"),
         watcher.config("whether the queue's consumers are meant to be instrumented"),
     ),
     fix=(
-        "Instrument the producers and consumers that are missing; the documentation of each source says how.",
-        "If that cannot be: leave the queue to its counts, and exclude it from this alert.",
+        "Instrument the missing producers and consumers; the documentation of each source says how.",
+        "If that is not possible, rely on the queue's counts and exclude it from this alert.",
     ),
     ignore=("A queue that is watched through its attributes only.",),
     links=(links.SQS_QUOTAS,),
@@ -208,24 +204,23 @@ INVALID_EVENTS = Entry(
     group="telemetry",
     subject="telemetry",
     meaning=(
-        "A noticeable part of the telemetry cannot be read. It is counted and kept aside, the rest goes "
-        "on; but what it "
-        "would have said is missing."
+        "A noticeable part of the telemetry cannot be read, or is about more queues or collectors than the limits allow. It is "
+        "counted, what cannot be read is quarantined, and the rest is processed; but its information is missing."
     ),
-    rule=("More than {limit} of all events of the last ten minutes could not be read, and that for {wait}.",),
+    rule=("For {wait}, more than {limit} of all events of the last ten minutes could not be read.",),
     thresholds=(),
     severity="warning",
     alert=AlertSpec(
         expr="job:queuewatch_events_invalid:ratio_rate10m > %(limit)s",
-        why="A ratio of raw counters, recorded once and plotted as it is alerted on.",
+        why="A recording rule computes the ratio of raw counters, so the dashboard shows exactly the value the alert compares.",
         summary="Part of the telemetry cannot be read.",
         description=(
-            f"{own_value('percent')} of the events cannot be read. The reasons are in "
-            "queuewatch_events_invalid_total, the events themselves in the quarantine."
+            f"{own_value('percent')} of the events cannot be read. The reasons are in queuewatch_events_invalid_total, the "
+            "events themselves in quarantine."
         ),
         identity=("job",),
         for_s=300.0,
-        limit=Limit(0.01, "ratio", "the largest share of events that may be unreadable"),
+        limit=Limit(0.01, "ratio", "maximum share of unreadable events"),
     ),
     dashboard="pipeline",
     evidence=(EvidenceField("queuewatch_events_invalid_total", "unreadable events by reason"),),
@@ -235,11 +230,13 @@ INVALID_EVENTS = Entry(
         watcher.newest_events("what a record looks like"),
         watcher.logs("the first bad events, with the reason and where they came from"),
         watcher.collector_logs("a sender of another version"),
-        watcher.config("the quarantine's place: look at what is in it"),
+        watcher.config("where the quarantine is: look at what it contains"),
     ),
     fix=(
-        "Find the sender by the quarantined event, and repair or update it.",
-        "Another program writes to the topic: give the telemetry a topic of its own.",
+        "Use the quarantined event to find the sender, and repair or update it.",
+        "If another program writes to the topic, use a separate topic for telemetry.",
+        "If the reason is too_many_queues or too_many_collectors, find the sender that invents names; if they are real, raise "
+        "judge.max_queues or judge.max_collectors.",
     ),
     ignore=("A test that sends broken events on purpose.",),
     links=(),
@@ -250,40 +247,38 @@ LATE_EVENTS = Entry(
     group="telemetry",
     subject="telemetry",
     meaning=(
-        "Telemetry arrives too late to be used and is dropped. What it reported, a delete for instance, "
-        "stays unknown, so "
-        "messages may look older than they are."
+        "A noticeable part of the telemetry arrives later than the lateness allows. Such an event still updates a message that "
+        "is known, but a message of which only late events arrive is never tracked: totals and coverage are too low."
     ),
-    rule=(("More than {limit} of all events of the last ten minutes were beyond the lateness, and that for {wait}."),),
+    rule=("For {wait}, more than {limit} of all events of the last ten minutes arrived later than the lateness allows.",),
     thresholds=(),
     severity="warning",
     alert=AlertSpec(
         expr="job:queuewatch_events_late:ratio_rate10m > %(limit)s",
-        why="A ratio of raw counters, recorded once and plotted as it is alerted on.",
-        summary="Telemetry is dropped because it arrives too late.",
+        why="A recording rule computes the ratio of raw counters, so the dashboard shows exactly the value the alert compares.",
+        summary="Part of the telemetry arrives too late.",
         description=(
-            f"{own_value('percent')} of the events come later than the configured lateness and are "
-            f"dropped. Ages and "
-            "coverage suffer."
+            f"{own_value('percent')} of the events arrive later than the configured lateness. Messages of which only late events "
+            "arrive are not tracked."
         ),
         identity=("job",),
         for_s=300.0,
-        limit=Limit(0.01, "ratio", "the largest share of events that may come too late"),
+        limit=Limit(0.01, "ratio", "maximum share of late events"),
     ),
     dashboard="pipeline",
-    evidence=(EvidenceField('queuewatch_events_total{result="late"}', "events dropped for being late"),),
+    evidence=(EvidenceField('queuewatch_events_total{result="late"}', "events that arrived too late"),),
     checks={},
     watcher_checks=(
-        watcher.events("late against accepted"),
+        watcher.events("late events compared with accepted ones"),
         watcher.skew("senders whose clocks run ahead make all others look late"),
-        watcher.collectors("a collector that was away and now sends what it had kept"),
-        watcher.consumer_lag("a topic that is read far behind"),
+        watcher.collectors("a collector that was down and now sends its buffered events"),
+        watcher.consumer_lag("a large lag on the topic"),
         watcher.clocks("whether this host's own clock is right"),
     ),
     fix=(
-        "A sender that catches up after an outage: it ends by itself.",
-        "A clock that runs ahead: repair its time synchronisation.",
-        ("A path that is always this slow: raise the lateness in the configuration, at the price of more state."),
+        "If a sender is catching up after an outage, wait: the alert resolves without action.",
+        "If a clock runs ahead, repair its time synchronisation.",
+        "If some telemetry always takes this long to arrive, raise judge.lateness_s; this makes the state larger.",
     ),
     ignore=("Just after a long outage of Kafka or of a collector.",),
     links=(),
@@ -293,29 +288,31 @@ CLOCK_SKEW = Entry(
     name="ClockSkew",
     group="telemetry",
     subject="queue",
-    meaning=("A sender's clock runs ahead. Its messages look younger than they are, and events of others look late."),
+    meaning=("A sender's clock runs ahead. Its messages look younger than they are, and events of other senders look late."),
     rule=("A sender of the queue has been ahead by more than {limit} for {wait}.",),
     thresholds=(),
     severity="warning",
     alert=AlertSpec(
-        expr='max by (%(by)s) (queuewatch_telemetry_clock_skew_seconds{queue!=""%(match)s}) > %(limit)s',
-        why="The raw figure: clock skew is no signal of the judge.",
+        expr='max by (%(by)s) (max_over_time(queuewatch_telemetry_clock_skew_seconds{queue!=""%(match)s}[15m])) > %(limit)s',
+        why="The judge only reports leads beyond the skew allowance. The value restarts every hour: its latest maximum counts.",
         summary="A sender's clock runs ahead.",
-        description=(f"A sender of {QUEUE} is {own_value('duration')} ahead. Its ages are too small by that much."),
+        description=(
+            f"The clock of a sender of {QUEUE} is {own_value('duration')} ahead. Ages of its messages are too small by that."
+        ),
         for_s=900.0,
-        limit=Limit(60.0, "seconds", "how far a sender's clock may run ahead"),
+        limit=Limit(60.0, "seconds", "maximum lead of a sender's clock"),
     ),
     dashboard="pipeline",
-    evidence=(EvidenceField("queuewatch_telemetry_clock_skew_seconds", ("how far the worst sender is ahead, in seconds")),),
+    evidence=(EvidenceField("queuewatch_telemetry_clock_skew_seconds", "how far the worst sender is ahead, in seconds"),),
     checks={},
     watcher_checks=(
-        watcher.skew("the queues concerned: their senders are the suspects"),
+        watcher.skew("the affected queues: check the clocks of their senders"),
         watcher.clocks("whether it is this host that lags behind"),
         watcher.newest_events("`at` of the newest events, by consumer"),
-        watcher.collectors("a time stamp in the future"),
+        watcher.collectors("a timestamp in the future"),
         watcher.events("late events as a consequence"),
     ),
-    fix=("Switch time synchronisation on where the clock is wrong.",),
+    fix=("Turn on time synchronisation on the machine whose clock is wrong.",),
     ignore=("A virtual machine that was just resumed.",),
     links=(),
 )
@@ -325,12 +322,12 @@ CLOCK_UNTRUSTED = Entry(
     group="telemetry",
     subject="clock",
     meaning=(
-        "The clock of the machine queuewatch runs on jumped, or senders date their events in the future. What ends by time "
-        "(retention, moves nobody reported) is not concluded from a time that nothing bears out, so it may be shown late."
+        "The clock of the machine queuewatch runs on jumped, or senders date their events in the future. Outcomes that depend on "
+        "time (retention, unreported moves) are not inferred from an unconfirmed time, so they may be shown late."
     ),
     rule=(
-        "The clock moved by an hour or more between two batches, or a quarter of an hour back, and neither the sources' own "
-        "times nor a minute of silence bears it out; or",
+        "Between two batches the clock moved forward by an hour or more, or back by a quarter of an hour or more, and neither "
+        "the sources' timestamps nor a minute of silence confirms it; or",
         "an event was dated more than the skew allowance in the future within the last ten minutes.",
     ),
     thresholds=(),
@@ -338,18 +335,18 @@ CLOCK_UNTRUSTED = Entry(
     alert=signal_alert(
         "ClockUntrusted",
         "A clock cannot be trusted: queuewatch's own jumped, or senders are ahead.",
-        "The clock of the machine queuewatch runs on jumped, or senders date events in the future. Signals that wait for time to "
-        "pass may come late.",
+        "The clock of the machine queuewatch runs on jumped, or senders date events in the future. Signals that depend on "
+        "elapsed time may be late.",
         identity=("job",),
     ),
     dashboard="pipeline",
     evidence=(
-        EvidenceField("jump_s", "how far the clock reads from the time that is believed, in seconds"),
-        EvidenceField("batches", "how many batches it has held"),
-        EvidenceField("sources_for", "sources that speak from the time the clock reads"),
-        EvidenceField("sources_against", "sources that speak from the time that is believed"),
-        EvidenceField("ahead_total", "events dated in the future so far"),
-        EvidenceField("allowance_s", "how far in the future an event may be dated"),
+        EvidenceField("jump_s", "difference between the clock and the time that queuewatch uses, in seconds"),
+        EvidenceField("batches", "for how many batches this has lasted"),
+        EvidenceField("sources_for", "sources whose timestamps support the clock"),
+        EvidenceField("sources_against", "sources whose timestamps support the time that queuewatch uses"),
+        EvidenceField("ahead_total", "total number of events dated in the future"),
+        EvidenceField("allowance_s", "how far in the future an event may be dated, in seconds"),
     ),
     checks={},
     watcher_checks=(
@@ -360,8 +357,8 @@ CLOCK_UNTRUSTED = Entry(
         watcher.collectors("whether the collectors report again"),
     ),
     fix=(
-        "Repair the time synchronisation of the machine, or of the senders. What was held back is made up for by itself.",
-        "After a planned stop of more than an hour nothing is to be done: it ends as soon as the collectors report again.",
+        "Repair the time synchronisation of the machine, or of the senders. queuewatch then catches up without further action.",
+        "After a planned stop of more than an hour, do nothing: the alert ends as soon as the collectors report again.",
     ),
     ignore=("The first minute after a long stop of the service.",),
     links=(),

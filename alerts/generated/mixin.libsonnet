@@ -9,9 +9,13 @@ local data = import 'alerts.json';
     grafanaUrl: data.config.grafana_url,
     // Further labels of the series that tell alerts apart.
     keepLabels: data.config.keep_labels,
+    // Tags of queues that alerts about a queue carry as labels: team becomes tag_team.
+    tagLabels: data.config.tag_labels,
     // Fixed labels of every alert.
     labels: data.config.labels,
     interval: data.config.interval,
+    // Of what is recorded over days. The objectives themselves are those `queuewatch rules` was run with.
+    longInterval: data.config.long_interval,
     // Per alert: enabled, severity (null: the judge's or the catalogue's), limit (a string, in the unit of the
     // catalogue), for, keepFiringFor, match (further matchers of the queue, beginning with a comma).
     alerts: data.switches,
@@ -28,6 +32,9 @@ local data = import 'alerts.json';
     job: config.job,
     limit: switch.limit,
   },
+  local tagged(expr, on) =
+    if std.length(config.tagLabels) == 0 || !std.member(on, 'queue') then expr
+    else data.tagged % { expr: expr, on: joined(on), tags: joined(['tag_' + tag for tag in config.tagLabels]) },
   local severity(alert, switch) =
     if switch.severity != null then switch.severity
     else if alert.judgedSeverity then '{{ $labels.severity }}'
@@ -36,7 +43,7 @@ local data = import 'alerts.json';
     local switch = config.alerts[alert.name];
     {
       alert: alert.alert,
-      expr: alert.expr % words(alert, switch),
+      expr: tagged(alert.expr % words(alert, switch), alert.identity + config.keepLabels),
       'for': switch['for'],
       [if switch.keepFiringFor != '0s' then 'keep_firing_for']: switch.keepFiringFor,
       labels: { severity: severity(alert, switch), component: alert.component } + config.labels + alert.labels,
@@ -48,12 +55,15 @@ local data = import 'alerts.json';
       },
     },
   local by = joined(['job'] + config.keepLabels),
-  local recorded = [{ record: recorded.record, expr: recorded.expr % { by: by } } for recorded in data.recorded],
+  local recorded(name) = [
+    rule { expr: rule.expr % { by: by } }
+    for rule in (if std.objectHas(data.recorded, name) then data.recorded[name] else [])
+  ],
   local group(name) = {
     name: 'queuewatch.' + name,
-    interval: config.interval,
+    interval: if name == data.longGroup then config.longInterval else config.interval,
     // Recorded in the group that reads it: the rules of a group are evaluated in order.
-    rules: (if name == data.recordedIn then recorded else []) + [
+    rules: recorded(name) + [
       rule(alert)
       for alert in data.alerts
       if alert.group == name && config.alerts[alert.name].enabled

@@ -1,6 +1,4 @@
-"""Firing signals pushed straight to Alertmanager, with what a metric cannot carry: ids, evidence, what to
-do.
-"""
+"""Direct push of firing signals to Alertmanager, with data a metric cannot carry: ids, evidence, what to do."""
 
 from sinks.alertmanager.config import AlertmanagerConfig, Destination
 from sinks.alertmanager.push import AlertmanagerPush

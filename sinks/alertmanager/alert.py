@@ -1,4 +1,4 @@
-"""What Alertmanager is told of one signal: labels that make it what it is, annotations for people. Pure."""
+"""The alert for one signal: labels that identify it, annotations for people. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sinks.explain.advice import advice
 from streaming.judge.signals import Finding, Severity, SignalKey
 
 OTHERS = "others"
-"""Value of the label `part` of the one alert that stands for all that were folded."""
+"""The value of the label `part` for the alert that represents all folded findings."""
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
 _MAX_VALUE = 1_024
@@ -28,28 +28,26 @@ Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A signal as it was, or is to be, told. `folded` counts the findings one alert stands for beside its
-    own.
-    """
+class PendingAlert:
+    """A signal that is, or will be, sent. `folded` counts the additional findings that the alert represents."""
 
     finding: Finding
     severity: Severity
     folded: int = 0
 
 
-def labels_of(told: Told, rules: AlertRulesConfig) -> Labels:
-    """The alert's identity: as the generated rules name it, and what it is about.
+def labels_of(alert: PendingAlert, rules: AlertRulesConfig) -> Labels:
+    """Return the labels that identify the alert: the labels of the generated rules, and the signal's subject.
 
-    Evidence never stands here: a number that changes would make another alert of it.
+    They never contain evidence, because a changing number would create a new alert.
     """
-    key = told.finding.key
+    key = alert.finding.key
     entry = BY_NAME[key.signal]
     labels = {
         **rules.labels,
         "alertname": entry.alert_name,
         "component": entry.component,
-        "severity": told.severity,
+        "severity": alert.severity,
         "job": rules.job,
         "system": key.system,
         "scope_id": key.scope,
@@ -62,38 +60,38 @@ def labels_of(told: Told, rules: AlertRulesConfig) -> Labels:
     return {name: _cut(value, _MAX_LABEL) for name, value in labels.items() if value}
 
 
-def annotations_of(told: Told, rules: AlertRulesConfig) -> Labels:
-    """Sentence, evidence by name, what to do, and where to look."""
-    key, evidence = told.finding.key, told.finding.evidence
+def annotations_of(alert: PendingAlert, rules: AlertRulesConfig) -> Labels:
+    """Return the annotations: summary, evidence by name, what to do, and links."""
+    key, evidence = alert.finding.key, alert.finding.evidence
     entry = BY_NAME[key.signal]
     own = {
         "summary": entry.alert.summary,
         "description": str(evidence.get("summary", entry.alert.summary)),
-        "what_to_do": " ".join(advice(told.finding).to_do[:_STEPS]),
+        "what_to_do": " ".join(advice(alert.finding).to_do[:_STEPS]),
         "runbook_url": f"{rules.runbook_base_url}#{entry.anchor}",
         "dashboard_url": page_link(key, rules),
     }
-    if told.folded:
-        own["description"] = f"{told.folded:,} more of the same; the latest: {own['description']}"
+    if alert.folded:
+        own["description"] = f"{alert.folded:,} more of the same; the latest: {own['description']}"
     facts = {name: _word(value) for name, value in list(evidence.items())[:_MAX_EVIDENCE] if name != "summary"}
     return {name: _cut(value, _MAX_VALUE) for name, value in {**facts, **own}.items() if _LABEL.match(name) and value}
 
 
-def to_json(told: Told, rules: AlertRulesConfig, *, ends_ms: int) -> dict[str, Any]:
-    """The alert for API v2. `ends_ms` (epoch milliseconds) is in the past for one that is over."""
-    # A sender's clock may run ahead: an alert must begin before it ends.
-    starts_ms = min(told.finding.since_ms, ends_ms - 1)
+def to_json(alert: PendingAlert, rules: AlertRulesConfig, *, ends_ms: int) -> dict[str, Any]:
+    """Return the alert for API v2. `ends_ms` (epoch milliseconds) is in the past if the alert has ended."""
+    # A sender's clock may run ahead, but an alert must begin before it ends.
+    starts_ms = min(alert.finding.since_ms, ends_ms - 1)
     return {
-        "labels": labels_of(told, rules),
-        "annotations": annotations_of(told, rules),
+        "labels": labels_of(alert, rules),
+        "annotations": annotations_of(alert, rules),
         "startsAt": _rfc3339(starts_ms),
         "endsAt": _rfc3339(ends_ms),
-        "generatorURL": page_link(told.finding.key, rules),
+        "generatorURL": page_link(alert.finding.key, rules),
     }
 
 
 def page_link(key: SignalKey, rules: AlertRulesConfig) -> str:
-    """The status page's address of the queue, opened at what the signal is about."""
+    """Return the status page's URL for the queue, opened at the subject of the signal."""
     about = {"message": key.message_id, "group": key.group, "consumer": key.consumer}
     query = {"system": key.system, "scope": key.scope, "queue": key.queue} | {
         name: value for name, value in about.items() if value
@@ -108,7 +106,7 @@ def _word(value: object) -> str:
 
 
 def _cut(text: str, longest: int) -> str:
-    # Half a surrogate pair is valid JSON and no valid label.
+    # Half a surrogate pair is valid in JSON but not in a label.
     text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= longest else text[: longest - 1] + "…"
 

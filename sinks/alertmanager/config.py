@@ -16,15 +16,15 @@ class Destination(Section):
     """One Alertmanager. Secrets come from a file, or from the environment."""
 
     url: BaseUrl
-    """Its address as a browser would open it, any path prefix included."""
+    """Its URL as opened in a browser, including a path prefix if there is one."""
     username: str | None = None
     password: Secret = None
     password_file: Path | None = None
     token: Secret = None
     token_file: Path | None = None
-    """Holds a bearer token."""
+    """File with a bearer token."""
     ca_file: Path | None = None
-    """PEM certificates to trust, where the machine's own do not do."""
+    """PEM certificates to trust instead of the system's."""
     timeout_s: Annotated[float, Field(gt=0)] = 5
 
     @model_validator(mode="after")
@@ -34,15 +34,13 @@ class Destination(Section):
         if basic and bearer:
             raise ValueError("username and token: choose one way to log in")
         if basic and self.password is None and self.password_file is None:
-            raise ValueError("username needs its password: set password_file")
+            raise ValueError("username needs a password: set password_file")
         if not basic and (self.password is not None or self.password_file is not None):
-            raise ValueError("a password needs its username")
+            raise ValueError("a password needs a username")
         return self
 
     def authorization(self) -> tuple[str, str] | str | None:
-        """(user, password), a bearer token, or nothing. Files are read now; raises `OSError` when one
-        cannot be.
-        """
+        """Return (user, password), a bearer token, or None. Raises `OSError` if a file cannot be read."""
         if self.username is not None:
             return self.username, _secret(self.password, self.password_file) or ""
         return _secret(self.token, self.token_file)
@@ -52,17 +50,17 @@ class AlertmanagerConfig(Section):
     """Direct push of signals. Names, links and switches of the alerts come from section `alerts`."""
 
     destinations: tuple[Destination, ...] = Field(min_length=1)
-    """Every one gets everything; list all members of an Alertmanager cluster."""
+    """Each destination gets all alerts; list all members of an Alertmanager cluster."""
     min_severity: Severity = "warning"
-    """Signals below are not pushed."""
+    """Signals of a lower severity are not pushed."""
     resend_s: Annotated[float, Field(ge=1)] = 60
-    """What fires is sent again so often; without a word for four times as long, Alertmanager lets it end."""
+    """How often firing alerts are sent again; if nothing arrives for four times as long, Alertmanager resolves them."""
     keep_firing_s: Seconds = 15
-    """A signal must be gone for so long before it is resolved: one that comes and goes does not flap."""
+    """How long a signal must be gone before it is resolved, to avoid flapping."""
     max_per_queue: Count = 25
-    """Alerts of one signal and queue, each with its message, group or consumer; the rest is one alert more."""
+    """Maximum alerts per signal and queue, each with its message, group or consumer; the rest become one more alert."""
     max_alerts: Count = 2_000
-    """Of all; what is beyond is counted and not sent, the mildest and newest first."""
+    """Maximum alerts in total; those beyond are counted but not sent, starting with the lowest severity and the newest."""
 
 
 def _secret(value: Secret, file: Path | None) -> str | None:

@@ -1,6 +1,4 @@
-"""Sends alerts to every Alertmanager, each from a thread of its own: one that hangs holds up neither batch
-nor others.
-"""
+"""Sends alerts to every Alertmanager from a separate thread each, so that a hanging one delays neither batches nor others."""
 
 from __future__ import annotations
 
@@ -17,9 +15,9 @@ import httpx
 
 from alerts.config import AlertRulesConfig
 from sinks.alertmanager.alert import to_json
-from sinks.alertmanager.book import AlertBook, Line
 from sinks.alertmanager.config import AlertmanagerConfig, Destination
-from sinks.alertmanager.remembered import Keeper, from_bytes, to_bytes
+from sinks.alertmanager.ledger import AlertLedger, LedgerEntry
+from sinks.alertmanager.ledger_file import FileStore, from_bytes, to_bytes
 from sinks.clock import wall_ms
 from sinks.prometheus import Family
 from streaming.judge.snapshot import Snapshot
@@ -29,16 +27,16 @@ log = logging.getLogger(__name__)
 _PER_POST = 200
 _FIRST_RETRY_S = 1.0
 _LAST_RETRY_S = 30.0
-_BOOK = "book.json"
+_LEDGER_FILE = "book.json"
 _LIVES_RESENDS = 4
-"""An alert ends by itself after so many resends that did not come, as with Prometheus."""
+"""An alert expires after this many missed resends, as with Prometheus."""
 
 
 class AlertmanagerPush:
-    """`publish` every snapshot; `close` at the end, which ends no alert: the next start goes on with them.
+    """Pushes each published snapshot; `close` resolves no alert, because the next start continues with them.
 
-    After `resume`, what fires and what has ended is saved with every change, so that an Alertmanager that is away learns of it
-    though the process ends meanwhile.
+    After `resume`, the ledger is saved with every change, so that an Alertmanager that was down gets all changes even if the
+    process ends in the meantime.
     """
 
     def __init__(
@@ -48,21 +46,22 @@ class AlertmanagerPush:
         *,
         clock_ms: Callable[[], int] = wall_ms,
     ) -> None:
-        """`rules` gives names, links, labels and switches of the alerts. Raises `OSError` for a secret's
-        file.
+        """Start a thread per destination. `rules` gives names, links, labels and switches.
+
+        Raises `OSError` if a secret's file cannot be read.
         """
         self._config = config
         self._rules = rules or AlertRulesConfig()
         self._clock_ms = clock_ms
-        self._book = AlertBook(config, self._rules)
+        self._ledger = AlertLedger(config, self._rules)
         self._changed = threading.Condition()
         self._stopping = False
         self._posts: Counter[tuple[str, str]] = Counter()
         self._sent = dict.fromkeys(map(_key, config.destinations), -1)
-        """By destination the version of the book it has."""
-        self._keeper: Keeper | None = None
+        """The ledger version that each destination has received."""
+        self._files: FileStore | None = None
         for destination in config.destinations:
-            destination.authorization()  # A secret's file that cannot be read is told at the start.
+            destination.authorization()  # Fail at the start if a secret's file cannot be read.
         self._threads = [
             threading.Thread(target=self._run, args=(d,), name=f"queuewatch-alertmanager-{number}", daemon=True)
             for number, d in enumerate(config.destinations)
@@ -70,38 +69,38 @@ class AlertmanagerPush:
         for thread in self._threads:
             thread.start()
 
-    def resume(self, keeper: Keeper) -> None:
-        """Go on from what an earlier process saved, and save from now on. To be called before the first `publish`."""
-        self._keeper = keeper
-        content = keeper.read(_BOOK)
+    def resume(self, files: FileStore) -> None:
+        """Continue from the ledger saved by an earlier process, and save it from now on. Call it before the first `publish`."""
+        self._files = files
+        content = files.read(_LEDGER_FILE)
         if content is None:
             return
         try:
             saved = from_bytes(content)
         except ValueError as error:
-            log.error("the saved alerts cannot be read: %s; what fires is sent anew", error)
+            log.error("the saved alerts cannot be read: %s; firing alerts are sent again", error)
             return
         with self._changed:
-            self._book.resume(saved.lines, saved.version)
+            self._ledger.resume(saved.entries, saved.version)
             self._sent |= {name: version for name, version in saved.sent.items() if name in self._sent}
             self._changed.notify_all()
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Note and save what fires; sends nothing itself. Raises `OSError` when it cannot be saved."""
+        """Record and save the firing alerts; the threads send them. Raises `OSError` if saving fails."""
         with self._changed:
-            before = self._book.version
-            self._book.update(snapshot.firing, self._clock_ms())
-            if self._book.version == before:
+            before = self._ledger.version
+            self._ledger.update(snapshot.firing, self._clock_ms())
+            if self._ledger.version == before:
                 return
             self._changed.notify_all()
-            saved = to_bytes(self._book.version, self._book.since(-1), self._sent)
-        if self._keeper is not None:
-            self._keeper.write(_BOOK, saved)
+            saved = to_bytes(self._ledger.version, self._ledger.since(-1), self._sent)
+        if self._files is not None:
+            self._files.write(_LEDGER_FILE, saved)
 
     def families(self) -> Iterable[Family]:
-        """How sending goes, for `/metrics`."""
+        """Return the push metrics for `/metrics`."""
         with self._changed:
-            firing, unsent, posts = self._book.count(), self._book.unsent, sorted(self._posts.items())
+            firing, unsent, posts = self._ledger.count(), self._ledger.unsent, sorted(self._posts.items())
         return (
             Family(
                 "queuewatch_alertmanager_posts_total",
@@ -114,7 +113,7 @@ class AlertmanagerPush:
         )
 
     def close(self, within_s: float = 3.0) -> None:
-        """Send what has changed, for `within_s` at most, and stop."""
+        """Send pending changes for at most `within_s`, then stop."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -129,24 +128,24 @@ class AlertmanagerPush:
         while not stopping:
             stopping = self._wait(key, resend_at_ms, wait_s)
             with self._changed:
-                now_ms, version = self._clock_ms(), self._book.version
+                now_ms, version = self._clock_ms(), self._ledger.version
                 all_of_them = now_ms >= resend_at_ms
-                lines = self._book.since(-1 if all_of_them else self._sent[key])
+                entries = self._ledger.since(-1 if all_of_them else self._sent[key])
             try:
                 client = client or _client(destination)
-                self._post(client, name, lines, now_ms)
+                self._post(client, name, entries, now_ms)
             except Exception as error:
-                # Whatever it was, this thread must live: the next try has a new connection and a fresh secret.
+                # This thread must survive any error; the next attempt uses a new connection and reads the secret again.
                 self._count(name, "failed")
                 if not wait_s:
-                    log.warning("Alertmanager %s does not take alerts: %r; trying again", name, error)
+                    log.warning("Alertmanager %s does not accept alerts: %r; retrying", name, error)
                 wait_s = min(_LAST_RETRY_S, max(_FIRST_RETRY_S, 2 * wait_s))
                 if client is not None:
                     client.close()
                 client = None
             else:
                 if wait_s:
-                    log.warning("Alertmanager %s takes alerts again", name)
+                    log.warning("Alertmanager %s accepts alerts again", name)
                 wait_s = 0.0
                 with self._changed:
                     self._sent[key] = version
@@ -156,21 +155,21 @@ class AlertmanagerPush:
             client.close()
 
     def _wait(self, key: str, resend_at_ms: int, wait_s: float) -> bool:
-        """Until there is something to send; answers whether it is the last time."""
+        """Wait until there is something to send; return whether this is the last time."""
         with self._changed:
             if wait_s:
                 self._changed.wait_for(lambda: self._stopping, wait_s)
             else:
                 until_resend_s = max(0, resend_at_ms - self._clock_ms()) / 1000
-                self._changed.wait_for(lambda: self._stopping or self._book.version > self._sent[key], until_resend_s)
+                self._changed.wait_for(lambda: self._stopping or self._ledger.version > self._sent[key], until_resend_s)
             return self._stopping
 
-    def _post(self, client: httpx.Client, name: str, lines: Sequence[Line], now_ms: int) -> None:
-        """Raises when it is worth another try."""
+    def _post(self, client: httpx.Client, name: str, entries: Sequence[LedgerEntry], now_ms: int) -> None:
+        """Send the entries; raises if a retry may succeed."""
         lives_ms = int(_LIVES_RESENDS * self._config.resend_s * 1000)
         alerts = [
-            to_json(line.told, self._rules, ends_ms=now_ms + lives_ms if line.ended_ms is None else line.ended_ms)
-            for line in lines
+            to_json(entry.alert, self._rules, ends_ms=now_ms + lives_ms if entry.ended_ms is None else entry.ended_ms)
+            for entry in entries
         ]
         for first in range(0, len(alerts), _PER_POST):
             self._post_some(client, name, alerts[first : first + _PER_POST])
@@ -178,7 +177,7 @@ class AlertmanagerPush:
     def _post_some(self, client: httpx.Client, name: str, alerts: Sequence[dict[str, Any]]) -> None:
         answer = client.post("api/v2/alerts", json=alerts)
         if answer.status_code in (400, 413, 422):
-            # One alert it does not like must not keep the others from it, nor be tried for ever.
+            # One rejected alert must neither block the others nor be retried forever.
             if len(alerts) > 1:
                 for alert in alerts:
                     self._post_some(client, name, [alert])
@@ -206,11 +205,11 @@ def _client(destination: Destination) -> httpx.Client:
 
 
 def _name(destination: Destination) -> str:
-    """Host and port: an address may hold a password, a label and a log must not."""
+    """Return host and port; a URL may contain a password, which must not appear in labels and logs."""
     parts = urlsplit(destination.url)
     return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
 
 
 def _key(destination: Destination) -> str:
-    """What tells this address from all others, without saying it."""
+    """Return a hash that identifies the URL without revealing it."""
     return hashlib.blake2b(destination.url.encode(), digest_size=8).hexdigest()

@@ -1,4 +1,4 @@
-"""What to do about a signal, in the catalogue's words."""
+"""What to do about a signal, from the catalogue."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Advice:
 
     meaning: str
     to_do: tuple[str, ...]
-    """Steps for its queue system and reason, the first one first, with the names that are known filled in."""
+    """Steps for its queue system and reason, in order, with known names filled in."""
     runbook_url: str | None
 
 
 def advice(finding: Finding, runbook_base_url: str | None = None) -> Advice:
-    """The catalogue's advice. `runbook_base_url` is the page the runbook is published at."""
+    """Return the catalogue's advice. `runbook_base_url` is the URL of the published runbook."""
     entry = BY_NAME[finding.key.signal]
     url = None if runbook_base_url is None else f"{runbook_base_url}#{entry.anchor}"
     reason = str(finding.evidence.get("reason", ""))

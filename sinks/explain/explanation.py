@@ -1,4 +1,4 @@
-"""Why a queue, message, group or consumer is firing or not, with every number that belongs to it. Pure."""
+"""Why signals fire or do not fire for a queue, message, group or consumer, with all numbers. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streaming.judge.signals import Finding, SignalName
 from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, QueueView, Snapshot
 
 MAX_SUBJECTS = 10
-"""One name may be many things: the same queue name in many regions."""
+"""The maximum number of subjects with one name, for example the same queue name in many regions."""
 
 SubjectKind = Literal["queue", "message", "group", "consumer"]
 
@@ -32,13 +32,13 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One thing that bears the name asked for."""
+    """One thing with the requested name."""
 
     kind: SubjectKind
     name: str
     queue: QueueView
     sentence: str
-    """How it is, in one sentence or two."""
+    """Its state, in one or two sentences."""
     reasons: tuple[Reason, ...]
     """Firing signals about it, the worst first."""
     near_misses: tuple[NearMiss, ...]
@@ -53,13 +53,13 @@ class Explanation:
     now_ms: int
     subjects: tuple[Subject, ...]
     more: int
-    """How many further subjects bear the name."""
+    """The number of further subjects with this name."""
     hint: str
-    """When nothing does: what that means, and the nearest names."""
+    """If nothing has the name: what that means, and similar names."""
 
     @property
     def firing(self) -> bool:
-        """Whether any signal fires about any of the subjects."""
+        """Whether any signal fires for any of the subjects."""
         return any(subject.reasons for subject in self.subjects)
 
 
@@ -71,10 +71,9 @@ def explain(
     settings: Settings | None = None,
     runbook_base_url: str | None = None,
 ) -> Explanation:
-    """Explain everything called `what`: a queue (also as `system/scope/queue`), message id, group or
-    consumer.
+    """Explain every queue (also as `system/scope/queue`), message id, group or consumer called `what`.
 
-    `settings` are those the judge uses; without them the defaults. Never raises for an unknown name.
+    `settings` are the judge's settings; None means the defaults. It does not raise for an unknown name.
     """
     context = _Context(snapshot, now_ms, settings or Settings(), runbook_base_url)
     subjects = tuple(context.subjects(what))
@@ -144,7 +143,6 @@ def _hint(snapshot: Snapshot, what: str) -> str:
     near = difflib.get_close_matches(what, [queue.queue for queue in snapshot.queues], n=3, cutoff=0.6)
     tail = f" Similar: {', '.join(near)}." if near else ""
     return (
-        f"Nothing watched is called {what}. A message is only known by its id while it is a suspect, held, "
-        "a head, a dead letter or among the oldest: one that is not listed was settled, is healthy, or was "
-        f"never seen.{tail}"
+        f"Nothing watched is called {what}. A message is only known by its id while it is a suspect, held, a group's head, a "
+        f"dead letter or among the oldest: a message that is not listed was settled, is healthy, or was never seen.{tail}"
     )

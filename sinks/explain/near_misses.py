@@ -1,17 +1,18 @@
-"""How near the quiet signals of a queue, message, group or consumer are to firing, the nearest first.
+"""How near the signals of a queue, message, group or consumer that do not fire are to firing, the nearest first.
 
-Values and limits are the judge's own (`streaming.judge.measures`). Of a number at or beyond its limit nothing is said: the rule
-has further conditions (something must hold for a while, or somebody must be at work), and they do not hold.
+Values and limits come from the judge (`streaming.judge.measures`). A value at or beyond its limit is left out: the rule has
+further conditions (something must last for a while, or consumers must be active) that do not hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from sinks.explain.words import count, duration
 from streaming.core.settings import QueueName, Settings
+from streaming.core.thresholds import Thresholds
 from streaming.judge import measures
 from streaming.judge.knowledge.needs import supported
 from streaming.judge.measures import Measured
@@ -23,43 +24,44 @@ Unit = Literal["seconds", "count", "ratio"]
 
 @dataclass(frozen=True, slots=True)
 class NearMiss:
-    """A signal that does not fire: the number as it is, and the limit it would have to reach."""
+    """A signal that does not fire: its current value, and the limit."""
 
     signal: SignalName
     value: float
     limit: float
     unit: Unit
     nearness: float
-    """From 0 to 1: how much of the way to the limit is gone."""
+    """How close the value is to the limit, from 0 to 1."""
     sentence: str
 
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """What may be asked about one queue of a snapshot, with the settings the judge uses."""
+    """Computes the near misses of one queue of a snapshot, with the judge's settings."""
 
     queue: QueueView
     settings: Settings
     now_ms: int
 
     def of_queue(self, firing: frozenset[SignalName] = frozenset()) -> tuple[NearMiss, ...]:
-        """The queue's near misses; a signal that fires, or whose numbers are not known, is left out."""
+        """Return the queue's near misses, without signals that fire or whose values are unknown."""
         return self._chosen((*self._poison(), *self._held(), *self._stalled(), *self._lagging(), *self._standing(),
-                             *self._expiring(), *self._covered()), firing)  # fmt: skip
+                             *self._expiring(), *self._covered(), *self._left()), firing)  # fmt: skip
 
     def of_message(self, message: MessageView, firing: frozenset[SignalName]) -> tuple[NearMiss, ...]:
-        """One message's."""
+        """Return the near misses of one message."""
         since = message.last_received_at_ms if message.state == "in_flight" else None
         words = f"it was received {count(message.receive_count, 'time')}"
-        return self._chosen((*self._receives(message.receive_count, words), *self._hold(since, "it is held for")), firing)
+        return self._chosen((*self._receives(message.receive_count, words), *self._hold(since, "it has been held for")), firing)
 
     def of_group(self, group: GroupView, firing: frozenset[SignalName]) -> tuple[NearMiss, ...]:
-        """One ordering group's."""
+        """Return the near misses of one ordering group."""
         return self._chosen(self._stands(group, "it"), firing)
 
     def of_consumer(self, consumer: ConsumerView, firing: frozenset[SignalName]) -> tuple[NearMiss, ...]:
-        """One consumer's."""
-        return self._chosen(self._hold(consumer.oldest_held_since_ms, "its longest hold is"), firing)
+        """Return the near misses of one consumer."""
+        since = consumer.oldest_held_since_ms
+        return self._chosen((*self._hold(since, "its longest hold is"), *self._slow(since)), firing)
 
     def _chosen(self, found: Iterable[NearMiss], firing: frozenset[SignalName]) -> tuple[NearMiss, ...]:
         near = [miss for miss in found if miss.signal not in firing and supported(miss.signal, self.queue.basis) is not None]
@@ -71,9 +73,9 @@ class Quiet:
             yield from self._receives(highest, f"the highest receive count is {highest:,}")
 
     def _receives(self, receives: int, words: str) -> Iterator[NearMiss]:
-        # A dead letter's receive count goes on from the queue it came from.
+        # The receive count of a dead letter continues from its source queue.
         if not self.queue.is_dead_letter_queue:
-            m = measures.receives(receives, _Told(self.queue), self.settings)
+            m = measures.receives(receives, _QueueAttributes(self.queue), self.settings)
             yield from _miss("PoisonMessage", m, f"{words}; it fires at {m.limit:,}")
 
     def _held(self) -> Iterator[NearMiss]:
@@ -82,14 +84,14 @@ class Quiet:
 
     def _hold(self, since: int | None, words: str) -> Iterator[NearMiss]:
         if since is not None:
-            m = measures.hold(since, self.now_ms, _Told(self.queue), self.settings)
+            m = measures.hold(since, self.now_ms, _QueueAttributes(self.queue), self.settings)
             yield from _miss("MessageHeldTooLong", m, f"{words} {_s(m.value)}; it fires after {_s(m.limit)} without a break")
 
     def _stalled(self) -> Iterator[NearMiss]:
         q = self.queue
         if q.visible and q.last_settled_at_ms is not None and self._is_worked_on():
             m = measures.stall(q.last_settled_at_ms, self.now_ms, q.basis, self.settings.thresholds(q.name))
-            words = f"{count(q.visible, 'message')} visible, the last was finished {_s(m.value)} ago"
+            words = f"{count(q.visible, 'message')} visible, the last one was finished {_s(m.value)} ago"
             yield from _miss("QueueStalled", m, f"{words}; it fires after {_s(m.limit)} without one")
 
     def _lagging(self) -> Iterator[NearMiss]:
@@ -99,7 +101,7 @@ class Quiet:
             m = measures.lag(q.oldest_ms["visible"], self.now_ms, limits)
             least = "" if "visible" in q.exact_ages else "at least "
             words = f"the oldest visible message is {least}{_s(m.value)} old"
-            when = f"it fires when it will grow to {_s(m.limit)} within {duration(limits.lag_forecast_s)}"
+            when = f"it fires when that age will reach {_s(m.limit)} within {duration(limits.lag_forecast_s)}"
             yield from _miss("QueueLagging", m, f"{words}; {when}")
 
     def _is_worked_on(self) -> bool:
@@ -113,29 +115,43 @@ class Quiet:
     def _stands(self, group: GroupView, who: str) -> Iterator[NearMiss]:
         if self.queue.ordered and group.unsettled > 1 and not self.queue.is_dead_letter_queue:
             since = max(group.oldest_sent_at_ms, group.last_settled_at_ms or 0)
-            m = measures.stand(since, self.now_ms, _Told(self.queue), self.settings)
+            m = measures.stand(since, self.now_ms, _QueueAttributes(self.queue), self.settings)
             words = f"{who} has finished nothing for {_s(m.value)} while messages wait behind its head"
             yield from _miss("GroupStuck", m, f"{words}; it fires after {_s(m.limit)}")
 
     def _expiring(self) -> Iterator[NearMiss]:
         q = self.queue
         if q.is_dead_letter_queue and q.dead_letter_expires_at_ms is not None:
-            m = measures.expiry(q.dead_letter_expires_at_ms, self.now_ms, _Told(q), self.settings)
-            words = f"the first dead letter is lost in {_s(m.value)}"
+            m = measures.expiry(q.dead_letter_expires_at_ms, self.now_ms, _QueueAttributes(q), self.settings)
+            words = f"the next dead letter expires in {_s(m.value)}"
             yield from _miss("DeadLetterExpiring", m, f"{words}; it fires below {_s(m.limit)}")
+
+    def _slow(self, since: int | None) -> Iterator[NearMiss]:
+        m = self.queue.near.get("SlowConsumer")
+        if since is not None and m is not None:
+            words = f"it has held its oldest message for {_s(self.now_ms - since)}; it fires after {_s(m.limit)}"
+            yield from _miss("SlowConsumer", m._replace(value=self.now_ms - since), words)
+
+    def _left(self) -> Iterator[NearMiss]:
+        """Yield the near misses that only the judge could measure, because their rules use more than is published."""
+        q, limits = self.queue, self.settings.thresholds(self.queue.name)
+        for signal, m in q.near.items():
+            if m.unit == "milliseconds":
+                m = m._replace(value=m.value + self.now_ms - q.near_at_ms)
+            yield from _miss(signal, m, _LEFT[signal](m, limits))
 
     def _covered(self) -> Iterator[NearMiss]:
         if self.queue.coverage_ratio is not None:
             limits = self.settings.thresholds(self.queue.name)
             m = measures.coverage(self.queue.coverage_ratio, limits)
-            words = f"{m.value:.1%} of the broker's own count is tracked"
+            words = f"the tracked messages are {m.value:.1%} of the broker's own count"
             side = "below" if m.falling else "above"
-            yield from _miss("TelemetryPartial", m, f"{words}; it fires {side} {m.limit:.0%} for {duration(limits.coverage_s)}")
+            yield from _miss("TelemetryPartial", m, f"{words}; it fires after {duration(limits.coverage_s)} {side} {m.limit:.0%}")
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What was told of the queue, as the judge's limits ask for it."""
+class _QueueAttributes:
+    """The reported attributes of the queue, in the form that the judge's limits need."""
 
     queue: QueueView
 
@@ -149,6 +165,58 @@ class _Told:
     def number(self, name: str) -> float | None:
         value = self.queue.broker.get(name)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _deliveries(m: Measured) -> str:
+    return "1 delivery" if m.value == 1 else f"{m.value:,.0f} deliveries"
+
+
+def _failing(m: Measured, limits: Thresholds) -> str:
+    lately, limit = f"in the last {duration(limits.failing_window_s)}", f"{limits.failing_ratio:.0%}"
+    if m.unit == "count":
+        return f"{_deliveries(m)} ended {lately}; it fires from {m.limit:,} on, if {limit} end without a settlement"
+    return f"{m.value:.1%} of the deliveries that ended {lately} ended without a settlement; it fires at {limit}"
+
+
+def _outlived(m: Measured, limits: Thresholds) -> str:
+    what, lately = "outlived their visibility window", f"in the last {duration(limits.short_window_s)}"
+    if m.unit == "count":
+        share = f"{limits.short_window_ratio:.0%}"
+        return f"{_deliveries(m)} {what} {lately}; it fires at {m.limit:,}, if they are {share} of all or more"
+    return f"{m.value:.1%} of the deliveries {what} {lately}; it fires at {m.limit:.0%}"
+
+
+def _retried(m: Measured, limits: Thresholds) -> str:
+    lately = f"in the last {duration(limits.retry_storm_window_s)}"
+    share = f"{limits.retry_storm_ratio:.0%}"
+    if m.unit == "count":
+        return f"{_deliveries(m)} {lately}; it fires from {m.limit:,} on, if {share} are redeliveries from failed batches"
+    return f"{m.value:.1%} of the deliveries {lately} were redeliveries from failed batches; it fires at {share}"
+
+
+def _held_longest(m: Measured, _: Thresholds) -> str:
+    return f"a consumer has held its oldest message for {_s(m.value)}; it fires after {_s(m.limit)}"
+
+
+def _silent(m: Measured, limits: Thresholds) -> str:
+    due = f"when {limits.silent_messages:,} messages were due by its own rate"
+    return f"nothing has come for {_s(m.value)}; it fires after {_s(m.limit)}, {due}"
+
+
+def _collapsed(m: Measured, limits: Thresholds) -> str:
+    in_flight, backlog = limits.collapsed_groups_in_flight, limits.collapsed_groups_backlog
+    what = f"{count(in_flight, 'group')} or fewer in flight while {backlog:,} or more have messages waiting"
+    return f"{what}, for {_s(m.value)}; it fires after {_s(m.limit)}"
+
+
+_LEFT: Mapping[SignalName, Callable[[Measured, Thresholds], str]] = {
+    "QueueFailing": _failing,
+    "WindowTooShort": _outlived,
+    "BatchRetryStorm": _retried,
+    "SlowConsumer": _held_longest,
+    "QueueSilent": _silent,
+    "ConcurrencyCollapsed": _collapsed,
+}
 
 
 def _miss(signal: SignalName, m: Measured, sentence: str) -> Iterator[NearMiss]:

@@ -8,7 +8,7 @@ from sinks.explain.explanation import Explanation, Subject
 
 
 def to_dict(explanation: Explanation) -> dict[str, Any]:
-    """The same as plain values for JSON."""
+    """Convert an explanation to plain values for JSON."""
     return {
         "what": explanation.what,
         "now": explanation.now_ms,

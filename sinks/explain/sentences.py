@@ -1,4 +1,4 @@
-"""How a queue, message, group or consumer is, in a sentence with its numbers. Pure."""
+"""The state of a queue, message, group or consumer, in a sentence with its numbers. Pure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, Queue
 
 _STATUS_WORDS: Mapping[str, str] = {
     "ok": "is fine",
-    "lagging": "is lagging: its backlog grows older while consumers work",
-    "stalled": "is stalled: messages wait and nothing is finished",
+    "lagging": "is lagging: its backlog gets older while consumers work",
+    "stalled": "is stalled: messages wait and none is finished",
     "stopped": "has stopped: messages wait and nobody receives them",
-    "stale": "is not being reported on any more",
-    "failing": "is failing: consumers receive its messages and finish hardly any",
+    "stale": "is stale: nothing reports on it any more",
+    "failing": "is failing: consumers receive its messages but finish hardly any",
     "unknown": "is not known well enough to be judged",
 }
 
 
 def queue_sentence(queue: QueueView, now_ms: int, *, firing: bool) -> str:
-    """How a queue is, with its numbers; what is not known is not mentioned.
+    """Describe a queue with its numbers; unknown values are left out.
 
-    `firing`: a signal fires about something in it, so it is not said to be fine.
+    If `firing`, a signal fires for something in the queue, so it is not described as fine.
     """
     parts = []
     if queue.visible is not None:
@@ -49,11 +49,14 @@ def queue_sentence(queue: QueueView, now_ms: int, *, firing: bool) -> str:
     if queue.basis != "messages" and queue.basis_reason:
         step = f": {queue.next_step}" if queue.next_step else ""
         rests_on = f" {queue.basis_reason[0].upper()}{queue.basis_reason[1:]}{step}."
-    return f"{kind} {queue.queue} {how}" + (f": {numbers}." if numbers else ".") + rests_on
+    name = queue.queue
+    if queue.worst_member is not None:
+        name += f" ({count(len(queue.members), 'queue')}, the worst of them {queue.worst_member.queue})"
+    return f"{kind} {name} {how}" + (f": {numbers}." if numbers else ".") + rests_on
 
 
 def message_sentence(queue: QueueView, message: MessageView, now_ms: int) -> str:
-    """Where a message is, how old, and how often it was received."""
+    """Describe the state of a message, its age, and how often it was received."""
     where = {
         "visible": "waits to be received",
         "delayed": "is delayed and not yet visible",
@@ -77,7 +80,7 @@ def message_sentence(queue: QueueView, message: MessageView, now_ms: int) -> str
             + how.get(message.arrival_known_by or "event", "")
         )
     if message.expires_at_ms is not None and message.arrived_at_ms is not None:
-        parts.append(f"it is lost to retention in {_left(message.expires_at_ms, now_ms)}")
+        parts.append(f"retention deletes it in {_left(message.expires_at_ms, now_ms)}")
     if message.group is not None:
         head = " and is its head" if "head" in message.why else ""
         parts.append(f"it belongs to group {message.group}{head}")
@@ -85,7 +88,7 @@ def message_sentence(queue: QueueView, message: MessageView, now_ms: int) -> str
 
 
 def group_sentence(queue: QueueView, group: GroupView, now_ms: int) -> str:
-    """How deep a group is and what stands at its head."""
+    """Describe the depth of a group and its head."""
     parts = [
         f"Group {group.group} of {queue.queue} {'is stuck' if group.stuck else 'flows'}",
         f"{count(group.unsettled, 'message')} unsettled, {group.in_flight:,} in flight",
@@ -99,7 +102,7 @@ def group_sentence(queue: QueueView, group: GroupView, now_ms: int) -> str:
 
 
 def consumer_sentence(queue: QueueView, consumer: ConsumerView, now_ms: int) -> str:
-    """What a consumer holds and since when."""
+    """Describe what a consumer holds, and since when."""
     parts = [f"Consumer {consumer.consumer} of {queue.queue} holds {count(consumer.held, 'message')}"]
     if consumer.oldest_held_since_ms is not None:
         parts.append(f"the oldest for {_ago(now_ms, consumer.oldest_held_since_ms)}")

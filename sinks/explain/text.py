@@ -10,7 +10,7 @@ from sinks.explain.words import duration, printable
 
 
 def to_text(explanation: Explanation) -> str:
-    """For a terminal: paragraphs, no colours, control characters of foreign names made visible."""
+    """Format an explanation for a terminal: paragraphs, no colours, control characters in names made visible."""
     if not explanation.subjects:
         return printable(explanation.hint) + "\n"
     lines: list[str] = []
@@ -21,11 +21,11 @@ def to_text(explanation: Explanation) -> str:
         ):
             lines += _signal_lines(signal, tuple(of_signal))
         if not subject.reasons:
-            lines += ["  No signal fires about it.", ""]
+            lines += ["  No signal fires for it.", ""]
         lines += [f"  quiet: {near.signal} ({near.nearness:.0%} of the way): {near.sentence}" for near in subject.near_misses]
         lines.append("")
     if explanation.more:
-        lines.append(f"{explanation.more} more bear this name; ask for system/scope/queue.")
+        lines.append(f"{explanation.more} more have this name; use system/scope/queue to select one.")
     return "\n".join(printable(line) for line in lines).rstrip("\n") + "\n"
 
 
@@ -39,7 +39,7 @@ def _signal_lines(signal: str, reasons: Sequence[Reason]) -> Iterator[str]:
             yield f"    Evidence: {', '.join(numbers)}"
     yield f"    It means: {reasons[0].advice.meaning}"
     yield "    What to do:"
-    # A hundred stuck groups share their steps: one of each reason is enough.
+    # A hundred stuck groups share the same steps, so each reason is listed once.
     by_reason: dict[object, tuple[str, ...]] = {}
     for reason in reasons:
         by_reason.setdefault(reason.finding.evidence.get("reason"), reason.advice.to_do)

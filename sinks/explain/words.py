@@ -1,4 +1,4 @@
-"""Numbers in words, for sentences a person reads."""
+"""Formatting of numbers for sentences."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def duration(seconds: float) -> str:
-    """The two largest units: `19 ms`, `0.4 s`, `12 min 38 s`, `3 d 4 h`. Below ten seconds with a tenth."""
+    """Format a duration in its two largest units: `19 ms`, `0.4 s`, `12 min 38 s`, `3 d 4 h`; below ten seconds with a tenth."""
     if seconds < 0:
         return "−" + duration(-seconds)
     if 0 < seconds < 0.095:
@@ -28,10 +28,10 @@ def duration(seconds: float) -> str:
 
 
 def count(number: float, thing: str) -> str:
-    """`1 message`, `1,204 messages`."""
+    """Format a count: `1 message`, `1,204 messages`."""
     return f"{number:,.0f} {thing}{'' if number == 1 else 's'}"
 
 
 def printable(text: str) -> str:
-    """`text` with escape sequences, direction marks and newlines made visible."""
+    """Return `text` with escape sequences, direction marks and newlines made visible."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)

@@ -1,4 +1,4 @@
-"""Who may see what: the Host header, and credentials for the page with its API, and for the metrics."""
+"""Access control: the Host header, and credentials for the page with its API and for the metrics."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from sinks.http.errors import ApiError
 
 OPEN_PATHS = frozenset({"/-/healthy", "/-/ready"})
-"""For load balancers and kubelets, which show no credentials and name no host. They tell nothing but a state."""
+"""Paths for load balancers and kubelets, which send no credentials or host name. They reveal only a state."""
 INGEST_PATH = "/api/v1/events"
 METRICS_PATH = "/metrics"
 
 _PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".svc", ".svc.cluster.local", ".lan", ".home.arpa", ".test", ".invalid")
-"""Nobody can register a name below these, so no stranger's page can have one."""
+"""Names below these suffixes cannot be registered, so no foreign page can use one."""
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """What must be shown: a user's password (Basic), or a token (Bearer). With neither everybody is let in."""
+    """The required credentials: a user's password (Basic), or a token (Bearer). With neither, everybody has access."""
 
     username: str | None = None
     password: str | None = None
@@ -31,11 +31,11 @@ class Credentials:
 
     @property
     def needed(self) -> bool:
-        """Whether anything must be shown."""
+        """Whether credentials are required."""
         return self.token is not None or self.password is not None
 
     def check(self, authorization: str) -> None:
-        """Raises ApiError 401 when the header `Authorization` does not show them."""
+        """Raise ApiError 401 if the header `Authorization` does not contain them."""
         if not self.needed:
             return
         scheme, _, given = authorization.partition(" ")
@@ -57,7 +57,7 @@ class Credentials:
             user, colon, password = base64.b64decode(given, validate=True).decode("utf-8").partition(":")
         except (binascii.Error, UnicodeDecodeError, ValueError):
             return False
-        # Both are compared, so that the time taken does not tell which was wrong.
+        # Both are compared, so that the timing does not reveal which was wrong.
         right = (_same(user, self.username or ""), _same(password, self.password or ""))
         return bool(colon) and all(right)
 
@@ -76,13 +76,13 @@ class Access:
     """The rules for every request."""
 
     page: Credentials = Credentials()
-    """For the page and its API."""
+    """Credentials for the page and its API."""
     metrics: Credentials = Credentials()
     hosts: Sequence[str] = ()
-    """Further names this service is reached by; `*` for any."""
+    """Additional host names of this service; `*` for any."""
 
     def check(self, path: str, host: str, authorization: str) -> None:
-        """Raises ApiError 421 for a foreign Host, 401 without the credentials. Ingest asks for its own token itself."""
+        """Raise ApiError 421 for a foreign Host, 401 without the credentials. Ingest checks its own token itself."""
         if path in OPEN_PATHS:
             return
         self._check_host(host)
@@ -104,7 +104,7 @@ class Access:
 
 
 def host_name(header: str) -> str | None:
-    """The name or address in a Host header, without the port; None when it is none."""
+    """Return the name or address in a Host header, without the port; None if it is invalid."""
     header = header.strip().lower()
     if header.startswith("["):
         address, bracket, port = header[1:].partition("]")
@@ -114,8 +114,11 @@ def host_name(header: str) -> str | None:
 
 
 def is_private(name: str) -> bool:
-    """Whether a name cannot be one that a stranger's page was loaded from: an address, this machine's own name, one without
-    a dot, or one below a suffix nobody can register. A page of a stranger that rebinds its name keeps that name."""
+    """Return whether no foreign page can have been loaded from this name.
+
+    That is an IP address, this machine's own name, a name without a dot, or a name below a suffix that cannot be registered.
+    A foreign page that rebinds its DNS name keeps that name.
+    """
     try:
         ipaddress.ip_address(name)
     except ValueError:

@@ -31,7 +31,7 @@ from sinks.store import SnapshotStore
 
 
 class _NameConvertor(PathConvertor):
-    """A name from outside: anything at all, newlines and slashes included."""
+    """A path parameter for external names, which may contain anything, including newlines and slashes."""
 
     regex = "(?s:.+)"
 
@@ -40,7 +40,7 @@ register_url_convertor("name", _NameConvertor())
 
 
 def create_app(store: SnapshotStore, settings: HttpSettings | None = None) -> Starlette:
-    """Page, metrics, API, health and ingest, all answering from `store`.
+    """Create the application: page, metrics, API, health and ingest, all based on `store`.
 
     Setting `app.state.stopping` (a threading.Event) ends the streams, which a server must do before it stops.
     """
@@ -50,14 +50,15 @@ def create_app(store: SnapshotStore, settings: HttpSettings | None = None) -> St
     health = Health(store, settings)
     ingest = Ingest(settings.ingest)
     connections = Connections(settings.connections)
-    exposition = Exposition(about_sinks=(*settings.about_sinks, ingest.families, connections.families))
+    about_sinks = (*settings.about_sinks, ingest.families, connections.families)
+    exposition = Exposition(about_sinks=about_sinks, left_out=settings.metrics_left_out)
     app = Starlette(
         routes=[
             Route("/", page.index),
             Route("/assets/{name}", page.asset),
             Route("/metrics", _metrics(store, settings, exposition)),
             Route("/api/v1/queues", read.queues),
-            # A queue's name may hold slashes, even end in /messages: the longest name wins.
+            # A queue's name may contain slashes, and even end in /messages: the longest name wins.
             Route("/api/v1/queues/{queue:name}/messages", read.messages),
             Route("/api/v1/queue", read.queue),
             Route("/api/v1/signals", read.signals),
@@ -95,7 +96,7 @@ def _metrics(store: SnapshotStore, settings: HttpSettings, exposition: Expositio
 
 
 def _further_page(content: Page) -> Callable[[Request], Awaitable[Response]]:
-    # A page in one file has its styles within: each is allowed by its hash, and nothing else is.
+    # A single-file page has inline styles; each is allowed by its hash, and nothing else is allowed.
     styles = re.findall(rb"<style>(.*?)</style>", content.body, re.DOTALL)
     hashes = [f"sha256-{b64encode(sha256(style).digest()).decode()}" for style in styles]
     headers = {"Content-Security-Policy": content_security_policy(hashes)}

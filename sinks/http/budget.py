@@ -1,4 +1,4 @@
-"""How many bytes of bodies are held at once, over all requests."""
+"""A limit on the bytes of request bodies held in memory at once."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from types import TracebackType
 
 
 class OverBudgetError(Exception):
-    """As much as may be held is held already."""
+    """The limit is reached."""
 
 
 class ByteBudget:
-    """A number of bytes that requests take from and give back. Safe between threads."""
+    """A number of bytes that requests acquire and release. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -20,31 +20,31 @@ class ByteBudget:
 
     @property
     def held(self) -> int:
-        """Bytes held now."""
+        """Bytes currently held."""
         return self._held
 
     def take(self, count: int) -> None:
-        """Raises OverBudgetError, and takes nothing, when that would be more than the limit."""
+        """Acquire bytes; raises OverBudgetError, without acquiring any, if the limit would be exceeded."""
         with self._lock:
             if self._held + count > self._limit:
                 raise OverBudgetError
             self._held += count
 
     def give_back(self, count: int) -> None:
-        """Bytes that were taken."""
+        """Release acquired bytes."""
         with self._lock:
             self._held -= count
 
 
 class Share:
-    """What one request holds; given back at the end of the block."""
+    """The bytes one request holds, released at the end of the block."""
 
     def __init__(self, budget: ByteBudget) -> None:
         self._budget = budget
         self._held = 0
 
     def take(self, count: int) -> None:
-        """Raises OverBudgetError."""
+        """Acquire more bytes; raises OverBudgetError."""
         self._budget.take(count)
         self._held += count
 

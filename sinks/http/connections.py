@@ -1,4 +1,4 @@
-"""Connections that cost something before a request is there: caps on how many, and deadlines for what they send and read.
+"""Limits on connections: how many there may be, and deadlines for sending requests and reading responses.
 
 Every connection is a file descriptor of the job's own process, which its checkpoint needs too.
 """
@@ -19,21 +19,21 @@ from sinks.prometheus import Family
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """Counts, and seconds."""
+    """The limits, as counts and seconds."""
 
     total: int = 256
     per_address: int = 64
-    """From one address. All that come through one proxy share its address."""
+    """Maximum from one address. All connections through a proxy share its address."""
     headers_within_s: float = 10.0
-    """From the first byte of a request, or from the beginning of the connection, until its headers are complete."""
+    """Time until a request's headers are complete, from its first byte or from the start of the connection."""
     read_within_s: float = 60.0
-    """A reader that takes none of its answer for so long is cut off."""
+    """A client that reads nothing of its response for this long is disconnected."""
     handshake_within_s: float = 10.0
-    """Of TLS."""
+    """Time for the TLS handshake."""
 
 
 class Connections:
-    """Who is connected, and how many were turned away. Used in the server's own thread; read from others."""
+    """Counts open and refused connections. Written by the server's thread only; read by others."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
@@ -52,17 +52,17 @@ class Connections:
         return True
 
     def leave(self, address: str) -> None:
-        """A connection that was admitted has ended."""
+        """Record the end of an admitted connection."""
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
 
     def too_slow(self, what: str) -> None:
-        """A connection was ended for not keeping a deadline."""
+        """Record a connection that was closed because it missed a deadline."""
         self._refused[what] += 1
 
     def families(self) -> Iterable[Family]:
-        """For `/metrics`."""
+        """Return the metrics for `/metrics`."""
         reasons = ("total", "per_address", "slow_headers", "slow_reader")
         return (
             Family("queuewatch_http_connections", [({}, self._by_address.total())]),
@@ -71,7 +71,7 @@ class Connections:
 
 
 def protocol_for(connections: Connections) -> Callable[..., asyncio.Protocol]:
-    """uvicorn's protocol with the caps and deadlines of `connections`."""
+    """Return uvicorn's protocol class with the limits of `connections`."""
 
     class Guarded(H11Protocol):
         """One connection."""
@@ -120,7 +120,7 @@ def protocol_for(connections: Connections) -> Callable[..., asyncio.Protocol]:
             super().resume_writing()
 
         def _await_headers(self) -> None:
-            # One deadline for all of a request's headers, however often a byte of them comes.
+            # One deadline for all headers of a request, even if bytes keep arriving.
             if self._deadline is None:
                 self._deadline = self.loop.call_later(connections.limits.headers_within_s, self._cut, "slow_headers")
 
@@ -137,12 +137,12 @@ def protocol_for(connections: Connections) -> Callable[..., asyncio.Protocol]:
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """An event loop whose servers do not wait a minute for a TLS handshake."""
+    """An event loop with a shorter TLS handshake timeout than the default of a minute."""
 
     handshake_within_s = ConnectionLimits.handshake_within_s
 
     async def create_server(self, *args: Any, **options: Any) -> Any:
-        """As asyncio's."""
+        """Create a server, as in asyncio."""
         if options.get("ssl"):
             options.setdefault("ssl_handshake_timeout", self.handshake_within_s)
         return await super().create_server(*args, **options)

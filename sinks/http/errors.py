@@ -1,4 +1,4 @@
-"""Every error the service answers with: JSON that names the thing and the fix."""
+"""Error responses of the service: JSON with the problem and the fix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sinks.http.responses import json_response
 
 
 class ApiError(Exception):
-    """An answer other than success. `code` is for programs, `message` and `fix` for people."""
+    """An error response. `code` is for programs, `message` and `fix` are for people."""
 
     def __init__(
         self,
@@ -34,19 +34,19 @@ class ApiError(Exception):
         self.details = details
 
     def response(self) -> Response:
-        """The answer itself."""
+        """Return the HTTP response."""
         error = {"code": self.code, "message": self.message, "fix": self.fix, **self.details}
         return json_response({"error": error}, status=self.status, headers=self.headers)
 
 
 async def answer_api_error(_: Request, error: Exception) -> Response:
-    """For errors the endpoints raise."""
+    """Handle errors raised by the endpoints."""
     assert isinstance(error, ApiError)
     return error.response()
 
 
 async def answer_http_error(request: Request, error: Exception) -> Response:
-    """For what the router refuses: an unknown path, a wrong method."""
+    """Handle requests that the router refuses: an unknown path or a wrong method."""
     assert isinstance(error, HTTPException)
     path = request.url.path
     if error.status_code == 404:
@@ -70,7 +70,7 @@ async def answer_http_error(request: Request, error: Exception) -> Response:
 
 
 def internal_error() -> Response:
-    """For what nobody foresaw; the log has the traceback."""
+    """Handle unexpected errors; the log has the traceback."""
     return ApiError(
         500,
         "internal",

@@ -1,4 +1,4 @@
-"""What holds for every answer: who may have one, headers that keep a browser from doing more than needed, and no bare 500."""
+"""Middleware for every response: access control, security headers, and no bare 500."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 def content_security_policy(style_hashes: Sequence[str] = ()) -> str:
-    """Only this service's own files; and inline styles whose hashes (`sha256-…`) are given."""
+    """Return a policy that allows only this service's files, and inline styles with the given hashes (`sha256-…`)."""
     styles = " ".join(["'self'", *(f"'{value}'" for value in style_hashes)])
     return (
         f"default-src 'none'; script-src 'self'; style-src {styles}; img-src 'self'; connect-src 'self'; "
@@ -66,5 +66,5 @@ class Guard:
         except Exception:
             log.exception("answering %s %s failed", scope["method"], scope["path"])
             if began:
-                raise  # Half an answer was sent: only closing the connection tells the reader.
+                raise  # Half an answer was sent: only closing the connection signals the error.
             await internal_error()(scope, receive, send_guarded)

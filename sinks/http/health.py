@@ -1,4 +1,4 @@
-"""Whether the service lives, and whether what it shows is worth believing."""
+"""Health checks: whether the service is alive, and whether its data can be trusted."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Health:
         self._settings = settings
 
     def healthy(self, _: Request) -> Response:
-        """Restart the process when this is not 200."""
+        """Answer 200 if the process is healthy; otherwise restart it."""
         fault = self._settings.job_fault() if self._settings.job_fault else None
         if fault is not None:
             return json_response({"healthy": False, "reasons": [fault]}, status=503)
         return json_response({"healthy": True})
 
     def ready(self, _: Request) -> Response:
-        """Believe what is shown when this is 200: data has flowed and the last batch is recent."""
+        """Answer 200 if the data can be trusted: data has flowed and the last batch is recent."""
         published = self._store.latest
         reasons = not_ready(
             None if published is None else published.snapshot,
@@ -38,7 +38,7 @@ class Health:
 
 
 def not_ready(snapshot: Snapshot | None, now_ms: int, within_s: float) -> list[str]:
-    """Why what is shown should not be believed as of `now_ms` (epoch milliseconds); empty when it should."""
+    """Return the reasons not to trust the data at `now_ms` (epoch milliseconds); empty if it can be trusted."""
     if snapshot is None:
         return ["no batch has been published yet: the job is starting, or cannot reach its source (see its log)"]
     reasons = []

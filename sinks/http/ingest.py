@@ -32,11 +32,11 @@ CONTENT_TYPES = frozenset(
         "application/vnd.apache.arrow.stream",
     }
 )
-"""What may be sent. Which of them a body really is, is told from its content, as everywhere."""
+"""Accepted content types. The actual format of a body is detected from its content, as everywhere."""
 
 _ARROW_MARK = b"\xff\xff\xff\xff"
 _MAX_MEMBERS = 64
-"""Members of one gzip body: each costs a copy of what follows it."""
+"""Maximum members of a gzip body, because each costs a copy of the rest."""
 _INFLATED_AT_ONCE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 
@@ -59,7 +59,7 @@ class Ingest:
         self._events: Counter[str] = Counter()
 
     async def __call__(self, request: Request) -> Response:
-        """Answer one request; raises ApiError for everything but success."""
+        """Answer one request; raises ApiError unless it succeeds."""
         try:
             response = await self._answer(request)
         except ApiError as error:
@@ -69,7 +69,7 @@ class Ingest:
         return response
 
     def families(self) -> Iterable[Family]:
-        """What was asked of the endpoint and what came of it, for `/metrics`."""
+        """Return the counters of requests and events for `/metrics`."""
         if self._settings is None:
             return ()
         return (
@@ -92,7 +92,7 @@ class Ingest:
         _authorize(request, settings)
         _check_headers(request, settings)
         if self._in_work >= settings.max_concurrent:
-            raise _busy(f"{settings.max_concurrent} bodies are in work")
+            raise _busy(f"{settings.max_concurrent} bodies are being processed")
         self._in_work += 1
         try:
             with Share(self._budget) as held:
@@ -102,7 +102,7 @@ class Ingest:
                 gzipped = _coding(request) == "gzip"
                 taken = await anyio.to_thread.run_sync(_take, body, gzipped, settings, held, limiter=self._threads)
         except OverBudgetError:
-            raise _busy(f"bodies of {settings.max_bytes_at_once} bytes are in work") from None
+            raise _busy(f"bodies of {settings.max_bytes_at_once} bytes are being processed") from None
         finally:
             self._in_work -= 1
         refused = taken.decoded.refused
@@ -136,11 +136,11 @@ def _check_headers(request: Request, settings: IngestSettings) -> None:
         raise ApiError(
             415,
             "content_type",
-            f"content type {content_type!r} is not taken" if content_type else "the content type is missing",
+            f"content type {content_type!r} is not supported" if content_type else "the content type is missing",
             f"send one of {', '.join(sorted(CONTENT_TYPES))}",
         )
     if _coding(request) not in ("", "identity", "gzip"):
-        raise ApiError(415, "content_encoding", f"content encoding {_coding(request)!r} is not taken", "send gzip or plain")
+        raise ApiError(415, "content_encoding", f"content encoding {_coding(request)!r} is not supported", "send gzip or plain")
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > settings.max_body_bytes:
         raise _too_large(settings)
@@ -171,7 +171,7 @@ async def _read(request: Request, settings: IngestSettings, held: Share) -> byte
 
 
 def _take(body: bytes, gzipped: bool, settings: IngestSettings, held: Share) -> _Taken:
-    """Inflate, read and stage one body. Runs in a thread."""
+    """Decompress, parse and stage one body. Runs in a thread."""
     if gzipped:
         body = _inflated(body, settings, held)
     if not body.strip():
@@ -203,15 +203,15 @@ def _take(body: bytes, gzipped: bool, settings: IngestSettings, held: Share) -> 
 
 
 _CONTAINERS_PER_EVENT = 8
-"""Objects and arrays of one event: itself, its attributes, tags and lists in those."""
+"""Maximum objects and arrays in one event: the event, its attributes, tags and nested lists."""
 
 
 def _least_events(body: bytes) -> int:
-    """At least so many events, or what costs as much to read, are in a body; nothing is parsed for it."""
+    """Return a lower bound for the events in a body, or for an equivalent parsing cost, without parsing it."""
     if body.startswith(_ARROW_MARK):
         return 0  # bounded by its own length, see sources/wire/arrow_sizes.py
     containers = body.count(b"{") + body.count(b"[")
-    # A pretty-printed body has many lines and few objects.
+    # A pretty-printed body has many lines but few objects.
     return max(min(body.count(b"\n"), containers), containers // _CONTAINERS_PER_EVENT)
 
 
@@ -220,16 +220,15 @@ def _check_count(count: int, settings: IngestSettings) -> None:
         raise ApiError(
             413,
             "too_many_events",
-            f"the body holds more than {settings.max_events} events",
+            f"the body contains more than {settings.max_events} events",
             "split it over several requests; nothing of this body was kept",
         )
 
 
 def as_lines(body: bytes) -> bytes:
-    """JSON text as one value a line, so that bodies can share a file: an array's elements, an object in one
-    line.
+    """Convert JSON to one value per line, so that bodies can share a file: an array's elements, an object in one line.
 
-    Anything that is not one JSON value is lines already, readable or not, and stays as it is.
+    Anything that is not a single JSON value is treated as lines, readable or not, and stays as it is.
     """
     text = body.removeprefix(_BOM)
     try:
@@ -241,7 +240,7 @@ def as_lines(body: bytes) -> bytes:
 
 
 def _inflated(body: bytes, settings: IngestSettings, held: Share) -> bytes:
-    """The content of all gzip members; never more than allowed, whatever the body claims to hold."""
+    """Return the content of all gzip members, never more than allowed, whatever size the body claims."""
     left = settings.max_inflated_bytes
     parts: list[bytes] = []
     members = 0

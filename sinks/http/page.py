@@ -1,4 +1,4 @@
-"""The files of the status page, read once and served with an entity tag."""
+"""The files of the status page, read once and served with an ETag."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Asset:
 
 @cache
 def assets() -> Mapping[str, Asset]:
-    """Every file of `sinks/page` by its name."""
+    """All files of `sinks/page` by name."""
     found: dict[str, Asset] = {}
     for file in (resources.files("sinks") / "page").iterdir():
         content_type = _TYPES.get(file.name[file.name.rfind(".") :])

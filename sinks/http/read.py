@@ -1,4 +1,4 @@
-"""The read-only part of the API. Every endpoint answers from the latest snapshot."""
+"""The read-only part of the API. Every endpoint uses the latest snapshot."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ from sinks.http.settings import HttpSettings
 from sinks.http.views import (
     advice_view,
     finding_view,
+    member_view,
     message_view,
     queue_detail,
     queue_row,
     resolved_view,
     summary_view,
 )
-from sinks.query import MAX_LIMIT, SORTS, QueueQuery, matching
+from sinks.objectives import kept
+from sinks.query import MAX_LIMIT, SORTS, QueueQuery, matching, members_of
 from sinks.store import SEVERITY_RANK, Published, SnapshotStore
 from streaming.judge.signals import SIGNAL_NAMES
 from streaming.judge.snapshot import QUEUE_STATUSES, QueueView
 
 
 class ReadApi:
-    """Endpoints as methods. They run in threads: none of them waits for another."""
+    """Endpoints as methods, which run in threads and do not wait for each other."""
 
     def __init__(self, store: SnapshotStore, settings: HttpSettings) -> None:
         self._store = store
@@ -60,25 +62,29 @@ class ReadApi:
         )
 
     def queue(self, request: Request) -> Response:
-        """`GET /api/v1/queue?queue=NAME&system=&scope=`: everything known of one queue."""
+        """`GET /api/v1/queue?queue=NAME&system=&scope=`: everything known about one queue."""
         published, now_ms = self._published(), self._settings.clock_ms()
         queue = _one_queue(published, _required(request.query_params, "queue"), request.query_params)
         name = queue.name
         findings = published.findings.get(name, ())
         firing = frozenset(finding.key.signal for finding in findings)
+        quiet = () if queue.members else Quiet(queue, self._settings.judging, now_ms).of_queue(firing)
         detail = queue_detail(
             queue,
             findings,
             self._store.trend(name),
             now_ms,
             sentence=queue_sentence(queue, now_ms, firing=bool(findings)),
-            near_misses=Quiet(queue, self._settings.judging, now_ms).of_queue(firing),
+            near_misses=quiet,
+            objectives=kept(self._settings.objectives, queue),
+            members=[member_view(one, published.findings.get(one.name, ())) for one in members_of(published, queue)],
             runbook_base_url=self._settings.runbook_base_url,
+            grafana_url=self._settings.grafana_url,
         )
         return _answer(request, {"summary": summary_view(published, now_ms), "queue": detail})
 
     def messages(self, request: Request) -> Response:
-        """`GET /api/v1/queues/{queue}/messages`: the suspects, heads, held ones and dead letters, with ids."""
+        """`GET /api/v1/queues/{queue}/messages`: suspects, heads, held messages and dead letters, with ids."""
         published, now_ms = self._published(), self._settings.clock_ms()
         params = request.query_params
         queue = _one_queue(published, request.path_params["queue"], params)
@@ -100,7 +106,7 @@ class ReadApi:
         )
 
     def signals(self, request: Request) -> Response:
-        """`GET /api/v1/signals`: what fires, the worst first, and what was resolved lately."""
+        """`GET /api/v1/signals`: firing signals, the worst first, and recently resolved ones."""
         published, now_ms = self._published(), self._settings.clock_ms()
         params = request.query_params
         wanted = {
@@ -128,7 +134,7 @@ class ReadApi:
         )
 
     def advice(self, request: Request) -> Response:
-        """`GET /api/v1/signals/{id}`: one firing signal with what it means and what to do."""
+        """`GET /api/v1/signals/{id}`: one firing signal with its meaning and what to do."""
         published, now_ms = self._published(), self._settings.clock_ms()
         for finding in published.firing:
             view = finding_view(finding, now_ms)
@@ -191,7 +197,7 @@ def _answer(request: Request, value: Mapping[str, Any], status: int = 200) -> Re
 def _one_queue(published: Published, name: str, params: QueryParams) -> QueueView:
     found = [
         queue
-        for queue in published.snapshot.queues
+        for queue in published.queues.values()
         if queue.queue == name
         and params.get("system", queue.system) == queue.system
         and params.get("scope", queue.scope) == queue.scope

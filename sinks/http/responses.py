@@ -1,4 +1,4 @@
-"""Answers in JSON, compressed where that pays."""
+"""JSON responses, compressed if they are large enough."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sinks.lines import to_json
 from sinks.prometheus import compress
 
 _WORTH_COMPRESSING = 2_048
-"""Bytes; below, the headers cost what the compression saves."""
+"""Minimum size in bytes; below it, the headers cost as much as the compression saves."""
 
 
 def json_response(
     value: object, *, status: int = 200, headers: Mapping[str, str] | None = None, accept_encoding: str = ""
 ) -> Response:
-    """`value` as JSON, never cached. `accept_encoding` is the request's header."""
+    """Return `value` as JSON, never cached. `accept_encoding` is the request's header."""
     return compressible(
         to_json(value).encode(),
         "application/json",
@@ -34,7 +34,7 @@ def compressible(
     status: int = 200,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """`body`, gzipped when the reader takes that and it is large enough to matter."""
+    """Return `body`, gzipped if the client accepts that and it is large enough."""
     sent = {"Content-Type": content_type, "Vary": "Accept-Encoding", **(headers or {})}
     if len(body) >= _WORTH_COMPRESSING and takes_gzip(accept_encoding):
         body = compress(body)
@@ -43,7 +43,7 @@ def compressible(
 
 
 def takes_gzip(accept_encoding: str) -> bool:
-    """Whether an Accept-Encoding header allows gzip."""
+    """Return whether an Accept-Encoding header allows gzip."""
     for offer in accept_encoding.lower().split(","):
         coding, _, quality = offer.partition(";")
         if coding.strip() in ("gzip", "*"):

@@ -1,4 +1,4 @@
-"""Find queues, and the messages, groups and consumers listed, by a part of their name. Pure."""
+"""Search queues, and listed messages, groups and consumers, by a part of their name. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KIND_RANK: dict[MatchKind, int] = {"queue": 0, "message": 1, "group": 2, "consu
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One thing whose name has the text in it."""
+    """One thing whose name contains the text."""
 
     kind: MatchKind
     name: str
@@ -24,7 +24,7 @@ class Match:
 
 
 def find(snapshot: Snapshot, text: str, limit: int = MAX_MATCHES) -> tuple[tuple[Match, ...], int]:
-    """The best matches and how many there are in all: whole names first, then beginnings, then any part."""
+    """Return the best matches and their total number: whole names first, then prefixes, then other parts."""
     wanted = text.strip().lower()
     if not wanted:
         return (), 0

@@ -20,20 +20,20 @@ _STOP_WITHIN_S = 5
 
 
 class CannotListenError(Exception):
-    """The address cannot be listened on; the message says why and what to do."""
+    """The service cannot listen on the address; the message says why and what to do."""
 
 
 class PortInUseError(CannotListenError):
-    """Another process has the port."""
+    """Another process uses the port."""
 
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A server that answers. As a context manager it stops at the end of the block."""
+    """A running server. As a context manager it stops at the end of the block."""
 
     host: str
     port: int
-    """The real one, also when 0 was asked for."""
+    """The actual port, also if 0 was requested."""
     _server: uvicorn.Server
     _thread: threading.Thread
     _stopping: threading.Event
@@ -41,12 +41,13 @@ class RunningServer:
 
     @property
     def url(self) -> str:
-        """Where a browser on this machine reaches it, without a slash at the end."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
+        """The URL for a browser on this machine, without a trailing slash."""
+        # Where to call, not where to listen.
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104
         return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     def stop(self) -> None:
-        """Finish the answers in progress, for some seconds at most, and close the port. Again: nothing."""
+        """Finish responses in progress, for some seconds at most, and close the port. A second call does nothing."""
         self._stopping.set()
         self._server.should_exit = True
         self._thread.join(_STOP_WITHIN_S + 5)
@@ -60,14 +61,14 @@ class RunningServer:
 
 @dataclass(frozen=True)
 class Tls:
-    """PEM files: the certificate with its chain, and its key without a password."""
+    """PEM files: the certificate with its chain, and its private key without a password."""
 
     cert_file: Path
     key_file: Path
 
 
 def serve(app: Starlette, host: str = "127.0.0.1", port: int = 9400, tls: Tls | None = None) -> RunningServer:
-    """Serve `app` from a daemon thread; returns when it answers. Port 0 takes a free one.
+    """Serve `app` in a daemon thread; returns once it is listening. Port 0 picks a free one.
 
     Raises PortInUseError or CannotListenError.
     """
@@ -87,9 +88,9 @@ def serve(app: Starlette, host: str = "127.0.0.1", port: int = 9400, tls: Tls | 
     )
     try:
         config.load()
-    except OSError as error:  # ssl.SSLError is one too
+    except OSError as error:  # includes ssl.SSLError
         listener.close()
-        raise CannotListenError(f"http.tls cannot be used ({error}); name a PEM certificate and its key") from error
+        raise CannotListenError(f"http.tls cannot be used ({error}); configure a PEM certificate and its key") from error
     server = uvicorn.Server(config)
 
     def run() -> None:
@@ -100,7 +101,7 @@ def serve(app: Starlette, host: str = "127.0.0.1", port: int = 9400, tls: Tls | 
     thread.start()
     while not server.started:
         if not thread.is_alive():
-            raise CannotListenError(f"the HTTP service on {host}:{port} ended at its start; see the log")
+            raise CannotListenError(f"the HTTP service on {host}:{port} ended during startup; see the log")
         time.sleep(0.01)
     return RunningServer(host, listener.getsockname()[1], server, thread, app.state.stopping, "https" if tls else "http")
 
@@ -112,8 +113,8 @@ def _listen(host: str, port: int) -> socket.socket:
         )[0]
     except socket.gaierror as error:
         raise CannotListenError(
-            f"{host!r} is no address of this machine ({error.strerror}); set http.host to 127.0.0.1, or to "
-            "0.0.0.0 for every interface"
+            f"{host!r} is not an address of this machine ({error.strerror}); set http.host to 127.0.0.1, or to 0.0.0.0 for every "
+            "interface"
         ) from error
     listener = socket.socket(family, kind, protocol)
     try:
@@ -129,11 +130,9 @@ def _listen(host: str, port: int) -> socket.socket:
 def _reason(error: OSError, host: str, port: int) -> CannotListenError:
     if error.errno == errno.EADDRINUSE:
         return PortInUseError(
-            f"port {port} on {host} is in use, perhaps by another queuewatch; stop that one, or choose another "
-            "port with --port or http.port (0 takes any free one)"
+            f"port {port} on {host} is in use, perhaps by another queuewatch; stop it, or choose another port with --port or "
+            "http.port (0 takes any free one)"
         )
     if error.errno == errno.EACCES:
-        return CannotListenError(f"port {port} is not for ordinary users; choose one from 1024 on with --port or http.port")
-    return CannotListenError(
-        f"{host}:{port} cannot be listened on ({error.strerror}); set http.host to an address of this machine"
-    )
+        return CannotListenError(f"port {port} needs special privileges; choose 1024 or higher with --port or http.port")
+    return CannotListenError(f"cannot listen on {host}:{port} ({error.strerror}); set http.host to an address of this machine")

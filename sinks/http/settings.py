@@ -1,10 +1,11 @@
-"""What the HTTP service is told. Plain values; the composition root fills them from the configuration."""
+"""Settings of the HTTP service. Plain values, filled from the configuration by the composition root."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from alerts.objectives import Objective
 from sinks.clock import wall_ms
 from sinks.http.access import Access
 from sinks.http.connections import ConnectionLimits
@@ -19,27 +20,27 @@ class IngestSettings:
     """`POST /api/v1/events`. Sizes in bytes."""
 
     stage: Stage
-    """Where accepted bodies go before they are acknowledged."""
+    """Where accepted bodies are stored before they are acknowledged."""
     token: str | None = None
-    """The bearer token senders must show; None lets everybody in who reaches the port."""
+    """The bearer token that senders must present; None accepts everybody who reaches the port."""
     max_body_bytes: int = 4 * 1024 * 1024
-    """As sent, compressed or not."""
+    """Maximum size as sent, compressed or not."""
     max_inflated_bytes: int = 16 * 1024 * 1024
-    """After decompression."""
+    """Maximum size after decompression."""
     max_events: int = 100_000
-    """Of one body."""
+    """Maximum events of one body."""
     max_bytes_at_once: int = 64 * 1024 * 1024
-    """Of all bodies in work, as sent and decompressed; more are told to come back."""
+    """Maximum size of all bodies being processed, as sent plus decompressed; beyond it, senders must retry."""
     max_concurrent: int = 16
-    """Bodies in work at once; more are told to come back."""
+    """Maximum bodies being processed at once; beyond it, senders must retry."""
     body_within_s: float = 30.0
-    """How long a sender may take to send its body."""
+    """Timeout for receiving a body."""
     decode: Callable[[Sequence[bytes]], Decoded] = decode_records
 
 
 @dataclass(frozen=True)
 class Page:
-    """A further page to serve, for example the runbook."""
+    """An additional page to serve, for example the runbook."""
 
     body: bytes
     content_type: str = "text/html; charset=utf-8"
@@ -47,25 +48,31 @@ class Page:
 
 @dataclass(frozen=True)
 class HttpSettings:
-    """Everything but the address, which `serve` takes."""
+    """All settings except the address, which is passed to `serve`."""
 
     access: Access = field(default_factory=Access)
     """Host names and credentials."""
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     ready_within_s: float = 60.0
-    """Not ready when the last batch is older."""
+    """Not ready if the last batch is older than this."""
     judging: Settings = field(default_factory=Settings)
-    """What the judge goes by: limits per queue pattern."""
+    """The judge's limits per queue pattern."""
     runbook_base_url: str | None = None
-    """Address of the runbook, linked from every signal."""
+    """URL of the runbook, linked from every signal."""
+    grafana_url: str | None = None
+    """Base of the links to the queue dashboard; None: no links."""
+    objectives: Mapping[str, Objective] = field(default_factory=dict)
+    """Service-level objectives by name, shown for the queues they are about."""
     ingest: IngestSettings | None = None
-    """None: the endpoint answers that it is off."""
+    """None if the endpoint is off."""
     about_sinks: Sequence[Callable[[], Iterable[Family]]] = ()
-    """Further metrics, asked for at every scrape."""
+    """Additional metrics, collected at every scrape."""
+    metrics_left_out: frozenset[str] = frozenset()
+    """Names of the metrics that `/metrics` leaves out."""
     job_fault: Callable[[], str | None] | None = None
-    """Says what is wrong with the job's own process when something is: then not even healthy."""
+    """Returns the fault of the job's process, if any; then the service is not healthy."""
     pages: Mapping[str, Page] = field(default_factory=dict)
-    """By path, for example `/runbook`."""
+    """Additional pages by path, for example `/runbook`."""
     clock_ms: Callable[[], int] = wall_ms
     max_streams: int = 64
-    """Browsers that are told of each snapshot at once; more of them poll."""
+    """Maximum browsers that are notified of each snapshot; additional ones poll."""

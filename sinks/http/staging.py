@@ -1,4 +1,4 @@
-"""Where ingested bodies are made durable before their sender is told that they were accepted."""
+"""Durable storage of ingested bodies, before their acceptance is confirmed to the sender."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _STALE_PART_S = 3_600.0
 
 
 class StageFullError(Exception):
-    """There is no room; the message says where and what to do."""
+    """There is no space; the message says where and what to do."""
 
 
 class StageUnavailableError(Exception):
-    """It could not be written for another reason; the message says which."""
+    """Writing failed for another reason; the message says which."""
 
 
 class Stage(Protocol):
-    """Takes bodies of events."""
+    """Stores bodies of events."""
 
     def put(self, body: bytes, kind: BodyKind) -> None:
         """Make `body` durable before returning. Called from several threads.
@@ -48,9 +48,8 @@ class _Ticket:
 class Spool:
     """Files in a folder: complete, fsynced and renamed to `*.ndjson` or `*.arrow` before `put` returns.
 
-    Bodies that arrive while another one is being synced share the next file: many small senders make few
-    files, and wait for one disk instead of queueing for it. Unfinished files begin with a dot, which no
-    reader takes; those a crash left are removed an hour later.
+    Bodies that arrive while a file is being synced share the next file, so many small senders create few files and share the wait
+    for the disk. Unfinished files begin with a dot, which readers ignore; those left by a crash are removed an hour later.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Spool:
         min_free_bytes: int = 256 * 1024 * 1024,
         max_file_bytes: int = 16 * 1024 * 1024,
     ) -> None:
-        """`max_spooled_bytes` limits what waits in the folder; only useful where its reader removes files."""
+        """`max_spooled_bytes` limits the bytes waiting in the folder; only useful if its reader removes files."""
         self._folder = folder
         self._max_spooled_bytes = max_spooled_bytes
         self._min_free_bytes = min_free_bytes
@@ -78,7 +77,7 @@ class Spool:
         with self._turn:
             self._pending.append(ticket)
             self._turn.wait_for(lambda: ticket.settled or not self._writing)
-            # One of those who waited for the disk writes for all of them.
+            # One of the waiting threads writes for all of them.
             batch: list[_Ticket] = []
             if not ticket.settled:
                 batch, self._pending = self._pending, batch
@@ -107,7 +106,7 @@ class Spool:
                     ticket.error, ticket.settled = failure, True
 
     def _shares(self, tickets: Sequence[_Ticket]) -> Iterator[list[_Ticket]]:
-        """Tickets that go into one file: lines up to the limit together, every Arrow stream alone."""
+        """Return the tickets for the next file: lines together up to the limit, each Arrow stream alone."""
         yield from ([ticket] for ticket in tickets if ticket.kind == "arrow")
         share: list[_Ticket] = []
         size = 0

@@ -1,4 +1,4 @@
-"""Server-sent events: browsers are told that there is a new snapshot, and fetch what they show of it."""
+"""Server-sent events: browsers are notified of a new snapshot and fetch the parts they show."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sinks.lines import to_json
 from sinks.store import SnapshotStore
 
 _LOOK_S = 0.25
-"""How often a stream looks for a new snapshot."""
+"""How often a stream checks for a new snapshot."""
 _AT_MOST_EVERY_S = 1.0
-"""Batches may come several times a second; nobody reads that fast."""
+"""Minimum time between two notifications, because there may be several batches per second."""
 _KEEP_ALIVE_S = 15.0
 
 
@@ -32,12 +32,12 @@ class Stream:
         self._open = 0
 
     async def __call__(self, _: Request) -> Response:
-        """One event `snapshot` with its version and time for every new snapshot."""
+        """Send one event `snapshot` with version and time for every new snapshot."""
         if self._open >= self._settings.max_streams:
             raise ApiError(
                 503,
                 "too_many_streams",
-                f"{self._open} browsers are told of snapshots already",
+                f"{self._open} browsers are already notified of snapshots",
                 "poll /api/v1/queues instead",
                 headers={"Retry-After": "60"},
             )
@@ -48,16 +48,16 @@ class Stream:
         self._open += 1
         try:
             yield "retry: 3000\n\n"
-            told, told_at = 0, 0.0
+            sent, sent_at = 0, 0.0
             while not self._stopping.is_set():
                 published = self._store.latest
                 now = time.monotonic()
-                if published is not None and published.version != told and now - told_at >= _AT_MOST_EVERY_S:
-                    told, told_at = published.version, now
-                    data = to_json({"version": told, "at_ms": published.snapshot.at_ms})
-                    yield f"event: snapshot\nid: {told}\ndata: {data}\n\n"
-                elif now - told_at >= _KEEP_ALIVE_S:
-                    told_at = now
+                if published is not None and published.version != sent and now - sent_at >= _AT_MOST_EVERY_S:
+                    sent, sent_at = published.version, now
+                    data = to_json({"version": sent, "at_ms": published.snapshot.at_ms})
+                    yield f"event: snapshot\nid: {sent}\ndata: {data}\n\n"
+                elif now - sent_at >= _KEEP_ALIVE_S:
+                    sent_at = now
                     yield ": still here\n\n"
                 await asyncio.sleep(_LOOK_S)
         finally:

@@ -1,4 +1,4 @@
-"""The shapes of the API: what a snapshot holds as plain values. Times are epoch milliseconds, ages seconds."""
+"""The API's data shapes: a snapshot as plain values. Times are in epoch milliseconds, ages in seconds."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import quote, urlencode
 
+from alerts.prometheus_rules import dashboard_uid
 from sinks.explain.advice import advice
 from sinks.explain.near_misses import NearMiss
 from sinks.history import Trend
+from sinks.objectives import Kept
 from sinks.store import Published, Resolved
 from streaming.judge.signals import Finding
 from streaming.judge.snapshot import MessageView, QueueView
@@ -19,11 +22,13 @@ Json = dict[str, Any]
 
 
 def queue_row(queue: QueueView, findings: Sequence[Finding], trend: Trend | None, now_ms: int) -> Json:
-    """One queue as a row of a table."""
+    """Return one queue, or the queues folded into one row, as a table row."""
     return {
         "system": queue.system,
         "scope": queue.scope,
         "queue": queue.queue,
+        "folded_queues": len(queue.members),
+        "worst_queue": queue.worst_member.queue if queue.worst_member else None,
         "status": queue.status,
         "kind": queue.kind,
         "ordered": queue.ordered,
@@ -64,13 +69,19 @@ def queue_detail(
     *,
     sentence: str,
     near_misses: Iterable[NearMiss],
+    objectives: Iterable[Kept],
+    members: Iterable[Json] = (),
     runbook_base_url: str | None,
+    grafana_url: str | None,
 ) -> Json:
-    """Everything known of one queue."""
+    """Return everything known about one queue."""
     return queue_row(queue, findings, trend, now_ms) | {
         "sentence": sentence,
+        "members": list(members),
         "firing": [finding_view(f, now_ms) | advice_view(f, runbook_base_url) for f in findings],
         "not_firing": [asdict(near) for near in near_misses],
+        "objectives": [kept.to_dict() for kept in objectives],
+        "dashboard_url": None if grafana_url is None else dashboard_url(grafana_url, queue),
         "messages": [message_view(message, now_ms) for message in queue.messages],
         "top_groups": [asdict(group) | {"oldest_age_s": age_s(now_ms, group.oldest_sent_at_ms)} for group in queue.top_groups],
         "other_groups": queue.other_groups,
@@ -84,8 +95,14 @@ def queue_detail(
     }
 
 
+def dashboard_url(grafana_url: str, queue: QueueView) -> str:
+    """Return the URL of the queue's dashboard."""
+    variables = {"var-system": queue.system, "var-scope_id": queue.scope, "var-queue": queue.queue}
+    return f"{grafana_url}/d/{dashboard_uid('queue')}?{urlencode(variables, quote_via=quote, errors='replace')}"
+
+
 def message_view(message: MessageView, now_ms: int) -> Json:
-    """One message with its timeline."""
+    """Return one message with its timeline."""
     return asdict(message) | {
         "age_s": age_s(now_ms, message.sent_at_ms),
         "expires_in_s": None if message.expires_at_ms is None else age_s(message.expires_at_ms, now_ms),
@@ -93,7 +110,7 @@ def message_view(message: MessageView, now_ms: int) -> Json:
 
 
 def finding_view(finding: Finding, now_ms: int) -> Json:
-    """One firing signal. `id` is the same for as long as it fires."""
+    """Return one firing signal. Its `id` does not change while it fires."""
     key = finding.key
     return {
         "id": finding_id(finding),
@@ -116,37 +133,25 @@ def finding_view(finding: Finding, now_ms: int) -> Json:
 
 
 def advice_view(finding: Finding, runbook_base_url: str | None) -> Json:
-    """What a signal means and what to do about it."""
+    """Return the meaning of a signal and what to do about it."""
     found = advice(finding, runbook_base_url)
     return {"meaning": found.meaning, "to_do": list(found.to_do), "runbook_url": found.runbook_url}
 
 
 def resolved_view(resolved: Resolved) -> Json:
-    """A signal that fires no more."""
+    """Return a resolved signal."""
     return finding_view(resolved.finding, resolved.at_ms) | {"resolved_at_ms": resolved.at_ms}
 
 
 def trend_view(trend: Trend | None) -> Json | None:
-    """A queue's recent past."""
+    """Return a queue's recent history."""
     return None if trend is None else asdict(trend)
 
 
 def summary_view(published: Published, now_ms: int) -> Json:
-    """The whole at a glance."""
+    """Return a summary of all queues."""
     snapshot = published.snapshot
-    critical = {finding.key.queue_name for finding in snapshot.firing if finding.severity == "critical" and finding.announced}
-    # A queue in which something critical fires is not counted as fine.
-    statuses = Counter("critical" if q.status == "ok" and q.name in critical else q.status for q in snapshot.queues)
-    oldest = [q.oldest_ms["all"] for q in snapshot.queues if "all" in q.oldest_ms and not q.is_dead_letter_queue]
-    return {
-        "queues": len(snapshot.queues),
-        "statuses": dict(statuses),
-        "queues_firing": sum(queue.name in published.findings for queue in snapshot.queues),
-        "firing": dict(Counter(finding.severity for finding in snapshot.firing)),
-        "visible": sum(queue.visible or 0 for queue in snapshot.queues),
-        "in_flight": sum(queue.in_flight or 0 for queue in snapshot.queues),
-        "dead_letters": sum(q.visible or 0 for q in snapshot.queues if q.is_dead_letter_queue),
-        "oldest_ms": min(oldest) if oldest else None,
+    return published.once("counts", lambda: _counts(published)) | {
         "pipeline": asdict(snapshot.pipeline),
         "collectors": dict(snapshot.collectors),
         "events_total": dict(snapshot.events_total),
@@ -158,8 +163,44 @@ def summary_view(published: Published, now_ms: int) -> Json:
     }
 
 
+def member_view(queue: QueueView, findings: Sequence[Finding]) -> Json:
+    """Return one of the queues folded into a row, briefly."""
+    return {
+        "system": queue.system,
+        "scope": queue.scope,
+        "queue": queue.queue,
+        "status": queue.status,
+        "visible": queue.visible,
+        "in_flight": queue.in_flight,
+        "oldest_ms": dict(queue.oldest_ms),
+        "severity": findings[0].severity if findings else None,
+        "signals": _signal_counts(findings),
+    }
+
+
+def _counts(published: Published) -> Json:
+    """Count over all queues; those folded into one row count as one, except for their messages."""
+    snapshot, findings, rows = published.snapshot, published.findings, published.rows
+    critical = {finding.key.queue_name for finding in snapshot.firing if finding.severity == "critical" and finding.announced}
+    critical |= {fold.name for fold in snapshot.folds if critical.intersection(fold.members)}
+    # A queue with a firing critical signal is not counted as fine.
+    statuses = Counter("critical" if q.status == "ok" and q.name in critical else q.status for q in rows)
+    oldest = [q.oldest_ms["all"] for q in snapshot.queues if "all" in q.oldest_ms and not q.is_dead_letter_queue]
+    return {
+        "queues": len(rows),
+        "folded_queues": sum(len(fold.members) for fold in snapshot.folds),
+        "statuses": dict(statuses),
+        "queues_firing": sum(queue.name in findings for queue in rows),
+        "firing": dict(Counter(finding.severity for finding in snapshot.firing)),
+        "visible": sum(queue.visible or 0 for queue in snapshot.queues),
+        "in_flight": sum(queue.in_flight or 0 for queue in snapshot.queues),
+        "dead_letters": sum(q.visible or 0 for q in snapshot.queues if q.is_dead_letter_queue),
+        "oldest_ms": min(oldest) if oldest else None,
+    }
+
+
 def finding_id(finding: Finding) -> str:
-    """A short name of what a signal is about, safe in a URL and an HTML id."""
+    """Return a short id of a signal's subject that is safe in URLs and HTML ids."""
     key = finding.key
     parts = (key.signal, key.system, key.scope, key.queue, key.message_id, key.group, key.consumer, key.part)
     text = "\x1f".join("\x00" if part is None else part for part in parts)
@@ -167,12 +208,12 @@ def finding_id(finding: Finding) -> str:
 
 
 def age_s(now_ms: int, since_ms: int) -> float:
-    """Seconds from `since_ms` to `now_ms`, never negative."""
+    """Return the seconds from `since_ms` to `now_ms`, never negative."""
     return max(0, now_ms - since_ms) / 1000
 
 
 def _signal_counts(findings: Sequence[Finding]) -> list[Json]:
-    """How often each signal fires, with the worst severity it has; `findings` come worst first."""
+    """Count how often each signal fires, with its worst severity; `findings` must be sorted worst first."""
     counts: Counter[str] = Counter(finding.key.signal for finding in findings)
     worst: dict[str, str] = {}
     for finding in findings:

@@ -1,4 +1,4 @@
-// What a screen reader is told of its own accord: signals that began or ended. The page itself changes in silence.
+// Screen reader announcements: only signals that began or ended. Other changes of the page are not announced.
 
 import { setText } from "./dom.js";
 import { count, signalWords } from "./format.js";

@@ -1,4 +1,4 @@
-// Asking the service. Addresses are relative, so that the page works behind a proxy under any path.
+// Requests to the service. URLs are relative, so that the page works behind a proxy under any path.
 
 /** An answer other than success, in the service's own words. */
 export class ApiError extends Error {

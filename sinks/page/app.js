@@ -1,4 +1,4 @@
-// The frame around the views: address, header, footer, announcements, and what to say when the service is silent.
+// The frame around the views: routing, header, footer, announcements, and banners when the service is silent.
 
 import { el, name, setAttribute, setChildren, setText } from "./dom.js";
 import { bytes, count, duration, number, time } from "./format.js";
@@ -56,7 +56,7 @@ function showSummary(summary) {
   const old = ageMs > OLD_AFTER_MS;
   banner(
     old
-      ? `No new batch for ${duration(ageMs / 1000)}: ages still count on, but nobody knows what was finished since.`
+      ? `No new batch for ${duration(ageMs / 1000)}: ages keep growing, but it is unknown which messages were finished since.`
       : null,
   );
   setLive(old ? "old" : "live", old ? "No new batches" : "Live");
@@ -70,13 +70,13 @@ function showSummary(summary) {
 function showTrouble(error) {
   if (error.code === "starting") {
     setLive("old", "Starting");
-    banner("Waiting for the first batch. This page shows it as soon as it is there.");
+    banner("Waiting for the first batch. This page will show it as soon as it is available.");
   } else if (error.status) {
     setLive("old", "Trouble");
     banner(`${capital(error.message)}. ${capital(error.fix)}.`);
   } else {
     setLive("lost", "Not connected");
-    banner("The service does not answer. What you see is the last it said; this page tries again every few seconds.");
+    banner("The service does not answer. This page shows the latest data and retries every few seconds.");
   }
 }
 

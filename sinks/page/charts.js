@@ -1,4 +1,4 @@
-// Small drawings: sparklines, trends, and the timeline of a message's receives.
+// Small charts: sparklines, trends, and the timeline of a message's receives.
 
 import { svg } from "./dom.js";
 import { count, duration, number, time } from "./format.js";

@@ -1,4 +1,4 @@
-// Making and updating elements. Text from outside only ever becomes text: nothing here parses HTML.
+// Creating and updating elements. External text always stays text: nothing here parses HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -41,8 +41,8 @@ export function setChildren(node, signature, make) {
 }
 
 /**
- * Makes the children of `parent` one for each item, in order, keeping the node of an item that was there before:
- * focus, selection and opened details survive. `make(item)` gives a node, `update(node, item)` fills it.
+ * Gives `parent` one child per item, in order, and keeps the nodes of existing items, so that
+ * focus, selection and opened details survive. `make(item)` creates a node, `update(node, item)` fills it.
  */
 export function sync(parent, items, keyOf, make, update) {
   const focused = document.activeElement;
@@ -64,7 +64,7 @@ export function sync(parent, items, keyOf, make, update) {
     if (next === node) next = next.nextElementSibling;
     node.remove();
   }
-  // Moving a node takes its focus away.
+  // Moving a node removes its focus.
   if (focused !== document.activeElement && focused?.isConnected && parent.contains(focused)) {
     focused.focus({ preventScroll: true });
   }

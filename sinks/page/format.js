@@ -1,4 +1,4 @@
-// Numbers and names in words, as the service itself writes them.
+// Formatting of numbers and names, in the same way as the service.
 
 const UNITS = [
   ["d", 86_400],
@@ -58,7 +58,7 @@ export function bytes(value) {
   return `${left.toFixed(left < 10 && power > 0 ? 1 : 0)} ${units[power]}`;
 }
 
-// Whoever is called at night compares these with logs of machines in other zones.
+// UTC, because people compare these times with logs of machines in other time zones.
 const HOURS = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" };
 const CLOCK = new Intl.DateTimeFormat([], { ...HOURS, second: "2-digit" });
 const DAY = new Intl.DateTimeFormat([], { ...HOURS, month: "short", day: "numeric" });

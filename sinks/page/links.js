@@ -1,4 +1,4 @@
-// Addresses of the views.
+// URLs of the views.
 
 /** The address of a queue's page; `more` may name a message, group or consumer to look at. */
 export function queueHash({ system, scope, queue }, more = {}) {

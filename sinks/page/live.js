@@ -1,4 +1,4 @@
-// The service's clock, the ticking of ages, and being told of new snapshots. Pausing stops all three.
+// The service's clock, the ticking of ages, and notifications of new snapshots. Pausing stops all three.
 
 import { duration, ticking } from "./format.js";
 
@@ -68,8 +68,8 @@ export function tick() {
 }
 
 /**
- * Calls `fetchAndShow` (a promise) at once, for every new snapshot, and every few seconds should nobody tell.
- * A hidden page is not refreshed and holds no connection: a browser has only six for all its tabs.
+ * Calls `fetchAndShow` (a promise) at once, for every new snapshot, and every few seconds without notifications.
+ * A hidden page is not refreshed and holds no connection, because a browser has only six for all its tabs.
  */
 export function start(fetchAndShow) {
   wanted = fetchAndShow;
@@ -110,7 +110,8 @@ function connect() {
   stream = new EventSource("api/v1/stream");
   stream.addEventListener("snapshot", () => refresh());
   stream.addEventListener("error", () => {
-    // A refusal (too many streams) is final for the browser; polling goes on, and a later return tries again.
+    // A refusal (too many streams) is final for the browser; polling continues, and returning to the page tries
+    // again.
     if (stream?.readyState === EventSource.CLOSED) disconnect();
   });
 }

@@ -1,4 +1,4 @@
-// What the search found beside queues: messages, groups and consumers, each leading to its queue.
+// Search results other than queues: messages, groups and consumers, each with a link to its queue.
 
 import { el, name, setChildren } from "./dom.js";
 import { number } from "./format.js";

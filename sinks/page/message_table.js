@@ -1,4 +1,4 @@
-// The messages somebody may ask about, each with its timeline; dead letters with the time they have left.
+// The listed messages, each with its timeline; dead letters with the time they have left.
 
 import { timeline } from "./charts.js";
 import { el, name, setChildren, setText, sync } from "./dom.js";
@@ -148,7 +148,7 @@ async function copy(button, id) {
     await navigator.clipboard.writeText(id);
     setText(button, "Copied");
   } catch {
-    // Without https a browser may refuse; the id can still be selected.
+    // Without https a browser may refuse to copy; the id can still be selected.
     const selection = getSelection();
     selection.selectAllChildren(button.parentElement.querySelector(".message-id"));
     setText(button, "Selected");

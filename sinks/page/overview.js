@@ -1,4 +1,4 @@
-// All queues: one sentence, a few numbers, what fires, and the table.
+// All queues: a headline, a few numbers, the firing signals, and the table.
 
 import { announceSignals } from "./announce.js";
 import { get } from "./api.js";
@@ -15,7 +15,7 @@ const MANY_SIGNALS = 200;
 const CHIPS = ["all", "firing", "failing", "stalled", "stopped", "lagging", "stale", "unknown", "ok"];
 
 export class Overview {
-  /** `parameters` is the query of the address; `onAddress(hash)` is told when it changes. */
+  /** `parameters` is the query of the address; `onAddress(hash)` is called when it changes. */
   constructor(parameters, onAddress) {
     this.onAddress = onAddress;
     this.filter = parameters.get("filter") ?? "";
@@ -34,7 +34,7 @@ export class Overview {
     this.signals = new SignalList("Firing now");
     this.moreSignals = el("button", { type: "button", class: "quiet", hidden: true, onclick: () => this.toggleSignals() });
     this.resolved = el("ul", { class: "resolved-list" });
-    this.resolvedBox = el("details", { class: "resolved", hidden: true }, el("summary", {}, "Resolved lately"), this.resolved);
+    this.resolvedBox = el("details", { class: "resolved", hidden: true }, el("summary", {}, "Recently resolved"), this.resolved);
     this.search = el("input", {
       type: "search",
       id: "filter",
@@ -111,7 +111,7 @@ export class Overview {
       text.length > 1 ? get("search", { q: text }, signal) : null,
     ]);
     if (queues.total > 0 && queues.queues.length === 0) {
-      // The page asked for is gone: queues vanished, or the filter grew narrower.
+      // The requested page no longer exists: queues disappeared, or the filter got narrower.
       this.page = Math.ceil(queues.total / PAGE);
       return this.load();
     }
@@ -251,7 +251,7 @@ export class Overview {
     return refresh(true);
   }
 
-  /** Coming back from a queue, the focus is on its row again. */
+  /** Returns the focus to the row of the queue that was open before. */
   takeFocus(queueHash) {
     const link = [...this.node.querySelectorAll("a[href]")].find((node) => node.getAttribute("href") === queueHash);
     link?.focus();
@@ -260,7 +260,7 @@ export class Overview {
 
 function headline(summary, signals) {
   const { critical = 0, warning = 0 } = signals.severities;
-  if (summary.queues === 0) return "No queue has been seen yet";
+  if (summary.queues === 0) return "No queues yet";
   if (critical + warning === 0) {
     return summary.queues === 1 ? "The queue is fine" : `All ${number(summary.queues)} queues are fine`;
   }

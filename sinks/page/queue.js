@@ -1,19 +1,20 @@
-// One queue in full: what fires and what to do, its numbers, messages, groups, consumers and settings.
+// One queue in detail: firing signals with advice, numbers, messages, groups, consumers and settings.
 
 import { announceSignals } from "./announce.js";
 import { get } from "./api.js";
 import { sinceKnown, trendChart } from "./charts.js";
 import { el, name, setAttribute, setChildren, setText, sync } from "./dom.js";
-import { basisWord, duration, number, percent, signalWords, statusWord, systemName, time } from "./format.js";
+import { basisWord, count, duration, number, percent, signalWords, statusWord, systemName, time } from "./format.js";
+import { queueHash, queueKey } from "./links.js";
 import { now, setServerTime, since, until } from "./live.js";
 import { MessageTable } from "./message_table.js";
 import { consumerTable, groupTable } from "./part_tables.js";
 
 const SCOPES = {
   all: ["Oldest", "Since it was sent, whether visible or not"],
-  visible: ["Oldest visible", "Of those a consumer could receive now"],
+  visible: ["Oldest visible", "Of messages a consumer could receive now"],
   healthy: ["Oldest healthy", "Without poison suspects"],
-  cloudwatch: ["As CloudWatch", "What ApproximateAgeOfOldestMessage would show"],
+  cloudwatch: ["As CloudWatch", "The value of ApproximateAgeOfOldestMessage"],
 };
 
 export class QueuePage {
@@ -37,6 +38,12 @@ export class QueuePage {
     this.sentence = el("p", { class: "sentence" });
     this.firing = el("ul", { class: "reason-list" });
     this.firingPart = section("firing", "Firing", this.firing);
+    this.members = el("ul", { class: "near-list" });
+    this.membersNote = el("p", { class: "muted" });
+    this.membersPart = section("members", "Queues", this.members, this.membersNote);
+    this.objectives = el("ul", { class: "objective-list" });
+    this.objectivesNote = el("p", { class: "muted" });
+    this.objectivesPart = section("objectives", "Objectives", this.objectives, this.objectivesNote);
     this.numbers = el("dl", { class: "numbers" });
     this.charts = el("div", { class: "charts" });
     this.messages = new MessageTable(this.wanted.message);
@@ -56,7 +63,9 @@ export class QueuePage {
       el("p", { class: "back" }, el("a", { href: back() }, "← All queues")),
       el("div", { class: "queue-head" }, this.title, this.where, this.sentence),
       this.firingPart,
+      this.membersPart,
       section("numbers", "Now", this.numbers, this.charts),
+      this.objectivesPart,
       this.messagesPart,
       this.groupsPart,
       this.consumersPart,
@@ -91,11 +100,14 @@ export class QueuePage {
       queue.scope ? name(queue.scope) : null,
       queue.kind ? el("span", {}, name(queue.kind)) : null,
       queue.is_dead_letter_queue ? el("span", {}, "dead-letter queue") : null,
+      queue.dashboard_url ? el("a", { href: queue.dashboard_url, rel: "noopener" }, "Grafana") : null,
     ]);
     setText(this.sentence, queue.sentence);
     this.showFiring(queue.firing);
+    this.showMembers(queue);
     this.showNumbers(queue);
     this.showCharts(queue.trend);
+    this.showObjectives(queue);
     this.messagesPart.hidden = queue.messages.length === 0;
     this.messages.show(queue.messages);
     this.groupsPart.hidden = queue.top_groups.length === 0;
@@ -109,6 +121,24 @@ export class QueuePage {
   showFiring(firing) {
     this.firingPart.hidden = firing.length === 0;
     sync(this.firing, firing, (signal) => signal.id, makeReason, updateReason);
+  }
+
+  /** The queues that are folded into this one, those that need attention first, each with a link to its own page. */
+  showMembers({ members, folded_queues: folded }) {
+    this.membersPart.hidden = members.length === 0;
+    sync(
+      this.members,
+      members,
+      queueKey,
+      (member) => el("li", {}, el("a", { href: queueHash(member) }, name(member.queue)), " ", el("span", {})),
+      (node, member) => {
+        setAttribute(node, "data-severity", member.severity);
+        const signals = member.signals.map(({ signal }) => signalWords(signal));
+        setText(node.lastElementChild, [statusWord(member.status), ...signals, `${number(member.visible)} waiting`].join(" · "));
+      },
+    );
+    const hidden = folded - members.length;
+    setText(this.membersNote, hidden > 0 ? `and ${number(hidden)} more: look for them by name on the page of all queues` : "");
   }
 
   showNumbers(queue) {
@@ -149,6 +179,27 @@ export class QueuePage {
             figure("Oldest", trend, sinceKnown(trend.oldest_age_s), duration),
           ],
     );
+  }
+
+  showObjectives({ objectives, basis, dashboard_url: dashboard }) {
+    this.objectivesPart.hidden = objectives.length === 0;
+    sync(
+      this.objectives,
+      objectives,
+      (item) => item.objective,
+      (item) => el("li", {}, el("strong", {}, item.objective), " ", el("span", {})),
+      (node, item) => {
+        setAttribute(node, "data-severity", item.budget_used_ratio > 1 ? "critical" : null);
+        setText(node.lastElementChild, objectiveSentence(item));
+      },
+    );
+    const reported = basis === "messages" ? "" : "Only messages that are reported count here, and not all are. ";
+    setChildren(this.objectivesNote, `${reported}${dashboard}`, () => [
+      reported,
+      "Since counting began, not of the last 28 days: that budget is in ",
+      dashboard ? el("a", { href: `${dashboard}&from=now-28d&to=now`, rel: "noopener" }, "Grafana") : "Prometheus",
+      ".",
+    ]);
   }
 
   showNear(near) {
@@ -192,7 +243,22 @@ function groupsNote(queue) {
   return [states.join(", "), rest].filter(Boolean).join(" · ");
 }
 
-/** `visibility_timeout_s` as `Visibility timeout`: the unit stands with the value. */
+const TIMED = {
+  sojourn: (limit) => `settled within ${limit} of being sent`,
+  wait: (limit) => `first received within ${limit} of being sent`,
+  processing: (limit) => `settled within ${limit} of the last receive`,
+};
+
+function objectiveSentence(item) {
+  const promise = `${Number((item.ratio * 100).toFixed(4))} % ${TIMED[item.of](duration(item.within_s))}`;
+  if (item.ended === 0) return `${promise}: no message has ended yet.`;
+  // Rounded down: with one message missed it is not 100 %.
+  const share = `${Math.floor(item.in_time_ratio * 10_000) / 100} %`;
+  const missed = `${number(item.missed)} of ${count(item.ended, "message")} late or lost`;
+  return `${promise}: ${share} were, ${missed}, ${percent(item.budget_used_ratio)} of the misses allowed.`;
+}
+
+/** Formats `visibility_timeout_s` as `Visibility timeout`; the unit is shown with the value. */
 function keyWords(key) {
   const words = key.replace(/_(s|ms)$/, "").replaceAll("_", " ");
   return words.charAt(0).toUpperCase() + words.slice(1);

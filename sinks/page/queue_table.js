@@ -1,14 +1,14 @@
-// The table of queues: one row each, sorted by the service, updated in place.
+// The table of queues: one row per queue, sorted by the service, updated in place.
 
 import { el, name, setAttribute, setChildren, setText, sync } from "./dom.js";
-import { basisWord, number, signalWords, statusWord, systemName } from "./format.js";
+import { basisWord, count, number, signalWords, statusWord, systemName } from "./format.js";
 import { queueHash, queueKey } from "./links.js";
 import { since } from "./live.js";
 import { sparkline } from "./charts.js";
 
 /** Sort keys of the API, in the words of the page. */
 export const SORTS = {
-  attention: "What needs somebody",
+  attention: "Needs attention",
   queue: "Name",
   status: "Status",
   signals: "Signals",
@@ -23,12 +23,12 @@ const COLUMNS = [
   ["queue", "Queue", "", ""],
   ["status", "Status", "", ""],
   ["signals", "Signals", "", ""],
-  ["age", "Oldest", "number", "Age of the oldest unsettled message, those in flight and delayed included"],
+  ["age", "Oldest", "number", "Age of the oldest unsettled message, including those in flight and delayed"],
   ["age_visible", "Oldest visible", "number", "Age of the oldest message a consumer could receive now"],
   ["visible", "Waiting", "number", "Messages a consumer could receive now"],
-  ["in_flight", "In flight", "number", "Messages delivered and not yet finished"],
-  ["receives", "Most receives", "number", "How often the most received of the unsettled messages was delivered"],
-  [null, "Waiting, lately", "trend", ""],
+  ["in_flight", "In flight", "number", "Messages delivered but not yet finished"],
+  ["receives", "Most receives", "number", "The highest receive count of an unsettled message"],
+  [null, "Waiting, recently", "trend", ""],
 ];
 
 export class QueueTable {
@@ -45,18 +45,18 @@ export class QueueTable {
       return head;
     });
     this.body = el("tbody", { role: "rowgroup" });
-    // As cards the heads are not seen; a list of the sort orders then stands above, and Tab passes the heads by.
+    // In the card layout the headers are hidden; a list of sort orders is shown above, and Tab skips the headers.
     const cards = matchMedia("(max-width: 60rem)");
     const reach = () => {
       for (const head of this.heads.values()) setAttribute(head.firstElementChild, "tabindex", cards.matches ? "-1" : null);
     };
     cards.addEventListener("change", reach);
     reach();
-    // On a phone the rows become cards; the roles keep it a table for those who listen to it.
+    // On a phone the rows become cards; the roles keep it a table for screen readers.
     this.node = el(
       "table",
       { class: "queue-table", role: "table" },
-      el("caption", { class: "unseen" }, "Queues, what needs somebody first unless sorted otherwise"),
+      el("caption", { class: "unseen" }, "Queues, by default those that need attention first"),
       el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads)),
       this.body,
     );
@@ -98,7 +98,7 @@ function makeRow(row) {
     cell("number", "Waiting", el("span", { "data-role": "visible" })),
     cell("number", "In flight", el("span", { "data-role": "in-flight" })),
     cell("number", "Most receives", el("span", { "data-role": "receives" })),
-    cell("trend", "Waiting, lately"),
+    cell("trend", "Waiting, recently"),
   );
 }
 
@@ -112,13 +112,14 @@ export function basisBadge(queue) {
 function updateRow(node, row) {
   const find = (role) => node.querySelector(`[data-role="${role}"]`);
   setAttribute(node, "data-severity", row.severity);
-  // A queue that flows as a whole is not fine while something critical fires in it.
+  // A queue that flows is still not fine while a critical signal fires for it.
   const hidden = row.status === "ok" && row.severity === "critical";
   setAttribute(node, "data-status", hidden ? "failing" : row.status);
   setText(node.querySelector(".status"), hidden ? "Critical" : statusWord(row.status));
-  setChildren(node.querySelector(".cell-where"), [row.system, row.scope, row.kind, row.is_dead_letter_queue, row.basis].join("|"), () => [
+  setChildren(node.querySelector(".cell-where"), [row.system, row.scope, row.kind, row.is_dead_letter_queue, row.basis, row.folded_queues, row.worst_queue].join("|"), () => [
     systemName(row.system),
     ...(row.scope ? [" · ", name(row.scope)] : []),
+    ...(row.folded_queues ? [` · ${count(row.folded_queues, "queue")}, worst: `, name(row.worst_queue)] : []),
     ...(row.is_dead_letter_queue ? [" · dead letters"] : []),
     ...(row.ordered ? [" · ordered"] : []),
     ...basisBadge(row),

@@ -1,4 +1,4 @@
-// Firing signals as a list: what, where, since when, and the evidence in a sentence.
+// The list of firing signals: name, queue, start, and the evidence in a sentence.
 
 import { el, name, setAttribute, setChildren, setText, sync } from "./dom.js";
 import { signalWords } from "./format.js";

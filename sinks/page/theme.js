@@ -1,4 +1,4 @@
-// Runs before the first paint, so that a theme does not flash in the other one: the chosen one, else the system's.
+// Sets the chosen theme, or the system's, before the first paint, so that the other theme does not flash.
 (() => {
   const root = document.documentElement;
   const dark = matchMedia("(prefers-color-scheme: dark)");

@@ -1,1 +1,1 @@
-"""A recording as one self-contained page: ages, depths and signals over time, and the attempts of the messages they name."""
+"""The HTML report of a recording: ages, depths and signals over time, and the attempts of the named messages."""

@@ -1,4 +1,4 @@
-"""What happened to one message, from the recorded events: its deliveries, how each ended, and everything in order."""
+"""The history of one message from the recorded events: its deliveries, how each ended, and all events in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from streaming.core.settings import QueueName
 
 MOST_EVENTS = 200
-"""Of one message; the latest are shown, what is before them is counted."""
+"""Maximum events shown per message; the latest are shown, earlier ones are counted."""
 
 _ENDS = {
     "deleted": "deleted",
@@ -27,7 +27,7 @@ _ENDS = {
 
 @dataclass(frozen=True)
 class Happening:
-    """One event of the message. Epoch milliseconds."""
+    """One event of the message. Times are epoch milliseconds."""
 
     at_ms: int
     what: str
@@ -40,7 +40,7 @@ class Happening:
 
 @dataclass
 class Delivery:
-    """From a receive to what ended it; `how` is `window ended` when nothing else did, `in flight` at the end of the recording."""
+    """A delivery; `how` it ended is `window ended` if no event ended it, or `in flight` at the end of the recording."""
 
     queue: str
     consumer: str | None
@@ -62,7 +62,7 @@ class MessageStory:
 
 
 def message_story(events: pa.Table, queue: QueueName, message_id: str, ends_ms: int) -> MessageStory:
-    """Everything the recording says of a message, in its dead-letter queue as well: it keeps its id there.
+    """Return everything the recording says about a message, also in its dead-letter queue, where it keeps its id.
 
     `ends_ms` is when the recording ends.
     """
@@ -96,7 +96,7 @@ def _deliveries(rows: Sequence[dict[str, Any]], windows: dict[str, int | None], 
     for row in rows:
         at, what = row["at"], row["type"]
         if open_ is not None and window_ends_ms is not None and window_ends_ms <= at and what != "extended":
-            # A late delete is still a delete: the work went on after the window had ended.
+            # A late delete is still a delete: the work continued after the window had ended.
             ended = "deleted after the window" if what == "deleted" else "window ended"
             yield _ended(open_, at if what == "deleted" else window_ends_ms, ended)
             open_ = None
@@ -122,7 +122,7 @@ def _ended(delivery: Delivery, at_ms: int, how: str) -> Delivery:
 
 
 def _window_ms(events: pa.Table, of: QueueName, queue: str) -> int | None:
-    """The visibility timeout that the collector last read of a queue."""
+    """Return the visibility timeout of a queue that the collector read last."""
     chosen = pc.and_(pc.equal(events["type"], "queue_state"), pc.equal(events["queue"], queue))
     for row in reversed(events.filter(pc.fill_null(chosen, False)).select(["system", "scope", "attributes"]).to_pylist()):
         if (row["system"] or "", row["scope"] or "") == of[:2]:

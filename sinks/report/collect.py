@@ -1,4 +1,4 @@
-"""What a replay publishes, kept for its page."""
+"""Collects what a replay publishes, for the report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streaming.judge.signals import Finding, SignalChange, SignalKey
 from streaming.judge.snapshot import QueueView, Snapshot
 
 MANY_QUEUES = 100
-"""With more queues than this only the shown steps are kept, so that a page of a whole account stays a page."""
+"""With more queues than this, only the shown steps are kept, to limit the size of the report."""
 
 AGES = ("all", "visible", "cloudwatch")
 STATES = ("visible", "in_flight", "delayed")
@@ -18,10 +18,10 @@ STATES = ("visible", "in_flight", "delayed")
 
 @dataclass
 class Span:
-    """A signal from its begin to its end. Epoch milliseconds; `to_ms` None: it fires at the end of the recording."""
+    """A signal from start to end in epoch milliseconds; `to_ms` is None if it still fires at the end of the recording."""
 
     finding: Finding
-    """As it was last told."""
+    """The latest state of the finding."""
     from_ms: int
     to_ms: int | None = None
 
@@ -32,18 +32,18 @@ class Span:
 
 @dataclass
 class QueueSeries:
-    """Values of one queue by epoch millisecond; what is not known has none."""
+    """Values of one queue by epoch millisecond; unknown values are missing."""
 
     ages: dict[str, dict[int, float]] = field(default_factory=dict)
     messages: dict[str, dict[int, float]] = field(default_factory=dict)
     bounds: set[str] = field(default_factory=set)
-    """Scopes of which at some time only a lower bound was known."""
+    """Scopes for which at some time only a lower bound was known."""
     is_dead_letter_queue: bool = False
 
 
 @dataclass
 class Collected:
-    """Everything the page shows of a replay but single messages' events."""
+    """Everything the report shows of a replay, except the events of single messages."""
 
     times: list[int] = field(default_factory=list)
     queues: dict[QueueName, QueueSeries] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Collected:
     _open: dict[SignalKey, Span] = field(default_factory=dict)
 
     def on_signal(self, change: SignalChange) -> None:
-        """A signal began to fire, changed, or was resolved."""
+        """Record a signal that began to fire, changed, or was resolved."""
         key = change.finding.key
         span = self._open.get(key)
         if change.status == "resolved":
@@ -65,7 +65,7 @@ class Collected:
         span.finding = change.finding
 
     def on_snapshot(self, at_ms: int, snapshot: Snapshot, *, shown: bool) -> None:
-        """What was published at one step."""
+        """Record the snapshot of one step."""
         if len(snapshot.queues) > MANY_QUEUES and not shown:
             return
         self.times.append(at_ms)
@@ -86,7 +86,7 @@ class Collected:
                 series.messages.setdefault(state, {})[at_ms] = count
 
     def worst_first(self) -> Sequence[QueueName]:
-        """Queues by their worst signal and its time, then by name."""
+        """Return queues by their worst signal and its time, then by name."""
         worst: dict[QueueName, tuple[int, int]] = {}
         for span in self.spans:
             rank = (severity_rank(span.finding), span.from_ms)
@@ -96,6 +96,6 @@ class Collected:
 
 
 def severity_rank(finding: Finding) -> int:
-    """0 for what pages somebody, growing with what matters less; what another signal explains comes last."""
+    """Return 0 for signals that page and more for lower severities; signals that another one explains come last."""
     rank = {"critical": 0, "warning": 1, "info": 2}[finding.severity]
     return rank if finding.announced else rank + 3

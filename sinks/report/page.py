@@ -1,7 +1,7 @@
-"""The page of a replay: one file that needs nothing else, neither a script nor the network.
+"""The report page of a replay: one self-contained file without scripts or network access.
 
-Everything in it that came from outside (names, ids, evidence, reasons) goes through `escaped`; the page's own policy forbids
-scripts and any resource, should something be overlooked.
+Everything in it that came from outside (names, ids, evidence, reasons) goes through `escaped`; in case something is missed, the
+page's own policy forbids scripts and external resources.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KEY = (
 
 
 def report_page(collected: Collected, events: pa.Table, files: Sequence[str], unreadable: int = 0) -> str:
-    """HTML of everything that was collected. `files` are the names of the recording's files."""
+    """Render everything collected as HTML. `files` are the names of the recording's files."""
     style = (resources.files("sinks") / "report" / "report.css").read_text(encoding="utf-8")
     names = ", ".join(files)
     body = "".join((_head(collected, len(events), names, unreadable), *_body(collected, events)))
@@ -47,14 +47,14 @@ def report_page(collected: Collected, events: pa.Table, files: Sequence[str], un
 
 
 def _head(collected: Collected, events: int, names: str, unreadable: int) -> str:
-    told = [s for s in collected.spans if s.finding.announced]
-    pages = sum(1 for s in told if s.finding.severity == "critical")
+    announced = [s for s in collected.spans if s.finding.announced]
+    pages = sum(1 for s in announced if s.finding.severity == "critical")
     explained = sum(1 for s in collected.spans if s.finding.folded)
     when = "no time in it"
     if collected.times:
         first, last = collected.times[0], collected.times[-1]
         when = f"{svg.utc(first)} to {svg.utc(last)} UTC ({duration((last - first) / 1000)})"
-    facts = [when, count(events, "event"), count(len(collected.queues), "queue"), count(len(told), "signal")]
+    facts = [when, count(events, "event"), count(len(collected.queues), "queue"), count(len(announced), "signal")]
     facts[-1] += f", {pages:,} critical"
     if explained:
         facts.append(f"{explained:,} more explained by one of them")
@@ -77,7 +77,7 @@ def _body(collected: Collected, events: pa.Table) -> Iterator[str]:
 
 
 def culprits(spans: Sequence[Span]) -> list[tuple[QueueName, str]]:
-    """The messages that signals name, in what they are about or as evidence, the worst and earliest first."""
+    """Return the messages that signals name, as their subject or in evidence, worst and earliest first."""
     found: dict[tuple[QueueName, str], None] = {}
     for span in sorted(spans, key=lambda s: (severity_rank(s.finding), s.from_ms)):
         message_id = span.key.message_id or span.finding.evidence.get("message_id")
@@ -94,11 +94,11 @@ Anchors = dict[tuple[QueueName, str], str]
 
 
 def _signals(spans: Sequence[Span], anchors: Anchors) -> Iterator[str]:
-    told = [s for s in spans if s.finding.folded is None]
+    announced = [s for s in spans if s.finding.folded is None]
     explained = [s for s in spans if s.finding.folded is not None]
     by_message = {message_id: anchor for (_, message_id), anchor in anchors.items()}
-    if told:
-        yield from _signal_table(told, by_message, MOST_SIGNALS)
+    if announced:
+        yield from _signal_table(announced, by_message, MOST_SIGNALS)
     else:
         yield "<p>No signal fired.</p>\n"
     if explained:

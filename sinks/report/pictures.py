@@ -1,4 +1,4 @@
-"""The pictures of a report: a queue's ages, depths and signals on one time axis, and the deliveries of a message."""
+"""The charts of a report: a queue's ages, depths and signals on one time axis, and the deliveries of a message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streaming.core.settings import QueueName
 WIDTH = 1040
 LEFT, RIGHT = 150, WIDTH - 32
 PANEL = 130
-"""Height of the panel of ages and of that of depths."""
+"""The height of the age panel and of the depth panel."""
 LANE = 22
 
 _AGE_NAMES = {"all": "oldest message", "visible": "oldest visible", "cloudwatch": "as CloudWatch would show"}
@@ -24,7 +24,7 @@ _AGE_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 2
 
 
 def queue_picture(collected: Collected, name: QueueName) -> str:
-    """Ages, depths and signals of one queue."""
+    """Draw the ages, depths and signals of one queue."""
     series = collected.queues[name]
     times = collected.times
     x = svg.time_axis(times[0], times[-1], LEFT, RIGHT)
@@ -87,7 +87,7 @@ def _signals(parts: list[str], spans: Sequence[Span], x: svg.Axis, above: float,
 
 
 def _merged(spans: Sequence[Span], end_ms: int) -> Iterator[Span]:
-    """Spans of one lane that overlap as one, so that a burst of dead letters is a bar and not a thousand."""
+    """Merge overlapping spans of one lane, so that a burst of dead letters is one bar and not a thousand."""
     held: Span | None = None
     for span in spans:
         if held is not None and span.from_ms <= (end_ms if held.to_ms is None else held.to_ms):
@@ -105,7 +105,7 @@ _BARS: Mapping[str, str] = {"deleted": "done", "deleted after the window": "late
 
 
 def message_picture(story: MessageStory) -> str:
-    """One bar for each delivery of a message."""
+    """Draw one bar for each delivery of a message."""
     if not story.deliveries:
         return ""
     first = min(story.happenings[0].at_ms, story.deliveries[0].from_ms)
@@ -130,7 +130,7 @@ def _points(series: Mapping[int, float], times: Sequence[int]) -> list[svg.Point
 
 
 def _age_axis(highest_s: float, from_px: float, to_px: float) -> svg.Axis:
-    """Ticks as people say them: 5 min, not 300."""
+    """Return an axis with ticks in everyday units: 5 min, not 300."""
     step = next((s for s in _AGE_STEPS_S if highest_s / s <= 4), _AGE_STEPS_S[-1])
     while highest_s / step > 8:
         step *= 2

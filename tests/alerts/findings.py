@@ -24,11 +24,17 @@ DAY_S = 86_400
 @cache
 def every_finding() -> tuple[Finding, ...]:
     """All that the judge ever said in the incidents below."""
-    return (*_told(_messages(), 10, 1_000), *_told(_ordered(), 10, 420), *_told(_flow(), 10, 1_900), *_told(_silent(), 60, 4_800),
-            *_told(_telemetry(), 10, 1_000), *_told(_expiring(), 3_600, 4 * DAY_S), *_clock())  # fmt: skip
+    runs = (
+        (_messages(), 10, 1_000),
+        (_ordered(), 10, 420),
+        (_flow(), 10, 1_900),
+        (_silent(), 60, 4_800),
+        (_telemetry(), 10, 1_000),
+    )
+    return (*(finding for run in runs for finding in _found(*run)), *_found(_expiring(), 3_600, 4 * DAY_S), *_clock())
 
 
-def _told(events: Events, every_s: int, until_s: int) -> Iterator[Finding]:
+def _found(events: Events, every_s: int, until_s: int) -> Iterator[Finding]:
     settings = Settings(now_is_event_time=True, rules=(QueueRule("ahead.fifo", {"look_ahead": 5}),))
     for snapshot in judged(in_steps(sorted(events, key=lambda e: e["at"]), every_s, until_s), settings).snapshots:
         yield from snapshot.firing
@@ -106,6 +112,7 @@ def _flow() -> Events:
     for i in range(20):
         events += _work("hung", 10 * i, f"h{i}", hold_s=2)
     events += [ev("sent", 200, "hung", message_id="stuck")]
+    events += [ev("consumer_state", 200, "hung", consumer="hung", attributes={"client_id": "billing"})]
     events += [ev("received", 201, "hung", message_id="stuck", receive_count=1, consumer="hung", invisible_until=T0 + 9_000_000)]
     for i in range(1_800):
         takes = 1 if i < 900 else 8

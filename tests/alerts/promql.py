@@ -22,7 +22,7 @@ _WORDS = frozenset(
         r"\w+",
         "by without on ignoring group_left group_right bool and or unless offset sum min max avg count "
         "topk bottomk rate increase deriv absent time vector clamp_min last_over_time max_over_time "
-        "sort_desc label_values",
+        "sort_desc label_values histogram_quantile",
     )
 )
 _STRING = r'"(?:[^"\\]|\\.)*"'
@@ -63,7 +63,7 @@ def labels_of(name: str, recorded: frozenset[str] = frozenset()) -> frozenset[st
     if name in FOREIGN:
         return FOREIGN[name]
     if name in recorded:
-        return TARGET_LABELS
+        return TARGET_LABELS | {"objective", *QUEUE_LABELS} if name.startswith("queue:") else TARGET_LABELS
     for metric in (*METRICS, *SINK_METRICS):
         names: set[str] = {metric.name}
         if metric.kind == "histogram":

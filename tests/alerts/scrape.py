@@ -1,4 +1,4 @@
-"""A small server that is scraped: whatever text it is told, at whatever moment."""
+"""A small server that is scraped: it serves the text it is given, at any time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sample Alertmanager configuration: who is told what, and what holds what back, by Alertmanager itself."""
+"""The example Alertmanager configuration: routing and inhibition, evaluated by Alertmanager itself."""
 
 from __future__ import annotations
 
@@ -114,9 +114,9 @@ def _words(text: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def alertmanager(prometheus_binaries: Binaries) -> Iterator[Server]:
+def alertmanager(prometheus_servers: None) -> Iterator[Server]:
     """An Alertmanager with the sample's routes and inhibitions, and receivers that tell nobody."""
-    del prometheus_binaries
+    del prometheus_servers
     quiet = {key: value for key, value in CONFIG.items() if key in ("route", "inhibit_rules")}
     with start_alertmanager({**quiet, "receivers": [{"name": r["name"]} for r in CONFIG["receivers"]]}) as server:
         yield server

@@ -60,9 +60,11 @@ def test_severities_are_the_judges() -> None:
 
 @each
 def test_evidence_is_what_the_judge_or_a_series_gives(entry_: Entry) -> None:
-    """A field the reader is told to look at must exist."""
-    told = [finding for finding in every_finding() if finding.key.signal == entry_.name]
-    given = {name for f in told for name in f.evidence} | {name for f in told for name in SUBJECTS if getattr(f.key, name)}
+    """A field that the reader is asked to check must exist."""
+    findings = [finding for finding in every_finding() if finding.key.signal == entry_.name]
+    given = {name for f in findings for name in f.evidence} | {
+        name for f in findings for name in SUBJECTS if getattr(f.key, name)
+    }
     for field in entry_.evidence:
         name = field.name.partition("{")[0]
         if name.startswith("queuewatch_"):
@@ -128,6 +130,7 @@ def test_what_pages_is_what_is_critical() -> None:
         "LookAheadSaturated",
         "QueueStalled",
         "QueueFailing",
+        "ErrorBudgetBurning",
         "JobDown",
         "JobAbsent",
         "NotPublishing",

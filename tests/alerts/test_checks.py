@@ -122,7 +122,7 @@ def test_cloudflare_commands_ask_for_published_endpoints(command: str) -> None:
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("series ")])
 def test_watcher_commands_ask_for_series_there_are(command: str) -> None:
     """The prefix given to grep finds a metric of the catalogue."""
-    pattern = shlex.split(command.split("|")[0] if "'" not in command.split()[1] else command)[1]
+    pattern = shlex.split(command.partition("|")[0] if "'" not in command.split()[1] else command)[1]
     assert any(re.match(pattern, metric.name) for metric in METRICS)
 
 

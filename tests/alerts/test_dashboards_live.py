@@ -10,12 +10,14 @@ import httpx
 import pytest
 
 from alerts.config import AlertRulesConfig
+from alerts.objectives import Objective
 from alerts.rules import PROMETHEUS_RULES, generate
 from sinks.prometheus import Exposition, Family
-from streaming.judge.snapshot import QUEUE_STATUSES, Snapshot
+from streaming.core.tracking.durations import DURATIONS
+from streaming.judge.snapshot import DURATION_BUCKETS_S, QUEUE_STATUSES, Duration, Snapshot
 from tests.alerts.scrape import serve_metrics
 from tests.alerts.test_dashboards import BOARDS, targets
-from tests.services.prometheus import Binaries, Server, start_prometheus
+from tests.services.prometheus import Server, start_prometheus
 from tests.sinks.fakes import finding, shop_snapshot
 
 SUBSTITUTED = {
@@ -34,6 +36,8 @@ def busy_snapshot(now_ms: int) -> Snapshot:
     skewed = [replace(queue, clock_skew_s=75.0) if queue.queue == "orders" else queue for queue in shop.queues]
     # Counters that stand still have a rate of nothing.
     skewed = [replace(queue, totals={**queue.totals, "received": now_ms // 10, "deleted": now_ms // 20}) for queue in skewed]
+    took = Duration((now_ms // 40, *[now_ms // 50] * len(DURATION_BUCKETS_S)), now_ms / 10)
+    skewed = [replace(queue, durations=dict.fromkeys(DURATIONS, took)) for queue in skewed]
     statuses = [replace(queue, status=status) for queue, status in zip(skewed, QUEUE_STATUSES, strict=False)]
     partial = finding("TelemetryPartial", "orders", "info", now_ms - 60_000, "85 % of the messages are tracked.")
     clock = finding("ClockUntrusted", "", "warning", now_ms - 60_000, "Senders are ahead.", system="", scope="", part="senders")
@@ -46,14 +50,15 @@ def busy_snapshot(now_ms: int) -> Snapshot:
 
 
 @pytest.fixture(scope="module")
-def prometheus(prometheus_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def prometheus(prometheus_servers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A Prometheus with a few seconds of the snapshot, and the rules evaluated every second."""
-    del prometheus_binaries
+    del prometheus_servers
     folder = tmp_path_factory.mktemp("rules")
-    generate(folder, AlertRulesConfig(interval_s=1))
+    generate(folder, AlertRulesConfig(interval_s=0.2, objectives={"all": Objective(queues=".+", within_s=30)}))
 
     def lost() -> Iterable[Family]:
         yield Family("queuewatch_pipeline_lost_records_total", [({"topic": "queuewatch", "partition": "0"}, time.time() // 1)])
+        yield Family("queuewatch_pipeline_lost_files_total", [({"reason": "gone"}, time.time() // 1)])
 
     exposition = Exposition(process_metrics=False, about_sinks=[lost])
 
@@ -69,7 +74,9 @@ def prometheus(prometheus_binaries: Binaries, tmp_path_factory: pytest.TempPathF
 def _wait_for_two_scrapes(server: Server) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        if query(server, "count_over_time(queuewatch_events_total[20s]) >= 3"):
+        if query(
+            server, "count_over_time(queuewatch_events_total[20s]) >= 3 and on () queue:queuewatch_objective_budget_left:ratio28d"
+        ):
             return
         time.sleep(0.1)
     pytest.fail("Prometheus has not scraped the snapshot three times within 30 s")

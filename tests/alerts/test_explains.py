@@ -11,8 +11,8 @@ import yaml
 from alerts.config import AlertRulesConfig
 from alerts.entry import RAW_ALERT_NAMES
 from alerts.explains import EXPLAINS, explained_by
-from sinks.alertmanager.book import AlertBook
 from sinks.alertmanager.config import AlertmanagerConfig
+from sinks.alertmanager.ledger import AlertLedger
 from streaming.judge.signals import SIGNAL_NAMES, Finding, SignalKey, SignalName
 
 CONFIG = Path(__file__).resolve().parents[2] / "deploy" / "alertmanager" / "alertmanager.yml"
@@ -52,9 +52,11 @@ CAUSES: list[SignalName] = [name for name in SIGNAL_NAMES if name in EXPLAINS]
 def test_the_push_sends_the_cause_alone(cause: SignalName) -> None:
     """All it explains fires beside it: one alert."""
     effects = [name for name in SIGNAL_NAMES if name in EXPLAINS[cause]]
-    book = AlertBook(AlertmanagerConfig.model_validate({"destinations": [{"url": "http://127.0.0.1:9093"}]}), AlertRulesConfig())
-    book.update([finding(cause), *(finding(name) for name in effects)], 1_000)
-    assert [line.told.finding.key.signal for line in book.since(-1)] == [cause]
+    ledger = AlertLedger(
+        AlertmanagerConfig.model_validate({"destinations": [{"url": "http://127.0.0.1:9093"}]}), AlertRulesConfig()
+    )
+    ledger.update([finding(cause), *(finding(name) for name in effects)], 1_000)
+    assert [entry.alert.finding.key.signal for entry in ledger.since(-1)] == [cause]
 
 
 def test_nothing_explains_itself_or_what_is_not_in_its_row() -> None:

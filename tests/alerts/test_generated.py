@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from alerts import generate as command
 from alerts.catalogue import CATALOGUE
 from alerts.config import AlertRulesConfig, AlertSwitch
+from alerts.objectives import BUDGET_LEFT, Objective
 from alerts.prometheus_rules import rule_groups
 from alerts.rules import PROMETHEUS_RULE, PROMETHEUS_RULES, generate, render
 from alerts.units import duration, number, shown, spoken_duration
@@ -21,7 +22,11 @@ from streaming.config.load import load_config
 from tests.alerts.promql import TARGET_LABELS, selectors, template_labels, template_queries, unknown_names
 from tests.services.prometheus import Binaries
 
-RULES = [rule for group in rule_groups(AlertRulesConfig()) for rule in group["rules"]]
+OBJECTIVES = {
+    "orders": Objective(queues="orders|100%.*", within_s=30),
+    "mails": Objective(queues="mails", within_s=3_600, ratio=0.999),
+}
+RULES = [rule for group in rule_groups(AlertRulesConfig(objectives=OBJECTIVES)) for rule in group["rules"]]
 RECORDED = frozenset(rule["record"] for rule in RULES if "record" in rule)
 ALERTS = [rule for rule in RULES if "alert" in rule]
 
@@ -30,8 +35,10 @@ CHANGED = AlertRulesConfig(
     runbook_base_url="https://wiki.example.org/queues/",
     grafana_url="https://grafana.example.org",
     keep_labels=("cluster",),
+    tag_labels=("team", "cost_center"),
     labels={"team": "messaging"},
     interval_s=30,
+    objectives=OBJECTIVES,
     rules={
         "PoisonMessage": AlertSwitch(severity="critical", exclude_queues=r"dev-.*\.fifo"),
         "NoisyGroup": AlertSwitch(enabled=False),
@@ -154,14 +161,16 @@ def test_the_mixin_gives_the_same_rules(config: AlertRulesConfig, tmp_path: Path
 
 def test_the_mixin_is_configured_like_the_section(tmp_path: Path) -> None:
     """What a jsonnet user sets in _config gives what the same settings give in the configuration file."""
-    generate(tmp_path)
+    generate(tmp_path, AlertRulesConfig(objectives=OBJECTIVES))
     override = """{ _config+:: {
         job: 'watch',
         runbookBaseUrl: 'https://wiki.example.org/queues',
         grafanaUrl: 'https://grafana.example.org',
         keepLabels: ['cluster'],
+        tagLabels: ['team', 'cost_center'],
         labels: { team: 'messaging' },
         interval: '30s',
+        longInterval: '10m',
         alerts+: {
             PoisonMessage+: { severity: 'critical', match: ',queue!~"dev-.*\\\\\\\\.fifo"' },
             NoisyGroup+: { enabled: false },
@@ -187,10 +196,12 @@ def test_switches_do_what_they_say() -> None:
     expected = (
         r'max by (job, system, scope_id, queue, cluster) (queuewatch_signals{signal="PoisonMessage",queue!~"dev-.*\\.fifo"}) > 0'
     )
-    assert poison["expr"] == expected
+    joined = " * on (job, system, scope_id, queue, cluster) group_left (tag_team, tag_cost_center)"
+    assert poison["expr"].startswith(f"({expected}){joined}")
+    assert _rule(CHANGED.model_copy(update={"tag_labels": ()}), "PoisonMessage")["expr"] == expected
     assert poison["annotations"]["runbook_url"] == "https://wiki.example.org/queues#alert-name-queuewatchpoisonmessage"
     assert poison["annotations"]["dashboard_url"].startswith("https://grafana.example.org/d/queuewatch-queue?var-job=")
-    old = _rule(CHANGED, "MessageTooOld")
+    old = _rule(CHANGED.model_copy(update={"tag_labels": ()}), "MessageTooOld")
     assert old["for"] == "0s"
     assert "keep_firing_for" not in old
     assert old["expr"].endswith('{scope="visible",queue=~"orders.*"}) > 90.5')
@@ -213,11 +224,11 @@ def test_each_alert_can_be_switched_off_alone(entry: Any) -> None:
         ({"rules": {"PoisonMesage": {}}}, "did you mean PoisonMessage?"),
         ({"rules": {"PoisonMessage": {"limit": 5}}}, "judge.thresholds: poison_receives"),
         ({"rules": {"JobDown": {"exclude_queues": "x"}}}, "JobDown is not about a queue"),
-        ({"rules": {"PoisonMessage": {"exclude_queues": "("}}}, "is no regular expression"),
+        ({"rules": {"PoisonMessage": {"exclude_queues": "("}}}, "is not a regular expression"),
         ({"rules": {"PoisonMessage": {"enable": False}}}, "Extra inputs"),
         ({"labels": {"severity": "critical"}}, "severity is set by the rules"),
-        ({"labels": {"a-b": "x"}}, "is no label name"),
-        ({"keep_labels": ["0x"]}, "is no label name"),
+        ({"labels": {"a-b": "x"}}, "is not a label name"),
+        ({"keep_labels": ["0x"]}, "is not a label name"),
         ({"grafana_url": "grafana:3000"}, "begin it with http://"),
         ({"job": 'a"b'}, "should match pattern"),
         ({"interval_s": 0}, "greater than 0"),
@@ -239,11 +250,11 @@ def test_the_section_is_read_from_the_configuration_file(tmp_path: Path) -> None
     assert not section.rules["NoisyGroup"].enabled
 
 
-def test_recorded_ratios_keep_the_labels_alerts_are_told_apart_by() -> None:
+def test_recorded_ratios_keep_the_labels_distinguish_alerts() -> None:
     """A ratio without `cluster` would mix clusters."""
     recorded = [r for g in rule_groups(CHANGED) for r in g["rules"] if "record" in r]
-    assert len(recorded) == 2
-    assert all("sum by (job, cluster)" in r["expr"] for r in recorded)
+    assert len(recorded) == 2 + len(OBJECTIVES) * (3 * 8 + 1)
+    assert all("sum by (job, cluster" in r["expr"] or r["record"].startswith(BUDGET_LEFT) for r in recorded)
     assert {"job"} <= TARGET_LABELS
 
 

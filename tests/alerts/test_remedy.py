@@ -35,7 +35,7 @@ def found(
     [
         ("aws_sqs", "poison_head", ("Always.", "`aws x`.", "Stuck."), "its system and its reason"),
         ("activemq", "held_head", ("Always.", "`amq y`."), "another reason"),
-        ("activemq", "", ("Always.", "Stuck.", "`amq y`."), "no reason is told: those of every reason"),
+        ("activemq", "", ("Always.", "Stuck.", "`amq y`."), "no reason is given: those of every reason"),
         ("activemq", "odd", ("Always.", "Stuck.", "`amq y`."), "a reason no step names"),
         ("rabbitmq", "poison_head", ("Always.", "Stuck."), "a system without commands"),
         ("", "", ("Always.", "`aws x`.", "Stuck.", "`amq y`."), "not about a queue"),
@@ -71,12 +71,12 @@ def test_no_step_of_a_system_holds_commands_of_another(entry: Entry, system: str
     """An SQS alert with an ActiveMQ command is one that nobody reads twice."""
     if entry.component == "watcher" or system in entry.not_applicable:
         return
-    told = steps(entry.fix, system, "", {})
-    assert told
+    advised = steps(entry.fix, system, "", {})
+    assert advised
     foreign = [tool for other, tool in TOOLS.items() if other != system]
-    commands = [code for step in told for code in QUOTED.findall(step)]
+    commands = [code for step in advised for code in QUOTED.findall(step)]
     assert [c for c in commands if c.startswith(tuple(foreign))] == []
-    assert [step for step in told if any(title in step for title in ("SQS:", "ActiveMQ:", "Cloudflare:"))] == []
+    assert [step for step in advised if any(title in step for title in ("SQS:", "ActiveMQ:", "Cloudflare:"))] == []
 
 
 @pytest.mark.parametrize(

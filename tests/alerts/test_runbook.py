@@ -90,15 +90,15 @@ def test_it_shows_what_is_configured() -> None:
         rules={"MessageTooOld": AlertSwitch(limit=600, for_s=120), "NoisyGroup": AlertSwitch(enabled=False)}
     )
     text = runbook_markdown(config, Thresholds(stalled_s=1200.0))
-    assert "older than 10 minutes, and has been for 2 minutes" in text
+    assert "For 2 minutes, the oldest visible message has been older than 10 minutes" in text
     assert "Nothing was settled for 20 minutes" in text
     assert "QueuewatchNoisyGroup" not in text
 
 
-def test_a_reader_is_told_not_to_receive() -> None:
+def test_the_opening_warns_against_receiving() -> None:
     """The first thing many would do is the one that dead-letters the message."""
     opening = MARKDOWN.split("## Prepare your shell")[0]
-    assert "Do not look into a queue by receiving from it" in opening
+    assert "Do not inspect a queue by receiving from it" in opening
 
 
 def test_blocks_become_markdown_and_escaped_html() -> None:

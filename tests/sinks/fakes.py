@@ -638,9 +638,7 @@ def _totals(**counts: int) -> dict[str, int]:
 
 
 def shop_past(now_ms: int = NOW_MS, steps: int = 90, step_ms: int = 10_000) -> Iterator[Snapshot]:
-    """The quarter of an hour that led to `shop_snapshot(now_ms)`, oldest first, for trends to be drawn
-    from.
-    """
+    """The quarter of an hour that led to `shop_snapshot(now_ms)`, oldest first, to draw trends from."""
     rng = random.Random(11)
     shop = shop_snapshot(now_ms)
     for step in range(steps):

@@ -163,7 +163,7 @@ def test_a_topic_that_does_not_answer_is_named_and_connected_to_anew() -> None:
     topic = RecordTopic(connect, "signals", timeout_s=1)
     assert made == []
     for tries in (1, 2):
-        with pytest.raises(Undelivered, match=r"'signals' did not take 1 records: no answer.*check that the brokers"):
+        with pytest.raises(Undelivered, match=r"'signals' did not accept 1 records: no answer.*check that the brokers"):
             topic.append([change(1)], 1)
         assert [producer.closed for producer in made] == [1] * tries
 

@@ -47,7 +47,7 @@ def test_a_signal_that_alerts_nobody_says_so() -> None:
     assert signal_line(SignalChange(NOW_MS, "firing", replace(POISON, alerting=False), "a1"))["alerting"] is False
 
 
-def test_group_consumer_and_part_are_told_apart() -> None:
+def test_group_consumer_and_part_are_distinguished() -> None:
     """Each stands under its own name."""
     about = finding("GroupStuck", "q.fifo", "critical", NOW_MS, "stuck", group="g", consumer="c", part="p")
     line = signal_line(SignalChange(NOW_MS, "resolved", about, "a2"))

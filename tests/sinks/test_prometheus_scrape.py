@@ -13,7 +13,7 @@ from sinks.http import HttpSettings, create_app, serve
 from sinks.store import SnapshotStore
 from streaming.judge.metrics import samples
 from streaming.judge.snapshot import Snapshot
-from tests.services.prometheus import Binaries, start_prometheus
+from tests.services.prometheus import start_prometheus
 from tests.sinks.fakes import HOSTILE_NAMES, hostile_snapshot, shop_snapshot
 
 
@@ -23,9 +23,9 @@ def query(url: str, expression: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_prometheus_takes_every_series(prometheus_binaries: Binaries) -> None:
+def test_prometheus_takes_every_series(prometheus_servers: None) -> None:
     """As many as the catalogue gives, none refused, types known, quantiles computable."""
-    del prometheus_binaries
+    del prometheus_servers
     now_ms = wall_ms()
     shop, hostile = shop_snapshot(now_ms), hostile_snapshot(now_ms)
     both = Snapshot(now_ms, (*shop.queues, *hostile.queues), (*shop.firing, *hostile.firing), shop.events_total)

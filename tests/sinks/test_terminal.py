@@ -1,5 +1,6 @@
-"""The terminal view: a picture that fits, plain lines where there is no terminal, and nothing a name could
-do to it.
+"""The terminal view: a picture that fits, and plain lines where there is no terminal.
+
+Nothing that a name contains can change it.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def test_hostile_names_do_nothing_to_the_terminal() -> None:
 def test_the_end_is_summed_up() -> None:
     """Every queue, what fires and what was resolved."""
     store = SnapshotStore()
-    assert list(closing_lines(store, NOW_MS)) == ["Nothing was seen: no batch was published."]
+    assert list(closing_lines(store, NOW_MS)) == ["No results: no batch was published."]
     store.publish(shop_snapshot())
     store.publish(replace(shop_snapshot(), firing=shop_snapshot().firing[1:]))
     lines = list(closing_lines(store, NOW_MS))

@@ -1,5 +1,6 @@
-"""Pushing to Alertmanager: the real one with a webhook behind it, and stand-ins that refuse, hang or ask
-for a login.
+"""Pushing to Alertmanager: the real one with a webhook behind it, and stand-ins.
+
+The stand-ins refuse, hang or ask for a login.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from streaming.judge.signals import Finding
 from streaming.judge.snapshot import Snapshot
 from tests.alerts.scrape import listening
 from tests.services.process import free_port
-from tests.services.prometheus import Binaries, Server, start_alertmanager
+from tests.services.prometheus import Server, start_alertmanager
 from tests.sinks.fakes import finding, shop_snapshot
 
 Alerts = list[dict[str, Any]]
@@ -35,7 +36,7 @@ Alerts = list[dict[str, Any]]
 
 @dataclass
 class StandIn:
-    """An Alertmanager that answers as told and keeps what it was sent."""
+    """An Alertmanager that answers as configured and keeps what it was sent."""
 
     status: Callable[[Alerts], int] = lambda _: 200
     posts: queue.Queue[tuple[str, Alerts]] = field(default_factory=queue.Queue)
@@ -119,9 +120,9 @@ class RealAlertmanager:
 
 
 @pytest.fixture(scope="module")
-def alertmanager(prometheus_binaries: Binaries) -> Iterator[RealAlertmanager]:
+def alertmanager(prometheus_servers: None) -> Iterator[RealAlertmanager]:
     """One for the module; every test uses a queue of its own."""
-    del prometheus_binaries
+    del prometheus_servers
     notifications: queue.Queue[dict[str, Any]] = queue.Queue()
 
     class Webhook(BaseHTTPRequestHandler):
@@ -176,7 +177,7 @@ def test_a_signal_is_at_the_webhook_within_a_second_and_resolved(alertmanager: R
         for _ in range(8):
             push.publish(snapshot(replace(stuck(), evidence={"summary": f"now {time.time()}"})))
             time.sleep(0.3)
-        assert notified(alertmanager, "q.fifo", 0.2) is None, "new evidence, two resends: nobody is told again"
+        assert notified(alertmanager, "q.fifo", 0.2) is None, "new evidence, two resends: nobody is notified again"
         push.publish(snapshot())
         time.sleep(0.6)
         push.publish(snapshot())
@@ -208,7 +209,7 @@ def test_the_shops_afternoon_is_taken_whole(alertmanager: RealAlertmanager) -> N
         assert [result for (_, result) in posted(push)] == ["ok"]
 
 
-def test_what_queuewatch_can_no_longer_tell_ends_by_itself(alertmanager: RealAlertmanager) -> None:
+def test_what_queuewatch_no_longer_sends_ends_by_itself(alertmanager: RealAlertmanager) -> None:
     """It was killed: four resends that do not come end the alert."""
     push = AlertmanagerPush(AlertmanagerConfig(destinations=(Destination(url=alertmanager.server.url),), resend_s=1))
     push.publish(snapshot(finding("QueueStalled", "killed", "critical", wall_ms(), "Stalled.")))
@@ -220,7 +221,7 @@ def test_what_queuewatch_can_no_longer_tell_ends_by_itself(alertmanager: RealAle
 
 
 def test_one_that_hangs_holds_up_neither_the_batch_nor_the_others() -> None:
-    """Publishing returns at once, the healthy one is told at once."""
+    """Publishing returns at once, the healthy one gets it at once."""
     hanging, healthy = StandIn(hang=threading.Event()), StandIn()
     with stand_in(hanging) as slow, stand_in(healthy) as quick, pushing(slow, quick) as push:
         assert hanging.hang is not None
@@ -240,7 +241,7 @@ def test_one_that_is_down_gets_everything_when_it_is_back(caplog: pytest.LogCapt
         push.publish(snapshot(stuck("stays"), stuck("goes")))
         until(lambda: posted(push).get((f"127.0.0.1:{port}", "failed"), 0) >= 2)
         push.publish(snapshot(stuck("stays")))
-        assert caplog.text.count("does not take alerts") == 1
+        assert caplog.text.count("does not accept alerts") == 1
         back = StandIn()
         with stand_in(back, port):
             _, alerts = back.posts.get(timeout=40)
@@ -262,7 +263,7 @@ def test_an_alert_it_does_not_like_keeps_no_other_from_it(caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("kind", ["basic", "bearer"])
-def test_it_logs_in_as_told_and_reads_a_changed_secret(tmp_path: Path, kind: str) -> None:
+def test_it_logs_in_as_configured_and_reads_a_changed_secret(tmp_path: Path, kind: str) -> None:
     """From a file, which may be renewed while it runs."""
     secret = tmp_path / "secret"
     secret.write_text("old\n")
@@ -286,7 +287,7 @@ def test_it_logs_in_as_told_and_reads_a_changed_secret(tmp_path: Path, kind: str
     assert guarded.posts.queue[-1][0] == expected("new")
 
 
-def test_a_secret_that_cannot_be_read_is_told_at_the_start(tmp_path: Path) -> None:
+def test_a_secret_that_cannot_be_read_fails_at_the_start(tmp_path: Path) -> None:
     """Not by a thread that fails in silence."""
     with pytest.raises(OSError, match="nowhere"):
         AlertmanagerPush(AlertmanagerConfig(destinations=(Destination(url="http://x", token_file=tmp_path / "nowhere"),)))
@@ -298,7 +299,7 @@ def test_a_secret_that_cannot_be_read_is_told_at_the_start(tmp_path: Path) -> No
         ({"destinations": []}, "at least 1 item"),
         ({"destinations": [{"url": "alertmanager:9093"}]}, "begin it with http:// or https://"),
         ({"destinations": [{"url": "http://a", "username": "me"}]}, "set password_file"),
-        ({"destinations": [{"url": "http://a", "password_file": "x"}]}, "a password needs its username"),
+        ({"destinations": [{"url": "http://a", "password_file": "x"}]}, "a password needs a username"),
         ({"destinations": [{"url": "http://a", "username": "me", "password_file": "x", "token_file": "y"}]}, "choose one"),
         ({"destinations": [{"url": "http://a"}], "resend": 5}, "Extra inputs"),
     ],
@@ -309,7 +310,7 @@ def test_a_wrong_configuration_says_what_to_set(section: dict[str, Any], words: 
         AlertmanagerConfig.model_validate(section)
 
 
-def test_metrics_tell_how_many_fire_and_how_many_are_left_out() -> None:
+def test_metrics_say_how_many_fire_and_how_many_are_left_out() -> None:
     """Names of destinations without a login."""
     behaviour = StandIn()
     with stand_in(behaviour) as url:

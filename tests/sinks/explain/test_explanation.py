@@ -32,7 +32,7 @@ def test_a_firing_queue_is_explained_worst_signal_first() -> None:
     assert subject.reasons[0].advice.to_do
     assert subject.reasons[0].advice.runbook_url == "https://run.book#alert-name-queuewatchpoisonmessage"
     assert subject.sentence == (
-        "Queue orders is lagging: its backlog grows older while consumers work: 184 messages visible; "
+        "Queue orders is lagging: its backlog gets older while consumers work: 184 messages visible; "
         "12 in flight; 3 delayed; the oldest 2 min 41 s old; one was received 5 times; the last was finished "
         "0.9 s ago; at this rate it is empty in 1 min 14 s."
     )
@@ -82,7 +82,7 @@ def test_many_of_one_name_are_cut_and_counted() -> None:
     snapshot = Snapshot(NOW_MS, tuple(queue_view("q", scope=str(i)) for i in range(25)), (), {})
     explanation = about("q", snapshot)
     assert (len(explanation.subjects), explanation.more) == (10, 15)
-    assert "15 more bear this name" in to_text(explanation)
+    assert "15 more have this name" in to_text(explanation)
 
 
 def test_an_unknown_name_says_what_that_means_and_what_is_near() -> None:

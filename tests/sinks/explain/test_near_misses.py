@@ -46,9 +46,9 @@ def test_a_healthy_queue_shows_how_far_from_firing_it_is_the_nearest_first() -> 
         ("TelemetryPartial", 1.0, 1.1, "ratio", 0.0),
     ]
     assert near(queue) == {
-        "TelemetryPartial": "100.0% of the broker's own count is tracked; it fires above 110% for 10 min.",
-        "QueueStalled": "8 messages visible, the last was finished 4 min ago; it fires after 5 min without one.",
-        "QueueLagging": "the oldest visible message is 7 min 30 s old; it fires when it will grow to 15 min within 30 min.",
+        "TelemetryPartial": "the tracked messages are 100.0% of the broker's own count; it fires after 10 min above 110%.",
+        "QueueStalled": "8 messages visible, the last one was finished 4 min ago; it fires after 5 min without one.",
+        "QueueLagging": "the oldest visible message is 7 min 30 s old; it fires when that age will reach 15 min within 30 min.",
         "PoisonMessage": "the highest receive count is 1; it fires at 3.",
         "MessageHeldTooLong": "the longest hold is 9 s; it fires after 15 min without a break.",
     }
@@ -104,7 +104,7 @@ def test_a_healthy_queue_shows_how_far_from_firing_it_is_the_nearest_first() -> 
     ids=lambda v: v if isinstance(v, str) and " " in v else "",
 )
 def test_limits_are_those_of_the_queue(queue: QueueView, settings: Settings, signal: str, limit: float, why: str) -> None:
-    """What its broker told, what its pattern overrides, and the defaults."""
+    """What its broker reported, what its pattern overrides, and the defaults."""
     misses: dict[str, float] = {miss.signal: miss.limit for miss in Quiet(queue, settings, NOW_MS).of_queue()}
     assert misses[signal] == limit, why
 
@@ -172,14 +172,14 @@ def test_a_signal_that_comes_nearer_fires_when_it_is_there(signal: Any, settings
     events += [ev("received", 5, message_id="held", receive_count=1, consumer="c", invisible_until=T0 + 400 * S)]
     events += [ev("received", 10 + 40 * n, message_id="m", receive_count=n + 1, consumer="d") for n in range(6)]
     run = judged(in_steps(events, 5, 240), settings)
-    told: list[tuple[float, bool]] = []
+    looks: list[tuple[float, bool]] = []
     for snapshot in run.snapshots[1:]:
         (queue,) = snapshot.queues
         misses = {m.signal: m.nearness for m in Quiet(queue, settings, snapshot.at_ms).of_queue()}
-        told.append((misses.get(signal, -1), any(f.key.signal == signal for f in snapshot.firing)))
-    first = next(i for i, (_, firing) in enumerate(told) if firing)
-    before = [nearness for nearness, _ in told[2:first]]
+        looks.append((misses.get(signal, -1), any(f.key.signal == signal for f in snapshot.firing)))
+    first = next(i for i, (_, firing) in enumerate(looks) if firing)
+    before = [nearness for nearness, _ in looks[2:first]]
     assert -1 not in before
     assert before == sorted(before)
     assert before[-1] > 0.7
-    assert {nearness for nearness, _ in told[first:]} == {-1}
+    assert {nearness for nearness, _ in looks[first:]} == {-1}

@@ -1,4 +1,4 @@
-"""Half-open requests, slow senders and readers, strangers' names, credentials and TLS: with real sockets and clients."""
+"""Half-open requests, slow senders and readers, unknown host names, credentials and TLS: with real sockets and clients."""
 
 from __future__ import annotations
 

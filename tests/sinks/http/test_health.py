@@ -32,7 +32,7 @@ def snapshot(age_s: float, events: int = 1) -> Snapshot:
     ids=lambda v: v if isinstance(v, str) else "",
 )
 def test_ready_means_data_has_flowed_and_the_last_batch_is_recent(latest: Snapshot | None, reasons: list[str], why: str) -> None:
-    """Every reason is told, in words."""
+    """Every reason is given, in words."""
     found = not_ready(latest, NOW_MS, 60)
     assert len(found) == len(reasons), why
     assert all(text.startswith(reason[:20]) and reason in text for text, reason in zip(found, reasons, strict=True))

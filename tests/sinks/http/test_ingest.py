@@ -191,7 +191,7 @@ class Gate:
         assert self.open.wait(20)
 
 
-def test_too_many_at_once_are_told_to_come_back(start: StartService) -> None:
+def test_too_many_at_once_must_retry(start: StartService) -> None:
     """The others are answered in the end, and the counters tell."""
     gate = Gate()
     service = start(None, HttpSettings(ingest=IngestSettings(gate, max_concurrent=2)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -11,12 +12,15 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from alerts.objectives import Objective
 from sinks.http import HttpSettings
-from streaming.core.settings import QueueRule, Settings
-from streaming.judge.snapshot import Snapshot
+from streaming.core.settings import QueueName, QueueRule, Settings
+from streaming.judge.folds import fold_views
+from streaming.judge.snapshot import Duration, Snapshot
 from tests.sinks.fakes import (
     HOSTILE_NAMES,
     NOW_MS,
+    finding,
     many_queues,
     queue_view,
     shop_snapshot,
@@ -24,6 +28,8 @@ from tests.sinks.fakes import (
 from tests.sinks.http.conftest import Service, StartService
 
 POISON = "7f3a1c52-90de-4b7b-8a11-3f2f4f0a9c01"
+TOOK = Duration((0, 0, 99, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0), 61.0)
+"""99 messages within a second, one within a minute."""
 PRINTABLE_NAMES = [name for name in HOSTILE_NAMES if "\ud800" not in name]
 
 
@@ -144,7 +150,7 @@ def test_half_a_character_does_not_break_an_answer(hostile: Service) -> None:
         assert client.get(path).status_code == 200
 
 
-def test_one_name_in_two_regions_must_be_told_apart(start: StartService) -> None:
+def test_one_name_in_two_regions_must_be_distinguished(start: StartService) -> None:
     """409 with the candidates, then ?scope= decides."""
     twice = (queue_view("orders", scope="eu", tracked=1), queue_view("orders", scope="us", tracked=2))
     client = start(Snapshot(NOW_MS, twice, (), {"accepted": 1})).client
@@ -305,3 +311,55 @@ def test_the_pages_files_are_not_sent_again_unchanged(shop: Service) -> None:
     assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
     assert client.get("/assets/secrets.txt").status_code == 404
     assert client.get("/assets/..%2f__init__.py").status_code == 404
+
+
+def test_a_queue_says_how_far_it_keeps_its_objectives(start: StartService) -> None:
+    """Only in its own answer; and where its dashboard is, whatever its name."""
+    objectives = {"orders-30s": Objective(queues="orders|a.*", within_s=30)}
+    settings = HttpSettings(clock_ms=lambda: NOW_MS, objectives=objectives, grafana_url="https://grafana.example")
+    snapshot = replace(shop_snapshot(), queues=(queue_view("orders", durations={"sojourn": TOOK}), queue_view('a"b&c/d')))
+    client = start(snapshot, settings).client
+    orders = client.get("/api/v1/queue?queue=orders").json()["queue"]
+    assert orders["objectives"] == [
+        {"objective": "orders-30s", "of": "sojourn", "within_s": 30, "ratio": 0.99}
+        | {"ended": 100, "missed": 1, "in_time_ratio": 0.99, "budget_used_ratio": 1.0}
+    ]
+    hostile = client.get("/api/v1/queue", params={"queue": 'a"b&c/d'}).json()["queue"]
+    assert hostile["objectives"][0]["in_time_ratio"] is None
+    assert hostile["dashboard_url"].endswith("var-scope_id=123456789012%2Feu-west-1&var-queue=a%22b%26c%2Fd")
+    assert hostile["dashboard_url"].startswith("https://grafana.example/d/queuewatch-queue?var-system=aws_sqs&")
+
+
+def test_without_objectives_and_grafana_there_are_none(shop: Service) -> None:
+    queue = shop.client.get("/api/v1/queue?queue=orders").json()["queue"]
+    assert (queue["objectives"], queue["dashboard_url"]) == ([], None)
+
+
+def test_folded_queues_are_one_row_with_a_way_to_each(start: StartService) -> None:
+    """The table stays short; every queue has its own page and is found by its name."""
+    tenants = [queue_view(f"orders-{n}", visible=n, status="stalled" if n == 2 else "ok") for n in (1, 2, 3)]
+    others = queue_view("mail")
+    row = fold_views(QueueName("aws_sqs", tenants[0].scope, "orders-*"), tenants, {}, top_k=10)
+    about = finding("QueueStalled", "orders-2", "critical", NOW_MS - 1_000, "stalled")
+    shop = start(Snapshot(NOW_MS, (others, *tenants), (about,), {}, folds=(row,)))
+
+    found = shop.client.get("/api/v1/queues").json()
+    assert [(r["queue"], r["folded_queues"], r["worst_queue"]) for r in found["queues"]] == [
+        ("orders-*", 3, "orders-2"),
+        ("mail", 0, None),
+    ]
+    assert found["queues"][0] | {"visible": 6, "status": "stalled", "severity": "critical"} == found["queues"][0]
+    assert (found["summary"]["queues"], found["summary"]["folded_queues"], found["summary"]["queues_firing"]) == (2, 3, 1)
+    assert found["summary"]["visible"] == 6
+    by_member = shop.client.get("/api/v1/queues?filter=orders-3").json()["queues"]
+    assert [r["queue"] for r in by_member] == ["orders-*"]
+
+    detail = shop.client.get("/api/v1/queue?queue=orders-*").json()["queue"]
+    assert [member["queue"] for member in detail["members"]] == ["orders-2", "orders-1", "orders-3"]
+    assert [f["queue"] for f in detail["firing"]] == ["orders-2"]
+    assert detail["sentence"].startswith("Queue orders-* (3 queues, the worst of them orders-2) is stalled")
+    assert detail["not_firing"] == []
+    member = shop.client.get("/api/v1/queue?queue=orders-2").json()["queue"]
+    assert (member["visible"], member["members"]) == (2, [])
+    text = shop.client.get("/metrics").text
+    assert set(re.findall(r'queuewatch_queue_messages\{[^}]*queue="([^"]*)"', text)) == {"orders-*", "mail"}

@@ -77,11 +77,16 @@ def visit(browser: Browser) -> Iterator[StartVisit]:
     with ExitStack() as stack:
         visits: list[Visit] = []
 
-        def start(snapshot: Snapshot | None = None, clock_ms: Callable[[], int] = wall_ms, **context_options: Any) -> Visit:
+        def start(
+            snapshot: Snapshot | None = None,
+            clock_ms: Callable[[], int] = wall_ms,
+            settings: HttpSettings | None = None,
+            **context_options: Any,
+        ) -> Visit:
             store = SnapshotStore()
             if snapshot is not None:
                 store.publish(snapshot)
-            server = stack.enter_context(serve(create_app(store, HttpSettings(clock_ms=clock_ms)), port=0))
+            server = stack.enter_context(serve(create_app(store, settings or HttpSettings(clock_ms=clock_ms)), port=0))
             context = browser.new_context(**({"viewport": {"width": 1360, "height": 900}} | context_options))
             stack.callback(context.close)
             page = context.new_page()

@@ -7,7 +7,10 @@ from dataclasses import replace
 
 from playwright.sync_api import Page, expect
 
+from alerts.objectives import Objective
 from sinks.clock import wall_ms
+from sinks.http import HttpSettings
+from streaming.judge.snapshot import Duration
 from tests.sinks.fakes import NOW_MS, shop_snapshot
 from tests.sinks.page.conftest import Q, StartVisit
 
@@ -26,7 +29,7 @@ def test_why_it_fires_and_what_to_do(visit: StartVisit) -> None:
     expect(firing.get_by_role("listitem").first).to_contain_text("1 receive is left before it goes to orders-dlq")
     assert "Receive count 5 Receives left 1 Final attempt no Max receive count 6" in part(page, "Firing")
     firing.get_by_text("What it means and what to do").first.click()
-    expect(firing).to_contain_text("delivered again and again and never finished")
+    expect(firing).to_contain_text("delivered again and again but never finished")
     expect(page.get_by_role("region", name="Not firing")).to_contain_text("the longest hold is")
 
 
@@ -111,8 +114,8 @@ def test_an_id_can_be_copied(visit: StartVisit) -> None:
 def test_settings_are_words_and_times_have_a_zone(visit: StartVisit) -> None:
     """Lists and tables as people write them; a clock of 24 hours, as logs have it."""
     snapshot = shop_snapshot(wall_ms())
-    told = {"dead_letter_sources": ["orders", "refunds"], "redrive_task": {"status": "RUNNING", "moved": 1_200}}
-    orders = replace(snapshot.queues[0], broker={**snapshot.queues[0].broker, **told})
+    reported = {"dead_letter_sources": ["orders", "refunds"], "redrive_task": {"status": "RUNNING", "moved": 1_200}}
+    orders = replace(snapshot.queues[0], broker={**snapshot.queues[0].broker, **reported})
     page = visit(replace(snapshot, queues=(orders, *snapshot.queues[1:]))).open(Q + "orders")
     text = " ".join(page.locator("body").inner_text().split())
     assert "Dead letter sources orders, refunds" in text
@@ -127,3 +130,41 @@ def test_an_id_takes_one_line_on_a_phone(visit: StartVisit) -> None:
     box = page.locator(".message-id").first.bounding_box()
     assert box is not None
     assert box["height"] < 30
+
+
+def test_objectives_in_words_with_their_period(visit: StartVisit) -> None:
+    """What is kept and what is missed, that it is not of 28 days, and where those are."""
+    took = Duration((0, 0, 0, 0, 0, 1_194, 0, 7, 0, 0, 0, 0, 3), 9_000.0)
+    snapshot = shop_snapshot(wall_ms())
+    orders = replace(snapshot.queues[0], durations={"sojourn": took}, totals={"dead_lettered": 2})
+    assert orders.queue == "orders"
+    settings = HttpSettings(
+        objectives={
+            "orders-30s": Objective(queues="orders", within_s=30),
+            "orders-5min": Objective(queues="orders", within_s=300, ratio=0.9999, of="wait"),
+        },
+        grafana_url="https://grafana.example",
+    )
+    visited = visit(replace(snapshot, queues=(orders, *snapshot.queues[1:])), settings=settings)
+    page = visited.open(Q + "orders")
+    said = part(page, "Objectives")
+    assert "orders-30s 99 % settled within 30 s of being sent: 99 % were, 12 of 1,206 messages late or lost, " in said
+    assert "99.5 % of the misses allowed." in said
+    assert "orders-5min 99.99 % first received within 5 min of being sent: 0 % were, 2 of 2 messages" in said
+    assert "Since counting began, not of the last 28 days: that budget is in Grafana." in said
+    link = page.get_by_role("region", name="Objectives", exact=True).get_by_role("link", name="Grafana")
+    assert str(link.get_attribute("href")).endswith("&var-queue=orders&from=now-28d&to=now")
+    assert "Only messages that are reported" not in said
+    page = visited.open(Q + "payments.fifo")
+    expect(page.get_by_role("heading", name="Objectives")).to_be_hidden()
+    assert visited.troubles == []
+
+
+def test_objectives_of_a_queue_known_in_part_say_so(visit: StartVisit) -> None:
+    """Half of the messages may all have been in time."""
+    snapshot = shop_snapshot(wall_ms())
+    orders = replace(snapshot.queues[0], basis="partial", durations={"sojourn": Duration((9, *[0] * 12), 9.0)})
+    settings = HttpSettings(objectives={"orders-30s": Objective(queues="orders", within_s=30)})
+    visited = visit(replace(snapshot, queues=(orders, *snapshot.queues[1:])), settings=settings)
+    said = part(visited.open(Q + "orders"), "Objectives")
+    assert "Only messages that are reported count here, and not all are. Since counting began" in said

@@ -1,0 +1,120 @@
+"""Service-level objectives of queues, "99 % settled within 30 s over 28 days", as recording rules.
+
+Burn rate 1 uses up exactly the allowed misses in 28 days. The windows and factors of the two alerts are those of the SRE
+workbook ("Alerting on SLOs", multiwindow, multi-burn-rate): a long window shows that it matters, a short one that it continues.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from pydantic import Field, StringConstraints, field_validator
+
+from alerts.patterns import Pattern
+from alerts.units import duration, number
+from streaming.config.section import Section
+from streaming.judge.metrics import QUEUE_LABELS, le_label
+from streaming.judge.snapshot import DURATION_BUCKETS_S
+
+PERIOD_S: Final = 28 * 86_400
+"""Four weeks: every period has the same weekdays."""
+SHORT_WINDOWS_S: Final = (300, 1_800, 3_600, 7_200, 21_600)
+LONG_WINDOWS_S: Final = (86_400, 259_200, PERIOD_S)
+LONG_INTERVALS: Final = 20
+"""Windows of days read a lot and change slowly: they are evaluated once in this many intervals of the other rules."""
+
+
+class Pair(NamedTuple):
+    """Two windows that alert together: a share of the budget was used over the long one, and the short one continues so."""
+
+    long_s: int
+    short_s: int
+    budget_ratio: float
+
+    @property
+    def factor(self) -> float:
+        """How many times faster than allowed the budget is then used."""
+        return self.budget_ratio * PERIOD_S / self.long_s
+
+
+FAST: Final = (Pair(3_600, 300, 0.02), Pair(21_600, 1_800, 0.05))
+SLOW: Final = (Pair(86_400, 7_200, 0.1), Pair(259_200, 21_600, 0.1))
+FEWEST_MISSED: Final = 5
+"""With fewer messages late or lost, nothing is concluded: of few messages, one is a large share."""
+
+BURN: Final = "queue:queuewatch_objective_burn:rate"
+ENDED: Final = "queue:queuewatch_objective_ended:rate"
+MISSED: Final = "queue:queuewatch_objective_missed:increase"
+BUDGET_LEFT: Final = "queue:queuewatch_objective_budget_left:ratio"
+
+LOST: Final = ("dead_lettered", "expired", "dropped")
+"""Totals of messages that were not settled, and so not in time."""
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+"""An objective's name, which becomes the label `objective`."""
+
+
+class Objective(Section):
+    """How soon messages of some queues should be settled, and which share of them must be."""
+
+    queues: Pattern
+    """Queues by name."""
+    within_s: Annotated[float, Field(gt=0)]
+    """In how many seconds; one of the histograms' bounds."""
+    ratio: Annotated[float, Field(gt=0, lt=1)] = 0.99
+    """The share of messages that must be in time, 0..1."""
+    of: Literal["sojourn", "wait", "processing"] = "sojourn"
+    """What is timed: sent to settled, sent to first received, last received to settled."""
+
+    @field_validator("within_s")
+    @classmethod
+    def _a_bound(cls, within_s: float) -> float:
+        if within_s not in DURATION_BUCKETS_S:
+            bounds = ", ".join(number(bound) for bound in DURATION_BUCKETS_S)
+            raise ValueError(
+                f"within_s is {number(within_s)}, but messages are counted up to bounds of {bounds} seconds: take one of them"
+            )
+        return within_s
+
+
+def short_rules(objectives: Mapping[str, Objective], keep_labels: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return the recording rules of the windows up to six hours."""
+    return _rules(objectives, keep_labels, SHORT_WINDOWS_S)
+
+
+def long_rules(objectives: Mapping[str, Objective], keep_labels: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return the recording rules of the windows of days, and of the remaining budget."""
+    rules = _rules(objectives, keep_labels, LONG_WINDOWS_S)
+    period = duration(PERIOD_S)
+    for name in objectives:
+        left = f'1 - {BURN}{period}{{objective="{name}"}}'
+        rules.append({"record": f"{BUDGET_LEFT}{period}", "expr": left, "labels": {"objective": name}})
+    return rules
+
+
+def _rules(objectives: Mapping[str, Objective], keep_labels: tuple[str, ...], windows_s: tuple[int, ...]) -> list[dict[str, Any]]:
+    by = ", ".join(("job", *keep_labels, *QUEUE_LABELS))
+    return [
+        {"record": record, "expr": expr, "labels": {"objective": name}}
+        for name, objective in objectives.items()
+        for window_s in windows_s
+        for record, expr in _window(name, objective, by, window_s)
+    ]
+
+
+def _window(name: str, objective: Objective, by: str, window_s: int) -> Iterator[tuple[str, str]]:
+    window = duration(window_s)
+    queues = f"queue=~{json.dumps(objective.queues, ensure_ascii=False)}"
+    timed = f"queuewatch_{objective.of}_seconds"
+    rates = [f"rate(queuewatch_messages_{what}_total{{{queues}}}[{window}])" for what in LOST]
+    # A dead letter was not settled in time either, but a histogram of settled messages does not include it.
+    lost = f"sum by ({by}) ({' + '.join(rates)})"
+    settled = f"sum by ({by}) (rate({timed}_count{{{queues}}}[{window}]))"
+    yield f"{ENDED}{window}", f"({settled} + {lost}) or {settled} or {lost}"
+    ended = f'sum by ({by}) ({ENDED}{window}{{objective="{name}"}})'
+    in_time = f'sum by ({by}) (rate({timed}_bucket{{le="{le_label(objective.within_s)}",{queues}}}[{window}]))'
+    missed = f"({ended} - ({in_time} or 0 * {ended}))"
+    yield f"{MISSED}{window}", f"{missed} * {window_s}"
+    yield f"{BURN}{window}", f"{missed} / ({ended} > 0) / {number(round(1 - objective.ratio, 9))}"

@@ -1,0 +1,22 @@
+"""Labels of alerts that name a queue's owner: joined from `queuewatch_queue_info`, which has the queue's tags."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TAGGED: Final = (
+    "(%(expr)s) * on (%(on)s) group_left (%(tags)s) topk by (%(on)s) (1, max by (%(on)s, %(tags)s) (queuewatch_queue_info)) "
+    "or (%(expr)s) unless on (%(on)s) queuewatch_queue_info"
+)
+"""An alert's expression with tags as labels, in the notation that Python and jsonnet share.
+
+A queue without an info series still alerts, without the labels. `max` and `topk` leave one info series per queue, even while
+two instances report it, because the join would fail with two.
+"""
+
+
+def tagged(expr: str, on: tuple[str, ...], tags: tuple[str, ...]) -> str:
+    """Return the expression of an alert about a queue with the labels of `tags` joined on; unchanged if there are none."""
+    if not tags or "queue" not in on:
+        return expr
+    return TAGGED % {"expr": expr, "on": ", ".join(on), "tags": ", ".join(f"tag_{tag}" for tag in tags)}

@@ -1,0 +1,148 @@
+"""Near misses of signals whose rules look at more than is published: each shortly before it fires, and where nothing happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sinks.explain.near_misses import NearMiss, Quiet
+from streaming.core.settings import Settings
+from tests.contract.replaying import ev
+from tests.judge.driving import in_steps, judged
+
+Events = list[dict[str, Any]]
+SETTINGS = Settings(now_is_event_time=True)
+WINDOW_S = 30
+
+
+def message(name: str, at: float, end: str | None = "deleted", held_s: float = 1, queue: str = "q", **about: Any) -> Events:
+    """Sent, received half a second later, and ended; None: it goes on."""
+    about |= {"message_id": name}
+    got = ev("received", at + 0.5, queue, receive_count=1, consumer="w", **about)
+    ended = [] if end is None else [ev(end, at + 0.5 + held_s, queue, consumer="w", **about)]
+    return [ev("sent", at, queue, **about), got, *ended]
+
+
+def messages(n: int, end: str | None = "deleted", held_s: float = 1, first: int = 0) -> Events:
+    """So many, one a second."""
+    return [e for i in range(first, first + n) for e in message(f"m{i}", i, end, held_s)]
+
+
+def in_batches(failed: int, batches: int) -> Events:
+    """Five messages delivered in one batch after the other, the first `failed` of which fail."""
+    out: Events = [ev("sent", 0, message_id=f"m{i}") for i in range(5)]
+    for n in range(batches):
+        out += [ev("received", 1 + 5 * n, message_id=f"m{i}", receive_count=n + 1, batch_id=f"b{n}") for i in range(5)]
+        out.append(ev("batch", 2 + 5 * n, batch_id=f"b{n}", attributes={"size": 5, "failed": 5 * (n < failed)}))
+    return out
+
+
+def groups(backlog: int) -> Events:
+    """One group in flight, others that wait."""
+    out = message("head", 0, None, queue="q.fifo", group="g0", sequence="0")
+    out += [ev("sent", 1, "q.fifo", message_id=f"w{i}", group=f"g{i}", sequence=str(i)) for i in range(1, backlog + 1)]
+    return out
+
+
+def regular(until_s: int) -> Events:
+    """A message every 20 s."""
+    return [e for at in range(0, until_s, 20) for e in message(f"r{at}", at)]
+
+
+def near(events: Events, until_s: int, every_s: int = 10, later_s: int = 0) -> dict[str, NearMiss]:
+    """What is not firing, asked so many seconds after the last step."""
+    state = ev("queue_state", 0, events[0]["queue"], attributes={"visibility_timeout_s": WINDOW_S})
+    run = judged(in_steps(sorted([state, *events], key=lambda e: e["at"]), every_s, until_s), SETTINGS)
+    (queue,) = run.snapshots[-1].queues
+    firing = frozenset(finding.key.signal for finding in run.snapshots[-1].firing)
+    misses = Quiet(queue, SETTINGS, run.snapshots[-1].at_ms + later_s * 1000).of_queue(firing)
+    return {miss.signal: miss for miss in misses}
+
+
+@pytest.mark.parametrize(
+    ("signal", "events", "until_s", "value", "limit", "sentence"),
+    [
+        (
+            "QueueFailing",
+            messages(12) + messages(8, "released", first=12),
+            30,
+            0.4,
+            0.5,
+            "40.0% of the deliveries that ended in the last 5 min ended without a settlement; it fires at 50%.",
+        ),
+        (
+            "QueueFailing",
+            messages(18, "released"),
+            30,
+            18,
+            20,
+            "18 deliveries ended in the last 5 min; it fires from 20 on, if 50% end without a settlement.",
+        ),
+        (
+            "WindowTooShort",
+            messages(4, held_s=40),
+            50,
+            4,
+            5,
+            "4 deliveries outlived their visibility window in the last 15 min; it fires at 5, if they are 2% of all or more.",
+        ),
+        (
+            "BatchRetryStorm",
+            in_batches(1, 3),
+            20,
+            1 / 3,
+            0.5,
+            "33.3% of the deliveries in the last 5 min were redeliveries from failed batches; it fires at 50%.",
+        ),
+        (
+            "SlowConsumer",
+            message("held", 0.5, None),
+            20,
+            19,
+            30,
+            "a consumer has held its oldest message for 19 s; it fires after 30 s.",
+        ),
+        (
+            "ConcurrencyCollapsed",
+            groups(6),
+            240,
+            230,
+            300,
+            "1 group or fewer in flight while 5 or more have messages waiting, for 3 min 50 s; it fires after 5 min.",
+        ),
+    ],
+)
+def test_a_signal_shows_its_value_and_limit_before_it_fires(
+    signal: str, events: Events, until_s: int, value: float, limit: float, sentence: str
+) -> None:
+    """Of several conditions the farthest."""
+    miss = near(events, until_s)[signal]
+    assert miss.value == pytest.approx(value)
+    assert miss.limit == limit
+    assert miss.sentence == sentence
+
+
+def test_a_silence_grows_while_nobody_looks() -> None:
+    """Twenty messages are due after 400 s; four minutes are over, and a minute more when it is asked."""
+    events = regular(2_400)
+    miss, later = (near(events, 2_620, 20, later_s)["QueueSilent"] for later_s in (0, 60))
+    assert (miss.value, later.value) == (240, 300)
+    assert miss.limit == later.limit == pytest.approx(400, rel=0.05)
+    assert miss.sentence.startswith("nothing has come for 4 min; it fires after 6 min")
+
+
+@pytest.mark.parametrize(
+    ("signal", "events", "until_s"),
+    [
+        ("QueueFailing", messages(20), 30),
+        ("WindowTooShort", messages(20, held_s=20), 50),
+        ("BatchRetryStorm", in_batches(0, 3), 20),
+        ("SlowConsumer", messages(5), 20),
+        ("QueueSilent", regular(600), 620),
+        ("ConcurrencyCollapsed", groups(3), 240),
+    ],
+)
+def test_a_signal_of_which_nothing_happened_is_not_near(signal: str, events: Events, until_s: int) -> None:
+    """No failure, nothing outlived, no redelivery, nothing held, no silence, too few groups."""
+    assert signal not in near(events, until_s)
