@@ -1,8 +1,8 @@
-"""`python scripts/age_experiment.py [--check]`: the experiment of docs/sqs.md, replayed: what four clocks say of one message.
+"""`python scripts/age_experiment.py [--check]`: replays the experiment of docs/sqs.md with four definitions of age.
 
-Three lives after the experiment on ApproximateAgeOfOldestMessage published in 2020: a message that is received every two
-minutes and never deleted, alone; the same beside good messages; and without a redrive policy. Writes the picture and the
-tables; `--check` only says whether they are up to date.
+Three scenarios follow the experiment on ApproximateAgeOfOldestMessage published in 2020: a message that is received every two
+minutes and never deleted, alone; the same together with good messages; and without a redrive policy. Writes the chart and the
+tables; `--check` only checks whether they are up to date.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Series = dict[str, dict[int, float]]
 
 
 def event(type_: str, at_s: int, **fields: Any) -> dict[str, Any]:
-    """A wire event `at_s` seconds into the experiment."""
+    """Return a wire event at `at_s` seconds of the experiment."""
     return {"v": 1, "type": type_, "at": T0 + at_s * 1000, "system": "aws_sqs", "queue": "orders", **fields}
 
 
 def life(*, receives: int, max_receives: int | None, good_messages: bool) -> list[dict[str, Any]]:
-    """The poison message, received whenever its window ends, with or without good messages every minute."""
+    """Return the events of the poison message, received whenever its window ends, with or without good messages every minute."""
     state: dict[str, Any] = {"kind": "standard", "visibility_timeout_s": VISIBILITY_S}
     if max_receives:
         state |= {"max_receive_count": max_receives, "dead_letter_queue": "orders-dlq"}
@@ -62,7 +62,7 @@ LIVES = {
 
 
 def ages_min(events: Sequence[dict[str, Any]], queue: str) -> Series:
-    """Per scope the age in minutes at every minute, from a replay."""
+    """Return the age in minutes at every minute for each scope, from a replay."""
     out, err = io.StringIO(), io.StringIO()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "events.ndjson"
@@ -77,7 +77,7 @@ def ages_min(events: Sequence[dict[str, Any]], queue: str) -> Series:
 
 
 def picture(lives: dict[str, Series]) -> str:
-    """The ages over time, one chart per life, as SVG."""
+    """Return the ages over time as SVG, one chart per scenario."""
     wide, high, gap = 640, 150, 64
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide + 80} {len(lives) * (high + gap) + 40}" '
@@ -106,7 +106,7 @@ def picture(lives: dict[str, Series]) -> str:
 
 
 def runs(series: dict[int, float]) -> list[list[tuple[int, float]]]:
-    """The series cut where a minute has no value: no message, no age."""
+    """Split the series where a minute has no value because there is no message."""
     out: list[list[tuple[int, float]]] = []
     for minute in sorted(series):
         if not out or minute != out[-1][-1][0] + 1:
@@ -116,7 +116,7 @@ def runs(series: dict[int, float]) -> list[list[tuple[int, float]]]:
 
 
 def tables(lives: dict[str, Series]) -> str:
-    """Minute by minute, in Markdown."""
+    """Return the tables, minute by minute, in Markdown."""
     text = "# One poison message, four clocks, minute by minute\n\n"
     text += "Written by `python scripts/age_experiment.py`. Ages in minutes; empty: no such message.\n"
     for title, series in lives.items():
@@ -128,9 +128,9 @@ def tables(lives: dict[str, Series]) -> str:
 
 
 def main() -> int:
-    """Write, or check, the picture and the tables."""
+    """Write or check the chart and the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only say whether they are up to date")
+    parser.add_argument("--check", action="store_true", help="only check whether they are up to date")
     check = parser.parse_args().check
     lives = {title: ages_min(events, "orders") for title, events in LIVES.items()}
     stale = []
@@ -140,7 +140,7 @@ def main() -> int:
         elif not check:
             path.write_text(text)
     if stale:
-        print(f"{', '.join(stale)} differ from what a replay says: run python scripts/age_experiment.py")
+        print(f"{', '.join(stale)} differ from the replay: run python scripts/age_experiment.py")
     return 1 if stale else 0
 
 

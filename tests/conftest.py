@@ -1,49 +1,100 @@
 """One fixture per service, started once for the whole run by the first test that asks.
 
-A service that cannot be had skips the tests that need it, with the reason; under `CI=true` it fails them.
+It runs in a container where a Docker engine answers, else as a local process; the run's header says which. A service that cannot
+be had skips the tests that need it, with the reason; under `CI=true` it fails them.
 """
 
-import os
 import shutil
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import NoReturn, TypeVar
 
 import pytest
 
 from sources.wire.scan import is_compiled
-from streaming.spark.runtime import RuntimeUnavailable, connector_jars
+from streaming.spark.runtime import connector_jars
 from tests.services import activemq as activemq_service
 from tests.services import application as application_service
-from tests.services import browser, prometheus
+from tests.services import browser, place, prometheus
 from tests.services import elasticmq as elasticmq_service
 from tests.services import kafka as kafka_service
 from tests.services import moto_sqs as moto_service
 from tests.services import node as node_service
 from tests.services.process import ServiceUnavailable
+from tests.services.provider import Services
 
-Service = TypeVar("Service")
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--fast`, which `make test-fast` passes."""
+    parser.addoption("--fast", action="store_true", help="only tests that need no broker, browser, Java or node, and are quick")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Where the services of this run are started."""
+    return [] if config.getoption("--fast") else [f"services: {place.chosen()}"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--fast`, deselect simulations, tests marked slow or e2e, and those that ask for `services`, through a fixture too."""
+    if config.getoption("--fast"):
+        config.hook.pytest_deselected(items=[item for item in items if not _is_fast(item)])
+        items[:] = filter(_is_fast, items)
+
+
+SIMULATIONS = (
+    "tests/contract/test_events.py::test_shuffled_within_the_lateness_and_repeated_it_is_the_same",
+    "tests/contract/test_incidents.py",
+    "tests/contract/test_look_ahead_fake.py",
+    "tests/contract/test_metrics.py",
+    "tests/contract/test_partial.py",
+    "tests/core/state/test_tombstones.py::test_what_is_said_is_the_same_frozen_or_not",
+    "tests/docs/test_generated.py::test_generated_page_is_up_to_date[scripts/age_experiment.py]",
+    "tests/judge/test_memory.py",
+    "tests/judge/test_schedule.py",
+    "tests/judge/test_shards.py",
+    "tests/judge/test_steady_counts.py",
+    "tests/lab/detect/test_comparison.py",
+    "tests/lab/test_detection.py",
+    "tests/lab/test_harness.py",
+    "tests/lab/test_looks.py",
+    "tests/lab/test_week.py",
+)
+"""Tests that simulate hours of a queue: minutes of processor time, which `--fast` leaves out too."""
+
+
+def _is_fast(item: pytest.Item) -> bool:
+    marked = any(item.get_closest_marker(name) for name in ("slow", "e2e"))
+    return not marked and "services" not in getattr(item, "fixturenames", ()) and not item.nodeid.startswith(SIMULATIONS)
 
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[kafka_service.Kafka]:
+def services(request: pytest.FixtureRequest) -> Services:
+    """Every fixture that starts a service, a browser, Java or node, or fetches what those need, takes it from here.
+
+    A test that only asks for such a fixture while it runs is skipped with `--fast`.
+    """
+    if request.config.getoption("--fast"):
+        pytest.skip("--fast starts no service")
+    return Services()
+
+
+@pytest.fixture(scope="session")
+def kafka(services: Services) -> Iterator[kafka_service.Kafka]:
     """A Kafka broker without topics."""
-    with _served(kafka_service.start()) as service:
+    with services.running(kafka_service.start()) as service:
         yield service
 
 
 @pytest.fixture(scope="session")
-def elasticmq() -> Iterator[elasticmq_service.ElasticMQ]:
+def elasticmq(services: Services) -> Iterator[elasticmq_service.ElasticMQ]:
     """An ElasticMQ; name queues so that no other test has them."""
-    with _served(elasticmq_service.start()) as service:
+    with services.running(elasticmq_service.start()) as service:
         yield service
 
 
 @pytest.fixture(scope="session")
-def moto_sqs() -> Iterator[moto_service.MotoSqs]:
+def moto_sqs(services: Services) -> Iterator[moto_service.MotoSqs]:
     """A moto server; name queues so that no other test has them."""
-    with _served(moto_service.start()) as service:
+    with services.running(moto_service.start()) as service:
         yield service
 
 
@@ -54,78 +105,52 @@ def sqs_environment(moto_sqs: moto_service.MotoSqs) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def application(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def application(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an application's environment: its frameworks, the library from its wheel, and no service."""
-    try:
-        return application_service.create(tmp_path_factory.mktemp("application"))
-    except ServiceUnavailable as missing:
-        _give_up(missing)
+    return services.found(lambda: application_service.create(tmp_path_factory.mktemp("application")))
 
 
 @pytest.fixture(scope="session")
-def activemq() -> Iterator[activemq_service.ActiveMQ]:
+def activemq(services: Services) -> Iterator[activemq_service.ActiveMQ]:
     """An ActiveMQ Classic with every advisory, `DLQ.` dead letters and no slow-consumer strategy."""
-    with _served(activemq_service.start()) as service:
+    with services.running(activemq_service.start()) as service:
         yield service
 
 
 @pytest.fixture(scope="session")
-def prometheus_binaries() -> prometheus.Binaries:
-    """prometheus, promtool, alertmanager and amtool."""
-    try:
-        return prometheus.binaries()
-    except ServiceUnavailable as missing:
-        _give_up(missing)
+def prometheus_binaries(services: Services) -> prometheus.Binaries:
+    """promtool and amtool."""
+    return services.found(prometheus.binaries)
 
 
 @pytest.fixture(scope="session")
-def chromium() -> str:
+def prometheus_servers(services: Services) -> None:
+    """`start_prometheus` and `start_alertmanager` work."""
+    services.found(prometheus.check_servers)
+
+
+@pytest.fixture(scope="session")
+def chromium(services: Services) -> str:
     """The path of a Chromium."""
-    try:
-        return browser.find_chromium()
-    except ServiceUnavailable as missing:
-        _give_up(missing)
+    return services.found(browser.find_chromium)
 
 
 @pytest.fixture(scope="session")
-def node() -> node_service.Node:
+def node(services: Services) -> node_service.Node:
     """Node with miniflare."""
-    try:
-        return node_service.find_node()
-    except ServiceUnavailable as missing:
-        _give_up(missing)
+    return services.found(node_service.find_node)
 
 
 @pytest.fixture(scope="session")
-def spark_jars() -> list[Path]:
+def spark_jars(services: Services) -> list[Path]:
     """The jars of Spark's Kafka connector."""
-    try:
-        return connector_jars()
-    except RuntimeUnavailable as missing:
-        _give_up(missing)
+    return services.found(connector_jars)
 
 
 @pytest.fixture(scope="session")
 def compiled_scan() -> None:
     """The compiled scan of JSON lines, and a compiler."""
     if not is_compiled() or shutil.which("cc") is None:
-        _give_up(
+        Services.give_up(
             ServiceUnavailable("no compiled scan, or no C compiler: install gcc and libc6-dev, then delete .venv/installed.json")
         )
-
-
-@contextmanager
-def _served(starting: AbstractContextManager[Service]) -> Iterator[Service]:
-    """What `starting` gives, until the run ends."""
-    with ExitStack() as stack:
-        try:
-            service = stack.enter_context(starting)
-        except ServiceUnavailable as missing:
-            _give_up(missing)
-        yield service
-
-
-def _give_up(missing: Exception) -> NoReturn:
-    if os.environ.get("CI") == "true":
-        pytest.fail(str(missing), pytrace=False)
-    pytest.skip(str(missing))

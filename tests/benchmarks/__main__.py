@@ -12,11 +12,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from streaming.spark.runtime import RuntimeUnavailable
-from tests.benchmarks import alert_latency, client, first_run, latency, live, micro, queues, throughput
+from tests.benchmarks import alert_latency, client, first_run, latency, live, micro, page, pager, queues, throughput
 from tests.benchmarks.figures import Run
 from tests.benchmarks.jvm import Jvm, NoCompiler
 from tests.benchmarks.machine import Machine
-from tests.services import kafka
+from tests.services import kafka, place
 from tests.services.process import ServiceUnavailable
 
 WITH_KAFKA: dict[str, Callable[..., None]] = {
@@ -29,9 +29,10 @@ ALONE: dict[str, Callable[..., None]] = {
     "queues": queues.measure,
     "client": client.measure,
     "alerts": alert_latency.measure,
+    "page": page.measure,
     "clone": first_run.measure,
 }
-SECTIONS = ("micro", "queues", "client", *WITH_KAFKA, "alerts", "clone")
+SECTIONS = ("micro", "queues", "client", *WITH_KAFKA, "alerts", "page", "pager", "clone")
 BY_DEFAULT = SECTIONS[:-1]
 OUT = Path("build/bench.json")
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
@@ -41,6 +42,7 @@ def main(arguments: list[str]) -> int:
     """Measure, print the table, write the JSON. 1 when a promised bound is missed or a section failed."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; default: all but clone")
+    parser.add_argument("--rounds", type=int, default=30, metavar="N", help="of section pager: faults of each kind; default 30")
     parser.add_argument("--quick", action="store_true", help="a tenth of the load: does it work, not how fast")
     parser.add_argument("--out", type=Path, default=OUT, help=f"where the JSON goes; default {OUT}")
     parser.add_argument("--publish", action="store_true", help=f"also put the table into {PAGE.name}")
@@ -49,12 +51,14 @@ def main(arguments: list[str]) -> int:
     if unknown:
         parser.error(f"no such section: {', '.join(sorted(unknown))}; choose from {', '.join(SECTIONS)}")
     wanted = options.sections or BY_DEFAULT
+    os.environ.setdefault(place.VARIABLE, "processes")  # figures are comparable, whatever engine the machine has
     run = Run(Machine.here())
     run.say(f"{run.machine.commit} on {run.machine.words}")
     if run.machine.load_before > run.machine.cores / 4:
         run.say("this machine is busy: the figures will be of its other work too")
     try:
-        _measure(run, [name for name in SECTIONS if name in wanted], quick=options.quick)
+        rounds = min(options.rounds, 3) if options.quick else options.rounds
+        _measure(run, [name for name in SECTIONS if name in wanted], quick=options.quick, rounds=rounds)
     finally:
         # Minutes of measuring are not thrown away because the last section was broken off.
         run.print_table()
@@ -65,7 +69,7 @@ def main(arguments: list[str]) -> int:
     return 1 if run.failed or any(figure.holds is False for figure in run.figures) else 0
 
 
-def _measure(run: Run, names: list[str], *, quick: bool) -> None:
+def _measure(run: Run, names: list[str], *, quick: bool, rounds: int) -> None:
     with ExitStack() as stack:
         try:
             bench = _bench(stack) if any(name in WITH_KAFKA for name in names) else None
@@ -77,7 +81,9 @@ def _measure(run: Run, names: list[str], *, quick: bool) -> None:
         for name in names:
             run.say(f"section {name}")
             try:
-                if name not in WITH_KAFKA:
+                if name == "pager":
+                    pager.measure(run, rounds=rounds)
+                elif name not in WITH_KAFKA:
                     ALONE[name](run, quick=quick)
                 elif bench is not None:
                     WITH_KAFKA[name](run, *bench, quick=quick)

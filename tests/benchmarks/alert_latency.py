@@ -9,15 +9,13 @@ the webhook), not from polling.
 from __future__ import annotations
 
 import json
-import queue
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,27 +26,14 @@ from alerts.config import AlertRulesConfig
 from alerts.rules import PROMETHEUS_RULES, generate
 from sinks.prometheus import Exposition
 from streaming.judge.snapshot import Snapshot
-from tests.alerts.scrape import listening, serve_metrics
+from tests.alerts.scrape import serve_metrics
 from tests.benchmarks.figures import Figure, Run
+from tests.benchmarks.webhook import Notification, Notifications, paged_alertmanager
 from tests.services.process import ServiceUnavailable
-from tests.services.prometheus import Server, start_alertmanager, start_prometheus
+from tests.services.prometheus import Server, start_prometheus
 from tests.sinks.fakes import finding, shop_snapshot
 
 JOB = "queuewatch"
-
-
-@dataclass(frozen=True, slots=True)
-class Notification:
-    """One webhook of Alertmanager's."""
-
-    at_s: float
-    """When it arrived, epoch seconds."""
-    status: str
-    alerts: Sequence[Mapping[str, Any]]
-
-    def firing(self) -> list[Mapping[str, Any]]:
-        """The alerts in it that fire."""
-        return [alert for alert in self.alerts if alert["status"] == "firing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +63,11 @@ class AlertTimings:
 class AlertPath:
     """A Prometheus with the generated rules, an Alertmanager, and a webhook at its end."""
 
-    def __init__(self, prometheus: Server, alertmanager: Server, notifications: queue.Queue[Notification]) -> None:
+    def __init__(self, prometheus: Server, alertmanager: Server, notifications: Notifications) -> None:
         self.prometheus = prometheus
         self.alertmanager = alertmanager
-        self._notifications = notifications
+        self.notifications = notifications
+        self._read = 0
 
     def wait_for_scrape(self, within_s: float = 20) -> None:
         """Until the target has been scraped. Raises `TimeoutError`."""
@@ -100,63 +86,38 @@ class AlertPath:
         return rows
 
     def next_notification(self, within_s: float) -> Notification | None:
-        """The next webhook, or None when none comes."""
-        try:
-            return self._notifications.get(timeout=within_s)
-        except queue.Empty:
-            return None
+        """The next webhook that was not read yet, or None when none comes."""
+        notification = self.notifications.wait_for(self._read, within_s)
+        self._read += notification is not None
+        return notification
 
     def notification_of(self, alertname: str, within_s: float, **labels: str) -> tuple[Notification, Mapping[str, Any]]:
         """The next webhook with that alert firing; others are passed over. Raises `TimeoutError`."""
         deadline = time.monotonic() + within_s
         while (left := deadline - time.monotonic()) > 0:
             notification = self.next_notification(left)
-            for alert in notification.firing() if notification else ():
-                if {"alertname": alertname, **labels}.items() <= alert["labels"].items():
-                    assert notification is not None
-                    return notification, alert
+            if notification and (alert := notification.find(alertname, **labels)):
+                return notification, alert
         raise TimeoutError(f"no webhook about {alertname} {labels or ''} within {within_s} s")
 
 
 @contextmanager
-def alert_path(metrics_url: str, *, interval: str = "1s") -> Iterator[AlertPath]:
-    """The path for a queuewatch at `metrics_url`, scraped and judged every `interval`; grouping as in the sample, waits
-    as short as they can be. Raises `ServiceUnavailable`."""
-    notifications: queue.Queue[Notification] = queue.Queue()
-
-    class Webhook(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            arrived_s = time.time()
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(200)
-            self.end_headers()
-            notifications.put(Notification(arrived_s, body["status"], body["alerts"]))
-
-        def log_message(self, *_: object) -> None:
-            """Nothing on standard error for every webhook."""
-
+def alert_path(metrics_url: str, *, interval_s: int = 1) -> Iterator[AlertPath]:
+    """The path for a queuewatch at `metrics_url`, scraped and judged every `interval_s`. Raises `ServiceUnavailable`."""
     target = urlsplit(metrics_url)
     scrape = {
         "job_name": JOB,
         "metrics_path": target.path or "/metrics",
         "static_configs": [{"targets": [target.netloc]}],
     }
-    with tempfile.TemporaryDirectory(prefix="queuewatch-rules-") as folder, listening(Webhook) as webhook:
-        generate(Path(folder), AlertRulesConfig(job=JOB, interval_s=1))
-        route = {
-            "receiver": "webhook",
-            "group_by": ["alertname", "system", "scope_id", "queue"],
-            "group_wait": "0s",
-            "group_interval": "1s",
-            "repeat_interval": "1h",
-        }
-        receivers = [{"name": "webhook", "webhook_configs": [{"url": f"http://{webhook}/", "send_resolved": True}]}]
+    with tempfile.TemporaryDirectory(prefix="queuewatch-rules-") as folder:
+        generate(Path(folder), AlertRulesConfig(job=JOB, interval_s=interval_s))
         with (
-            start_alertmanager({"route": route, "receivers": receivers}) as alertmanager,
+            paged_alertmanager() as (alertmanager, notifications),
             start_prometheus(
                 rule_files=[Path(folder) / PROMETHEUS_RULES],
                 alertmanager=alertmanager,
-                interval=interval,
+                interval=f"{interval_s}s",
                 config={"scrape_configs": [scrape]},
             ) as prometheus,
         ):
@@ -191,13 +152,18 @@ def timed(
     notification, alert = path.notification_of(f"Queuewatch{signal}", within_s, **labels)
     return AlertTimings(
         triggered_s=triggered_s,
-        scraped_s=_first_sample_s(path, signal, alert["labels"]),
-        evaluated_s=datetime.fromisoformat(alert["startsAt"].replace("Z", "+00:00")).timestamp(),
+        scraped_s=first_sample_s(path, signal, alert["labels"]),
+        evaluated_s=epoch_s(alert["startsAt"]),
         notified_s=notification.at_s,
     )
 
 
-def _first_sample_s(path: AlertPath, signal: str, labels: Mapping[str, str]) -> float:
+def epoch_s(rfc3339: str) -> float:
+    """A time as Alertmanager writes it, epoch seconds."""
+    return datetime.fromisoformat(rfc3339.replace("Z", "+00:00")).timestamp()
+
+
+def first_sample_s(path: AlertPath, signal: str, labels: Mapping[str, str]) -> float:
     """The time of the first sample of the signal's series."""
     matchers = {"signal": signal} | {name: labels[name] for name in ("system", "scope_id", "queue") if name in labels}
     chosen = ",".join(f"{name}={json.dumps(value)}" for name, value in matchers.items())
@@ -206,7 +172,7 @@ def _first_sample_s(path: AlertPath, signal: str, labels: Mapping[str, str]) -> 
 
 
 class StandIn:
-    """A `/metrics` whose signals a test switches: a shop that is well until it is told otherwise."""
+    """A `/metrics` whose signals a test switches: a shop that is well until it is switched."""
 
     def __init__(self) -> None:
         self._exposition = Exposition(process_metrics=False)

@@ -104,8 +104,8 @@ class Jvm:
         command += ["--jars", ",".join(map(str, connector_jars())), str(self._jar)]
         with tempfile.TemporaryDirectory(prefix="queuewatch-jvm-", ignore_cleanup_errors=True) as scratch:
             command += [bootstrap, topic, f"{scratch}/checkpoint", str(records_per_trigger), str(parallelism)]
-            told = [] if signals == "same" else ["yes" if signals == "messages" else "no"]
-            command += [store, *told, str(records)]
+            reported = [] if signals == "same" else ["yes" if signals == "messages" else "no"]
+            command += [store, *reported, str(records)]
             environment = os.environ | {"JAVA_HOME": str(find_java().home), "SPARK_HOME": str(_pyspark())}
             return _batches(command, environment, Path(scratch), on_batch)
 

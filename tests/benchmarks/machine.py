@@ -72,7 +72,7 @@ def _commit() -> str:
 
 def _processor() -> str:
     try:
-        told = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text(encoding="ascii"))
+        reported = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text(encoding="ascii"))
     except OSError:
-        told = None
-    return told[1] if told else platform.processor() or platform.machine()
+        reported = None
+    return reported[1] if reported else platform.processor() or platform.machine()

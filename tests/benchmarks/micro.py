@@ -15,7 +15,7 @@ import pyarrow as pa
 from sources.wire import decode_records
 from streaming.core.events.packet import pack, unpack
 from streaming.core.events.route import route
-from streaming.core.garbage import not_collecting
+from streaming.core.gc_pause import gc_paused
 from streaming.core.reporting.merge import merge
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import Settings
@@ -64,7 +64,7 @@ class Chain:
 
     def take(self, values: list[bytes], now: int) -> dict[str, float]:
         """One batch of records: what two input tasks, two shards and the driver do one after another here. Seconds by step."""
-        with not_collecting():
+        with gc_paused():
             return self._step(values, now)
 
     def median_of(self, times: int, batch: Callable[[], tuple[list[bytes], int]]) -> dict[str, float]:

@@ -32,5 +32,5 @@ def totals(text: str) -> Mapping[str, float]:
 
 def accepted(text: str) -> int:
     """The count of accepted events, without reading the rest; 0 when it is not there."""
-    told = _ACCEPTED.search(text)
-    return int(float(told[1])) if told else 0
+    reported = _ACCEPTED.search(text)
+    return int(float(reported[1])) if reported else 0

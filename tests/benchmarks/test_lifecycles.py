@@ -129,12 +129,12 @@ def test_the_broker_tells_true_counts(events: list[Event]) -> None:
                 del where[message_id]
                 where[event["new_message_id"]] = event["to_queue"]
             case "queue_state":
-                told = json.loads(event["attributes"])
+                reported = json.loads(event["attributes"])
                 here = [m for m, queue in where.items() if queue == event["queue"]]
                 in_flight = sum(until.get(m, 0) > event["at"] for m in here)
                 # A window that ends at the very millisecond of the report may be counted either way.
-                assert told["visible"] + told["in_flight"] == len(here)
-                assert abs(told["in_flight"] - in_flight) <= 1
+                assert reported["visible"] + reported["in_flight"] == len(here)
+                assert abs(reported["in_flight"] - in_flight) <= 1
                 compared += bool(here)
     assert compared > 50
 

@@ -88,7 +88,7 @@ class Topology:
         same = pa.array(np.zeros(n, dtype=np.int8))
         system = pa.DictionaryArray.from_arrays(same, pa.array([SYSTEM]))
         scope = pa.DictionaryArray.from_arrays(same, pa.array([SCOPE]))
-        told = pa.array(rows["attributes"], mask=rows["attributes"] < 0)
+        reported = pa.array(rows["attributes"], mask=rows["attributes"] < 0)
         return pa.table(
             {
                 "v": pa.array(np.ones(n, dtype=np.int8)),
@@ -108,7 +108,7 @@ class Topology:
                 "invisible_until": _known(rows["invisible_until"]),
                 "to_queue": _named(rows["to_queue"], self.queue_names),
                 "new_message_id": uuid_text(rows["new_hi"], rows["new_lo"]),
-                "attributes": pa.array(attributes, pa.string()).take(told),
+                "attributes": pa.array(attributes, pa.string()).take(reported),
             }
         )
 

@@ -35,9 +35,9 @@ def test_promtool_accepts_both_files(prometheus_binaries: Binaries) -> None:
 
 
 @pytest.fixture(scope="module")
-def prometheus(prometheus_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def prometheus(prometheus_servers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A Prometheus with every job of the file, pointed at a realistic snapshot, and the sums every second."""
-    del prometheus_binaries
+    del prometheus_servers
     exposition = Exposition(process_metrics=False)
 
     def text() -> bytes:

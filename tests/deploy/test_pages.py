@@ -59,7 +59,7 @@ def test_the_mixin_example_renders(tmp_path: Path) -> None:
 
 
 def test_every_generated_file_is_on_the_page() -> None:
-    """Nothing is generated that nobody is told of."""
+    """Every generated file is mentioned."""
     text = _text("alerts.md")
     for path in (ROOT / "alerts" / "generated").rglob("*"):
         if path.is_file() and path.suffix in (".yaml", ".libsonnet"):
@@ -67,7 +67,7 @@ def test_every_generated_file_is_on_the_page() -> None:
 
 
 def test_the_events_of_the_example_are_valid() -> None:
-    """What the reader is told to post is what the service can read."""
+    """The service can read what the page says to post."""
     line = re.search(r'echo "(\{.*\})"', _text("deploying.md"))
     assert line
     event = line[1].replace('\\"', '"').replace("$((now + i * 1000))", "1763726401000").replace("$now", "1763726400000")

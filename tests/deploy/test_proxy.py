@@ -43,7 +43,7 @@ def pod() -> dict[str, Any]:
 
 
 def test_the_sidecar_outlives_the_application_and_has_no_rights(pod: dict[str, Any]) -> None:
-    """An init container that restarts; and the application is told where it is."""
+    """An init container that restarts; and the application gets its address."""
     [sidecar] = pod["initContainers"]
     assert sidecar["restartPolicy"] == "Always"
     assert sidecar["image"] == "your-registry/queuewatch-proxy:0.1.0"

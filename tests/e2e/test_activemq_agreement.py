@@ -1,5 +1,4 @@
-"""Applications that send, acknowledge, reject and vanish at random: the events agree with the broker's own
-counts."""
+"""Applications that send, acknowledge, reject and vanish at random: events and broker count alike."""
 
 import random
 import threading
@@ -116,13 +115,43 @@ def by_connection(held: Counter[str]) -> Counter[tuple[str, int]]:
 
 
 def is_quiet(events: Sequence[Event]) -> bool:
-    """Whether nothing was told of any message for a while."""
+    """Whether nothing was reported of any message for a while."""
     before = sum("message_id" in event for event in events)
     time.sleep(0.8)
     return sum("message_id" in event for event in events) == before
 
 
-def test_what_is_told_agrees_with_the_broker_whenever_it_is_at_rest(running: ActiveMQ) -> None:
+def differences(asked: Round, events: Sequence[Event]) -> list[str]:
+    """What the events say otherwise than the broker's counts, a line each."""
+    depth, held = depths(events), by_connection(outstanding(events))
+    wrong = [f"{depth[queue.queue]} by events: {queue}" for queue in asked.queues if depth[queue.queue] != queue.size]
+    for subscription in asked.subscriptions:
+        connection, session, destination = subscription.key
+        if destination in QUEUES and held[connection, session] != subscription.dispatched:
+            wrong.append(f"{held[connection, session]} by events: {subscription}")
+    return wrong
+
+
+def at_rest(counts: Counts, events: Sequence[Event]) -> Round:
+    """The broker's counts once events agree with them; fails with the differences that stay.
+
+    On a busy machine the broker can pause for longer than any silence that would mean "at rest", so the two are compared
+    again until they agree. An event that is lost or doubled is never made good: the collector's statistics are off.
+    """
+    asked: Round
+    wrong: list[str] = []
+    until_s = time.monotonic() + 30
+    while time.monotonic() < until_s:
+        if not is_quiet(events):
+            continue
+        asked = counts.ask()
+        wrong = differences(asked, events)
+        if not wrong:
+            return asked
+    raise AssertionError("\n".join(wrong) or "events kept coming")
+
+
+def test_the_events_agree_with_the_broker_whenever_it_is_at_rest(running: ActiveMQ) -> None:
     dice = random.Random(4711)
     config = ActiveMQCollectorConfig(
         addresses=(f"stomp://{running.host}:{running.stomp_port}",),
@@ -142,17 +171,9 @@ def test_what_is_told_agrees_with_the_broker_whenever_it_is_at_rest(running: Act
         wait_until(lambda: any(event["type"] == "heartbeat" for event in events))
         for _ in range(ROUNDS):
             live_at_random(running, producer, applications, dice)
-            wait_until(lambda: is_quiet(events), within_s=30)
-            asked = counts.ask()
-            depth, held = depths(events), by_connection(outstanding(events))
-            for queue in asked.queues:
-                assert depth[queue.queue] == queue.size, queue
-                compared["queues"] += 1
-            for subscription in asked.subscriptions:
-                connection, session, destination = subscription.key
-                if destination in QUEUES:
-                    assert held[connection, session] == subscription.dispatched, subscription
-                    compared["consumers"] += 1
+            asked = at_rest(counts, events)
+            compared["queues"] += len(asked.queues)
+            compared["consumers"] += sum(row.key[-1] in QUEUES for row in asked.subscriptions)
     finally:
         stop.set()
         collecting.join(10)

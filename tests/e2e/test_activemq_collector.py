@@ -44,7 +44,7 @@ class Collected:
         self.collector = ActiveMQCollector(config)
         self.events: list[Event] = []
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self.collector.run, args=(lambda some: self.events.extend(some), self._stop))
+        self._thread = threading.Thread(target=self.collector.run, args=(self.events.extend, self._stop))
         self._thread.start()
 
     def of(self, kind: str, queue: str | None = None) -> list[Event]:
@@ -89,7 +89,7 @@ def levels(findings: list[Finding]) -> dict[str, str]:
 
 
 def test_a_broker_that_restarts_is_watched_again(tmp_path: Path) -> None:
-    """What its consumers held is given back; what is delivered afterwards is told."""
+    """What its consumers held is given back; what is delivered afterwards is reported."""
     port = free_port()
     with services(), broker.start(broker.Setup(name="east"), tmp_path, port) as running:
         collected = Collected(configured(running))
@@ -133,8 +133,8 @@ def test_two_collectors_watch_one_broker_side_by_side(activemq: ActiveMQ) -> Non
         wait_until(lambda: one.is_connected() and other.is_connected())
         settle_one(activemq, "shared")
         wait_until(lambda: one.of("deleted", "shared") and other.of("deleted", "shared"))
-    told = [[(e["type"], e["message_id"]) for e in c.events if "message_id" in e] for c in (one, other)]
-    assert set(told[0]) == set(told[1])
+    reported = [[(e["type"], e["message_id"]) for e in c.events if "message_id" in e] for c in (one, other)]
+    assert set(reported[0]) == set(reported[1])
 
 
 def test_only_the_queues_asked_for_are_told(activemq: ActiveMQ) -> None:
@@ -238,8 +238,7 @@ def test_a_port_nobody_listens_on_is_said() -> None:
 
 
 def security(permissions: str) -> str:
-    """Plugins for a user `watch` of the group `watchers`, who may do what `permissions` say, and nobody
-    else."""
+    """Plugins for a user `watch` of the group `watchers`, with these permissions and no others."""
     own, _, temporary = permissions.partition("<!-- Beside the authorizationEntries, for the replies. -->")
     return f"""
     <simpleAuthenticationPlugin anonymousAccessAllowed="false"><users>
@@ -342,7 +341,7 @@ def test_a_queue_with_a_policy_of_its_own_is_found_silent() -> None:
 
 
 def test_an_aborted_acknowledgement_is_taken_back_by_the_broker_s_own_count() -> None:
-    """No advisory tells of an ABORT: the message is told as settled, and put right by the next polls."""
+    """No advisory tells of an ABORT: the message is reported as settled, and put right by the next polls."""
     with services(), broker.start(broker.Setup()) as running, collecting(configured(running)) as collected:
         # Until consumers that come are known to be new.
         wait_until(lambda: not collected.collector.lifecycle.consumers.replaying)

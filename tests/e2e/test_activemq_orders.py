@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, list[Event]]:
+def reported() -> dict[str, list[Event]]:
     """The events of every order, all of them at once on one broker: each has a queue of its own."""
     jmx_port = free_port()
     setup = broker.Setup(policies=SETUP.policies, jmx_port=jmx_port)
@@ -34,5 +34,5 @@ def told() -> dict[str, list[Event]]:
 
 
 @pytest.mark.parametrize("order", [pytest.param(order, id=order.name) for order in ORDERS])
-def test_a_running_broker_gives_the_expected_events(told: dict[str, list[Event]], order: Order) -> None:
-    order.check(told[order.name])
+def test_a_running_broker_gives_the_expected_events(reported: dict[str, list[Event]], order: Order) -> None:
+    order.check(reported[order.name])

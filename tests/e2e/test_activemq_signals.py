@@ -171,7 +171,7 @@ def test_a_hung_consumer_is_named_with_the_message_it_holds(lines: Lines) -> Non
     assert slow["evidence"]["message_id"] == lines[0].ids["exclusive head"]
 
 
-def test_an_exclusive_consumer_is_told_as_such_and_the_waiting_one_is_not(lines: Lines) -> None:
+def test_an_exclusive_consumer_is_reported_as_such_and_the_waiting_one_is_not(lines: Lines) -> None:
     last = {
         event["consumer"]: event["attributes"]
         for event in lines[2]

@@ -1,9 +1,10 @@
-"""Seven consumers on a real broker with both of its strategies: what it does, what its rules say, what
-queuewatch says.
+"""Seven consumers on a real broker with both of its strategies: what it does, and what the rules say.
 
-Durations are a twentieth of the defaults (1.5 s for 30 s), so that the whole takes seconds. Each scenario
-runs three times side by side: on a queue with AbortSlowAckConsumerStrategy, on one with
-AbortSlowConsumerStrategy, and on one without either, from whose events the three rules judge."""
+Durations are a sixth of the defaults (5 s for 30 s), so that the whole takes half a minute, and still stand out from what a busy
+machine adds. Each scenario runs three times side
+by side: on a queue with AbortSlowAckConsumerStrategy, on one with AbortSlowConsumerStrategy, and on one without either, from
+whose events the three rules judge.
+"""
 
 import queue
 import threading
@@ -38,11 +39,11 @@ from tests.sources.activemq.needs import services
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-LIMIT_MS, CHECK_MS = 1_500, 500
+LIMIT_MS, CHECK_MS = 5_000, 1_500
 ACK = AbortSlowAck(max_time_since_last_ack_ms=LIMIT_MS, check_period_ms=CHECK_MS, max_slow_duration_ms=CHECK_MS)
 PREFETCH = AbortSlow(check_period_ms=CHECK_MS, max_slow_duration_ms=CHECK_MS)
 PARAMS = StrategyParams(max_time_since_last_ack_ms=LIMIT_MS, check_period_ms=CHECK_MS, max_slow_duration_ms=CHECK_MS)
-JUDGED_FROM_S, LASTS_S = 3.0, 9.0
+JUDGED_FROM_S, LASTS_S = 10.0, 30.0
 
 
 class Worker(threading.Thread):
@@ -88,15 +89,15 @@ def under_load(worker: Worker) -> None:
     worker.send(400)
     worker.subscribe(prefetch=1)
     while not worker.over.is_set():
-        worker.work(0.03)
+        worker.work(0.1)
 
 
 def slow_but_steady(worker: Worker) -> None:
-    """Every message takes 2.5 s."""
+    """Every message takes 8 s."""
     worker.send(8)
     worker.subscribe(prefetch=1)
     while not worker.over.is_set():
-        worker.work(2.5)
+        worker.work(8.0)
 
 
 def hung(worker: Worker) -> None:
@@ -104,8 +105,8 @@ def hung(worker: Worker) -> None:
     worker.subscribe(prefetch=5)
     worker.send(3)
     for _ in range(3):
-        worker.work(0.1)
-    worker.wait_until(3.5)
+        worker.work(0.3)
+    worker.wait_until(12.0)
     worker.send(1)
     frame = worker.client.receive(LASTS_S)
     worker.over.wait()
@@ -116,21 +117,21 @@ def idle_then_one(worker: Worker) -> None:
     """One good message, nothing for a long time, then one more that takes its usual time."""
     worker.subscribe(prefetch=5)
     worker.send(1)
-    worker.work(1.4)
-    worker.wait_until(4.5)
+    worker.work(4.0)
+    worker.wait_until(15.0)
     worker.send(1)
-    worker.work(1.4)
+    worker.work(4.0)
 
 
 def long_message(worker: Worker) -> None:
-    """Messages of 0.4 s, then one of 2.5 s."""
+    """Messages of 1.3 s, then one of 8 s."""
     worker.send(5)
     worker.subscribe(prefetch=1)
     for _ in range(5):
-        worker.work(0.4)
-    worker.wait_until(3.5)
+        worker.work(1.3)
+    worker.wait_until(12.0)
     worker.send(1)
-    worker.work(2.5)
+    worker.work(8.0)
 
 
 @dataclass(frozen=True)
@@ -146,11 +147,13 @@ class Scenario:
     prefetch: str
     ack: str
     hold: str
+    judged_from_s: float = JUDGED_FROM_S
 
 
 SCENARIOS = (
     Scenario("under_load", under_load, False, False, "false alarm", "right", "right"),
-    Scenario("slow_but_steady", slow_but_steady, False, True, "false alarm", "false alarm", "right"),
+    # Its usual time is known once its first message is done, on a busy machine some time after 8 s.
+    Scenario("slow_but_steady", slow_but_steady, False, True, "false alarm", "false alarm", "right", judged_from_s=14.0),
     Scenario("hung", hung, True, True, "missed", "right", "right"),
     Scenario("idle_then_one", idle_then_one, False, True, "right", "false alarm", "right"),
     Scenario("long_message", long_message, False, True, "right", "false alarm", "right"),
@@ -197,8 +200,8 @@ def facts_now(events: Sequence[Event], name: str) -> ConsumerFacts | None:
     waiting: set[str] = set()
     last_ack_ms: int | None = None
     holds: list[int] = []
-    told = [event for event in events if event.get("queue") == name and "message_id" in event]
-    for event in sorted(told, key=lambda event: (event["at"], event["type"] != "sent")):
+    reported = [event for event in events if event.get("queue") == name and "message_id" in event]
+    for event in sorted(reported, key=lambda event: (event["at"], event["type"] != "sent")):
         message = event["message_id"]
         if event["type"] == "sent":
             waiting.add(message)
@@ -214,7 +217,7 @@ def facts_now(events: Sequence[Event], name: str) -> ConsumerFacts | None:
     if not states:
         return None
     [(consumer, attributes)] = states.items()
-    # An acknowledgement that is rolled back is never told as an end, but the broker takes it for a sign of life.
+    # An acknowledgement that is rolled back is never reported as an end, but the broker takes it for a sign of life.
     last_ack_ms = max((at for at in (last_ack_ms, attributes.get("last_ack_at")) if at), default=None)
     known = {**attributes, "dispatched": len(held), "last_ack_at": last_ack_ms}
     return facts_of(
@@ -281,7 +284,7 @@ def watch_scenarios(events: list[Event]) -> dict[str, Seen]:
     found = {scenario.name: Seen() for scenario in SCENARIOS}
     memories: defaultdict[tuple[str, str], StrategyMemory | None] = defaultdict(lambda: None)
     started_ms = time.time_ns() // 1_000_000
-    gives_up_s = time.monotonic() + 5 * LASTS_S
+    gives_up_s = time.monotonic() + 3 * LASTS_S
     passed_s = 0.0
     while passed_s < LASTS_S and time.monotonic() < gives_up_s:
         time.sleep(0.2)
@@ -289,14 +292,15 @@ def watch_scenarios(events: list[Event]) -> dict[str, Seen]:
         # Event time, so that a machine too busy to read on is not taken for a consumer too busy to acknowledge.
         now_ms = max(event["at"] for event in so_far)
         passed_s = (now_ms - started_ms) / 1_000
-        for name, seen in found.items():
+        for scenario in SCENARIOS:
+            name, seen = scenario.name, found[scenario.name]
             facts = facts_now(so_far, f"free.{name}")
             if facts is None:
                 continue
             by_prefetch, memories[name, "prefetch"] = judge_prefetch(facts, PARAMS, memories[name, "prefetch"], now_ms)
             by_ack, memories[name, "ack"] = judge_ack(facts, PARAMS, memories[name, "ack"], now_ms)
             by_hold = judge_hold(facts, LIMIT_MS, 10, now_ms)
-            if passed_s >= JUDGED_FROM_S:
+            if passed_s >= scenario.judged_from_s:
                 for rule, verdict in (("prefetch", by_prefetch), ("ack", by_ack), ("hold", by_hold)):
                     seen.slow[rule] |= verdict.slow
                 for rule, verdict in (("prefetch", by_prefetch), ("ack", by_ack)):
@@ -315,8 +319,7 @@ BY_NAME = [pytest.param(scenario, id=scenario.name) for scenario in SCENARIOS]
 
 @pytest.mark.parametrize("scenario", BY_NAME)
 def test_what_the_broker_does(outcome: Outcome, scenario: Scenario) -> None:
-    """AbortSlowConsumerStrategy never does anything on a queue; a queue without a strategy keeps its
-    consumer."""
+    """AbortSlowConsumerStrategy never does anything on a queue; without a strategy a queue keeps its consumer."""
     expected = {"ack": scenario.aborted_by_ack, "prefetch": False, "free": False}
     assert outcome.seen[scenario.name].aborted == expected
 
@@ -347,5 +350,5 @@ def test_an_aborted_consumer_whose_client_lives_on_is_a_zombie(outcome: Outcome)
 
 
 def test_the_aborted_consumer_s_message_was_given_back(outcome: Outcome) -> None:
-    told = [e for e in outcome.events if e.get("queue") == "ack.hung" and "message_id" in e]
-    assert told[-1]["type"] == "released"
+    reported = [e for e in outcome.events if e.get("queue") == "ack.hung" and "message_id" in e]
+    assert reported[-1]["type"] == "released"

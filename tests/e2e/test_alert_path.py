@@ -9,7 +9,6 @@ import pytest
 
 from tests.alerts.scrape import Scraped, serve_metrics
 from tests.benchmarks.alert_latency import AlertPath, StandIn, alert_path, measure_prometheus_leg
-from tests.services.prometheus import Binaries
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -28,17 +27,17 @@ def scraped(stand_in: StandIn) -> Iterator[Scraped]:
 
 
 @pytest.fixture(scope="module")
-def path(scraped: Scraped, prometheus_binaries: Binaries) -> Iterator[AlertPath]:
+def path(scraped: Scraped, prometheus_servers: None) -> Iterator[AlertPath]:
     """The path behind it, scraped once."""
-    del prometheus_binaries
+    del prometheus_servers
     with alert_path(scraped.metrics_url) as running:
         running.wait_for_scrape()
         yield running
 
 
-def test_a_fault_is_at_the_webhook_within_seconds(stand_in: StandIn, scraped: Scraped, prometheus_binaries: Binaries) -> None:
+def test_a_fault_is_at_the_webhook_within_seconds(stand_in: StandIn, scraped: Scraped, prometheus_servers: None) -> None:
     """Every leg takes time, none takes long, and they come in order."""
-    del prometheus_binaries
+    del prometheus_servers
     timings = measure_prometheus_leg(
         scraped.metrics_url, lambda: stand_in.fire("QueueStalled", "orders", severity="critical"), signal="QueueStalled"
     )
@@ -59,7 +58,7 @@ def test_each_new_dead_letter_notifies_again(stand_in: StandIn, path: AlertPath)
     assert first["labels"]["queue"] == second["labels"]["queue"] == "orders-dlq"
     assert second["annotations"]["description"].startswith("2 message(s) arrived in aws_sqs queue orders-dlq")
     # A companion series, asked when the alert fired.
-    assert "lost to retention in 2h 30m" in second["annotations"]["description"]
+    assert "Retention deletes the first of them in 2h 30m" in second["annotations"]["description"]
 
 
 def test_what_lasts_notifies_once_and_nothing_flaps(stand_in: StandIn, path: AlertPath) -> None:

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 TOKEN = "ingest-token"
 SHOP_S = 11
-"""Seven deliveries a second apart, and time for the last of them to be told."""
+"""Seven deliveries a second apart, and time for the last of them to be reported."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def test_the_waste_of_failing_batches_is_counted(outcome: Outcome) -> None:
 
 
 def test_a_consumer_without_a_dead_letter_queue_is_misconfigured(outcome: Outcome) -> None:
-    """The Worker's own options told."""
+    """The Worker's own options reported."""
     rules = {c["evidence"]["rule"] for c in outcome.fired("QueueMisconfigured", "orders")}
     assert "no_dead_letter_queue" in rules
     assert outcome.fired("QueueMisconfigured", "mail") == []

@@ -73,7 +73,7 @@ def test_the_demo_shows_every_trouble_and_ends_cleanly(tmp_path: Path) -> None:
             demo.kill()
             demo.wait()
     said = output.read_text()
-    assert "What was seen:" in said
+    assert "Results:" in said
     assert "Traceback" not in said
     assert "Exception" not in said
     # What Java and Spark say to each other is not for a newcomer, neither at the start nor after Ctrl-C.

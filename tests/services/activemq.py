@@ -1,15 +1,18 @@
-"""ActiveMQ Classic with STOMP, advisories and broker statistics, started from its Maven jars.
+"""ActiveMQ Classic with STOMP, advisories and broker statistics, in a container or from its Maven jars.
 
 What differs between tests, the policy of destinations, is a parameter:
 `start(Policy(slow_consumers=AbortSlowAck()))`.
 """
 
+import functools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from xml.sax.saxutils import quoteattr
 
+from tests.services import containers
+from tests.services.place import chosen
 from tests.services.process import jar_folder, java, running, scratch_folder
 
 _ATTRIBUTES = str | int | bool
@@ -126,8 +129,8 @@ class ActiveMQ:
     stomp_port: int
     openwire_port: int
     broker_name: str
-    classpath: str
-    """For a JMS client of the same release, in the form `java -cp` takes."""
+    classpath: str = ""
+    """For a JMS client of the same release, in the form `java -cp` takes; empty when the broker is a container."""
 
 
 @contextmanager
@@ -136,14 +139,29 @@ def start(*policies: Policy, broker_name: str = "test", statistics: bool = True,
 
     Raises `ServiceUnavailable`.
     """
+    configured = functools.partial(configuration, broker_name=broker_name, statistics=statistics, persistent=persistent)
+    if chosen().containers:
+        with containers.running(definition(configured("/tmp/activemq", *policies)), _ports) as (stomp, openwire):
+            yield ActiveMQ("127.0.0.1", stomp, openwire, broker_name)
+        return
     classpath = f"{jar_folder('activemq')}/*"
     with scratch_folder("activemq") as folder:
         config = folder / "activemq.xml"
-        config.write_text(_config(policies or (Policy(),), broker_name, statistics, persistent))
-        command = [java(), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Damq.data={folder}"]
+        config.write_text(configured(str(folder), *policies))
+        command = [java(), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         command += ["-cp", classpath, "org.apache.activemq.console.Main", "start", f"xbean:file:{config}"]
         with running(command, folder / "activemq.log", _ports) as (stomp, openwire):
             yield ActiveMQ("127.0.0.1", stomp, openwire, broker_name, classpath)
+
+
+def definition(config: str) -> containers.Definition:
+    """The broker as a container with this configuration, without the image's own changes to it."""
+    return containers.Definition(
+        f"apache/activemq-classic:{containers.jar_version('activemq', 'activemq-broker')}",
+        ("console", f"xbean:file:{containers.FOLDER}/activemq.xml"),
+        files={"activemq.xml": config},
+        entrypoint=("/opt/apache-activemq/bin/activemq",),
+    )
 
 
 def _ports(log: str) -> tuple[int, int] | None:
@@ -154,14 +172,17 @@ def _ports(log: str) -> tuple[int, int] | None:
     return int(found["stomp"]), int(found["tcp"])
 
 
-def _config(policies: tuple[Policy, ...], broker_name: str, statistics: bool, persistent: bool) -> str:
-    entries = "\n".join(policy.xml() for policy in policies)
+def configuration(
+    data: str, *policies: Policy, broker_name: str = "test", statistics: bool = True, persistent: bool = True
+) -> str:
+    """The broker's configuration as XML, with its store in the folder `data`."""
+    entries = "\n".join(policy.xml() for policy in policies or (Policy(),))
     plugins = "<plugins><statisticsBrokerPlugin/></plugins>" if statistics else ""
     broker = _element(
         "broker",
         f"""
         <destinationPolicy><policyMap><policyEntries>{entries}</policyEntries></policyMap></destinationPolicy>
-        <persistenceAdapter><kahaDB directory="${{amq.data}}/kahadb"/></persistenceAdapter>
+        <persistenceAdapter><kahaDB directory="{data}/kahadb"/></persistenceAdapter>
         {plugins}
         <transportConnectors>
           <transportConnector name="stomp" uri="stomp://127.0.0.1:0"/>
@@ -170,7 +191,7 @@ def _config(policies: tuple[Policy, ...], broker_name: str, statistics: bool, pe
         """,
         xmlns="http://activemq.apache.org/schema/core",
         brokerName=broker_name,
-        dataDirectory="${amq.data}",
+        dataDirectory=data,
         useJmx=False,
         persistent=persistent,
         advisorySupport=True,
@@ -181,7 +202,6 @@ def _config(policies: tuple[Policy, ...], broker_name: str, statistics: bool, pe
        xsi:schemaLocation="http://www.springframework.org/schema/beans
          http://www.springframework.org/schema/beans/spring-beans.xsd
          http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
-  <bean class="org.springframework.context.support.PropertySourcesPlaceholderConfigurer"/>
   {broker}
 </beans>
 """

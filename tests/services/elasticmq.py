@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tests.services import containers
+from tests.services.place import chosen
 from tests.services.process import jar_folder, java, running, scratch_folder
 
 _CONFIG = """
@@ -29,6 +31,10 @@ class ElasticMQ:
 @contextmanager
 def start() -> Iterator[ElasticMQ]:
     """An ElasticMQ without queues while the block lasts. Raises `ServiceUnavailable`."""
+    if chosen().containers:
+        with containers.running(definition(), _endpoint) as endpoint:
+            yield ElasticMQ(endpoint)
+        return
     jars = jar_folder("elasticmq")
     with scratch_folder("elasticmq") as folder:
         config = folder / "elasticmq.conf"
@@ -37,6 +43,16 @@ def start() -> Iterator[ElasticMQ]:
         command += [f"-Dconfig.file={config}", "org.elasticmq.server.Main"]
         with running(command, folder / "elasticmq.log", _endpoint) as endpoint:
             yield ElasticMQ(endpoint)
+
+
+def definition() -> containers.Definition:
+    """ElasticMQ as a container, with the local process's configuration."""
+    return containers.Definition(
+        f"softwaremill/elasticmq-native:{containers.jar_version('elasticmq', 'elasticmq-server_2.13')}",
+        (f"-Dconfig.file={containers.FOLDER}/elasticmq.conf",),
+        files={"elasticmq.conf": _CONFIG},
+        entrypoint=("/opt/docker/bin/elasticmq-native-server",),
+    )
 
 
 def _endpoint(log: str) -> str | None:

@@ -1,8 +1,8 @@
-"""A Kafka broker: one KRaft node, started from its Maven jars."""
+"""A Kafka broker: one KRaft node, in a container or from its Maven jars."""
 
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,8 @@ from pathlib import Path
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
+from tests.services import containers
+from tests.services.place import chosen
 from tests.services.process import (
     ServiceUnavailable,
     free_port,
@@ -48,19 +50,40 @@ def start(**overrides: str) -> Iterator[Kafka]:
 
     Raises `ServiceUnavailable`.
     """
-    jars = jar_folder("kafka-broker")
-    command = [java(), *_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*"]
+    port = free_port()
+    if chosen().containers:
+        with containers.running(definition(port, overrides), lambda _: listens(port) or None):
+            yield Kafka(f"127.0.0.1:{port}")
+        return
     with scratch_folder("kafka") as folder:
-        port = free_port()
-        properties = Path(folder, "server.properties")
-        properties.write_text(_properties(folder, port, overrides))
-        _format(command, properties)
-        serve = [*command, "kafka.Kafka", str(properties)]
+        serve = local(folder, port, overrides)
         with running(serve, folder / "kafka.log", lambda _: listens(port) or None):
             yield Kafka(f"127.0.0.1:{port}")
 
 
-def _properties(folder: Path, port: int, overrides: dict[str, str]) -> str:
+def local(folder: Path, port: int, overrides: Mapping[str, str]) -> list[str]:
+    """The command that serves a local broker whose new data is in `folder`. Raises `ServiceUnavailable`."""
+    jars = jar_folder("kafka-broker")
+    command = [java(), *_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*"]
+    properties = folder / "server.properties"
+    properties.write_text(_properties(f"{folder}/data", port, overrides))
+    _format(command, properties)
+    return [*command, "kafka.Kafka", str(properties)]
+
+
+def definition(port: int, overrides: Mapping[str, str]) -> containers.Definition:
+    """The broker as a container of the image that is deployed: the same two steps as the local process."""
+    properties = f"{containers.FOLDER}/server.properties"
+    formatting = f"/opt/kafka/bin/kafka-storage.sh format -t {uuid.uuid4()} -c {properties}"
+    return containers.Definition(
+        containers.deployed_image("kafka"),
+        ("/bin/sh", "-c", f"{formatting} && exec /opt/kafka/bin/kafka-server-start.sh {properties}"),
+        files={"server.properties": _properties("/tmp/kafka-data", port, overrides)},
+        env={"KAFKA_HEAP_OPTS": "-Xms128m -Xmx512m"},
+    )
+
+
+def _properties(data: str, port: int, overrides: Mapping[str, str]) -> str:
     controller = free_port()
     settings = {
         "process.roles": "broker,controller",
@@ -69,7 +92,7 @@ def _properties(folder: Path, port: int, overrides: dict[str, str]) -> str:
         "controller.listener.names": "CONTROLLER",
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "log.dirs": str(folder / "data"),
+        "log.dirs": data,
         "auto.create.topics.enable": "false",
         # One node cannot hold the three copies these ask for by default.
         "offsets.topic.replication.factor": "1",

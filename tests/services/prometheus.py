@@ -1,4 +1,4 @@
-"""Prometheus and Alertmanager, the machine's own binaries, on loopback ports with second-long intervals."""
+"""Prometheus and Alertmanager, in containers or the machine's own programs, on loopback ports with second-long intervals."""
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,16 +10,16 @@ from typing import Any
 import httpx
 import yaml
 
+from tests.services import containers
+from tests.services.place import chosen
 from tests.services.process import ServiceUnavailable, free_port, running, scratch_folder
 
 
 @dataclass(frozen=True)
 class Binaries:
-    """Where the four programs are."""
+    """Where the two command-line tools are."""
 
-    prometheus: str
     promtool: str
-    alertmanager: str
     amtool: str
 
 
@@ -37,13 +37,33 @@ class Server:
 
 
 def binaries() -> Binaries:
-    """The programs on PATH (Debian names one `prometheus-alertmanager`). Raises `ServiceUnavailable`."""
-    return Binaries(
-        _program("prometheus"),
-        _program("promtool"),
-        _program("alertmanager", "prometheus-alertmanager"),
-        _program("amtool"),
-    )
+    """The tools on PATH. Raises `ServiceUnavailable`."""
+    return Binaries(_program("promtool"), _program("amtool"))
+
+
+@dataclass(frozen=True)
+class _Program:
+    service: str
+    """Its name in `deploy/compose.yaml`."""
+    names: tuple[str, ...]
+    """What it is called on PATH; Debian renames one."""
+    data_option: str
+    options: tuple[str, ...]
+
+
+_PROMETHEUS = _Program(
+    "prometheus", ("prometheus",), "--storage.tsdb.path", ("--rules.alert.resend-delay=1s", "--web.enable-lifecycle")
+)
+_ALERTMANAGER = _Program(
+    "alertmanager", ("alertmanager", "prometheus-alertmanager"), "--storage.path", ("--cluster.listen-address=",)
+)
+
+
+def check_servers() -> None:
+    """Raises `ServiceUnavailable` if Prometheus or Alertmanager cannot be started here."""
+    if not chosen().containers:
+        for program in (_PROMETHEUS, _ALERTMANAGER):
+            _program(*program.names)
 
 
 @contextmanager
@@ -60,24 +80,18 @@ def start_prometheus(
 
     `config` adds to or replaces top-level entries of its configuration. Raises `ServiceUnavailable`.
     """
-    program = binaries().prometheus
     settings: dict[str, Any] = {
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
         "scrape_configs": [{"job_name": job, "static_configs": [{"targets": list(targets)}]}],
-        "rule_files": [str(path.resolve()) for path in rule_files],
+        "rule_files": [f"rules-{number}.yml" for number, _ in enumerate(rule_files)],
     }
     if alertmanager:
         peers = [{"static_configs": [{"targets": [alertmanager.address]}]}]
         settings["alerting"] = {"alertmanagers": peers}
     settings |= config or {}
-    with scratch_folder("prometheus") as folder:
-        options = [
-            f"--storage.tsdb.path={folder}/data",
-            "--rules.alert.resend-delay=1s",
-            "--web.enable-lifecycle",
-        ]
-        with _serving(program, folder, settings, options) as server:
-            yield server
+    rules = {f"rules-{number}.yml": path.read_text() for number, path in enumerate(rule_files)}
+    with _serving(_PROMETHEUS, settings, rules) as server:
+        yield server
 
 
 @contextmanager
@@ -86,21 +100,37 @@ def start_alertmanager(config: Mapping[str, Any]) -> Iterator[Server]:
 
     Raises `ServiceUnavailable`.
     """
-    program = binaries().alertmanager
-    with scratch_folder("alertmanager") as folder:
-        options = [f"--storage.path={folder}/data", "--cluster.listen-address="]
-        with _serving(program, folder, config, options) as server:
-            yield server
+    with _serving(_ALERTMANAGER, config, {}) as server:
+        yield server
 
 
 @contextmanager
-def _serving(program: str, folder: Path, config: Mapping[str, Any], options: Sequence[str]) -> Iterator[Server]:
-    file = folder / "config.yml"
-    file.write_text(yaml.safe_dump(dict(config)))
+def _serving(program: _Program, config: Mapping[str, Any], files: Mapping[str, str]) -> Iterator[Server]:
+    """A server with `config`, which names `files` relative to itself."""
     server = Server(f"http://127.0.0.1:{free_port()}")
-    command = [program, f"--config.file={file}", f"--web.listen-address={server.address}", *options]
-    with running(command, folder / "log", lambda _: _is_ready(server), within_s=30):
-        yield server
+    files = {**files, "config.yml": yaml.safe_dump(dict(config))}
+    if chosen().containers:
+        with containers.running(definition(program.service, server, files), lambda _: _is_ready(server)):
+            yield server
+        return
+    with scratch_folder(program.service) as folder:
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        command = [_program(*program.names), *_arguments(program, server, str(folder), f"{folder}/data")]
+        with running(command, folder / "log", lambda _: _is_ready(server), within_s=30):
+            yield server
+
+
+def definition(service: str, server: Server, files: Mapping[str, str]) -> containers.Definition:
+    """Prometheus or Alertmanager as a container of the image that is deployed; its data is where the image has it."""
+    program = _PROMETHEUS if service == "prometheus" else _ALERTMANAGER
+    command = _arguments(program, server, containers.FOLDER, f"/{service}")
+    return containers.Definition(containers.deployed_image(service), command, files)
+
+
+def _arguments(program: _Program, server: Server, folder: str, data: str) -> tuple[str, ...]:
+    listen = f"--web.listen-address={server.address}"
+    return f"--config.file={folder}/config.yml", listen, f"{program.data_option}={data}", *program.options
 
 
 def _is_ready(server: Server) -> bool | None:

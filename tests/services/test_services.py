@@ -92,7 +92,7 @@ def test_activemq_starts_with_the_policies_a_test_chooses() -> None:
             # Only the queues under a.> and b.> report arrivals: the first advisory is not about `quiet`.
             connection = stomp.Connection12([(broker.host, broker.stomp_port)])
             connection.connect(wait=True)
-            connection.send("/queue/quiet", "nobody is told")
+            connection.send("/queue/quiet", "nobody is reported")
             connection.disconnect()
             destination, _ = _advisories(broker, "MessageDelivered", "a.loud")
     except ServiceUnavailable as missing:
@@ -110,8 +110,8 @@ def _first_alerts(url: str) -> list[dict[str, Any]]:
     return []
 
 
-def test_an_alert_goes_from_prometheus_to_alertmanager(prometheus_binaries: prometheus.Binaries, tmp_path: Path) -> None:
-    assert prometheus_binaries.promtool
+def test_an_alert_goes_from_prometheus_to_alertmanager(prometheus_servers: None, tmp_path: Path) -> None:
+    del prometheus_servers
     rules = tmp_path / "rules.yml"
     rules.write_text("groups: [{name: g, rules: [{alert: Always, expr: vector(1)}]}]")
     routes = {"route": {"receiver": "none"}, "receivers": [{"name": "none"}]}

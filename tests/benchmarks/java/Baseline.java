@@ -54,12 +54,12 @@ final class Baseline {
    */
   static void runUntil(StreamingQuery query, long expected) throws Exception {
     long records = 0;
-    int told = 0;
+    int reported = 0;
     while (records < expected && query.exception().isEmpty()) {
       Thread.sleep(50);
       StreamingQueryProgress[] batches = query.recentProgress();
-      for (; told < batches.length; told++) {
-        StreamingQueryProgress batch = batches[told];
+      for (; reported < batches.length; reported++) {
+        StreamingQueryProgress batch = batches[reported];
         records += batch.numInputRows();
         Long tookMs = batch.durationMs().get("triggerExecution");
         System.out.println("BATCH " + batch.batchId() + " " + batch.numInputRows() + " " + tookMs);

@@ -189,7 +189,7 @@ public final class PerMessage {
     public void setEnded(boolean value) { ended = value; }
   }
 
-  /** What is told of one message after a batch. */
+  /** What is reported of one message after a batch. */
   public static final class Signals implements Serializable {
     private String queue;
     private long ageMs;

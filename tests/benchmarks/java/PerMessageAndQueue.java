@@ -31,7 +31,7 @@ import org.apache.spark.sql.streaming.Trigger;
  * it has been held too long. The second keeps what is live in a queue (in a group of an ordered one), sorted by time, because the
  * oldest message of a queue is known in every batch, whether an event came of it or not. Published are, per batch: ages of the oldest
  * message in four scopes, messages by state, totals by kind, poison messages, dead-letter arrivals and messages held too long by id,
- * groups stuck behind their first message, queues nobody receives from. What repeats and what comes late is not told apart.
+ * groups stuck behind their first message, queues nobody receives from. Repeated and late events are not distinguished.
  *
  * <p>Arguments: bootstrap, topic, checkpoint, records per trigger, parallelism, state store, records in the topic.
  */
@@ -126,10 +126,10 @@ public final class PerMessageAndQueue {
         message.apply(event, change);
       }
       change.group = message.group;
-      change.before = message.told;
+      change.before = message.reported;
       change.after = message.standing(now);
       change.receives = message.receives;
-      message.told = change.after;
+      message.reported = change.after;
       message.tell(change, now);
       state.update(message);
       long next = message.ended ? now + LATENESS_MS : message.nextChange(now);
@@ -247,7 +247,7 @@ public final class PerMessageAndQueue {
     private boolean ended;
     private boolean poisonTold;
     private boolean heldTold;
-    private Place told = new Place();
+    private Place reported = new Place();
 
     void apply(Event event, Change change) {
       if (event.arrives()) {
@@ -330,8 +330,8 @@ public final class PerMessageAndQueue {
     public void setPoisonTold(boolean value) { poisonTold = value; }
     public boolean isHeldTold() { return heldTold; }
     public void setHeldTold(boolean value) { heldTold = value; }
-    public Place getTold() { return told; }
-    public void setTold(Place value) { told = value; }
+    public Place getReported() { return reported; }
+    public void setReported(Place value) { reported = value; }
   }
 
   /** How a message changed in a batch. */
@@ -432,7 +432,7 @@ public final class PerMessageAndQueue {
     }
   }
 
-  /** What is told of a queue or group after a batch in which it changed. */
+  /** What is reported of a queue or group after a batch in which it changed. */
   public static final class Standing implements Serializable {
     private String key;
     private long oldest;

@@ -1,0 +1,251 @@
+"""From a fault at a real broker to the pager, with every part real.
+
+An ordinary client of ElasticMQ, ActiveMQ or workerd causes the fault. What the library or the collector reports of it goes
+through Kafka (or HTTP ingest) to the Spark job, and from there to a webhook both ways at once: pushed straight to one
+Alertmanager, and through `/metrics`, Prometheus and another Alertmanager. Each time is taken from the program that did the
+step.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from kafka import KafkaConsumer, TopicPartition
+
+from streaming.spark.runtime import RuntimeUnavailable, connector_jars
+from tests.benchmarks.alert_latency import AlertPath, alert_path, epoch_s, first_sample_s
+from tests.benchmarks.figures import Figure, Run
+from tests.benchmarks.pager_faults import ActiveMQApplication, Cause, SqsApplication, workers
+from tests.benchmarks.pager_legs import Fault, Round, Way, leg_medians, quantile
+from tests.benchmarks.webhook import Notifications, page_text, paged_alertmanager
+from tests.e2e.service import Service, running
+from tests.services import activemq, elasticmq, kafka
+from tests.services.node import Node, find_node
+from tests.services.process import ServiceUnavailable
+from tests.services.prometheus import Server
+
+SCRAPED_EVERY_S: Final = 15
+"""Prometheus scrapes, and evaluates the rules, as often as its own defaults and the generated rules say."""
+BETWEEN_ROUNDS_S: Final = 4.0
+ARRIVES_WITHIN_S: Final = 120.0
+PROMISED_PUSH_S, PROMISED_PROMETHEUS_S = 2.0, 20.0
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """All running parts between the faults and the two webhooks."""
+
+    bootstrap: str
+    topic: str
+    folder: Path
+    service: Service
+    pushed: Notifications
+    prometheus: AlertPath
+
+
+def measure(run: Run, *, rounds: int) -> None:
+    """So many rounds of each kind of fault, one after another while the earlier ones are still on their way."""
+    try:
+        connector_jars()
+        with ExitStack() as stack:
+            pipeline, causes = stack.enter_context(started(run, rounds))
+            faults = caused(run, causes, rounds)
+            found = [one for way in ("push", "prometheus") for one in arrived(run, pipeline, faults, way)]
+    except (ServiceUnavailable, RuntimeUnavailable) as missing:
+        run.leave_out("pager", str(missing))
+        return
+    for what in dict.fromkeys(fault.what for fault in faults):
+        for way, promised_s in (("push", PROMISED_PUSH_S), ("prometheus", PROMISED_PROMETHEUS_S)):
+            report(run, what, [r for r in found if r.fault.what == what and r.way == way], promised_s, rounds)
+
+
+def report(run: Run, what: str, rounds: Sequence[Round], promised_s: float, wanted: int) -> None:
+    """The median and the 99th percentile of the whole way, with the legs beside them."""
+    if not rounds:
+        run.fail("pager", f"{what}: no notification arrived")
+        return
+    way, waits_s = rounds[0].way, rounds[0].fault.rule_waits_s
+    by = "pushed" if way == "push" else f"through Prometheus, every {SCRAPED_EVERY_S} s"
+    beyond = f", beyond the rule's {waits_s:.0f} s" if waits_s else ""
+    whole = [one.beyond_rule_s for one in rounds]
+    legs = {leg: round(seconds, 2) for leg, seconds in leg_medians(rounds).items()}
+    named = sum(one.names_culprit for one in rounds)
+    detail = {"rounds": len(rounds), "missing": wanted - len(rounds), "legs_median_s": legs, "culprit_named": named}
+    detail["seconds"] = [round(seconds, 2) for seconds in whole]
+    key = f"pager.{rounds[0].fault.system}.{rounds[0].fault.signal}.{way}"
+    for name, share in (("p50", 0.5), ("p99", 0.99)):
+        words = f"fault → pager, {what}, {by}{beyond}, {name}"
+        run.add(Figure(f"{key}.{name}", words, quantile(whole, share), "s", at_most=promised_s, detail=detail))
+    run.say(f"      legs (medians, s): {legs}; culprit in the text: {named} of {len(rounds)}")
+    if len(rounds) < wanted:
+        run.fail("pager", f"{what}: only {len(rounds)} of {wanted} notifications {by} arrived")
+
+
+@contextmanager
+def started(run: Run, rounds: int) -> Iterator[tuple[Pipeline, list[Cause]]]:
+    """Everything, warm: a fault of each kind has gone through. Raises `ServiceUnavailable`, `RuntimeError`."""
+    token = secrets.token_hex(8)
+    with ExitStack() as stack:
+        broker = stack.enter_context(kafka.start(log_message_timestamp_type="LogAppendTime"))
+        sqs = stack.enter_context(elasticmq.start())
+        mq = stack.enter_context(activemq.start())
+        alertmanager, pushed = stack.enter_context(paged_alertmanager())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="queuewatch-pager-", ignore_cleanup_errors=True)))
+        topic = broker.create_topic(partitions=2)
+        os.environ["QUEUEWATCH_HTTP__INGEST__TOKEN"] = token
+        stack.callback(os.environ.pop, "QUEUEWATCH_HTTP__INGEST__TOKEN", None)
+        service = stack.enter_context(running(folder, config(broker, topic, sqs, mq, alertmanager)))
+        application = SqsApplication(sqs.endpoint, f"kafka://{broker.bootstrap}/{topic}")
+        stack.callback(application.close)
+        queues = application.prepare(range(rounds + 1))
+        for kind in ("sqs", "activemq"):
+            stack.enter_context(collecting(folder, kind))
+        stack.enter_context(application.business())
+        causes: list[Cause] = [application.poison, application.hang, ActiveMQApplication(mq).poison]
+        if node := _node(run):
+            causes.append(stack.enter_context(workers(node, service.url, token, rounds + 1)).poison)
+        run.say("    waiting for the job, and for the collector to know the queues")
+        service.wait(lambda metrics: _known(metrics, queues))
+        prometheus = stack.enter_context(alert_path(f"{service.url}/metrics", interval_s=SCRAPED_EVERY_S))
+        prometheus.wait_for_scrape(within_s=60)
+        for cause in causes:
+            fault = cause(rounds)
+            pushed.first(f"Queuewatch{fault.signal}", ARRIVES_WITHIN_S, queue=fault.queue)
+            run.say(f"    warm: {fault.what}")
+        yield Pipeline(broker.bootstrap, topic, folder, service, pushed, prometheus), causes
+
+
+def config(
+    broker: kafka.Kafka, topic: str, sqs: elasticmq.ElasticMQ, mq: activemq.ActiveMQ, alertmanager: Server
+) -> dict[str, Any]:
+    """The service's file: defaults, except for addresses and a quicker look at ActiveMQ's counts."""
+    return {
+        "spark": {"master": "local[2]", "checkpoint_dir": "checkpoint", "driver_memory": "1g"},
+        "source": {"kafka": {"bootstrap_servers": [broker.bootstrap], "topics": [topic]}, "spool": {"folder": "spool"}},
+        "http": {"ingest": {"enabled": True}},
+        "signal_log": {"path": "signals.ndjson"},
+        "alertmanager": {"destinations": [{"url": alertmanager.url}]},
+        "collect": {
+            "to": f"kafka://{broker.bootstrap}/{topic}",
+            "sqs": {"endpoint_url": sqs.endpoint},
+            "activemq": {"addresses": [f"stomp://{mq.host}:{mq.stomp_port}"]},
+        },
+        "log": {"format": "json"},
+    }
+
+
+@contextmanager
+def collecting(folder: Path, kind: str) -> Iterator[None]:
+    """`queuewatch collect KIND` beside the service, with the same file, while the block lasts."""
+    command = [sys.executable, "-m", "streaming.cli.main", "collect", kind, "--config", str(folder / "queuewatch.yaml")]
+    login = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1"}
+    with (folder / f"collect-{kind}.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=os.environ | login)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def caused(run: Run, causes: Sequence[Cause], rounds: int) -> list[Fault]:
+    """Cause them, each round at another place between two scrapes. Raises what a cause raised."""
+    futures: list[Future[Fault]] = []
+    with ThreadPoolExecutor(max_workers=4 * len(causes)) as pool:
+        for number in range(rounds):
+            futures += [pool.submit(cause, number) for cause in causes]
+            time.sleep(BETWEEN_ROUNDS_S + (number * 0.618) % 1)
+            if number % 10 == 9:
+                run.say(f"    {number + 1} of {rounds} rounds")
+    return [future.result() for future in futures]
+
+
+def arrived(run: Run, pipeline: Pipeline, faults: Sequence[Fault], way: Way) -> Iterator[Round]:
+    """The rounds whose notification arrived; the others are named."""
+    notifications = pipeline.pushed if way == "push" else pipeline.prometheus.notifications
+    appended, judged = in_kafka(pipeline, faults), in_signal_log(pipeline.folder)
+    for fault in faults:
+        due_s = fault.at_s + fault.rule_waits_s + ARRIVES_WITHIN_S
+        try:
+            notification, alert = notifications.first(
+                f"Queuewatch{fault.signal}", max(1.0, due_s - time.time()), system=fault.system, queue=fault.queue
+            )
+        except TimeoutError as missing:
+            run.say(f"    {missing}")
+            continue
+        judged_s = judged.get((fault.signal, fault.queue)) or in_signal_log(pipeline.folder)[fault.signal, fault.queue]
+        through = way == "prometheus"
+        yield Round(
+            fault,
+            way,
+            in_kafka_s=appended.get(fault.culprit),
+            judged_s=judged_s,
+            scraped_s=first_sample_s(pipeline.prometheus, fault.signal, alert["labels"]) if through else None,
+            evaluated_s=epoch_s(alert["startsAt"]) if through else None,
+            notified_s=notification.at_s,
+            names_culprit=fault.culprit in page_text(notification),
+        )
+
+
+def in_kafka(pipeline: Pipeline, faults: Sequence[Fault]) -> dict[str, float]:
+    """By culprit: when the broker appended the record with the receive that mattered, epoch seconds."""
+    wanted = {(fault.culprit, fault.receive_count) for fault in faults}
+    consumer = KafkaConsumer(bootstrap_servers=pipeline.bootstrap)
+    try:
+        partitions = [TopicPartition(pipeline.topic, n) for n in consumer.partitions_for_topic(pipeline.topic) or ()]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(*partitions)
+        found: dict[str, float] = {}
+        ends = consumer.end_offsets(partitions)
+        # The healthy queue goes on all the while: only what was there at the beginning is read.
+        while any(consumer.position(partition) < end for partition, end in ends.items()):
+            for record in chain.from_iterable(consumer.poll(timeout_ms=1_000).values()):
+                for event in _events(record.value):
+                    message_id = str(event.get("message_id"))
+                    if event["type"] == "received" and (message_id, event.get("receive_count", 1)) in wanted:
+                        found.setdefault(message_id, record.timestamp / 1000)
+        return found
+    finally:
+        consumer.close()
+
+
+def in_signal_log(folder: Path) -> dict[tuple[str, str], float]:
+    """By signal and queue: when the batch began in which it first fired, epoch seconds."""
+    found: dict[tuple[str, str], float] = {}
+    for line in (folder / "signals.ndjson").read_text(encoding="utf-8").splitlines():
+        change = json.loads(line)
+        if change["status"] == "firing":
+            found.setdefault((change["signal"], change["queue"]), change["at"] / 1000)
+    return found
+
+
+def _events(value: bytes) -> list[dict[str, Any]]:
+    text = value.decode()
+    found = json.loads(text) if text.startswith("[") else [json.loads(line) for line in text.splitlines() if line]
+    return list(found)
+
+
+def _known(metrics: Mapping[str, float], queues: Sequence[str]) -> bool:
+    text = "".join(name for name in metrics if name.startswith("queuewatch_queue_messages{"))
+    return all(f'queue="{queue}"' in text for queue in queues)
+
+
+def _node(run: Run) -> Node | None:
+    try:
+        return find_node()
+    except ServiceUnavailable as missing:
+        run.say(f"    without Cloudflare: {missing.reason}")
+        return None
