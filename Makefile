@@ -1,8 +1,8 @@
-# Everything a person or a CI machine does here. On a fresh machine with Python 3.11+ and make, `make demo` and
-# `make test` set up what they need.
+# All tasks of developers and of CI. On a fresh machine with Python 3.11+ and make, `make demo` and `make test`
+# install what they need.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports rules bench lab crash faults fuzz soak generate lock clean venv venv-dev jars node sdks
+.PHONY: help demo test test-fast check lint types imports rules bench lab crash faults cluster fuzz soak generate lock clean venv venv-dev jars node sdks
 
 # The first Python on PATH that is new enough; `make PYTHON=…` chooses another.
 PYTHON ?= $(or $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
@@ -12,15 +12,18 @@ LAMBDA_RUNTIME := tests/client/aws_lambda/runtime
 GENERATORS := alerts/generate.py deploy/reference.py scripts/metrics_page.py scripts/partial_page.py
 
 help:  ## This list.
-	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-demo: venv  ## The whole thing on this machine, without Java, broker or container.
+demo: venv  ## Run the demo on this machine; needs no Java, broker or container.
 	@$(BIN)/queuewatch demo $(ARGS)
 
-test: venv-dev jars node sdks  ## Every test, against real brokers as local processes. ARGS="-k name" chooses.
+test: venv-dev jars node sdks  ## Run all tests, with real brokers as local processes. ARGS="-k name" selects tests.
 	@$(BIN)/python $(if $(ARGS),-m pytest $(ARGS),.ci/halves.py)
 
-check: lint types imports rules test  ## What CI does, and what must pass before a change is handed in.
+test-fast: venv-dev  ## The tests that need no broker, browser, Java or Node.js, and simulate no hours: some minutes. ARGS="-k name" chooses.
+	@QUEUEWATCH_EXAMPLES=$${QUEUEWATCH_EXAMPLES:-15} $(BIN)/python $(if $(ARGS),-m pytest --fast $(ARGS),.ci/halves.py --fast)
+
+check: lint types imports rules test  ## Everything CI runs; must pass before a change is submitted.
 
 lint: venv-dev
 	$(BIN)/ruff check .
@@ -39,47 +42,50 @@ rules: venv-dev
 		elif [ "$$CI" = true ]; then echo "promtool is missing: install the package prometheus"; exit 1; \
 		else echo "promtool is not installed: the rules were not checked"; fi
 
-generate: venv-dev  ## Write what is made from code: rules, dashboards, runbook, the lists of metrics and settings.
+generate: venv-dev  ## Regenerate files: rules, dashboards, runbook, the lists of metrics and settings.
 	@for script in $(GENERATORS); do $(BIN)/python $$script || exit 1; done
 
-bench: venv-dev jars  ## Throughput, latency and state size, as a table and JSON; minutes.
+bench: venv-dev jars  ## Measure throughput, latency and state size; prints a table and writes JSON. Takes minutes.
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
-lab: venv-dev  ## How well faults are told, on simulated queues: a table, minutes. ARGS="matrix --only healthy" chooses.
+lab: venv-dev  ## Measure fault detection on simulated queues; prints a table. Takes minutes. ARGS="matrix --only healthy" selects runs.
 	@$(BIN)/python -m lab $(or $(ARGS),matrix)
 
-crash: venv-dev  ## Every crash point of a run, some thousands; a share of them is in the tests. Tens of minutes.
+crash: venv-dev  ## Try every crash point of a run, some thousands; the tests try some of them. Takes tens of minutes.
 	@CRASH_POINTS=all $(BIN)/python -m pytest -q -s tests/crash
 
-faults: venv-dev  ## Break a running service in each way: the table of docs/reliability.md. Root, minutes. ARGS="driver_killed" chooses.
+faults: venv-dev  ## Break a running service in each way listed in docs/reliability.md. Needs root, takes minutes. ARGS="driver_killed" selects.
 	@$(BIN)/python -m tests.faults $(ARGS)
 
-fuzz: venv-dev  ## Bytes nobody meant for decoder, scan, state, config, ingest and spool. ARGS="--seconds 3600 decode" chooses.
+cluster: venv-dev  ## The faults of a job on a Spark cluster: a master and two workers as local processes. Takes minutes.
+	@$(BIN)/python -m tests.faults --cluster $(ARGS)
+
+fuzz: venv-dev  ## Fuzz decoder, scanner, state, config, ingest and spool. ARGS="--seconds 3600 decode" selects a target.
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
-soak: venv-dev  ## Ten minutes at 20,000 events/s: fails when memory, checkpoint or latency grow. ARGS="--minutes 60" chooses.
+soak: venv-dev  ## Run ten minutes at 20,000 events/s; fails if memory, checkpoint or latency grow. ARGS="--minutes 60" changes the time.
 	@$(BIN)/python -m tests.soak $(ARGS)
 
-lock: venv-dev  ## Pin what pyproject.toml asks for, with hashes. ARGS=--upgrade takes the newest versions.
+lock: venv-dev  ## Pin the dependencies of pyproject.toml with hashes. ARGS=--upgrade takes the newest versions.
 	$(BIN)/pip install -q --disable-pip-version-check uv
 	$(BIN)/python .ci/lock.py $(ARGS)
 
-clean:  ## Remove what builds and runs left behind; the virtual environment and the caches of downloads stay.
+clean:  ## Remove build and run artifacts; keeps the virtual environment and the download caches.
 	rm -rf build dist *.egg-info client/build client/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis \
 		spark-warehouse metastore_db derby.log artifacts
 	find alerts client lab sinks sources streaming tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 venv:
-	@$(PYTHON) .ci/venv.py requirements.txt
+	@$(PYTHON) .ci/venv.py requirements-demo.txt
 
 venv-dev:
-	@$(PYTHON) .ci/venv.py requirements.txt requirements-dev.txt
+	@$(PYTHON) .ci/venv.py requirements-demo.txt requirements-dev.txt
 
-# Without Maven or npm the tests that need them say so and are skipped (under CI=true they fail).
+# Without Maven or npm, the tests that need them are skipped with the reason (with CI=true they fail).
 jars: venv-dev
 	@$(BIN)/python -m streaming.spark.jars deploy/jars/*.xml || [ "$$CI" != true ]
 
-# Other SDKs that the proxy is tried with; tests with one that is missing are skipped.
+# SDKs for the proxy tests; tests with a missing SDK are skipped.
 sdks: venv-dev
 	@$(BIN)/python .ci/sdks.py || [ "$$CI" != true ]
 

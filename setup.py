@@ -4,8 +4,8 @@ from setuptools import Extension, setup
 
 setup(
     ext_modules=[
-        # No Python module but a plain library, loaded by sources/wire/scan.py: so one needs a C compiler, but not
-        # Python's headers. Optional: installed without a compiler, events are read by other, slower code.
+        # Not a Python module but a plain library, loaded by sources/wire/scan.py, so it needs a C compiler but not Python's
+        # headers. It is optional: without a compiler, a slower parser is used.
         Extension("sources.wire._scan", ["sources/wire/scan.c"], extra_compile_args=["-std=c99", "-O3"], optional=True)
     ]
 )

@@ -1,7 +1,7 @@
-"""Write the locks: requirements.txt (the service), requirements-dev.txt (and the tools), requirements-proxy.txt (the proxy's
-image), and of the SDKs that the proxy is tried with tests/sdks/*.txt.
+"""Write the lock files: of the service, the demo, the tools, the proxy's image, and the SDKs used in the proxy tests.
 
-They name packages, versions and hashes, and no place to get them from: that is the machine's own setting.
+They are requirements.txt, requirements-demo.txt, requirements-dev.txt, requirements-proxy.txt and tests/sdks/*.txt. They contain
+packages, versions and hashes, but no download addresses, which are this machine's setting.
 """
 
 import os
@@ -13,18 +13,19 @@ ROOT = Path(__file__).resolve().parents[1]
 UV = Path(sys.executable).with_name("uv")
 COMPILE = [
     *(str(UV), "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes"),
-    *("--no-emit-package", "queuewatch"),  # comes from this checkout
+    *("--no-emit-package", "queuewatch"),  # installed from this checkout
     *("--no-emit-index-url", "--no-emit-find-links", "--no-annotate", "--no-header"),
 ]
-# A folder of wheels on this machine would pin files that other machines cannot get.
+# Local wheels would pin files that other machines cannot get.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.endswith("_FIND_LINKS")}
 
 
 def main(more: list[str]) -> None:
-    """Both files, the second containing the first, version for version; `more` are options for uv."""
+    """Write them all; each of the first three contains the one before it with the same versions. `more` are options for uv."""
     for options in (
         ["pyproject.toml", "-o", "requirements.txt"],
-        ["pyproject.toml", "--extra", "dev", "-c", "requirements.txt", "-o", "requirements-dev.txt"],
+        ["pyproject.toml", "--extra", "demo", "-c", "requirements.txt", "-o", "requirements-demo.txt"],
+        ["pyproject.toml", "--extra", "demo", "--extra", "dev", "-c", "requirements-demo.txt", "-o", "requirements-dev.txt"],
         [
             "client/pyproject.toml",
             *("--extra", "proxy", "--extra", "kafka"),

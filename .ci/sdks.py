@@ -1,4 +1,4 @@
-"""Create an environment for each SDK that the proxy is tried with, in `.venv-sdks/NAME` from `tests/sdks/NAME.txt`.
+"""Create an environment for each SDK used in the proxy tests, in `.venv-sdks/NAME` from `tests/sdks/NAME.txt`.
 
 Usage: python .ci/sdks.py
 
@@ -17,7 +17,7 @@ ENVIRONMENTS = ROOT / ".venv-sdks"
 
 
 def main() -> int:
-    """Create or refresh what has changed; 1 when one cannot be had."""
+    """Create or refresh changed environments; return 1 if one cannot be installed."""
     done = [_install(lock) for lock in sorted((ROOT / "tests" / "sdks").glob("*.txt"))]
     return 0 if all(done) else 1
 
@@ -35,7 +35,7 @@ def _install(lock: Path) -> bool:
         [*pip, "--require-hashes", "--no-deps", "-r", str(lock)],
     ):
         if subprocess.run(command, check=False).returncode != 0:
-            print(f"{folder.relative_to(ROOT)} cannot be had: tests with it are skipped", file=sys.stderr)
+            print(f"{folder.relative_to(ROOT)} cannot be installed: tests with it are skipped", file=sys.stderr)
             return False
     stamp.write_text(fingerprint)
     return True

@@ -1,6 +1,6 @@
-"""Create `.venv` from a lock file, or refresh it when the lock or the Python has changed; else be quick.
+"""Create `.venv` from a lock file, or refresh it if the lock file or the Python version has changed.
 
-Usage: python .ci/venv.py requirements.txt [requirements-dev.txt]
+Usage: python .ci/venv.py requirements-demo.txt [requirements-dev.txt]
 
 The last file named is installed; those before it are contained in it. Needs nothing but Python.
 """
@@ -20,11 +20,11 @@ VENV = ROOT / ".venv"
 STAMP = VENV / "installed.json"
 OLDEST = (3, 11)
 PROJECTS = ("client", ".")
-"""Installed in place, in this order: the service needs the application's library."""
+"""Distributions installed in place, in this order, because the service needs the application library."""
 
 
 def main(locks: list[str]) -> int:
-    """Do what the usage says; 1, with the reason and the remedy on standard error, when it cannot be done."""
+    """Create or refresh the environment; on failure print the reason and the fix and return 1."""
     if sys.version_info < OLDEST:
         return _fail("queuewatch needs Python 3.11 or newer: install it, then run make PYTHON=python3.11")
     wanted = {name: _fingerprint(name) for name in locks}
@@ -45,8 +45,8 @@ def main(locks: list[str]) -> int:
 
 
 def _fingerprint(lock: str) -> str:
-    """Changes when the lock, what the project says of itself as a package, or the Python does."""
-    import tomllib  # an older Python, which lacks it, has been told off by now
+    """Return a fingerprint of the lock file, the project's package metadata and the Python version."""
+    import tomllib  # older Pythons, which lack it, were already rejected
 
     packages = []
     for folder in PROJECTS:
@@ -67,7 +67,7 @@ def _present() -> dict[str, str]:
 
 
 def _works(python: Path) -> bool:
-    """Whether the environment's Python starts and is the one it was made for."""
+    """Return whether the environment's Python starts and has the expected version."""
     if not python.exists():
         return False
     ask = [str(python), "-c", "import sys; print(sys.version_info[:2])"]
@@ -79,15 +79,15 @@ def _install(pip: list[str], lock: str) -> bool:
     """Install the lock, then the two distributions of this project in place."""
     total = len(re.findall(r"^[A-Za-z0-9]\S*==", (ROOT / lock).read_text(), re.MULTILINE))
     print(f"Setting up .venv from {lock}: up to {total} packages, once; about a minute or two")
-    # Compiling every file of every package takes longer than compiling the used ones when imported.
+    # Compiling all files of all packages takes longer than compiling only the imported ones.
     pinned = [*pip, "--no-compile", "--require-hashes", "--no-deps", "-r", lock]
-    # One after the other: an upgrade of the one may remove a file that the other has just taken over.
+    # One after the other, because an upgrade of one may remove a file that the other has just taken over.
     in_place = ([*pip, "--no-deps", "-e", f"./{folder}"] for folder in PROJECTS)
     return _shown(pinned, total) and all(_shown(command, None) for command in in_place)
 
 
 def _shown(command: list[str], total: int | None) -> bool:
-    """Run pip, its many lines told as one that counts; its words are repeated when it fails."""
+    """Run pip with a progress counter instead of its output; the output is printed if it fails."""
     words: list[str] = []
     seen = 0
     terminal = sys.stdout.isatty()

@@ -11,7 +11,7 @@ ENV PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1
 COPY requirements-proxy.txt /tmp/requirements.txt
 COPY --from=wheel /wheels /tmp/wheels
-# Every dependency by its hash; compiled now, because nothing can be written where the packages are once the image runs.
+# Every dependency is pinned by hash; compile now, because the package folder is read-only when the image runs.
 RUN pip install --no-cache-dir --require-hashes --requirement /tmp/requirements.txt \
     && pip install --no-cache-dir --no-deps /tmp/wheels/*.whl \
     && python -m compileall -q /usr/local/lib/python3.11/site-packages \

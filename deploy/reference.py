@@ -1,7 +1,7 @@
 """`python deploy/reference.py [--check]`: write queuewatch.yaml, the reference of every configuration key.
 
-It is made from the models: their defaults, their docstrings, and the catalogue for what a threshold belongs to. As it
-stands the file changes nothing; what is off by default is commented out.
+It is generated from the models: their defaults, their docstrings, and the catalogue for the purpose of each threshold. The file
+itself changes no setting; keys that are off by default are commented out.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ sys.path.insert(0, str(ROOT))
 
 from alerts.catalogue import CATALOGUE, UNUSED_THRESHOLDS  # noqa: E402 -- run as a script, it must find the project first
 from alerts.units import number  # noqa: E402
+from streaming.config.external_sections import EXTERNAL_SECTIONS  # noqa: E402
 from streaming.config.model import Config  # noqa: E402
-from streaming.config.rooms import ROOMS  # noqa: E402
 from streaming.config.section import FromEnvironment  # noqa: E402
 from streaming.core.thresholds import Thresholds  # noqa: E402
 
@@ -45,7 +45,7 @@ HEAD = """\
 # are never written here: give the name of a file, or the environment variable.
 """
 
-# What a key without a default, or with none that tells anything, may look like.
+# Example values for keys without a useful default.
 EXAMPLES: Mapping[str, str] = {
     "source.kafka.bootstrap_servers": "[kafka:9092]",
     "source.kafka.topics": "[queuewatch-events]",
@@ -60,6 +60,7 @@ EXAMPLES: Mapping[str, str] = {
     "collect.cloudflare.backoff.first_s": "30",
     "collect.cloudflare.drain.queue": "queuewatch-telemetry",
     "collect.sqs.telemetry.queue": "queuewatch-telemetry",
+    "alerts.objectives": "{orders-30s: {queues: 'orders.*', within_s: 30, ratio: 0.99}}",
     "collect.to": "kafka://kafka:9092/queuewatch-events",
     "collect.cloudflare.account_id": "0123456789abcdef0123456789abcdef",
     "alerts.rules": "{MessageTooOld: {limit: 600, exclude_queues: 'dev-.*'}, NoisyGroup: {enabled: false}}",
@@ -67,7 +68,7 @@ EXAMPLES: Mapping[str, str] = {
 
 
 def reference() -> str:
-    """The text of the file."""
+    """Return the text of the file."""
     lines = [HEAD]
     for name, info in Config.model_fields.items():
         section = list(_key(Config, name, info, (), "", off=False))
@@ -76,11 +77,9 @@ def reference() -> str:
 
 
 def _key(owner: type[BaseModel], name: str, info: FieldInfo, above: tuple[str, ...], pad: str, *, off: bool) -> Iterator[str]:
-    """The lines of one key and everything below it; `off`: commented out. Words begin with `# `, such keys with `#`."""
+    """Return the lines of a key and everything below it. With `off`, keys begin with `#`; comments begin with `# `."""
     path = (*above, name)
     dotted = ".".join(path)
-    if path in ROOMS and ROOMS[path].load() is None:
-        return
     model, many = _model_of(info, path)
     if dotted in EXAMPLES:
         model = None
@@ -98,25 +97,25 @@ def _key(owner: type[BaseModel], name: str, info: FieldInfo, above: tuple[str, .
     inner_pad = pad + ("    " if many else "  ")
     below = [line for n, inner in model.model_fields.items() for line in _key(model, n, inner, path, inner_pad, off=off)]
     if many:
-        # A list: its one entry begins at its first key.
+        # A list has one example entry, which begins at its first key.
         first = next(i for i, line in enumerate(below) if line.startswith(f"{inner_pad}#") and line[len(inner_pad) + 1] != " ")
         below[first] = below[first].replace(f"{inner_pad}#", f"{pad}#  - ", 1)
         below = [line.replace(f"{inner_pad}#", f"{pad}#    ", 1) if _is_key(line) else line for line in below]
-    # A heading with nothing below it would be an error when the file is read.
+    # A section without keys would be an error when the file is read.
     yield f"{pad}{name}:" if any(not line.lstrip().startswith("#") for line in below) else f"{pad}#{name}:"
     yield from below
 
 
 def _is_key(line: str) -> bool:
-    """A key that is commented out, rather than words."""
+    """Return whether a line is a commented-out key rather than a comment."""
     bare = line.lstrip()
     return bare.startswith("#") and bare[1] != " "
 
 
 def _model_of(info: FieldInfo, path: tuple[str, ...]) -> tuple[type[BaseModel] | None, bool]:
-    """The section's model, if the key is a section, and whether it is a list of them."""
-    if path in ROOMS:
-        return ROOMS[path].load(), False
+    """Return the section's model, if the key is a section, and whether it is a list of sections."""
+    if path in EXTERNAL_SECTIONS:
+        return EXTERNAL_SECTIONS[path](), False
     if isinstance(info.default_factory, type) and issubclass(info.default_factory, BaseModel):
         return info.default_factory, False
     if isinstance(info.default, BaseModel):
@@ -147,7 +146,7 @@ def _is_off(info: FieldInfo) -> bool:
 
 
 def _value(owner: type[BaseModel], name: str, info: FieldInfo, dotted: str) -> tuple[str, bool]:
-    """The value to show, and whether the key is off by default."""
+    """Return the value to show, and whether the key is off by default."""
     if dotted in EXAMPLES:
         return EXAMPLES[dotted], True
     if owner.__name__ == "ThresholdOverrides":
@@ -159,7 +158,7 @@ def _value(owner: type[BaseModel], name: str, info: FieldInfo, dotted: str) -> t
 
 
 def _kind(annotation: Any) -> str:
-    """A placeholder that says what belongs there."""
+    """Return a placeholder for a value of this type."""
     names = [getattr(kind, "__name__", "") for kind in _types(annotation)]
     return next((word for key, word in _KINDS.items() if key in names), "...")
 
@@ -168,7 +167,7 @@ _KINDS = {"Path": "/path/to/file", "bool": "true", "int": "0", "float": "0", "st
 
 
 def _yaml(value: Any) -> str:
-    # JSON is YAML: one line, no surprises with quoting.
+    # JSON is valid YAML, on one line and with safe quoting.
     if isinstance(value, frozenset | tuple | list):
         return "[" + ", ".join(map(_yaml, value)) + "]"
     if isinstance(value, Mapping):
@@ -177,7 +176,7 @@ def _yaml(value: Any) -> str:
 
 
 def _about(owner: type[BaseModel], name: str) -> str:
-    """Of a threshold: which alerts it belongs to."""
+    """Return the alerts that use a threshold."""
     if owner.__name__ != "ThresholdOverrides":
         return ""
     used = [entry.name for entry in CATALOGUE if name in entry.thresholds]
@@ -190,7 +189,7 @@ def _first_sentence(model: type[BaseModel]) -> str:
 
 @cache
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """Field -> the string literal below it, of the model and of those it inherits from."""
+    """Return the string literal below each field, for the model and its base classes."""
     found: dict[str, str] = {}
     for owner in reversed(model.__mro__):
         if owner in (BaseModel, object) or owner.__module__.startswith("pydantic"):
@@ -198,7 +197,7 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(owner)))
         except (OSError, TypeError):
-            # Made at run time: it has no source.
+            # A model created at run time has no source.
             continue
         body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
         for statement, following in pairwise(body):
@@ -214,13 +213,13 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def main() -> int:
-    """0, or 1 when `--check` finds the file out of date."""
+    """Return 0, or 1 if `--check` finds the file out of date."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when the file is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the file is out of date")
     text = reference()
     if parser.parse_args().check:
         if not OUT.exists() or OUT.read_text(encoding="utf-8") != text:
-            sys.stderr.write(f"{OUT.relative_to(ROOT)} is not what the models say: run python deploy/reference.py\n")
+            sys.stderr.write(f"{OUT.relative_to(ROOT)} is out of date: run python deploy/reference.py\n")
             return 1
         return 0
     OUT.write_text(text, encoding="utf-8")

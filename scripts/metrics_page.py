@@ -15,13 +15,17 @@ PAGE = ROOT / "docs" / "metrics.md"
 
 HEAD = """# Metrics
 
-Written by `python scripts/metrics_page.py` from [`streaming/judge/metrics.py`](../streaming/judge/metrics.py).
+Written by `python scripts/metrics_page.py` from [`streaming/judge/metrics/table.py`](../streaming/judge/metrics/table.py).
 
-- What is not known has no series: a queue seen only by its attributes has no ages; a queue nobody speaks of any more has nothing.
+- Unknown values have no series: a queue known only by its counts has no ages while its backlog moves, and
+  a queue without telemetry has no series at all.
 - Metrics of a queue carry `system`, `scope_id` (the event's `scope`, empty when absent) and `queue`. **Never** a message id.
-  Groups and consumers appear by name for the top K (10), the rest as `other`; `queuewatch_folded_total` says how much was folded.
+  Groups and consumers appear by name for the top K (10), the rest as `other`; `queuewatch_folded_total` counts the folded ones.
 - Ages are computed when they are scraped, from the timestamps published beside them.
-- Totals are kept in the state: they survive restarts, and a batch that runs twice counts once.
+- Totals are kept in the state: they survive restarts, and a batch that runs twice is counted once.
+- Histograms have classic buckets. Prometheus 3.9 stores them as native histograms with these buckets, one series each, if the
+  scrape job sets `scrape_native_histograms` and `convert_classic_histograms_to_nhcb`, as its documentation says; this was not
+  tested with queuewatch. Set `always_scrape_classic_histograms` too: the generated rules and dashboards read the classic series.
 
 | metric | type | labels | meaning |
 |---|---|---|---|
@@ -29,7 +33,7 @@ Written by `python scripts/metrics_page.py` from [`streaming/judge/metrics.py`](
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     rows = []
     for metric in (*METRICS, *SINK_METRICS):
         labels = ", ".join(f"`{label}`" for label in (*(QUEUE_LABELS if metric.per_queue else ()), *metric.labels))
@@ -38,9 +42,9 @@ def page() -> str:
 
 
 def main() -> int:
-    """Write, or check, the page."""
+    """Write or check the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only say whether it is up to date")
+    parser.add_argument("--check", action="store_true", help="only check whether it is up to date")
     if not parser.parse_args().check:
         PAGE.write_text(page())
     elif not PAGE.exists() or PAGE.read_text() != page():

@@ -17,7 +17,7 @@ MARK = "<!-- generated: signal table -->\n"
 
 
 def table() -> str:
-    """The table as Markdown."""
+    """Return the table as Markdown."""
     lines = ["| signal | " + " | ".join(f"`{basis}`" for basis in BASES) + " |", "|---" * (len(BASES) + 1) + "|"]
     for signal in SIGNAL_NAMES:
         cells = [supported(signal, basis) or "–" for basis in BASES]
@@ -26,12 +26,12 @@ def table() -> str:
 
 
 def main() -> int:
-    """1 when the page differs and `--check` was asked for."""
+    """Return 1 if `--check` is given and the page differs."""
     text = PAGE.read_text(encoding="utf-8")
     wanted = text[: text.index(MARK)] + MARK + "\n" + table()
     if "--check" in sys.argv:
         if text != wanted:
-            print(f"{PAGE.name} is not what the code says: run make generate", file=sys.stderr)
+            print(f"{PAGE.name} is out of date: run make generate", file=sys.stderr)
         return int(text != wanted)
     PAGE.write_text(wanted, encoding="utf-8")
     return 0

@@ -1,4 +1,4 @@
-"""Take the pictures of the status page for the README: `python scripts/screenshots.py` from the checkout.
+"""Take the screenshots of the status page for the README: `python scripts/screenshots.py` from the checkout.
 
 A made-up shop on a bad afternoon is served on a free port and looked at with the machine's Chromium. The clock stands
 still, so that the pictures change only when the page does. With the typeface Inter installed they look as in the
@@ -28,12 +28,12 @@ PHONE = ViewportSize(width=390, height=844)
 
 
 def queue_address(queue: str) -> str:
-    """The page of one of the shop's queues."""
+    """Return the URL of a queue of the shop."""
     return f"#/queue?system=aws_sqs&scope={SCOPE.replace('/', '%2F')}&queue={queue}"
 
 
 def main() -> None:
-    """Write every picture to docs/images."""
+    """Write all screenshots to docs/images."""
     store = SnapshotStore()
     for snapshot in (*shop_past(), shop_snapshot()):
         store.publish(snapshot)
@@ -56,12 +56,12 @@ def main() -> None:
 
 
 def open_advice(page: Page) -> None:
-    """Unfold what to do about the first signal."""
+    """Expand the advice of the first signal."""
     page.get_by_text("What it means and what to do").first.click()
 
 
 class Camera:
-    """Opens an address in a fresh page, pauses it, and takes a picture."""
+    """Opens a URL in a new page, pauses it, and takes a screenshot."""
 
     def __init__(self, browser: Browser, url: str) -> None:
         self._browser = browser

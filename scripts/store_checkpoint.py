@@ -1,4 +1,4 @@
-"""Store a small checkpoint written by this release: later releases must go on from it.
+"""Store a small checkpoint written by this release, which later releases must be able to continue.
 
 `python scripts/store_checkpoint.py NAME` runs the service on a few thousand events, stops it, and writes
 `tests/streaming/checkpoints/NAME.tar.gz` (the checkpoint and its spool folder) and `NAME.json` (what it published last).
@@ -60,7 +60,7 @@ def _put(folder: Path, events: list[dict[str, Any]]) -> None:
 
 
 def _events(now: int) -> list[dict[str, Any]]:
-    """Every kind of thing a state remembers: live, settled, lost, dead-lettered, grouped, delayed, with any form of id."""
+    """Return events for every kind of message: live, settled, lost, dead-lettered, grouped, delayed, with any id format."""
     numbers = random.Random(7)
     common = {"v": 1, "system": "aws_sqs", "scope": "eu/1"}
     out: list[dict[str, Any]] = [
@@ -108,9 +108,9 @@ def _later(now: int) -> list[dict[str, Any]]:
 
 
 def _published(service: Service) -> dict[str, Any]:
-    """What later releases must still know: totals and counts that do not change by time alone."""
+    """Return what later releases must still report: totals and counts that do not change with time."""
     lasting = ("queuewatch_messages_", "queuewatch_events_total", "queuewatch_tracked_messages")
-    with urllib.request.urlopen(service.url + "/api/v1/queues", timeout=10) as answer:
+    with urllib.request.urlopen(service.url + "/api/v1/queues", timeout=10) as answer:  # noqa: S310 -- a service started here
         queues = json.load(answer)
     metrics = {name: value for name, value in sorted(service.metrics().items()) if name.startswith(lasting)}
     return {"metrics": metrics, "queues": sorted(queue["queue"] for queue in queues["queues"])}
