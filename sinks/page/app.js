@@ -60,6 +60,7 @@ function showSummary(summary) {
       : null,
   );
   setLive(old ? "old" : "live", old ? "No new batches" : "Live");
+  if (old) view.outdate?.();
   const { critical = 0, warning = 0 } = summary.firing;
   const worst = critical ? "critical" : warning ? "warning" : "";
   document.title = worst ? `${critical || warning} ${worst} · queuewatch` : "queuewatch";
@@ -68,6 +69,7 @@ function showSummary(summary) {
 }
 
 function showTrouble(error) {
+  view.outdate?.();
   if (error.code === "starting") {
     setLive("old", "Starting");
     banner("Waiting for the first batch. This page will show it as soon as it is available.");

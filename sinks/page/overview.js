@@ -3,7 +3,7 @@
 import { announceSignals } from "./announce.js";
 import { get } from "./api.js";
 import { el, setAttribute, setChildren, setText } from "./dom.js";
-import { count, number, statusWord, ticking } from "./format.js";
+import { count, number, statusWord, ticking, time } from "./format.js";
 import { now, refresh, setServerTime, since } from "./live.js";
 import { Matches } from "./matches.js";
 import { QueueTable, SORTS } from "./queue_table.js";
@@ -132,7 +132,13 @@ export class Overview {
     announceSignals(signals.firing);
   }
 
+  /** Says in the headline when it was true, once nothing newer can be had. */
+  outdate() {
+    if (this.latest) setText(this.headline, headline(...this.latest, this.latest[0].at_ms));
+  }
+
   showHero(summary, signals) {
+    this.latest = [summary, signals];
     setText(this.headline, headline(summary, signals));
     const stats = [
       ["Queues", number(summary.queues)],
@@ -258,13 +264,22 @@ export class Overview {
   }
 }
 
-function headline(summary, signals) {
+/** What is wrong, in one line; `wasAtMs` is when it was, for a summary that is no longer current. */
+function headline(summary, signals, wasAtMs = null) {
   const { critical = 0, warning = 0 } = signals.severities;
+  const at = wasAtMs === null ? "" : ` at ${time(wasAtMs, now())}`;
   if (summary.queues === 0) return "No queues yet";
-  if (critical + warning === 0) {
-    return summary.queues === 1 ? "The queue is fine" : `All ${number(summary.queues)} queues are fine`;
-  }
+  if (critical + warning === 0) return `${fine(summary, wasAtMs === null ? "are" : "were")}${at}`;
   const parts = [critical ? `${number(critical)} critical` : "", warning ? count(warning, "warning") : ""];
   const what = parts.filter(Boolean).join(" and ");
-  return `${what} on ${number(summary.queues_firing)} of ${count(summary.queues, "queue")}`;
+  return `${what} on ${number(summary.queues_firing)} of ${count(summary.queues, "queue")}${at}`;
+}
+
+/** No signal fires; but only queues whose status is OK are fine, the others are counted by status. */
+function fine({ queues, statuses }, verb) {
+  const others = CHIPS.filter((status) => status !== "ok" && statuses[status]);
+  if (queues === 1) return `The queue ${verb === "are" ? "is" : "was"} ${others[0] ?? "fine"}`;
+  if (others.length === 0) return `All ${number(queues)} queues ${verb} fine`;
+  const counts = others.map((status) => `${number(statuses[status])} ${status}`);
+  return [`${number(statuses.ok ?? 0)} of ${number(queues)} queues ${verb} fine`, ...counts].join(", ");
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from sinks.clock import wall_ms
@@ -246,8 +248,10 @@ def test_a_service_that_does_not_answer_is_said_and_its_return_noticed(visit: St
     expect(page.locator("#live")).to_contain_text("Not connected", timeout=15_000)
     expect(page.get_by_role("status")).to_contain_text("The service does not answer")
     expect(page.locator("tbody tr")).to_have_count(12)
+    expect(page.get_by_role("heading", level=1)).to_have_text(re.compile(r" of 12 queues at \d\d:\d\d:\d\d UTC$"))
     page.unroute("**/api/v1/**")
     expect(page.locator("#live")).to_contain_text("Live", timeout=15_000)
+    expect(page.get_by_role("heading", level=1)).to_have_text(re.compile(r" of 12 queues$"))
     expect(page.locator("#banner")).to_be_hidden()
 
 
@@ -268,6 +272,30 @@ def test_old_numbers_are_called_old(visit: StartVisit) -> None:
     visited.page.goto(visited.server.url)
     expect(visited.page.get_by_role("status")).to_contain_text("No new batch for 2 min")
     expect(visited.page.locator("#live")).to_contain_text("No new batches")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "headline"),
+    [
+        (["ok", "ok"], "All 2 queues are fine"),
+        (["ok", "unknown", "lagging", "unknown"], "1 of 4 queues are fine, 1 lagging, 2 unknown"),
+        (["unknown"], "The queue is unknown"),
+    ],
+)
+def test_only_queues_whose_status_is_ok_are_fine(visit: StartVisit, statuses: list[str], headline: str) -> None:
+    """A queue of which nothing is known fires nothing, and is not fine for it."""
+    queues = tuple(queue_view(f"q-{n}", wall_ms(), status=status) for n, status in enumerate(statuses))
+    page = visit(Snapshot(wall_ms(), queues, (), {"accepted": 1})).open()
+    expect(page.get_by_role("heading", level=1)).to_have_text(headline)
+
+
+def test_what_was_fine_before_the_service_fell_silent_is_not_called_fine_now(visit: StartVisit) -> None:
+    """No batch for two minutes: nobody knows."""
+    then = wall_ms() - 120_000
+    visited = visit(Snapshot(then, (queue_view("a", then), queue_view("b", then)), (), {"accepted": 1}))
+    visited.page.goto(visited.server.url)
+    heading = visited.page.get_by_role("heading", level=1)
+    expect(heading).to_have_text(re.compile(r"^All 2 queues were fine at \d\d:\d\d:\d\d UTC$"))
 
 
 def test_a_link_to_a_queue_opens_it(visit: StartVisit) -> None:
