@@ -154,8 +154,8 @@ def _present(merged: Merged, now: int, settings: Settings) -> npt.NDArray[np.boo
     column = queues.columns
     heard = np.maximum(column["last_event_at"], column["last_state_at"])
     silent = now - heard > settings.forget_queue_after_ms
-    only_told = ~column["messages_seen"] & (column["last_state_at"] > 0)
-    silent = np.where(only_told, now - column["last_state_at"] > SILENT_DEPTH_MS, silent)
+    reported_only = ~column["messages_seen"] & (column["last_state_at"] > 0)
+    silent = np.where(reported_only, now - column["last_state_at"] > SILENT_DEPTH_MS, silent)
     present: npt.NDArray[np.bool_] = ~silent | (column["visible"] + column["in_flight"] + column["delayed"] > 0)
     present[list(queues.places_of("losses"))] = True
     for arrival in merged.arrivals:

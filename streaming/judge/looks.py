@@ -22,7 +22,7 @@ from streaming.judge.snapshot import QueueStatus, QueueView
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
-_REPORTED_AT = ("last_event_at", "last_state_at", "counted_at", "visible_told_at")
+_REPORTED_AT = ("last_event_at", "last_state_at", "counted_at", "visible_counted_at")
 """When each queue was last reported on: the only columns that a count equal to the previous one changes."""
 _COMPARED = tuple(
     name for name in (*NUMBERS, *FLAGS, *TIMES, *COUNTS, *REPORTED) if name != "age_sum_ms" and name not in _REPORTED_AT

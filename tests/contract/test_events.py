@@ -177,13 +177,13 @@ def test_fields_that_are_null_or_unknown_are_as_if_absent(tmp_path: Path) -> Non
 def test_a_message_seen_late_has_a_past(tmp_path: Path) -> None:
     """Its age counts from the earliest known time: the send, or else the first receive, or else the first event."""
     about: Event = {"message_id": "m", "receive_count": 3}
-    told_and_age: list[tuple[Event, float]] = [
+    times_and_age: list[tuple[Event, float]] = [
         ({"sent_at": ms(-100), "first_received_at": ms(-50)}, 160),
         ({"first_received_at": ms(-50)}, 110),
         ({}, 60),
     ]
-    for told_times, age in told_and_age:
-        lines = replayed([ev("received", 0, **about, **told_times)], tmp_path, until_s=60)
+    for times, age in times_and_age:
+        lines = replayed([ev("received", 0, **about, **times)], tmp_path, until_s=60)
         assert lines.metric("oldest_message_age_seconds", scope="all")[60] == age
 
 
@@ -197,9 +197,9 @@ def test_a_purge_empties_the_queue_but_for_what_came_after(tmp_path: Path) -> No
         ev("sent", 12, message_id="new"),
         ev("received", 20, message_id="back", sent_at=ms(1)),
     ]
-    told_late = [e for e in events if e["type"] != "purged"] + [events[3], events[3]]
-    for told_as in (events, told_late):
-        lines = replayed(told_as, tmp_path, until_s=30)
+    reported_late = [e for e in events if e["type"] != "purged"] + [events[3], events[3]]
+    for variant in (events, reported_late):
+        lines = replayed(variant, tmp_path, until_s=30)
         assert reported(lines, 30)["visible"] + reported(lines, 30)["in_flight"] == 2
         assert lines.metric("oldest_message_age_seconds", scope="all")[30] == 29
 
@@ -244,9 +244,9 @@ def test_attributes_may_hold_anything(tmp_path: Path, seed: int) -> None:
     events: list[Event] = []
     for at in range(0, 120, 2):
         kind = rng.choice(["queue_state", "consumer_state", "batch"])
-        told_now = {name: rng.choice(VALUES) for name in rng.sample(NAMED + FREE, 12)}
+        reported_now = {name: rng.choice(VALUES) for name in rng.sample(NAMED + FREE, 12)}
         about = {"consumer": rng.choice(["c", "a:1:1", "a:1:2"]), "batch_id": "b", "queue": rng.choice(["q", "d", "q.fifo"])}
-        events.append({**ev(kind, at, attributes=told_now), **about, "system": rng.choice(["aws_sqs", "activemq"])})
+        events.append({**ev(kind, at, attributes=reported_now), **about, "system": rng.choice(["aws_sqs", "activemq"])})
         life = ev(rng.choice(["sent", "received", "extended", "deleted"]), at, message_id=f"m{at % 7}", group="g")
         events.append({**life, **about, "system": rng.choice(["aws_sqs", "activemq"])})
     lines = replayed(events, tmp_path, every="30s", until_s=200)
@@ -272,8 +272,8 @@ def test_a_sender_cannot_fill_the_memory_with_names_of_its_own() -> None:
     steps = []
     for n in range(0, 40 * hour, hour):
         made_up = {f"{n}-{i}": i for i in range(50)}
-        told_now = [event("queue_state", n, attributes=made_up), event("heartbeat", n, consumer=f"pid-{n}")]
-        steps.append((n, [*told_now, event("consumer_state", n, consumer=f"connection-{n}", attributes={"prefetch": 1})]))
+        reported_now = [event("queue_state", n, attributes=made_up), event("heartbeat", n, consumer=f"pid-{n}")]
+        steps.append((n, [*reported_now, event("consumer_state", n, consumer=f"connection-{n}", attributes={"prefetch": 1})]))
     last = run_steps(steps, Settings(now_is_event_time=True), restart=True)[-1]
     (facts,) = last.queues.values()
     assert len(facts.attributes) == 200

@@ -93,7 +93,7 @@ def test_one_bad_consumer_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("bad", "fires"), [(21, True), (19, False)], ids=["twenty after its first failure", "nineteen"])
-def test_one_bad_consumer_among_many_is_told_though_the_queue_is_not_failing(tmp_path: Path, bad: int, fires: bool) -> None:
+def test_one_bad_consumer_among_many_is_named_though_the_queue_is_not_failing(tmp_path: Path, bad: int, fires: bool) -> None:
     """It fails everything, a tenth of all deliveries: it is named within 90 s of its tenth failure, and no other is blamed."""
     events = [e for w in range(3) for e in delivered(100, w, 3, set(), f"{w}-", f"worker-{w}")]
     events += delivered(bad, 60, 4.5, set(range(bad)), "b", "worker-7")

@@ -137,7 +137,7 @@ def test_two_collectors_watch_one_broker_side_by_side(activemq: ActiveMQ) -> Non
     assert set(reported[0]) == set(reported[1])
 
 
-def test_only_the_queues_asked_for_are_told(activemq: ActiveMQ) -> None:
+def test_only_the_queues_asked_for_are_reported(activemq: ActiveMQ) -> None:
     config = configured(activemq, queues=("shop.>",), exclude=("shop.noise",))
     with collecting(config) as collected:
         wait_until(collected.is_connected)
@@ -147,7 +147,7 @@ def test_only_the_queues_asked_for_are_told(activemq: ActiveMQ) -> None:
     assert {event["queue"] for event in collected.events if "queue" in event} == {"shop.orders"}
 
 
-def test_counts_of_every_queue_are_told(activemq: ActiveMQ) -> None:
+def test_counts_of_every_queue_are_reported(activemq: ActiveMQ) -> None:
     client = Client(activemq)
     client.subscribe("counted", prefetch=2)
     for _ in range(5):
@@ -169,7 +169,7 @@ def test_a_collector_that_is_stopped_says_good_bye_at_once(activemq: ActiveMQ) -
     assert time.monotonic() - started_s < 1.5, "it would have waited two seconds for an answer to nothing"
 
 
-def test_the_probe_s_own_queue_is_told_by_nobody(activemq: ActiveMQ) -> None:
+def test_the_probe_s_own_queue_is_reported_by_nobody(activemq: ActiveMQ) -> None:
     with collecting(configured(activemq)) as collected:
         wait_until(lambda: levels(collected.collector.findings).get("advisories") == "ok")
     assert not [event for event in collected.events if event.get("queue") == "queuewatch.probe"]
@@ -289,7 +289,7 @@ def test_a_refused_login_is_said_with_what_to_set(guarded: ActiveMQ, login: dict
     assert remedy in (finding.fix or "")
 
 
-def test_a_user_who_may_not_read_advisories_is_told_the_permissions_to_add(password_file: Path) -> None:
+def test_a_user_who_may_not_read_advisories_sees_which_permissions_to_add(password_file: Path) -> None:
     with services(), broker.start(broker.Setup(security=security(""))) as running:
         findings = check_broker(configured(running, username="watch", password_file=password_file))
     assert "not authorized" in findings[-1].what
@@ -299,7 +299,7 @@ def test_a_user_who_may_not_read_advisories_is_told_the_permissions_to_add(passw
 # -- what an unprepared broker does not tell --
 
 
-def test_a_broker_without_the_plugin_and_the_flags_is_told_both() -> None:
+def test_a_broker_without_the_plugin_and_the_flags_is_named_both() -> None:
     setup = broker.Setup(policies=(Policy(advisories=False),), statistics=False)
     with services(), broker.start(setup) as running:
         examination = examine(configured(running))

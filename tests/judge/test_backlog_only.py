@@ -47,7 +47,7 @@ def stalled(found: Judged) -> list[float]:
 GROWING = [1] * 10 + [1 + 6 * i for i in range(21)]
 
 
-def test_consumers_that_are_gone_are_told_within_six_minutes() -> None:
+def test_consumers_that_are_gone_fire_within_six_minutes() -> None:
     """Batches and acknowledgements stop, and the backlog grows; the signal ends when they resume."""
     found = seen([*worked(GONE_S), *counted(GROWING)])
     (reported,) = stalled(found)

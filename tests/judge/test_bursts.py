@@ -47,7 +47,7 @@ def test_the_same_are_announced_however_many_shards_there_are(kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", SIGNALS)
-def test_what_is_told_late_is_announced_before_what_is_only_later(kind: str) -> None:
+def test_what_is_reported_late_is_announced_before_what_is_only_later(kind: str) -> None:
     """It happened first, but has not been announced."""
     late = {**burst(kind, 1, at_ms=50_000)[0], "message_id": "late"}
     said = judged([(401_000, burst(kind, 20, at_ms=400_000)), (410_000, [late])], EVENT_TIME)

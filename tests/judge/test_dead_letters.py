@@ -25,7 +25,7 @@ def arrivals(*steps: Step, restart: bool = False) -> list[tuple[int, str, str | 
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_message_that_comes_again_under_its_own_id_is_told_again(restart: bool) -> None:
+def test_a_message_that_comes_again_under_its_own_id_is_announced_again(restart: bool) -> None:
     """Redriven with its id kept and dead-lettered again within five minutes: three arrivals, one end."""
     steps: list[Step] = [
         (0, [event("dead_lettered", 0, **DEAD)]),

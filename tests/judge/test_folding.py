@@ -105,7 +105,7 @@ def test_one_group_whose_failures_make_the_queue_fail_is_named() -> None:
     assert [c.finding.key.group for c in stuck_groups(found, folded=False)] == ["g0"]
 
 
-def test_a_head_that_hangs_is_told_though_the_queue_fails() -> None:
+def test_a_head_that_hangs_is_announced_though_the_queue_fails() -> None:
     """A consumer that has had one message since before the deploy, and extends its window, is a separate fault."""
     until = MENDED_S
     hung = [fifo("sent", 100, "hung", 99), fifo("sent", 100.5, "behind", 99)]

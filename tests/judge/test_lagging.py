@@ -31,7 +31,7 @@ def one_of_two_dies(work_s: float) -> Events:
     return flow(DIED_S, 2, work_s, 2) + flow(900, 2, work_s, 1, DIED_S, 1_000)
 
 
-def test_one_of_two_consumers_dead_is_told_when_the_forecast_passes_the_limit() -> None:
+def test_one_of_two_consumers_dead_is_announced_when_the_forecast_passes_the_limit() -> None:
     """Work takes 3.6 s, a message comes every 2 s: the age grows by 0.44 s per second and passes 15 min within half an hour."""
     times, (finding, *_) = lagging(one_of_two_dies(3.6), DIED_S + 900)
     assert DIED_S + 120 < times[0] <= DIED_S + 540
@@ -41,7 +41,7 @@ def test_one_of_two_consumers_dead_is_told_when_the_forecast_passes_the_limit() 
     assert "Consumer w1 has finished nothing for" in evidence["summary"]
 
 
-def test_a_queue_that_falls_behind_by_little_is_not_told_yet() -> None:
+def test_a_queue_that_falls_behind_by_little_is_not_announced_yet() -> None:
     """A tenth more than one worker can process: it takes hours to reach the limit."""
     assert lagging(one_of_two_dies(2.2), QUIET_UNTIL_S) == ([], [])
 
@@ -81,7 +81,7 @@ def falls_behind(until_s: int) -> tuple[list[tuple[float, str]], list[str]]:
     return changes, [s.queues[0].status for s in found.snapshots]
 
 
-def test_a_queue_that_falls_behind_is_told_once_and_until_its_backlog_shrinks() -> None:
+def test_a_queue_that_falls_behind_is_announced_once_and_until_its_backlog_shrinks() -> None:
     """The age of the oldest drops by a quarter of an hour when it is finally received, but the backlog keeps growing."""
     changes, statuses = falls_behind(2_250)
     assert [status for _, status in changes] == ["firing", "resolved"]

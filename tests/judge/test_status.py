@@ -75,7 +75,7 @@ def drains(events: Sequence[dict[str, Any]], until_s: int) -> dict[int, float | 
     return {t // 1000: s.queues[0].time_to_drain_s for (t, _), s in zip(made, judged(made).snapshots, strict=True)}
 
 
-def test_time_to_drain_is_told_soon_and_only_while_draining() -> None:
+def test_time_to_drain_is_published_soon_and_only_while_draining() -> None:
     """It appears a minute after the backlog began to shrink, is exact at a steady rate, and goes when it is empty or grows."""
     left = drains(sent(150) + worked(150, 30_000, 4_000), 700)
     assert [t for t, s in left.items() if s is not None] == list(range(90, 630, 10))

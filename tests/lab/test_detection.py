@@ -42,7 +42,7 @@ def test_a_cell_whose_first_minutes_are_hard_holds(scenario: str, kind: str, bas
 
 
 @pytest.mark.parametrize("incident", ["slow_deploy", "consumers_dead", "rolling_deploys", "burst_x50", "nightly_batch"])
-def test_an_incident_is_told_and_health_is_not(incident: str) -> None:
+def test_an_incident_is_announced_and_health_is_not(incident: str) -> None:
     """In time and by name; healthy runs raise neither QueueFailing nor QueueLagging."""
     rows = list(run_incidents(IncidentSelection(only=(incident,), kinds=("standard",)), jobs=1))
     assert [row["broken"] for row in rows if row["scenario"] == incident] == [[]]

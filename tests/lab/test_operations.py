@@ -119,7 +119,7 @@ LABELLED = (
 
 
 @pytest.mark.parametrize("name", LABELLED)
-def test_every_fault_is_labelled_with_what_names_it_and_when_it_could_be_told(name: str) -> None:
+def test_every_fault_is_labelled_with_what_names_it_and_when_it_could_be_detected(name: str) -> None:
     """In order: cause, fault, the earliest instant; with a signal that names it, and an aim."""
     recording = ALL[name]("standard", 5)
     for label in recording.labels:

@@ -20,7 +20,7 @@ from tests.soak.picture import picture
         pytest.param([100.0] * 30 + [150.0] * 10, True, id="a step near the end"),
     ],
 )
-def test_growth_is_told_from_noise(samples: list[float], grows: bool) -> None:
+def test_growth_is_not_mistaken_for_noise(samples: list[float], grows: bool) -> None:
     """A fifth is the limit."""
     assert (growth(samples) > 0.2) == grows
 

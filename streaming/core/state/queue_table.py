@@ -42,7 +42,7 @@ COUNTS = (
 )
 """From the broker's counts: the latest (its time, 0 before the first); the most messages in its counts of the last five
 minutes, -1 before the first; since when its counts have been empty without a break, -1 when the latest was not."""
-REPORTED = ("visible_told_at", "paused", "redrive_told")
+REPORTED = ("visible_counted_at", "paused", "redrive_reported")
 """From the attributes: when the visible messages were last counted; whether the queue is paused; whether a redrive is known."""
 _INTS = (*TIMES, *COUNTS, *REPORTED)
 _DEPTH = tuple(Depth._fields)
@@ -160,9 +160,9 @@ class QueueTable:
         self._changed.add(number)
         self._unlimited.add(number)
         visible = attributes.get("visible")
-        self._columns["visible_told_at"][number] = visible[0] if visible is not None else 0
+        self._columns["visible_counted_at"][number] = visible[0] if visible is not None else 0
         self._columns["paused"][number] = attributes.get("paused", (0, None))[1] is True
-        self._columns["redrive_told"][number] = "redrive_task" in attributes
+        self._columns["redrive_reported"][number] = "redrive_task" in attributes
 
     def repeat(self, number: int, at: int, attributes: dict[str, Any]) -> bool:
         """Record a queue_state of time `at` if it equals the one before; return whether it does. Most do."""
@@ -172,8 +172,8 @@ class QueueTable:
         if self._texts[number] != _write_attributes({name: (at, value) for name, value in attributes.items()}, at):
             return False
         self._columns["last_state_at"][number] = at
-        if self._columns["visible_told_at"][number] == before:
-            self._columns["visible_told_at"][number] = at
+        if self._columns["visible_counted_at"][number] == before:
+            self._columns["visible_counted_at"][number] = at
         self._attributes.pop(number, None)
         return True
 
@@ -261,8 +261,8 @@ class QueueTable:
         columns |= self._holds.pack("q.h.") | self._durations.pack("q.w.") | self._depths.pack("q.d.")
         columns["q.names"] = np.frombuffer(self.packed_names(), dtype=np.uint8)
         columns["q.hash"] = self.hashes
-        columns["q.told.lengths"] = np.fromiter(map(len, texts), dtype=np.int32, count=len(texts))
-        columns["q.told.bytes"] = np.frombuffer(b"".join(texts), dtype=np.uint8)
+        columns["q.attributes.lengths"] = np.fromiter(map(len, texts), dtype=np.int32, count=len(texts))
+        columns["q.attributes.bytes"] = np.frombuffer(b"".join(texts), dtype=np.uint8)
         columns["q.limits_by"] = np.array([0 if self._unlimited else self._limits_by], dtype=np.uint64)
         return columns
 
@@ -282,8 +282,8 @@ class QueueTable:
         table._holds = Ragged.unpack(("bucket", "count"), columns, "q.h.")
         table._durations = Ragged.unpack(("bucket", "count"), columns, "q.w.")
         table._depths = Ragged.unpack(_DEPTH, columns, "q.d.")
-        ends = np.cumsum(columns["q.told.lengths"]).tolist()
-        body = columns["q.told.bytes"].tobytes()
+        ends = np.cumsum(columns["q.attributes.lengths"]).tolist()
+        body = columns["q.attributes.bytes"].tobytes()
         table._texts = [body[start:end] for start, end in zip([0, *ends], ends, strict=False)]
         return table
 

@@ -24,7 +24,7 @@ from streaming.core.state.queues import TOTALS, Depth, QueueRecord
 Columns = dict[str, Array]
 Header = dict[str, Any]
 
-FORMAT_VERSION: Final = 4
+FORMAT_VERSION: Final = 5
 """The version that is written."""
 OLDEST_READABLE: Final = 2
 """The oldest version that can still be read."""
@@ -71,7 +71,22 @@ def _record(values: list[Any]) -> QueueRecord:
     )
 
 
-STEPS: Final[Mapping[int, Step]] = {2: Step(_count_failures), 3: Step(_queues_as_columns)}
+_RENAMED_IN_5: Final = {
+    "q.visible_told_at": "q.visible_counted_at",
+    "q.redrive_told": "q.redrive_reported",
+    "q.told.lengths": "q.attributes.lengths",
+    "q.told.bytes": "q.attributes.bytes",
+}
+
+
+def _rename_columns(columns: Columns, _header: Header) -> None:
+    """Upgrade to version 5: rename columns. The step from version 3 to 4 makes the queues' columns with today's names."""
+    for before, now in _RENAMED_IN_5.items():
+        if before in columns:
+            columns[now] = columns.pop(before)
+
+
+STEPS: Final[Mapping[int, Step]] = {2: Step(_count_failures), 3: Step(_queues_as_columns), 4: Step(_rename_columns)}
 """Version read -> the step to the next version."""
 
 

@@ -125,9 +125,9 @@ def no_dead_letter_queue(c: Context) -> Problem | None:
     if c.summary.attribute("has_consumer") is False:
         # No consumer receives from it, so none of its messages can fail.
         return None
-    told_none = "dead_letter_queue" in c.summary.attributes and not c.summary.attribute("dead_letter_queue")
-    told_all = c.summary.number("retention_s") is not None and c.summary.attribute("kind") is not None
-    if not told_none and not told_all:
+    reports_none = "dead_letter_queue" in c.summary.attributes and not c.summary.attribute("dead_letter_queue")
+    reports_all = c.summary.number("retention_s") is not None and c.summary.attribute("kind") is not None
+    if not reports_none and not reports_all:
         return None
     lost = c.name.system == "cloudflare_queues"
     what = "is deleted when its retries run out" if lost else "is received again and again until its retention runs out"

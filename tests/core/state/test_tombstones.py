@@ -160,7 +160,7 @@ def test_neighbours_become_one_layer() -> None:
     assert state.messages == 160
 
 
-def test_what_is_told_of_a_name_does_not_depend_on_whether_a_row_has_it() -> None:
+def test_what_a_name_stands_for_does_not_depend_on_whether_a_row_has_it() -> None:
     """A consumer's last acknowledgement is known for a day; a group that was empty for the lateness starts again."""
     early = [
         event("received", 0, consumer="w1", message_id="m1", receive_count=1),

@@ -20,6 +20,6 @@ def test_what_needs_every_message_is_withheld_elsewhere() -> None:
             assert {"LookAheadSaturated", "ConcurrencyCollapsed"} <= set(withheld(basis))
 
 
-def test_a_stall_is_told_wherever_somebody_counts() -> None:
+def test_a_stall_fires_wherever_somebody_counts() -> None:
     """It is detected by messages, or by the broker's counts."""
     assert [basis for basis in BASES if supported("QueueStalled", basis) is None] == ["unknown"]

@@ -43,7 +43,7 @@ def test_queuewatch_tells_every_fault_by_name_and_nothing_else(rows: list[Row]) 
 
 
 @pytest.mark.parametrize(("scenario", "within_s"), [("poison", 80), ("consumers_dead", 320), ("clock_ahead", 20)])
-def test_a_fault_is_told_as_soon_as_it_was(rows: list[Row], scenario: str, within_s: float) -> None:
+def test_a_fault_is_detected_as_soon_as_it_was(rows: list[Row], scenario: str, within_s: float) -> None:
     """The second receive that fails, five minutes without a settlement, the first event."""
     (row,) = of(rows, "queuewatch, by the fault's name", scenario)
     assert row["detected_s"] <= within_s

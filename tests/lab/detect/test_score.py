@@ -71,7 +71,7 @@ def test_an_alarm_before_the_fault_is_false_and_the_first_after_it_tells(
     assert (judged.minimum_s, judged.quiet_s) == (30, 1200)
 
 
-def test_what_led_to_a_fault_may_be_told_before_it() -> None:
+def test_what_led_to_a_fault_may_be_announced_before_it() -> None:
     """A poison message from minute 20 on that is lost at minute 35: an alarm still there then has detected it at once."""
     lost = Label("lost", "q", ms(2100), None, ms(2100), "m", cause_ms=ms(1200))
     assert judge(Alarming([alarm(1500)]), run(lost)).detected_s == 0

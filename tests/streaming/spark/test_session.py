@@ -76,7 +76,7 @@ def test_the_workers_keep_their_memory_unless_the_user_has_tuned_it(
     assert conf(conf={name: ""})[name] == ""
 
 
-def test_java_is_told_a_secret_but_not_on_its_command_line(spark: SparkSession) -> None:
+def test_java_gets_a_secret_but_not_on_its_command_line(spark: SparkSession) -> None:
     """Every user of the machine can read that."""
     java = java_process()
     assert java is not None
