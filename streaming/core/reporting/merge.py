@@ -31,7 +31,7 @@ from streaming.core.reporting.report import (
 )
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import QueueName, Settings
-from streaming.core.state.queue_table import read_names
+from streaming.core.state.queue_text import read_names
 from streaming.core.state.queues import HOLD_BUCKETS, NEVER, TOTALS, Depth
 
 

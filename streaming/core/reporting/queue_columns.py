@@ -13,7 +13,7 @@ from streaming.core.reporting.message_columns import ListedMessages
 from streaming.core.reporting.report import MAXIMA, MINIMA, SUMS, GroupFacts, HeldBy, Loss, OrderedFacts
 from streaming.core.state.queue_table import FLAGS as FLAGS
 from streaming.core.state.queue_table import REPORTED as REPORTED
-from streaming.core.state.queue_table import read_attributes
+from streaming.core.state.queue_text import read_attributes
 from streaming.core.state.queues import ConsumerState
 
 NUMBERS = (*SUMS, *MAXIMA, *MINIMA)

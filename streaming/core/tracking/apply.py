@@ -19,7 +19,9 @@ from streaming.core.state.rows import ENDS, F_MOVE_INFERRED, F_MOVE_REPORTED
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import forgotten, thaw
 from streaming.core.tracking import attempts
-from streaming.core.tracking.apply_columns import COUNTED_ENDS, Segments, apply_segments
+from streaming.core.tracking.apply_columns import apply_segments
+from streaming.core.tracking.apply_ends import COUNTED_ENDS
+from streaming.core.tracking.segments import Segments
 
 
 def apply_events(state: ShardState, events: Events, settings: Settings) -> None:

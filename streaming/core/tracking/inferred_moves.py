@@ -9,7 +9,7 @@ from streaming.core.columns import Array
 from streaming.core.events.events import queue_hash
 from streaming.core.hashing import row_key
 from streaming.core.settings import Settings
-from streaming.core.state.queue_table import QueueRow
+from streaming.core.state.queue_row import QueueRow
 from streaming.core.state.queues import (
     T_ARRIVED,
     T_DEAD_LETTERED,

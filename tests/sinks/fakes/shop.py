@@ -1,19 +1,13 @@
-"""Made-up but realistic snapshots: a shop's bad afternoon, hostile names, and many queues at once."""
+"""A shop's bad afternoon, and the quarter of an hour before it."""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
-from streaming.judge.signals import Finding, Severity, SignalKey, SignalName
 from streaming.judge.snapshot import (
-    AGE_BUCKETS_S,
-    AGE_SCOPES,
-    TOTALS,
-    AgeScope,
     Attempt,
     ConsumerView,
     GroupView,
@@ -22,99 +16,7 @@ from streaming.judge.snapshot import (
     QueueView,
     Snapshot,
 )
-
-NOW_MS = 1_763_726_400_000
-"""2025-11-21 12:00:00 UTC."""
-
-SCOPE = "123456789012/eu-west-1"
-
-HOSTILE_NAMES = (
-    '<img src=x onerror="window.hacked=1">',
-    "</script><script>window.hacked=1</script>",
-    'a"b\\c\nd',
-    "orders/eu/../../metrics?x=1#y&z=%2F",
-    "javascript:window.hacked=1",
-    "\u202egnirts-desrever",
-    "naïve-очередь-队列-🧵",
-    "x" * 200,
-    "lone\ud800surrogate",
-    "messages/messages",
-)
-
-
-def age_counts(ages_s: Sequence[float]) -> tuple[int, ...]:
-    """How many of `ages_s` fall into each bucket of AGE_BUCKETS_S and beyond."""
-    counts = [0] * (len(AGE_BUCKETS_S) + 1)
-    for age_s in ages_s:
-        counts[next((i for i, upper in enumerate(AGE_BUCKETS_S) if age_s <= upper), len(AGE_BUCKETS_S))] += 1
-    return tuple(counts)
-
-
-def queue_view(queue: str, now_ms: int = NOW_MS, **known: Any) -> QueueView:
-    """A healthy, empty queue; `known` replaces fields."""
-    healthy = QueueView(
-        system="aws_sqs",
-        scope=SCOPE,
-        queue=queue,
-        status="ok",
-        kind="fifo" if queue.endswith(".fifo") else "standard",
-        ordered=queue.endswith(".fifo"),
-        is_dead_letter_queue=False,
-        visible=0,
-        in_flight=0,
-        delayed=0,
-        tracked=0,
-        oldest_ms={},
-        age_counts=(0,) * (len(AGE_BUCKETS_S) + 1),
-        age_sum_s=0.0,
-        totals=dict.fromkeys(TOTALS, 0),
-        receive_count_max=0,
-        poison_messages=0,
-        stuck_groups=0,
-        groups={},
-        top_groups=(),
-        other_groups=0,
-        other_groups_oldest_ms=None,
-        consumers=(),
-        other_consumers=0,
-        other_consumers_held_since_ms=None,
-        dead_letter_expires_at_ms=None,
-        time_to_drain_s=None,
-        coverage_ratio=1.0,
-        messages=(),
-        broker={"kind": "standard", "visibility_timeout_s": 30, "retention_s": 345_600},
-        last_event_at_ms=now_ms - 400,
-        last_settled_at_ms=now_ms - 900,
-        last_received_at_ms=now_ms - 700,
-    )
-    return replace(healthy, **known)
-
-
-def finding(
-    signal: SignalName,
-    queue: str,
-    severity: Severity,
-    since_ms: int,
-    summary: str,
-    *,
-    system: str = "aws_sqs",
-    scope: str = SCOPE,
-    message_id: str | None = None,
-    group: str | None = None,
-    consumer: str | None = None,
-    part: str | None = None,
-    **evidence: Any,
-) -> Finding:
-    """A firing signal with `summary` as its sentence."""
-    key = SignalKey(signal, system, scope, queue, message_id, group, consumer, part)
-    return Finding(key, severity, since_ms, {"summary": summary, **evidence})
-
-
-def receives(first_ms: int, every_ms: int, count: int, window_ms: int, consumer: str) -> tuple[Attempt, ...]:
-    """`count` receives, one every `every_ms`, each opening a window of `window_ms`."""
-    return tuple(
-        Attempt(first_ms + i * every_ms, "received", i + 1, first_ms + i * every_ms + window_ms, consumer) for i in range(count)
-    )
+from tests.sinks.fakes.views import NOW_MS, age_counts, finding, oldest, queue_view, receives, totals
 
 
 def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
@@ -199,10 +101,10 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
             in_flight=12,
             delayed=3,
             tracked=199,
-            oldest_ms=_oldest(now_ms, all=161, visible=96, cloudwatch=54, healthy=22),
+            oldest_ms=oldest(now_ms, all=161, visible=96, cloudwatch=54, healthy=22),
             age_counts=age_counts([3] * 120 + [10] * 60 + [20] * 17 + [96, 161]),
             age_sum_s=1_800.0,
-            totals=_totals(sent=48_210, received=48_455, deleted=48_003, dead_lettered=7),
+            totals=totals(sent=48_210, received=48_455, deleted=48_003, dead_lettered=7),
             receive_count_max=5,
             poison_messages=2,
             messages=(poison, second),
@@ -226,10 +128,10 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
             is_dead_letter_queue=True,
             visible=10,
             tracked=10,
-            oldest_ms=_oldest(now_ms, all=336_000, visible=336_000, cloudwatch=13_620, healthy=336_000),
+            oldest_ms=oldest(now_ms, all=336_000, visible=336_000, cloudwatch=13_620, healthy=336_000),
             age_counts=age_counts([300_000.0 + 4_000 * i for i in range(10)]),
             age_sum_s=3_180_000.0,
-            totals=_totals(sent=10, received=4),
+            totals=totals(sent=10, received=4),
             receive_count_max=6,
             messages=dead,
             dead_letter_expires_at_ms=now_ms + 9_000 * s,
@@ -243,10 +145,10 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
             in_flight=38,
             delayed=0,
             tracked=2_348,
-            oldest_ms=_oldest(now_ms, all=412, visible=412, cloudwatch=412, healthy=405),
+            oldest_ms=oldest(now_ms, all=412, visible=412, cloudwatch=412, healthy=405),
             age_counts=age_counts([2.0] * 2_100 + [200.0] * 248),
             age_sum_s=53_800.0,
-            totals=_totals(sent=910_122, received=909_990, deleted=907_774),
+            totals=totals(sent=910_122, received=909_990, deleted=907_774),
             receive_count_max=11,
             poison_messages=1,
             stuck_groups=1,
@@ -282,10 +184,10 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
             visible=41,
             in_flight=6,
             tracked=47,
-            oldest_ms=_oldest(now_ms, all=1_950, visible=640, cloudwatch=1_950, healthy=1_950),
+            oldest_ms=oldest(now_ms, all=1_950, visible=640, cloudwatch=1_950, healthy=1_950),
             age_counts=age_counts([600.0] * 46 + [1_950.0]),
             age_sum_s=29_550.0,
-            totals=_totals(sent=1_205, received=1_190, deleted=1_158),
+            totals=totals(sent=1_205, received=1_190, deleted=1_158),
             receive_count_max=2,
             messages=(held,),
             consumers=(
@@ -301,10 +203,10 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
             visible=927,
             in_flight=0,
             tracked=927,
-            oldest_ms=_oldest(now_ms, all=760, visible=760, cloudwatch=760, healthy=760),
+            oldest_ms=oldest(now_ms, all=760, visible=760, cloudwatch=760, healthy=760),
             age_counts=age_counts([float(i % 760) for i in range(927)]),
             age_sum_s=350_000.0,
-            totals=_totals(sent=20_411, received=19_484, deleted=19_484),
+            totals=totals(sent=20_411, received=19_484, deleted=19_484),
             receive_count_max=1,
             last_settled_at_ms=now_ms - 755 * s,
             last_received_at_ms=now_ms - 758 * s,
@@ -319,10 +221,10 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
             in_flight=240,
             delayed=None,
             tracked=306,
-            oldest_ms=_oldest(now_ms, all=48, visible=12, healthy=48),
+            oldest_ms=oldest(now_ms, all=48, visible=12, healthy=48),
             age_counts=age_counts([12.0] * 306),
             age_sum_s=3_672.0,
-            totals=_totals(sent=88_120, received=88_030, deleted=87_790),
+            totals=totals(sent=88_120, received=88_030, deleted=87_790),
             receive_count_max=2,
             consumers=(
                 ConsumerView("ID:app-3-4711:1:1", 230, now_ms - 47 * s, "ID:app-1-1:1:1:44", True, 1000),
@@ -339,7 +241,7 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
             in_flight=4,
             tracked=0,
             oldest_ms={},
-            totals=_totals(sent=7_000, received=6_990, deleted=6_977),
+            totals=totals(sent=7_000, received=6_990, deleted=6_977),
             coverage_ratio=None,
             broker={"kind": "cloudflare"},
         ),
@@ -350,10 +252,10 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
             in_flight=3,
             tracked=11,
             receive_count_max=1,
-            oldest_ms=_oldest(now_ms, all=4, visible=3, cloudwatch=4, healthy=4),
+            oldest_ms=oldest(now_ms, all=4, visible=3, cloudwatch=4, healthy=4),
             age_counts=age_counts([2.0] * 11),
             age_sum_s=22.0,
-            totals=_totals(sent=512_000, received=511_992, deleted=511_989),
+            totals=totals(sent=512_000, received=511_992, deleted=511_989),
             time_to_drain_s=2.0,
         ),
         queue_view(
@@ -364,12 +266,12 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
             receive_count_max=0,
             groups={"backlog": 1, "in_flight": 0, "blocked": 0, "hidden": 0},
             top_groups=(GroupView("eu", 2, 0, now_ms - 2 * s, "77", 0, now_ms - s, False),),
-            oldest_ms=_oldest(now_ms, all=2, visible=2, cloudwatch=2, healthy=2),
+            oldest_ms=oldest(now_ms, all=2, visible=2, cloudwatch=2, healthy=2),
             age_counts=age_counts([1.0, 2.0]),
             age_sum_s=3.0,
-            totals=_totals(sent=90_000, received=89_998, deleted=89_998),
+            totals=totals(sent=90_000, received=89_998, deleted=89_998),
         ),
-        queue_view("newsletter", now_ms, totals=_totals(sent=3_000, received=3_000, deleted=3_000)),
+        queue_view("newsletter", now_ms, totals=totals(sent=3_000, received=3_000, deleted=3_000)),
         queue_view(
             "warehouse-sync",
             now_ms,
@@ -389,10 +291,10 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
             in_flight=1,
             tracked=2,
             receive_count_max=1,
-            oldest_ms=_oldest(now_ms, all=1, visible=1, cloudwatch=1, healthy=1),
+            oldest_ms=oldest(now_ms, all=1, visible=1, cloudwatch=1, healthy=1),
             age_counts=age_counts([0.5, 1.0]),
             age_sum_s=1.5,
-            totals=_totals(sent=60_500, received=60_499, deleted=60_498),
+            totals=totals(sent=60_500, received=60_499, deleted=60_498),
         ),
     )
     firing = (
@@ -503,138 +405,6 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
         folded={"groups": 204},
         pipeline=PipelineView(batch_id, 0.31, now_ms - 300, 0, 0.42, 31_000_000, 3_001, 2_440.0),
     )
-
-
-def hostile_snapshot(now_ms: int = NOW_MS) -> Snapshot:
-    """Every name from outside tries to be something else."""
-    queues = tuple(
-        queue_view(
-            name,
-            now_ms,
-            system="aws_sqs",
-            scope=name,
-            visible=1,
-            tracked=1,
-            receive_count_max=3,
-            poison_messages=1,
-            ordered=True,
-            kind=name,
-            groups={"backlog": 1, "in_flight": 0, "blocked": 0, "hidden": 0},
-            oldest_ms=_oldest(now_ms, all=9),
-            age_counts=age_counts([9.0]),
-            age_sum_s=9.0,
-            top_groups=(GroupView(name, 1, 0, now_ms - 9_000, name, 3, None, True),),
-            consumers=(ConsumerView(name, 1, now_ms - 5_000, name),),
-            messages=(
-                MessageView(
-                    name,
-                    "visible",
-                    now_ms - 9_000,
-                    3,
-                    ("poison",),
-                    group=name,
-                    consumer=name,
-                    attempts=(Attempt(now_ms - 5_000, "received", 3, None, name),),
-                ),
-            ),
-            broker={"kind": name, name: name},
-        )
-        for name in HOSTILE_NAMES
-    )
-    firing = tuple(
-        finding(
-            "PoisonMessage",
-            name,
-            "warning",
-            now_ms - 1_000,
-            f"{name} was received 3 times.",
-            scope=name,
-            message_id=name,
-            group=name,
-            consumer=name,
-            receive_count=3,
-            note=name,
-        )
-        for name in HOSTILE_NAMES
-    )
-    return Snapshot(
-        now_ms,
-        queues,
-        firing,
-        {"accepted": 10},
-        {HOSTILE_NAMES[0]: 1},
-        {HOSTILE_NAMES[0]: now_ms},
-        pipeline=PipelineView(batch_id=1, last_batch_at_ms=now_ms),
-    )
-
-
-def many_queues(count: int, now_ms: int = NOW_MS, seed: int = 7) -> Snapshot:
-    """`count` queues: one in a hundred has a poison message, one in ten is FIFO with ten named groups."""
-    rng = random.Random(seed)
-    queues: list[QueueView] = []
-    firing: list[Finding] = []
-    for i in range(count):
-        fifo = i % 10 == 3
-        name = f"tenant-{i:05d}-jobs" + (".fifo" if fifo else "")
-        backlog = int(rng.paretovariate(1.1)) - 1
-        oldest_s = round(backlog and math.sqrt(backlog) * rng.uniform(0.5, 9), 3)
-        poison = i % 100 == 42
-        message_id = f"{i:08x}-0000-4000-8000-000000000001"
-        suspect = MessageView(message_id, "visible", now_ms - int(oldest_s * 1000), 4, ("poison",))
-        queues.append(
-            queue_view(
-                name,
-                now_ms,
-                visible=backlog,
-                in_flight=i % 4,
-                tracked=backlog + i % 4,
-                status="lagging" if backlog > 300 else "ok",
-                oldest_ms=_oldest(now_ms, all=oldest_s, visible=oldest_s, cloudwatch=oldest_s, healthy=oldest_s)
-                if backlog
-                else {},
-                age_counts=age_counts([oldest_s] * min(backlog, 50)),
-                age_sum_s=oldest_s * backlog,
-                totals=_totals(sent=i * 100 + backlog, received=i * 100, deleted=i * 100),
-                receive_count_max=4 if poison else 1,
-                poison_messages=int(poison),
-                messages=(suspect,) if poison else (),
-                groups={"backlog": 10, "in_flight": 1, "blocked": 0, "hidden": 0} if fifo else {},
-                top_groups=tuple(
-                    GroupView(f"g{g}", 3, 0, now_ms - int(oldest_s * 1000) + g, f"{g}", 1, None, False) for g in range(10)
-                )
-                if fifo
-                else (),
-                consumers=(ConsumerView(f"worker-{i % 7}", i % 4, now_ms - 800, None),),
-            )
-        )
-        if poison:
-            firing.append(
-                finding(
-                    "PoisonMessage",
-                    name,
-                    "warning",
-                    now_ms - 60_000,
-                    "A message was received 4 times.",
-                    message_id=message_id,
-                    receive_count=4,
-                )
-            )
-    return Snapshot(
-        now_ms,
-        tuple(queues),
-        tuple(firing),
-        {"accepted": count * 200},
-        collectors={"sqs": now_ms - 900},
-        pipeline=PipelineView(3, 0.3, now_ms - 200, 0, 0.3, 1_000_000, count * 5, 10_000.0),
-    )
-
-
-def _oldest(now_ms: int, **ages_s: float) -> dict[AgeScope, int]:
-    return {scope: now_ms - int(ages_s[scope] * 1000) for scope in AGE_SCOPES if scope in ages_s}
-
-
-def _totals(**counts: int) -> dict[str, int]:
-    return dict.fromkeys(TOTALS, 0) | counts
 
 
 def shop_past(now_ms: int = NOW_MS, steps: int = 90, step_ms: int = 10_000) -> Iterator[Snapshot]:

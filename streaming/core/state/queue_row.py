@@ -1,0 +1,120 @@
+"""One queue of a queue table, as an object for code that looks at single queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streaming.core.columns import Array
+from streaming.core.settings import QueueName
+from streaming.core.state.queues import MOST_ATTRIBUTES, Depth, latest_number, latest_value
+
+if TYPE_CHECKING:
+    from streaming.core.state.queue_table import QueueTable
+
+
+class _Time:
+    """An integer field of one queue, read from and written to its column."""
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+
+    def __get__(self, row: QueueRow, owner: type[QueueRow] | None = None) -> int:
+        return int(row.table.column(self.column)[row.place])
+
+    def __set__(self, row: QueueRow, value: int) -> None:
+        row.table.column(self.column)[row.place] = value
+
+
+class _Flag:
+    """A boolean field of one queue, read from and written to its column."""
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+
+    def __get__(self, row: QueueRow, owner: type[QueueRow] | None = None) -> bool:
+        return bool(row.table.column(self.column)[row.place])
+
+    def __set__(self, row: QueueRow, value: bool) -> None:
+        row.table.column(self.column)[row.place] = value
+
+
+class QueueRow:
+    """One queue of the table. Times are epoch milliseconds, 0 for never."""
+
+    __slots__ = ("place", "table")
+
+    ordered, dead_letter, messages_seen = _Flag("ordered"), _Flag("dead_letter"), _Flag("messages_seen")
+    empty_from = _Time("empty_from")
+    """Since when the broker's counts have been empty, as of the oldest of `depths` (0: they were not)."""
+    purged_at = _Time("purged_at")
+    last_event_at, last_received_at = _Time("last_event_at"), _Time("last_received_at")
+    last_settled_at, last_state_at = _Time("last_settled_at"), _Time("last_state_at")
+    skew_ms = _Time("skew_ms")
+    youngest_sent_at = _Time("youngest_sent_at")
+    """When the youngest message received so far was sent…"""
+    youngest_received_at = _Time("youngest_received_at")
+    """…and when it was last received."""
+
+    def __init__(self, table: QueueTable, place: int) -> None:
+        self.table, self.place = table, place
+
+    @property
+    def name(self) -> QueueName:
+        return self.table.names[self.place]
+
+    @property
+    def attributes(self) -> dict[str, tuple[int, Any]]:
+        """Attribute -> (when reported, value). Read-only: use `learn` to change it."""
+        return self.table.attributes(self.place)
+
+    @property
+    def depths(self) -> list[Depth]:
+        """Recent counts by the broker, oldest first."""
+        return self.table.depths(self.place)
+
+    @property
+    def totals(self) -> Array:
+        """Running totals by index of TOTALS; writing to this array changes them."""
+        totals: Array = self.table.totals[self.place]
+        return totals
+
+    @property
+    def holds(self) -> dict[int, int]:
+        """Holding-time bucket -> messages deleted after being held that long."""
+        return self.table.holds(self.place)
+
+    def attribute(self, name: str) -> Any:
+        """Return the latest value of an attribute, or None when it was never reported."""
+        return latest_value(self.attributes, name)
+
+    def number(self, name: str) -> float | None:
+        """Return the latest value of a numeric attribute."""
+        return latest_number(self.attributes, name)
+
+    def learn(self, at: int, attributes: dict[str, Any]) -> None:
+        """Apply the attributes of a queue_state of time `at`."""
+        known = dict(self.attributes)
+        for name, value in attributes.items():
+            reported = known.get(name)
+            if reported is None or at > reported[0] or (at == reported[0] and repr(value) >= repr(reported[1])):
+                known[name] = (at, value)
+        if len(known) > MOST_ATTRIBUTES:
+            latest = sorted(known, key=lambda name: (known[name][0], name))[-MOST_ATTRIBUTES:]
+            known = {name: known[name] for name in latest}
+        self.last_state_at = max(self.last_state_at, at)
+        self.table.put_attributes(self.place, known)
+
+    def count(self, at: int, attributes: dict[str, Any], keep_since: int) -> None:
+        """Apply the counts of a queue_state of time `at`; those before `keep_since` are folded into `empty_from`."""
+        depths = self.depths
+        visible, in_flight = attributes.get("visible"), attributes.get("in_flight")
+        if isinstance(visible, int) and isinstance(in_flight, int):
+            delayed = attributes.get("delayed")
+            depth = Depth(at, visible, in_flight, delayed if isinstance(delayed, int) else -1)
+            if depth not in depths:
+                depths.append(depth)
+                depths.sort()
+        while len(depths) > 2 and depths[1].at < keep_since:
+            oldest = depths.pop(0)
+            self.empty_from = (self.empty_from or oldest.at) if oldest.unsettled == 0 else 0
+        self.table.put_depths(self.place, depths)

@@ -1,0 +1,37 @@
+"""The names and attributes of queues as stored text.
+
+Both repeat from batch to batch and from queue to queue, so parsing is cached.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from streaming.core.settings import QueueName
+
+
+@lru_cache(maxsize=8)
+def read_names(packed: bytes) -> tuple[tuple[QueueName, ...], dict[QueueName, int]]:
+    """Parse the names of `packed_names`, with each one's index. The dictionary is shared: callers must not change it."""
+    # A worker unpacks the same names in every batch.
+    names = tuple(QueueName(*name) for name in json.loads(packed))
+    return names, {name: place for place, name in enumerate(names)}
+
+
+def write_attributes(attributes: dict[str, tuple[int, Any]], last_state_at: int) -> bytes:
+    """Return the attributes as JSON, with time 0 for those of the latest queue_state: most states repeat the one before."""
+    reported = {name: (0 if at == last_state_at else at, value) for name, (at, value) in attributes.items()}
+    return json.dumps(reported, separators=(",", ":")).encode()
+
+
+@lru_cache(maxsize=4096)
+def _read_attributes(text: bytes) -> dict[str, tuple[int, Any]]:
+    # Queues created from one template have the same attributes. The dictionary is shared: callers must not change it.
+    return {name: (at, value) for name, (at, value) in json.loads(text).items()}
+
+
+def read_attributes(text: bytes, last_state_at: int) -> dict[str, tuple[int, Any]]:
+    """Parse one of `attribute_texts`: attribute -> (when reported, value)."""
+    return {name: (at or last_state_at, value) for name, (at, value) in _read_attributes(text).items()}

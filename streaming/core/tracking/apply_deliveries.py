@@ -1,0 +1,99 @@
+"""Apply receives, extensions and releases: receive counts, and the visibility window that holds now."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.events.dedup import fingerprint, is_new
+from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED
+from streaming.core.state.queues import T_UNSEEN_RECEIVES
+from streaming.core.state.rows import F_WINDOW_DEFAULT, Rows
+from streaming.core.state.state import ShardState
+from streaming.core.tracking.segments import Segments, count_rows
+
+_COUNTED_RECEIVES = 64
+"""Receives up to this number are distinguished by one bit each; later ones by their content."""
+
+
+def apply_deliveries(state: ShardState, seg: Segments, duplicate: Array) -> Array:
+    """Update receive counts and find the new receives, extensions and releases. Returns the mask of new receives."""
+    rows, code = seg.rows, seg["code"]
+    live = state.rows
+    is_receive = code == RECEIVED
+    count = seg["receive_count"]
+    unseen_before = _unseen_receives(live, rows) if is_receive.any() else np.zeros(0, dtype=np.int64)
+    numbered = is_receive & (count > 0) & (count <= _COUNTED_RECEIVES)
+    if numbered.any():
+        bit = np.where(numbered, np.uint64(1) << np.maximum(count - 1, 0).astype(np.uint64), np.uint64(0))
+        seen = live.at("seen", rows)
+        first = np.zeros(len(code), dtype=bool)
+        where = np.flatnonzero(numbered)
+        pairs = seg.of_event[where] * (_COUNTED_RECEIVES + 1) + count[where]
+        first[where[np.unique(pairs, return_index=True)[1]]] = True
+        duplicate |= numbered & (~first | ((seen[seg.of_event] & bit) != 0))
+        live.put("seen", rows, seen | np.bitwise_or.reduceat(bit, seg.starts))
+    other = (is_receive & ~numbered) | (code == EXTENDED) | (code == RELEASED)
+    if other.any():
+        where = np.flatnonzero(other)
+        prints = fingerprint(
+            seg["key"][where], seg["at"][where], code[where].astype(np.uint64), seg["end"][where].astype(np.uint64)
+        )
+        duplicate[where] = ~is_new(state, prints, seg["at"][where])
+    accepted: Array = is_receive & ~duplicate
+    uncounted = accepted & ~numbered
+    if uncounted.any():
+        more = np.add.reduceat(uncounted.astype(np.int32), seg.starts)
+        live.put("seen_uncounted", rows, live.at("seen_uncounted", rows) + more)
+    if is_receive.any():
+        known = np.maximum(live.at("receive_count", rows), np.maximum.reduceat(np.where(is_receive, count, 0), seg.starts))
+        seen_ones = np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows)
+        live.put("receive_count", rows, np.maximum(known, seen_ones).astype(np.int32))
+        more_unseen = _unseen_receives(live, rows) - unseen_before
+        for sign in (1, -1):
+            changed_rows = np.repeat(rows, np.maximum(sign * more_unseen, 0))
+            count_rows(state, changed_rows, T_UNSEEN_RECEIVES, sign=sign)
+    return accepted
+
+
+def _unseen_receives(live: Rows, rows: Array) -> Array:
+    """Count the deliveries of each message that are known only from a later receive count.
+
+    A dead letter's count continues from its source queue, so it is not used here.
+    """
+    seen = np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows)
+    unseen = np.maximum(live.at("receive_count", rows).astype(np.int64) - seen, 0)
+    result: Array = np.where(live.at("arrived", rows) > 0, 0, unseen)
+    return result
+
+
+def apply_windows(state: ShardState, seg: Segments) -> None:
+    """Update the latest receive, and the window set by the latest receive, extension or release."""
+    rows, code, at = seg.rows, seg["code"], seg["at"]
+    live = state.rows
+    last = seg.last(code == RECEIVED)
+    here = np.flatnonzero(last >= 0)
+    if len(here):
+        event, row = last[here], rows[here]
+        newer = at[event] >= live.at("last_received", row)
+        event, row = event[newer], row[newer]
+        live.put("last_received", row, at[event])
+        for name in ("consumer", "batch"):
+            live.put(name, row, seg[name][event])
+    last = seg.last((code == RECEIVED) | (code == EXTENDED) | (code == RELEASED))
+    here = np.flatnonzero(last >= 0)
+    if not len(here):
+        return
+    event, row = last[here], rows[here]
+    end = seg["end"][event]
+    before_at, before_code = live.at("window_at", row), live.at("window_code", row)
+    newer = (at[event] > before_at) | ((at[event] == before_at) & (code[event] >= before_code))
+    same = (at[event] == before_at) & (code[event] == before_code)
+    end = np.where(same, np.maximum(end, live.at("window_end", row)), end)
+    event, row, end = event[newer], row[newer], end[newer]
+    live.put("window_at", row, at[event])
+    live.put("window_end", row, end)
+    live.put("window_code", row, code[event])
+    flags = live.at("flags", row)
+    by_default = (end == 0) & (code[event] != RELEASED)
+    live.put("flags", row, np.where(by_default, flags | F_WINDOW_DEFAULT, flags & ~np.uint32(F_WINDOW_DEFAULT)))

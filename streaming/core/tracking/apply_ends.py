@@ -1,0 +1,142 @@
+"""Apply the ends of messages: deletions, dead letters, redrives, expiries and drops."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.events.dedup import fingerprint, is_new
+from streaming.core.events.events import (
+    DEAD_LETTERED,
+    DELETED,
+    DROPPED,
+    EXPIRED,
+    EXTENDED,
+    FIRST_END,
+    PRIMARY,
+    RECEIVED,
+    REDRIVEN,
+    Events,
+)
+from streaming.core.settings import Settings
+from streaming.core.state.queues import (
+    NEVER,
+    T_DEAD_LETTERED,
+    T_DELETED,
+    T_DROPPED,
+    T_EXPIRED,
+    T_OUTLIVED,
+    T_REDRIVEN,
+    hold_bucket,
+)
+from streaming.core.state.rows import (
+    F_DEAD_LETTERED,
+    F_DELETED,
+    F_DROPPED,
+    F_EXPIRED,
+    F_MOVE_INFERRED,
+    F_MOVE_REPORTED,
+    F_OUTLIVED,
+    F_REDRIVEN,
+    F_WINDOW_DEFAULT,
+)
+from streaming.core.state.state import ShardState
+from streaming.core.tracking.segments import Segments, count_rows
+
+COUNTED_ENDS = (
+    (DELETED, F_DELETED, T_DELETED),
+    (DEAD_LETTERED, F_DEAD_LETTERED, T_DEAD_LETTERED),
+    (REDRIVEN, F_REDRIVEN, T_REDRIVEN),
+    (EXPIRED, F_EXPIRED, T_EXPIRED),
+    (DROPPED, F_DROPPED, T_DROPPED),
+)
+
+
+def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Array, settings: Settings) -> None:
+    """Apply ends: each counts once per message and kind; a later one moves the time, one before a delivery ends nothing."""
+    code = seg["code"]
+    is_end = code >= FIRST_END
+    if not is_end.any():
+        return
+    live, rows, at = state.rows, seg.rows, seg["at"]
+    last_received = live.at("last_received", rows)
+    stale = is_end & (at < last_received[seg.of_event])
+    if stale.any():
+        where = np.flatnonzero(stale)
+        prints = fingerprint(seg["key"][where], at[where], code[where].astype(np.uint64), np.uint64(0))
+        duplicate[where] = ~is_new(state, prints, at[where])
+        for kind, _, total in COUNTED_ENDS:
+            state.queues.count(seg["queue"][where][(code[where] == kind) & ~duplicate[where]], total)
+    final = is_end & ~stale
+    flags = live.at("flags", rows)
+    for kind, flag, total in COUNTED_ENDS:
+        mask = final & (code == kind)
+        if not mask.any():
+            continue
+        new = ((flags & flag) == 0)[seg.of_event]
+        counted = np.flatnonzero(seg.firsts(mask) & new)
+        state.queues.count(seg["queue"][counted], total)
+        if kind == DEAD_LETTERED:
+            # An inferred move that is reported later is neither a duplicate nor a second move.
+            mask &= (seg["flags"] & PRIMARY) != 0
+            new = ((flags & F_MOVE_REPORTED) == 0)[seg.of_event]
+            reported = seg.any(mask)
+            flags = np.where(reported, (flags | F_MOVE_REPORTED) & ~np.uint32(F_MOVE_INFERRED), flags).astype(np.uint32)
+        duplicate |= mask & ~(seg.firsts(mask) & new)
+        if kind == DELETED:
+            _outlived(state, seg, mask, counted, settings)
+            flags |= live.at("flags", rows) & np.uint32(F_OUTLIVED)
+            held = at[counted] - last_received[seg.of_event[counted]]
+            _count_holds(state, seg["queue"][counted], held, last_received[seg.of_event[counted]] > 0)
+            holder = live.at("consumer", rows)[seg.of_event[counted]]
+            np.maximum.at(state.consumers.time, holder[holder >= 0], at[counted][holder >= 0])
+            np.add.at(state.consumers.finished, holder[holder >= 0], 1)
+        if kind in (EXPIRED, DROPPED):
+            _remember_reasons(state, events, seg, counted)
+        flags |= np.where(seg.any(final & (code == kind)), flag, 0).astype(np.uint32)
+    live.put("flags", rows, flags)
+    end_at = np.maximum.reduceat(np.where(final, at, 0), seg.starts)
+    live.put("ended", rows, np.maximum(live.at("ended", rows), end_at))
+    settled_at = np.maximum.reduceat(np.where(is_end, at, 0), seg.starts)
+    group = live.at("group", rows)
+    grouped = (group >= 0) & (settled_at > 0)
+    np.maximum.at(state.groups.time, group[grouped], settled_at[grouped])
+
+
+def _outlived(state: ShardState, seg: Segments, deleted: Array, counted: Array, settings: Settings) -> None:
+    """Count messages whose processing outlived their visibility window.
+
+    They were deleted after its end, by another consumer than the one that has them now, or a second time after a redelivery.
+    """
+    live = state.rows
+    event = np.flatnonzero(deleted)
+    of = seg.of_event[event]
+    row = seg.rows[of]
+    first = np.zeros(len(deleted), dtype=bool)
+    first[counted] = True
+    code, end = live.at("window_code", row), live.at("window_end", row)
+    by_default = (live.at("flags", row) & F_WINDOW_DEFAULT) != 0
+    visibility = state.queues.limit("visibility_ms", settings)[seg["queue"][event]]
+    end = np.where(by_default, np.minimum(live.at("window_at", row) + visibility, NEVER), end)
+    late = ((code == RECEIVED) | (code == EXTENDED)) & (end > 0) & (seg["at"][event] > end)
+    holder = live.at("consumer", row)
+    stolen = (seg["consumer"][event] >= 0) & (holder >= 0) & (seg["consumer"][event] != holder)
+    ended = live.at("ended", row)
+    ended = np.where(ended > 0, ended, np.minimum.reduceat(np.where(deleted, seg["at"], NEVER), seg.starts)[of])
+    again = ~first[event] & (seg["at"][event] > ended) & (live.at("receive_count", row) > 1)
+    new = (live.at("flags", row) & F_OUTLIVED) == 0
+    hit = np.unique(row[(late & first[event] | stolen | again) & new])
+    if len(hit):
+        live.put("flags", hit, live.at("flags", hit) | np.uint32(F_OUTLIVED))
+        count_rows(state, hit, T_OUTLIVED)
+
+
+def _remember_reasons(state: ShardState, events: Events, seg: Segments, counted: Array) -> None:
+    for i in counted[seg["reason"][counted] >= 0].tolist():
+        state.loss_reasons[int(seg["key"][i])] = events.reasons[int(seg["reason"][i])]
+
+
+def _count_holds(state: ShardState, queue: Array, held_ms: Array, known: Array) -> None:
+    if not known.any():
+        return
+    state.queues.add_holds(queue[known], hold_bucket(held_ms[known]))
