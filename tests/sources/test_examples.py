@@ -1,4 +1,4 @@
-"""The examples run as they stand."""
+"""The examples run unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXAMPLE = Path(__file__).parents[2] / "examples" / "watch_sqs.py"
 
 
 def test_the_instrumenting_example_runs_and_is_short(moto_sqs: Any, tmp_path: Path) -> None:
-    """Ten lines at most, and its telemetry is there when it has ended."""
+    """It has at most ten lines, and its telemetry is written when it exits."""
     client = sqs.client(moto_sqs.endpoint)
     url = client.create_queue(QueueName=f"example-{uuid.uuid4().hex[:8]}")["QueueUrl"]
     message_id = client.send_message(QueueUrl=url, MessageBody="x")["MessageId"]

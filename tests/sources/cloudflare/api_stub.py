@@ -1,4 +1,4 @@
-"""Cloudflare's Queues API as its published schema has it, in a thread on a free port, with faults on order."""
+"""A stub of Cloudflare's Queues API, built from its published schema: it runs in a thread on a free port and injects faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BASE = "/client/v4"
 
 @dataclass
 class StubMessage:
-    """A message that waits."""
+    """A message in a stub queue."""
 
     id: str
     sent_at_ms: int
@@ -33,7 +33,7 @@ class StubMessage:
 
 @dataclass
 class StubQueue:
-    """A queue; `consumer` is an object of the API's schema."""
+    """A queue of the stub; `consumer` is a consumer object of the API's schema."""
 
     id: str
     name: str
@@ -41,16 +41,16 @@ class StubQueue:
     settings: dict[str, Any] = field(default_factory=dict)
     messages: list[StubMessage] = field(default_factory=list)
     backlog: int | None = None
-    """What its metrics say; None: as many as there are."""
+    """The backlog its metrics report; None: the number of messages."""
 
     def send(self, body: str, content_type: str = "json") -> None:
-        """Put a message in, encoded as a pull would deliver it."""
+        """Add a message, encoded as a pull returns it."""
         encoded = body if content_type == "text" else base64.b64encode(body.encode()).decode()
         number = len(self.messages)
         self.messages.append(StubMessage(f"{self.name}-{number}", 1_750_000_000_000 + number, 0, encoded, content_type))
 
     def as_listed(self) -> dict[str, Any]:
-        """The queue as the list of queues has it."""
+        """Return the queue as an entry of the API's queue list."""
         consumers = [] if self.consumer is None else [self.consumer]
         return {
             "queue_id": self.id,
@@ -67,7 +67,7 @@ class StubQueue:
 
 @dataclass
 class Request:
-    """One request as it came."""
+    """One request the stub received."""
 
     method: str
     path: str
@@ -77,35 +77,38 @@ class Request:
 
 
 Fault = Callable[[BaseHTTPRequestHandler], None]
-"""Answers in place of the stub."""
+"""Writes the response instead of the stub."""
 
 
 class Stub:
-    """An account with queues. `faults` maps the end of a path to what answers there, once each, then the stub again."""
+    """An account with queues.
+
+    `faults` maps the end of a path to the faults that answer there, each once; after them the stub answers again.
+    """
 
     def __init__(self) -> None:
         self.queues: list[StubQueue] = []
         self.requests: list[Request] = []
         self.faults: dict[str, list[Fault]] = defaultdict(list)
         self.standing: dict[str, Fault] = {}
-        """Faults that stay."""
+        """Faults that stay until they are removed."""
         self.has_peek = True
         self.lock = threading.Lock()
         self.url = ""
         self._leases = 0
 
     def add(self, name: str, **more: Any) -> StubQueue:
-        """A queue of this name."""
+        """Add a queue with this name."""
         queue = StubQueue(f"{len(self.queues):032x}", name, **more)
         self.queues.append(queue)
         return queue
 
     def calls(self, end: str) -> list[Request]:
-        """The requests whose path ends so."""
+        """Return the requests whose path ends with `end`."""
         return [request for request in self.requests if request.path.endswith(end)]
 
     def answer(self, request: Request) -> tuple[int, Any]:
-        """Status and JSON of a request."""
+        """Return the status and JSON body for a request."""
         prefix = f"{BASE}/accounts/{ACCOUNT}/queues"
         if request.headers.get("authorization") != f"Bearer {TOKEN}":
             return 403, failure(10000, "Authentication error")
@@ -164,17 +167,17 @@ class Stub:
 
 
 def success(result: Any) -> dict[str, Any]:
-    """An answer that succeeded."""
+    """Return the body of a successful response."""
     return {"success": True, "errors": [], "messages": [], "result": result}
 
 
 def failure(code: int, message: str) -> dict[str, Any]:
-    """An answer that failed."""
+    """Return the body of a failed response."""
     return {"success": False, "errors": [{"code": code, "message": message}], "messages": [], "result": None}
 
 
 def answering(status: int, body: bytes | str, **headers: str) -> Fault:
-    """A fault that answers with exactly this."""
+    """Return a fault that answers with exactly this status, body and headers."""
     content = body.encode() if isinstance(body, str) else body
 
     def fault(handler: BaseHTTPRequestHandler) -> None:
@@ -189,18 +192,18 @@ def answering(status: int, body: bytes | str, **headers: str) -> Fault:
 
 
 def hanging_up(handler: BaseHTTPRequestHandler) -> None:
-    """A fault that closes the connection without an answer."""
+    """A fault that closes the connection without a response."""
     handler.close_connection = True
 
 
 @contextmanager
 def serving() -> Iterator[Stub]:
-    """A stub that answers while the block lasts."""
+    """Run a stub while the block lasts."""
     stub = Stub()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True  # head and body are two writes
+        disable_nagle_algorithm = True  # headers and body are two writes
 
         def do_GET(self) -> None:
             self._handle()

@@ -1,4 +1,4 @@
-"""Requests are what the published schema asks for; an answer that is not is an error, never a number."""
+"""Requests follow the published schema; a response that does not is an error, never a number."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def api(stub: Stub) -> Iterator[CloudflareApi]:
 
 
 def client(stub: Stub, token: Callable[[], str] = lambda: TOKEN, timeout_s: float = 5.0) -> CloudflareApi:
-    """A client of the stub."""
+    """Return a client of the stub."""
     return CloudflareApi(stub.url, ACCOUNT, token, timeout_s=timeout_s)
 
 
 def test_queues_are_listed_with_settings_and_consumer(stub: Stub, api: CloudflareApi) -> None:
-    """Numbers of the schema in our units."""
+    """The schema's numbers are converted to our units."""
     worker = {
         "type": "worker",
         "script_name": "shop",
@@ -98,7 +98,7 @@ def test_queues_are_listed_with_settings_and_consumer(stub: Stub, api: Cloudflar
 
 
 def test_a_backlog_without_a_known_oldest_message(stub: Stub, api: CloudflareApi) -> None:
-    """The API's 0 means not known, not 1970."""
+    """The API's 0 means "unknown", not 1970."""
     queue = stub.add("orders", backlog=7)
     assert api.backlog(queue.id) == Backlog(7, 700, None)
     queue.messages.append(StubMessage("m", SENT_MS))
@@ -107,7 +107,7 @@ def test_a_backlog_without_a_known_oldest_message(stub: Stub, api: CloudflareApi
 
 @pytest.mark.parametrize("has_peek", [True, False], ids=["peek", "preview"])
 def test_a_sample_leaves_messages_where_they_are(stub: Stub, api: CloudflareApi, has_peek: bool) -> None:
-    """The endpoint was renamed: either name works, and the one that works is remembered."""
+    """The endpoint was renamed: both names work, and the client remembers the one that does."""
     stub.has_peek = has_peek
     queue = stub.add("orders", messages=[StubMessage(f"m{i}", SENT_MS + i, attempts=i) for i in range(5)])
     for _ in range(2):
@@ -123,7 +123,7 @@ def test_a_sample_leaves_messages_where_they_are(stub: Stub, api: CloudflareApi,
 
 
 def test_a_pull_leases_and_an_acknowledgement_settles(stub: Stub, api: CloudflareApi) -> None:
-    """By lease, all at once."""
+    """One request acknowledges all messages, by lease id."""
     queue = stub.add("telemetry")
     queue.send("[1]", "text")
     queue.send("[2]")
@@ -171,7 +171,7 @@ FAULTS: list[tuple[str, Fault, type[ApiError], str]] = [
 def test_a_bad_answer_is_an_error_that_says_what(
     stub: Stub, api: CloudflareApi, fault: Fault, expected: type[ApiError], words: str
 ) -> None:
-    """Whatever comes back; and the next good answer is a good answer."""
+    """Every bad response raises the right error without the token, and the next good response is read as usual."""
     queue = stub.add("orders", backlog=3)
     stub.faults["/metrics"].append(fault)
     with pytest.raises(expected, match=words) as caught:
@@ -194,7 +194,7 @@ WRONG: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize("result", [w[1] for w in WRONG], ids=[w[0] for w in WRONG])
-def test_a_backlog_of_the_wrong_type_is_none(stub: Stub, api: CloudflareApi, result: Any) -> None:
+def test_a_backlog_of_the_wrong_type_raises_bad_answer(stub: Stub, api: CloudflareApi, result: Any) -> None:
     """A wrong number on a dashboard is worse than no number."""
     queue = stub.add("orders")
     stub.faults["/metrics"].append(answering(200, json.dumps(success(result))))
@@ -203,15 +203,15 @@ def test_a_backlog_of_the_wrong_type_is_none(stub: Stub, api: CloudflareApi, res
 
 
 def test_details_of_the_wrong_type_are_left_out(stub: Stub, api: CloudflareApi) -> None:
-    """The count is good; what is beside it is only used as far as it is good."""
+    """The count is valid and kept; invalid values beside it are dropped."""
     queue = stub.add("orders")
     odd = {"backlog_count": 4.0, "backlog_bytes": "many", "oldest_message_timestamp_ms": 1_750_000_000}
     stub.faults["/metrics"].append(answering(200, json.dumps(success(odd))))
     assert api.backlog(queue.id) == Backlog(4, None, None)
 
 
-def test_a_queue_that_cannot_be_read_hides_no_other(stub: Stub, api: CloudflareApi) -> None:
-    """It is named instead."""
+def test_an_unreadable_queue_hides_no_other(stub: Stub, api: CloudflareApi) -> None:
+    """The unreadable entries are listed in `bad`, each with the problem."""
     stub.add("orders")
     entries = [stub.queues[0].as_listed(), {"queue_id": 5, "queue_name": "x"}, "what", {"queue_id": "id"}]
     stub.faults["/queues"].append(answering(200, json.dumps(success(entries))))
@@ -236,17 +236,17 @@ def test_a_queue_that_cannot_be_read_hides_no_other(stub: Stub, api: CloudflareA
         ({"consumers": "one", "consumers_total_count": 1}, None),
     ],
 )
-def test_consumers_that_the_list_does_not_tell_are_not_known(
+def test_consumers_missing_from_the_list_are_unknown(
     stub: Stub, api: CloudflareApi, listed: dict[str, Any], expected: tuple[Consumer, ...] | None
 ) -> None:
-    """None is not known and asks for another request; an empty tuple is known to be none."""
+    """None means unknown and causes another request; an empty tuple means there are none."""
     stub.add("orders")
     stub.faults["/queues"].append(answering(200, json.dumps(success([stub.queues[0].as_listed() | listed]))))
     assert api.page(1).queues[0].consumers == expected
 
 
 def test_messages_without_an_id_or_a_date_are_left_out(stub: Stub, api: CloudflareApi) -> None:
-    """A sample is what is good in it."""
+    """Only the valid messages of a sample are kept."""
     queue = stub.add("orders")
     messages = [
         {"id": "good", "attempts": 2, "timestamp_ms": SENT_MS},
@@ -281,8 +281,8 @@ def test_an_answer_that_takes_too_long_is_given_up(stub: Stub) -> None:
 
 
 @pytest.mark.parametrize("token", ["ab 12", "ab12\n", "“ab12”"])
-def test_a_token_that_cannot_be_one_is_not_sent(stub: Stub, token: str) -> None:
-    """Nor is it in the message."""
+def test_a_malformed_token_is_not_sent(stub: Stub, token: str) -> None:
+    """Nor does the error message contain it."""
     with client(stub, lambda: token) as api, pytest.raises(Unauthorized, match="no token has") as caught:
         api.page(1)
     assert "12" not in str(caught.value)
@@ -290,7 +290,7 @@ def test_a_token_that_cannot_be_one_is_not_sent(stub: Stub, token: str) -> None:
 
 
 def test_a_token_is_read_anew_for_each_request(stub: Stub) -> None:
-    """A rotated token takes effect, a missing one says what to set."""
+    """A rotated token takes effect; a missing one produces an error that says what to set."""
     tokens = iter(["old", TOKEN])
     with client(stub, lambda: next(tokens)) as api:
         with pytest.raises(Unauthorized, match="Authentication error"):
@@ -304,8 +304,8 @@ def test_a_token_is_read_anew_for_each_request(stub: Stub) -> None:
         api.page(1)
 
 
-def test_few_requests_left_make_it_wait(stub: Stub) -> None:
-    """The API says how many are left and when its window ends."""
+def test_the_client_waits_when_few_requests_are_left(stub: Stub) -> None:
+    """The API reports how many requests are left and when its window ends."""
     now = [0.0]
     budget = Budget(1_200, lambda: now[0])
     stub.standing["/queues"] = answering(200, json.dumps(success([])), Ratelimit='"default";r=50;t=30')

@@ -1,4 +1,4 @@
-"""Requests are spent evenly, and not at all while the API asks to wait."""
+"""Requests are spread evenly, and none are sent while the API asks to wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sources.cloudflare.watched import LONGEST_BACKOFF_S, backoff_s
 
 
 class Clock:
-    """A clock that is moved."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -20,12 +20,12 @@ class Clock:
 
 @pytest.fixture
 def clock() -> Clock:
-    """At zero."""
+    """A clock at zero."""
     return Clock()
 
 
 def spent(budget: Budget) -> int:
-    """How many requests can be made right now."""
+    """Return how many requests can be made right now."""
     count = 0
     while budget.take():
         count += 1
@@ -33,7 +33,7 @@ def spent(budget: Budget) -> int:
 
 
 def test_a_burst_and_then_an_even_rate(clock: Clock) -> None:
-    """300 in five minutes: 30 at once, then one a second."""
+    """A budget of 300 in five minutes allows 30 at once, then one a second."""
     budget = Budget(300, clock)
     assert spent(budget) == 30
     assert budget.wait_s() == pytest.approx(1.0)
@@ -41,8 +41,8 @@ def test_a_burst_and_then_an_even_rate(clock: Clock) -> None:
     assert spent(budget) == 10
 
 
-def test_no_window_has_many_more_than_its_number(clock: Clock) -> None:
-    """The burst is all that comes on top."""
+def test_no_window_exceeds_its_budget_by_more_than_the_burst(clock: Clock) -> None:
+    """The burst of 30 is the only excess over 300 per window."""
     budget = Budget(300, clock)
     total = 0
     while clock.now < WINDOW_S:
@@ -52,7 +52,7 @@ def test_no_window_has_many_more_than_its_number(clock: Clock) -> None:
 
 
 def test_a_pause_is_kept(clock: Clock) -> None:
-    """A shorter one does not end a longer one; one that is not said has a length of its own; none is longer than a window."""
+    """A shorter pause does not end a longer one, an unspecified one takes the default, and none is longer than a window."""
     budget = Budget(3_000, clock)
     budget.pause(20)
     budget.pause(5)
@@ -75,15 +75,15 @@ def test_a_pause_is_kept(clock: Clock) -> None:
         ("", 0),
     ],
 )
-def test_the_apis_own_count_is_heeded(clock: Clock, header: str, wait_s: float) -> None:
-    """Few left: wait for its next window."""
+def test_the_ratelimit_header_is_respected(clock: Clock, header: str, wait_s: float) -> None:
+    """When few requests are left, the budget waits for the API's next window."""
     budget = Budget(3_000, clock)
     budget.learn({"ratelimit": header})
     assert budget.wait_s() == pytest.approx(wait_s)
 
 
 def test_failures_are_repeated_less_and_less() -> None:
-    """Doubling with jitter, never past the limit."""
+    """Retries back off exponentially with jitter, up to the limit."""
     waits = [backoff_s(30, failures) for failures in range(40)]
     assert 22.5 <= waits[0] <= 30
     assert 45 <= waits[1] <= 60

@@ -1,4 +1,4 @@
-"""The collector reports what the API says of each queue, and no more; one bad queue or answer costs the others nothing."""
+"""The collector reports only what the API says of each queue; a failing queue or response does not affect the others."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def stub() -> Iterator[Stub]:
 
 @pytest.fixture(autouse=True)
 def token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stub's token where the collector looks for it."""
+    """Set the stub's token where the collector reads it."""
     monkeypatch.setenv("QUEUEWATCH_CLOUDFLARE_TOKEN", TOKEN)
 
 
 class Run:
-    """A collector whose clock is moved from one thing it has to do to the next."""
+    """A collector whose clock the test moves from one due action to the next."""
 
     def __init__(self, collector: CloudflareCollector, api: CloudflareApi, clock: Clock) -> None:
         self.events: list[Event] = []
@@ -53,15 +53,15 @@ class Run:
         self._clock = clock
 
     def of(self, kind: str, queue: str | None = None) -> list[Event]:
-        """The events of a type."""
+        """Return the events of one type."""
         return [e for e in self.events if e["type"] == kind and (queue is None or e.get("queue") == queue)]
 
     def attributes(self, queue: str) -> dict[str, Any]:
-        """What was reported of a queue, later values over earlier ones."""
+        """Return everything reported about a queue; later values replace earlier ones."""
         return {name: v for event in self.of("queue_state", queue) for name, v in event["attributes"].items()}
 
     def until(self, ready: Callable[[], Any], within_s: float = 60.0) -> Any:
-        """Go on until `ready()` holds."""
+        """Advance until `ready()` holds."""
         end_s = self._clock.now_s + within_s
         while self._clock.now_s < end_s:
             if answer := ready():
@@ -70,7 +70,7 @@ class Run:
         raise AssertionError(f"not within {within_s} s; {len(self.events)} events, the last: {self.events[-3:]}")
 
     def go_on(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Advance the clock by so many seconds."""
         end_s = self._clock.now_s + seconds
         while self._clock.now_s < end_s:
             self._step()
@@ -82,7 +82,7 @@ class Run:
 
 
 class Clock:
-    """A clock that is moved."""
+    """A clock that the test moves."""
 
     now_s = 1_000.0
 
@@ -91,7 +91,7 @@ class Clock:
 
 
 def quick(stub: Stub, **changes: Any) -> CloudflareCollectorConfig:
-    """A configuration with short intervals."""
+    """Return a configuration with short intervals."""
     short = {
         "account_id": ACCOUNT,
         "api_url": stub.url,
@@ -107,7 +107,7 @@ def quick(stub: Stub, **changes: Any) -> CloudflareCollectorConfig:
 
 @contextmanager
 def running(stub: Stub, **changes: Any) -> Iterator[Run]:
-    """A collector with short intervals and a clock of its own; it works in the test's thread."""
+    """Run a collector with short intervals and its own clock in the test's thread."""
     clock = Clock()
     collector = CloudflareCollector(quick(stub, **changes), clock)
     with collector.open_api() as api:
@@ -115,7 +115,7 @@ def running(stub: Stub, **changes: Any) -> Iterator[Run]:
 
 
 def test_a_queue_is_reported_with_backlog_and_settings(stub: Stub) -> None:
-    """System, scope, and the attributes by the names the judge reads."""
+    """The event has the system, the scope and the attribute names that the judge reads."""
     stub.add("orders", consumer=WORKER, settings={"message_retention_period": 345_600, "delivery_delay": 0})
     stub.queues[0].messages = [StubMessage("m0", SENT_MS, 1), StubMessage("m1", SENT_MS + 5, 3)]
     with running(stub) as run:
@@ -149,7 +149,7 @@ def test_a_queue_is_reported_with_backlog_and_settings(stub: Stub) -> None:
 
 
 def test_an_empty_queue_has_nothing_in_flight_either(stub: Stub) -> None:
-    """Nothing unacknowledged means nothing at all; a backlog leaves open what of it is in flight."""
+    """A backlog of zero counts unacknowledged messages too; in a larger one, the in-flight share is unknown."""
     queue = stub.add("orders", consumer=WORKER)
     with running(stub) as run:
         run.until(lambda: run.attributes("orders").get("in_flight") == 0)
@@ -159,7 +159,7 @@ def test_an_empty_queue_has_nothing_in_flight_either(stub: Stub) -> None:
 
 
 def test_what_it_says_is_valid_on_the_wire(stub: Stub) -> None:
-    """Every event is read by the decoder that the service uses."""
+    """The service's decoder accepts every event."""
     stub.add("orders", consumer=WORKER, messages=[StubMessage("m0", SENT_MS, 2)])
     stub.add("orders-dlq", messages=[StubMessage("d0", SENT_MS, 1)])
     with running(stub) as run:
@@ -170,8 +170,8 @@ def test_what_it_says_is_valid_on_the_wire(stub: Stub) -> None:
     assert decoded.events.num_rows == len(events)
 
 
-def test_it_only_reads(stub: Stub) -> None:
-    """No pull, no acknowledgement, no purge, no change: not even where a queue has a pull consumer."""
+def test_the_collector_only_reads(stub: Stub) -> None:
+    """It never pulls, acknowledges, purges or changes anything, even where a queue has a pull consumer."""
     pull = {"type": "http_pull", "dead_letter_queue": "", "settings": {"max_retries": 3, "visibility_timeout_ms": 1000}}
     stub.add("jobs", consumer=pull, messages=[StubMessage("m0", SENT_MS, 2)])
     with running(stub) as run:
@@ -184,7 +184,7 @@ def test_it_only_reads(stub: Stub) -> None:
 
 
 def test_all_pages_are_read(stub: Stub) -> None:
-    """250 queues on three pages."""
+    """250 queues arrive on three pages."""
     for i in range(250):
         stub.add(f"q{i}", consumer=WORKER)
     with running(stub, discovery_interval_s=60, poll_interval_s=2) as run:
@@ -192,8 +192,8 @@ def test_all_pages_are_read(stub: Stub) -> None:
     assert [r.query["page"] for r in stub.calls("/queues")] == [["1"], ["2"], ["3"]]
 
 
-def test_pages_that_never_end_are_left(stub: Stub) -> None:
-    """An API that does not heed the page asked for must not be asked for ever."""
+def test_endless_pages_are_abandoned(stub: Stub) -> None:
+    """An API that ignores the page parameter must not be asked forever."""
     entries = [{"queue_id": f"{i:032x}", "queue_name": f"q{i}"} for i in range(100)]
     page = json.dumps({"success": True, "errors": [], "messages": [], "result": entries})
     stub.standing["/queues"] = answering(200, page)
@@ -203,7 +203,7 @@ def test_pages_that_never_end_are_left(stub: Stub) -> None:
 
 
 def test_only_matching_queues_are_watched(stub: Stub) -> None:
-    """Patterns in, patterns out."""
+    """`queues` includes and `exclude` excludes by pattern."""
     for name in ("orders-eu", "orders-test", "mail"):
         stub.add(name, consumer=WORKER)
     with running(stub, queues=["orders-*"], exclude=["*-test"]) as run:
@@ -212,7 +212,7 @@ def test_only_matching_queues_are_watched(stub: Stub) -> None:
 
 
 def test_a_queue_that_fails_costs_the_others_nothing(stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
-    """It is asked less and less often, named once, and reported again as soon as it answers."""
+    """It is polled less and less often, logged once, and reported again as soon as it answers."""
     bad, good = stub.add("bad", consumer=WORKER, backlog=1), stub.add("good", consumer=WORKER, backlog=2)
     stub.standing[f"{bad.id}/metrics"] = answering(500, "<html>no</html>")
     with caplog.at_level(logging.WARNING), running(stub, poll_interval_s=0.05) as run:
@@ -227,7 +227,7 @@ def test_a_queue_that_fails_costs_the_others_nothing(stub: Stub, caplog: pytest.
 
 
 def test_a_queue_that_vanished_is_no_longer_reported(stub: Stub) -> None:
-    """By a 404, and by the next list."""
+    """A 404 shows it at once, before the next listing."""
     stub.add("orders", consumer=WORKER)
     gone = stub.add("gone", consumer=WORKER)
     with running(stub, discovery_interval_s=60) as run:
@@ -242,7 +242,7 @@ def test_a_queue_that_vanished_is_no_longer_reported(stub: Stub) -> None:
 
 
 def test_a_new_queue_and_new_settings_are_found(stub: Stub) -> None:
-    """At the next look at the list."""
+    """They are found at the next listing."""
     queue = stub.add("orders", consumer=WORKER)
     with running(stub) as run:
         run.until(lambda: run.attributes("orders").get("max_retries") == 3)
@@ -251,8 +251,8 @@ def test_a_new_queue_and_new_settings_are_found(stub: Stub) -> None:
         run.until(lambda: run.attributes("orders").get("max_retries") == 9 and run.of("queue_state", "mail"))
 
 
-def test_a_list_that_fails_leaves_what_is_known(stub: Stub) -> None:
-    """Queues known already are looked at on."""
+def test_known_queues_are_polled_when_the_list_fails(stub: Stub) -> None:
+    """A failing listing does not stop the polling of queues that are already known."""
     stub.add("orders", consumer=WORKER)
     with running(stub) as run:
         run.until(lambda: run.of("queue_state", "orders"))
@@ -261,8 +261,8 @@ def test_a_list_that_fails_leaves_what_is_known(stub: Stub) -> None:
         run.until(lambda: len(run.of("queue_state", "orders")) >= reported + 10)
 
 
-def test_consumers_the_list_leaves_out_are_asked_for(stub: Stub) -> None:
-    """One request more, for this queue only."""
+def test_consumers_missing_from_the_list_are_requested(stub: Stub) -> None:
+    """It costs one more request, and only for that queue."""
     queue = stub.add("orders", consumer=WORKER)
     entry = {**queue.as_listed(), "consumers": [], "consumers_total_count": 1}
     stub.standing["/queues"] = answering(200, json.dumps({"success": True, "errors": [], "messages": [], "result": [entry]}))
@@ -271,8 +271,8 @@ def test_consumers_the_list_leaves_out_are_asked_for(stub: Stub) -> None:
     assert len(stub.calls("/consumers")) == 1
 
 
-def test_heartbeats_stop_when_nothing_is_heard(stub: Stub) -> None:
-    """A collector that sees nothing for a minute must look like one that fell silent."""
+def test_heartbeats_stop_when_the_api_is_silent(stub: Stub) -> None:
+    """A collector that has no answer for a minute must look like one that fell silent."""
     stub.add("orders", consumer=WORKER)
     with running(stub) as run:
         run.until(lambda: run.of("heartbeat"))
@@ -292,7 +292,7 @@ def test_heartbeats_stop_when_nothing_is_heard(stub: Stub) -> None:
 def test_no_heartbeat_before_the_api_answered(
     stub: Stub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A wrong token shows at once, with what to do."""
+    """A wrong token shows at once, and the log says what to do."""
     monkeypatch.setenv("QUEUEWATCH_CLOUDFLARE_TOKEN", "wrong")
     with caplog.at_level(logging.WARNING), running(stub) as run:
         run.until(lambda: stub.requests)
@@ -303,7 +303,7 @@ def test_no_heartbeat_before_the_api_answered(
 
 
 def test_too_many_requests_stop_all_of_them(stub: Stub) -> None:
-    """For as long as the API asks; then they go on."""
+    """All requests stop for as long as the API asks, then resume."""
     stub.add("orders", consumer=WORKER)
     stub.add("mail", consumer=WORKER)
     with running(stub) as run:
@@ -317,8 +317,8 @@ def test_too_many_requests_stop_all_of_them(stub: Stub) -> None:
         run.until(lambda: len(run.of("queue_state", "orders")) > reported)
 
 
-def test_requests_stay_within_their_number(stub: Stub) -> None:
-    """Many queues and few requests: slower looks, not more requests."""
+def test_requests_stay_within_the_budget(stub: Stub) -> None:
+    """With many queues and a small budget, polls are less frequent; the number of requests stays the same."""
     for i in range(40):
         stub.add(f"q{i}", consumer=WORKER)
     with running(stub, requests_per_5min=300) as run:
@@ -328,8 +328,8 @@ def test_requests_stay_within_their_number(stub: Stub) -> None:
         assert 19 <= len(stub.requests) - before <= 21, "one request a second"
 
 
-def test_a_sampled_message_is_followed_only_where_its_end_will_be_known(stub: Stub) -> None:
-    """In a dead-letter queue nobody reads, and where configuration says that consumers report; `sent`, once, dated."""
+def test_a_sampled_message_is_tracked_only_where_its_end_will_be_known(stub: Stub) -> None:
+    """Only `instrumented` queues and dead-letter queues without a consumer get a `sent` event per message, once and dated."""
     for name, consumer in (("orders", WORKER), ("mail", WORKER), ("orders-dlq", None)):
         stub.add(name, consumer=consumer, messages=[StubMessage(f"{name}-0", SENT_MS, 2)])
     with running(stub, sample={"interval_s": 0.05, "instrumented": ["mail"]}) as run:
@@ -355,7 +355,7 @@ def test_a_sample_of_a_queue_that_emptied_is_withdrawn(stub: Stub) -> None:
 
 
 def test_a_token_that_may_not_see_messages_still_sees_queues(stub: Stub) -> None:
-    """A refused sample holds up nothing."""
+    """A refused sample does not delay the queue's other requests."""
     stub.add("orders", consumer=WORKER, backlog=3)
     for end in ("/peek", "/preview"):
         stub.standing[end] = answering(403, "{}")
@@ -364,8 +364,8 @@ def test_a_token_that_may_not_see_messages_still_sees_queues(stub: Stub) -> None
         assert len(stub.calls("/peek")) < 6
 
 
-def test_without_sampling_no_message_is_looked_at(stub: Stub) -> None:
-    """size: 0."""
+def test_without_sampling_no_message_is_read(stub: Stub) -> None:
+    """`size: 0` turns sampling off."""
     stub.add("orders", consumer=WORKER, messages=[StubMessage("m0", SENT_MS, 4)])
     with running(stub, sample={"size": 0}) as run:
         run.until(lambda: len(run.of("queue_state", "orders")) >= 5)
@@ -373,7 +373,7 @@ def test_without_sampling_no_message_is_looked_at(stub: Stub) -> None:
 
 
 def test_what_a_wrangler_file_declares_fills_the_gaps(stub: Stub, tmp_path: Path) -> None:
-    """What is deployed comes first; where the two differ, the attributes are named."""
+    """Deployed settings take precedence; attributes that differ are listed."""
     file = tmp_path / "wrangler.toml"
     file.write_text(
         'name = "shop"\n'
@@ -394,7 +394,7 @@ def test_what_a_wrangler_file_declares_fills_the_gaps(stub: Stub, tmp_path: Path
 
 
 def test_a_configured_backoff_is_judged_with_the_retries_there_are(stub: Stub) -> None:
-    """30 ** attempts passes 24 hours at attempt 4, which three retries never wait for."""
+    """30 ** attempts passes 24 hours at attempt 4, which three retries never reach."""
     stub.add("short", consumer=WORKER)
     stub.add("long", consumer={**WORKER, "settings": {"max_retries": 10}})
     with running(stub, backoff=[{"queues": ["*"], "first_s": 30, "factor": 30}]) as run:
@@ -404,15 +404,15 @@ def test_a_configured_backoff_is_judged_with_the_retries_there_are(stub: Stub) -
 
 
 def wait_until(ready: Callable[[], object]) -> None:
-    """For what works in threads of its own."""
+    """Wait in real time, for collectors that run in threads of their own."""
     deadline = time.monotonic() + 60
     while not ready():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def test_telemetry_in_a_queue_is_drained_beside(stub: Stub) -> None:
-    """Workers' events come out as they went in, and their queue is empty afterwards."""
+def test_telemetry_in_a_queue_is_drained_too(stub: Stub) -> None:
+    """Workers' events are emitted unchanged, and their queue is empty afterwards."""
     telemetry = stub.add("telemetry", consumer={"type": "http_pull", "dead_letter_queue": "", "settings": {}})
     stub.add("orders", consumer=WORKER)
     reported = {"v": 1, "type": "deleted", "at": SENT_MS, "system": "cloudflare_queues", "queue": "orders", "message_id": "m"}
@@ -433,7 +433,7 @@ def test_telemetry_in_a_queue_is_drained_beside(stub: Stub) -> None:
 
 
 def test_the_runner_writes_events_to_a_spool(stub: Stub, tmp_path: Path) -> None:
-    """By kind and plain values, as the command line starts it."""
+    """The runner gets the kind and plain values, as from the command line."""
     stub.add("orders", consumer=WORKER, messages=[StubMessage("m0", SENT_MS, 2)])
     stop = threading.Event()
     section = {"account_id": ACCOUNT, "api_url": stub.url, "poll_interval_s": 0.1}

@@ -15,7 +15,7 @@ ACCOUNT = "0123456789abcdef0123456789abcdef"
 
 
 def config(**values: Any) -> CloudflareCollectorConfig:
-    """A configuration of these values."""
+    """Return a configuration with these values."""
     return CloudflareCollectorConfig.model_validate({"account_id": ACCOUNT, **values})
 
 
@@ -45,19 +45,19 @@ def test_an_account_is_enough() -> None:
     ],
 )
 def test_what_would_not_work_is_refused(values: dict[str, Any], words: str) -> None:
-    """Naming the key."""
+    """The error names the key."""
     with pytest.raises(ValidationError, match=words):
         config(**values)
 
 
 def test_a_stub_on_this_machine_may_be_unencrypted() -> None:
-    """For tests and proxies."""
+    """Tests and local proxies need it."""
     for host in ("127.0.0.1:8787", "localhost", "[::1]:80"):
         assert config(api_url=f"http://{host}/client/v4/").api_url == f"http://{host}/client/v4"
 
 
 def test_the_token_comes_from_the_environment_or_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without its line end; the file is read anew, so that it can be rotated."""
+    """The line end is stripped, and the file is read on every call so that the token can be rotated."""
     monkeypatch.setenv("CF", " from-env\n")
     assert config(token_env="CF").token() == "from-env"
     file = tmp_path / "token"
@@ -69,7 +69,7 @@ def test_the_token_comes_from_the_environment_or_a_file(monkeypatch: pytest.Monk
 
 
 def test_a_missing_token_says_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The variable, or the file."""
+    """The error names the variable or the file."""
     monkeypatch.delenv("CF", raising=False)
     with pytest.raises(ValueError, match="CF is not set"):
         config(token_env="CF").token()
@@ -81,7 +81,7 @@ def test_a_missing_token_says_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_the_first_backoff_that_matches_counts() -> None:
-    """As with every list of patterns."""
+    """Pattern lists are evaluated in order, as everywhere in the configuration."""
     backoff = config(backoff=[{"queues": ["orders-*"], "first_s": 30, "factor": 30}, {"queues": ["*"], "first_s": 5}])
     assert backoff.backoff_of("orders-eu") == Backoff(30, 30)
     assert backoff.backoff_of("mail") == Backoff(5, 2)

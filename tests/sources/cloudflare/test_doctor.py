@@ -1,4 +1,4 @@
-"""The doctor looks once and says what will hurt and how to fix it."""
+"""The doctor examines an account once and reports harmful settings with their fixes."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ DAY_S = 86_400
 
 @pytest.fixture
 def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
-    """An account without queues, and its token."""
+    """An account without queues, with its token set."""
     monkeypatch.setenv("QUEUEWATCH_CLOUDFLARE_TOKEN", TOKEN)
     with serving() as stub:
         yield stub
 
 
 def consumer(dead_letter_queue: str = "dlq", **settings: Any) -> dict[str, Any]:
-    """A Worker as the API shows it."""
+    """Return a Worker consumer as the API lists it."""
     reported = {"batch_size": 10, "max_retries": 3, "max_wait_time_ms": 5000, "retry_delay": 0} | settings
     return {"type": "worker", "script_name": "shop", "dead_letter_queue": dead_letter_queue, "settings": reported}
 
 
 def examined(stub: Stub, **config: Any) -> Examination:
-    """What was found."""
+    """Examine the stub's account."""
     return examine(CloudflareCollectorConfig.model_validate({"account_id": ACCOUNT, "api_url": stub.url, **config}))
 
 
 def rules(examination: Examination) -> list[tuple[str | None, str, str]]:
-    """Queue, rule and severity of each finding."""
+    """Return the queue, rule and severity of each finding."""
     return [(finding.queue, finding.rule, finding.severity) for finding in examination.findings]
 
 
-def test_good_settings_need_no_mending(stub: Stub) -> None:
-    """Every queue is named as passed."""
+def test_good_settings_have_no_findings(stub: Stub) -> None:
+    """Every queue is listed as passed."""
     stub.add("orders", consumer=consumer(), settings={"message_retention_period": 4 * DAY_S})
     stub.add("dlq", settings={"message_retention_period": 14 * DAY_S})
     examination = examined(stub)
     assert (examination.passed, examination.findings) == (["dlq", "orders"], [])
 
 
-def test_what_hurts_is_named_by_queue(stub: Stub) -> None:
-    """Each finding with its queue, the account as scope."""
+def test_findings_name_their_queue(stub: Stub) -> None:
+    """Each finding names its queue, with the account as scope."""
     stub.add("bad", consumer=consumer("", max_retries=0))
     stub.add("good", consumer=consumer())
     examination = examined(stub)
@@ -62,7 +62,7 @@ def test_what_hurts_is_named_by_queue(stub: Stub) -> None:
 
 
 def test_a_dead_letter_queue_must_keep_messages_longer(stub: Stub) -> None:
-    """It keeps the time a message was sent, not the time it arrived."""
+    """Retention counts from the original send, not from the arrival in the dead-letter queue."""
     stub.add("orders", consumer=consumer(), settings={"message_retention_period": 4 * DAY_S})
     dlq = stub.add("dlq", settings={"message_retention_period": 4 * DAY_S})
     assert rules(examined(stub)) == [("orders", "dead_letter_retention", "warning")]
@@ -71,7 +71,7 @@ def test_a_dead_letter_queue_must_keep_messages_longer(stub: Stub) -> None:
 
 
 def test_consumers_that_the_list_leaves_out_are_asked_for(stub: Stub) -> None:
-    """As the collector does."""
+    """The doctor makes the same additional request as the collector."""
     queue = stub.add("orders", consumer=consumer(max_retries=0))
     entry = {**queue.as_listed(), "consumers": None, "consumers_total_count": 1}
     stub.standing["/queues"] = answering(200, json.dumps({"success": True, "errors": [], "result": [entry]}))
@@ -79,7 +79,7 @@ def test_consumers_that_the_list_leaves_out_are_asked_for(stub: Stub) -> None:
 
 
 def test_a_wrangler_file_that_was_not_deployed(stub: Stub, tmp_path: Path) -> None:
-    """Named with the attributes that differ."""
+    """The finding lists the attributes that differ."""
     stub.add("orders", consumer=consumer())
     file = tmp_path / "wrangler.toml"
     file.write_text('name = "shop"\n[[queues.consumers]]\nqueue = "orders"\nmax_retries = 9\ndead_letter_queue = "dlq"\n')
@@ -89,7 +89,7 @@ def test_a_wrangler_file_that_was_not_deployed(stub: Stub, tmp_path: Path) -> No
 
 
 def test_without_a_token_wrangler_files_are_examined_alone(stub: Stub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """That the account was not looked at is a finding of its own, the worst."""
+    """A critical finding says that the account was not examined."""
     monkeypatch.delenv("QUEUEWATCH_CLOUDFLARE_TOKEN")
     file = tmp_path / "wrangler.jsonc"
     file.write_text('{ "queues": { "consumers": [ { "queue": "orders", "max_batch_size": 500, }, ] } }')
@@ -101,8 +101,8 @@ def test_without_a_token_wrangler_files_are_examined_alone(stub: Stub, monkeypat
     assert any("max_batch_size is 500" in finding.summary for finding in examination.findings)
 
 
-def test_a_file_that_cannot_be_used_ends_it(stub: Stub, tmp_path: Path) -> None:
-    """For the doctor, and for good: a collector is not started again and again with it."""
+def test_an_unusable_file_is_a_finding_and_stops_the_collector(stub: Stub, tmp_path: Path) -> None:
+    """The doctor reports it; the collector is refused for good and not restarted with it."""
     file = tmp_path / "wrangler.toml"
     file.write_text("name =")
     assert rules(examined(stub, wrangler_files=[str(file)])) == [(None, "not_examined", "critical")]

@@ -1,4 +1,4 @@
-"""Nothing is acknowledged before it is handed on, and nothing unreadable comes for ever."""
+"""Telemetry is acknowledged only after it is handed on, and unreadable messages are not redelivered forever."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def stub() -> Iterator[Stub]:
 
 @pytest.fixture
 def queue(stub: Stub) -> StubQueue:
-    """The queue with telemetry."""
+    """The queue that carries telemetry."""
     return stub.queues[0]
 
 
@@ -45,7 +45,7 @@ def drain(stub: Stub, queue: StubQueue) -> Iterator[TelemetryDrain]:
 
 
 def test_events_are_handed_on_before_they_are_acknowledged(stub: Stub, queue: StubQueue, drain: TelemetryDrain) -> None:
-    """When `emit` is called no acknowledgement has been sent."""
+    """No acknowledgement has been sent when `emit` is called."""
     queue.send(json.dumps([EVENT, EVENT]))
     queue.send(json.dumps(EVENT), "text")
     handed: list[Event] = []
@@ -63,7 +63,7 @@ def test_events_are_handed_on_before_they_are_acknowledged(stub: Stub, queue: St
 
 
 def test_what_cannot_be_handed_on_is_not_acknowledged(stub: Stub, queue: StubQueue, drain: TelemetryDrain) -> None:
-    """It comes again when its lease ends."""
+    """The message is redelivered when its lease ends."""
     queue.send(json.dumps(EVENT))
 
     def full(_: Sequence[Event]) -> None:
@@ -78,8 +78,8 @@ def test_what_cannot_be_handed_on_is_not_acknowledged(stub: Stub, queue: StubQue
     assert handed == [EVENT]
 
 
-def test_an_acknowledgement_that_fails_means_events_twice_not_never(stub: Stub, queue: StubQueue, drain: TelemetryDrain) -> None:
-    """The message stays leased and comes again."""
+def test_a_failed_acknowledgement_means_duplicates_not_loss(stub: Stub, queue: StubQueue, drain: TelemetryDrain) -> None:
+    """The message stays leased and is redelivered."""
     queue.send(json.dumps(EVENT))
     stub.faults["/ack"].append(answering(500, ""))
     handed: list[Event] = []
@@ -92,8 +92,8 @@ def test_an_acknowledgement_that_fails_means_events_twice_not_never(stub: Stub, 
 
 
 @pytest.mark.parametrize("trouble", ["emit", "pull", "ack", "rate"])
-def test_it_goes_on_after_trouble(stub: Stub, queue: StubQueue, drain: TelemetryDrain, trouble: str) -> None:
-    """Whatever failed once; nothing is lost."""
+def test_the_drain_recovers_from_a_failure(stub: Stub, queue: StubQueue, drain: TelemetryDrain, trouble: str) -> None:
+    """After one failure of any step, nothing is lost."""
     for _ in range(25):
         queue.send(json.dumps(EVENT))
     handed: list[Event] = []
@@ -127,12 +127,12 @@ def test_it_goes_on_after_trouble(stub: Stub, queue: StubQueue, drain: Telemetry
 
 
 def pulled(body: str, content_type: str = "text") -> PulledMessage:
-    """A message as a pull brings it."""
+    """Return a message as a pull returns it."""
     return PulledMessage("lease", body, content_type, 1)
 
 
 def encoded(document: Any) -> str:
-    """JSON as Cloudflare sends what was not sent as text."""
+    """Return JSON as Cloudflare encodes bodies that were not sent as text."""
     return base64.b64encode(json.dumps(document).encode()).decode()
 
 
@@ -156,12 +156,12 @@ def encoded(document: Any) -> str:
     ],
 )
 def test_a_body_is_read_however_it_was_sent(why: str, message: PulledMessage, expected: list[Event]) -> None:
-    """And what cannot be read is handed on to be counted."""
+    """Every content type is decoded; an unreadable body is handed on, so that it is counted."""
     assert events_of(message) == expected, why
 
 
-def test_what_cannot_be_read_is_refused_by_the_reader_and_kept(queue: StubQueue, drain: TelemetryDrain) -> None:
-    """Counted as invalid with its text, its neighbours read, and gone from the queue."""
+def test_an_unreadable_message_is_counted_as_invalid_and_removed(queue: StubQueue, drain: TelemetryDrain) -> None:
+    """The decoder counts it as invalid and reads the other messages; the queue is empty afterwards."""
     queue.send("{broken", "text")
     queue.send(json.dumps([EVENT]))
     handed: list[Event] = []

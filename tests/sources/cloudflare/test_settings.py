@@ -1,4 +1,4 @@
-"""Which settings hurt, and from when."""
+"""Which settings are harmful, and from which value on."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ GOOD = Consumer(
     ],
 )
 def test_when_a_backoff_passes_the_cap(why: str, backoff: Backoff, max_retries: int | None, expected: int | None) -> None:
-    """The last attempt is not retried: its delay does not count."""
+    """The last attempt is not retried, so its delay does not count."""
     assert backoff_cap_exceeded_at_attempt(backoff, max_retries) == expected, why
 
 
-def test_a_backoff_beyond_every_float_is_no_crash() -> None:
-    """Overflow is infinitely long."""
+def test_an_overflowing_backoff_is_infinite() -> None:
+    """A delay too large for a float is infinite and raises no OverflowError."""
     assert Backoff(1e300, 1e300).delay_s(100) == float("inf")
 
 
 def test_good_settings_are_all_reported_and_nothing_is_found() -> None:
-    """The attribute names are what other rooms read."""
+    """The attribute names are the ones that the judge reads."""
     attributes = attributes_of(Queue(delivery_delay_s=0, retention_s=345_600, paused=False), GOOD)
     assert attributes == {
         "kind": "standard",
@@ -76,13 +76,13 @@ def test_good_settings_are_all_reported_and_nothing_is_found() -> None:
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    """A queue without a consumer has no consumer's settings; an unknown number is not zero."""
+    """A queue without a consumer has no consumer settings; an unknown number is not zero."""
     assert attributes_of(Queue(), None) == {"kind": "standard", "has_consumer": False}
     assert attributes_of(Queue(), Consumer()) == {"kind": "standard", "has_consumer": True, "consumer_type": "worker"}
 
 
 def test_no_dead_letter_queue_is_reported_as_an_empty_name() -> None:
-    """Known not to be there, which is more than not known."""
+    """A known absence differs from an unknown value."""
     attributes = attributes_of(Queue(), Consumer(dead_letter_queue=""))
     assert (attributes["dead_letter_queue"], attributes["has_dead_letter_queue"]) == ("", False)
 
@@ -115,8 +115,8 @@ RULES: list[tuple[str, dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("attributes", "expected"), [r[1:] for r in RULES], ids=[r[0] for r in RULES])
-def test_what_is_found(attributes: dict[str, Any], expected: list[str]) -> None:
-    """Rule by rule, at the boundary."""
+def test_each_rule_at_its_boundary(attributes: dict[str, Any], expected: list[str]) -> None:
+    """The table has each rule at its limit and just below it."""
     found = findings("orders", attributes)
     assert [finding.rule for finding in found] == expected
     for finding in found:
@@ -127,16 +127,16 @@ def test_what_is_found(attributes: dict[str, Any], expected: list[str]) -> None:
 LISTED = ListedQueue("id", "orders", Queue(retention_s=345_600))
 
 
-def test_what_is_deployed_beats_what_is_declared() -> None:
-    """And the difference is named: somebody changed one and not the other."""
+def test_deployed_settings_take_precedence_over_declared_ones() -> None:
+    """The attributes that differ are listed: someone changed one side and not the other."""
     declared = Consumer(script="shop", max_batch_size=10, max_batch_timeout_s=5, max_retries=9, dead_letter_queue="")
     attributes = settings_attributes(LISTED, (GOOD,), declared, None, None)
     assert attributes["max_retries"] == 3
     assert attributes["wrangler_differs"] == ["dead_letter_queue", "has_dead_letter_queue", "max_receive_count", "max_retries"]
 
 
-def test_what_is_declared_fills_what_the_api_leaves_out() -> None:
-    """Settings the answer left out, and all of them when there was no answer."""
+def test_declared_settings_fill_gaps_in_the_api_s_answer() -> None:
+    """They fill settings the answer left out, or all of them when there was no answer."""
     half = Consumer(script="shop", max_retries=3)
     filled = settings_attributes(LISTED, (half,), GOOD, 7, None)
     assert (filled["max_batch_size"], filled["dead_letter_queue"], filled["delivery_delay_s"]) == (10, "orders-dlq", 7)
@@ -146,7 +146,7 @@ def test_what_is_declared_fills_what_the_api_leaves_out() -> None:
     assert [f["rule"] for f in alone["findings"]] == ["backoff_beyond_cap"]
 
 
-def test_nothing_known_of_consumers_is_not_none_there() -> None:
-    """Only a list that names none says so."""
+def test_unknown_consumers_are_not_reported_as_none() -> None:
+    """Only a known empty list of consumers sets has_consumer to false."""
     assert "has_consumer" not in settings_attributes(LISTED, None, None, None, None)
     assert settings_attributes(LISTED, (), None, None, None)["has_consumer"] is False

@@ -1,4 +1,4 @@
-"""A wrapped consumer behaves as a bare one and reports what the runtime decided and what came next."""
+"""A wrapped consumer behaves like a bare one and reports the runtime's verdict and what followed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ BATCH_TIMEOUT_MS = 100
 SLACK_MS = 1_500  # timers on a busy machine
 
 Fate = tuple[str, int | None]
-"""`acked` or `retried`, and the delay in seconds where one was named."""
+"""`acked` or `retried`, and the delay in seconds if one was given."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """What the script saw; events by message id, each once."""
+    """The script's observations; events by message id, without duplicates."""
 
     behaviours: list[dict[str, Any]]
     oracle: list[dict[str, Any]]
@@ -34,7 +34,7 @@ class Table:
     tokens: list[str]
 
     def name(self, queue: str) -> str:
-        """The behaviour a queue was made for."""
+        """Return the behaviour that a queue was created for."""
         name: str = self.behaviours[int(queue.rpartition("-")[2])]["name"]
         return name
 
@@ -55,13 +55,13 @@ def table(node: Node) -> Table:
 
 
 def test_the_table_covers_at_least_forty_behaviours(table: Table) -> None:
-    """The proof is only as good as what it tries."""
+    """The tests below prove only what the table covers."""
     assert len(table.behaviours) >= 40
 
 
 @FLAGS
 def test_the_runtimes_verdict_is_the_same_bare_and_wrapped(table: Table, flag: bool) -> None:
-    """Not one field of the verdict differs, for any behaviour."""
+    """No field of the verdict differs, for any behaviour."""
     verdicts: dict[str, dict[bool, Any]] = defaultdict(dict)
     for row in _oracle(table, flag):
         verdicts[row["behaviour"]][row["wrapped"]] = _by_label(row["verdict"])
@@ -71,7 +71,7 @@ def test_the_runtimes_verdict_is_the_same_bare_and_wrapped(table: Table, flag: b
 
 @FLAGS
 def test_the_recorded_outcome_is_the_runtimes_verdict(table: Table, flag: bool) -> None:
-    """For every message of every behaviour: acknowledged or retried, with which delay."""
+    """For every message of every behaviour, the recorded outcome and delay match the verdict."""
     delays = {b["name"]: b["retryDelay"] for b in table.behaviours}
     mismatches = {}
     for row in _oracle(table, flag):
@@ -86,7 +86,7 @@ def test_the_recorded_outcome_is_the_runtimes_verdict(table: Table, flag: bool) 
 
 @FLAGS
 def test_deliveries_are_the_same_bare_and_wrapped(table: Table, flag: bool) -> None:
-    """Each message is delivered as often, to the same queues, with what the handler saw being the same."""
+    """Each message is delivered as often, to the same queues, and the handler sees the same."""
     runs: dict[bool, Any] = {True: {}, False: {}}
     for wrapped, traces in runs.items():
         for delivery in _broker(table, flag, wrapped):
@@ -100,10 +100,12 @@ def test_deliveries_are_the_same_bare_and_wrapped(table: Table, flag: bool) -> N
 
 @FLAGS
 def test_what_was_recorded_is_what_happened_next(table: Table, flag: bool) -> None:
-    """Deleted: never again. Released: comes again when due. Dead-lettered: in the other queue. Dropped: gone.
+    """The recorded outcome matches the later deliveries.
 
-    The only exceptions are acknowledgements of a batch that failed or was retried as a whole: Cloudflare
-    keeps them and the runtime reports them, miniflare's broker redelivers all the same.
+    Deleted: never again. Released: redelivered when due. Dead-lettered: in the other queue. Dropped: gone.
+
+    The only exceptions are acknowledgements in a batch that failed or was retried as a whole: Cloudflare
+    keeps them and the runtime reports them, but miniflare's broker redelivers those messages.
     """
     deliveries = _broker(table, flag, wrapped=True)
     wrong: dict[str, list[str]] = defaultdict(list)
@@ -123,7 +125,7 @@ def test_what_was_recorded_is_what_happened_next(table: Table, flag: bool) -> No
 
 @FLAGS
 def test_every_delivery_is_reported_as_received(table: Table, flag: bool) -> None:
-    """With its count, the broker's send time and the end of the longest invocation there can be."""
+    """The event carries the delivery count, the broker's send time and the latest possible end of the invocation."""
     for delivery in _broker(table, flag, wrapped=True):
         for message in delivery["messages"]:
             where = delivery["queue"], message["attempts"]
@@ -136,7 +138,7 @@ def test_every_delivery_is_reported_as_received(table: Table, flag: bool) -> Non
 
 
 def test_batches_add_up(table: Table) -> None:
-    """Acked, retried and failed messages make up each batch, and a failed batch says why."""
+    """Acked, retried and failed messages add up to each batch's size, and a failed batch has a reason."""
     assert table.batches
     for event in table.batches:
         counts = event["attributes"]
@@ -149,19 +151,19 @@ def test_batches_add_up(table: Table) -> None:
 
 
 def test_error_messages_stay_in_the_worker(table: Table) -> None:
-    """An error's text may hold what a message held; only its name is reported unless asked for."""
+    """An error message may quote a message's content, so only the error's name is reported by default."""
     reasons = {e["reason"] for events in table.events.values() for e in events if e["type"] in ENDS}
     assert any("TypeError" in reason for reason in reasons)
     assert not any(": no" in reason for reason in reasons)
 
 
 def test_posts_carry_the_token(table: Table) -> None:
-    """Bearer token from the binding, on every post."""
+    """Every post carries the bearer token from the binding."""
     assert table.tokens == ["Bearer secret"]
 
 
 def fates(verdict: Mapping[str, Any], ids: Sequence[str], consumer_delay_s: int | None) -> dict[str, Fate]:
-    """Cloudflare's documented reading of a verdict: explicit calls count also when the batch failed."""
+    """Return the outcomes that Cloudflare documents for a verdict: explicit calls count even in a failed batch."""
     retries = {entry["msgId"]: entry.get("delaySeconds") for entry in verdict["retryMessages"]}
     batch = verdict["retryBatch"]
 
@@ -189,7 +191,7 @@ def _recorded_fate(events: Sequence[Mapping[str, Any]]) -> Fate | str:
     if end["type"] == "deleted":
         return "acked", None
     if end["type"] != "released":
-        # No retry is left in these rows; the runtime's verdict is still to retry.
+        # These rows have no retries left; the runtime's verdict still says retry.
         return "retried", None
     return "retried", None if "visible_at" not in end else round((end["visible_at"] - end["at"]) / 1000)
 
@@ -247,7 +249,7 @@ def _broker(table: Table, flag: bool, wrapped: bool) -> list[dict[str, Any]]:
 
 
 def _by_label(verdict: Mapping[str, Any]) -> str:
-    """The verdict with each message by its label: ids differ from run to run on purpose."""
+    """Return the verdict with labels instead of message ids: the ids differ between runs by design."""
     shorter: Any = dict(verdict)
     shorter["explicitAcks"] = [_label(i) for i in verdict["explicitAcks"]]
     shorter["retryMessages"] = [r | {"msgId": _label(r["msgId"])} for r in verdict["retryMessages"]]

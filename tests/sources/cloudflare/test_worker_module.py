@@ -1,4 +1,4 @@
-"""The module for Workers: its rules in Node, and its manners in workerd with telemetry that does not work."""
+"""The module for Workers: its rules in Node, and its behaviour in workerd when telemetry fails."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from tests.services.node import Node
 from tests.sources.cloudflare.worker_script import SCRIPTS, run_script
 
 SUITES = sorted(path.name for path in SCRIPTS.glob("*.test.mjs"))
-MAX_ADDED_MS = 10.0  # a tenth of it on an idle machine
+MAX_ADDED_MS = 10.0  # an idle machine needs a tenth of it
 
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_suite(node: Node, suite: str) -> None:
-    """Every test of the suite passes; what failed is printed as Node reports it."""
+    """Every test of the suite passes; failures are printed as Node reports them."""
     command = [node.executable, "--test", "--test-reporter=spec", str(SCRIPTS / suite)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, f"{suite}:\n{done.stdout[-6000:]}\n{done.stderr[-2000:]}"
     assert "tests 0" not in done.stdout, f"{suite} has no test"
 
 
-def test_a_batch_of_a_hundred_takes_hardly_longer(node: Node) -> None:
-    """The median batch, bare and wrapped in turns, with the telemetry endpoint answering at once."""
+def test_wrapping_adds_little_time_to_a_batch(node: Node) -> None:
+    """The median batch is compared bare and wrapped, in turns, while the telemetry endpoint answers at once."""
     rows = run_script(node, "overhead.mjs", "20", timeout_s=90)
     assert {(row["flag"], row["size"]) for row in rows} == {(f, s) for f in (True, False) for s in (1, 10, 100)}
     assert max(row["addedMs"] for row in rows) < MAX_ADDED_MS, rows

@@ -1,4 +1,4 @@
-"""Wrangler files as people write them."""
+"""Wrangler files in the forms people write."""
 
 from __future__ import annotations
 
@@ -66,21 +66,21 @@ DEFAULTS = Consumer(script="shop", max_batch_size=10, max_batch_timeout_s=5, max
 
 
 def written(folder: Path, name: str, text: str) -> Path:
-    """A file with this text."""
+    """Write a file with this text and return its path."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def test_toml(tmp_path: Path) -> None:
-    """Consumers with Cloudflare's defaults where nothing is said, producers with their delay."""
+def test_a_toml_file_is_read(tmp_path: Path) -> None:
+    """Missing consumer settings get Cloudflare's defaults; producers keep their delay."""
     found = read_wrangler(written(tmp_path, "wrangler.toml", TOML))
     assert found.consumers == {"orders": ORDERS, "mail": DEFAULTS}
     assert found.delivery_delays_s == {"orders": 60}
 
 
 def test_an_environment_has_queues_of_its_own(tmp_path: Path) -> None:
-    """Wrangler does not let it inherit them."""
+    """Wrangler environments do not inherit queues."""
     found = read_wrangler(written(tmp_path, "wrangler.toml", TOML), "staging")
     assert found.consumers == {
         "orders-staging": Consumer(type="http_pull", max_retries=5, retry_delay_s=0, visibility_timeout_s=5, dead_letter_queue="")
@@ -89,7 +89,7 @@ def test_an_environment_has_queues_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["wrangler.jsonc", "wrangler.json"])
 def test_json_with_comments_and_trailing_commas(tmp_path: Path, name: str) -> None:
-    """Wrangler reads both names so."""
+    """Wrangler accepts both names with the same syntax."""
     found = read_wrangler(written(tmp_path, name, JSONC))
     assert found.consumers["orders"].max_retries == 10
     assert found.consumers["orders"].dead_letter_queue == "orders-dlq"
@@ -120,16 +120,16 @@ def test_a_file_without_queues_has_none(tmp_path: Path) -> None:
         ("wrangler.toml", 'name = "x"', "production", "It has: none"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, name: str, text: str, environment: str | None, problem: str) -> None:
-    """With the file, what is wrong, and the fix."""
+def test_an_unusable_file_is_named(tmp_path: Path, name: str, text: str, environment: str | None, problem: str) -> None:
+    """The error names the file and the problem."""
     path = written(tmp_path, name, text)
     with pytest.raises(WranglerError, match=problem) as caught:
         read_wrangler(path, environment)
     assert str(path) in str(caught.value)
 
 
-def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
-    """As any other that cannot be used."""
+def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
+    """It raises the same error as any other unusable file."""
     with pytest.raises(WranglerError, match="No such file"):
         read_wrangler(tmp_path / "wrangler.toml")
     (tmp_path / "wrangler.toml").write_bytes(b"\xff\xfe\x00")
@@ -137,7 +137,7 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
         read_wrangler(tmp_path / "wrangler.toml")
 
 
-def test_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     """Some editors write one."""
     path = tmp_path / "wrangler.json"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps({"name": "x"}).encode())
@@ -157,13 +157,13 @@ def test_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
         ('{"a":1,}', {"a": 1}),
     ],
 )
-def test_comments_are_none_in_strings(text: str, expected: object) -> None:
-    """And commas are trailing only before a closing bracket."""
+def test_comment_markers_in_strings_are_kept(text: str, expected: object) -> None:
+    """Commas count as trailing only before a closing bracket."""
     assert jsonc.loads(text) == expected
 
 
 @pytest.mark.parametrize("text", ["[,]x", "[1,,]", "{,}", "[1] // ok\n]"])
-def test_other_commas_are_still_wrong(text: str) -> None:
-    """It is not a parser for whatever comes."""
+def test_other_stray_commas_are_refused(text: str) -> None:
+    """The parser accepts nothing else that JSON forbids."""
     with pytest.raises(ValueError, match="line"):
         jsonc.loads(text)

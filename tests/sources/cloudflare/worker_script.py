@@ -1,4 +1,4 @@
-"""Run a script of `worker/` in Node and read what it printed."""
+"""Run a script of `worker/` in Node and read its output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCRIPTS = Path(__file__).parent / "worker"
 
 
 def run_script(node: Node, name: str, *arguments: str, timeout_s: float) -> Any:
-    """What `worker/NAME` printed: one JSON document. Fails with the script's own words."""
+    """Return the JSON document that `worker/NAME` printed; fail with the script's stderr."""
     command = [node.executable, str(SCRIPTS / name), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     assert done.returncode == 0, f"{name} ended with {done.returncode}:\n{done.stderr[-4000:]}"

@@ -1,4 +1,4 @@
-"""Collectors' events are delivered or waited for, and a collector that fails is made anew."""
+"""Collectors' events are delivered or waited for, and a failed collector is created again."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tests.client.transports import Broken, Kept, later
 
 
 def events(count: int, **fields: Any) -> list[dict[str, Any]]:
-    """Numbered events."""
+    """Return numbered events."""
     return [{"n": n, **fields} for n in range(count)]
 
 
 def test_a_call_returns_when_everything_is_delivered() -> None:
-    """In few records, whatever the number of events."""
+    """The events are packed into few records, whatever their number."""
     kept = Kept(max_bytes=10_000)
     with Destination(kept, threading.Event()) as emit:
         emit(events(3000))
@@ -44,8 +44,8 @@ def test_a_call_returns_when_everything_is_delivered() -> None:
     assert kept.closed == 1
 
 
-def test_while_the_other_side_is_down_the_collector_waits(caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is dropped, and the log says what it waits for."""
+def test_the_collector_waits_while_the_destination_is_down(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is dropped, and the log says what the collector waits for."""
     broken = Broken(later())
     with Destination(broken, threading.Event()) as emit:
         timer = threading.Timer(0.5, lambda: setattr(broken, "error", None))
@@ -55,8 +55,8 @@ def test_while_the_other_side_is_down_the_collector_waits(caplog: pytest.LogCapt
     assert "events wait: the other side is down" in caplog.text
 
 
-def test_what_is_refused_today_may_be_taken_tomorrow() -> None:
-    """A wrong token is mended by somebody while the collector waits."""
+def test_a_refused_event_is_retried() -> None:
+    """An operator may fix a wrong token while the collector waits."""
     broken = Broken(SendError("401", retry=False))
     with Destination(broken, threading.Event()) as emit:
         threading.Timer(0.3, lambda: setattr(broken, "error", None)).start()
@@ -64,8 +64,8 @@ def test_what_is_refused_today_may_be_taken_tomorrow() -> None:
     assert broken.events() == events(1)
 
 
-def test_when_stopped_it_tries_a_little_longer_and_then_says_so() -> None:
-    """So that what was taken from somewhere is not removed there."""
+def test_a_stopping_collector_retries_briefly_then_raises() -> None:
+    """The exception keeps the collector from deleting the events at their source."""
     stop = threading.Event()
     with Destination(Broken(later()), stop, patience_s=0.3) as emit:
         stop.set()
@@ -75,8 +75,8 @@ def test_when_stopped_it_tries_a_little_longer_and_then_says_so() -> None:
         assert time.monotonic() - start < 3
 
 
-def test_an_event_nobody_can_take_does_not_hold_up_the_others() -> None:
-    """Too large for the other side even alone, or no JSON at all."""
+def test_an_unsendable_event_does_not_block_the_others() -> None:
+    """It is too large for the destination even alone, or not JSON."""
 
     class Picky(Kept):
         def send(self, payload: bytes) -> None:
@@ -92,7 +92,7 @@ def test_an_event_nobody_can_take_does_not_hold_up_the_others() -> None:
 
 
 def test_spooled_events_are_on_disk_at_once_and_visible_soon(tmp_path: Path) -> None:
-    """Synced when the call returns, shown to readers by age without another call."""
+    """They are synced when the call returns, and visible to readers after `max_age_s` without another call."""
     with Destination(f"spool:{tmp_path}?max_age_s=0.3", threading.Event()) as emit:
         emit(events(2))
         [hidden] = tmp_path.glob(".*.open")
@@ -103,15 +103,15 @@ def test_spooled_events_are_on_disk_at_once_and_visible_soon(tmp_path: Path) -> 
             time.sleep(0.02)
 
 
-def test_every_kind_has_a_class_a_model_and_a_section() -> None:
-    """And all of them can be imported."""
+def test_every_kind_has_a_class_and_a_strict_config_model() -> None:
+    """All kinds can be imported, and their models forbid unknown keys."""
     for kind in KINDS:
         assert collector_class(kind).kind == kind
         assert config_model(kind).model_config.get("extra") == "forbid"
 
 
-def test_an_unknown_kind_is_refused_with_the_nearest() -> None:
-    """As a user mistypes it."""
+def test_an_unknown_kind_is_refused_with_a_suggestion() -> None:
+    """A mistyped kind gets the nearest known one suggested."""
     with pytest.raises(ValueError, match="did you mean 'cloudflare'"):
         collector_class("cloudfare")
     with pytest.raises(ValueError, match="known kinds are sqs"):
@@ -119,7 +119,7 @@ def test_an_unknown_kind_is_refused_with_the_nearest() -> None:
 
 
 class FlakyConfig(BaseModel):
-    """How often to fail."""
+    """How many times to fail, and whether to refuse."""
 
     model_config = ConfigDict(extra="forbid")
     failures: int = 0
@@ -127,7 +127,7 @@ class FlakyConfig(BaseModel):
 
 
 class Flaky:
-    """Fails some times, then emits one event and ends."""
+    """Fails `failures` times, then emits one event and stops."""
 
     kind: ClassVar[str] = "flaky"
     made: ClassVar[int] = 0
@@ -138,11 +138,11 @@ class Flaky:
 
     @classmethod
     def from_config(cls, config: FlakyConfig) -> Self:
-        """As collectors do."""
+        """Create the collector from its configuration."""
         return cls(config)
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
-        """Fail, or emit and stop."""
+        """Refuse, fail, or emit and stop."""
         if self._config.refuse:
             raise CollectorRefused("that queue is somebody's")
         if type(self).made <= self._config.failures:
@@ -153,15 +153,15 @@ class Flaky:
 
 @pytest.fixture
 def flaky(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kind `flaky`, failing quickly."""
+    """Register the kind `flaky` with a short retry pause."""
     monkeypatch.setitem(registry.KINDS, "flaky", Kind("flaky", lambda: FlakyConfig, lambda: Flaky))
     monkeypatch.setattr("sources.collect.runner._FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(Flaky, "made", 0)
 
 
 @pytest.mark.usefixtures("flaky")
-def test_a_collector_that_fails_is_made_anew(caplog: pytest.LogCaptureFixture) -> None:
-    """Each time from its configuration, until it succeeds."""
+def test_a_failed_collector_is_created_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Each attempt starts from the configuration, until one succeeds."""
     kept = Kept()
     assert run_collector("flaky", {"failures": 2}, kept, threading.Event()) == 1
     assert Flaky.made == 3
@@ -170,8 +170,8 @@ def test_a_collector_that_fails_is_made_anew(caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.usefixtures("flaky")
-def test_a_refusal_and_a_wrong_configuration_are_not_tried_again() -> None:
-    """They are for a person."""
+def test_a_refusal_and_a_wrong_configuration_are_not_retried() -> None:
+    """Only an operator can fix them."""
     with pytest.raises(CollectorRefused, match="somebody's"):
         run_collector("flaky", FlakyConfig(refuse=True), Kept(), threading.Event())
     with pytest.raises(ValidationError, match="failure_s"):

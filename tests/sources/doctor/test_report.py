@@ -1,4 +1,4 @@
-"""How findings are shown: the worst first, each with its fix, for people and for programs."""
+"""How findings are shown: the worst first, each with its fix, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXAMINATION = Examination(
 
 
 def test_findings_are_grouped_by_queue_with_the_worst_first() -> None:
-    """What concerns everything stands at the top, the sum at the end."""
+    """Findings about the whole account come first, the totals last."""
     assert as_text(EXAMINATION).splitlines() == [
         "eu-west-1",
         "  info      not_examined: No Lambda.",
@@ -38,8 +38,8 @@ def test_findings_are_grouped_by_queue_with_the_worst_first() -> None:
     ]
 
 
-def test_lines_to_paste_keep_their_shape() -> None:
-    """Indented as one block."""
+def test_lines_to_paste_keep_their_indentation() -> None:
+    """The block is indented as a whole."""
     found = [Finding(rule="statistics", severity="critical", summary="Silent.", fix=XML)]
     lines = as_text(Examination(system="activemq", passed=[], findings=found)).splitlines()
     assert lines[2:5] == ["            Fix: <plugins>", "              <statisticsBrokerPlugin/>", "            </plugins>"]
@@ -49,15 +49,15 @@ def test_lines_to_paste_keep_their_shape() -> None:
     ("passed", "last"),
     [([], "Nothing was found to examine."), (["a"], "Nothing to fix."), ([f"q{n}" for n in range(40)], "Nothing to fix.")],
 )
-def test_no_finding_is_said_too(passed: list[str], last: str) -> None:
-    """And a thousand healthy queues do not fill the screen."""
+def test_a_report_without_findings_says_so(passed: list[str], last: str) -> None:
+    """Healthy queues do not fill the screen: at most 22 lines."""
     lines = as_text(Examination(system="aws_sqs", passed=passed, findings=[])).splitlines()
     assert lines[-1] == last
     assert len(lines) <= 22
 
 
 def test_json_holds_the_same() -> None:
-    """In the same order, every field of every finding."""
+    """All fields of all findings, in the same order as the text."""
     document = json.loads(as_json(EXAMINATION))
     assert document["system"] == "aws_sqs"
     assert document["counts"] == {"critical": 1, "warning": 1, "info": 2}
@@ -89,7 +89,7 @@ def test_json_holds_the_same() -> None:
         ("critical", "critical", True),
     ],
 )
-def test_it_fails_from_the_severity_that_is_asked_for(worst: Severity, at_least: Severity, fails: bool) -> None:
+def test_it_fails_from_the_requested_severity(worst: Severity, at_least: Severity, fails: bool) -> None:
     """Findings below it do not count."""
     examination = Examination(system="x", passed=[], findings=[Finding(rule="r", severity=worst, summary="s")])
     assert examination.fails(at_least) is fails

@@ -1,4 +1,4 @@
-"""Queues in a stand-in, and a record of every call made to it."""
+"""Queues in a local SQS service, and clients that record every call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READ_ONLY = {
 
 
 class Account:
-    """Queues whose names begin with a prefix no other test has."""
+    """Queues whose names share a prefix that no other test uses."""
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
@@ -25,22 +25,22 @@ class Account:
         self.prefix = f"t{uuid.uuid4().hex[:8]}-"
 
     def queue(self, name: str, *, tags: dict[str, str] | None = None, **attributes: str) -> str:
-        """A queue's URL."""
+        """Create a queue and return its URL."""
         made = self.client.create_queue(QueueName=self.prefix + name, Attributes=attributes, tags=tags or {})
         return str(made["QueueUrl"])
 
     def arn(self, url: str) -> str:
-        """A queue's ARN."""
+        """Return a queue's ARN."""
         answer = self.client.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
         return str(answer["Attributes"]["QueueArn"])
 
     def redrive_to(self, url: str, receives: int = 3) -> str:
-        """A RedrivePolicy to a queue."""
+        """Return a RedrivePolicy that targets a queue."""
         return f'{{"deadLetterTargetArn":"{self.arn(url)}","maxReceiveCount":{receives}}}'
 
 
 class Recorded:
-    """A client that keeps the name of every operation asked of it."""
+    """A client that records the name of every operation."""
 
     def __init__(self, endpoint: str) -> None:
         self.client = sqs.client(endpoint)
@@ -52,13 +52,13 @@ class Recorded:
 
 
 class Fake:
-    """A client of the five read-only calls over a dictionary of queues; anything else fails the test.
+    """A client with only the five read-only calls, over a dictionary of queues; any other call fails the test.
 
-    `fail` maps (operation, queue name) or operation to the error code it answers with.
+    `fail` maps (operation, queue name) or an operation to the error code to answer with.
     """
 
     class Meta:
-        """As botocore's."""
+        """The part of botocore's client metadata that is used."""
 
         region_name = "eu-west-1"
 
@@ -73,11 +73,11 @@ class Fake:
         self.calls: list[str] = []
 
     def url(self, name: str) -> str:
-        """Its URL."""
+        """Return a queue's URL."""
         return f"https://sqs.eu-west-1.amazonaws.com/1/{name}"
 
     def list_queues(self, **params: Any) -> dict[str, Any]:
-        """A page of URLs."""
+        """Return a page of URLs."""
         self._called("ListQueues", "")
         names = [n for n in sorted(self.queues) if n.startswith(params.get("QueueNamePrefix", ""))]
         start = int(params.get("NextToken", "0"))
@@ -88,23 +88,23 @@ class Fake:
         return page
 
     def get_queue_attributes(self, **params: Any) -> dict[str, Any]:
-        """Its attributes, with its ARN."""
+        """Return a queue's attributes, with its ARN."""
         name = self._called("GetQueueAttributes", params["QueueUrl"])
         assert params["AttributeNames"] == ["All"]
         return {"Attributes": {"QueueArn": f"arn:aws:sqs:eu-west-1:1:{name}", **self.queues[name]}}
 
     def list_queue_tags(self, **params: Any) -> dict[str, Any]:
-        """Its tags."""
+        """Return a queue's tags."""
         return {"Tags": self.tags.get(self._called("ListQueueTags", params["QueueUrl"]), {})}
 
     def list_dead_letter_source_queues(self, **params: Any) -> dict[str, Any]:
-        """Who sends it dead letters."""
+        """Return the URLs of the queues that send it dead letters."""
         name = self._called("ListDeadLetterSourceQueues", params["QueueUrl"])
         sources = [n for n, a in self.queues.items() if f':{name}"' in a.get("RedrivePolicy", "")]
         return {"queueUrls": [self.url(source) for source in sources]}
 
     def list_message_move_tasks(self, **params: Any) -> dict[str, Any]:
-        """Its redrive tasks."""
+        """Return a queue's redrive tasks."""
         name = self._called("ListMessageMoveTasks", params["SourceArn"])
         return {"Results": self.tasks.get(name, [])}
 

@@ -1,4 +1,4 @@
-"""What SQS answers, in the words of the contract."""
+"""SQS attributes are converted to the contract's names and units."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sources.sqs.move_tasks import Progress, latest, redrive_task
 T = 1_760_000_000_000
 
 
-def test_a_standard_queue_with_everything() -> None:
-    """Counts, windows, retention, where dead letters go, when it was made."""
+def test_a_standard_queue_with_all_attributes() -> None:
+    """Counts, timeouts, retention, dead-letter queue and times are converted."""
     answer = {
         "QueueArn": "arn:aws:sqs:eu-west-1:1:orders",
         "ApproximateNumberOfMessages": "7",
@@ -47,8 +47,8 @@ def test_a_standard_queue_with_everything() -> None:
     }
 
 
-def test_a_fifo_dead_letter_queue() -> None:
-    """Who may use it, and how it deduplicates."""
+def test_a_fifo_dead_letter_queue_is_converted() -> None:
+    """The redrive allow policy and the deduplication settings are converted."""
     answer = {
         "FifoQueue": "true",
         "ContentBasedDeduplication": "false",
@@ -69,12 +69,12 @@ def test_a_fifo_dead_letter_queue() -> None:
 
 @pytest.mark.parametrize("policy", ["", "{", "[]", '{"deadLetterTargetArn":""}'])
 def test_an_unreadable_policy_is_none(policy: str) -> None:
-    """Stand-ins answer all kinds of things for a removed one."""
+    """Local SQS services return various values for a removed policy."""
     assert queue_attributes({"RedrivePolicy": policy})["dead_letter_queue"] is None
 
 
 def task(**fields: Any) -> dict[str, Any]:
-    """A running task as SQS reports it."""
+    """Return a running task as SQS reports it."""
     base = {
         "Status": "RUNNING",
         "SourceArn": "arn:aws:sqs:eu-west-1:1:orders-dlq",
@@ -88,14 +88,14 @@ def task(**fields: Any) -> dict[str, Any]:
 
 
 TASKS = [
-    # task, seconds since its start, progress before, rate, time left
+    # task, seconds since its start, previous progress, rate, time left
     (task(), 10, None, 10.0, 30),
     (task(), 10, Progress(T, T + 5_000, 50, T + 5_000), 10.0, 30),
     (task(), 10, Progress(T, T + 8_000, 60, T + 8_000), 20.0, 15),
     (task(), 10, Progress(T - 1, T + 8_000, 60, T + 8_000), 10.0, 30),  # of another task
-    (task(ApproximateNumberOfMessagesMoved=0), 10, None, 0.0, 20),  # nothing moved: by its own limit
+    (task(ApproximateNumberOfMessagesMoved=0), 10, None, 0.0, 20),  # nothing moved: its own rate limit is used
     (task(ApproximateNumberOfMessagesMoved=0, MaxNumberOfMessagesPerSecond=None), 10, None, 0.0, None),
-    (task(ApproximateNumberOfMessagesMoved=410), 10, None, 41.0, 0),  # approximate counts pass each other
+    (task(ApproximateNumberOfMessagesMoved=410), 10, None, 41.0, 0),  # approximate counts may contradict each other
     (task(ApproximateNumberOfMessagesToMove=None), 10, None, 10.0, None),
     (task(), 0, None, None, 15),
 ]
@@ -105,7 +105,7 @@ TASKS = [
 def test_a_running_task_has_a_rate_and_time_left(
     reported: dict[str, Any], after_s: int, before: Progress | None, rate: float | None, left: int | None
 ) -> None:
-    """What it did lately counts more than what it was allowed."""
+    """The recent rate takes precedence over the task's rate limit."""
     found, progress = redrive_task(reported, T + after_s * 1000, before)
     assert (found.get("rate_per_s"), found.get("time_left_s")) == (rate, left)
     assert found["status"] == "RUNNING"
@@ -114,8 +114,8 @@ def test_a_running_task_has_a_rate_and_time_left(
     assert progress == Progress(T, at, reported["ApproximateNumberOfMessagesMoved"], at)
 
 
-def test_a_task_that_moves_nothing_any_more_says_since_when() -> None:
-    """A slow one differs from a stuck one; a further task starts anew."""
+def test_a_stalled_task_reports_when_it_last_progressed() -> None:
+    """This separates a slow task from a stuck one; the next task starts over."""
     progress: Progress | None = None
     looks = [(0, 0, 0), (60, 100, 60), (120, 100, 60), (180, 100, 60), (240, 101, 240)]
     for after_s, moved, since_s in looks:
@@ -135,13 +135,13 @@ def test_a_task_that_moves_nothing_any_more_says_since_when() -> None:
     ],
 )
 def test_a_task_s_id_is_in_its_handle(handle: str | None, task_id: str | None) -> None:
-    """Where SQS gives one: while the task runs."""
+    """SQS returns a handle only while the task runs."""
     found, _ = redrive_task(task(TaskHandle=handle), T, None)
     assert found.get("task_id") == task_id
 
 
-def test_an_application_that_starts_a_task_says_of_it_what_the_collector_says() -> None:
-    """In the same words, and no more than it knows: the collector follows the same task by SQS' own start time."""
+def test_an_application_and_the_collector_report_the_same_task_alike() -> None:
+    """The application reports a subset of the same attributes; the start time comes from SQS, through the collector."""
     handle = base64.b64encode(b'{"taskId":"7b-1"}').decode()
     destination = "arn:aws:sqs:eu-west-1:1:orders"
     params = {"SourceArn": "arn:aws:sqs:eu-west-1:1:dlq", "DestinationArn": destination, "MaxNumberOfMessagesPerSecond": "20"}
@@ -152,8 +152,8 @@ def test_an_application_that_starts_a_task_says_of_it_what_the_collector_says() 
     assert started_task({"SourceArn": "arn:aws:sqs:eu-west-1:1:dlq"}, {}) == {"status": "RUNNING"}
 
 
-def test_a_finished_task_says_how_it_ended() -> None:
-    """And is followed no more."""
+def test_a_finished_task_reports_its_outcome() -> None:
+    """Its progress is no longer tracked."""
     reported = task(Status="FAILED", FailureReason="AccessDenied", ApproximateNumberOfMessagesMoved=7)
     found, progress = redrive_task(reported, T + 1000, Progress(T, T, 0, T))
     assert found == {
@@ -168,7 +168,7 @@ def test_a_finished_task_says_how_it_ended() -> None:
     assert progress is None
 
 
-def test_the_latest_task_counts() -> None:
-    """Whatever the order of the answer."""
+def test_the_latest_task_is_selected() -> None:
+    """The order of SQS's answer does not matter."""
     assert latest([task(StartedTimestamp=1), task(StartedTimestamp=3), task(StartedTimestamp=2)]) == task(StartedTimestamp=3)
     assert latest([]) is None

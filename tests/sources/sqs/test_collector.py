@@ -1,4 +1,4 @@
-"""`collect sqs`: what it finds, what it reports, what it never does."""
+"""`collect sqs`: which queues it finds, what it reports, and what it never does."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ TO_DLQ = PLAIN | {"RedrivePolicy": '{"deadLetterTargetArn":"arn:aws:sqs:eu-west-
 
 
 def names(events: list[dict[str, Any]]) -> list[str]:
-    """The queues reported."""
+    """Return the names of the reported queues."""
     return sorted(event["queue"] for event in events)
 
 
 def read_account(client: Any, discovery: DiscoveryConfig, problems: list[Problem] | None = None) -> list[dict[str, Any]]:
-    """One look at an account."""
+    """Discover and read an account once."""
     reader = AccountReader(client, discovery)
     reader.discover()
     events: Any = reader.read()
@@ -44,7 +44,7 @@ def read_account(client: Any, discovery: DiscoveryConfig, problems: list[Problem
 def collect(
     client: Any, until: Callable[[list[dict[str, Any]]], bool], timeout_s: float = 20.0, **config: Any
 ) -> list[dict[str, Any]]:
-    """Run a collector until its events so far are enough."""
+    """Run a collector until `until` accepts its events."""
     stop = threading.Event()
     found: list[dict[str, Any]] = []
 
@@ -64,8 +64,8 @@ def collect(
 
 
 @pytest.mark.parametrize("service", ["moto_sqs", "elasticmq"])
-def test_a_real_account_is_reported_by_reading_alone(service: str, request: pytest.FixtureRequest) -> None:
-    """States, tags, dead-letter sources and heartbeats; five read-only calls and never a receive."""
+def test_a_real_account_is_reported_with_read_only_calls(service: str, request: pytest.FixtureRequest) -> None:
+    """It reports states, tags, dead-letter sources and heartbeats with five read-only calls and never receives."""
     account = Account(request.getfixturevalue(service).endpoint)
     dlq = account.queue("orders-dlq")
     url = account.queue("orders", tags={"team": "shop"}, RedrivePolicy=account.redrive_to(dlq), VisibilityTimeout="45")
@@ -97,7 +97,7 @@ def test_a_real_account_is_reported_by_reading_alone(service: str, request: pyte
 
 
 def test_the_shipped_policy_allows_the_five_calls_and_nothing_else() -> None:
-    """What the collector cannot do it cannot do by mistake."""
+    """The policy rules out anything the collector must not do, even by mistake."""
     folder = Path(sources.sqs.__file__).parent
     policy = json.loads((folder / "iam-policy.json").read_text())
     allowed: set[str] = set()
@@ -140,7 +140,7 @@ FOUND: list[tuple[dict[str, Any], list[str]]] = [
 @pytest.mark.parametrize(("discovery", "expected"), FOUND, ids=str)
 @pytest.mark.parametrize("page", [1000, 2])
 def test_queues_are_found_by_prefix_pattern_tag_and_url(discovery: dict[str, Any], expected: list[str], page: int) -> None:
-    """Over any number of pages, each queue once, with the dead-letter queues of those found."""
+    """Each queue is found once over any number of pages, together with its dead-letter queue."""
     fake = Fake(QUEUES, page)
     fake.tags = TAGS
     found: Any = read_account(fake, DiscoveryConfig(**discovery))
@@ -150,8 +150,8 @@ def test_queues_are_found_by_prefix_pattern_tag_and_url(discovery: dict[str, Any
         assert "ListQueues" not in fake.calls
 
 
-def test_one_queue_s_errors_are_its_own() -> None:
-    """The others are read, the problem is named with the fix, and a queue that is gone is watched no more."""
+def test_an_error_concerns_only_its_queue() -> None:
+    """The other queues are read, the problem is reported with its fix, and a deleted queue is no longer watched."""
     fake: Any = Fake(QUEUES)
     fake.fail = {
         ("GetQueueAttributes", "orders-test"): "AccessDenied",
@@ -170,7 +170,7 @@ def test_one_queue_s_errors_are_its_own() -> None:
 
 
 def test_a_redrive_task_is_followed_to_its_end() -> None:
-    """Asked of dead-letter queues only; at each look while it runs, seldom otherwise."""
+    """Tasks are requested for dead-letter queues only: at every poll while one runs, rarely otherwise."""
     fake: Any = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN})
     now = [1_760_000_000_000]
     reader = AccountReader(fake, DiscoveryConfig(), move_task_interval_s=60, clock_ms=lambda: now[0])
@@ -202,8 +202,8 @@ def test_a_redrive_task_is_followed_to_its_end() -> None:
     assert fake.calls.count("ListMessageMoveTasks") == 4
 
 
-def test_while_sqs_throttles_it_looks_less_often(caplog: pytest.LogCaptureFixture) -> None:
-    """And says so once, not at each look; no heartbeat claims that all is well."""
+def test_throttling_slows_the_polling(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged once, not at each poll, and no heartbeat is sent."""
     fake: Any = Fake({"orders": PLAIN})
     fake.fail = {"GetQueueAttributes": "RequestThrottled"}
     stop = threading.Event()
@@ -212,14 +212,14 @@ def test_while_sqs_throttles_it_looks_less_often(caplog: pytest.LogCaptureFixtur
     config = SqsCollectorConfig(interval_s=0.05)
     with caplog.at_level(logging.WARNING):
         SqsCollector(config, [fake]).run(beats.extend, stop)
-    # 0.05 s apart it would be twenty looks; doubled up to eightfold it is a handful.
+    # At intervals of 0.05 s there would be twenty polls; with back-off up to a factor of eight there are few.
     assert 3 <= fake.calls.count("GetQueueAttributes") <= 8
     assert beats == []
-    assert caplog.text.count("RequestThrottled") == 2  # the message names the code twice
+    assert caplog.text.count("RequestThrottled") == 2  # the message contains the code twice
 
 
-def test_queues_known_are_watched_while_the_list_cannot_be_had() -> None:
-    """A list that fails is no list of nothing."""
+def test_known_queues_are_watched_while_listing_fails() -> None:
+    """A failed listing does not count as an empty one."""
     fake: Any = Fake({"orders": PLAIN})
 
     def until(found: list[dict[str, Any]]) -> bool:
@@ -230,15 +230,15 @@ def test_queues_known_are_watched_while_the_list_cannot_be_had() -> None:
     assert {event["queue"] for event in events if event["type"] == "queue_state"} == {"orders"}
 
 
-def test_an_account_without_queues_still_shows_that_the_collector_lives() -> None:
+def test_an_account_without_queues_still_has_heartbeats() -> None:
     """Silence would look like a dead collector."""
     fake: Any = Fake({})
     events = collect(fake, lambda found: len(found) >= 2)
     assert {event["type"] for event in events} == {"heartbeat"}
 
 
-def test_calls_are_made_some_at_a_time() -> None:
-    """Never more than the configured number."""
+def test_concurrent_calls_are_limited() -> None:
+    """There are never more than the configured number."""
     at_once = [0, 0]
     lock = threading.Lock()
 
@@ -259,8 +259,8 @@ def test_calls_are_made_some_at_a_time() -> None:
     assert at_once[1] == 4
 
 
-def test_the_runner_takes_it_from_configuration_to_events(moto_sqs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `queuewatch collect sqs` does."""
+def test_the_runner_starts_the_collector_from_configuration(moto_sqs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`queuewatch collect sqs` does the same."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     account = Account(moto_sqs.endpoint)
@@ -284,7 +284,7 @@ def test_the_runner_takes_it_from_configuration_to_events(moto_sqs: Any, monkeyp
 
 
 def test_a_missing_region_or_profile_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not retried: only a person can mend it."""
+    """It is not retried, because only an operator can fix it."""
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "nowhere")
@@ -310,7 +310,7 @@ def test_a_missing_region_or_profile_is_named_with_the_fix(monkeypatch: pytest.M
     ],
 )
 def test_a_wrong_configuration_is_refused_by_name(wrong: dict[str, Any], says: str) -> None:
-    """Before anything is called."""
+    """The refusal comes before any call."""
     with pytest.raises(ValidationError, match=says):
         SqsCollectorConfig(**wrong)
 

@@ -1,4 +1,4 @@
-"""The service's own telemetry queue: nothing is lost, nothing of anybody else's is taken."""
+"""The service's own telemetry queue: nothing is lost, and messages of other applications are not taken."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ SENT = {"v": 1, "type": "sent", "at": T, "system": "aws_sqs", "queue": "orders",
 
 @pytest.fixture
 def account(elasticmq: Any) -> Account:
-    """A stand-in."""
+    """A local SQS account."""
     return Account(elasticmq.endpoint)
 
 
 def drain_of(account: Account, url: str) -> SqsTelemetryCollector:
-    """A drain that does not wait long."""
+    """Return a drain with a short wait."""
     config = SqsCollectorConfig(telemetry={"queue": url, "wait_s": 1, "lease_s": 30})  # type: ignore[arg-type]
     return SqsTelemetryCollector(config, account.client)
 
 
 def left(account: Account, url: str) -> tuple[int, int]:
-    """Messages visible and in flight."""
+    """Return the numbers of visible and in-flight messages."""
     names: Any = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     reported = account.client.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
     return int(reported[names[0]]), int(reported[names[1]])
 
 
 def test_what_the_sqs_transport_sends_arrives_and_is_deleted(account: Account) -> None:
-    """Many events per message, by queue name as well as by URL."""
+    """A message holds many events; the queue is given by name as well as by URL."""
     url = account.queue("telemetry")
     transport = SqsTransport(url, client=account.client)
     sent: list[dict[str, Any]] = [SENT | {"message_id": f"m{n}"} for n in range(1000)]
@@ -56,8 +56,8 @@ def test_what_the_sqs_transport_sends_arrives_and_is_deleted(account: Account) -
     assert left(account, url) == (0, 0)
 
 
-def test_nothing_is_deleted_before_it_is_safe(account: Account) -> None:
-    """Undelivered telemetry stays in the queue and comes again."""
+def test_nothing_is_deleted_before_it_is_delivered(account: Account) -> None:
+    """Undelivered telemetry stays in the queue and is redelivered."""
     url = account.queue("telemetry")
     SqsTransport(url, client=account.client).send(encode_ndjson([SENT]))
 
@@ -70,8 +70,8 @@ def test_nothing_is_deleted_before_it_is_safe(account: Account) -> None:
     assert left(account, url) == (0, 1)
 
 
-def test_a_queue_of_somebody_s_is_refused_with_its_messages_left_in_place(account: Account) -> None:
-    """An application's orders are no telemetry."""
+def test_an_application_s_queue_is_refused_and_keeps_its_messages(account: Account) -> None:
+    """Messages of an application are not telemetry."""
     url = account.queue("orders")
     account.client.send_message(QueueUrl=url, MessageBody='{"order": 7}')
     with pytest.raises(CollectorRefused, match=r"are no telemetry\. Nothing was deleted"):
@@ -80,7 +80,7 @@ def test_a_queue_of_somebody_s_is_refused_with_its_messages_left_in_place(accoun
 
 
 def test_a_telemetry_queue_that_is_itself_watched_is_refused(account: Account) -> None:
-    """Its telemetry is about itself: somebody instruments or watches it."""
+    """Telemetry about the telemetry queue shows that someone instruments or watches it."""
     url = account.queue("telemetry")
     about_itself = SENT | {"queue": account.prefix + "telemetry", "scope": "000000000000/us-east-1"}
     SqsTransport(url, client=account.client).send(encode_ndjson([SENT, about_itself]))
@@ -89,8 +89,8 @@ def test_a_telemetry_queue_that_is_itself_watched_is_refused(account: Account) -
     assert sum(left(account, url)) == 1
 
 
-def test_without_a_telemetry_queue_there_is_nothing_to_drain() -> None:
-    """The kind exists, the section does not."""
+def test_a_drain_needs_a_telemetry_queue() -> None:
+    """The collector kind exists, but its configuration section is missing."""
     with pytest.raises(CollectorRefused, match=r"collect\.sqs\.telemetry\.queue is not set"):
         SqsTelemetryCollector.from_config(SqsCollectorConfig())
 
@@ -110,12 +110,12 @@ def test_without_a_telemetry_queue_there_is_nothing_to_drain() -> None:
     ],
 )
 def test_every_form_of_message_is_read(body: str, expected: list[dict[str, Any]]) -> None:
-    """And what cannot be read is handed on to be counted."""
+    """What cannot be parsed is handed on, so that it is counted."""
     assert events_of(body) == expected
 
 
-def test_one_unreadable_message_does_not_stop_a_drain_that_works(account: Account) -> None:
-    """It is handed on as such and deleted, or it would come again for ever."""
+def test_one_unreadable_message_does_not_stop_a_working_drain(account: Account) -> None:
+    """It is handed on as unreadable and deleted; otherwise it would be redelivered forever."""
     url = account.queue("telemetry")
     drain = drain_of(account, url)
     found: list[dict[str, Any]] = []

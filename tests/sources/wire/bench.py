@@ -1,6 +1,6 @@
-"""How fast records are decoded: `python -m tests.sources.wire.bench [EVENTS]`.
+"""Decoding speed: `python -m tests.sources.wire.bench [EVENTS]`.
 
-Events per second of processor time of one core, so that a busy machine changes the figures less.
+The unit is events per second of CPU time on one core, so that other load on the machine matters less.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def make_events(count: int, seed: int = 1) -> list[dict[str, Any]]:
 
 
 def best_cpu_s(values: Values, repeats: int = 4) -> float:
-    """The least processor time of some runs, seconds."""
+    """Return the least CPU time of several runs, in seconds."""
     best = float("inf")
     for _ in range(repeats):
         start = time.process_time()
@@ -56,7 +56,7 @@ def best_cpu_s(values: Values, repeats: int = 4) -> float:
 
 
 def main(count: int) -> None:
-    """Print the table."""
+    """Print the results as a table."""
     events = make_events(count)
     lines = [json.dumps(event, separators=(",", ":")).encode() for event in events]
     forms: dict[str, Values] = {

@@ -1,4 +1,4 @@
-"""A slow, obvious decoder of JSON records: one event at a time, no columns, nothing of the fast one."""
+"""A slow, simple reference decoder for JSON records: one event at a time, without columns or code of the fast decoder."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ NEEDS = {
 
 
 class Refused(Exception):
-    """Why an event is not one."""
+    """The reason why an event is refused."""
 
 
 def decode_slowly(
     values: list[bytes | None],
 ) -> tuple[list[tuple[int, int, dict[str, Any]]], list[tuple[int, int | None, str]]]:
-    """Events as (record, line, fields) and refusals as (record, line, reason)."""
+    """Return events as (record, line, fields) and refusals as (record, line, reason)."""
     events: list[tuple[int, int, dict[str, Any]]] = []
     refused: list[tuple[int, int | None, str]] = []
     for record, value in enumerate(values):
@@ -57,7 +57,7 @@ def decode_slowly(
 
 
 def _items(value: bytes) -> list[tuple[int | None, Any]]:
-    """Line and parsed value (or refusal) of everything one record holds."""
+    """Return line and parsed value (or refusal) for everything in one record."""
     text = value.strip(b" \t\r\n").removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n")
     if not text:
         return [(None, Refused("empty"))]
@@ -82,7 +82,7 @@ def _items(value: bytes) -> list[tuple[int | None, Any]]:
 
 
 def parse(raw: bytes) -> Any:
-    """json.loads, or the refusal."""
+    """Parse JSON, or return the refusal."""
     try:
         text = raw.removeprefix(b"\xef\xbb\xbf").decode()
     except UnicodeDecodeError:
@@ -96,7 +96,7 @@ def parse(raw: bytes) -> Any:
 
 
 def read(event: Any) -> dict[str, Any]:
-    """The fields of one event, or `Refused`."""
+    """Return the fields of one event. Raises `Refused`."""
     if not isinstance(event, dict):
         raise Refused("not_an_object")
     found = {name: check(name, event[name]) for name in ORDER if event.get(name) is not None}
@@ -124,7 +124,7 @@ def read(event: Any) -> dict[str, Any]:
 
 
 def check(name: str, value: Any) -> Any:
-    """One value in its column's type."""
+    """Convert one value to its column's type. Raises `Refused`."""
     if name in TEXT:
         if not isinstance(value, str):
             raise Refused("wrong_type")
@@ -153,7 +153,7 @@ def check(name: str, value: Any) -> Any:
 
 
 def encodable(text: str) -> str:
-    """The text, if UTF-8 can carry it."""
+    """Return the text if UTF-8 can encode it. Raises `Refused`."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Arrow streams from other senders: what is accepted, and that a broken one harms nothing."""
+"""Arrow streams from other senders: which are accepted, and that a broken one does no harm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SENT = {"type": "sent", "at": T, "system": "aws_sqs", "queue": "orders", "messag
 
 
 def stream(table: pa.Table) -> bytes:
-    """An IPC stream of a table."""
+    """Return a table as an IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -24,7 +24,7 @@ def stream(table: pa.Table) -> bytes:
 
 
 def table_of(*rows: dict[str, Any], **types: pa.DataType) -> pa.Table:
-    """A table with inferred types but for those named."""
+    """Return a table with the given types, and inferred types for the other columns."""
     table = pa.Table.from_pylist(list(rows))
     for name, kind in types.items():
         at = table.schema.get_field_index(name)
@@ -50,8 +50,8 @@ def table_of(*rows: dict[str, Any], **types: pa.DataType) -> pa.Table:
         {"scope": pa.null()},
     ],
 )
-def test_columns_of_kindred_types_are_accepted(types: dict[str, pa.DataType]) -> None:
-    """Another language's Arrow writer chooses other widths and encodings for the same thing."""
+def test_columns_of_compatible_types_are_accepted(types: dict[str, pa.DataType]) -> None:
+    """Arrow writers in other languages choose other widths and encodings for the same data."""
     row = SENT | {"receive_count": 1, "scope": None}
     decoded = decode_records([stream(table_of(row, row | {"message_id": "m2"}, **types))])
     assert decoded.invalid == []
@@ -73,7 +73,7 @@ def test_columns_of_kindred_types_are_accepted(types: dict[str, pa.DataType]) ->
     ],
 )
 def test_a_wrong_row_is_refused_and_the_other_streams_are_read(table: pa.Table, reason: str) -> None:
-    """Also when they share a schema and would have been read together."""
+    """This holds even for streams that share a schema and are normally read together."""
     other = stream(table.set_column(0, "type", pa.array(["nothing"])))
     decoded = decode_records([encode_arrow([SENT]), stream(table), other, encode_ndjson([SENT])])
     assert decoded.record_index.tolist() in ([0, 3], [3, 0])
@@ -81,8 +81,8 @@ def test_a_wrong_row_is_refused_and_the_other_streams_are_read(table: pa.Table, 
     assert {(i.record, i.line) for i in decoded.invalid} == {(1, 1), (2, 1)}
 
 
-def test_one_wrong_row_of_many_costs_one_event() -> None:
-    """A value that does not fit its column is named by its row."""
+def test_one_invalid_row_costs_one_event() -> None:
+    """A value that does not fit its column is reported with its row."""
     rows = [SENT | {"receive_count": 1 if n != 7 else 2**40, "message_id": f"m{n}"} for n in range(20)]
     decoded = decode_records([stream(table_of(*rows))])
     assert len(decoded.events) == 19
@@ -91,14 +91,14 @@ def test_one_wrong_row_of_many_costs_one_event() -> None:
 
 
 def test_missing_columns_are_named() -> None:
-    """A stream without a time is no telemetry."""
+    """A stream without a time is not telemetry."""
     decoded = decode_records([stream(pa.table({"type": ["sent"]}))])
     assert [(i.reason, i.line) for i in decoded.invalid] == [("missing_field", None)]
     assert "'at'" in decoded.invalid[0].detail
 
 
-def test_a_damaged_stream_never_reads_foreign_memory() -> None:
-    """Whatever byte is changed, the answer is events or a refusal, and the neighbour is read."""
+def test_a_damaged_stream_never_reads_outside_its_memory() -> None:
+    """Whichever bytes change, the result is events or a refusal, and the next record is read."""
     value = encode_arrow([SENT | {"message_id": f"m{n}", "group": f"g{n % 3}"} for n in range(50)], None)
     neighbour = encode_ndjson([SENT])
     generator = np.random.default_rng(7)
@@ -113,7 +113,7 @@ def test_a_damaged_stream_never_reads_foreign_memory() -> None:
 
 
 def test_encoding_refuses_what_the_reader_would() -> None:
-    """The sender learns of a wrong event where it is made."""
+    """The sender learns of an invalid event where it is created."""
     with pytest.raises(ValueError, match="event 1: at=1760000000 looks like seconds"):
         encode_arrow([SENT, SENT | {"at": T // 1000}])
     with pytest.raises(ValueError, match="at is text"):

@@ -1,4 +1,4 @@
-"""What a few bytes may cost: rows that are merely declared, inflation, and half a million flaws in one record."""
+"""The cost of a few hostile bytes is bounded: rows that are only declared, compression bombs, and many invalid events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEIGHBOUR = encode_ndjson([SENT])
 
 
 def stream(batch: pa.RecordBatch | pa.Table, compression: str | None = None) -> bytes:
-    """An IPC stream of one batch or table."""
+    """Return an IPC stream of one batch or table."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
@@ -31,25 +31,25 @@ def stream(batch: pa.RecordBatch | pa.Table, compression: str | None = None) -> 
 
 
 def declared_by(value: bytes) -> int:
-    """The bytes a stream declares."""
+    """Return the number of bytes a stream declares."""
     reader = pa.ipc.MessageReader.open_stream(value)
     reader.read_next_message()
     return arrow_sizes.check_sizes(reader, value)
 
 
 def nulls(count: int) -> bytes:
-    """So many rows in a few hundred bytes."""
+    """Return so many rows in a few hundred bytes."""
     return stream(pa.RecordBatch.from_arrays([pa.nulls(count), pa.nulls(count)], names=["type", "at"]))
 
 
 def heartbeats(count: int, **columns: Any) -> dict[str, Any]:
-    """The columns of many equal events."""
+    """Return the columns of many equal events."""
     plain = {"type": ["heartbeat"] * count, "at": [T] * count, "consumer": ["c"] * count}
     return plain | columns
 
 
 def refused(value: bytes) -> tuple[str, str]:
-    """Reason and detail of the one invalid record that `value` is; its neighbour must have been read."""
+    """Return reason and detail of the invalid record `value`; the record next to it must have been read."""
     decoded = decode_records([value, NEIGHBOUR])
     assert decoded.record_index.tolist() == [1]
     [invalid] = decoded.invalid
@@ -58,8 +58,8 @@ def refused(value: bytes) -> tuple[str, str]:
     return invalid.reason, invalid.detail
 
 
-def test_rows_that_are_merely_declared_are_refused() -> None:
-    """280 bytes that stand for a thousand million rows."""
+def test_rows_that_are_only_declared_are_refused() -> None:
+    """280 bytes declare a thousand million rows."""
     value = nulls(1_000_000_000)
     assert len(value) < 500
     assert refused(value) == ("wrong_type", "type is a column of nulls; every event has one")
@@ -67,30 +67,30 @@ def test_rows_that_are_merely_declared_are_refused() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 100])
 def test_required_columns_of_nulls_are_refused(count: int) -> None:
-    """They cannot hold an event, however few they are."""
+    """Such columns cannot hold an event, whatever their length."""
     reason, detail = refused(nulls(count))
     assert (reason, detail) == ("wrong_type", "type is a column of nulls; every event has one")
 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
-def test_inflation_is_bounded_before_anything_is_decompressed(compression: str) -> None:
-    """A column of zeros is a few kilobytes and declares hundreds of megabytes."""
+def test_decompressed_size_is_checked_before_decompression(compression: str) -> None:
+    """A column of zeros takes a few kilobytes and declares hundreds of megabytes."""
     zeros = pa.array(np.zeros(40_000_000, np.int64))
     value = stream(pa.RecordBatch.from_arrays([zeros, zeros], names=["at", "type"]), compression)
     assert len(value) < 4_000_000
     assert refused(value)[0] == "too_large"
 
 
-def test_a_long_text_of_zeros_is_bounded_too() -> None:
-    """Few rows, but much in each."""
+def test_a_long_compressed_string_is_bounded_too() -> None:
+    """The bound also covers few rows with much in each."""
     value = stream(pa.table(heartbeats(1, reason=["x" * 50_000_000])), "zstd")
     reason, detail = refused(value)
     assert reason == "too_large"
     assert "bytes decompressed" in detail
 
 
-def test_a_dictionary_is_bounded_by_what_it_is_written_out() -> None:
-    """One long value that stands in every row."""
+def test_a_dictionary_is_bounded_by_its_decoded_size() -> None:
+    """One long value that repeats in every row counts once per row."""
     words = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, np.int8)), pa.array(["r" * 60_000]))
     value = stream(pa.table(heartbeats(20_000, reason=words)))
     assert refused(value)[0] == "too_large"
@@ -106,15 +106,15 @@ def test_a_dictionary_is_bounded_by_what_it_is_written_out() -> None:
     ],
     ids=["run-end", "string view", "binary view", "dictionary of nulls"],
 )
-def test_encodings_in_which_few_bytes_stand_for_many_are_refused(column: pa.Array, words: str) -> None:
-    """Each names the column and what to send."""
+def test_encodings_that_multiply_few_bytes_are_refused(column: pa.Array, words: str) -> None:
+    """The detail names the column and what to send."""
     reason, detail = refused(stream(pa.table(heartbeats(100, system=column))))
     assert reason == "wrong_type"
     assert detail.startswith(f"system is {words}")
     assert detail.endswith("; send string")
 
 
-def test_a_column_nobody_knows_is_not_even_decompressed() -> None:
+def test_an_unknown_column_is_not_even_decompressed() -> None:
     """Unknown fields are ignored, whatever their type."""
     unknown = pa.RunEndEncodedArray.from_arrays([100], ["x"])
     decoded = decode_records([stream(pa.table(heartbeats(100, trace=unknown, nothing=pa.nulls(100))))])
@@ -125,14 +125,14 @@ def test_a_column_nobody_knows_is_not_even_decompressed() -> None:
 @pytest.mark.parametrize("compression", ["zstd", "lz4", None])
 @pytest.mark.parametrize("count", [1, 500, 20_000])
 def test_real_streams_are_well_within_the_bounds(compression: Any, count: int) -> None:
-    """Events that differ by nothing but a number are what compresses best in practice."""
+    """In practice, events that differ only by a number compress best."""
     value = encode_arrow([SENT | {"message_id": f"m{n}", "at": T + n} for n in range(count)], compression)
     assert declared_by(value) * 5 < arrow_sizes.most_bytes(value)
     assert len(decode_records([value]).events) == count
 
 
-def test_what_is_declared_is_what_the_reader_allocates() -> None:
-    """The sizes are read from the stream's own metadata, for dictionaries, compressed buffers and plain ones."""
+def test_the_declared_size_is_what_the_reader_allocates() -> None:
+    """Sizes come from the stream's own metadata, for dictionaries, compressed buffers and plain ones."""
     words = pa.array(["a", "b"] * 500).dictionary_encode()
     for compression in ("zstd", "lz4", None):
         value = stream(pa.table({"at": np.arange(1_000), "queue": words, "type": ["sent"] * 1_000}), compression)
@@ -140,8 +140,8 @@ def test_what_is_declared_is_what_the_reader_allocates() -> None:
         assert table.nbytes <= declared_by(value) <= table.nbytes + 64 * len(table.columns) * 2
 
 
-def test_damaged_metadata_is_a_refusal() -> None:
-    """Any byte of the metadata may be anything: no exception but a refusal, and never a size from elsewhere."""
+def test_damaged_metadata_is_refused() -> None:
+    """Whichever bytes of the stream change, nothing is raised and the next record is read."""
     value = encode_arrow([SENT | {"message_id": f"m{n}"} for n in range(20)])
     generator = np.random.default_rng(11)
     for _ in range(400):
@@ -158,23 +158,23 @@ def test_damaged_metadata_is_a_refusal() -> None:
     ids=["empty", "no json", "incomplete", "number", "wrong type"],
 )
 def test_all_invalid_events_are_counted_and_the_first_are_kept(line: bytes) -> None:
-    """In order of place."""
+    """They are kept in the order of their lines."""
     decoded = decode_records([b"\n".join([line, NEIGHBOUR.strip()] + [line] * 20_000)])
     assert decoded.refused.total() == 20_001
     assert len(decoded.events) == 1
     assert [one.line for one in decoded.invalid] == [1, *range(3, MOST_KEPT + 2)]
 
 
-def test_rows_of_an_arrow_stream_are_counted_alike() -> None:
-    """Also those that are read one by one."""
+def test_invalid_rows_of_an_arrow_stream_are_counted_too() -> None:
+    """This includes rows that are read one by one."""
     wrong = [SENT | {"message_id": f"m{n}", "receive_count": 2**40} for n in range(3_000)]
     decoded = decode_records([stream(pa.Table.from_pylist(wrong))])
     assert decoded.refused == {"out_of_range": 3_000}
     assert [one.line for one in decoded.invalid] == [*range(1, MOST_KEPT + 1)]
 
 
-def test_every_number_python_can_read_and_no_column_can_hold_is_a_refusal() -> None:
-    """1e999 is infinity, which no integer is."""
+def test_numbers_that_fit_no_column_are_refused() -> None:
+    """1e999 parses as infinity, which is not an integer."""
     odd = [b"1e999", b"-1e999", b"NaN", b"Infinity", b"1e18", b"-1", b"1e-9", b"9" * 400, b"1e308", b"-0.0"]
     for name in ("at", "sent_at", "receive_count", "v"):
         for number in odd:
@@ -201,15 +201,15 @@ def test_every_number_python_can_read_and_no_column_can_hold_is_a_refusal() -> N
     ids=str,
 )
 @pytest.mark.parametrize("field", ["at", "sent_at"])
-def test_times_no_python_can_name_are_refusals(column: pa.Array, reason: str, field: str) -> None:
-    """Python's own dates end at the year 9999: asking for one beyond raises."""
+def test_times_beyond_python_s_range_are_refused(column: pa.Array, reason: str, field: str) -> None:
+    """Python's dates end with the year 9999; converting a later time raises."""
     decoded = decode_records([stream(pa.table(heartbeats(3) | {field: column})), NEIGHBOUR])
     assert decoded.record_index.tolist() == [1]
     assert {one.reason for one in decoded.invalid} == {reason}
 
 
-def test_infinity_does_not_come_in_with_the_attributes_of_an_arrow_stream() -> None:
-    """As little as in JSON, where 1e999 is refused too."""
+def test_infinity_in_attributes_of_an_arrow_stream_is_refused() -> None:
+    """JSON events with 1e999 or NaN are refused too."""
     for number in ("1e999", "-1e999", "NaN", "Infinity"):
         text = '{"visible": 1, "tags": {"x": ' + number + "}}"
         line = json.dumps({"type": "heartbeat", "at": T, "consumer": "c", "attributes": {"y": "?"}})
@@ -222,7 +222,7 @@ def test_infinity_does_not_come_in_with_the_attributes_of_an_arrow_stream() -> N
 
 
 def peak(code: str) -> tuple[float, float]:
-    """Growth in MiB of a fresh process' largest memory while `code` runs, and its seconds."""
+    """Return the peak-memory growth in MiB and the CPU seconds of `code` in a fresh process."""
     script = f"""
     import resource, sys, time
     import pyarrow as pa
@@ -239,13 +239,13 @@ def peak(code: str) -> tuple[float, float]:
     return float(grown_kib) / 1024, float(seconds)
 
 
-def test_a_megabyte_of_flaws_costs_little() -> None:
-    """350,000 empty objects in one record took 330 MB when each was described."""
+def test_a_megabyte_of_invalid_events_needs_little_memory() -> None:
+    """350,000 empty objects in one record took 330 MB when each one was described."""
     grown, _ = peak("b'{}\\n' * 350_000")
     assert grown < 100
 
 
-def test_decoded_says_how_many_were_refused() -> None:
-    """Nothing refused is an empty count."""
+def test_decoded_counts_refusals() -> None:
+    """Without refusals the count is empty."""
     decoded: Decoded = decode_records([NEIGHBOUR])
     assert not decoded.refused

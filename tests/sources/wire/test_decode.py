@@ -1,4 +1,4 @@
-"""What each form of record gives, and what is said of an event that cannot be read."""
+"""How each form of record is decoded, and how an event that cannot be decoded is reported."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ T = 1_760_000_000_000
 
 @pytest.fixture(autouse=True, params=["one by one", "in blocks"])
 def _few_lines(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways a few lines may be read."""
+    """Run each test with short records parsed line by line and in blocks."""
     if request.param == "in blocks":
         monkeypatch.setattr(blocks, "FEW_LINES", 0)
 
 
 def event(**fields: Any) -> dict[str, Any]:
-    """A valid `received` event, changed by `fields`; a field given as None is left out."""
+    """Return a valid `received` event, changed by `fields`; a field given as None is left out."""
     base = {
         "v": 1,
         "type": "received",
@@ -35,7 +35,7 @@ def event(**fields: Any) -> dict[str, Any]:
 
 
 def ids(decoded: Decoded) -> list[tuple[int, int, str]]:
-    """Record, line and message id of every event, in order of place."""
+    """Return record, line and message id of every event, in order."""
     found = zip(
         decoded.record_index.tolist(),
         decoded.line.tolist(),
@@ -46,7 +46,7 @@ def ids(decoded: Decoded) -> list[tuple[int, int, str]]:
 
 
 def test_every_form_of_record_in_one_call() -> None:
-    """One object, NDJSON, an array, both pretty-printed, and Arrow: recognised by content alone."""
+    """One object, NDJSON, an array, both pretty-printed, and Arrow are recognised by content alone."""
     events = [event(message_id=f"m{n}") for n in range(3)]
     values = [
         json.dumps(events[0]).encode(),
@@ -68,7 +68,7 @@ def test_every_form_of_record_in_one_call() -> None:
 
 
 def test_every_field_reaches_its_column() -> None:
-    """All columns, both ways in."""
+    """All columns are filled, from JSON and from Arrow."""
     full = event(
         type="dead_lettered",
         scope="123456789012/eu-west-1",
@@ -94,7 +94,7 @@ def test_every_field_reaches_its_column() -> None:
 
 
 def test_unknown_fields_are_ignored_wherever_they_stand() -> None:
-    """Scalar, nested and null ones, on the fast and on the one-by-one path."""
+    """Scalar, nested and null fields are ignored, on the fast path and line by line."""
     values = [
         json.dumps(event(trace="t", span={"a": [{"b": 1}]}) | {"nothing": None}).encode(),
         encode_ndjson([event(note="}{"), event(other=[1, 2])]),
@@ -104,8 +104,8 @@ def test_unknown_fields_are_ignored_wherever_they_stand() -> None:
     assert decoded.invalid == []
 
 
-def test_a_field_seen_once_in_a_long_stream_is_not_lost() -> None:
-    """The columns are learnt from a sample; a rarer one must still be read."""
+def test_a_rare_field_in_a_long_stream_is_not_lost() -> None:
+    """Columns are inferred from a sample; a field outside the sample must still be read."""
     lines = [event(message_id=f"m{n}") for n in range(5000)]
     lines[3777] = event(type="redriven", to_queue="orders", new_message_id="n", message_id="m3777")
     decoded = decode_records([encode_ndjson(lines)])
@@ -120,7 +120,7 @@ def test_integral_floats_are_integers() -> None:
 
 
 REFUSED = [
-    # A record as a whole
+    # The record as a whole
     (b"", "empty", "the record is empty", None),
     (b" \n ", "empty", "the record is empty", None),
     (b"hello\nworld", "not_json", "Expecting value", None),
@@ -160,10 +160,10 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("value", "reason", "detail", "line"), REFUSED)
-def test_an_event_is_refused_by_name_and_spoils_no_other(
+def test_an_invalid_event_is_reported_and_affects_no_other(
     value: bytes | dict[str, Any], reason: str, detail: str, line: int | None
 ) -> None:
-    """The reason is a stable slug, the detail names field and fix, the place and the bytes are kept."""
+    """The reason is a stable slug, the detail names the field and the fix, and position and bytes are kept."""
     raw = value if isinstance(value, bytes) else json.dumps(value).encode()
     decoded = decode_records([encode_ndjson([event()]), raw, encode_ndjson([event()])])
     assert len(decoded.events) == 2
@@ -174,8 +174,8 @@ def test_an_event_is_refused_by_name_and_spoils_no_other(
     assert invalid.reason in REASONS
 
 
-def test_one_bad_line_in_a_record_of_a_megabyte_costs_one_event() -> None:
-    """The others are read, and the bad one is named by its line."""
+def test_one_bad_line_in_a_large_record_costs_one_event() -> None:
+    """The other 8,999 lines are decoded, and the bad one is reported by its number."""
     lines = [json.dumps(event(message_id=f"m{n}")).encode() for n in range(9000)]
     lines[4321] = b'{"type": oops'
     decoded = decode_records([b"\n".join(lines)])
@@ -183,29 +183,29 @@ def test_one_bad_line_in_a_record_of_a_megabyte_costs_one_event() -> None:
     assert [(i.line, i.raw) for i in decoded.invalid] == [(4322, b'{"type": oops')]
 
 
-def test_a_broken_array_still_gives_its_good_elements() -> None:
-    """An array cut by a bad element is read element by element."""
+def test_the_valid_elements_of_a_broken_array_are_read() -> None:
+    """An array with an invalid element is read element by element."""
     good = json.dumps(event()).encode()
     decoded = decode_records([b"[" + good + b',{"type":},' + good + b"]"])
     assert len(decoded.events) == 2
     assert [i.line for i in decoded.invalid] == [2]
 
 
-def test_a_long_reason_is_cut_and_its_event_kept() -> None:
-    """A reason is prose, not a name."""
+def test_a_long_reason_is_truncated_and_its_event_kept() -> None:
+    """A reason is prose, not an identifier."""
     decoded = decode_records([encode_ndjson([event(reason="é" * 600)])])
     assert decoded.events["reason"].to_pylist() == ["é" * 512]
 
 
-def test_a_bare_null_behind_an_object_is_not_handed_to_the_block_parser() -> None:
-    """pyarrow's parser reads it as a row, and dies of one that comes first."""
+def test_a_null_after_an_object_is_not_passed_to_the_block_parser() -> None:
+    """pyarrow's parser reads it as a row, and crashes on one that comes first."""
     decoded = decode_records([b"{}null{}", b"null", b"{} null\n{}"])
     assert len(decoded.events) == 0
     assert {i.reason for i in decoded.invalid} <= {"not_json", "not_an_object", "missing_field"}
 
 
-def test_values_may_come_as_a_pyarrow_array_with_nulls() -> None:
-    """Spark hands over binary columns; a null value is a Kafka tombstone."""
+def test_values_may_be_a_pyarrow_array_with_nulls() -> None:
+    """Spark passes binary columns; a null value is a Kafka tombstone."""
     one = json.dumps(event()).encode()
     array = pa.array([b"x", one, None], pa.binary())[1:]
     for values in (array, array.cast(pa.large_binary()), pa.chunked_array([array[:1], array[1:]])):
@@ -217,7 +217,7 @@ def test_values_may_come_as_a_pyarrow_array_with_nulls() -> None:
 
 
 def test_no_records_give_no_events() -> None:
-    """Also an empty trigger has a schema."""
+    """An empty batch has the schema too."""
     decoded = decode_records([])
     assert decoded.events.schema == WIRE_SCHEMA
     assert len(decoded.events) == len(decoded.record_index) == len(decoded.line) == 0

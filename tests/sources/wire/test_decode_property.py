@@ -1,4 +1,4 @@
-"""The fast decoder says what the slow, obvious one says, whatever the records hold."""
+"""The fast decoder agrees with the reference decoder, whatever the records contain."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ times = st.one_of(st.integers(T, T + 10**6), st.sampled_from([T // 1000, T * 100
 
 @st.composite
 def likely_events(draw: st.DrawFn) -> dict[str, Any]:
-    """Mostly valid events with now and then a flaw."""
+    """Generate mostly valid events, some with a defect."""
     event: dict[str, Any] = {
         "v": 1,
         "type": draw(st.sampled_from(TYPES)),
@@ -80,7 +80,7 @@ styles = st.sampled_from(["compact", "spaced"])
 
 @st.composite
 def records(draw: st.DrawFn) -> bytes | None:
-    """One record value in any of the forms, often damaged."""
+    """Generate one record value in any of the forms, often damaged."""
     events = draw(st.lists(likely_events(), min_size=1, max_size=5))
     style = draw(styles)
     form = draw(st.sampled_from(["ndjson", "ndjson", "one", "array", "pretty", "pretty array", "garbage", "null"]))
@@ -130,8 +130,8 @@ def _sorted(items: list[Any]) -> list[Any]:
 @example([b'{"\\u0061t":1760000000000,"type":"heartbeat","consumer":"c"}'])
 @example([b'{"type":"heartbeat","at":1760000000000,"consumer":"c","at":1760000000001}'])
 @example([b'{"x":1e999}', b'{"x":NaN}', b'{"at":1e400}', b'{"at":NaN}'])
-def test_the_fast_decoder_agrees_with_the_obvious_one(values: list[bytes | None]) -> None:
-    """Same events from the same places, same refusals with the same reasons."""
+def test_the_fast_decoder_agrees_with_the_reference_decoder(values: list[bytes | None]) -> None:
+    """Both find the same events at the same positions, and refuse the same ones for the same reasons."""
     events, refused = decode_slowly(values)
     for few, form in ((0, values), (blocks.FEW_LINES, values), (0, pa.array(values, pa.binary()))):
         with patch.object(blocks, "FEW_LINES", few):
@@ -143,8 +143,8 @@ def test_the_fast_decoder_agrees_with_the_obvious_one(values: list[bytes | None]
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(likely_events(), min_size=1, max_size=6), st.integers(0, 3), styles)
-def test_one_flaw_in_a_large_record_costs_only_its_line(odd_ones: list[dict[str, Any]], at: int, style: str) -> None:
-    """Thousands of good lines around doubtful ones: all are read, each doubtful one as if it were alone."""
+def test_a_defect_in_a_large_record_costs_only_its_line(odd_ones: list[dict[str, Any]], at: int, style: str) -> None:
+    """Thousands of valid lines surround doubtful ones: all are read, each doubtful one as if it were alone."""
     good = {"v": 1, "type": "deleted", "at": T, "system": "aws_sqs", "queue": "orders", "message_id": "m"}
     lines = [_dumped(good, style)] * 1400
     for n, event in enumerate(odd_ones):

@@ -1,4 +1,4 @@
-"""The compiled scan reads flat lines, leaves the rest alone, and never looks where it should not."""
+"""The compiled scan reads flat lines, leaves the others to the parser, and never accesses memory outside its buffers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = 1_760_000_000_000
 
 
 def agree(values: list[bytes | None]) -> None:
-    """The fast decoder and the obvious one say the same; what the scan leaves is read in blocks, however small."""
+    """Compare the fast decoder with the reference; what the scan leaves is read in blocks, however small."""
     with patch.object(blocks, "FEW_LINES", 0):
         decoded = decode_records(values)
     events, refused = decode_slowly(values)
@@ -65,7 +65,7 @@ LIKE = [
 
 @st.composite
 def ndjson(draw: st.DrawFn) -> bytes:
-    """NDJSON of few kinds of lines with arbitrary text where values stand, now and then damaged elsewhere."""
+    """Generate NDJSON with few kinds of lines and arbitrary values, sometimes damaged elsewhere."""
     kinds = draw(st.lists(st.sampled_from(LIKE), min_size=1, max_size=2))
     lines = []
     for _ in range(draw(st.integers(1, 8))):
@@ -83,7 +83,7 @@ _BEATS = (b'{"type":"heartbeat","consumer":"c","at":%d,"x":"y"}\n' % T) * 6
 
 @pytest.fixture(autouse=True)
 def _compiled(compiled_scan: None) -> None:
-    """Nothing here says anything without it."""
+    """These tests need the compiled scan."""
 
 
 @settings(max_examples=200, deadline=None)
@@ -95,8 +95,8 @@ def _compiled(compiled_scan: None) -> None:
 @example([_BEATS + b'{"type":"heartbeat","consumer":"c","at":%d,"x":"y"1}' % T])
 @example([_BEATS + b'{"type":"heartbeat","consumer":"c","at":%d,"x":"y"' % T])
 @example([_BEATS + b'{"type":"heartbeat","consumer":"c","at":%d,"x": "y"}' % T])
-def test_the_scan_never_changes_what_is_said(values: list[bytes | None]) -> None:
-    """Against the decoder that reads one line at a time."""
+def test_the_scan_never_changes_the_result(values: list[bytes | None]) -> None:
+    """The reference decoder reads one line at a time."""
     agree(values)
 
 
@@ -104,8 +104,8 @@ def lines_of(value: bytes) -> Lines:
     return split_lines(value, np.zeros(1, np.int64))
 
 
-def test_a_usual_stream_is_read_by_the_scan_alone() -> None:
-    """A few kinds of events, any values: no line is left to the parser, and every value is right."""
+def test_a_typical_stream_is_read_by_the_scan_alone() -> None:
+    """For a few kinds of events with any values, no line is left to the parser and every value is right."""
     generator = np.random.default_rng(1)
     events: list[dict[str, Any]] = []
     for n in range(6000):
@@ -125,8 +125,8 @@ def test_a_usual_stream_is_read_by_the_scan_alone() -> None:
     assert len(decode_records([value]).events) == 6000
 
 
-def test_what_is_read_stands_in_the_order_of_the_lines() -> None:
-    """Whatever lines between are left."""
+def test_rows_are_in_the_order_of_the_lines() -> None:
+    """Lines left to the parser in between do not change the order."""
     lines = [b'{"at":%d,"queue":"%s"}' % (n, b"q" * (n % 9)) if n % 3 else b'{"at":-%d}' % n for n in range(200)]
     found = scan(lines_of(b"\n".join(lines)))
     assert found is not None
@@ -185,8 +185,8 @@ def test_what_is_read_stands_in_the_order_of_the_lines() -> None:
         ("", False),
     ],
 )
-def test_which_lines_are_read(line: str, reads: bool) -> None:
-    """Alone, and at every place of a text that is as long as a word or not."""
+def test_which_lines_the_scan_reads(line: str, reads: bool) -> None:
+    """Each line is the whole buffer, so the scan must stop at its end."""
     raw = line.encode()
     found = scan(Lines(raw, np.array([0]), np.array([len(raw)]), np.array([0]), np.array([1])))
     assert found is not None
@@ -194,8 +194,8 @@ def test_which_lines_are_read(line: str, reads: bool) -> None:
     assert found[1].num_rows == reads
 
 
-def test_texts_of_every_length_end_where_they_should() -> None:
-    """Words of eight bytes are looked at together: what ends a text may stand at any of them."""
+def test_strings_of_every_length_end_correctly() -> None:
+    """Eight bytes are examined at a time; the end of a string may be at any of them."""
     for length in range(40):
         for stop, reads in (('"', True), ("\\", False), ("\x1f", False), ("é", True)):
             line = f'{{"queue":"{"x" * length}{stop}{"" if stop == chr(34) else chr(34)}}}'
@@ -206,8 +206,8 @@ def test_texts_of_every_length_end_where_they_should() -> None:
                 assert found[1]["queue"].to_pylist() == ["x" * length + stop.strip('"')]
 
 
-def test_texts_that_share_a_slot_are_distinguished() -> None:
-    """Ten thousand names, each twice: as many codes as names."""
+def test_strings_that_share_a_hash_slot_are_distinguished() -> None:
+    """Ten thousand names, each given twice, have as many codes as names."""
     names = [f"queue-{n}" for n in range(10_000)]
     found = scan(lines_of(b"\n".join(b'{"queue":"%s"}' % name.encode() for name in names * 2)))
     assert found is not None
@@ -217,7 +217,7 @@ def test_texts_that_share_a_slot_are_distinguished() -> None:
 
 
 def test_what_the_scan_reads_is_not_parsed_again() -> None:
-    """Decoding goes by the scan: pyarrow's parser and the slow reader see only what it leaves."""
+    """pyarrow's parser and the slow reader get only the lines the scan leaves."""
     lines = [b'{"v":1,"type":"heartbeat","at":%d,"consumer":"c"}' % (T + n) for n in range(99)]
     with patch.object(BlockParser, "_split", side_effect=AssertionError("parsed again")):
         assert len(decode_records([b"\n".join(lines)]).events) == 99
@@ -225,8 +225,8 @@ def test_what_the_scan_reads_is_not_parsed_again() -> None:
             decode_records([b"\n".join([*lines, lines[0].replace(b'"c"', b"null")])])
 
 
-def test_without_a_compiler_everything_is_read_all_the_same() -> None:
-    """Only slower."""
+def test_everything_is_read_without_a_compiler() -> None:
+    """Decoding is only slower."""
     values: list[bytes | None] = [encode_ndjson([{"v": 1, "type": "heartbeat", "at": T + n, "consumer": "c"} for n in range(99)])]
     with patch.object(scanning, "_C", None):
         assert scan(lines_of(b'{"at":1}')) is None
@@ -234,14 +234,14 @@ def test_without_a_compiler_everything_is_read_all_the_same() -> None:
 
 
 def test_a_library_of_another_version_is_not_called() -> None:
-    """Its functions may take something else, and would read and write where they should not."""
+    """Its functions may have other parameters and would read and write out of bounds."""
     assert scanning._library() is not None
     with patch.object(scanning, "_VERSION", scanning._VERSION + 1):
         assert scanning._library() is None
 
 
 def damaged(count: int) -> Iterator[bytes]:
-    """Lines of events of which bytes were changed, lost or doubled; some end early."""
+    """Yield event lines in which bytes were changed, lost or doubled; some end early."""
     generator = random.Random(5)
     whole = b'{"v":1,"type":"received","at":1760000000000,"queue":"%s","ordered":true,"receive_count": 17 ,"group":"gr"}'
     strange = b'"\\{}:,\x00\x1f \t019etf\x7f'
@@ -253,8 +253,8 @@ def damaged(count: int) -> Iterator[bytes]:
         yield bytes(line[: generator.randrange(len(line) + 1) if generator.random() < 0.5 else None])
 
 
-def test_the_scan_stays_within_its_memory(tmp_path: Path) -> None:
-    """Compiled with checks of every access (AddressSanitizer) and of undefined behaviour, over damaged lines."""
+def test_the_scan_stays_within_its_buffers(tmp_path: Path) -> None:
+    """It runs over damaged lines, compiled with AddressSanitizer and the undefined behaviour checks."""
     compiler = shutil.which("cc")
     assert compiler is not None
     checker = tmp_path / "check"
@@ -262,7 +262,7 @@ def test_the_scan_stays_within_its_memory(tmp_path: Path) -> None:
     source = Path(__file__).with_name("scan_check.c")
     subprocess.run([compiler, *flags, str(source), "-o", str(checker)], check=True)
     lines = [line.replace(b"\n", b"") for line in damaged(20_000)]
-    # The first half one by one, as nothing stands behind them then; the others sixty-four together.
+    # The first half is scanned line by line, with no bytes after the line; the rest in blocks of 64 lines.
     alone, together = lines[:10_000], [lines[i : i + 64] for i in range(10_000, 20_000, 64)]
     blocks = [*alone, *(b"\n".join(some) for some in together)]
     given = b"".join(len(block).to_bytes(4, "little") + block for block in blocks)

@@ -1,4 +1,4 @@
-"""`doctor sqs` on an account: what it reads, what it never calls, and how long a thousand queues take."""
+"""`doctor sqs` on an account: what it reads, what it never calls, and how many calls a thousand queues take."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WELL = {"VisibilityTimeout": "180", "SqsManagedSseEnabled": "true"}
 
 @pytest.fixture
 def _login(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys that open nothing."""
+    """Set credentials that are valid nowhere."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
@@ -38,14 +38,14 @@ def _login(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def _aws(_login: None) -> Iterator[None]:
-    """SQS, Lambda and IAM in this process."""
+    """Mock SQS, Lambda and IAM in this process."""
     with mock_aws(config={"lambda": {"use_docker": False}}):
         yield
 
 
 @pytest.fixture
 def move_tasks(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """ListMessageMoveTasks, which the stand-in lacks; answers with what the test puts in."""
+    """Add ListMessageMoveTasks, which moto lacks; it returns the tasks that the test adds to the list."""
     from moto.sqs.responses import SQSResponse
 
     tasks: list[dict[str, Any]] = []
@@ -54,7 +54,7 @@ def move_tasks(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 def function(name: str, timeout_s: int) -> str:
-    """The ARN of a new Lambda function."""
+    """Create a Lambda function and return its ARN."""
     role = boto3.client("iam").create_role(RoleName=f"{name}-role", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
     code = io.BytesIO()
     with zipfile.ZipFile(code, "w") as archive:
@@ -71,7 +71,7 @@ def function(name: str, timeout_s: int) -> str:
 
 
 def queue(name: str, dead_letters: str | None = None, receives: int = 5, **attributes: str) -> str:
-    """The ARN of a new queue."""
+    """Create a queue and return its ARN."""
     client = boto3.client("sqs")
     if dead_letters is not None:
         attributes["RedrivePolicy"] = json.dumps({"deadLetterTargetArn": dead_letters, "maxReceiveCount": receives})
@@ -80,13 +80,13 @@ def queue(name: str, dead_letters: str | None = None, receives: int = 5, **attri
 
 
 def rules(examination: Examination) -> list[tuple[str | None, str]]:
-    """Queue and rule of each finding."""
+    """Return the queue and rule of each finding."""
     return sorted((finding.queue or "", finding.rule) for finding in examination.findings)
 
 
 @pytest.mark.usefixtures("_aws")
 def test_an_account_is_examined_with_its_lambda_functions(move_tasks: list[dict[str, Any]]) -> None:
-    """Settings of queues, functions and redrive tasks come together."""
+    """One examination covers queue settings, functions and redrive tasks."""
     dlq = queue("orders-dlq", MessageRetentionPeriod="1209600")
     orders = queue("orders", dlq, receives=1)
     queue("mail", queue("mail-dlq", MessageRetentionPeriod="1209600"))
@@ -109,8 +109,8 @@ def test_an_account_is_examined_with_its_lambda_functions(move_tasks: list[dict[
 
 
 @pytest.mark.usefixtures("_aws", "move_tasks")
-def test_versions_of_functions_have_timeouts_of_their_own() -> None:
-    """The list of functions holds only the newest; what a mapping names is asked for."""
+def test_function_versions_have_timeouts_of_their_own() -> None:
+    """The list of functions contains only the latest versions; a version that a mapping names is requested."""
     dlq = queue("dlq", MessageRetentionPeriod="1209600")
     arn = function("work", 200)
     client = boto3.client("lambda")
@@ -126,8 +126,8 @@ def test_versions_of_functions_have_timeouts_of_their_own() -> None:
 
 
 @pytest.mark.usefixtures("_aws", "move_tasks")
-def test_a_login_that_may_not_look_at_lambda_examines_the_queues(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And says what it did not look at, without failing for it."""
+def test_queues_are_examined_without_access_to_lambda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finding of severity info says that Lambda was not examined."""
     from botocore.exceptions import ClientError
 
     from sources.sqs.doctor.lambdas import Consumers
@@ -144,8 +144,8 @@ def test_a_login_that_may_not_look_at_lambda_examines_the_queues(monkeypatch: py
 
 
 @pytest.mark.usefixtures("_login")
-def test_no_login_is_a_finding_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worst there is: nothing was examined."""
+def test_missing_credentials_are_a_finding_with_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The finding is critical: nothing was examined."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -161,7 +161,7 @@ def test_no_login_is_a_finding_with_what_to_do(monkeypatch: pytest.MonkeyPatch) 
 
 
 def _allowed(action: str, resource: str) -> bool:
-    """Whether the shipped policy allows a call, judged as IAM does it: action and resource in one statement."""
+    """Return whether the shipped policy allows a call; as in IAM, one statement must match action and resource."""
     for statement in json.loads(POLICY.read_text())["Statement"]:
         actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
         if action in actions and fnmatch.fnmatchcase(resource, statement["Resource"]):
@@ -170,7 +170,7 @@ def _allowed(action: str, resource: str) -> bool:
 
 
 def _resource(params: dict[str, Any]) -> str:
-    """The ARN a call is about; a star where IAM knows none."""
+    """Return the ARN a call is about, or `*` where IAM has none."""
     if "QueueUrl" in params:
         account, name = params["QueueUrl"].split("/")[-2:]
         return f"arn:aws:sqs:{REGION}:{account}:{name}"
@@ -178,8 +178,8 @@ def _resource(params: dict[str, Any]) -> str:
 
 
 @pytest.mark.usefixtures("_aws", "move_tasks")
-def test_every_call_is_one_that_the_shipped_policy_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every call on the way, with its resource; together they are the whole policy, so none in it is idle."""
+def test_calls_and_shipped_policy_match(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every call is allowed with its resource, and every allowed action is called at least once."""
     calls: set[tuple[str, str]] = set()
 
     def note(params: dict[str, Any], model: Any, **_: Any) -> None:
@@ -204,7 +204,7 @@ def test_every_call_is_one_that_the_shipped_policy_allows(monkeypatch: pytest.Mo
 
 @pytest.mark.usefixtures("_aws")
 def test_a_call_outside_the_policy_is_not_made() -> None:
-    """Whatever the login allows."""
+    """The read-only client refuses it whatever the credentials allow."""
     made = queue("orders")
     client = read_only(boto3.client("sqs"))
     url = client.list_queues()["QueueUrls"][0]
@@ -218,18 +218,18 @@ def test_a_call_outside_the_policy_is_not_made() -> None:
             getattr(client, call)(**params)
 
 
-def test_the_policy_names_reads_alone() -> None:
+def test_the_policy_allows_only_reads() -> None:
     """No wildcard hides a write."""
     assert all(action.split(":")[1].startswith(("Get", "List")) for action in allowed_actions())
     assert "*" not in "".join(allowed_actions())
     assert (Path(__file__).parents[4] / "docs" / "sqs.md").read_text().count(POLICY.name)
 
 
-# -- a real engine --
+# -- a real SQS server --
 
 
-def test_settings_are_read_from_an_engine(elasticmq: Any) -> None:
-    """FIFO types, retention and receives as a server gives them; Lambda is not looked for beside a stand-in."""
+def test_settings_are_read_from_elasticmq(elasticmq: Any) -> None:
+    """FIFO type, retention and maxReceiveCount are as the server reports them; Lambda is not queried."""
     account = Account(elasticmq.endpoint)
     dlq = account.queue("dead.fifo", FifoQueue="true")
     account.queue("pay.fifo", FifoQueue="true", RedrivePolicy=account.redrive_to(dlq, receives=1))
@@ -249,7 +249,7 @@ DLQ_OF = '{"deadLetterTargetArn":"arn:aws:sqs:eu-west-1:1:%s","maxReceiveCount":
 
 
 def read(fake: Fake, **discovery: Any) -> tuple[list[tuple[str | None, str]], RegionReader]:
-    """Findings of a fake account."""
+    """Return the findings of a fake account."""
     client: Any = fake
     reader = RegionReader(client, DiscoveryConfig(**discovery))
     found = [*findings(reader.read()), *reader.findings]
@@ -257,7 +257,7 @@ def read(fake: Fake, **discovery: Any) -> tuple[list[tuple[str | None, str]], Re
 
 
 def test_dead_letter_queues_that_the_filter_leaves_out_are_read() -> None:
-    """And those that do not exist are missed."""
+    """A dead-letter queue that does not exist is a finding."""
     fake = Fake({"orders": {"RedrivePolicy": DLQ_OF % "failed"}, "failed": {"MessageRetentionPeriod": "60"}})
     fake.queues["orders"]["MessageRetentionPeriod"] = "60"
     assert read(fake, prefixes=["orders"])[0] == [("orders", "dead_letter_retention")]
@@ -268,7 +268,7 @@ def test_dead_letter_queues_that_the_filter_leaves_out_are_read() -> None:
 
 
 def test_sources_that_the_filter_leaves_out_make_a_dead_letter_queue() -> None:
-    """Only asked where the filter may hide them."""
+    """The sources are requested only where the filter may hide them."""
     fake = Fake({"orders": {"RedrivePolicy": DLQ_OF % "failed"}, "failed": {"ApproximateNumberOfMessages": "3"}, "lonely": {}})
     assert read(fake, prefixes=["failed"])[0] == [("failed", "dead_letters_waiting")]
     assert "ListDeadLetterSourceQueues" in fake.calls
@@ -277,8 +277,8 @@ def test_sources_that_the_filter_leaves_out_make_a_dead_letter_queue() -> None:
     assert "ListDeadLetterSourceQueues" not in fake.calls
 
 
-def test_one_queue_s_errors_are_its_own() -> None:
-    """A queue deleted meanwhile is none."""
+def test_an_error_concerns_only_its_queue() -> None:
+    """A queue deleted in the meantime is not an error."""
     fake = Fake({"a": {}, "b": {}, "c": {}})
     fake.fail = {("GetQueueAttributes", "a"): "AccessDenied", ("GetQueueAttributes", "b"): "QueueDoesNotExist"}
     found, reader = read(fake)
@@ -286,15 +286,15 @@ def test_one_queue_s_errors_are_its_own() -> None:
     assert reader.findings[0].scope == "1/eu-west-1"
 
 
-def test_a_dead_letter_queue_that_cannot_be_read_is_said_once() -> None:
+def test_an_unreadable_dead_letter_queue_is_reported_once() -> None:
     """It is both listed and named by a redrive policy."""
     fake = Fake({"orders": {"RedrivePolicy": DLQ_OF % "failed"}, "failed": {}})
     fake.fail = {("GetQueueAttributes", "failed"): "AccessDenied"}
     assert read(fake)[0] == [("failed", "not_examined")]
 
 
-def test_a_thousand_queues_take_about_as_many_calls_many_at_a_time() -> None:
-    """Half of them dead-letter queues, which need two; at 50 ms a call that is five seconds."""
+def test_a_thousand_queues_take_1501_calls_16_at_a_time() -> None:
+    """The 500 dead-letter queues need two calls each; at 50 ms a call the total is five seconds."""
     lock = threading.Lock()
     running = [0]
     most = [0]

@@ -21,26 +21,26 @@ WORDS = (
     *("deadLetterTargetArn", "maxReceiveCount", "sourceQueueArns", "redrivePermission", "root_module", "resources", "values"),
     *("redrive_policy", "visibility_timeout_seconds", "child_modules", "module_calls", "expressions", "references"),
 )
-"""Keys that mean something to one of the readers."""
+"""Keys with a meaning for at least one of the readers."""
 REGION_AND_ACCOUNT = "arn:aws:sqs:${AWS::Region}:${AWS::AccountId}"
 BY_QUEUE = "{MessageRetentionPeriod: 1209600, RedriveAllowPolicy: {redrivePermission: byQueue, sourceQueueArns: [!Sub '%s:%s']}}"
 ARN = "arn:aws:sqs:eu-west-1:123456789012:"
 
 
 def written(folder: Path, name: str, content: str | dict[str, Any]) -> Path:
-    """A file."""
+    """Write a file and return its path."""
     path = folder / name
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     return path
 
 
 def rules(path: Path, **processing_s: float) -> list[tuple[str | None, str]]:
-    """Queue and rule of each finding."""
+    """Return the queue and rule of each finding."""
     return sorted((finding.queue or "", finding.rule) for finding in examine_files([path], processing_s=processing_s).findings)
 
 
 def queues(path: Path) -> dict[str, QueueSettings]:
-    """What was read, by name."""
+    """Return the settings read, by queue name."""
     return {queue.name: queue for queue in read_queues(path).by_key.values()}
 
 
@@ -60,7 +60,7 @@ COMPUTED = ("arn", "id", "url", "redrive_policy", "redrive_allow_policy", "sqs_m
 
 
 class Plan:
-    """A plan, put together as `terraform show -json` writes one for resources that are created."""
+    """A plan in the form `terraform show -json` writes for resources to be created."""
 
     def __init__(self) -> None:
         self.planned: dict[str, list[dict[str, Any]]] = {}
@@ -68,7 +68,7 @@ class Plan:
         self.configured: dict[str, Any] = {"resources": [], "module_calls": {}}
 
     def add(self, address: str, *, refer: dict[str, list[str]] | None = None, **values: Any) -> Plan:
-        """A resource. What `refer` names is known only after the apply, and refers to something."""
+        """Add a resource. The attributes in `refer` are unknown until the apply and refer to other resources."""
         module, _, own = address.rpartition(".aws_")
         own = f"aws_{own}" if module else address
         type_, name = own.split("[")[0].split(".")[:2]
@@ -88,7 +88,7 @@ class Plan:
         return self
 
     def module(self, address: str) -> dict[str, Any]:
-        """The configuration of a module."""
+        """Return the configuration of a module."""
         found = self.configured
         for part in address.split("module.")[1:]:
             name = part.strip(".").split("[")[0]
@@ -97,7 +97,7 @@ class Plan:
         return found
 
     def write(self, folder: Path) -> Path:
-        """As a file."""
+        """Write the plan as a file."""
         children = [{"address": m, "resources": r} for m, r in self.planned.items() if m]
         root = {"resources": self.planned.get("", []), "child_modules": children}
         document = {
@@ -110,12 +110,12 @@ class Plan:
 
 
 def to(*references: str) -> dict[str, list[str]]:
-    """A redrive policy made by jsonencode from resources that do not exist yet."""
+    """Return references of a redrive policy that jsonencode builds from resources that do not exist yet."""
     return {"redrive_policy": list(references)}
 
 
-def test_a_plan_of_new_queues_is_read_by_what_refers_to_what(tmp_path: Path) -> None:
-    """The dead-letter queue's ARN is not known before the apply, so neither is the redrive policy."""
+def test_a_plan_of_new_queues_is_resolved_by_references(tmp_path: Path) -> None:
+    """The dead-letter queue's ARN is unknown before the apply, and so is the redrive policy."""
     plan = Plan()
     plan.add("aws_sqs_queue.orders", name="orders", refer=to("aws_sqs_queue.dlq.arn", "aws_sqs_queue.dlq"))
     plan.add("aws_sqs_queue.dlq", name="orders-failed", message_retention_seconds=14 * DAY_S)
@@ -124,8 +124,8 @@ def test_a_plan_of_new_queues_is_read_by_what_refers_to_what(tmp_path: Path) -> 
     assert rules(path, orders=181) == [("orders", "short_visibility")]
 
 
-def test_every_rule_that_code_can_break(tmp_path: Path) -> None:
-    """Each once."""
+def test_every_rule_that_code_can_violate(tmp_path: Path) -> None:
+    """The plan violates each rule."""
     plan = Plan()
     plan.add("aws_sqs_queue.lonely", name="lonely", sqs_managed_sse_enabled=False)
     plan.add("aws_sqs_queue.short", name="short", refer=to("aws_sqs_queue.failed.arn"))
@@ -155,8 +155,8 @@ def test_every_rule_that_code_can_break(tmp_path: Path) -> None:
     ]
 
 
-def test_policies_as_resources_of_their_own(tmp_path: Path) -> None:
-    """aws_sqs_queue_redrive_policy and aws_sqs_queue_redrive_allow_policy."""
+def test_policies_as_separate_resources(tmp_path: Path) -> None:
+    """They are aws_sqs_queue_redrive_policy and aws_sqs_queue_redrive_allow_policy."""
     plan = Plan().add("aws_sqs_queue.orders", name="orders").add("aws_sqs_queue.failed", name="failed")
     path = plan.write(tmp_path)
     assert rules(path) == [("failed", "no_dead_letter_queue"), ("orders", "no_dead_letter_queue")]
@@ -172,7 +172,7 @@ def test_policies_as_resources_of_their_own(tmp_path: Path) -> None:
 
 
 def test_lambda_functions_of_a_plan(tmp_path: Path) -> None:
-    """Timeout, batching window and response types come from three resources."""
+    """The timeout, the batching window and the response types come from three resources."""
     plan = Plan()
     plan.add("aws_sqs_queue.orders", name="orders", refer=to("aws_sqs_queue.failed.arn"))
     plan.add("aws_sqs_queue.failed", name="failed", message_retention_seconds=14 * DAY_S)
@@ -190,8 +190,8 @@ def test_lambda_functions_of_a_plan(tmp_path: Path) -> None:
     assert rules(plan.write(tmp_path)) == [("orders", "lambda_batching_window"), ("orders", "whole_batch_fails")]
 
 
-def test_references_lead_through_modules(tmp_path: Path) -> None:
-    """Into one over its variable, out of one over its output."""
+def test_references_are_followed_through_modules(tmp_path: Path) -> None:
+    """They lead into a module through its variable and out of one through its output."""
     plan = Plan()
     plan.add("module.orders.aws_sqs_queue.this[0]", name="orders", refer=to("var.dead_letter_arn"))
     plan.add("module.failed.aws_sqs_queue.this[0]", name="failed", message_retention_seconds=60)
@@ -204,8 +204,8 @@ def test_references_lead_through_modules(tmp_path: Path) -> None:
     assert rules(plan.write(tmp_path)) == [("orders", "dead_letter_retention")]
 
 
-def test_instances_find_their_own(tmp_path: Path) -> None:
-    """for_each: the dead-letter queue with the same key."""
+def test_for_each_instances_are_matched_by_key(tmp_path: Path) -> None:
+    """The dead-letter queue of an instance is the one with the same for_each key."""
     plan = Plan()
     for key in ("a", "b"):
         plan.add(f'aws_sqs_queue.main["{key}"]', name=f"main-{key}", refer=to("aws_sqs_queue.failed", "each.key"))
@@ -215,15 +215,15 @@ def test_instances_find_their_own(tmp_path: Path) -> None:
 
 
 def test_a_queue_of_the_same_name_in_another_region_is_another_queue(tmp_path: Path) -> None:
-    """Known ARNs are compared whole."""
+    """ARNs are compared in full."""
     policy = {"deadLetterTargetArn": f"{ARN}failed".replace("eu-west-1", "us-east-1"), "maxReceiveCount": 3}
     plan = Plan().add("aws_sqs_queue.orders", name="orders", arn=f"{ARN}orders", redrive_policy=json.dumps(policy))
     plan.add("aws_sqs_queue.failed", name="failed-dlq", arn=f"{ARN}failed")
     assert rules(plan.write(tmp_path)) == [("orders", "dead_letter_queue_elsewhere")]
 
 
-def test_what_is_not_known_is_not_guessed(tmp_path: Path) -> None:
-    """A redrive policy from somewhere else is one, to nobody knows where."""
+def test_unknown_values_are_not_guessed(tmp_path: Path) -> None:
+    """A redrive policy from an unresolved reference counts as one with an unknown target."""
     plan = Plan().add("aws_sqs_queue.orders", name="orders", refer=to("local.policy"))
     plan.add("aws_sqs_queue.keyed", refer={"name_prefix": ["var.x"], "kms_master_key_id": ["aws_kms_key.k.arn"], **to("local.p")})
     path = plan.write(tmp_path)
@@ -259,8 +259,8 @@ Resources:
 """
 
 
-def test_a_template_is_read_with_its_short_forms(tmp_path: Path) -> None:
-    """References and parameters with a default are followed."""
+def test_a_template_with_short_form_functions_is_read(tmp_path: Path) -> None:
+    """References, and parameters with a default, are resolved."""
     assert rules(written(tmp_path, "t.yaml", TEMPLATE)) == [("orders", "lambda_visibility")]
     assert rules(written(tmp_path, "t.yaml", TEMPLATE.replace("Default: 31", "Default: 30"))) == []
 
@@ -312,22 +312,22 @@ def test_a_template_is_read_with_its_short_forms(tmp_path: Path) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_a_template_changes(tmp_path: Path, before: str, after: str, expected: list[tuple[str, str]]) -> None:
-    """One change each to a template without a fault."""
+def test_one_change_to_a_good_template(tmp_path: Path, before: str, after: str, expected: list[tuple[str, str]]) -> None:
+    """Each change to a template without findings causes exactly the expected findings."""
     good = TEMPLATE.replace("Default: 31", "Default: 30")
     assert before in good
     assert rules(written(tmp_path, "t.yaml", good.replace(before, after))) == expected
 
 
-def test_a_queue_that_may_be_a_dead_letter_queue_is_only_mentioned(tmp_path: Path) -> None:
-    """Where the template does not say whose."""
+def test_a_possible_dead_letter_queue_has_severity_info(tmp_path: Path) -> None:
+    """The template does not say whose dead-letter queue it is."""
     path = written(tmp_path, "t.yaml", TEMPLATE.replace("!GetAtt Failed.Arn", "!ImportValue other-stack"))
     found = {finding.rule: finding.severity for finding in examine_files([path]).findings}
     assert found["no_dead_letter_queue"] == "info"
 
 
-def test_a_sam_template_s_events_are_consumers(tmp_path: Path) -> None:
-    """The function's timeout may stand under Globals."""
+def test_sam_events_are_consumers(tmp_path: Path) -> None:
+    """The function's timeout may be set under Globals."""
     template = """
 Transform: AWS::Serverless-2016-10-31
 Globals: {Function: {Timeout: 60}}
@@ -347,7 +347,7 @@ Resources:
 
 
 def test_json_templates_are_read_too(tmp_path: Path) -> None:
-    """As the CDK writes them: ARNs by Fn::GetAtt, names left to CloudFormation."""
+    """The CDK writes them with ARNs by Fn::GetAtt and leaves the names to CloudFormation."""
     policy = {"deadLetterTargetArn": {"Fn::GetAtt": ["Dead1234", "Arn"]}, "maxReceiveCount": 3}
     resources = {
         "Jobs5678": {"Type": "AWS::SQS::Queue", "Properties": {"RedrivePolicy": policy}},
@@ -356,7 +356,7 @@ def test_json_templates_are_read_too(tmp_path: Path) -> None:
     assert rules(written(tmp_path, "stack.template.json", {"Resources": resources})) == [("Jobs5678", "dead_letter_retention")]
 
 
-# -- files that are neither --
+# -- files in neither format --
 
 
 @pytest.mark.parametrize(
@@ -370,8 +370,8 @@ def test_json_templates_are_read_too(tmp_path: Path) -> None:
         (b"just words", "no planned_values and no Resources"),
     ],
 )
-def test_a_file_that_is_neither_is_refused_with_what_to_do(tmp_path: Path, content: bytes, says: str) -> None:
-    """By name."""
+def test_a_file_in_neither_format_is_refused_with_a_fix(tmp_path: Path, content: bytes, says: str) -> None:
+    """The error names the file."""
     path = tmp_path / "tfplan"
     path.write_bytes(content)
     with pytest.raises(UnreadableFile, match="tfplan") as refused:
@@ -379,15 +379,15 @@ def test_a_file_that_is_neither_is_refused_with_what_to_do(tmp_path: Path, conte
     assert says in str(refused.value)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """Is named."""
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """The error has the path and the reason."""
     with pytest.raises(UnreadableFile, match=r"gone\.json: No such file"):
         read_queues(tmp_path / "gone.json")
 
 
 @pytest.mark.parametrize("resources", [{"A": None}, {"A": {"Type": "AWS::SQS::Queue", "Properties": None}}, {"A": {"Type": 1}}])
-def test_odd_templates_do_not_stop_it(tmp_path: Path, resources: dict[str, Any]) -> None:
-    """What has no shape has no settings."""
+def test_malformed_resources_do_not_stop_the_reader(tmp_path: Path, resources: dict[str, Any]) -> None:
+    """A resource without a usable shape has no settings."""
     read_queues(written(tmp_path, "t.json", {"Resources": resources}))
 
 
@@ -401,7 +401,7 @@ JSON = st.recursive(
 @given(JSON, st.sampled_from(["template", "plan", "state"]))
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_document_is_read_or_refused(tmp_path: Path, document: Any, form: str) -> None:
-    """By name and without a traceback, whatever stands where something else belongs."""
+    """Unexpected values anywhere cause at most an UnreadableFile error."""
     if form == "template":
         document = {"Resources": {"Q": {"Type": "AWS::SQS::Queue", "Properties": document}, "R": document}}
     elif form == "plan":

@@ -1,4 +1,4 @@
-"""Every rule of `doctor sqs`: it fires, it stays quiet, and its boundary."""
+"""Every rule of `doctor sqs`: when it fires, when it does not, and its boundary."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ FIFO: dict[str, Any] = {"kind": "fifo", "deduplication_scope": "messageGroup", "
 
 
 def worker(timeout_s: float | None = 30, **settings: Any) -> LambdaConsumer:
-    """A Lambda function that does everything right."""
+    """Return a Lambda function with good settings."""
     return LambdaConsumer(function="work", timeout_s=timeout_s, **{"batch_size": 10, "reports_item_failures": True} | settings)
 
 
 def other(name: str, max_receive_count: int = 5) -> Redrive:
-    """A redrive policy to another queue."""
+    """Return a redrive policy to another queue."""
     return Redrive(target=f"{HERE}{name}", max_receive_count=max_receive_count)
 
 
 def allow(permission: str, *names: str) -> RedriveAllow:
-    """A redrive allow policy."""
+    """Return a redrive allow policy."""
     return RedriveAllow(permission=permission, sources=frozenset(names))
 
 
-# Settings of the queue, settings of its dead-letter queue, what is found at which of them.
+# Settings of the queue, settings of its dead-letter queue, and the expected findings.
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, str, str]]]] = [
     ("all is well", {}, {}, []),
     ("FIFO, all is well", FIFO, FIFO, []),
@@ -142,26 +142,26 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, str, str]
 
 
 def found(queue: QueueSettings, dead_letters: QueueSettings) -> list[tuple[str | None, str, str]]:
-    """Queue, rule and severity of each finding."""
+    """Return the queue, rule and severity of each finding."""
     queues = Queues.of([queue, dead_letters], missing=[f"{HERE}gone"])
     return [(finding.queue, finding.rule, finding.severity) for finding in findings(queues)]
 
 
 @pytest.mark.parametrize(("queue", "dead_letters", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_a_rule_fires_stays_quiet_and_knows_its_boundary(
+def test_each_rule_and_its_boundary(
     queue: dict[str, Any], dead_letters: dict[str, Any], expected: list[tuple[str, str, str]]
 ) -> None:
-    """Each alone on two queues that are otherwise right."""
+    """Each case changes two queues whose settings are otherwise good."""
     assert found(replace(QUEUE, **queue), replace(DLQ, **dead_letters)) == expected
 
 
 def test_every_rule_has_a_case_in_which_it_fires() -> None:
-    """A rule added without one fails here."""
+    """A new rule without a case fails here."""
     assert {rule for case in CASES for _, rule, _ in case[3]} == set(RULES)
 
 
-def test_every_finding_says_what_to_do() -> None:
-    """Two sentences at most are not asked for, a fix is."""
+def test_every_finding_has_a_fix() -> None:
+    """Summary and fix are full sentences."""
     for _, queue, dead_letters, _ in CASES:
         queues = Queues.of([replace(QUEUE, **queue), replace(DLQ, **dead_letters)], missing=[f"{HERE}gone"])
         for finding in findings(queues):
@@ -170,8 +170,8 @@ def test_every_finding_says_what_to_do() -> None:
             assert finding.summary.endswith(".")
 
 
-def test_numbers_are_named() -> None:
-    """What is, and what it should be."""
+def test_findings_give_numbers() -> None:
+    """The summary says what is set, and the fix says what to set."""
     queue = replace(QUEUE, consumers=(worker(60, batching_window_s=20),))
     [finding] = findings(Queues.of([queue, DLQ]))
     assert "(3 min) is less than six times the timeout of Lambda function work (60 s)" in finding.summary
@@ -196,5 +196,5 @@ def test_numbers_are_named() -> None:
     ],
 )
 def test_durations_read_well(seconds: float, words: str) -> None:
-    """In the largest unit that leaves no remainder."""
+    """The unit is the largest without a remainder, if there are at least three of it."""
     assert duration(seconds) == words
