@@ -1,4 +1,4 @@
-"""Advisories as tests write them: what matters is named, the rest is the plainest there is."""
+"""Short builders for advisories: tests name what matters and get defaults for the rest."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ A, B = "ID:app-1:1:1", "ID:app-2:1:1"
 
 
 def body(**changes: Any) -> MessageBody:
-    """A message that entered at START_MS. Times are given in milliseconds since then; 0: never."""
+    """Return the body of a message that entered at START_MS; times are milliseconds since then, None means never."""
     fields: dict[str, Any] = {
         "in_ms": 0,
         "out_ms": None,
@@ -32,20 +32,20 @@ def body(**changes: Any) -> MessageBody:
 
 
 def seen(kind: MessageKind, *, queue: str = QUEUE, message: str = "m", by: str | None = None, **changes: Any) -> MessageAdvisory:
-    """An advisory about a message; `empty=True` for one without its body."""
+    """Return an advisory about a message; `empty=True` leaves out its body."""
     empty = changes.pop("empty", False)
     return MessageAdvisory(kind, queue, message, by, None if empty else body(**changes))
 
 
 def consumer(name: str = A, *, queue: str = QUEUE, prefetch: int = 1, **changes: Any) -> ConsumerAdded:
-    """A consumer's announcement."""
+    """Return the advisory that announces a consumer."""
     connection, session, _ = name.rsplit(":", 2)
     fields: dict[str, Any] = {"client_id": None, "exclusive": False, "network": False, "browser": False}
     return ConsumerAdded(name, connection, int(session), queue, prefetch, **{**fields, **changes})
 
 
 class DrivenLifecycle:
-    """A lifecycle that is driven at given times (milliseconds since START_MS)."""
+    """A lifecycle that is driven at given times, in milliseconds since START_MS."""
 
     def __init__(self, **limits: int) -> None:
         self.lifecycle = Lifecycle("test", limits=Limits(**limits))
@@ -53,19 +53,19 @@ class DrivenLifecycle:
         self.events: list[Event] = []
 
     def apply(self, advisory: Any, at: int) -> list[Event]:
-        """Apply one advisory; answers what came of it."""
+        """Apply one advisory and return the resulting events."""
         found = self.lifecycle.apply(advisory, START_MS + at)
         self.events += found
         return found
 
     def flush(self, at: int) -> list[Event]:
-        """Let time pass; answers what came of it."""
+        """Advance to `at` and return the resulting events."""
         found = self.lifecycle.flush(START_MS + at)
         self.events += found
         return found
 
     def lines(self) -> list[str]:
-        """Every message event so far, in order, a line each: type, receive count, consumer, time."""
+        """Return every message event so far, in order, one line each: type, receive count, consumer, time."""
         names = {A: "A", B: "B"}
         return [
             f"{event['type']} x{event.get('receive_count', 0)} {names.get(event.get('consumer', ''), '-')} "

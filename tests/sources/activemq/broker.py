@@ -1,4 +1,4 @@
-"""ActiveMQ Classic with what the shared fixture does not offer: JMX, logins, TLS, a scheduler, no plugin."""
+"""ActiveMQ Classic with settings the shared fixture lacks: JMX, logins, TLS, a scheduler, no statistics plugin."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _POM = Path(__file__).with_name("login.xml")
 
 @dataclass(frozen=True)
 class Tls:
-    """The broker's certificate with its key, as PKCS#12."""
+    """The broker's certificate and key, as PKCS#12."""
 
     keystore: Path
     password: str
@@ -23,23 +23,23 @@ class Tls:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a broker is started with."""
+    """The settings a broker is started with."""
 
     policies: tuple[Policy, ...] = (Policy(),)
     name: str = "test"
     statistics: bool = True
     jmx: bool = True
-    """The statistics plugin reads subscriptions through it."""
+    """The statistics plugin reads subscriptions through JMX."""
     jmx_port: int | None = None
-    """Where JMX can be reached from outside; None: not at all."""
+    """The port for JMX from outside; None: none."""
     security: str = ""
-    """Plugins for logins and permissions, as XML."""
+    """XML of the plugins for logins and permissions."""
     tls: Tls | None = None
 
 
 @contextmanager
 def start(setup: Setup, folder: Path | None = None, stomp_port: int = 0) -> Iterator[ActiveMQ]:
-    """A broker while the block lasts; its store is in `folder`, which another broker may be given afterwards.
+    """Run a broker while the block lasts; its store is in `folder`, and a later broker may reuse it.
 
     Raises `ServiceUnavailable`.
     """
@@ -66,7 +66,7 @@ def _login_jars() -> Path:
 
 
 def _ports(log: str) -> dict[str, int] | None:
-    """The port of each connector, once the broker has started."""
+    """Return the port of each connector once the broker has started; None before."""
     if "For help or more information" not in log:
         return None
     found = re.findall(r"Listening for connections at: ([a-z+]+)://[^:\s]+:(\d+)", log)

@@ -1,4 +1,4 @@
-"""A certificate for 127.0.0.1 that signs itself, made anew for each test run."""
+"""A self-signed certificate for 127.0.0.1, created for each test run."""
 
 import datetime
 import ipaddress
@@ -14,7 +14,7 @@ from tests.sources.activemq.broker import Tls
 
 
 def make(folder: Path) -> tuple[Tls, Path]:
-    """The broker's keystore, and the certificate a client has to trust, as PEM."""
+    """Return the broker's keystore, and the certificate (PEM) that a client has to trust."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "queuewatch test broker")])
     now = datetime.datetime.now(datetime.UTC)

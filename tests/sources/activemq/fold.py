@@ -1,4 +1,4 @@
-"""What a tracker that knows nothing of ActiveMQ makes of the events, by the contract's rules."""
+"""The state that the events describe by the contract's rules, without any knowledge of ActiveMQ."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from sources.events import Event
 
 _ENDS = ("deleted", "dead_lettered", "expired", "dropped", "redriven")
-# Of one message at one millisecond: it enters, is received, is given back, is settled.
+# The order of one message's events within a millisecond: sent, received, released, settled.
 _RANK = {"sent": 1, "received": 2, "released": 3}
 
 MessageKey = tuple[str, str]
 
 
 def unsettled(events: Iterable[Event]) -> dict[MessageKey, str | None]:
-    """Messages that have not ended, and who holds each, None for nobody. Events may come in any order."""
+    """Return the messages that have not ended and the consumer that holds each, or None. Events may come in any order."""
     found: dict[MessageKey, str | None] = {}
     ended: set[MessageKey] = set()
     for event in sorted(events, key=lambda event: (event["at"], _RANK.get(event["type"], 4))):
@@ -42,10 +42,10 @@ def unsettled(events: Iterable[Event]) -> dict[MessageKey, str | None]:
 
 
 def depths(events: Iterable[Event]) -> Counter[str]:
-    """How many messages each queue has."""
+    """Return the number of messages in each queue."""
     return Counter(queue for queue, _ in unsettled(events))
 
 
 def outstanding(events: Iterable[Event]) -> Counter[str]:
-    """How many messages each consumer holds."""
+    """Return the number of messages each consumer holds."""
     return Counter(consumer for consumer in unsettled(events).values() if consumer is not None)

@@ -1,4 +1,4 @@
-"""Hands on a real broker: STOMP clients, a JMS client, and every advisory the broker sends meanwhile."""
+"""Controls for a real broker: STOMP clients, a JMS client, and a recorder of every advisory the broker sends."""
 
 import queue
 import subprocess
@@ -21,7 +21,7 @@ _SOURCE = Path(__file__).with_name("JmsClient.java")
 
 
 class Client(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has no types
-    """A STOMP application. Messages arrive in `inbox` as frames."""
+    """A STOMP application; received messages are in `inbox` as frames."""
 
     def __init__(self, broker: ActiveMQ) -> None:
         self.inbox: queue.Queue[stomp.utils.Frame] = queue.Queue()
@@ -34,7 +34,7 @@ class Client(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has no
         self.inbox.put(frame)
 
     def subscribe(self, name: str, prefetch: int = 10, ack: str = "client-individual", **headers: str) -> str:
-        """Subscribe to a queue and answer the subscription's id."""
+        """Subscribe to a queue and return the subscription's id."""
         self._subscriptions += 1
         subscription = str(self._subscriptions)
         headers["activemq.prefetchSize"] = str(prefetch)
@@ -42,12 +42,12 @@ class Client(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has no
         return subscription
 
     def send(self, name: str, **headers: str) -> None:
-        """Send one persistent message; `headers` with `_` for `-` add to it or change that."""
+        """Send one persistent message; `headers` (with `_` for `-`) add or override headers."""
         headers = {"persistent": "true", **{key.replace("_", "-"): value for key, value in headers.items()}}
         self.connection.send(f"/queue/{name}", "some words", headers=headers)
 
     def receive(self, within_s: float = 5) -> stomp.utils.Frame:
-        """The next message. Raises `queue.Empty`."""
+        """Return the next message. Raises `queue.Empty`."""
         return self.inbox.get(timeout=within_s)
 
     def ack(self, frame: stomp.utils.Frame, transaction: str | None = None) -> None:
@@ -59,23 +59,23 @@ class Client(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has no
         self.connection.nack(frame.headers["ack"])
 
     def close(self) -> None:
-        """Leave politely."""
+        """Disconnect cleanly."""
         if self.connection.is_connected():
             self.connection.disconnect()
 
     def drop(self) -> None:
-        """Leave as a process does that dies: without a word."""
+        """Drop the connection without DISCONNECT, as a dying process does."""
         self.connection.transport.disconnect_socket()
 
 
 class Jms:
-    """A JMS client in a process of its own; see `JmsClient.java` for what it can do."""
+    """A JMS client in its own process; `JmsClient.java` lists its actions."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def __call__(self, action: str, name: str) -> None:
-        """Do `action` on a queue and wait until it is done."""
+        """Do `action` on a queue and wait until it has finished."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{action} {name}\n")
@@ -86,7 +86,7 @@ class Jms:
 
 @contextmanager
 def jms_client(broker: ActiveMQ, jmx_port: int) -> Iterator[Jms]:
-    """A JMS client while the block lasts. Raises `ServiceUnavailable` where Java comes without a compiler."""
+    """Run a JMS client while the block lasts. Raises `ServiceUnavailable` where Java comes without a compiler."""
     command = [java(), "-XX:TieredStopAtLevel=1", "-cp", broker.classpath, str(_SOURCE)]
     command += [f"tcp://127.0.0.1:{broker.openwire_port}", str(jmx_port), broker.broker_name]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -102,7 +102,7 @@ def jms_client(broker: ActiveMQ, jmx_port: int) -> Iterator[Jms]:
 
 
 class Lab:
-    """One broker with clients that are closed at the end, and what the broker reports of them."""
+    """One broker, its clients, which `close` closes, and the JMS client."""
 
     def __init__(self, broker: ActiveMQ, jms: Jms | None = None) -> None:
         self.broker = broker
@@ -110,13 +110,13 @@ class Lab:
         self._clients: list[Client] = []
 
     def client(self) -> Client:
-        """A new application."""
+        """Connect a new application."""
         client = Client(self.broker)
         self._clients.append(client)
         return client
 
     def jms(self, action: str, name: str) -> None:
-        """Let the JMS client do something."""
+        """Let the JMS client do `action` on a queue."""
         assert self._jms is not None, "this lab has no JMS client"
         self._jms(action, name)
 
@@ -128,7 +128,7 @@ class Lab:
 
 
 class Recorder:
-    """Keeps every advisory of a broker, as read."""
+    """Records every advisory of a broker as it was received."""
 
     def __init__(self, broker: ActiveMQ) -> None:
         address = f"stomp://{broker.host}:{broker.stomp_port}"
@@ -140,7 +140,7 @@ class Recorder:
         self.frames: list[Incoming] = []
 
     def record(self, quiet_s: float = 0.5) -> list[Incoming]:
-        """What was reported since the last call, once nothing more is for `quiet_s`."""
+        """Return what was reported since the last call, after `quiet_s` without a new advisory."""
         found: list[Incoming] = []
         heard_s = time.monotonic()
         while time.monotonic() - heard_s < quiet_s:
@@ -156,7 +156,7 @@ class Recorder:
 
 
 def wait_until(condition: Callable[[], Any], within_s: float = 10) -> None:
-    """Wait for something to become true. Raises `AssertionError`."""
+    """Wait until a condition holds. Raises `AssertionError`."""
     until_s = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < until_s, "not true in time"

@@ -1,6 +1,6 @@
-"""Measures what the documentation says of rates and load: `python -m tests.sources.activemq.measure`.
+"""Measure the rates and the load that the documentation states: `python -m tests.sources.activemq.measure`.
 
-Takes a minute. Everything shares this machine: the broker, a JMS application, and the collector in a process of its own.
+It takes a minute. The broker, a JMS application and the collector (in its own process) share this machine.
 """
 
 import json
@@ -22,37 +22,37 @@ from tests.sources.activemq import broker
 from tests.sources.activemq.lab import Jms, jms_client
 
 TICKS_PER_S = 100
-"""Of `/proc/PID/stat`."""
+"""The unit of CPU time in `/proc/PID/stat`."""
 GRACE_S = 2.0
 Word = tuple[float, int, float, tuple[float, float] | None]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement, per second: an advisory reports an arrival, a dispatch or an acknowledgement."""
+    """One measurement; an advisory reports an arrival, a dispatch or an acknowledgement."""
 
     what: str
     messages: int
     application_s: float
-    """How long the application took."""
+    """The application's run time."""
     broker_cpu_s: float
     advisories_per_s: float | None = None
-    """From the application's start until the collector had reported everything, the grace of the last one left out."""
+    """Measured from the application's start until the collector had reported everything, without the last grace period."""
     behind_s: float | None = None
-    """How long after the application that was."""
+    """How long after the application the collector finished."""
     delay_ms: tuple[float, float] | None = None
-    """Median and 99th percentile from a dispatch, by the broker's clock, until the collector emitted it."""
+    """Median and 99th percentile of the time from a dispatch, by the broker's clock, until the collector emitted it."""
     collector_cpu_s: float | None = None
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds a process has used."""
+    """Return the CPU seconds a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def children() -> set[int]:
-    """The processes this one started."""
+    """Return the ids of this process's children."""
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
         found |= {int(pid) for pid in (task / "children").read_text().split()}
@@ -61,7 +61,7 @@ def children() -> set[int]:
 
 @contextmanager
 def started(setup: broker.Setup) -> Iterator[tuple[ActiveMQ, int]]:
-    """A broker and its process id."""
+    """Start a broker; yield it and its process id."""
     before = children()
     with broker.start(setup) as running:
         [pid] = children() - before
@@ -69,7 +69,7 @@ def started(setup: broker.Setup) -> Iterator[tuple[ActiveMQ, int]]:
 
 
 def collect(address: str, results: Connection) -> None:
-    """Run a collector; report time and number of message events whenever some came, and the CPU used."""
+    """Run a collector; after each batch of events, send the time, the number of message events, the CPU time and delays."""
     seen = 0
     delays_ms: list[float] = []
 
@@ -89,7 +89,7 @@ def collect(address: str, results: Connection) -> None:
 
 
 def through(jms: Jms, pid: int, what: str, messages: int, rate: int, reports: "Reports | None") -> Row:
-    """Let messages through and wait until the collector, if there is one, has reported them all."""
+    """Send messages through the queue and wait until the collector, if any, has reported them all."""
     broker_before, started_s = cpu_s(pid), time.time()
     before = reports.wait_for(0) if reports else (0.0, 0, 0.0, None)
     jms("load", f"measured {messages} {rate}")
@@ -111,7 +111,7 @@ def through(jms: Jms, pid: int, what: str, messages: int, rate: int, reports: "R
 
 
 class Reports:
-    """The collector's latest word: the time, message events so far, CPU seconds so far, delays."""
+    """Keeps the collector's latest report: time, message events so far, CPU seconds so far, delays."""
 
     def __init__(self, results: Connection) -> None:
         self.latest: Word | None = None
@@ -123,21 +123,21 @@ class Reports:
                 self.latest = results.recv()
 
     def wait_for(self, events: int) -> Word:
-        """Its report once it has emitted so many message events."""
+        """Return the report as soon as the collector has emitted `events` message events."""
         while self.latest is None or self.latest[1] < events:
             time.sleep(0.01)
         return self.latest
 
 
 def measure_unwatched(what: str, setup: broker.Setup, rows: list[Row]) -> None:
-    """The application alone."""
+    """Measure the application without a collector."""
     with started(setup) as (running, pid), jms_client(running, 0) as jms:
         through(jms, pid, "warm-up", 20_000, 0, None)
         rows.append(through(jms, pid, f"{what}, 1,000 messages/s", 10_000, 1_000, None))
 
 
 def measure_watched(rows: list[Row]) -> None:
-    """The application with a collector watching."""
+    """Measure the application while a collector watches."""
     with started(broker.Setup()) as (running, pid), jms_client(running, 0) as jms:
         through(jms, pid, "warm-up", 20_000, 0, None)
         results, theirs = multiprocessing.Pipe()
@@ -157,7 +157,7 @@ def measure_watched(rows: list[Row]) -> None:
 
 
 def main() -> None:
-    """Measure, print a table, and the same as JSON."""
+    """Measure, and print the rows as a table and as JSON."""
     rows: list[Row] = []
     measure_unwatched("advisories off", broker.Setup(policies=(Policy(advisories=False),)), rows)
     measure_unwatched("advisories on, nobody listens", broker.Setup(), rows)

@@ -1,4 +1,4 @@
-"""What becomes of a test whose service cannot be had: skipped with the reason, failed where CI promises it."""
+"""Tests whose service is unavailable are skipped with the reason; in CI, which must provide it, they fail."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tests.services.process import ServiceUnavailable
 
 @contextmanager
 def services() -> Iterator[None]:
-    """Around what starts services."""
+    """Wrap the start of services."""
     try:
         yield
     except ServiceUnavailable as missing:

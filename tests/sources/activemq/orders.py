@@ -1,4 +1,4 @@
-"""Every order of advisories known from a real broker: what is done, and which events must come of it.
+"""Every order of advisories known from a real broker: what is done, and the events that must result.
 
 Each row is run twice: from the recorded frames in `recorded/`, and against a running broker.
 """
@@ -11,31 +11,30 @@ from sources.events import Event
 from tests.sources.activemq.lab import Lab
 
 POLICY_QUEUE = "plain.>"
-"""Queues under this pattern have the broker's default dead-letter strategy: non-persistent messages are
-lost."""
+"""Queues under this pattern have the broker's default dead-letter strategy: non-persistent messages are lost."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """One row. In `expected` a consumer is named A, B… in the order they appear."""
+    """One row; `expected` names consumers A, B… in order of appearance."""
 
     name: str
     do: Callable[[Lab, str], None]
-    """Given a queue's name."""
+    """Called with the lab and a queue's name."""
     expected: tuple[str, ...]
     why: str
     queue_prefix: str = "o"
     advisories_take_s: float = 0.5
-    """How long nothing must be reported before the row is over."""
+    """The row ends when no advisory has arrived for this long."""
     may_lack: str | None = None
-    """The expected line that a race at the broker may make needless."""
+    """An expected line that is missing when a race in the broker makes it needless."""
 
     @property
     def queue(self) -> str:
         return f"{self.queue_prefix}.{self.name}"
 
     def is_about(self, destination: str) -> bool:
-        """Whether an advisory topic is that of this row's queue, or of one made from its name."""
+        """Return whether an advisory topic concerns this row's queue, or a queue named after it."""
         queue = destination.partition(".Queue.")[2].removeprefix("DLQ.")
         return queue.removesuffix(".moved").removesuffix(".copied") == self.queue
 
@@ -47,7 +46,7 @@ class Order:
 
 
 def describe(events: Sequence[Event], queue: str) -> list[str]:
-    """The message events about a queue and queues named after it, a line each, ordered by message and time."""
+    """Return the message events about a queue and queues named after it, one line each, by message and time."""
     names: dict[str, str] = {}
     lines = []
     about = [event for event in events if "message_id" in event]
@@ -68,7 +67,7 @@ def describe(events: Sequence[Event], queue: str) -> list[str]:
     return lines
 
 
-# Of one message at one millisecond: it enters, is received, is given back, is settled.
+# The order of one message's events within a millisecond: sent, received, released, settled.
 _RANK = {"sent": 1, "received": 2, "released": 3, "deleted": 4, "dead_lettered": 5, "redriven": 6, "expired": 7}
 
 
@@ -113,7 +112,7 @@ def _expire_while_held(lab: Lab, queue: str) -> None:
     client.subscribe(queue)
     client.send(queue, expires=str(int(time.time() * 1000) + 300))
     frame = client.receive()
-    time.sleep(1.6)  # past the expiry and the broker's next look for expired messages
+    time.sleep(1.6)  # past the expiry and the broker's next check for expired messages
     client.ack(frame)
 
 

@@ -1,6 +1,6 @@
-"""Records the frames of `recorded/` from a broker.
+"""Record the frames of `recorded/` from a broker.
 
-Run `python -m tests.sources.activemq.record`, then look at the diff.
+Run `python -m tests.sources.activemq.record`, then review the diff.
 """
 
 import json
@@ -19,7 +19,7 @@ _KEPT = ("destination", "orignalMessageId", "consumerId", "originBrokerName")
 
 
 def load(name: str) -> list[Incoming]:
-    """The recorded frames of one order."""
+    """Return the recorded frames of one order."""
     frames = []
     for line in (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines():
         at_ms, headers, body = json.loads(line)
@@ -28,7 +28,7 @@ def load(name: str) -> list[Incoming]:
 
 
 def save(name: str, frames: list[Incoming]) -> None:
-    """Write the frames of one order, without the headers and the padding nobody reads."""
+    """Write the frames of one order, without padding and unused headers."""
     lines = []
     for frame in frames:
         headers = {key: value for key, value in frame.headers.items() if key in _KEPT}
@@ -40,7 +40,7 @@ def save(name: str, frames: list[Incoming]) -> None:
 
 
 def main() -> None:
-    """Run every order against a broker and write what it reported."""
+    """Run every order against a broker and save its advisories."""
     FOLDER.mkdir(exist_ok=True)
     jmx_port = free_port()
     setup = broker.Setup(policies=SETUP.policies, jmx_port=jmx_port)

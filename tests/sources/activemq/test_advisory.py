@@ -1,4 +1,4 @@
-"""Frames as the broker writes them, and as it must not break the collector."""
+"""Parsing of frames as the broker writes them, including malformed ones, which must not break the collector."""
 
 import json
 from typing import Any
@@ -34,19 +34,19 @@ MESSAGE: dict[str, Any] = {
 
 
 def message_frame(kind: str = "MessageDLQd", **changes: Any) -> MessageAdvisory:
-    """The advisory of a frame without the header that names the message."""
+    """Return the advisory of a frame without the header that names the message."""
     body = json.dumps({"ActiveMQTextMessage": {**MESSAGE, **changes}})
     advisory = parse({"destination": f"{TOPIC}{kind}.Queue.orders"}, body)
     assert isinstance(advisory, MessageAdvisory)
     return advisory
 
 
-def test_a_message_s_id_is_put_together_as_clients_see_it() -> None:
+def test_a_message_s_id_has_the_form_clients_see() -> None:
     assert message_frame().message_id == "ID:host-1-2:3:-1:1:9"
 
 
-def test_an_id_given_by_another_protocol_is_taken_as_it_is() -> None:
-    """AMQP clients bring ids of their own."""
+def test_an_id_from_another_protocol_is_kept() -> None:
+    """AMQP clients set ids of their own."""
     parts = {**MESSAGE["messageId"], "textView": "order-4711"}
     assert message_frame(messageId=parts).message_id == "ID:order-4711"
 
@@ -55,8 +55,8 @@ def test_an_id_given_by_another_protocol_is_taken_as_it_is() -> None:
     ("written", "meant"),
     [("g", "g"), ("007", "007"), (42, "42"), (True, "true"), ("", None), (None, None)],
 )
-def test_a_group_survives_the_broker_s_idea_of_json(written: object, meant: str | None) -> None:
-    """It writes text that looks like a number or a truth value as one."""
+def test_a_group_survives_the_broker_s_json_conversion(written: object, meant: str | None) -> None:
+    """The broker writes a string that looks like a number or a boolean as one."""
     body = message_frame(groupID=written).body
     assert body is not None
     assert body.group == meant
@@ -76,14 +76,14 @@ def test_the_cause_of_a_move_is_found_among_the_properties(properties: object) -
     assert (body.failure, body.in_dead_letter_queue) == ("too often", True)
 
 
-def test_a_dead_letter_queue_is_known_by_the_broker_s_mark() -> None:
+def test_a_dead_letter_queue_is_recognised_by_the_broker_s_mark() -> None:
     marked = {"@class": "ActiveMQQueue", "string": "x", "map": [{"entry": {"string": ["isDLQ", True]}}]}
     body = message_frame(destination=marked, properties=[""]).body
     assert body is not None
     assert body.in_dead_letter_queue
 
 
-def test_a_message_forwarded_from_a_topic_comes_from_no_queue() -> None:
+def test_a_message_forwarded_from_a_topic_has_no_origin_queue() -> None:
     topic = {"@class": "ActiveMQTopic", "string": "VirtualTopic.Orders", "null": ""}
     body = message_frame(originalDestination=topic).body
     assert body is not None
@@ -121,13 +121,13 @@ def test_connections_come_and_go() -> None:
     assert parse(headers, json.dumps(closed)) == ConnectionClosed("ID:c")
 
 
-def test_a_full_consumer_is_named() -> None:
+def test_a_full_consumer_is_identified() -> None:
     body = {"ConsumerInfo": {"consumerId": {"connectionId": "ID:c", "sessionId": 1, "value": 2}}}
     found = parse({"destination": f"{TOPIC}SlowConsumer.Queue.a.b"}, json.dumps(body))
     assert found == ConsumerFull("ID:c:1:2", "a.b")
 
 
-def test_an_empty_body_leaves_what_the_headers_say() -> None:
+def test_an_empty_body_leaves_the_facts_of_the_headers() -> None:
     headers = {
         "destination": f"{TOPIC}MessageDispatched.Queue.orders",
         "orignalMessageId": "ID:m",
@@ -151,7 +151,7 @@ def test_an_empty_body_leaves_what_the_headers_say() -> None:
         ("", "", "unknown_topic"),
     ],
 )
-def test_what_cannot_be_read_is_named_and_never_raises(destination: str, body: str | bytes, reason: str) -> None:
+def test_an_unreadable_frame_has_a_reason_and_never_raises(destination: str, body: str | bytes, reason: str) -> None:
     found = parse({"destination": destination}, body)
     assert isinstance(found, Unreadable)
     assert found.reason == reason

@@ -1,4 +1,4 @@
-"""What a configuration may say, and how anything else is refused."""
+"""The configuration accepts valid values and refuses others with a reason."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from sources.activemq.config import ActiveMQCollectorConfig, Address, matches, p
     [
         (">", "a.b.c", True),
         ("a.>", "a.b.c", True),
-        ("a.>", "a", True),  # the broker says so too
+        ("a.>", "a", True),  # the broker matches it too
         ("a.>", "ab", False),
         ("a.*", "a.b", True),
         ("a.*", "a.b.c", False),
@@ -22,11 +22,11 @@ from sources.activemq.config import ActiveMQCollectorConfig, Address, matches, p
         ("a", "A", False),
     ],
 )
-def test_patterns_are_the_broker_s(pattern: str, queue: str, fits: bool) -> None:
+def test_patterns_match_as_in_the_broker(pattern: str, queue: str, fits: bool) -> None:
     assert matches(pattern, queue) is fits
 
 
-def test_an_address_has_the_port_of_its_scheme() -> None:
+def test_an_address_has_the_default_port_of_its_scheme() -> None:
     assert parse_address("stomp://a") == Address("a", 61613, False)
     assert parse_address("stomp+ssl://a") == Address("a", 61614, True)
     assert parse_address("stomp://[::1]:7") == Address("::1", 7, False)
@@ -43,12 +43,12 @@ def test_an_address_has_the_port_of_its_scheme() -> None:
         ("stomp://a/x", "scheme, host and port only"),
     ],
 )
-def test_a_wrong_address_is_refused_with_the_right_form(address: str, said: str) -> None:
+def test_an_invalid_address_is_refused_with_the_right_form(address: str, said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         ActiveMQCollectorConfig(addresses=(address,))
 
 
-def test_a_password_in_an_address_is_not_repeated() -> None:
+def test_the_error_does_not_repeat_a_password_in_an_address() -> None:
     with pytest.raises(ValueError, match="give username") as caught:
         parse_address("stomp://user:hunter2@host")
     assert "hunter2" not in str(caught.value)
@@ -74,7 +74,7 @@ def test_a_password_comes_from_a_file_or_the_environment(tmp_path: Path, monkeyp
     assert ActiveMQCollectorConfig().password() is None
 
 
-def test_a_password_file_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
     config = ActiveMQCollectorConfig(username="u", password_file=tmp_path / "nowhere")
     with pytest.raises(ValueError, match="nowhere: No such file"):
         config.password()

@@ -1,4 +1,4 @@
-"""What is said of a broker that does not report everything, and how it is found out."""
+"""What the collector reports about a broker that does not report everything, and how it finds out."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,17 +27,17 @@ GOOD = Observed(
 
 
 def changed(**changes: object) -> Observed:
-    """A good broker with something wrong."""
+    """Return a well-prepared broker with changes."""
     return Observed(**{**{name: getattr(GOOD, name) for name in GOOD.__slots__}, **changes})
 
 
 def found(observed: Observed, check: str) -> Finding:
-    """The finding of one check."""
+    """Return the finding of one check."""
     [finding] = [finding for finding in diagnose(observed) if finding.check == check]
     return finding
 
 
-def test_nothing_is_found_wrong_with_a_prepared_broker() -> None:
+def test_a_well_prepared_broker_has_no_findings() -> None:
     assert {finding.level for finding in diagnose(GOOD)} == {"ok"}
 
 
@@ -65,14 +65,14 @@ def test_nothing_is_found_wrong_with_a_prepared_broker() -> None:
         ),
     ],
 )
-def test_each_thing_missing_is_said_with_what_adds_it(changes: Mapping[str, object], check: str, level: str, fix: str) -> None:
+def test_each_missing_setting_is_reported_with_its_fix(changes: Mapping[str, object], check: str, level: str, fix: str) -> None:
     finding = found(changed(**changes), check)
     assert finding.level == level
     assert finding.fix is not None
     assert fix in finding.fix
 
 
-def test_only_what_is_missing_is_asked_for() -> None:
+def test_the_fix_lists_only_what_is_missing() -> None:
     finding = found(changed(probed=frozenset({"consumer", "delivered"})), "advisories")
     assert finding.fix is not None
     first_line = finding.fix.splitlines()[0]
@@ -80,11 +80,11 @@ def test_only_what_is_missing_is_asked_for() -> None:
     assert "advisoryForDelivery" not in first_line
 
 
-def test_what_is_not_known_yet_is_not_said() -> None:
+def test_unknown_facts_are_not_reported() -> None:
     assert [finding.check for finding in diagnose(Observed("ActiveMQ/6.3.1", (6, 3, 1)))] == ["version"]
 
 
-def test_many_silent_queues_are_summed_up() -> None:
+def test_many_silent_queues_are_summarised() -> None:
     flags = frozenset({"advisoryForConsumed"})
     finding = found(changed(silent_flags={f"q{n:02}": flags for n in range(40)}), "queues")
     assert "q00, q01, q02, q03, q04 and 35 more (advisoryForConsumed)" in finding.what
@@ -100,7 +100,7 @@ def test_the_documentation_shows_the_same_xml() -> None:
 
 
 class Connection:
-    """Stands for the connection: answers a probe's message at once."""
+    """A fake connection that records what a probe sends."""
 
     def __init__(self) -> None:
         self.sent: Mapping[str, str] = {}
@@ -123,14 +123,14 @@ class Connection:
 
 
 def probing() -> tuple[Probe, Connection]:
-    """A probe that has been sent."""
+    """Return a probe that has been sent."""
     connection = Connection()
     probe = Probe(connection, "p")
     probe.start(0.0, START_MS)
     return probe, connection
 
 
-def test_a_probe_ends_when_everything_reported_it() -> None:
+def test_a_probe_ends_when_every_advisory_has_arrived() -> None:
     probe, connection = probing()
     probe.advisory(consumer(A, queue="p"))
     probe.advisory(seen("delivered", queue="p", message="ID:1"))
@@ -144,7 +144,7 @@ def test_a_probe_ends_when_everything_reported_it() -> None:
     assert not probe.tick(1.2)
 
 
-def test_a_probe_that_is_never_reported_ends_in_time() -> None:
+def test_a_probe_that_is_never_reported_times_out() -> None:
     probe, _ = probing()
     probe.advisory(consumer(A, queue="p"))
     assert not probe.tick(4.0)
@@ -152,7 +152,7 @@ def test_a_probe_that_is_never_reported_ends_in_time() -> None:
     assert probe.seen == {"consumer"}
 
 
-def test_another_collector_s_probe_is_taken_and_not_mistaken_for_this_one_s() -> None:
+def test_another_collector_s_probe_is_acknowledged_but_ignored() -> None:
     probe, connection = probing()
     probe.message({"message-id": "ID:other", "ack": "y", "queuewatch-probe": "z"})
     probe.advisory(seen("consumed", queue="p", message="ID:other"))

@@ -1,4 +1,4 @@
-"""The stream is cut as stomp.py would cut it, wherever the chunks end."""
+"""The stream is cut into frames as stomp.py cuts it, wherever the chunks end."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ RECEIPT = b"RECEIPT\nreceipt-id:advisories\n\n\0"
 
 
 def message(number: int, body: bytes, *, counted: bool) -> bytes:
-    """A MESSAGE frame, with its length or without."""
+    """Return a MESSAGE frame, with or without a content length."""
     head = f"MESSAGE\ndestination:/topic/a.b\nname with \\c\\\\\\n:v\\c{number}\nsubscription:1\n".encode()
     length = f"content-length:{len(body)}\n".encode() if counted else b""
     return head + length + b"\n" + body + b"\0"
@@ -43,13 +43,13 @@ def test_any_stream_in_any_chunks_gives_the_same_frames(parts: list[tuple[bytes,
     assert others.replace(b"\n", b"") == handed_on.replace(b"\n", b"")
 
 
-def test_other_frames_are_handed_on_whole() -> None:
+def test_other_frames_are_passed_on_whole() -> None:
     cutter = FrameCutter()
     assert cutter.feed(CONNECTED[:20]) == ([], b"")
     assert cutter.feed(CONNECTED[20:] + b"\n") == ([], CONNECTED + b"\n")
 
 
-def test_a_heartbeat_is_handed_on() -> None:
+def test_a_heartbeat_is_passed_on() -> None:
     assert FrameCutter().feed(b"\n") == ([], b"\n")
 
 
@@ -58,5 +58,5 @@ def test_lines_may_end_with_a_carriage_return() -> None:
     assert (headers, body) == ({"a": "1", "b": "x:y"}, b"body")
 
 
-def test_of_a_repeated_header_the_first_counts() -> None:
+def test_the_first_of_repeated_headers_is_used() -> None:
     assert parse_headers(b"MESSAGE\na:1\na:2") == {"a": "1"}

@@ -1,4 +1,4 @@
-"""The hand-over between the reading and the working thread."""
+"""The queue of frames between the reader thread and the worker thread."""
 
 import threading
 
@@ -6,11 +6,11 @@ from sources.activemq.inbox import Inbox, Incoming
 
 
 def frame(number: int) -> Incoming:
-    """A frame that differs from others."""
+    """Return a frame that differs from the others by its time."""
     return Incoming("message", number, "s", {}, "")
 
 
-def test_everything_comes_out_in_order() -> None:
+def test_frames_are_taken_in_order() -> None:
     inbox = Inbox(10)
     for number in range(5):
         inbox.put(frame(number))
@@ -18,7 +18,7 @@ def test_everything_comes_out_in_order() -> None:
     assert inbox.take(0) == []
 
 
-def test_a_full_inbox_makes_the_reader_wait_and_loses_nothing() -> None:
+def test_a_full_inbox_blocks_the_reader_and_loses_nothing() -> None:
     inbox = Inbox(3)
 
     def read() -> None:
@@ -36,7 +36,7 @@ def test_a_full_inbox_makes_the_reader_wait_and_loses_nothing() -> None:
     assert taken == list(range(100))
 
 
-def test_a_closed_inbox_holds_nobody() -> None:
+def test_a_closed_inbox_blocks_nobody() -> None:
     inbox = Inbox(1)
     inbox.put(frame(1))
     reader = threading.Thread(target=lambda: inbox.put(frame(2)))

@@ -1,4 +1,4 @@
-"""The translation where a recording cannot show it: races, losses, limits."""
+"""Conversion of advisories to events in cases that no recording shows: races, losses, limits."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from sources.activemq.advisory import (
 from sources.activemq.queue_traits import QueueTraits
 from tests.sources.activemq.advisories import QUEUE, START_MS, A, B, DrivenLifecycle, consumer, seen
 
-# Each row: what is read and when (ms), then what must be reported of it until long after.
+# Each row: the advisories and when they are read (ms), then all events reported until long after.
 RACES: list[tuple[str, list[tuple[int, Any]], list[str]]] = [
     (
         "the acknowledgement is read before the dispatch",
@@ -135,7 +135,7 @@ def test_races(advisories: list[tuple[int, Any]], expected: list[str]) -> None:
     assert driven.lines() == expected
 
 
-def test_an_acknowledgement_is_reported_after_its_grace_and_not_before() -> None:
+def test_an_acknowledgement_is_reported_after_its_grace_period() -> None:
     driven = DrivenLifecycle(grace_ms=2_000)
     driven.apply(seen("dispatched", by=A, out_ms=1), 1)
     driven.apply(seen("consumed", out_ms=1), 50)
@@ -146,14 +146,14 @@ def test_an_acknowledgement_is_reported_after_its_grace_and_not_before() -> None
 # -- empty bodies --
 
 
-def test_an_arrival_without_its_body_is_reported_without_what_the_body_says() -> None:
+def test_an_arrival_without_a_body_lacks_the_body_s_fields() -> None:
     driven = DrivenLifecycle()
     [event] = driven.apply(seen("delivered", empty=True), 5)
     assert event["at"] == START_MS + 5
     assert not event.keys() & {"sent_at", "group", "sequence", "receive_count"}
 
 
-def test_a_whole_life_without_bodies_is_followed() -> None:
+def test_a_message_without_bodies_is_followed_from_send_to_end() -> None:
     driven = DrivenLifecycle()
     for at, advisory in (
         (1, seen("delivered", empty=True)),
@@ -166,7 +166,7 @@ def test_a_whole_life_without_bodies_is_followed() -> None:
     assert driven.lifecycle.bodiless == 3
 
 
-def test_without_bodies_a_second_dispatch_still_contradicts() -> None:
+def test_without_bodies_a_second_dispatch_still_contradicts_the_end() -> None:
     driven = DrivenLifecycle()
     driven.apply(seen("dispatched", by=A, empty=True), 1)
     driven.apply(seen("consumed", empty=True), 50)
@@ -175,7 +175,7 @@ def test_without_bodies_a_second_dispatch_still_contradicts() -> None:
     assert driven.lines() == ["received x0 A @1", "received x0 B @900"]
 
 
-def test_without_bodies_an_early_acknowledgement_still_finds_its_dispatch() -> None:
+def test_without_bodies_an_early_acknowledgement_still_matches_its_dispatch() -> None:
     driven = DrivenLifecycle()
     driven.apply(seen("consumed", empty=True), 5)
     driven.apply(seen("dispatched", by=A, empty=True), 6)
@@ -183,7 +183,7 @@ def test_without_bodies_an_early_acknowledgement_still_finds_its_dispatch() -> N
     assert [line.split(" @")[0] for line in driven.lines()] == ["received x0 A", "deleted x0 A"]
 
 
-def test_what_cannot_be_read_is_counted_by_reason() -> None:
+def test_unreadable_advisories_are_counted_by_reason() -> None:
     driven = DrivenLifecycle()
     for reason in ("empty_body", "bad_body", "bad_body"):
         assert driven.apply(Unreadable("/topic/ActiveMQ.Advisory.MessageDLQd.Queue.q", reason), 1) == []
@@ -193,8 +193,8 @@ def test_what_cannot_be_read_is_counted_by_reason() -> None:
 # -- groups --
 
 
-def test_every_event_of_a_grouped_queue_says_so() -> None:
-    """Also of messages without a group: the tracker keeps an ordered queue's messages in one place."""
+def test_every_event_of_a_grouped_queue_is_marked_ordered() -> None:
+    """Messages without a group are marked too: the tracker keeps all messages of an ordered queue in one shard."""
     driven = DrivenLifecycle()
     driven.apply(seen("delivered", group="g"), 1)
     driven.apply(seen("delivered", message="free"), 2)
@@ -215,7 +215,7 @@ def test_other_queues_are_not_ordered() -> None:
     assert "ordered" not in event
 
 
-def test_a_queue_named_in_the_configuration_is_ordered_from_its_first_event() -> None:
+def test_a_queue_configured_as_ordered_is_ordered_from_its_first_event() -> None:
     driven = DrivenLifecycle()
     driven.lifecycle.traits = QueueTraits(is_ordered=lambda queue: queue == QUEUE)
     assert driven.lifecycle.traits.is_ordered(QUEUE)
@@ -232,8 +232,8 @@ def test_a_dead_letter_queue_is_never_ordered() -> None:
     assert moved["to_queue"] == "Trash"
 
 
-def test_a_group_that_moves_to_another_consumer_shows_in_its_deliveries() -> None:
-    """The owner dies holding the head: the whole group goes to the next consumer."""
+def test_deliveries_show_that_a_group_moved_to_another_consumer() -> None:
+    """The owner dies while it holds the head, and the whole group goes to the next consumer."""
     driven = DrivenLifecycle()
     for name in ("m1", "m2"):
         driven.apply(seen("dispatched", message=name, by=A, out_ms=1, group="g"), 1)
@@ -254,7 +254,7 @@ def test_a_group_that_moves_to_another_consumer_shows_in_its_deliveries() -> Non
 # -- dead letters --
 
 
-def test_a_dead_letter_counts_from_its_original_send() -> None:
+def test_a_dead_letter_keeps_its_original_send_time() -> None:
     driven = DrivenLifecycle()
     driven.apply(seen("dead_lettered", out_ms=1), 50)
     copy = seen("delivered", queue="DLQ.orders", in_ms=50, produced_ms=-3, origin_queue=QUEUE)
@@ -263,7 +263,7 @@ def test_a_dead_letter_counts_from_its_original_send() -> None:
     assert received["sent_at"] == START_MS - 3
 
 
-def test_the_deliveries_a_client_made_on_its_own_are_in_the_move() -> None:
+def test_a_move_includes_the_client_s_own_redeliveries() -> None:
     driven = DrivenLifecycle()
     driven.apply(seen("dispatched", by=A, out_ms=1), 1)
     failure = "java.lang.Throwable: Delivery[7] exceeds redelivery policy limit:RedeliveryPolicy {x}, cause:null"
@@ -273,7 +273,7 @@ def test_the_deliveries_a_client_made_on_its_own_are_in_the_move() -> None:
 
 
 def test_an_acknowledgement_after_a_move_by_hand_is_not_a_redrive() -> None:
-    """A composite queue forwards copies of messages that its own consumers take as well."""
+    """A composite queue forwards copies of messages that its own consumers also take."""
     driven = DrivenLifecycle()
     driven.apply(seen("delivered", queue="copies", in_ms=1, origin_queue=QUEUE), 1)
     driven.apply(seen("dispatched", by=A, out_ms=2), 2)
@@ -287,12 +287,12 @@ def test_an_acknowledgement_after_a_move_by_hand_is_not_a_redrive() -> None:
 
 
 def state(driven: DrivenLifecycle, name: str) -> dict[str, Any]:
-    """The attributes last reported of a consumer."""
+    """Return the attributes last reported for a consumer."""
     found: dict[str, Any] = [e for e in driven.events if e.get("consumer") == name and "attributes" in e][-1]["attributes"]
     return found
 
 
-def test_a_consumer_is_reported_when_it_comes_and_when_it_goes() -> None:
+def test_a_consumer_is_reported_when_it_connects_and_disconnects() -> None:
     driven = DrivenLifecycle()
     driven.apply(ConnectionOpened("ID:app-1", "billing"), 0)
     driven.apply(consumer(A, prefetch=5), 1)
@@ -303,7 +303,7 @@ def test_a_consumer_is_reported_when_it_comes_and_when_it_goes() -> None:
     assert (state(driven, A)["connected"], state(driven, A)["returned"]) == (False, 0)
 
 
-def test_a_consumer_that_is_given_a_message_before_it_is_announced_is_new_all_the_same() -> None:
+def test_a_consumer_with_a_dispatch_before_its_announcement_is_still_new() -> None:
     driven = DrivenLifecycle()
     driven.apply(seen("dispatched", by=A, out_ms=1), 1)
     driven.apply(consumer(A), 2)
@@ -311,7 +311,7 @@ def test_a_consumer_that_is_given_a_message_before_it_is_announced_is_new_all_th
     assert [known.whole for known in driven.lifecycle.consumers] == [True]
 
 
-def test_an_aborted_consumer_is_reported_until_its_client_is_gone_too() -> None:
+def test_an_aborted_consumer_is_reported_until_its_connection_closes() -> None:
     driven = DrivenLifecycle()
     driven.apply(ConnectionOpened("ID:app-1", None), 0)
     driven.apply(consumer(A), 0)
@@ -333,7 +333,7 @@ def test_a_consumer_of_several_queues_is_reported_for_each() -> None:
     assert [event["queue"] for event in events] == ["a", "b"]
 
 
-def test_a_wildcard_consumer_is_reported_where_it_took_messages() -> None:
+def test_a_wildcard_consumer_is_reported_for_queues_it_took_messages_from() -> None:
     driven = DrivenLifecycle()
     assert driven.apply(consumer(A, queue="orders.>"), 1) == []
     driven.apply(seen("dispatched", queue="orders.eu", by=A, out_ms=2), 2)
@@ -366,7 +366,7 @@ def test_a_full_consumer_is_full_until_it_acknowledges() -> None:
 # -- sessions --
 
 
-def test_consumers_that_left_while_nobody_listened_give_back_what_they_held() -> None:
+def test_consumers_that_left_during_an_outage_release_their_messages() -> None:
     driven = DrivenLifecycle()
     for name in (A, B):
         driven.apply(consumer(name), 0)
@@ -379,7 +379,7 @@ def test_consumers_that_left_while_nobody_listened_give_back_what_they_held() ->
     assert driven.lifecycle.memory.held_count(B) == 1
 
 
-def test_a_repeated_announcement_does_not_change_when_a_consumer_came() -> None:
+def test_a_repeated_announcement_keeps_the_consumer_s_connect_time() -> None:
     driven = DrivenLifecycle()
     driven.apply(consumer(A), 10)
     driven.lifecycle.begin_session()
@@ -390,14 +390,14 @@ def test_a_repeated_announcement_does_not_change_when_a_consumer_came() -> None:
 # -- limits --
 
 
-def test_messages_that_only_wait_are_not_remembered() -> None:
+def test_waiting_messages_are_not_kept_in_memory() -> None:
     driven = DrivenLifecycle()
     for number in range(1_000):
         driven.apply(seen("delivered", message=str(number)), number)
     assert len(driven.lifecycle.memory) == 0
 
 
-def test_memory_of_messages_in_flight_is_bounded() -> None:
+def test_messages_in_flight_kept_in_memory_are_limited() -> None:
     driven = DrivenLifecycle(max_in_flight=10)
     for number in range(25):
         driven.apply(seen("dispatched", message=str(number), by=A, out_ms=number), number)
@@ -406,7 +406,7 @@ def test_memory_of_messages_in_flight_is_bounded() -> None:
     assert driven.lifecycle.memory.held_count(A) == 10
 
 
-def test_memory_of_ended_messages_is_bounded_in_number_and_in_time() -> None:
+def test_ended_messages_kept_in_memory_are_limited_in_number_and_time() -> None:
     driven = DrivenLifecycle(max_ended=10, keep_ended_ms=60_000, grace_ms=0)
     for number in range(25):
         driven.apply(seen("dispatched", message=str(number), by=A, out_ms=number), number)

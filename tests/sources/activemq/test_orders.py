@@ -1,4 +1,4 @@
-"""Advisories as a real broker sent them give the events they mean, in whatever order neighbours are read."""
+"""Advisories recorded from a real broker give the expected events, even when neighbours are read in the wrong order."""
 
 import itertools
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ LONG_AFTER_MS = 60_000
 
 
 def translate(frames: Sequence[Incoming], grace_ms: int = 2_000, flush_every_frame: bool = True) -> list[Event]:
-    """The events of recorded frames, read one after another at the times they were recorded."""
+    """Return the events of recorded frames, read one after another at their recorded times."""
     lifecycle = Lifecycle("test", limits=Limits(grace_ms=grace_ms))
     lifecycle.end_replay(frames[0].at_ms)
     events: list[Event] = []
@@ -33,7 +33,7 @@ def test_recorded_advisories_give_the_expected_events(order: Order) -> None:
     order.check(translate(load(order.name)))
 
 
-# Up to 6.1 an acknowledgement in a transaction is reported when the transaction commits, not before.
+# Up to 6.1, an acknowledgement in a transaction is reported at the commit, not before.
 OLDER = {
     "rollback": ["sent q", "received q x1 by A", "sent DLQ.q", "dead_lettered q x3 by A to DLQ.q"],
     "close_uncommitted": [
@@ -48,13 +48,13 @@ OLDER = {
 
 
 @pytest.mark.parametrize("name", OLDER)
-def test_what_an_older_broker_reports_differently_means_the_same(name: str) -> None:
+def test_an_older_broker_s_advisories_give_the_same_outcome(name: str) -> None:
     assert describe(translate(load(f"{name}-6.1")), f"o.{name}") == OLDER[name]
 
 
 @pytest.mark.parametrize("order", BY_NAME)
-def test_neighbours_read_in_the_wrong_order_give_the_same_end(order: Order) -> None:
-    """Which delivery is reported first may change; how often a message was delivered and ended may not."""
+def test_neighbours_read_in_the_wrong_order_have_the_same_outcome(order: Order) -> None:
+    """The order of deliveries may change; the number of deliveries and the end of each message may not."""
     frames = load(order.name)
     right = ends(translate(frames))
     for left, later in itertools.pairwise(range(len(frames))):
@@ -66,12 +66,12 @@ def test_neighbours_read_in_the_wrong_order_give_the_same_end(order: Order) -> N
 
 
 def may_be_swapped(earlier: Incoming, later: Incoming) -> bool:
-    """The races a broker has: a dispatch with what is reported before or after it."""
+    """Return whether a broker may report these two in either order: a dispatch and its neighbour."""
     return "MessageDispatched" in earlier.headers["destination"] + later.headers["destination"]
 
 
 def ends(events: Sequence[Event]) -> dict[tuple[str, str], tuple[str, int, str | None]]:
-    """Per queue and message: the last event, the highest receive count, the last consumer."""
+    """Return per queue and message: the last event, the highest receive count, the last consumer."""
     found: dict[tuple[str, str], tuple[str, int, str | None]] = {}
     order = {"sent": 1, "received": 2, "released": 3}
     for event in sorted(events, key=lambda event: (event["at"], order.get(event["type"], 4))):
@@ -86,21 +86,21 @@ def ends(events: Sequence[Event]) -> dict[tuple[str, str], tuple[str, int, str |
 
 @pytest.mark.parametrize("order", BY_NAME)
 def test_an_end_reported_too_early_is_corrected(order: Order) -> None:
-    """With no grace at all a contradiction is reported as a new delivery, and the end is the same."""
+    """Without a grace period a contradiction is reported as a new delivery, and the outcome is the same."""
     frames = load(order.name)
     assert ends(translate(frames, grace_ms=0)) == ends(translate(frames))
 
 
 @pytest.mark.parametrize("order", BY_NAME)
-def test_every_advisory_read_twice_gives_the_same_end(order: Order) -> None:
-    """Only an acknowledgement read twice is taken for two: a broker sends an advisory once per subscription."""
+def test_duplicate_advisories_have_the_same_outcome(order: Order) -> None:
+    """Only a duplicate acknowledgement counts as two; a broker sends each advisory once per subscription."""
     frames = [frame for frame in load(order.name) for _ in range(1 if "MessageConsumed" in frame.headers["destination"] else 2)]
     assert ends(translate(frames)) == ends(translate(load(order.name)))
 
 
 @pytest.mark.parametrize("order", BY_NAME)
-def test_times_of_a_message_never_run_backwards(order: Order) -> None:
-    """What is reported later did not happen earlier, save a dispatch read after its acknowledgement."""
+def test_times_of_a_message_never_decrease(order: Order) -> None:
+    """The recordings have no event with an earlier time than a previous one of the same message, apart from `sent`."""
     last: dict[tuple[str, str], int] = {}
     for event in translate(load(order.name)):
         if "message_id" in event and event["type"] != "sent":

@@ -1,4 +1,4 @@
-"""The plugin's replies, the rounds they come in, and what is concluded from them."""
+"""The statistics plugin's replies, the polls that collect them, and the conclusions drawn from them."""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from tests.sources.activemq.advisories import QUEUE, START_MS, A, B, DrivenLifec
 
 
 def reply(values: Mapping[str, object]) -> str:
-    """A map as the broker writes it: text as a pair, anything else beside its name."""
+    """Return a map as the broker writes it: a string as a pair, any other value beside its name."""
     entries = [
         {"string": [name, value]}
         if isinstance(value, str)
@@ -76,8 +76,8 @@ def test_an_empty_queue_has_no_oldest_message() -> None:
     assert "oldest_sent_at" not in counts.attributes()
 
 
-def test_more_in_flight_than_there_is_never_gives_a_negative_count() -> None:
-    """The broker takes the two counts one after the other."""
+def test_visible_is_never_negative() -> None:
+    """The broker reads the two counts one after the other, so more may be in flight than there are messages."""
     counts = parse_reply(reply({**QUEUE_REPLY, "size": 2}))
     assert isinstance(counts, QueueCounts)
     assert (counts.attributes()["visible"], counts.attributes()["in_flight"]) == (0, 2)
@@ -92,11 +92,11 @@ def test_counts_of_a_subscription() -> None:
     "body",
     ["", "{}", '{"map":""}', "nonsense", reply({**QUEUE_REPLY, "destinationName": "topic://news"})],
 )
-def test_other_replies_are_passed_over(body: str) -> None:
+def test_other_replies_are_ignored(body: str) -> None:
     assert parse_reply(body) is None
 
 
-def test_the_broker_s_reply_names_it() -> None:
+def test_the_broker_s_reply_has_its_name() -> None:
     assert parse_reply(reply({"brokerName": "east", "size": 0})) == BrokerFacts("east")
 
 
@@ -104,7 +104,7 @@ def test_the_broker_s_reply_names_it() -> None:
 
 
 class Sent:
-    """Stands for the connection: keeps what is sent."""
+    """A fake connection that records what is sent."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, Mapping[str, str]]] = []
@@ -118,17 +118,17 @@ class Sent:
         assert headers == {"transformation": "jms-json"}
 
     def take(self) -> list[str]:
-        """The destinations asked since the last call."""
+        """Return the destinations requested since the last call."""
         taken, self.requests = [destination for destination, _ in self.requests], []
         return taken
 
     def mark(self) -> Mapping[str, str]:
-        """The headers of the reply to the last request."""
+        """Return the headers of the reply to the last request."""
         return {"correlation-id": self.requests[-1][1]["correlation-id"]}
 
 
 def polled(sent: Sent) -> StatisticsPoll:
-    """A poll of a broker known to have the plugin."""
+    """Return a poll of a broker that is known to have the plugin."""
     poll = StatisticsPoll(sent, (">",), 10.0, oldest_message=True)
     poll.start()
     poll.tick(0.0, START_MS)
@@ -140,7 +140,7 @@ def polled(sent: Sent) -> StatisticsPoll:
 
 
 def test_nothing_is_sent_to_a_queue_before_the_plugin_has_answered() -> None:
-    """Without the plugin the request would stay there as a message."""
+    """Without the plugin the request would stay in the queue as a message."""
     sent = Sent()
     poll = StatisticsPoll(sent, (">",), 10.0, oldest_message=True)
     for second in range(60):
@@ -149,7 +149,7 @@ def test_nothing_is_sent_to_a_queue_before_the_plugin_has_answered() -> None:
     assert poll.plugin == "missing"
 
 
-def test_a_round_is_whole_when_its_last_reply_comes() -> None:
+def test_a_round_is_complete_with_its_last_reply() -> None:
     sent = Sent()
     poll = polled(sent)
     assert poll.reply({}, reply(QUEUE_REPLY)) is None
@@ -164,14 +164,14 @@ def test_a_round_is_whole_when_its_last_reply_comes() -> None:
     ]
 
 
-def test_a_reply_to_an_older_round_ends_nothing() -> None:
+def test_a_reply_to_an_older_round_completes_nothing() -> None:
     sent = Sent()
     poll = polled(sent)
     assert poll.reply({"correlation-id": "queuewatch-1"}, reply({"brokerName": "test"})) is None
 
 
 def test_a_broker_without_jmx_is_not_asked_for_subscriptions_again() -> None:
-    """Each such question is an error in its log."""
+    """Every such request logs an error in the broker."""
     sent = Sent()
     poll = polled(sent)
     for seconds in (20.0, 40.0, 60.0):
@@ -183,7 +183,7 @@ def test_a_broker_without_jmx_is_not_asked_for_subscriptions_again() -> None:
     assert "/queue/ActiveMQ.Statistics.Subscription" not in sent.take()
 
 
-def test_a_round_that_stays_unanswered_is_given_up() -> None:
+def test_an_unanswered_round_is_abandoned() -> None:
     sent = Sent()
     poll = polled(sent)
     sent.take()
@@ -198,7 +198,7 @@ KEY: SubscriptionKey = ("ID:app-1", 1, QUEUE)
 
 
 def poll_twice(lifecycle: Lifecycle, first: int, second: int, *, from_ms: int = 10_000) -> tuple[Reconciler, list[Event]]:
-    """Two polls ten seconds apart, with the broker's count in each."""
+    """Observe two polls ten seconds apart, with the broker's count in each."""
     reconciler = Reconciler(lifecycle)
     events: list[Event] = []
     for at, count in ((from_ms, first), (from_ms + 10_000, second)):
@@ -207,7 +207,7 @@ def poll_twice(lifecycle: Lifecycle, first: int, second: int, *, from_ms: int = 
     return reconciler, events
 
 
-def test_what_the_broker_no_longer_counts_is_settled() -> None:
+def test_a_message_the_broker_no_longer_counts_is_settled() -> None:
     """Its acknowledgement was missed while the collector was away."""
     driven = DrivenLifecycle()
     driven.apply(consumer(A), 0)
@@ -216,7 +216,7 @@ def test_what_the_broker_no_longer_counts_is_settled() -> None:
     assert [(e["type"], e["message_id"], e["reason"]) for e in events] == [("deleted", "m", GONE)]
 
 
-def test_an_acknowledgement_that_did_not_stand_is_taken_back() -> None:
+def test_an_acknowledgement_that_was_rolled_back_is_undone() -> None:
     """A STOMP client aborts its transaction and keeps the message."""
     driven = DrivenLifecycle()
     driven.apply(consumer(A), 0)
@@ -234,7 +234,7 @@ def test_an_acknowledgement_that_did_not_stand_is_taken_back() -> None:
     ("why", "first", "second"),
     [("it may be on its way", 1, 0), ("which of them is gone is not known", 1, 1)],
 )
-def test_a_difference_that_says_too_little_changes_nothing(why: str, first: int, second: int) -> None:
+def test_an_inconclusive_difference_changes_nothing(why: str, first: int, second: int) -> None:
     driven = DrivenLifecycle()
     driven.apply(consumer(A, prefetch=2), 0)
     for name in ("m1", "m2"):
@@ -249,8 +249,8 @@ def test_a_busy_consumer_is_never_corrected() -> None:
     assert poll_twice(driven.lifecycle, 0, 0)[1] == []
 
 
-def test_what_a_consumer_held_before_anybody_listened_is_no_contradiction() -> None:
-    """Its count is higher than ours because of messages never seen, not because of those acknowledged."""
+def test_messages_held_before_the_collector_came_are_no_contradiction() -> None:
+    """The broker's count is higher because of messages the collector never saw, not because of acknowledged ones."""
     driven = DrivenLifecycle()
     driven.lifecycle.begin_session()
     driven.apply(consumer(A, prefetch=5), 0)
@@ -278,7 +278,7 @@ def test_two_consumers_of_one_session_are_only_settled_together() -> None:
     assert sorted(event["message_id"] for event in events) == [first, second]
 
 
-def test_the_broker_s_count_is_reported_of_a_consumer_older_than_the_collector() -> None:
+def test_a_consumer_older_than_the_collector_has_the_broker_s_count() -> None:
     driven = DrivenLifecycle()
     driven.lifecycle.begin_session()
     driven.apply(consumer(B, prefetch=5), 0)
@@ -293,13 +293,13 @@ def test_the_broker_s_count_is_reported_of_a_consumer_older_than_the_collector()
 
 
 def counts(**changes: Any) -> QueueCounts:
-    """A queue's counts, growing as the test says."""
+    """Return a queue's counts: zero, apart from `changes`."""
     names = ("size", "in_flight", "consumers", "producers", "enqueued", "dequeued", "dispatched", "expired")
     fields: dict[str, Any] = dict.fromkeys((*names, "memory_percent"), 0)
     return QueueCounts(queue=QUEUE, oldest_in_ms=None, **{**fields, **changes})
 
 
-def test_a_queue_that_moves_without_a_word_is_found() -> None:
+def test_a_busy_queue_without_advisories_is_found() -> None:
     watch = FlagWatch()
     for total in (0, 5, 9):
         watch.read("consumed", QUEUE)
@@ -327,7 +327,7 @@ def test_a_queue_is_not_suspected_when(why: str, totals: tuple[int, ...], read_i
         assert not watch.observe(counts(enqueued=total, dispatched=total, dequeued=total)), why
 
 
-def test_a_queue_that_begins_to_speak_is_cleared() -> None:
+def test_a_queue_that_starts_to_send_advisories_is_cleared() -> None:
     watch = FlagWatch()
     for total in (0, 5, 9):
         watch.observe(counts(enqueued=total))

@@ -1,4 +1,4 @@
-"""Which queues are temporary, by the name alone."""
+"""Temporary queues are recognised by name alone."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from sources.activemq.temporary import is_temporary, of_lasting_queues
     ],
 )
 def test_temporary_queues_are_recognised_by_their_names(queue: str, temporary: bool) -> None:
-    """The name of the connection they end with, and a number."""
+    """Their names consist of the connection's id and a number."""
     assert is_temporary(queue) is temporary
 
 
-def test_events_of_lasting_queues_and_of_none_pass() -> None:
+def test_events_of_other_queues_and_of_none_pass() -> None:
     """A heartbeat has no queue."""
     events = [{"type": "heartbeat"}, {"queue": "orders"}, {"queue": "ID:app-44231-1616425384741-4:1:1"}]
     assert of_lasting_queues(events) == events[:2]
