@@ -1,7 +1,7 @@
-"""One fixture per service, started once for the whole run by the first test that asks.
+"""Session fixtures, one per service: the first test that asks starts the service, for the whole run.
 
-It runs in a container where a Docker engine answers, else as a local process; the run's header says which. A service that cannot
-be had skips the tests that need it, with the reason; under `CI=true` it fails them.
+A service runs in a container if a Docker engine answers, else as a local process; the header of the run says which. If a
+service is unavailable, the tests that need it are skipped with the reason; with `CI=true` they fail.
 """
 
 import shutil
@@ -24,17 +24,17 @@ from tests.services.provider import Services
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--fast`, which `make test-fast` passes."""
+    """Add `--fast`, the option that `make test-fast` passes."""
     parser.addoption("--fast", action="store_true", help="only tests that need no broker, browser, Java or node, and are quick")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Where the services of this run are started."""
+    """Say in the header where this run starts its services."""
     return [] if config.getoption("--fast") else [f"services: {place.chosen()}"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--fast`, deselect simulations, tests marked slow or e2e, and those that ask for `services`, through a fixture too."""
+    """With `--fast`, deselect simulations, tests marked slow or e2e, and tests that use `services`, also indirectly."""
     if config.getoption("--fast"):
         config.hook.pytest_deselected(items=[item for item in items if not _is_fast(item)])
         items[:] = filter(_is_fast, items)
@@ -58,7 +58,7 @@ SIMULATIONS = (
     "tests/lab/test_looks.py",
     "tests/lab/test_week.py",
 )
-"""Tests that simulate hours of a queue: minutes of processor time, which `--fast` leaves out too."""
+"""Tests that simulate hours of a queue. They take minutes of processor time, so `--fast` leaves them out too."""
 
 
 def _is_fast(item: pytest.Item) -> bool:
@@ -68,9 +68,9 @@ def _is_fast(item: pytest.Item) -> bool:
 
 @pytest.fixture(scope="session")
 def services(request: pytest.FixtureRequest) -> Services:
-    """Every fixture that starts a service, a browser, Java or node, or fetches what those need, takes it from here.
+    """Base of every fixture that starts a service, a browser, Java or node, or that downloads what those need.
 
-    A test that only asks for such a fixture while it runs is skipped with `--fast`.
+    With `--fast`, a test that requests such a fixture only while it runs is skipped.
     """
     if request.config.getoption("--fast"):
         pytest.skip("--fast starts no service")
@@ -86,52 +86,52 @@ def kafka(services: Services) -> Iterator[kafka_service.Kafka]:
 
 @pytest.fixture(scope="session")
 def elasticmq(services: Services) -> Iterator[elasticmq_service.ElasticMQ]:
-    """An ElasticMQ; name queues so that no other test has them."""
+    """An ElasticMQ server, shared: give each queue a name that no other test uses."""
     with services.running(elasticmq_service.start()) as service:
         yield service
 
 
 @pytest.fixture(scope="session")
 def moto_sqs(services: Services) -> Iterator[moto_service.MotoSqs]:
-    """A moto server; name queues so that no other test has them."""
+    """A moto server, shared: give each queue a name that no other test uses."""
     with services.running(moto_service.start()) as service:
         yield service
 
 
 @pytest.fixture
 def sqs_environment(moto_sqs: moto_service.MotoSqs) -> dict[str, str]:
-    """The environment of a program whose boto3 finds the stand-in for SQS by itself, and no telemetry settings."""
+    """Environment variables with which a program's boto3 uses the moto server; they set no telemetry options."""
     return application_service.variables(moto_sqs.endpoint)
 
 
 @pytest.fixture(scope="session")
 def application(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an application's environment: its frameworks, the library from its wheel, and no service."""
+    """The Python of an application's environment: frameworks and the library from its wheel, but not the service."""
     return services.found(lambda: application_service.create(tmp_path_factory.mktemp("application")))
 
 
 @pytest.fixture(scope="session")
 def activemq(services: Services) -> Iterator[activemq_service.ActiveMQ]:
-    """An ActiveMQ Classic with every advisory, `DLQ.` dead letters and no slow-consumer strategy."""
+    """An ActiveMQ Classic broker with all advisories, `DLQ.` dead-letter queues and no slow-consumer strategy."""
     with services.running(activemq_service.start()) as service:
         yield service
 
 
 @pytest.fixture(scope="session")
 def prometheus_binaries(services: Services) -> prometheus.Binaries:
-    """promtool and amtool."""
+    """The promtool and amtool binaries."""
     return services.found(prometheus.binaries)
 
 
 @pytest.fixture(scope="session")
 def prometheus_servers(services: Services) -> None:
-    """`start_prometheus` and `start_alertmanager` work."""
+    """Make sure that `start_prometheus` and `start_alertmanager` work."""
     services.found(prometheus.check_servers)
 
 
 @pytest.fixture(scope="session")
 def chromium(services: Services) -> str:
-    """The path of a Chromium."""
+    """The path of a Chromium binary."""
     return services.found(browser.find_chromium)
 
 
@@ -149,7 +149,7 @@ def spark_jars(services: Services) -> list[Path]:
 
 @pytest.fixture(scope="session")
 def compiled_scan() -> None:
-    """The compiled scan of JSON lines, and a compiler."""
+    """The compiled scanner for JSON lines, and a C compiler."""
     if not is_compiled() or shutil.which("cc") is None:
         Services.give_up(
             ServiceUnavailable("no compiled scan, or no C compiler: install gcc and libc6-dev, then delete .venv/installed.json")

@@ -1,4 +1,4 @@
-"""The two wheels: what is in them, and what an application that installs only the library can do with it."""
+"""The two wheels: what they contain, and what works in an application that installs only the client library."""
 
 import shutil
 import subprocess
@@ -39,7 +39,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The application's library as a wheel."""
+    """The wheel of the client library."""
     return build_client(tmp_path_factory.mktemp("library"))
 
 
@@ -72,8 +72,8 @@ def test_the_service_needs_the_library_of_its_own_version(wheel: Path, client_wh
     assert f"queuewatch=={library['Version']}" in service.get_all("Requires-Dist", [])
 
 
-def test_the_application_s_library_is_small_and_brings_nothing_along(client_wheel: Path) -> None:
-    """One top-level name, no requirement but the extras', under 1 MB, and every file there is."""
+def test_the_client_library_is_small_and_has_no_dependencies(client_wheel: Path) -> None:
+    """The wheel has one top-level package, requirements only for extras, less than 1 MB, and every file of the package."""
     requirements = _metadata(client_wheel).get_all("Requires-Dist") or []
     assert requirements, "the extras are gone"
     assert [line for line in requirements if "extra ==" not in line] == []
@@ -83,8 +83,8 @@ def test_the_application_s_library_is_small_and_brings_nothing_along(client_whee
     assert [name for name in _listed("queuewatch", within=ROOT / "client") if name not in packed] == []
 
 
-def test_an_application_can_import_the_library_with_nothing_else_installed(client_wheel: Path) -> None:
-    # -I -S: no site-packages, no current folder; a wheel can be imported from as it is.
+def test_the_client_library_can_be_imported_with_nothing_else_installed(client_wheel: Path) -> None:
+    # -I -S: no site-packages and no current directory. A wheel is a zip file, so Python can import from it directly.
     program = f"import sys; sys.path.insert(0, {str(client_wheel)!r}); import queuewatch as c; print(c.__file__)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Builds the project's wheels, from copies so that the checkout stays clean."""
+"""Builds the project's wheels from copies, so that the checkout stays clean."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUILT: Final = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so", "buil
 
 
 def build(source: Path) -> Path:
-    """The wheel of a folder with a pyproject.toml, which is left in it."""
+    """Build the wheel of a folder with a pyproject.toml; the wheel is put into that folder."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*command, "--wheel-dir", str(source), str(source)], check=True)
     [built] = source.glob("*.whl")
@@ -21,7 +21,7 @@ def build(source: Path) -> Path:
 
 
 def build_client(folder: Path) -> Path:
-    """The application's library as a wheel, somewhere below `folder`."""
+    """Build the wheel of the client library, somewhere below `folder`."""
     copy = folder / "client"
     shutil.copytree(ROOT / "client", copy, ignore=BUILT)
     return build(copy)

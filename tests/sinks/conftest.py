@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 @pytest.fixture(scope="session")
 def browser(chromium: str) -> Iterator[Browser]:
-    """The machine's Chromium, once."""
+    """The machine's Chromium, started once."""
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
             executable_path=chromium,

@@ -1,4 +1,4 @@
-"""Which alerts there are: begun once, ended properly, never flapping, never more than allowed."""
+"""The ledger of pushed alerts: each begins once and ends properly, none flaps, and their number is limited."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ended(entries: Sequence[LedgerEntry]) -> list[str]:
 
 
 def test_a_lasting_signal_is_sent_once() -> None:
-    """Evidence changes with every batch; the alert does not."""
+    """The evidence changes with every batch; the alert is sent once."""
     ledger = AlertLedger(config(), RULES)
     for second in range(50):
         changed = replace(poison(), evidence={"summary": f"received {second} times", "receive_count": second})
@@ -54,8 +54,8 @@ def test_a_lasting_signal_is_sent_once() -> None:
     assert ledger.since(1) == []
 
 
-def test_what_is_gone_for_a_moment_does_not_flap_and_for_good_ends() -> None:
-    """keep_firing_s, at the boundary."""
+def test_an_alert_ends_only_after_its_signal_is_gone_for_keep_firing_s() -> None:
+    """A signal that is gone for less than `keep_firing_s` does not resolve the alert; the boundary is tested."""
     ledger = AlertLedger(config(keep_firing_s=15), RULES)
     ledger.update([poison()], NOW_MS)
     ledger.update([], NOW_MS + 14_999)
@@ -69,7 +69,7 @@ def test_what_is_gone_for_a_moment_does_not_flap_and_for_good_ends() -> None:
 
 
 def test_an_ended_alert_is_sent_for_a_while_and_may_begin_again() -> None:
-    """For an Alertmanager that was away; then it is forgotten."""
+    """A resolved alert is resent for a while, in case Alertmanager was down, and then forgotten; it may fire again."""
     ledger = AlertLedger(config(keep_firing_s=0), RULES)
     ledger.update([poison()], NOW_MS)
     ledger.update([], NOW_MS + 1)
@@ -82,8 +82,8 @@ def test_an_ended_alert_is_sent_for_a_while_and_may_begin_again() -> None:
     assert ledger.since(-1) == []
 
 
-def test_a_signal_that_gets_graver_is_another_alert_and_never_goes_back() -> None:
-    """Severity is a label: back and forth would notify every time."""
+def test_a_higher_severity_is_a_new_alert_and_severity_never_goes_down() -> None:
+    """Severity is a label, so each change would notify again: it only goes up."""
     ledger = AlertLedger(config(), RULES)
     ledger.update([poison(severity="warning")], NOW_MS)
     ledger.update([poison(severity="critical")], NOW_MS + 1_000)
@@ -95,7 +95,7 @@ def test_a_signal_that_gets_graver_is_another_alert_and_never_goes_back() -> Non
 
 
 def test_each_new_dead_letter_is_a_new_alert_even_when_there_are_too_many() -> None:
-    """The newest has an alert of its own; the oldest, which was already sent, makes room."""
+    """The newest dead letter gets its own alert; the oldest, which was already sent, makes room."""
     ledger = AlertLedger(config(max_per_queue=3, keep_firing_s=0), RULES)
     seen: list[str] = []
     for count in range(1, 9):
@@ -107,8 +107,8 @@ def test_each_new_dead_letter_is_a_new_alert_even_when_there_are_too_many() -> N
     assert sorted(firing(ledger.since(-1))) == ["m6 warning", "m7 warning", "m8 warning", "others warning"]
 
 
-def test_too_many_of_a_queue_are_one_alert_more_that_does_not_change_with_their_number() -> None:
-    """And whoever has an alert keeps it: a full ledger does not change its mind."""
+def test_alerts_beyond_the_queue_limit_are_folded_into_one_that_does_not_change_with_their_number() -> None:
+    """An alert that was already sent keeps its place when the ledger is full."""
     ledger = AlertLedger(config(max_per_queue=2), RULES)
     ledger.update([poison(n, since_ms=NOW_MS + n) for n in (5, 6, 7)], NOW_MS)
     assert sorted(firing(ledger.since(0))) == ["m5 warning", "m6 warning", "others warning"]
@@ -121,8 +121,8 @@ def test_too_many_of_a_queue_are_one_alert_more_that_does_not_change_with_their_
     assert annotations_of(others.alert, RULES)["description"].startswith("4 more of the same; the latest: m7")
 
 
-def test_beyond_the_limit_of_all_the_mildest_are_left_out_and_counted() -> None:
-    """Memory and Alertmanager are spared; the metric tells."""
+def test_beyond_the_overall_limit_the_mildest_are_left_out_and_counted() -> None:
+    """The limit protects memory and Alertmanager; `unsent` counts the alerts that were left out."""
     ledger = AlertLedger(config(max_alerts=3), RULES)
     findings = [poison(n, "critical" if n == 9 else "warning", NOW_MS + n, queue=f"q{n}") for n in range(10)]
     ledger.update(findings, NOW_MS)
@@ -142,8 +142,8 @@ def test_beyond_the_limit_of_all_the_mildest_are_left_out_and_counted() -> None:
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
-def test_the_switches_of_the_rules_hold_here_too(poisoned: Finding, found: bool, why: str) -> None:
-    """One place to turn an alert off, whichever way it takes."""
+def test_the_switches_of_the_alert_rules_apply_to_pushed_alerts(poisoned: Finding, found: bool, why: str) -> None:
+    """A rule that is switched off, excluded or given another severity is so for pushed alerts too."""
     rules = AlertRulesConfig(
         rules={
             "PoisonMessage": AlertSwitch(exclude_queues="test-.*"),
@@ -157,7 +157,7 @@ def test_the_switches_of_the_rules_hold_here_too(poisoned: Finding, found: bool,
 
 
 def test_an_alert_names_message_group_head_consumer_and_what_to_do() -> None:
-    """Identity in labels, numbers in annotations."""
+    """Labels hold the identity, annotations the numbers."""
     ledger = AlertLedger(config(), AlertRulesConfig(runbook_base_url="https://run.book", page_url="https://watch"))
     rules = ledger._rules
     ledger.update(shop_snapshot().firing, NOW_MS)
@@ -189,7 +189,7 @@ def test_an_alert_names_message_group_head_consumer_and_what_to_do() -> None:
 
 
 def test_an_alert_never_begins_after_its_end() -> None:
-    """A sender's clock ran an hour ahead; Alertmanager would refuse it."""
+    """When a sender's clock is an hour ahead, `startsAt` still precedes `endsAt`; Alertmanager would refuse it otherwise."""
     ledger = AlertLedger(config(keep_firing_s=0), RULES)
     ledger.update([poison(since_ms=NOW_MS + 3_600_000)], NOW_MS)
     ledger.update([], NOW_MS + 1)
@@ -201,7 +201,7 @@ def test_an_alert_never_begins_after_its_end() -> None:
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
 def test_hostile_names_are_bounded_text(name: str) -> None:
-    """Valid UTF-8, no longer than allowed, an address that is one, annotation names that are names."""
+    """Labels are valid UTF-8 of limited length, links are valid URLs, and annotation names are valid names."""
     hostile = finding(
         "PoisonMessage", name, "warning", NOW_MS, name * 20, scope=name, message_id=name, **{name: name, "ok": name}
     )

@@ -1,6 +1,6 @@
-"""Pushing to Alertmanager: the real one with a webhook behind it, and stand-ins.
+"""Pushing to Alertmanager: to a real one with a webhook behind it, and to stand-ins.
 
-The stand-ins refuse, hang or ask for a login.
+The stand-ins refuse alerts, hang, or require authentication.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ Alerts = list[dict[str, Any]]
 
 @dataclass
 class StandIn:
-    """An Alertmanager that answers as configured and keeps what it was sent."""
+    """An Alertmanager that answers as configured and records the alerts that it receives."""
 
     status: Callable[[Alerts], int] = lambda _: 200
     posts: queue.Queue[tuple[str, Alerts]] = field(default_factory=queue.Queue)
-    """Authorization header and alerts of every request."""
+    """The Authorization header and the alerts of every request."""
     hang: threading.Event | None = None
-    """It answers only when this is set."""
+    """If set, answers wait for this event."""
 
 
 @contextmanager
 def stand_in(behaviour: StandIn, port: int = 0) -> Iterator[str]:
-    """Its URL; port 0 takes a free one."""
+    """Serve `behaviour` and yield its URL; port 0 picks a free port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -60,7 +60,7 @@ def stand_in(behaviour: StandIn, port: int = 0) -> Iterator[str]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Silence."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -109,7 +109,7 @@ def until(condition: Callable[[], bool], within_s: float = 15) -> None:
 
 @dataclass
 class RealAlertmanager:
-    """Debian's, and the notifications its webhook receiver was sent."""
+    """Debian's Alertmanager, and the notifications that its webhook receiver got."""
 
     server: Server
     notifications: queue.Queue[dict[str, Any]]
@@ -121,7 +121,7 @@ class RealAlertmanager:
 
 @pytest.fixture(scope="module")
 def alertmanager(prometheus_servers: None) -> Iterator[RealAlertmanager]:
-    """One for the module; every test uses a queue of its own."""
+    """One Alertmanager for the module; every test uses a queue of its own."""
     del prometheus_servers
     notifications: queue.Queue[dict[str, Any]] = queue.Queue()
 
@@ -132,7 +132,7 @@ def alertmanager(prometheus_servers: None) -> Iterator[RealAlertmanager]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Silence."""
+            """Log nothing."""
 
     with listening(Webhook) as address:
         receiver = {"name": "hook", "webhook_configs": [{"url": f"http://{address}/", "send_resolved": True}]}
@@ -148,7 +148,7 @@ def alertmanager(prometheus_servers: None) -> Iterator[RealAlertmanager]:
 
 
 def notified(real: RealAlertmanager, queue_name: str, within_s: float) -> Alerts | None:
-    """The alerts of the next notification about a queue, None when there is none in time."""
+    """Return the alerts of the next notification about a queue, or None if there is none in time."""
     deadline = time.monotonic() + within_s
     while (left_s := deadline - time.monotonic()) > 0:
         try:
@@ -162,7 +162,7 @@ def notified(real: RealAlertmanager, queue_name: str, within_s: float) -> Alerts
 
 
 def test_a_signal_is_at_the_webhook_within_a_second_and_resolved(alertmanager: RealAlertmanager) -> None:
-    """With message, group and what to do; ended when it ends, and nothing in between."""
+    """The notification names message, group and what to do; the next one says that the alert is resolved."""
     with pushing(alertmanager.server.url, keep_firing_s=0.5, resend_s=1) as push:
         began = time.monotonic()
         push.publish(snapshot(stuck()))
@@ -187,7 +187,7 @@ def test_a_signal_is_at_the_webhook_within_a_second_and_resolved(alertmanager: R
 
 
 def test_each_new_dead_letter_notifies_again(alertmanager: RealAlertmanager) -> None:
-    """It is an alert of its own, in the same group."""
+    """Each dead letter is an alert of its own in the same Alertmanager group."""
     with pushing(alertmanager.server.url) as push:
         first, second = dead_letter(1), dead_letter(2)
         push.publish(snapshot(first))
@@ -200,8 +200,8 @@ def test_each_new_dead_letter_notifies_again(alertmanager: RealAlertmanager) -> 
     assert {a["labels"]["message_id"] for a in two} == {"m1", "m2"}
 
 
-def test_the_shops_afternoon_is_taken_whole(alertmanager: RealAlertmanager) -> None:
-    """Every signal of the catalogue's labels and annotations is acceptable to the real one."""
+def test_alertmanager_accepts_every_signal(alertmanager: RealAlertmanager) -> None:
+    """A real Alertmanager accepts the labels and annotations of every signal in the catalogue."""
     with pushing(alertmanager.server.url) as push:
         push.publish(replace(shop_snapshot(wall_ms()), at_ms=wall_ms()))
         until(lambda: len([a for a in alertmanager.alerts() if a["labels"]["queue"] == "orders"]) == 2)
@@ -209,8 +209,8 @@ def test_the_shops_afternoon_is_taken_whole(alertmanager: RealAlertmanager) -> N
         assert [result for (_, result) in posted(push)] == ["ok"]
 
 
-def test_what_queuewatch_no_longer_sends_ends_by_itself(alertmanager: RealAlertmanager) -> None:
-    """It was killed: four resends that do not come end the alert."""
+def test_alerts_end_by_themselves_when_queuewatch_stops_sending(alertmanager: RealAlertmanager) -> None:
+    """If queuewatch is killed, Alertmanager resolves its alerts after four missed resends."""
     push = AlertmanagerPush(AlertmanagerConfig(destinations=(Destination(url=alertmanager.server.url),), resend_s=1))
     push.publish(snapshot(finding("QueueStalled", "killed", "critical", wall_ms(), "Stalled.")))
     assert notified(alertmanager, "killed", 10) is not None
@@ -220,8 +220,8 @@ def test_what_queuewatch_no_longer_sends_ends_by_itself(alertmanager: RealAlertm
     assert resolved[0]["status"] == "resolved"
 
 
-def test_one_that_hangs_holds_up_neither_the_batch_nor_the_others() -> None:
-    """Publishing returns at once, the healthy one gets it at once."""
+def test_a_hanging_alertmanager_delays_neither_the_batch_nor_the_others() -> None:
+    """`publish` returns at once, and the healthy Alertmanager gets the alerts at once."""
     hanging, healthy = StandIn(hang=threading.Event()), StandIn()
     with stand_in(hanging) as slow, stand_in(healthy) as quick, pushing(slow, quick) as push:
         assert hanging.hang is not None
@@ -234,8 +234,8 @@ def test_one_that_hangs_holds_up_neither_the_batch_nor_the_others() -> None:
         until(lambda: hanging.posts.qsize() > 0)
 
 
-def test_one_that_is_down_gets_everything_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
-    """Also what ended meanwhile; the log says it once, the metric counts."""
+def test_an_alertmanager_that_was_down_gets_everything_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    """It also gets the alerts that ended meanwhile. The outage is logged once, and the metric counts failed posts."""
     port = free_port()
     with pushing({"url": f"http://127.0.0.1:{port}", "timeout_s": 1}, keep_firing_s=0) as push:
         push.publish(snapshot(stuck("stays"), stuck("goes")))
@@ -250,8 +250,8 @@ def test_one_that_is_down_gets_everything_when_it_is_back(caplog: pytest.LogCapt
     assert over == {"stays": False, "goes": True}
 
 
-def test_an_alert_it_does_not_like_keeps_no_other_from_it(caplog: pytest.LogCaptureFixture) -> None:
-    """Refused together, they are sent one by one; the bad one is counted and not tried for ever."""
+def test_a_rejected_alert_does_not_keep_the_others_from_being_sent(caplog: pytest.LogCaptureFixture) -> None:
+    """When a post is rejected, its alerts are sent one by one; the bad one is counted and not retried forever."""
     fussy = StandIn(status=lambda alerts: 400 if any(a["labels"]["group"] == "bad" for a in alerts) else 200)
     with stand_in(fussy) as url, pushing(url) as push:
         push.publish(snapshot(stuck("good"), stuck("bad"), stuck("fine")))
@@ -263,8 +263,8 @@ def test_an_alert_it_does_not_like_keeps_no_other_from_it(caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("kind", ["basic", "bearer"])
-def test_it_logs_in_as_configured_and_reads_a_changed_secret(tmp_path: Path, kind: str) -> None:
-    """From a file, which may be renewed while it runs."""
+def test_it_authenticates_as_configured_and_reads_a_changed_secret(tmp_path: Path, kind: str) -> None:
+    """The secret is read from a file, which may change while the service runs."""
     secret = tmp_path / "secret"
     secret.write_text("old\n")
 
@@ -287,8 +287,8 @@ def test_it_logs_in_as_configured_and_reads_a_changed_secret(tmp_path: Path, kin
     assert guarded.posts.queue[-1][0] == expected("new")
 
 
-def test_a_secret_that_cannot_be_read_fails_at_the_start(tmp_path: Path) -> None:
-    """Not by a thread that fails in silence."""
+def test_an_unreadable_secret_fails_at_the_start(tmp_path: Path) -> None:
+    """The constructor raises, instead of a thread that fails silently later."""
     with pytest.raises(OSError, match="nowhere"):
         AlertmanagerPush(AlertmanagerConfig(destinations=(Destination(url="http://x", token_file=tmp_path / "nowhere"),)))
 
@@ -305,13 +305,13 @@ def test_a_secret_that_cannot_be_read_fails_at_the_start(tmp_path: Path) -> None
     ],
 )  # fmt: skip
 def test_a_wrong_configuration_says_what_to_set(section: dict[str, Any], words: str) -> None:
-    """Before anything is started."""
+    """Validation fails with a message that says what to set."""
     with pytest.raises(ValidationError, match=words):
         AlertmanagerConfig.model_validate(section)
 
 
 def test_metrics_say_how_many_fire_and_how_many_are_left_out() -> None:
-    """Names of destinations without a login."""
+    """The metrics name destinations without their credentials."""
     behaviour = StandIn()
     with stand_in(behaviour) as url:
         secret = url.replace("http://", "http://user:s3cret@")
@@ -324,8 +324,8 @@ def test_metrics_say_how_many_fire_and_how_many_are_left_out() -> None:
     assert "s3cret" not in str(families)
 
 
-def test_rules_name_and_link_the_alerts() -> None:
-    """As in the generated rules: routes and inhibitions of either way hold for both."""
+def test_labels_and_links_follow_the_alert_rules_config() -> None:
+    """Pushed alerts have the labels of the generated rules, so the same routes and inhibitions apply to both."""
     behaviour = StandIn()
     rules = AlertRulesConfig(job="watcher", labels={"team": "shop"}, page_url="https://watch.example")
     with stand_in(behaviour) as url:
@@ -338,22 +338,22 @@ def test_rules_name_and_link_the_alerts() -> None:
 
 
 class Files:
-    """Keeps files in memory."""
+    """A store that keeps files in memory."""
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
 
     def read(self, name: str) -> bytes | None:
-        """One of them."""
+        """Return a file's content."""
         return self.kept.get(name)
 
     def write(self, name: str, content: bytes) -> None:
-        """Replace one."""
+        """Replace a file."""
         self.kept[name] = content
 
 
-def test_what_ended_while_alertmanager_and_then_queuewatch_were_away_is_sent_by_the_next_start() -> None:
-    """The book outlives the process, and so does what each Alertmanager has been sent."""
+def test_alerts_that_ended_while_alertmanager_and_then_queuewatch_were_down_are_sent_after_the_restart() -> None:
+    """The ledger survives the process, and so does the record of what each Alertmanager was sent."""
     files, there = Files(), StandIn()
     with stand_in(there) as url:
         with pushing(url, keep_firing_s=0) as push:
@@ -373,8 +373,8 @@ def test_what_ended_while_alertmanager_and_then_queuewatch_were_away_is_sent_by_
     assert over == {dead_letter(1).key.message_id: True, dead_letter(2).key.message_id: False}
 
 
-def test_saved_alerts_that_cannot_be_read_are_begun_anew(caplog: pytest.LogCaptureFixture) -> None:
-    """Damaged, or of a later release: what fires is sent again, which Alertmanager takes for the same."""
+def test_unreadable_saved_alerts_are_discarded(caplog: pytest.LogCaptureFixture) -> None:
+    """A damaged file or one of a later release is ignored: firing alerts are sent again, and Alertmanager deduplicates them."""
     for content in (b"", b"{}", b'{"version": 99}'):
         files, there = Files(), StandIn()
         files.write("book.json", content)

@@ -1,4 +1,4 @@
-"""Whatever bears a name is found and explained: how it is, what fires about it, what to do."""
+"""Any name can be explained: its state, which signals fire about it, and what to do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def about(what: str, snapshot: Snapshot = SHOP) -> Explanation:
 
 
 def test_a_firing_queue_is_explained_worst_signal_first() -> None:
-    """Sentence, evidence, meaning, remedy and runbook of each."""
+    """Each signal has its sentence, evidence, meaning, remedy and runbook link."""
     (subject,) = explain(SHOP, "orders", NOW_MS, runbook_base_url="https://run.book").subjects
     assert [(r.finding.severity, r.firing_s) for r in subject.reasons] == [
         ("warning", 44.0),
@@ -39,7 +39,7 @@ def test_a_firing_queue_is_explained_worst_signal_first() -> None:
 
 
 def test_a_message_is_explained_by_its_id() -> None:
-    """Where it is, how old, how often received, and only the signals about it."""
+    """The explanation says where the message is, its age and receive count, and lists only the signals about it."""
     (subject,) = about(POISON).subjects
     assert (subject.kind, len(subject.reasons)) == ("message", 1)
     assert subject.sentence == (
@@ -49,7 +49,7 @@ def test_a_message_is_explained_by_its_id() -> None:
 
 
 def test_a_head_is_blamed_for_its_group() -> None:
-    """The signal is about the group; whoever asks for the head's id wants to know of it."""
+    """A signal about a group is also shown when the group's head is asked for by id."""
     (subject,) = about(HEAD).subjects
     assert [r.finding.key.signal for r in subject.reasons] == ["GroupStuck"]
     assert subject.sentence.endswith("it belongs to group customer-4711 and is its head.")
@@ -64,13 +64,13 @@ def test_a_head_is_blamed_for_its_group() -> None:
     ],
 )
 def test_groups_consumers_and_full_names_are_found(what: str, kind: str, signal: str) -> None:
-    """Everything the page shows by name can be asked for by it."""
+    """Every name that the page shows can be looked up."""
     (subject,) = about(what).subjects
     assert (subject.kind, [r.finding.key.signal for r in subject.reasons]) == (kind, [signal])
 
 
 def test_one_name_in_two_regions_is_explained_twice() -> None:
-    """Nobody has to know the scope; who does can ask for it."""
+    """A bare name finds the queue in every scope; a full name finds one."""
     twice = (queue_view("orders", scope="eu"), queue_view("orders", scope="us", visible=4))
     snapshot = Snapshot(NOW_MS, twice, (), {})
     assert [s.queue.scope for s in about("orders", snapshot).subjects] == ["eu", "us"]
@@ -78,7 +78,7 @@ def test_one_name_in_two_regions_is_explained_twice() -> None:
 
 
 def test_many_of_one_name_are_cut_and_counted() -> None:
-    """A thousand tenants with the same queue name do not fill the terminal."""
+    """A thousand tenants with the same queue name must not fill the terminal."""
     snapshot = Snapshot(NOW_MS, tuple(queue_view("q", scope=str(i)) for i in range(25)), (), {})
     explanation = about("q", snapshot)
     assert (len(explanation.subjects), explanation.more) == (10, 15)
@@ -86,23 +86,23 @@ def test_many_of_one_name_are_cut_and_counted() -> None:
 
 
 def test_an_unknown_name_says_what_that_means_and_what_is_near() -> None:
-    """A message that is not listed is not an error."""
+    """A message that is not listed is no error; the text says what that can mean and lists similar names."""
     explanation = about("ordrs")
     assert not explanation.firing
     assert "Similar: orders" in to_text(explanation)
     assert "was settled, is healthy, or was never seen" in to_text(explanation)
 
 
-def test_text_never_carries_what_a_terminal_would_act_on() -> None:
-    """Names from outside may hold escape sequences, direction marks and newlines."""
+def test_text_contains_no_terminal_control_characters() -> None:
+    """External names may contain escape sequences, direction marks and newlines."""
     for name in (*HOSTILE_NAMES, "\x1b[31mred", "\x07bell"):
         text = to_text(about(name, hostile_snapshot()))
         assert all(c.isprintable() or c == "\n" for c in text)
         assert text.encode()
 
 
-def test_the_same_stands_in_json() -> None:
-    """What the API and `--json` give, plain values only."""
+def test_json_holds_the_same_explanation() -> None:
+    """The API and `--json` return plain JSON values."""
     found = json.loads(to_json(to_dict(about("payments.fifo"))))
     assert found["firing"] is True
     (subject,) = found["subjects"]

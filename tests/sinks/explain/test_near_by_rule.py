@@ -1,4 +1,4 @@
-"""Near misses of signals whose rules look at more than is published: each shortly before it fires, and where nothing happened."""
+"""Near misses of signals whose rules use more than the published numbers, each shortly before it fires and without cause."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WINDOW_S = 30
 
 
 def message(name: str, at: float, end: str | None = "deleted", held_s: float = 1, queue: str = "q", **about: Any) -> Events:
-    """Sent, received half a second later, and ended; None: it goes on."""
+    """Events of a message that is sent, received half a second later and ended; with `end=None` it stays in flight."""
     about |= {"message_id": name}
     got = ev("received", at + 0.5, queue, receive_count=1, consumer="w", **about)
     ended = [] if end is None else [ev(end, at + 0.5 + held_s, queue, consumer="w", **about)]
@@ -25,12 +25,12 @@ def message(name: str, at: float, end: str | None = "deleted", held_s: float = 1
 
 
 def messages(n: int, end: str | None = "deleted", held_s: float = 1, first: int = 0) -> Events:
-    """So many, one a second."""
+    """Events of `n` messages, one per second."""
     return [e for i in range(first, first + n) for e in message(f"m{i}", i, end, held_s)]
 
 
 def in_batches(failed: int, batches: int) -> Events:
-    """Five messages delivered in one batch after the other, the first `failed` of which fail."""
+    """Five messages that are delivered in one batch after another; the first `failed` batches fail."""
     out: Events = [ev("sent", 0, message_id=f"m{i}") for i in range(5)]
     for n in range(batches):
         out += [ev("received", 1 + 5 * n, message_id=f"m{i}", receive_count=n + 1, batch_id=f"b{n}") for i in range(5)]
@@ -39,19 +39,19 @@ def in_batches(failed: int, batches: int) -> Events:
 
 
 def groups(backlog: int) -> Events:
-    """One group in flight, others that wait."""
+    """One group in flight, and other groups that wait."""
     out = message("head", 0, None, queue="q.fifo", group="g0", sequence="0")
     out += [ev("sent", 1, "q.fifo", message_id=f"w{i}", group=f"g{i}", sequence=str(i)) for i in range(1, backlog + 1)]
     return out
 
 
 def regular(until_s: int) -> Events:
-    """A message every 20 s."""
+    """One message every 20 s."""
     return [e for at in range(0, until_s, 20) for e in message(f"r{at}", at)]
 
 
 def near(events: Events, until_s: int, every_s: int = 10, later_s: int = 0) -> dict[str, NearMiss]:
-    """What is not firing, asked so many seconds after the last step."""
+    """Return the near misses by signal, asked for `later_s` seconds after the last step."""
     state = ev("queue_state", 0, events[0]["queue"], attributes={"visibility_timeout_s": WINDOW_S})
     run = judged(in_steps(sorted([state, *events], key=lambda e: e["at"]), every_s, until_s), SETTINGS)
     (queue,) = run.snapshots[-1].queues
@@ -116,15 +116,15 @@ def near(events: Events, until_s: int, every_s: int = 10, later_s: int = 0) -> d
 def test_a_signal_shows_its_value_and_limit_before_it_fires(
     signal: str, events: Events, until_s: int, value: float, limit: float, sentence: str
 ) -> None:
-    """Of several conditions the farthest."""
+    """A signal with several conditions shows the one that is farthest from its limit."""
     miss = near(events, until_s)[signal]
     assert miss.value == pytest.approx(value)
     assert miss.limit == limit
     assert miss.sentence == sentence
 
 
-def test_a_silence_grows_while_nobody_looks() -> None:
-    """Twenty messages are due after 400 s; four minutes are over, and a minute more when it is asked."""
+def test_a_silence_grows_between_batches() -> None:
+    """The queue is silent after 400 s (20 intervals); 240 s have passed at the last batch, and 300 s a minute later."""
     events = regular(2_400)
     miss, later = (near(events, 2_620, 20, later_s)["QueueSilent"] for later_s in (0, 60))
     assert (miss.value, later.value) == (240, 300)
@@ -143,6 +143,6 @@ def test_a_silence_grows_while_nobody_looks() -> None:
         ("ConcurrencyCollapsed", groups(3), 240),
     ],
 )
-def test_a_signal_of_which_nothing_happened_is_not_near(signal: str, events: Events, until_s: int) -> None:
-    """No failure, nothing outlived, no redelivery, nothing held, no silence, too few groups."""
+def test_a_signal_without_any_cause_is_not_near(signal: str, events: Events, until_s: int) -> None:
+    """Without failures, outlived windows, redeliveries, holds, silence, or enough waiting groups, the signal is not listed."""
     assert signal not in near(events, until_s)

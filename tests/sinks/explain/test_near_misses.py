@@ -1,4 +1,4 @@
-"""How near a quiet signal is: the judge's own value and limit, of the queue's own pattern, the nearest first."""
+"""How near a quiet signal is to firing: value and limit as the judge uses them for this queue, nearest first."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ S = 1000
 
 
 def near(queue: QueueView, settings: Settings | None = None) -> dict[str, str]:
-    """Signal -> sentence."""
+    """Return signal -> sentence."""
     return {miss.signal: miss.sentence for miss in Quiet(queue, settings or Settings(), NOW_MS).of_queue()}
 
 
 def with_rule(**rule: Any) -> Settings:
-    """Settings with one rule, for the queues called q-something."""
+    """Return settings with one rule for queues that match `q-.*`."""
     return Settings(rules=(QueueRule("q-*", **rule),))
 
 
 def holding(name: str, held_s: float, **known: Any) -> QueueView:
-    """A queue with a consumer that holds something."""
+    """Return a queue with a consumer that holds a message."""
     return queue_view(name, consumers=(ConsumerView("w", 1, NOW_MS - round(held_s * S), "m"),), **known)
 
 
-def test_a_healthy_queue_shows_how_far_from_firing_it_is_the_nearest_first() -> None:
-    """Number against limit, for each signal the numbers are known of."""
+def test_a_healthy_queue_lists_its_distance_to_each_signal_nearest_first() -> None:
+    """Every signal whose numbers are known has its value and its limit."""
     queue = holding(
         "search", 9, visible=8, oldest_ms={"visible": NOW_MS - 450 * S}, receive_count_max=1, last_settled_at_ms=NOW_MS - 240 * S
     )
@@ -104,7 +104,7 @@ def test_a_healthy_queue_shows_how_far_from_firing_it_is_the_nearest_first() -> 
     ids=lambda v: v if isinstance(v, str) and " " in v else "",
 )
 def test_limits_are_those_of_the_queue(queue: QueueView, settings: Settings, signal: str, limit: float, why: str) -> None:
-    """What its broker reported, what its pattern overrides, and the defaults."""
+    """Limits come from what the broker reported, from overrides for the queue's pattern, and from the defaults."""
     misses: dict[str, float] = {miss.signal: miss.limit for miss in Quiet(queue, settings, NOW_MS).of_queue()}
     assert misses[signal] == limit, why
 
@@ -122,13 +122,13 @@ def test_limits_are_those_of_the_queue(queue: QueueView, settings: Settings, sig
     ],
     ids=lambda v: v if isinstance(v, str) and " " in v else "",
 )
-def test_nothing_is_said_where_the_rule_cannot_speak(queue: QueueView, signal: str, why: str) -> None:
-    """'It fires at 3' beside a 6 that does not fire would be a lie."""
+def test_no_near_miss_where_the_rule_does_not_apply(queue: QueueView, signal: str, why: str) -> None:
+    """'It fires at 3' must not stand beside a 6 that does not fire."""
     assert signal not in near(queue), why
 
 
 def test_the_group_nearest_to_stuck_is_named() -> None:
-    """A group whose head was sent, or whose last message was settled, longest ago; single messages block nothing."""
+    """The nearest group is the one without progress for longest; groups with a single message cannot be stuck."""
     groups = (
         GroupView("alone", 1, 0, NOW_MS - 50 * S, "a", 1, None, False),
         GroupView("slow", 4, 1, NOW_MS - 90 * S, "b", 1, NOW_MS - 45 * S, False),
@@ -141,8 +141,8 @@ def test_the_group_nearest_to_stuck_is_named() -> None:
     assert of_group.sentence == f"it {words}"
 
 
-def test_messages_and_consumers_have_their_own() -> None:
-    """What is asked about decides what is compared."""
+def test_messages_and_consumers_have_near_misses_of_their_own() -> None:
+    """What is asked about determines which signals are compared."""
     message = MessageView("m", "in_flight", NOW_MS - 99 * S, 2, ("oldest",), last_received_at_ms=NOW_MS - 90 * S)
     queue = holding("q", 450)
     quiet = Quiet(queue, Settings(), NOW_MS)
@@ -164,8 +164,8 @@ def test_messages_and_consumers_have_their_own() -> None:
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
-def test_a_signal_that_comes_nearer_fires_when_it_is_there(signal: Any, settings: Settings) -> None:
-    """Against the judge itself: as long as it is quiet its nearness grows, and at the limit it fires."""
+def test_nearness_grows_until_the_signal_fires(signal: Any, settings: Settings) -> None:
+    """Compared with the judge: while the signal is quiet its nearness grows, and at the limit it fires."""
     settings = Settings(now_is_event_time=True, rules=settings.rules)
     events = [ev("queue_state", 0, attributes={"visibility_timeout_s": 30}), ev("sent", 0, message_id="m")]
     events += [ev("sent", 1, message_id="w"), ev("sent", 1, message_id="done"), ev("deleted", 3, message_id="done")]

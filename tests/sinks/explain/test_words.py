@@ -17,5 +17,5 @@ from sinks.explain.words import duration
     ],
 )  # fmt: skip
 def test_durations_have_two_units_at_most(seconds: float, words: str) -> None:
-    """Enough to act on, short enough to read."""
+    """Durations are precise enough to act on and short enough to read."""
     assert duration(seconds) == words

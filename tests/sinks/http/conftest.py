@@ -1,4 +1,4 @@
-"""A real server on a free port for each test, and a client of it."""
+"""A real server on a free port for each test, and a client for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sinks.fakes import NOW_MS, hostile_snapshot, shop_snapshot
 
 @dataclass(frozen=True)
 class Service:
-    """A running service, its store and a client whose base URL it is."""
+    """A running service, its store, and a client with its base URL."""
 
     store: SnapshotStore
     client: httpx.Client
@@ -41,7 +41,7 @@ def _running(snapshot: Snapshot | None, settings: HttpSettings) -> Iterator[Serv
 
 @pytest.fixture
 def start() -> Iterator[StartService]:
-    """`start(snapshot, settings)`: a service that has published `snapshot`, its clock standing at NOW_MS."""
+    """`start(snapshot, settings)` starts a service that has published `snapshot`; its clock stands at NOW_MS."""
     with ExitStack() as stack:
 
         def start_service(snapshot: Snapshot | None = None, settings: HttpSettings | None = None) -> Service:
@@ -52,13 +52,13 @@ def start() -> Iterator[StartService]:
 
 @pytest.fixture(scope="session")
 def shop() -> Iterator[Service]:
-    """The shop's bad afternoon, for tests that only read."""
+    """The example shop with several signals firing, for tests that only read."""
     with _running(shop_snapshot(), HttpSettings(clock_ms=lambda: NOW_MS)) as service:
         yield service
 
 
 @pytest.fixture(scope="session")
 def hostile() -> Iterator[Service]:
-    """Hostile names everywhere, for tests that only read."""
+    """A snapshot with hostile names everywhere, for tests that only read."""
     with _running(hostile_snapshot(), HttpSettings(clock_ms=lambda: NOW_MS)) as service:
         yield service

@@ -1,4 +1,4 @@
-"""Half-open requests, slow senders and readers, unknown host names, credentials and TLS: with real sockets and clients."""
+"""Half-open requests, slow senders and readers, unknown host names, credentials and TLS, with real sockets and clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.sinks.http.conftest import Service, StartService
 
 
 def connect(service: Service, sends: bytes = b"") -> socket.socket:
-    """A plain connection that has sent something."""
+    """Open a plain connection and send the given bytes."""
     host, port = service.url.removeprefix("http://").split(":")
     found = socket.create_connection((host, int(port)), timeout=10)
     found.sendall(sends)
@@ -34,12 +34,12 @@ def connect(service: Service, sends: bytes = b"") -> socket.socket:
 
 
 def limited(start: StartService, **limits: float) -> Service:
-    """A service with these limits."""
+    """Start a service with these connection limits."""
     return start(None, HttpSettings(connections=ConnectionLimits(**limits)))  # type: ignore[arg-type]
 
 
 def refused(service: Service, reason: str) -> float:
-    """How often, as `/metrics` has it."""
+    """Return how often requests were refused for this reason, from `/metrics`."""
     [line] = [x for x in service.client.get("/metrics").text.splitlines() if f'http_refused_total{{reason="{reason}"}}' in x]
     return float(line.split()[-1])
 
@@ -49,8 +49,8 @@ def refused(service: Service, reason: str) -> float:
     [b"", b"GET / HTTP/1.1\r\nHost: a\r\n", b"POST /api/v1/events HTTP/1.1\r\nX: "],
     ids=["nothing", "half the headers", "half a header"],
 )
-def test_half_open_requests_are_ended(start: StartService, half: bytes) -> None:
-    """And counted; the descriptor is the job's own."""
+def test_half_open_requests_are_closed(start: StartService, half: bytes) -> None:
+    """Half-open requests are closed at the deadline and counted: they use up the job's own file descriptors."""
     service = limited(start, headers_within_s=0.3)
     with connect(service, half) as stream:
         began = time.monotonic()
@@ -60,20 +60,20 @@ def test_half_open_requests_are_ended(start: StartService, half: bytes) -> None:
     assert refused(service, "slow_headers") == 1
 
 
-def test_a_byte_now_and_then_does_not_prolong_the_deadline(start: StartService) -> None:
-    """Slowloris."""
+def test_single_bytes_do_not_extend_the_deadline(start: StartService) -> None:
+    """A slowloris client, which sends its headers a few bytes at a time, is still closed at the deadline."""
     service = limited(start, headers_within_s=0.5)
     sent = 0
     with connect(service, b"GET / HTTP/1.1\r\n") as stream, suppress(OSError):
-        for sent in range(40):  # noqa: B007 - how far it came
+        for sent in range(40):  # noqa: B007 - how many were sent is asserted below
             stream.sendall(b"X: y\r\n")
             time.sleep(0.1)
     assert sent < 30
     assert refused(service, "slow_headers") == 1
 
 
-def test_what_is_slow_after_its_headers_is_not_ended_by_their_deadline(start: StartService) -> None:
-    """A page's stream lasts for hours."""
+def test_the_header_deadline_does_not_apply_after_the_headers(start: StartService) -> None:
+    """The page's event stream stays open for hours."""
     service = limited(start, headers_within_s=0.2)
     with httpx.stream("GET", f"{service.url}/api/v1/stream", timeout=10) as stream:
         time.sleep(0.6)
@@ -82,8 +82,8 @@ def test_what_is_slow_after_its_headers_is_not_ended_by_their_deadline(start: St
     assert refused(service, "slow_headers") == 0
 
 
-def test_connections_of_one_address_are_capped_and_give_their_room_back(start: StartService) -> None:
-    """140 half-open requests exhausted the descriptors of the driver."""
+def test_connections_per_address_are_capped_and_free_their_slots(start: StartService) -> None:
+    """Without a cap, 140 half-open requests exhausted the driver's file descriptors."""
     service = limited(start, per_address=8, headers_within_s=60)
     service.client.get("/-/healthy")
     with ExitStack() as stack:
@@ -107,8 +107,8 @@ def test_connections_of_one_address_are_capped_and_give_their_room_back(start: S
         assert stream.recv(100).startswith(b"HTTP/1.1 200")
 
 
-def test_connections_of_all_addresses_are_capped(start: StartService) -> None:
-    """Whoever they are."""
+def test_the_total_of_connections_is_capped(start: StartService) -> None:
+    """The total limit applies whatever address the connections come from."""
     service = limited(start, total=2)
     service.client.get("/-/healthy")
     with connect(service), connect(service) as second, suppress(ConnectionResetError):
@@ -116,8 +116,8 @@ def test_connections_of_all_addresses_are_capped(start: StartService) -> None:
     assert refused(service, "total") == 1
 
 
-def test_a_reader_that_takes_nothing_is_cut_off(start: StartService) -> None:
-    """Its answer fills memory as long as it waits."""
+def test_a_reader_that_reads_nothing_is_disconnected(start: StartService) -> None:
+    """A response that is not read stays in memory, so the connection is closed."""
     service = limited(start, read_within_s=0.4)
     with connect(service) as stream:
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -146,8 +146,8 @@ HOSTS = [
 
 
 @pytest.mark.parametrize(("host", "status"), HOSTS)
-def test_only_names_of_this_service_are_answered(start: StartService, host: str, status: int) -> None:
-    """A stranger's page that rebinds its name to this address keeps its name in the Host header."""
+def test_only_host_names_of_this_service_are_answered(start: StartService, host: str, status: int) -> None:
+    """This stops DNS rebinding: a foreign page that resolves to this address still sends its own name in the Host header."""
     service = start(None, HttpSettings(access=Access(hosts=("queuewatch.example.com",))))
     for path in ("/", "/metrics", "/api/v1/signals"):
         answer = service.client.get(path, headers={"Host": host})
@@ -157,8 +157,8 @@ def test_only_names_of_this_service_are_answered(start: StartService, host: str,
     assert service.client.get("/-/healthy", headers={"Host": host}).status_code == 200
 
 
-def test_any_name_where_it_is_wanted(start: StartService) -> None:
-    """Behind a proxy that checks names itself."""
+def test_any_host_name_can_be_allowed(start: StartService) -> None:
+    """`*` allows any name, for a service behind a proxy that checks names itself."""
     service = start(None, HttpSettings(access=Access(hosts=("*",))))
     assert service.client.get("/", headers={"Host": "anything.example.com"}).status_code == 200
 
@@ -167,13 +167,13 @@ def test_any_name_where_it_is_wanted(start: StartService) -> None:
     ("header", "name"),
     [("a:1", "a"), ("[::1]:1", "::1"), ("[::1]x", None), ("A.", "a"), (":1", None), ("1.2.3.4", "1.2.3.4")],
 )
-def test_the_name_in_a_host_header(header: str, name: str | None) -> None:
-    """Without port, brackets and the root's dot."""
+def test_host_name_parses_a_host_header(header: str, name: str | None) -> None:
+    """Port, brackets and the trailing dot are removed."""
     assert host_name(header) == name
 
 
 def basic(user: str, password: str) -> str:
-    """The value of `Authorization`."""
+    """Return the value of an `Authorization` header."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
@@ -202,22 +202,22 @@ ANSWERS = [
 def test_page_and_metrics_have_credentials_of_their_own(
     start: StartService, page: Credentials, path: str, authorization: str | None, status: int, challenge: str | None
 ) -> None:
-    """And the answer says which are wanted, without saying more."""
+    """A refusal names the accepted schemes and nothing else."""
     service = start(None, HttpSettings(access=Access(page=page, metrics=METRICS)))
     headers = {} if authorization is None else {"Authorization": authorization.encode()}
     answer = service.client.get(path, headers=headers)  # type: ignore[arg-type]
     assert (answer.status_code, answer.headers.get("www-authenticate")) == (status, challenge)
 
 
-def test_ingest_asks_for_its_own_token_alone(start: StartService) -> None:
-    """A Worker knows the token of ingest, not a person's password."""
+def test_ingest_requires_only_its_own_token(start: StartService) -> None:
+    """Workers have the ingest token, not the page's password."""
     service = start(None, HttpSettings(access=Access(page=PAGE, metrics=METRICS)))
-    assert service.client.post("/api/v1/events").status_code == 404  # off, not forbidden
+    assert service.client.post("/api/v1/events").status_code == 404  # 404: ingest is disabled here; not 401
 
 
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
-    """A certificate for 127.0.0.1 that signs itself."""
+    """A self-signed certificate for 127.0.0.1."""
     folder = tmp_path_factory.mktemp("tls")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "queuewatch test")])
@@ -235,7 +235,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
 
 
 def test_https_with_real_clients(tls: Tls) -> None:
-    """httpx, and curl where it is installed, verify the certificate and show credentials."""
+    """httpx, and curl if installed, verify the certificate and authenticate."""
     app = create_app(SnapshotStore(), HttpSettings(access=Access(metrics=BOTH)))
     with serve(app, port=0, tls=tls) as server:
         assert server.url.startswith("https://127.0.0.1:")
@@ -263,8 +263,8 @@ def test_https_with_real_clients(tls: Tls) -> None:
                 assert done.stdout == code
 
 
-def test_a_certificate_that_cannot_be_used_is_named(tls: Tls, tmp_path: Path) -> None:
-    """Before any thread is started."""
+def test_an_unusable_certificate_is_named(tls: Tls, tmp_path: Path) -> None:
+    """The error names the certificate, before any thread is started."""
     broken = tmp_path / "broken.pem"
     broken.write_text("no certificate")
     with pytest.raises(CannotListenError, match=r"http\.tls cannot be used"):

@@ -1,4 +1,4 @@
-"""Healthy means alive; ready means that what is shown is worth believing."""
+"""Healthy means the process is alive; ready means that its data is current."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def snapshot(age_s: float, events: int = 1) -> Snapshot:
     ids=lambda v: v if isinstance(v, str) else "",
 )
 def test_ready_means_data_has_flowed_and_the_last_batch_is_recent(latest: Snapshot | None, reasons: list[str], why: str) -> None:
-    """Every reason is given, in words."""
+    """The result lists every reason in words."""
     found = not_ready(latest, NOW_MS, 60)
     assert len(found) == len(reasons), why
     assert all(text.startswith(reason[:20]) and reason in text for text, reason in zip(found, reasons, strict=True))
 
 
 def test_the_endpoints_answer_200_or_503_with_the_reasons(start: StartService) -> None:
-    """A probe looks at the status, a person at the body."""
+    """The status code is for probes, the body for people."""
     starting = start().client
     assert starting.get("/-/healthy").json() == {"healthy": True}
     answer = starting.get("/-/ready")
@@ -50,7 +50,7 @@ def test_the_endpoints_answer_200_or_503_with_the_reasons(start: StartService) -
 
 
 def test_a_dead_job_is_not_healthy(start: StartService) -> None:
-    """Then a restart helps, which is what the probe is for."""
+    """The job is reported as unhealthy, so that the liveness probe restarts it."""
     settings = HttpSettings(job_fault=lambda: "the streaming query ended: out of memory")
     answer = start(shop_snapshot(), settings).client.get("/-/healthy")
     assert answer.status_code == 503

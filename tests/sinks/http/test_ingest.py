@@ -1,4 +1,4 @@
-"""POST /api/v1/events: durable before accepted, bounded in every direction, refusals that say what to do."""
+"""POST /api/v1/events: events are durable before they are accepted, every resource is bounded, and refusals say what to do."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def refused(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
     ids=["ndjson", "ndjson as json", "array", "indented array", "array with BOM", "arrow"],
 )
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-def test_events_are_staged_as_a_reader_of_the_spool_finds_them(
+def test_events_are_spooled_in_the_form_their_reader_expects(
     start: StartService, spool: Path, body: bytes, content_type: str, packed: bool
 ) -> None:
-    """Every form, compressed or not, gives the same events in one finished file."""
+    """Every format, compressed or not, yields the same events in one finished file."""
     headers = {"Content-Type": content_type} | ({"Content-Encoding": "gzip"} if packed else {})
     answer = post(serve_ingest(start, spool), gzip.compress(body) if packed else body, headers)
     assert (answer.status_code, answer.json()) == (202, {"accepted": 3, "invalid": 0})
@@ -95,7 +95,7 @@ def test_events_are_staged_as_a_reader_of_the_spool_finds_them(
 
 
 def test_one_bad_event_does_not_spoil_the_others(start: StartService, spool: Path) -> None:
-    """It is accepted with the rest, reported to the sender, and the job keeps it for inspection."""
+    """The bad event is spooled with the others and reported to the sender; the job keeps it for inspection."""
     body = NDJSON + b'{"v":1,"type":"sent"}\nnot json\n'
     answer = post(serve_ingest(start, spool), body, NDJSON_TYPE)
     found = answer.json()
@@ -124,17 +124,17 @@ def test_one_bad_event_does_not_spoil_the_others(start: StartService, spool: Pat
         (gzip.compress(b" " * 20_000), NDJSON_TYPE | {"Content-Encoding": "gzip"}, 413, "too_large"),
     ],
 )
-def test_what_cannot_be_taken_is_refused_and_leaves_nothing(
+def test_an_unacceptable_body_is_refused_and_nothing_is_spooled(
     start: StartService, spool: Path, body: bytes, headers: dict[str, str], status: int, code: str
 ) -> None:
-    """Status, a word for programs, a sentence and the fix for people."""
+    """A refusal has a status, an error code for programs, and a sentence and a fix for people."""
     service = serve_ingest(start, spool, max_body_bytes=4_000 if len(body) < 90_000 else 10**6, max_inflated_bytes=10_000)
     refused(post(service, body, headers), status, code)
     assert spooled(spool) == []
 
 
 def test_a_body_without_a_length_is_cut_off_at_the_limit(start: StartService, spool: Path) -> None:
-    """Chunked: nobody said how long it would be."""
+    """A chunked body has no declared length, so the limit applies while it is read."""
 
     def endless() -> Iterator[bytes]:
         for _ in range(100):
@@ -157,8 +157,8 @@ def test_a_body_without_a_length_is_cut_off_at_the_limit(start: StartService, sp
         ("bearer s3cret", 202),
     ],
 )
-def test_the_token_is_needed_where_there_is_one(start: StartService, spool: Path, authorization: Any, status: int) -> None:
-    """Without it not even the body is looked at, and the answer does not hold the right one."""
+def test_the_token_is_required_if_one_is_configured(start: StartService, spool: Path, authorization: Any, status: int) -> None:
+    """Without the token the body is not processed, and the response does not contain the right token."""
     service = serve_ingest(start, spool, token="s3cret")
     headers = NDJSON_TYPE | ({"Authorization": authorization} if authorization else {})
     answer = post(service, NDJSON, headers)
@@ -170,15 +170,15 @@ def test_the_token_is_needed_where_there_is_one(start: StartService, spool: Path
         assert spooled(spool) == []
 
 
-def test_without_a_spool_folder_the_endpoint_is_off(start: StartService) -> None:
-    """And says how to turn it on."""
+def test_without_a_spool_folder_ingest_is_off(start: StartService) -> None:
+    """The response says how to turn ingest on."""
     error = refused(start().client.post("/api/v1/events", content=NDJSON, headers=NDJSON_TYPE), 404, "ingest_off")
     assert "http.ingest.enabled" in error["fix"]
     assert start().client.get("/api/v1/events").status_code == 405
 
 
 class Gate:
-    """A stage that holds every body until it is opened."""
+    """A stage that blocks every body until the test opens it."""
 
     def __init__(self) -> None:
         self.entered = threading.Semaphore(0)
@@ -191,8 +191,8 @@ class Gate:
         assert self.open.wait(20)
 
 
-def test_too_many_at_once_must_retry(start: StartService) -> None:
-    """The others are answered in the end, and the counters tell."""
+def test_too_many_concurrent_requests_must_retry(start: StartService) -> None:
+    """The accepted requests are answered in the end, and the metrics count all of them."""
     gate = Gate()
     service = start(None, HttpSettings(ingest=IngestSettings(gate, max_concurrent=2)))
     with ThreadPoolExecutor(2) as senders:
@@ -210,8 +210,8 @@ def test_too_many_at_once_must_retry(start: StartService) -> None:
     assert 'queuewatch_ingest_events_total{result="accepted"} 6' in metrics
 
 
-def test_a_body_of_too_many_events_is_refused_before_it_is_read(start: StartService, spool: Path) -> None:
-    """In every form; one event more than allowed is too many, and what is written over many lines is one."""
+def test_a_body_with_too_many_events_is_refused_before_it_is_parsed(start: StartService, spool: Path) -> None:
+    """The limit holds for every format and is exact, and one event written over many lines counts as one."""
     service = serve_ingest(start, spool, max_events=1_000)
     line = json.dumps(EVENTS[0]).encode()
     for body in (b"{}\n" * 350_000, b"[" + b"{}," * 350_000 + b"{}]", b"\n".join([line] * 1_001), b"[" + b"[]," * 9_000 + b"[]]"):
@@ -224,15 +224,15 @@ def test_a_body_of_too_many_events_is_refused_before_it_is_read(start: StartServ
     assert post(service, json.dumps(long, indent=1).encode(), JSON_TYPE).status_code == 202
 
 
-def test_all_flaws_of_a_body_are_counted(start: StartService, spool: Path) -> None:
-    """Also those beyond the ones that are described."""
+def test_all_invalid_events_of_a_body_are_counted(start: StartService, spool: Path) -> None:
+    """Invalid events are counted even beyond those that are described."""
     answer = post(serve_ingest(start, spool), NDJSON + b"{}\n" * 5_000, NDJSON_TYPE)
     assert (answer.status_code, answer.json()["invalid"]) == (202, 5_000)
     assert answer.json()["reasons"] == {"missing_field": 5_000}
 
 
-def test_bytes_held_over_all_requests_are_bounded(start: StartService) -> None:
-    """Not the number of requests: what one inflates to is what the next cannot have, and it is given back."""
+def test_bytes_held_by_all_requests_are_bounded(start: StartService) -> None:
+    """The limit is on decompressed bytes, not on the number of requests, and finished requests free theirs."""
     gate = Gate()
     service = start(None, HttpSettings(ingest=IngestSettings(gate, max_bytes_at_once=3_000_000)))
     large = gzip.compress(NDJSON + b" " * 2_000_000 + b"\n")
@@ -250,8 +250,8 @@ def test_bytes_held_over_all_requests_are_bounded(start: StartService) -> None:
         assert post(service, large, headers).status_code == 202
 
 
-def test_a_sender_that_stops_within_its_body_does_not_hold_its_place(start: StartService) -> None:
-    """It is answered 408 after the time allowed, and the next one gets in."""
+def test_a_sender_that_stalls_within_its_body_gets_408(start: StartService) -> None:
+    """It is answered after `body_within_s`, and its slot becomes free."""
     service = start(None, HttpSettings(ingest=IngestSettings(Gate(), max_concurrent=1, body_within_s=0.3)))
     host, port = service.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=10) as slow:
@@ -260,7 +260,7 @@ def test_a_sender_that_stops_within_its_body_does_not_hold_its_place(start: Star
 
 
 def test_no_room_is_507_with_the_folder_and_the_remedy(start: StartService, spool: Path) -> None:
-    """Nothing half-written is left."""
+    """No half-written file is left."""
     service = start(None, HttpSettings(ingest=IngestSettings(Spool(spool, min_free_bytes=1 << 60))))
     answer = post(service, NDJSON, NDJSON_TYPE)
     error = refused(answer, 507, "no_room")
@@ -269,8 +269,8 @@ def test_no_room_is_507_with_the_folder_and_the_remedy(start: StartService, spoo
     assert list(spool.iterdir()) == []
 
 
-def test_a_spool_nobody_reads_fills_up(start: StartService, spool: Path) -> None:
-    """Where its reader removes files, a limit on what waits tells that it does not."""
+def test_a_full_spool_refuses_events(start: StartService, spool: Path) -> None:
+    """The reader removes files, so a spool that reaches its limit means that it stopped; the error says to check the job."""
     service = start(None, HttpSettings(ingest=IngestSettings(Spool(spool, max_spooled_bytes=1))))
     assert post(service, NDJSON, NDJSON_TYPE).status_code == 202
     error = refused(post(service, NDJSON, NDJSON_TYPE), 507, "no_room")
@@ -281,10 +281,10 @@ def test_a_spool_nobody_reads_fills_up(start: StartService, spool: Path) -> None
     ("number", "status", "code"),
     [(errno.ENOSPC, 507, "no_room"), (errno.EACCES, 503, "stage"), (errno.EIO, 503, "stage")],
 )
-def test_a_disk_that_fails_at_the_sync_accepts_nothing(
+def test_an_fsync_error_accepts_nothing(
     start: StartService, spool: Path, monkeypatch: pytest.MonkeyPatch, number: int, status: int, code: str
 ) -> None:
-    """The error comes at fsync, after the bytes seemed written."""
+    """The error comes at fsync, after the write appeared to succeed."""
     service = serve_ingest(start, spool)
 
     def failing(_: int) -> None:
@@ -295,8 +295,8 @@ def test_a_disk_that_fails_at_the_sync_accepts_nothing(
     assert list(spool.iterdir()) == []
 
 
-def test_a_folder_that_vanished_is_named(tmp_path: Path) -> None:
-    """Somebody cleaned up."""
+def test_a_missing_spool_folder_is_named(tmp_path: Path) -> None:
+    """The error names the folder if it was deleted while the service ran."""
     spool = Spool(tmp_path / "spool")
     (tmp_path / "spool").rmdir()
     with pytest.raises(StageUnavailableError, match="spool"):
@@ -304,7 +304,7 @@ def test_a_folder_that_vanished_is_named(tmp_path: Path) -> None:
 
 
 def test_a_body_is_on_disk_under_its_final_name_before_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """File, rename, folder: in this order, or a power cut loses what was acknowledged."""
+    """fsync the file, rename it, fsync the folder: in any other order a power cut can lose acknowledged events."""
     done: list[str] = []
     fsync, rename = os.fsync, os.rename
 
@@ -324,7 +324,7 @@ def test_a_body_is_on_disk_under_its_final_name_before_the_answer(tmp_path: Path
 
 
 def test_bodies_that_wait_for_the_disk_share_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forty senders at once make a few files, and every line of every one is in exactly one of them."""
+    """Twenty senders with 40 bodies make fewer than 15 files, and every line is in exactly one of them."""
     fsync = os.fsync
 
     def slow(descriptor: int) -> None:
@@ -341,15 +341,15 @@ def test_bodies_that_wait_for_the_disk_share_a_file(tmp_path: Path, monkeypatch:
 
 
 def test_an_arrow_stream_has_a_file_of_its_own(tmp_path: Path) -> None:
-    """Streams cannot be joined as lines can, and a file ends at the size allowed."""
+    """Arrow streams cannot be concatenated as lines can, and a file ends at the size limit."""
     spool = Spool(tmp_path, max_file_bytes=len(NDJSON) + 1)
     for kind, body in (("arrow", encode_arrow(EVENTS)), ("ndjson", NDJSON), ("ndjson", NDJSON)):
         spool.put(body, kind)  # type: ignore[arg-type]
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".arrow", ".ndjson", ".ndjson"]
 
 
-def test_what_a_crash_left_is_removed_but_not_what_another_process_writes(tmp_path: Path) -> None:
-    """An hour tells the one from the other."""
+def test_files_left_by_a_crash_are_removed_but_not_those_of_a_running_process(tmp_path: Path) -> None:
+    """Temporary files older than an hour are leftovers."""
     (tmp_path / ".old.ndjson.part").touch()
     os.utime(tmp_path / ".old.ndjson.part", (0, 0))
     (tmp_path / ".new.ndjson.part").touch()
@@ -368,6 +368,6 @@ def test_what_a_crash_left_is_removed_but_not_what_another_process_writes(tmp_pa
         (b'{"n":12345678901234567890123}', b'{"n":12345678901234567890123}\n'),
     ],
 )
-def test_json_becomes_one_value_a_line(body: bytes, lines: bytes) -> None:
-    """So that bodies of several senders can stand in one file."""
+def test_json_becomes_one_value_per_line(body: bytes, lines: bytes) -> None:
+    """With one value per line, bodies of several senders can share a file."""
     assert as_lines(body) == lines

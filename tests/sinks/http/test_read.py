@@ -1,4 +1,4 @@
-"""The read-only API over real HTTP: rows, paging, names with anything in them, and errors that help."""
+"""The read-only API over real HTTP: rows, paging, hostile names, and errors that say what to do."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def error_of(answer: httpx.Response) -> dict[str, Any]:
     return error
 
 
-def test_one_row_per_queue_what_needs_somebody_first(shop: Service) -> None:
-    """The page's table: critical, then warning, then bad status, then the oldest."""
+def test_one_row_per_queue_most_urgent_first(shop: Service) -> None:
+    """Rows are sorted by critical signals, then warnings, then bad status, then the oldest message."""
     found = shop.client.get("/api/v1/queues").json()
     names = [row["queue"] for row in found["queues"]]
     assert names[:5] == ["invoice-mail", "orders-dlq", "payments.fifo", "orders", "warehouse-sync"]
@@ -56,8 +56,8 @@ def test_one_row_per_queue_what_needs_somebody_first(shop: Service) -> None:
     assert found["total"] == len(names) == 12
 
 
-def test_what_is_not_known_is_null_and_not_zero(shop: Service) -> None:
-    """A queue nobody reports on has no depth."""
+def test_unknown_values_are_null_and_not_zero(shop: Service) -> None:
+    """A queue without reports has null for its depth."""
     rows = shop.client.get("/api/v1/queues?filter=warehouse").json()["queues"]
     assert (rows[0]["visible"], rows[0]["in_flight"], rows[0]["coverage_ratio"]) == (None, None, None)
 
@@ -80,7 +80,7 @@ def test_what_is_not_known_is_null_and_not_zero(shop: Service) -> None:
     ],
 )
 def test_rows_are_filtered_sorted_and_paged(shop: Service, query: str, names: list[str]) -> None:
-    """Each parameter alone and together."""
+    """Each parameter works alone and together with others."""
     rows = shop.client.get(f"/api/v1/queues?{query}").json()["queues"]
     found = [row["queue"] for row in rows]
     assert sorted(found) == sorted(names) if query == "filter=orders" else found == names
@@ -88,13 +88,13 @@ def test_rows_are_filtered_sorted_and_paged(shop: Service, query: str, names: li
 
 @pytest.mark.parametrize("order", ["asc", "desc"])
 def test_unknown_values_come_last_in_either_direction(shop: Service, order: str) -> None:
-    """Not known is neither large nor small."""
+    """An unknown value counts neither as large nor as small."""
     rows = shop.client.get(f"/api/v1/queues?sort=visible&order={order}").json()["queues"]
     assert rows[-1]["queue"] == "warehouse-sync"
 
 
 def test_pages_hold_each_queue_once(start: StartService) -> None:
-    """Nothing is lost or shown twice between two pages."""
+    """No queue is missing from the pages or on two of them."""
     client = start(many_queues(2_500)).client
     names = [
         row["queue"]
@@ -113,8 +113,8 @@ def test_pages_hold_each_queue_once(start: StartService) -> None:
         ("order=up", "order=up", "asc, desc"),
     ],
 )
-def test_a_wrong_parameter_is_named_with_the_right_ones(shop: Service, query: str, message: str, fix: str) -> None:
-    """400, never a default taken in silence."""
+def test_a_wrong_parameter_is_refused_with_the_valid_values(shop: Service, query: str, message: str, fix: str) -> None:
+    """The response is 400; no default is used silently."""
     answer = shop.client.get(f"/api/v1/queues?{query}")
     assert answer.status_code == 400
     assert message in error_of(answer)["message"]
@@ -122,7 +122,7 @@ def test_a_wrong_parameter_is_named_with_the_right_ones(shop: Service, query: st
 
 
 def test_suspects_are_listed_with_ids_and_timelines(shop: Service) -> None:
-    """The contract's endpoint."""
+    """The endpoint returns suspect messages with ids, receive counts and attempts, as the contract says."""
     found = shop.client.get("/api/v1/queues/orders/messages?why=poison").json()
     assert (found["queue"], found["unsettled"], found["total"]) == ("orders", 199, 2)
     message = found["messages"][0]
@@ -132,8 +132,8 @@ def test_suspects_are_listed_with_ids_and_timelines(shop: Service) -> None:
 
 
 @pytest.mark.parametrize("name", PRINTABLE_NAMES)
-def test_any_queue_name_can_be_asked_for(hostile: Service, name: str) -> None:
-    """Slashes, quotes, newlines, `../`, another endpoint's words: decoded once and taken as they are."""
+def test_queues_of_any_name_can_be_requested(hostile: Service, name: str) -> None:
+    """Names with slashes, quotes, newlines, `../` or the path of another endpoint are decoded once and taken literally."""
     client = hostile.client
     messages = client.get(f"/api/v1/queues/{quote(name, safe='')}/messages").json()
     detail = client.get("/api/v1/queue", params={"queue": name}).json()
@@ -143,15 +143,15 @@ def test_any_queue_name_can_be_asked_for(hostile: Service, name: str) -> None:
     assert {subject["kind"] for subject in explained["subjects"]} == {"queue", "message", "group", "consumer"}
 
 
-def test_half_a_character_does_not_break_an_answer(hostile: Service) -> None:
-    """JSON can carry half of a surrogate pair, UTF-8 cannot."""
+def test_a_lone_surrogate_does_not_break_a_response(hostile: Service) -> None:
+    """JSON can carry half of a surrogate pair; UTF-8 cannot."""
     client = hostile.client
     for path in ("/api/v1/queues", "/api/v1/signals", "/metrics", "/api/v1/search?q=lone"):
         assert client.get(path).status_code == 200
 
 
 def test_one_name_in_two_regions_must_be_distinguished(start: StartService) -> None:
-    """409 with the candidates, then ?scope= decides."""
+    """An ambiguous name gets 409 with the candidates; `?scope=` selects one."""
     twice = (queue_view("orders", scope="eu", tracked=1), queue_view("orders", scope="us", tracked=2))
     client = start(Snapshot(NOW_MS, twice, (), {"accepted": 1})).client
     answer = client.get("/api/v1/queues/orders/messages")
@@ -162,7 +162,7 @@ def test_one_name_in_two_regions_must_be_distinguished(start: StartService) -> N
 
 
 def test_a_queue_in_full(start: StartService) -> None:
-    """What the drill-down shows, with the judge's own limits for this queue."""
+    """The detail response has what the drill-down shows, with the limits that apply to this queue."""
     settings = HttpSettings(
         clock_ms=lambda: NOW_MS,
         judging=Settings(rules=(QueueRule("payments.*", {"stalled_s": 42}), QueueRule("*", {"stalled_s": 1}))),
@@ -177,8 +177,8 @@ def test_a_queue_in_full(start: StartService) -> None:
     assert queue["broker"]["look_ahead"] == 120_000
 
 
-def test_signals_come_with_evidence_and_what_was_resolved(start: StartService) -> None:
-    """The worst first; a signal keeps its id from snapshot to snapshot."""
+def test_signals_are_listed_with_evidence_and_recently_resolved_ones(start: StartService) -> None:
+    """The worst signal comes first, and a signal keeps its id from snapshot to snapshot."""
     service = start(shop_snapshot())
     first = service.client.get("/api/v1/signals?severity=critical").json()
     assert [f["signal"] for f in first["firing"]] == ["DeadLetterExpiring", "QueueStalled", "GroupStuck"]
@@ -191,8 +191,8 @@ def test_signals_come_with_evidence_and_what_was_resolved(start: StartService) -
     assert {f["id"] for f in first["firing"][:2]} < {f["id"] for f in second["firing"]}
 
 
-def test_one_signal_by_its_id_tells_what_to_do(shop: Service) -> None:
-    """A link from an alert leads to it."""
+def test_one_signal_by_its_id_says_what_to_do(shop: Service) -> None:
+    """Links in alerts lead to this endpoint."""
     client = shop.client
     found = client.get("/api/v1/signals?signal=GroupStuck").json()["firing"][0]
     detail = client.get(f"/api/v1/signals/{found['id']}").json()
@@ -211,12 +211,12 @@ def test_one_signal_by_its_id_tells_what_to_do(shop: Service) -> None:
     ],
 )
 def test_search_finds_queues_messages_groups_and_consumers(shop: Service, text: str, first: dict[str, str]) -> None:
-    """Whole names before beginnings before parts, whatever the case."""
+    """Exact names rank before prefixes and prefixes before substrings, regardless of case."""
     found = shop.client.get("/api/v1/search", params={"q": text}).json()
     assert {name: found["matches"][0][name] for name in first} == first
 
 
-def test_search_is_bounded_and_says_how_many_there_are(shop: Service, start: StartService) -> None:
+def test_search_results_are_limited_and_say_the_total(shop: Service, start: StartService) -> None:
     """A single letter matches everything."""
     found = start(many_queues(2_000)).client.get("/api/v1/search?q=t").json()
     assert len(found["matches"]) == 50
@@ -225,7 +225,7 @@ def test_search_is_bounded_and_says_how_many_there_are(shop: Service, start: Sta
 
 
 def test_explain_answers_in_json_and_in_text(shop: Service) -> None:
-    """The command line asks for text; an unknown name is 404 with a hint."""
+    """The command line asks for text; an unknown name gets 404 with a hint."""
     client = shop.client
     assert client.get(f"/api/v1/explain/{POISON}").json()["firing"] is True
     text = client.get("/api/v1/explain/payments.fifo", headers={"Accept": "text/plain"})
@@ -236,8 +236,8 @@ def test_explain_answers_in_json_and_in_text(shop: Service) -> None:
     assert "Similar: orders" in missing.json()["hint"]
 
 
-def test_before_the_first_batch_the_api_says_wait(start: StartService) -> None:
-    """503 with Retry-After; metrics and page answer all the same."""
+def test_before_the_first_batch_the_api_answers_503(start: StartService) -> None:
+    """The response has Retry-After; metrics and page are available all the same."""
     client = start().client
     answer = client.get("/api/v1/queues")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
@@ -246,8 +246,8 @@ def test_before_the_first_batch_the_api_says_wait(start: StartService) -> None:
     assert client.get("/").status_code == 200
 
 
-def test_an_unknown_path_and_a_wrong_method_are_json_too(shop: Service) -> None:
-    """With the places that exist, and the methods that do."""
+def test_unknown_paths_and_wrong_methods_get_json_errors(shop: Service) -> None:
+    """The errors list the existing paths and the allowed methods."""
     client = shop.client
     assert "/api/v1/queues" in error_of(client.get("/nothing"))["fix"]
     wrong = client.delete("/api/v1/queues")
@@ -256,8 +256,8 @@ def test_an_unknown_path_and_a_wrong_method_are_json_too(shop: Service) -> None:
     assert error_of(wrong)["code"] == "method_not_allowed"
 
 
-def test_what_nobody_foresaw_is_json_with_status_500(start: StartService, caplog: pytest.LogCaptureFixture) -> None:
-    """A clock that fails: the answer says where to look, the log has the traceback."""
+def test_an_unexpected_error_is_json_with_status_500(start: StartService, caplog: pytest.LogCaptureFixture) -> None:
+    """When the clock raises, the response is a JSON error and the log has the traceback."""
 
     def broken() -> int:
         raise RuntimeError("the clock is broken")
@@ -271,7 +271,7 @@ def test_what_nobody_foresaw_is_json_with_status_500(start: StartService, caplog
 
 @pytest.mark.parametrize("path", ["/", "/assets/app.js", "/metrics", "/api/v1/queues", "/nothing", "/-/ready"])
 def test_every_answer_carries_the_security_headers(shop: Service, path: str) -> None:
-    """A script from elsewhere, a sniffed type or a foreign frame has no chance."""
+    """The headers rule out foreign scripts and content sniffing."""
     headers = shop.client.get(path).headers
     assert "script-src 'self'" in headers["content-security-policy"]
     assert "unsafe" not in headers["content-security-policy"]
@@ -279,8 +279,8 @@ def test_every_answer_carries_the_security_headers(shop: Service, path: str) -> 
     assert "server" not in headers
 
 
-def test_large_answers_are_compressed_for_those_who_take_it(start: StartService) -> None:
-    """The same bytes inside."""
+def test_large_responses_are_compressed_if_the_client_accepts_it(start: StartService) -> None:
+    """The compressed response holds the same bytes."""
     client = start(many_queues(300)).client
     for path in ("/metrics", "/api/v1/queues"):
         plain = client.get(path, headers={"Accept-Encoding": "identity"})
@@ -289,12 +289,12 @@ def test_large_answers_are_compressed_for_those_who_take_it(start: StartService)
             raw = b"".join(packed.iter_raw())
         assert "content-encoding" not in plain.headers
         assert len(raw) < len(plain.content) / 4
-        if path != "/metrics":  # Process metrics change from scrape to scrape.
+        if path != "/metrics":  # process metrics change from scrape to scrape
             assert json.loads(gzip.decompress(raw)) == plain.json()
 
 
 def test_metrics_are_negotiated(shop: Service) -> None:
-    """Prometheus gets OpenMetrics, curl the text format."""
+    """A client that accepts OpenMetrics gets it; others get the text format."""
     client = shop.client
     text = client.get("/metrics")
     openmetrics = client.get("/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0"})
@@ -303,8 +303,8 @@ def test_metrics_are_negotiated(shop: Service) -> None:
     assert openmetrics.text.endswith("# EOF\n")
 
 
-def test_the_pages_files_are_not_sent_again_unchanged(shop: Service) -> None:
-    """An entity tag answers a reload with nothing."""
+def test_unchanged_page_files_are_not_sent_again(shop: Service) -> None:
+    """A reload with the file's ETag gets 304 without a body."""
     client = shop.client
     first = client.get("/assets/app.js")
     again = client.get("/assets/app.js", headers={"If-None-Match": first.headers["etag"]})
@@ -313,8 +313,8 @@ def test_the_pages_files_are_not_sent_again_unchanged(shop: Service) -> None:
     assert client.get("/assets/..%2f__init__.py").status_code == 404
 
 
-def test_a_queue_says_how_far_it_keeps_its_objectives(start: StartService) -> None:
-    """Only in its own answer; and where its dashboard is, whatever its name."""
+def test_a_queue_has_its_objectives_and_its_dashboard_link(start: StartService) -> None:
+    """The detail response has objectives and a dashboard link, escaped for any queue name."""
     objectives = {"orders-30s": Objective(queues="orders|a.*", within_s=30)}
     settings = HttpSettings(clock_ms=lambda: NOW_MS, objectives=objectives, grafana_url="https://grafana.example")
     snapshot = replace(shop_snapshot(), queues=(queue_view("orders", durations={"sojourn": TOOK}), queue_view('a"b&c/d')))
@@ -335,8 +335,8 @@ def test_without_objectives_and_grafana_there_are_none(shop: Service) -> None:
     assert (queue["objectives"], queue["dashboard_url"]) == ([], None)
 
 
-def test_folded_queues_are_one_row_with_a_way_to_each(start: StartService) -> None:
-    """The table stays short; every queue has its own page and is found by its name."""
+def test_folded_queues_are_one_row_that_links_to_each(start: StartService) -> None:
+    """The table stays short; every queue still has its own page and is found by name."""
     tenants = [queue_view(f"orders-{n}", visible=n, status="stalled" if n == 2 else "ok") for n in (1, 2, 3)]
     others = queue_view("mail")
     row = fold_views(QueueName("aws_sqs", tenants[0].scope, "orders-*"), tenants, {}, top_k=10)

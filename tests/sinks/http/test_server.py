@@ -1,4 +1,4 @@
-"""Starting, stopping and being refused the port."""
+"""Starting and stopping the server, and a port that cannot be bound."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.sinks.fakes import NOW_MS, shop_snapshot
 from tests.sinks.http.conftest import StartService
 
 
-def test_a_port_in_use_is_named_with_the_way_out() -> None:
-    """Before any thread is started."""
+def test_a_port_in_use_is_named_with_the_fix() -> None:
+    """The error is raised before any thread is started."""
     with serve(create_app(SnapshotStore()), port=0) as first:
         before = threading.active_count()
         with pytest.raises(PortInUseError, match=rf"port {first.port} on 127\.0\.0\.1 is in use.*http\.port"):
@@ -25,8 +25,8 @@ def test_a_port_in_use_is_named_with_the_way_out() -> None:
         assert threading.active_count() == before
 
 
-def test_a_host_that_is_not_ours_is_named() -> None:
-    """A typing error, or an address of another machine."""
+def test_a_host_of_another_machine_is_named() -> None:
+    """The host may be mistyped or belong to another machine."""
     with pytest.raises(CannotListenError, match=r"http\.host"):
         serve(create_app(SnapshotStore()), host="no-such-host.invalid", port=0)
     with pytest.raises(CannotListenError, match=r"cannot listen on 192\.0\.2\.1:0"):
@@ -34,7 +34,7 @@ def test_a_host_that_is_not_ours_is_named() -> None:
 
 
 def test_stopping_frees_the_port_and_ends_the_thread() -> None:
-    """So that a test, or a restart in the same process, can use it again."""
+    """Afterwards a test, or a restart in the same process, can bind the port again."""
     before = set(threading.enumerate())
     server = serve(create_app(SnapshotStore()), port=0)
     assert httpx.get(f"{server.url}/-/healthy").status_code == 200
@@ -47,7 +47,7 @@ def test_stopping_frees_the_port_and_ends_the_thread() -> None:
 
 
 def test_stopping_does_not_wait_for_open_pages() -> None:
-    """A page left open on a wall holds a stream for ever."""
+    """A page left open on a wall display holds a stream forever."""
     server = serve(create_app(SnapshotStore()), port=0)
     with httpx.stream("GET", f"{server.url}/api/v1/stream", timeout=10) as stream:
         lines = stream.iter_lines()
@@ -58,8 +58,8 @@ def test_stopping_does_not_wait_for_open_pages() -> None:
     del lines
 
 
-def test_a_stream_tells_of_each_new_snapshot(start: StartService) -> None:
-    """Its version and time; what is shown of it is fetched."""
+def test_a_stream_announces_each_new_snapshot(start: StartService) -> None:
+    """The event carries version and time; the page then fetches what it shows."""
     service = start(shop_snapshot())
     with httpx.stream("GET", f"{service.url}/api/v1/stream", timeout=10) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
@@ -78,7 +78,7 @@ def test_a_stream_tells_of_each_new_snapshot(start: StartService) -> None:
 
 
 def test_with_too_many_streams_browsers_poll(start: StartService) -> None:
-    """And a stream that ended makes room."""
+    """When a stream ends, its slot is free for another."""
     service = start(shop_snapshot(), HttpSettings(max_streams=1))
     with httpx.stream("GET", f"{service.url}/api/v1/stream", timeout=10) as stream:
         lines = stream.iter_lines()
