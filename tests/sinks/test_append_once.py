@@ -1,4 +1,4 @@
-"""A file or topic of records: one copy of every line whatever happens to a batch."""
+"""Append records to a file or topic: the file keeps one copy of every line, even if a batch runs twice."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def announced(path: Path) -> list[str]:
     return [json.loads(line)["announcement"].removeprefix("announcement-") for line in path.read_text().splitlines()]
 
 
-def test_lines_follow_one_another(tmp_path: Path) -> None:
-    """Batch after batch, into a folder that need not exist."""
+def test_batches_are_appended_in_order(tmp_path: Path) -> None:
+    """The folder is created if it does not exist."""
     path = tmp_path / "logs" / "signals.ndjson"
     log = AppendOnceFile(path)
     log.append([change(1), change(2)], batch_id=7)
@@ -43,7 +43,7 @@ def test_lines_follow_one_another(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("torn", [0, 1, 40, 5_000], ids=lambda n: f"{n} bytes short")
 def test_a_batch_that_runs_twice_leaves_one_copy(tmp_path: Path, torn: int) -> None:
-    """The process died after some of the batch's bytes; another process runs it again."""
+    """The process died after writing part of a batch; another process runs the batch again."""
     path = tmp_path / "signals.ndjson"
     AppendOnceFile(path).append([change(1)], batch_id=1)
     kept = path.stat().st_size
@@ -55,8 +55,8 @@ def test_a_batch_that_runs_twice_leaves_one_copy(tmp_path: Path, torn: int) -> N
     assert announced(path) == ["1", "2", "3", "4"]
 
 
-def test_a_rerun_that_has_nothing_to_say_takes_the_first_runs_lines_back(tmp_path: Path) -> None:
-    """The judgement of the second run is the one that counts."""
+def test_a_rerun_without_lines_removes_those_of_the_first_run(tmp_path: Path) -> None:
+    """The result of the second run replaces that of the first."""
     path = tmp_path / "signals.ndjson"
     log = AppendOnceFile(path)
     log.append([change(1)], batch_id=1)
@@ -65,16 +65,16 @@ def test_a_rerun_that_has_nothing_to_say_takes_the_first_runs_lines_back(tmp_pat
     assert announced(path) == ["1"]
 
 
-def test_a_new_checkpoint_does_not_cut_the_old_ones_lines(tmp_path: Path) -> None:
-    """Its batches count from zero again."""
+def test_a_new_checkpoint_does_not_cut_lines_of_the_old_one(tmp_path: Path) -> None:
+    """The new checkpoint's batches count from zero again."""
     path = tmp_path / "signals.ndjson"
     AppendOnceFile(path, stream="old").append([change(1)], batch_id=0)
     AppendOnceFile(path, stream="new").append([change(2)], batch_id=0)
     assert announced(path) == ["1", "2"]
 
 
-def test_half_a_line_of_a_lost_run_is_cut_before_the_next_one(tmp_path: Path) -> None:
-    """Otherwise the next line would be glued to it and both lost."""
+def test_a_torn_line_of_a_lost_run_is_cut_before_the_next_line(tmp_path: Path) -> None:
+    """Otherwise the next line would be appended to the torn one, and both would be lost."""
     path = tmp_path / "signals.ndjson"
     AppendOnceFile(path, stream="old").append([change(1), change(2)], batch_id=5)
     os.truncate(path, path.stat().st_size - 9)
@@ -82,8 +82,8 @@ def test_half_a_line_of_a_lost_run_is_cut_before_the_next_one(tmp_path: Path) ->
     assert announced(path) == ["1", "3"]
 
 
-def test_a_file_moved_away_is_begun_anew(tmp_path: Path) -> None:
-    """logrotate without copytruncate; the mark still points into the old file."""
+def test_a_file_that_was_moved_away_is_created_again(tmp_path: Path) -> None:
+    """logrotate without copytruncate moves the file, while the mark still points into the old one."""
     path = tmp_path / "signals.ndjson"
     log = AppendOnceFile(path)
     log.append([change(1)], batch_id=1)
@@ -94,7 +94,7 @@ def test_a_file_moved_away_is_begun_anew(tmp_path: Path) -> None:
 
 
 def test_a_full_file_is_rotated_between_batches(tmp_path: Path) -> None:
-    """The newest files are kept, each line in exactly one of them, and a rerun stays in its file."""
+    """The newest files are kept, each line is in exactly one file, and a rerun stays in the file of its first run."""
     path = tmp_path / "signals.ndjson"
     log = AppendOnceFile(path, max_bytes=1, keep_files=2)
     for batch in range(1, 5):
@@ -105,8 +105,8 @@ def test_a_full_file_is_rotated_between_batches(tmp_path: Path) -> None:
     assert not (tmp_path / "signals.ndjson.3").exists()
 
 
-def test_a_mark_nobody_can_read_is_no_reason_to_stop(tmp_path: Path) -> None:
-    """Better one line twice than none."""
+def test_an_unreadable_mark_does_not_stop_the_log(tmp_path: Path) -> None:
+    """Writing a line twice is better than losing it."""
     path = tmp_path / "signals.ndjson"
     log = AppendOnceFile(path)
     log.append([change(1)], 1)
@@ -115,7 +115,7 @@ def test_a_mark_nobody_can_read_is_no_reason_to_stop(tmp_path: Path) -> None:
     assert announced(path) == ["1", "2"]
 
 
-def test_a_disk_that_does_not_take_it_is_named(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """The error says which file and what to do."""
     path = tmp_path / "signals.ndjson"
     path.mkdir()
@@ -124,7 +124,7 @@ def test_a_disk_that_does_not_take_it_is_named(tmp_path: Path) -> None:
 
 
 def test_lines_are_on_disk_before_append_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mark before the lines, each with its own fsync: the order a crash is survived by."""
+    """The mark is synced before the lines, each with its own fsync: this order survives a crash."""
     synced: list[str] = []
     real = os.fsync
 
@@ -152,8 +152,8 @@ class NoAcknowledgement:
         raise TimeoutError(f"no answer in {timeout} s")
 
 
-def test_a_topic_that_does_not_answer_is_named_and_connected_to_anew() -> None:
-    """The batch must not be taken for published. Nobody is connected to before there is something to send."""
+def test_a_topic_that_does_not_answer_is_named_and_reconnected() -> None:
+    """The batch must not count as published. The first connection is made only when there is something to send."""
     made: list[NoAcknowledgement] = []
 
     def connect() -> NoAcknowledgement:
@@ -168,8 +168,8 @@ def test_a_topic_that_does_not_answer_is_named_and_connected_to_anew() -> None:
         assert [producer.closed for producer in made] == [1] * tries
 
 
-def test_a_topic_holds_every_change_under_its_announcement(kafka: Kafka) -> None:
-    """A real broker; the batch that ran twice has the same keys and values twice."""
+def test_a_topic_keys_every_change_by_its_announcement(kafka: Kafka) -> None:
+    """On a real broker, a batch that runs twice writes the same keys and values twice."""
     topic = kafka.create_topic()
     log = RecordTopic(lambda: durable_producer({"bootstrap_servers": [kafka.bootstrap]}), topic)
     changes = [change(1), change(2, "resolved")]

@@ -1,4 +1,4 @@
-"""The lines of replay and signal log: the contract's fields, and JSON that any reader takes."""
+"""The lines of replay and signal log: they have the contract's fields, and any JSON reader can parse them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POISON = finding(
 
 
 def test_a_signal_line_has_the_contracts_fields() -> None:
-    """What the signal is about stands only where there is something."""
+    """Fields such as the message id are present only if the signal has them."""
     assert signal_line(SignalChange(NOW_MS, "firing", POISON, "a1")) == {
         "at": NOW_MS,
         "kind": "signal",
@@ -42,13 +42,13 @@ def test_a_signal_line_has_the_contracts_fields() -> None:
     }
 
 
-def test_a_signal_that_alerts_nobody_says_so() -> None:
-    """A reader of the log may page; it must know which findings never do."""
+def test_a_signal_that_never_alerts_says_so() -> None:
+    """A reader of the log may page on lines, so it must know which findings never alert."""
     assert signal_line(SignalChange(NOW_MS, "firing", replace(POISON, alerting=False), "a1"))["alerting"] is False
 
 
 def test_group_consumer_and_part_are_distinguished() -> None:
-    """Each stands under its own name."""
+    """Each has a field of its own."""
     about = finding("GroupStuck", "q.fifo", "critical", NOW_MS, "stuck", group="g", consumer="c", part="p")
     line = signal_line(SignalChange(NOW_MS, "resolved", about, "a2"))
     assert (line["group"], line["consumer"], line["part"], line["status"]) == ("g", "c", "p", "resolved")
@@ -56,7 +56,7 @@ def test_group_consumer_and_part_are_distinguished() -> None:
 
 
 def test_a_metric_line_is_one_sample() -> None:
-    """The contract's five fields."""
+    """The line has the contract's five fields."""
     sample = Sample("queuewatch_poison_messages", {"queue": "orders"}, 2)
     assert metric_line(NOW_MS, sample) == {
         "at": NOW_MS,
@@ -69,14 +69,14 @@ def test_a_metric_line_is_one_sample() -> None:
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
 def test_any_name_becomes_one_line_of_ascii(name: str) -> None:
-    """No newline, no half character, nothing a terminal would act on; and it reads back as it was."""
+    """The line has no newline, no lone surrogate and no terminal control character, and parses back to the same name."""
     text = to_json({"queue": name})
     assert text.isascii()
     assert text.isprintable()
     assert json.loads(text) == {"queue": name}
 
 
-def test_numbers_json_has_no_word_for_become_null() -> None:
-    """NaN and Infinity would make the line unreadable to most parsers; numpy's numbers are numbers."""
+def test_numbers_that_json_cannot_represent_become_null() -> None:
+    """NaN and Infinity would make the line unreadable to most parsers; numpy numbers become plain numbers."""
     value = {"a": float("nan"), "b": [float("inf"), 1.5], "c": np.int64(7), "d": np.float64("nan")}
     assert json.loads(to_json(value)) == {"a": None, "b": [None, 1.5], "c": 7, "d": None}

@@ -1,4 +1,4 @@
-"""Objectives of a queue are counted since counting began, as the recording rules count them."""
+"""Objectives of a queue are computed since counting began, with the same formula as the recording rules."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.sinks.fakes import queue_view
 
 
 def _took(**by_bound: int) -> Duration:
-    """A histogram with so many messages in the bucket up to each bound (`s30=5`; `more` beyond all)."""
+    """Return a histogram with this many messages in the bucket of each bound (`s30=5`; `more` is beyond all bounds)."""
     bounds = [*(f"s{bound:g}" for bound in DURATION_BUCKETS_S), "more"]
     assert by_bound.keys() <= set(bounds)
     return Duration(tuple(by_bound.get(bound, 0) for bound in bounds), 0.0)
 
 
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], tuple[int, int, float | None, float | None]]] = [
-    # why, the objective, the queue, and: ended, missed, share in time, share of the budget used
+    # why, the objective, the queue, and: ended, missed, ratio in time, ratio of the budget used
     ("every bound up to the limit is in time", {}, {"sojourn": _took(s1=500, s30=499, s60=1)}, (1000, 1, 0.999, 0.1)),
     ("half of what is allowed", {}, {"sojourn": _took(s5=199, more=1)}, (200, 1, 0.995, 0.5)),
     ("more than is allowed", {}, {"sojourn": _took(s5=90, s300=10)}, (100, 10, 0.9, 10.0)),
@@ -49,8 +49,8 @@ def test_counted(why: str, promise: dict[str, Any], known: dict[str, Any], count
     assert (view["in_time_ratio"], view["budget_used_ratio"]) == pytest.approx(counted[2:])
 
 
-def test_an_objective_is_about_whole_names() -> None:
-    """As Prometheus matches them: orders is not about orders-dlq."""
+def test_an_objective_matches_whole_names() -> None:
+    """As in Prometheus, the pattern `orders` does not match orders-dlq."""
     objectives = {"a": Objective(queues="orders", within_s=30), "b": Objective(queues="orders.*", within_s=30)}
     assert [found.name for found in kept(objectives, queue_view("orders"))] == ["a", "b"]
     assert [found.name for found in kept(objectives, queue_view("orders-dlq"))] == ["b"]

@@ -1,4 +1,4 @@
-"""The exposition: literal bytes, the same samples as the catalogue, formats, hostile names, and speed."""
+"""The exposition: exact bytes, the same samples as the catalogue, formats, hostile names, and speed."""
 
 from __future__ import annotations
 
@@ -154,8 +154,8 @@ queuewatch_messages_sent_total{{{Q}}} 5
 """
 
 
-def test_the_text_format_is_byte_for_byte_what_it_was() -> None:
-    """A change of names, order, labels or number format is seen here, not by a user's dashboard."""
+def test_the_text_format_has_exactly_these_bytes() -> None:
+    """A change of names, order, labels or number format fails here before it breaks a user's dashboard."""
     text = exposition(GOLDEN_SNAPSHOT)
     start = text.index("# HELP queuewatch_queue_messages")
     end = text.index("# HELP queuewatch_messages_received_total")
@@ -179,7 +179,7 @@ def test_the_text_format_is_byte_for_byte_what_it_was() -> None:
 
 
 def test_openmetrics_names_counters_without_total_and_ends_with_eof() -> None:
-    """The two formats differ in metadata only: every series has one name."""
+    """The two formats differ only in metadata: every series has the same name in both."""
     text = exposition(GOLDEN_SNAPSHOT, openmetrics=True)
     assert "# TYPE queuewatch_messages_sent counter\n" in text
     assert "# TYPE queuewatch_build info\n" in text
@@ -195,13 +195,13 @@ def test_openmetrics_names_counters_without_total_and_ends_with_eof() -> None:
 @pytest.mark.parametrize("later_ms", [0, 61_234])
 @pytest.mark.parametrize("openmetrics", [False, True], ids=["text", "openmetrics"])
 def test_the_exposition_is_the_catalogues_samples(snapshot: Snapshot, later_ms: int, openmetrics: bool) -> None:
-    """The quick renderer and the catalogue that replay uses may never drift apart."""
+    """The fast renderer must agree with the catalogue that replay uses."""
     text = exposition(snapshot, NOW_MS + later_ms, openmetrics=openmetrics)
     assert parsed(text, openmetrics=openmetrics) == catalogued(snapshot, NOW_MS + later_ms)
 
 
 def test_every_family_of_the_catalogue_is_exposed() -> None:
-    """A metric added to the catalogue and forgotten here would be missing silently."""
+    """Otherwise a metric that is missing from the renderer would go unnoticed."""
     took = Duration((1,) * (len(DURATION_BUCKETS_S) + 1), 1.5)
     totals = dict.fromkeys(GOLDEN_QUEUE.totals, 1)
     every_total = replace(GOLDEN_QUEUE, totals=totals, durations={"wait": took, "processing": took, "sojourn": took})
@@ -211,7 +211,7 @@ def test_every_family_of_the_catalogue_is_exposed() -> None:
 
 
 def test_ages_advance_between_two_scrapes_of_one_snapshot() -> None:
-    """No batch came, yet ten seconds later all is ten seconds older, the dead letter nearer its end."""
+    """Ten seconds later, without a new batch, every age is 10 s higher and the dead letter's expiry 10 s nearer."""
     renderer = Exposition(process_metrics=False)
     first = parsed(renderer.render(GOLDEN_SNAPSHOT, NOW_MS).decode())
     second = parsed(renderer.render(GOLDEN_SNAPSHOT, NOW_MS + 10_000).decode())
@@ -225,13 +225,13 @@ def test_ages_advance_between_two_scrapes_of_one_snapshot() -> None:
 
 
 def test_a_senders_fast_clock_gives_no_negative_age() -> None:
-    """Before its own timestamp a message is zero seconds old."""
+    """A message whose timestamp lies in the future has age zero."""
     ages = [v for k, v in parsed(exposition(GOLDEN_SNAPSHOT, NOW_MS - 3_600_000)).items() if "_age_seconds" in k[0]]
     assert min(ages) == 0
 
 
-def test_what_is_kept_between_scrapes_is_what_a_first_scrape_would_say() -> None:
-    """Queues that change, rest, grow older, come and vanish, scraped after every step."""
+def test_a_renderer_kept_between_scrapes_gives_the_same_text_as_a_new_one() -> None:
+    """Queues that change, stay the same, grow older, appear and vanish are scraped after every step."""
     events = [
         event("sent", 1_000 * i, message_id=f"{queue}-{i}", queue=queue)
         for queue, until in (("orders", 60), ("invoices", 10), ("mails", 30))
@@ -248,8 +248,8 @@ def test_what_is_kept_between_scrapes_is_what_a_first_scrape_would_say() -> None
     assert len(seen) > 60
 
 
-def test_metrics_that_are_left_out_have_no_line() -> None:
-    """Of the snapshot and of the sinks; the others are as before."""
+def test_metrics_that_are_left_out_have_no_lines() -> None:
+    """This holds for metrics of the snapshot and of the sinks; the others do not change."""
     family = Family("queuewatch_http_connections", [({}, 3)])
     left_out = (
         "queuewatch_telemetry_basis",
@@ -267,22 +267,22 @@ def test_metrics_that_are_left_out_have_no_line() -> None:
 
 
 def test_a_queue_that_vanished_has_no_series() -> None:
-    """The renderer keeps nothing of a former snapshot."""
+    """The renderer keeps nothing of an earlier snapshot."""
     renderer = Exposition(process_metrics=False)
     renderer.render(GOLDEN_SNAPSHOT, NOW_MS)
     assert b"jobs.fifo" not in renderer.render(replace(GOLDEN_SNAPSHOT, queues=(), firing=()), NOW_MS)
 
 
-def test_a_number_that_is_not_one_has_no_series() -> None:
-    """Prometheus would take NaN and infinity; nobody wants them in a sum."""
+def test_nan_and_infinity_have_no_series() -> None:
+    """Prometheus accepts NaN and infinity, but they spoil every sum."""
     queue = replace(GOLDEN_QUEUE, time_to_drain_s=float("inf"), coverage_ratio=float("nan"))
     text = exposition(replace(GOLDEN_SNAPSHOT, queues=(queue,)))
     assert "time_to_drain" not in text
     assert "coverage" not in text
 
 
-def test_a_group_really_called_other_does_not_make_a_series_twice() -> None:
-    """It shares the folded groups' series, which shows the older of the two."""
+def test_a_group_named_other_does_not_duplicate_a_series() -> None:
+    """It shares the series of the folded groups, which shows the older of the two."""
     queue = replace(GOLDEN_QUEUE, top_groups=(GroupView("other", 1, 0, NOW_MS - 60_000, None, 0, None, False),))
     found = parsed(exposition(replace(GOLDEN_SNAPSHOT, queues=(queue,))))
     ages = [v for (name, _), v in found.items() if name == "queuewatch_group_oldest_message_age_seconds"]
@@ -290,14 +290,14 @@ def test_a_group_really_called_other_does_not_make_a_series_twice() -> None:
 
 
 def test_hostile_names_come_back_as_they_are() -> None:
-    """Quotes, backslashes and newlines are escaped; half a surrogate pair becomes a question mark."""
+    """Quotes, backslashes and newlines are escaped; a lone surrogate becomes a question mark."""
     found = parsed(exposition(hostile_snapshot()))
     queues = {dict(labels)["queue"] for name, labels in found if name == "queuewatch_queue_messages"}
     assert queues == {name.encode("utf-8", "replace").decode() for name in HOSTILE_NAMES}
 
 
 def test_a_sinks_own_metrics_follow() -> None:
-    """Counters of the sinks are asked for at scrape time."""
+    """Counters of the sinks are read at scrape time."""
     family = Family("queuewatch_alertmanager_posts_total", [({"destination": 'a"b', "result": "ok"}, 3)])
     renderer = Exposition(process_metrics=False, about_sinks=[lambda: [family]])
     text = renderer.render(None, NOW_MS).decode()
@@ -306,8 +306,8 @@ def test_a_sinks_own_metrics_follow() -> None:
 
 
 @pytest.mark.parametrize("openmetrics", [False, True])
-def test_process_metrics_stand_beside_ours(openmetrics: bool) -> None:
-    """The usual process series are there in both formats, and OpenMetrics ends once."""
+def test_process_metrics_are_included(openmetrics: bool) -> None:
+    """The usual process series are in both formats, and OpenMetrics ends with one EOF."""
     text = Exposition().render(GOLDEN_SNAPSHOT, NOW_MS, openmetrics=openmetrics).decode()
     assert ("process_resident_memory_bytes", frozenset()) in parsed(text, openmetrics=openmetrics)
     assert text.count("# EOF") == int(openmetrics)
@@ -333,14 +333,14 @@ def test_process_metrics_stand_beside_ours(openmetrics: bool) -> None:
         ),
     ],
 )
-def test_the_format_is_the_one_the_scraper_prefers(accept: str, openmetrics: bool, why: str) -> None:
-    """Accept headers as sent by real clients."""
+def test_the_format_is_the_one_that_the_scraper_prefers(accept: str, openmetrics: bool, why: str) -> None:
+    """The Accept headers are those of real clients."""
     assert wants_openmetrics(accept) is openmetrics, why
 
 
 @pytest.mark.parametrize("snapshot", [shop_snapshot(), hostile_snapshot()], ids=["shop", "hostile"])
-def test_promtool_finds_nothing_to_say(prometheus_binaries: Binaries, snapshot: Snapshot) -> None:
-    """Prometheus' own linter on names, types, help and labels."""
+def test_promtool_finds_no_problem(prometheus_binaries: Binaries, snapshot: Snapshot) -> None:
+    """Prometheus' own linter checks names, types, help texts and labels."""
     checked = subprocess.run(
         [prometheus_binaries.promtool, "check", "metrics"],
         input=Exposition().render(snapshot, NOW_MS),
@@ -352,7 +352,7 @@ def test_promtool_finds_nothing_to_say(prometheus_binaries: Binaries, snapshot: 
 
 
 def test_only_queues_that_changed_are_rendered_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of thousands few change between two scrapes. A queue of no revision is taken as changed."""
+    """Of thousands of queues few change between two scrapes. A queue without a revision counts as changed."""
     rendered: list[str] = []
 
     def noted(system: str, scope: str, queue: str) -> str:

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a real service: every series arrives, hostile names and all."""
+"""A real Prometheus scrapes a real service: every series arrives, including those with hostile names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def query(url: str, expression: str) -> list[dict[str, Any]]:
 
 
 def test_prometheus_takes_every_series(prometheus_servers: None) -> None:
-    """As many as the catalogue gives, none refused, types known, quantiles computable."""
+    """There are as many series as in the catalogue, none is refused, types are known, and quantiles can be computed."""
     del prometheus_servers
     now_ms = wall_ms()
     shop, hostile = shop_snapshot(now_ms), hostile_snapshot(now_ms)

@@ -1,4 +1,4 @@
-"""The store keeps the latest snapshot, a bounded past, and what was resolved last."""
+"""The store keeps the latest snapshot, a bounded history, and the signals that were resolved last."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def at(ms: int, *queues: QueueView) -> Snapshot:
 
 
 def test_the_latest_snapshot_replaces_the_one_before() -> None:
-    """Versions count up, so a reader can tell that something is new."""
+    """The version increases with each snapshot, so a reader can tell that it is new."""
     store = SnapshotStore()
     assert store.latest is None
     first, second = shop_snapshot(NOW_MS), shop_snapshot(NOW_MS + 1_000)
@@ -33,7 +33,7 @@ def test_the_latest_snapshot_replaces_the_one_before() -> None:
 
 
 def test_findings_come_worst_first_and_then_longest_firing() -> None:
-    """The order every list of signals is shown in."""
+    """Every list of signals uses this order."""
     store = SnapshotStore()
     store.publish(shop_snapshot())
     assert store.latest is not None
@@ -43,8 +43,8 @@ def test_findings_come_worst_first_and_then_longest_firing() -> None:
     assert [f.severity for f in dead_letters] == ["critical", "warning"]
 
 
-def test_the_past_is_drawn_in_steps_that_keep_the_peak() -> None:
-    """A peak between two steps must not vanish from the sparkline."""
+def test_the_history_keeps_the_peak_of_each_step() -> None:
+    """A peak within a step must not vanish from the sparkline."""
     history = History(step_s=10, points=4)
     for second, visible in ((0, 3), (4, 90), (9, 5), (10, 6), (31, 7)):
         at_ms = NOW_MS + second * 1000
@@ -57,7 +57,7 @@ def test_the_past_is_drawn_in_steps_that_keep_the_peak() -> None:
 
 
 def test_an_empty_queue_has_age_zero_and_an_unknown_one_has_none() -> None:
-    """Not known is not zero."""
+    """An unknown depth is not zero."""
     history = History(points=1)
     history.record(NOW_MS, [queue_view("empty", visible=0), queue_view("unseen", visible=None)])
     empty = history.of(queue_view("empty").name)
@@ -68,8 +68,8 @@ def test_an_empty_queue_has_age_zero_and_an_unknown_one_has_none() -> None:
     assert (unseen.backlog, unseen.oldest_age_s) == ((None,), (None,))
 
 
-def test_a_queue_that_vanishes_and_returns_starts_anew() -> None:
-    """Its row is given to others in between."""
+def test_a_queue_that_vanishes_and_returns_starts_a_new_history() -> None:
+    """Its row may be used by other queues in between."""
     history = History(step_s=10, points=3)
     history.record(NOW_MS, [queue_view("a", visible=1), queue_view("b", visible=2)])
     history.record(NOW_MS + STEP_MS, [queue_view("c", visible=3), queue_view("b", visible=2)])
@@ -81,7 +81,7 @@ def test_a_queue_that_vanishes_and_returns_starts_anew() -> None:
 
 
 def test_a_clock_that_steps_back_changes_nothing() -> None:
-    """A replayed batch carries an earlier time."""
+    """A replayed batch carries an earlier time, which is ignored."""
     history = History(step_s=10, points=2)
     history.record(NOW_MS, [queue_view("a", visible=5)])
     history.record(NOW_MS - STEP_MS, [queue_view("a", visible=500)])
@@ -91,7 +91,7 @@ def test_a_clock_that_steps_back_changes_nothing() -> None:
 
 
 def test_memory_stays_bounded_when_queues_come_and_go() -> None:
-    """A thousand short-lived queues, ten at a time, need rows for a few dozen."""
+    """A thousand short-lived queues, ten at a time, need fewer than 40 rows."""
     history = History(points=5)
     for i in range(100):
         history.record(NOW_MS + i * STEP_MS, [queue_view(f"q{i}-{j}", visible=j) for j in range(10)])
@@ -100,7 +100,7 @@ def test_memory_stays_bounded_when_queues_come_and_go() -> None:
 
 
 def test_publishing_costs_a_few_calls_per_queue() -> None:
-    """It runs in the job's thread, between two batches: nothing is rendered or sorted there."""
+    """`publish` runs in the job's thread between two batches, so it neither renders nor sorts."""
     store = SnapshotStore()
     snapshot = many_queues(1_000)
     store.publish(snapshot)
@@ -119,7 +119,7 @@ def test_publishing_costs_a_few_calls_per_queue() -> None:
 
 
 def test_resolved_signals_are_remembered_newest_first_and_bounded() -> None:
-    """What fired a minute ago is worth seeing; what fired last week is in the signal log."""
+    """What fired a minute ago is worth showing; older signals are in the signal log."""
     store = SnapshotStore(resolved_kept=2)
     snapshot = shop_snapshot()
     firing = snapshot.firing
@@ -132,8 +132,8 @@ def test_resolved_signals_are_remembered_newest_first_and_bounded() -> None:
     ]
 
 
-def test_what_is_worked_out_about_a_snapshot_is_worked_out_once() -> None:
-    """Turning pages sorts nothing; the next snapshot is sorted anew."""
+def test_values_derived_from_a_snapshot_are_computed_once() -> None:
+    """Turning pages does not sort again; a new snapshot does."""
     store = SnapshotStore()
     asked: list[int] = []
 

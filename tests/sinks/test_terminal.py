@@ -1,4 +1,4 @@
-"""The terminal view: a picture that fits, and plain lines where there is no terminal.
+"""The terminal view: a table that fits the terminal, and plain lines without one.
 
 Nothing that a name contains can change it.
 """
@@ -28,7 +28,7 @@ def picture(snapshot: Snapshot | None, width: int = 120, height: int = 40) -> li
 
 
 def shown(terminal: bool, act: Callable[[SnapshotStore], None]) -> str:
-    """What `show` writes while `act` publishes."""
+    """Return what `show` writes while `act` publishes."""
     out = io.StringIO()
     console = Console(file=out, width=120, height=40, force_terminal=terminal, color_system=None)
     store, stop = SnapshotStore(), threading.Event()
@@ -43,7 +43,7 @@ def shown(terminal: bool, act: Callable[[SnapshotStore], None]) -> str:
 
 
 def test_queues_and_signals_with_one_line_each() -> None:
-    """What needs somebody first, then the sentences."""
+    """The most urgent queue comes first; the signals' sentences follow."""
     lines = picture(shop_snapshot())
     assert lines[0] == "queuewatch  http://127.0.0.1:9400"
     rows = [line.split() for line in lines]
@@ -52,8 +52,8 @@ def test_queues_and_signals_with_one_line_each() -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (200, 60), (40, 10)])
-def test_the_picture_fits_the_terminal(width: int, height: int) -> None:
-    """A longer one would scroll, and the live view would smear."""
+def test_the_view_fits_the_terminal(width: int, height: int) -> None:
+    """A longer view would scroll, and redrawing it would leave remnants."""
     for snapshot in (shop_snapshot(), many_queues(500), hostile_snapshot()):
         lines = picture(snapshot, width, height)
         assert len(lines) <= height
@@ -61,13 +61,13 @@ def test_the_picture_fits_the_terminal(width: int, height: int) -> None:
 
 
 def test_before_the_first_batch_and_without_a_signal() -> None:
-    """It says so rather than nothing."""
+    """The view says that there is nothing yet, instead of being empty."""
     assert "Waiting for the first batch…" in picture(None)
     assert "No signal fires." in picture(replace(shop_snapshot(), firing=()))
 
 
-def test_without_a_terminal_each_change_is_a_line() -> None:
-    """As for a log: begun, with the sentence; resolved."""
+def test_without_a_terminal_each_change_is_printed_as_a_line() -> None:
+    """As in a log, one line says that a signal began, with its sentence, and one that it was resolved."""
 
     def act(store: SnapshotStore) -> None:
         store.publish(shop_snapshot())
@@ -82,27 +82,27 @@ def test_without_a_terminal_each_change_is_a_line() -> None:
     assert "orders: lagging, PoisonMessage, 184 waiting, 12 in flight" in text
 
 
-def test_in_a_terminal_it_is_drawn_over_and_over() -> None:
-    """One picture, renewed in place."""
+def test_in_a_terminal_the_view_is_redrawn_in_place() -> None:
+    """One view is updated in place."""
     text = shown(True, lambda store: store.publish(shop_snapshot()))
     assert "\x1b[" in text
     assert "payments.fifo" in text
 
 
-def test_hostile_names_do_nothing_to_the_terminal() -> None:
-    """Neither escape sequences nor markup of the drawing library."""
+def test_hostile_names_do_not_affect_the_terminal() -> None:
+    """Names inject neither escape sequences nor markup of the drawing library."""
     snapshot = hostile_snapshot()
     evil = replace(snapshot.queues[0], queue="\x1b[2J[bold red]evil[/]\x07")
     finding = replace(snapshot.firing[0], evidence={"summary": "\x1b]0;title\x07 [link=x]y[/link]"})
     snapshot = replace(snapshot, queues=(evil, *snapshot.queues), firing=(finding, *snapshot.firing))
     for line in (*picture(snapshot, 200, 60), *change_lines(None, snapshot)):
         assert line.isprintable()
-        line.encode()  # Half a character would fail here.
+        line.encode()  # a lone surrogate would fail here
     assert any("[bold red]evil[/]" in line for line in picture(snapshot, 200, 60))
 
 
-def test_the_end_is_summed_up() -> None:
-    """Every queue, what fires and what was resolved."""
+def test_the_end_prints_a_summary() -> None:
+    """The summary has every queue, the firing signals and the resolved ones."""
     store = SnapshotStore()
     assert list(closing_lines(store, NOW_MS)) == ["No results: no batch was published."]
     store.publish(shop_snapshot())

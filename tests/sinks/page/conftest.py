@@ -1,4 +1,4 @@
-"""A page of a running service for each test."""
+"""A browser page of a running service for each test."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from sinks.store import SnapshotStore
 from streaming.judge.snapshot import Snapshot
 
 Q = "#/queue?system=aws_sqs&scope=123456789012%2Feu-west-1&queue="
-"""Address of a queue of the shop, its name to follow."""
+"""The address of a queue of the example shop; append the queue's name."""
 
 
 @dataclass
 class Visit:
-    """A service, a page that looks at it, and all that went wrong in the page."""
+    """A service, a page that shows it, and all errors in the page."""
 
     store: SnapshotStore
     server: RunningServer
     page: Page
     context: BrowserContext
     troubles: list[str] = field(default_factory=list)
-    """Errors of scripts, refused resources, dialogs."""
+    """Script errors, refused resources and dialogs."""
     outside: list[str] = field(default_factory=list)
-    """Requests to anywhere else."""
+    """Requests to other hosts."""
 
     def open(self, address: str = "#/") -> Page:
-        """Load it anew and wait until it is live."""
+        """Load the page anew and wait until it is live."""
         self.page.goto("about:blank")
         self.page.goto(f"{self.server.url}/{address}")
         self.page.wait_for_selector("#live[data-state=live]", timeout=15_000)
@@ -48,7 +48,7 @@ class Visit:
 
 
 def _watch(visit: Visit) -> None:
-    """Notes what goes wrong in the page and what it asks of others."""
+    """Record errors in the page and its requests to other hosts."""
 
     def note_console(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
@@ -73,7 +73,7 @@ StartVisit = Callable[..., Visit]
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[StartVisit]:
-    """`visit(snapshot, **context)`: a service that has published `snapshot`, and a page not yet gone there."""
+    """`visit(snapshot, **context)` starts a service that has published `snapshot`, and a page that has not opened it yet."""
     with ExitStack() as stack:
         visits: list[Visit] = []
 

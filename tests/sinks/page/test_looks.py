@@ -1,4 +1,4 @@
-"""Light and dark, wide and narrow, and names that try to be more than names."""
+"""Light and dark theme, wide and narrow windows, and names that contain markup."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def wider_than_the_window(page: Tab) -> int:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_can_be_read(visit: StartVisit, scheme: str) -> None:
-    """At least 4.5 to 1 against what is behind it, in both themes."""
+def test_all_text_has_enough_contrast(visit: StartVisit, scheme: str) -> None:
+    """The contrast with the background is at least 4.5 to 1 in both themes."""
     visited = visit(shop_snapshot(wall_ms()), color_scheme=scheme)
     for address in ("#/", Q + "orders", Q + "payments.fifo"):
         page = visited.open(address)
@@ -59,8 +59,8 @@ def test_every_text_can_be_read(visit: StartVisit, scheme: str) -> None:
         assert page.evaluate(CONTRASTS) == [], address
 
 
-def test_the_theme_follows_the_system_until_somebody_chooses(visit: StartVisit) -> None:
-    """At once when the system changes; a choice is kept over a reload."""
+def test_the_theme_follows_the_system_until_the_user_chooses(visit: StartVisit) -> None:
+    """The theme changes at once when the system's does; a choice survives a reload."""
     visited = visit(shop_snapshot(wall_ms()), color_scheme="light")
     page = visited.open()
     ground = "() => getComputedStyle(document.body).backgroundColor"
@@ -76,7 +76,7 @@ def test_the_theme_follows_the_system_until_somebody_chooses(visit: StartVisit) 
 
 
 def test_a_phone_never_scrolls_sideways(visit: StartVisit) -> None:
-    """Numbers, ids and tables fit 360 pixels."""
+    """Numbers, ids and tables fit into 360 pixels."""
     visited = visit(shop_snapshot(wall_ms()), viewport=PHONE)
     for address in ("#/", Q + "orders", Q + "payments.fifo", Q + "orders-dlq"):
         page = visited.open(address)
@@ -85,7 +85,7 @@ def test_a_phone_never_scrolls_sideways(visit: StartVisit) -> None:
 
 
 def test_on_a_phone_rows_are_sorted_by_a_list(visit: StartVisit) -> None:
-    """The column heads are not there to be pressed."""
+    """Column heads are hidden on a phone, so a list sorts the rows."""
     page = visit(shop_snapshot(wall_ms()), viewport=PHONE).open()
     page.get_by_label("Sort by").select_option("Most receives")
     expect(page.locator("tbody tr").first).to_contain_text("payments.fifo")
@@ -93,7 +93,7 @@ def test_on_a_phone_rows_are_sorted_by_a_list(visit: StartVisit) -> None:
 
 @pytest.mark.parametrize("viewport", [{"width": 1360, "height": 900}, PHONE], ids=["wide", "phone"])
 def test_hostile_names_stay_text(visit: StartVisit, viewport: dict[str, int]) -> None:
-    """Markup is shown as written, nothing runs, nothing is fetched, nothing breaks the layout."""
+    """Markup is shown as text: it runs nothing, fetches nothing and does not break the layout."""
     visited = visit(hostile_snapshot(wall_ms()), viewport=viewport)
     page = visited.open()
     expect(page.locator("tbody tr")).to_have_count(len(HOSTILE_NAMES))
@@ -101,7 +101,7 @@ def test_hostile_names_stay_text(visit: StartVisit, viewport: dict[str, int]) ->
     assert set(shown) == set(HOSTILE_NAMES)
     for index, name in enumerate(shown):
         if "\ud800" in name:
-            continue  # An address cannot carry half a character.
+            continue  # an address cannot carry a lone surrogate
         page.locator("tbody th a").nth(index).click()
         expect(page.get_by_role("region", name="Messages to look at")).to_be_visible()
         assert page.locator("h1").text_content() == name
@@ -114,8 +114,8 @@ def test_hostile_names_stay_text(visit: StartVisit, viewport: dict[str, int]) ->
     assert visited.troubles == []
 
 
-def test_a_further_page_keeps_its_own_style_and_nothing_else(browser: Browser) -> None:
-    """The runbook is one file: its style is allowed by its hash, a script in it is not."""
+def test_an_additional_page_may_use_its_own_style_but_no_script(browser: Browser) -> None:
+    """The runbook is one file: its hash allows its style element; a script in it does not run."""
     body = b"<style>body{color:rgb(1,2,3)}</style><p style='color:red'>x</p><script>window.hacked=1</script>"
     app = create_app(SnapshotStore(), HttpSettings(pages={"/runbook": Page(body)}))
     with serve(app, port=0) as server:
@@ -126,8 +126,8 @@ def test_a_further_page_keeps_its_own_style_and_nothing_else(browser: Browser) -
         tab.close()
 
 
-def test_nothing_comes_from_outside_and_no_text_becomes_markup() -> None:
-    """No address of another host, nothing that parses HTML or runs text, in any file of the page."""
+def test_no_file_of_the_page_loads_from_other_hosts_or_parses_text_as_markup() -> None:
+    """No file of the page has an address of another host, or uses an API that parses HTML or runs text."""
     for file in FILES:
         text = file.read_text()
         addresses = re.findall(r"https?://[^\s\"']+", text)

@@ -1,4 +1,4 @@
-"""The overview in a real browser: what is shown, how it stays live, and how one gets about in it."""
+"""The overview in a real browser: what it shows, how it stays live, and how to navigate it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def row(page: Page, queue: str) -> str:
 
 
 def publish_change(visited: Visit, **changes: object) -> Snapshot:
-    """The shop again, its first queue changed."""
+    """Publish the shop again with its first queue changed."""
     snapshot = shop_snapshot(wall_ms())
     changed = replace(snapshot, queues=(replace(snapshot.queues[0], **changes), *snapshot.queues[1:]))  # type: ignore[arg-type]
     visited.store.publish(changed)
@@ -35,7 +35,7 @@ def publish_change(visited: Visit, **changes: object) -> Snapshot:
 
 
 def test_one_row_per_queue_and_firing_signals_first(visit: StartVisit) -> None:
-    """The sentence at the top, the worst signals with their evidence, then the table in the same order."""
+    """The headline comes first, then the worst signals with their evidence, then the table in the same order."""
     visited = visit(shop_snapshot(wall_ms()))
     page = visited.open()
     expect(page.get_by_role("heading", level=1)).to_have_text("3 critical and 6 warnings on 7 of 12 queues")
@@ -53,7 +53,7 @@ def test_one_row_per_queue_and_firing_signals_first(visit: StartVisit) -> None:
 
 
 def test_it_stays_live_without_reload(visit: StartVisit) -> None:
-    """A new snapshot appears by itself, ages tick between two, and the window's title tells the worst."""
+    """A new snapshot appears without a reload, ages tick in between, and the window title shows the worst severity."""
     visited = visit(shop_snapshot(wall_ms()))
     page = visited.open()
     expect(page).to_have_title("3 critical · queuewatch")
@@ -70,8 +70,8 @@ def test_it_stays_live_without_reload(visit: StartVisit) -> None:
     expect(page.locator(".resolved-list li").first).to_be_visible()
 
 
-def test_pausing_stops_everything_and_resuming_catches_up(visit: StartVisit) -> None:
-    """To read in peace what was there a moment ago."""
+def test_pausing_freezes_the_page_and_resuming_catches_up(visit: StartVisit) -> None:
+    """A paused page stays as it is, so that it can be read."""
     visited = visit(shop_snapshot(wall_ms()))
     page = visited.open()
     pause = page.get_by_role("button", name="Pause")
@@ -87,7 +87,7 @@ def test_pausing_stops_everything_and_resuming_catches_up(visit: StartVisit) -> 
 
 
 def test_filter_status_and_sort(visit: StartVisit) -> None:
-    """Each by itself and together; the address keeps them for a reload or a colleague."""
+    """Each works alone and with the others, and the address keeps them for a reload or a colleague."""
     visited = visit(shop_snapshot(wall_ms()))
     page = visited.open()
     page.get_by_label("Filter and find").fill("orders")
@@ -109,7 +109,7 @@ def test_filter_status_and_sort(visit: StartVisit) -> None:
 
 
 def test_a_message_id_leads_to_its_queue(visit: StartVisit) -> None:
-    """So do groups and consumers: the search looks beyond the names of queues."""
+    """The search also finds messages, groups and consumers, not only queue names."""
     page = visit(shop_snapshot(wall_ms())).open()
     page.get_by_label("Filter and find").fill("7f3a1c52-90de")
     page.locator(".matches").get_by_role("link", name="7f3a1c52-90de-4b7b-8a11-3f2f4f0a9c01").click()
@@ -119,7 +119,7 @@ def test_a_message_id_leads_to_its_queue(visit: StartVisit) -> None:
 
 
 def test_ten_thousand_queues_are_paged(visit: StartVisit) -> None:
-    """Fifty rows at a time, whatever the number; every page and every queue can be reached quickly."""
+    """The table has fifty rows per page, and any page or queue can be reached quickly."""
     visited = visit(many_queues(10_000, wall_ms()))
     page = visited.open()
     expect(page.locator("tbody tr")).to_have_count(50)
@@ -136,7 +136,7 @@ def test_ten_thousand_queues_are_paged(visit: StartVisit) -> None:
 
 
 def test_the_keyboard_reaches_the_last_of_five_thousand_queues(visit: StartVisit) -> None:
-    """Typed, found, opened and back again, with no more rows in the document than are shown."""
+    """The queue is typed, found, opened and left again, and only the rows on screen are in the document."""
     page = visit(many_queues(5_000, wall_ms())).open("#/?sort=queue")
     expect(page.get_by_text("1–50 of 5,000 queues")).to_be_visible()
     page.get_by_label("Filter and find").focus()
@@ -162,13 +162,13 @@ def test_the_keyboard_reaches_the_last_of_five_thousand_queues(visit: StartVisit
 
 
 def test_a_page_beyond_the_end_shows_the_last_one(visit: StartVisit) -> None:
-    """Queues vanished, or somebody shortened the filter."""
+    """A page number can become too high when queues vanish or the filter gets stricter."""
     page = visit(many_queues(120, wall_ms())).open("#/?page=40")
     expect(page.get_by_text("101–120 of 120 queues")).to_be_visible()
 
 
-def test_the_keyboard_is_enough(visit: StartVisit) -> None:
-    """Skip link, row link, the queue's heading, and back to the same row."""
+def test_the_page_works_with_the_keyboard_alone(visit: StartVisit) -> None:
+    """The keyboard reaches the skip link, a row's link and the queue's heading, and returns to the same row."""
     page = visit(shop_snapshot(wall_ms())).open()
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
@@ -183,7 +183,7 @@ def test_the_keyboard_is_enough(visit: StartVisit) -> None:
 
 
 def test_focus_survives_a_refresh_that_moves_the_row(visit: StartVisit) -> None:
-    """Queues come and go above it; whoever stands on a row stays on it."""
+    """When queues appear above a focused row, that row keeps the focus."""
     visited = visit(shop_snapshot(wall_ms()))
     page = visited.open()
     link = page.locator(".queue-table").get_by_role("link", name="search-index")
@@ -198,7 +198,7 @@ def test_focus_survives_a_refresh_that_moves_the_row(visit: StartVisit) -> None:
 
 
 def test_rows_stay_in_place_under_the_pointer(visit: StartVisit) -> None:
-    """Nothing is more annoying than a row that jumps away under the click; the numbers change all the same."""
+    """The order does not change while the pointer is over the table, so that clicks hit; the numbers still update."""
     visited = visit(shop_snapshot(wall_ms()))
     page = visited.open()
     order = names(page)
@@ -213,8 +213,8 @@ def test_rows_stay_in_place_under_the_pointer(visit: StartVisit) -> None:
     expect(page.locator("tbody tr").first).not_to_contain_text(order[0])
 
 
-def test_a_screen_reader_hears_what_began_and_ended_and_nothing_else(visit: StartVisit) -> None:
-    """Numbers change every second; only signals are worth a word."""
+def test_a_screen_reader_announces_only_signals_that_began_or_ended(visit: StartVisit) -> None:
+    """Numbers change every second and are not announced."""
     visited = visit(shop_snapshot(wall_ms()))
     page = visited.open()
     announce = page.locator("#announce[aria-live=polite]")
@@ -228,7 +228,7 @@ def test_a_screen_reader_hears_what_began_and_ended_and_nothing_else(visit: Star
 
 
 def test_the_table_is_a_table_to_assistive_technology(visit: StartVisit) -> None:
-    """Also on a phone, where its rows are drawn as cards."""
+    """It also is one on a phone, where rows are drawn as cards."""
     for width in (1360, 390):
         page = visit(shop_snapshot(wall_ms()), viewport={"width": width, "height": 844}).open()
         expect(page.get_by_role("table")).to_have_count(1)
@@ -240,8 +240,8 @@ def test_the_table_is_a_table_to_assistive_technology(visit: StartVisit) -> None
             assert button.inner_text().strip() or button.get_attribute("aria-label")
 
 
-def test_a_service_that_does_not_answer_is_said_and_its_return_noticed(visit: StartVisit) -> None:
-    """What was seen last stays on the page, with a word about its age."""
+def test_an_outage_of_the_service_and_its_return_are_shown(visit: StartVisit) -> None:
+    """During an outage the last data stay on the page, with their time."""
     visited = visit(shop_snapshot(wall_ms()))
     page = visited.open()
     page.route("**/api/v1/**", lambda route: route.abort())
@@ -256,7 +256,7 @@ def test_a_service_that_does_not_answer_is_said_and_its_return_noticed(visit: St
 
 
 def test_before_the_first_batch_it_waits(visit: StartVisit) -> None:
-    """And shows the first one without a reload."""
+    """The first batch then appears without a reload."""
     visited = visit(None)
     page = visited.page
     page.goto(visited.server.url)
@@ -266,8 +266,8 @@ def test_before_the_first_batch_it_waits(visit: StartVisit) -> None:
     expect(page.locator("#banner")).to_be_hidden()
 
 
-def test_old_numbers_are_called_old(visit: StartVisit) -> None:
-    """The job stopped two minutes ago: ages go on, knowledge does not."""
+def test_stale_data_are_called_stale(visit: StartVisit) -> None:
+    """When the job stopped two minutes ago, the page says so."""
     visited = visit(shop_snapshot(wall_ms() - 120_000))
     visited.page.goto(visited.server.url)
     expect(visited.page.get_by_role("status")).to_contain_text("No new batch for 2 min")
@@ -283,14 +283,14 @@ def test_old_numbers_are_called_old(visit: StartVisit) -> None:
     ],
 )
 def test_only_queues_whose_status_is_ok_are_fine(visit: StartVisit, statuses: list[str], headline: str) -> None:
-    """A queue of which nothing is known fires nothing, and is not fine for it."""
+    """A queue with status unknown fires nothing, but does not count as fine."""
     queues = tuple(queue_view(f"q-{n}", wall_ms(), status=status) for n, status in enumerate(statuses))
     page = visit(Snapshot(wall_ms(), queues, (), {"accepted": 1})).open()
     expect(page.get_by_role("heading", level=1)).to_have_text(headline)
 
 
-def test_what_was_fine_before_the_service_fell_silent_is_not_called_fine_now(visit: StartVisit) -> None:
-    """No batch for two minutes: nobody knows."""
+def test_queues_that_were_fine_before_an_outage_are_not_called_fine_now(visit: StartVisit) -> None:
+    """After two minutes without a batch the headline says when the queues were fine."""
     then = wall_ms() - 120_000
     visited = visit(Snapshot(then, (queue_view("a", then), queue_view("b", then)), (), {"accepted": 1}))
     visited.page.goto(visited.server.url)
@@ -299,7 +299,7 @@ def test_what_was_fine_before_the_service_fell_silent_is_not_called_fine_now(vis
 
 
 def test_a_link_to_a_queue_opens_it(visit: StartVisit) -> None:
-    """An alert's link; and one to a queue that vanished says so."""
+    """A link from an alert opens the queue; if the queue has vanished, the page says so."""
     visited = visit(shop_snapshot(wall_ms()))
     page = visited.open(Q + "orders-dlq")
     expect(page.get_by_role("heading", level=1)).to_have_text("orders-dlq")
@@ -308,7 +308,7 @@ def test_a_link_to_a_queue_opens_it(visit: StartVisit) -> None:
 
 
 def test_folded_queues_are_one_row_that_leads_to_each(visit: StartVisit) -> None:
-    """Tenants' queues: the worst is named in the row, and the row's page lists them."""
+    """The row of folded tenant queues names the worst one, and the row's page lists them all."""
     tenants = [queue_view(f"orders-{n}", wall_ms(), visible=n, status="stalled" if n == 2 else "ok") for n in (1, 2, 3)]
     fold = fold_views(QueueName("aws_sqs", tenants[0].scope, "orders-*"), tenants, {}, top_k=10)
     visited = visit(Snapshot(wall_ms(), (queue_view("mail", wall_ms()), *tenants), (), {"accepted": 1}, folds=(fold,)))

@@ -1,4 +1,4 @@
-"""The drill-down to one queue in a real browser."""
+"""The page of one queue, in a real browser."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def part(page: Page, title: str) -> str:
 
 
 def test_why_it_fires_and_what_to_do(visit: StartVisit) -> None:
-    """Evidence sentence and numbers at once, meaning and remedy a click away."""
+    """Evidence is visible at once; meaning and remedy are one click away."""
     page = visit(shop_snapshot(wall_ms())).open(Q + "orders")
     firing = page.get_by_role("region", name="Firing", exact=True)
     expect(firing.get_by_role("listitem").first).to_contain_text("1 receive is left before it goes to orders-dlq")
@@ -34,7 +34,7 @@ def test_why_it_fires_and_what_to_do(visit: StartVisit) -> None:
 
 
 def test_suspects_with_ids_receive_counts_and_timeline(visit: StartVisit) -> None:
-    """Five receives are five bars, and five lines for those who cannot see them."""
+    """Five receives are drawn as five bars, and listed as five lines for screen readers."""
     page = visit(shop_snapshot(wall_ms())).open(Q + "orders")
     message = page.locator(".message").filter(has_text=POISON)
     expect(message).to_contain_text("orders-worker-2")
@@ -45,7 +45,7 @@ def test_suspects_with_ids_receive_counts_and_timeline(visit: StartVisit) -> Non
     expect(message.locator(".attempts li").last).to_contain_text("Receive 5 by orders-worker-2, invisible for 30 s")
 
 
-def test_the_timeline_goes_by_the_services_clock(visit: StartVisit) -> None:
+def test_the_timeline_uses_the_clock_of_the_service(visit: StartVisit) -> None:
     """A browser whose clock is a year off draws the same bars."""
     page = visit(shop_snapshot(NOW_MS), clock_ms=lambda: NOW_MS).open(Q + "orders")
     bars = page.locator(".message").filter(has_text=POISON).locator(".timeline rect")
@@ -55,7 +55,7 @@ def test_the_timeline_goes_by_the_services_clock(visit: StartVisit) -> None:
 
 
 def test_opened_details_stay_open_over_a_refresh(visit: StartVisit) -> None:
-    """Reading is not interrupted by the next snapshot."""
+    """The next snapshot does not close what the user has opened."""
     visited = visit(shop_snapshot(wall_ms()))
     page = visited.open(Q + "orders")
     message = page.locator(".message").filter(has_text=POISON)
@@ -67,7 +67,7 @@ def test_opened_details_stay_open_over_a_refresh(visit: StartVisit) -> None:
 
 
 def test_groups_with_head_and_depth(visit: StartVisit) -> None:
-    """The stuck one first, its head by id, how deep it is, and how many are folded away."""
+    """The stuck group comes first, with its head's id and its depth; the number of folded groups is shown."""
     page = visit(shop_snapshot(wall_ms())).open(Q + "payments.fifo")
     groups = part(page, "Groups")
     assert "customer-4711 Stuck 248 0 6 min 5" in groups
@@ -76,7 +76,7 @@ def test_groups_with_head_and_depth(visit: StartVisit) -> None:
 
 
 def test_consumers_with_what_they_hold(visit: StartVisit) -> None:
-    """An ActiveMQ consumer that sits on 230 messages with a prefetch of 1,000."""
+    """Example: an ActiveMQ consumer that holds 230 messages with a prefetch of 1,000."""
     page = visit(shop_snapshot(wall_ms())).open("#/queue?system=activemq&scope=amq-prod-1&queue=ORDERS.EU")
     consumers = part(page, "Consumers")
     assert "ID:app-3-4711:1:1 230 4" in consumers
@@ -84,7 +84,7 @@ def test_consumers_with_what_they_hold(visit: StartVisit) -> None:
 
 
 def test_dead_letters_with_time_left(visit: StartVisit) -> None:
-    """Each with when it arrived, how that is known, and when it is lost."""
+    """Each dead letter shows when it arrived, whether that is inferred, and when it expires."""
     page = visit(shop_snapshot(wall_ms())).open(Q + "orders-dlq")
     first = page.locator(".message").first
     expect(first).to_contain_text("Lost in2 h 29 min")
@@ -93,7 +93,7 @@ def test_dead_letters_with_time_left(visit: StartVisit) -> None:
 
 
 def test_the_four_ages_stand_side_by_side(visit: StartVisit) -> None:
-    """What CloudWatch would show beside what is true."""
+    """CloudWatch's age stands beside the true ages."""
     page = visit(shop_snapshot(wall_ms())).open(Q + "orders")
     now = part(page, "Now")
     positions = [now.index(label) for label in ("Oldest 2 min", "Oldest visible 1 min", "Oldest healthy", "As CloudWatch")]
@@ -101,7 +101,7 @@ def test_the_four_ages_stand_side_by_side(visit: StartVisit) -> None:
 
 
 def test_an_id_can_be_copied(visit: StartVisit) -> None:
-    """The button says that it did."""
+    """The button confirms the copy."""
     visited = visit(shop_snapshot(wall_ms()))
     visited.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = visited.open(Q + "orders")
@@ -111,8 +111,8 @@ def test_an_id_can_be_copied(visit: StartVisit) -> None:
     assert page.evaluate("() => navigator.clipboard.readText()") == POISON
 
 
-def test_settings_are_words_and_times_have_a_zone(visit: StartVisit) -> None:
-    """Lists and tables as people write them; a clock of 24 hours, as logs have it."""
+def test_settings_are_readable_and_times_have_a_zone(visit: StartVisit) -> None:
+    """Lists and tables are written out, and times use the 24-hour clock, as logs do."""
     snapshot = shop_snapshot(wall_ms())
     reported = {"dead_letter_sources": ["orders", "refunds"], "redrive_task": {"status": "RUNNING", "moved": 1_200}}
     orders = replace(snapshot.queues[0], broker={**snapshot.queues[0].broker, **reported})
@@ -124,16 +124,16 @@ def test_settings_are_words_and_times_have_a_zone(visit: StartVisit) -> None:
     assert re.search(r"\b\d\d:\d\d:\d\d (UTC|GMT|[A-Z]{2,5})", text)
 
 
-def test_an_id_takes_one_line_on_a_phone(visit: StartVisit) -> None:
-    """A list of suspects is read at a glance."""
+def test_an_id_fits_on_one_line_on_a_phone(visit: StartVisit) -> None:
+    """A list of suspects stays readable at a glance."""
     page = visit(shop_snapshot(wall_ms()), viewport={"width": 390, "height": 844}).open(Q + "orders")
     box = page.locator(".message-id").first.bounding_box()
     assert box is not None
     assert box["height"] < 30
 
 
-def test_objectives_in_words_with_their_period(visit: StartVisit) -> None:
-    """What is kept and what is missed, that it is not of 28 days, and where those are."""
+def test_objectives_show_their_period(visit: StartVisit) -> None:
+    """The section shows met and missed objectives, says that they do not cover 28 days, and links to Grafana for that."""
     took = Duration((0, 0, 0, 0, 0, 1_194, 0, 7, 0, 0, 0, 0, 3), 9_000.0)
     snapshot = shop_snapshot(wall_ms())
     orders = replace(snapshot.queues[0], durations={"sojourn": took}, totals={"dead_lettered": 2})
@@ -160,8 +160,8 @@ def test_objectives_in_words_with_their_period(visit: StartVisit) -> None:
     assert visited.troubles == []
 
 
-def test_objectives_of_a_queue_known_in_part_say_so(visit: StartVisit) -> None:
-    """Half of the messages may all have been in time."""
+def test_objectives_of_a_partially_reported_queue_say_so(visit: StartVisit) -> None:
+    """If only half of the messages are reported, all reported ones may be in time."""
     snapshot = shop_snapshot(wall_ms())
     orders = replace(snapshot.queues[0], basis="partial", durations={"sojourn": Duration((9, *[0] * 12), 9.0)})
     settings = HttpSettings(objectives={"orders-30s": Objective(queues="orders", within_s=30)})

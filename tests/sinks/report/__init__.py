@@ -1,1 +1,1 @@
-"""The page of a replay."""
+"""The HTML report of a replay."""

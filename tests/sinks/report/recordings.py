@@ -1,4 +1,4 @@
-"""Recordings of one incident, and the page of each."""
+"""Recordings of one incident, and the report of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Event = dict[str, Any]
 def poisoned(
     message_id: str = "m-bad", queue: str = "orders", consumer: str = "worker-1", group: str | None = None
 ) -> list[Event]:
-    """A message is received three times in windows of 30 s and then is a dead letter; ten others are worked on in a second."""
+    """One message is received three times in windows of 30 s and then dead-lettered; ten others are settled within a second."""
     about = {"message_id": message_id} | ({} if group is None else {"group": group})
     state = {"visibility_timeout_s": 30, "max_receive_count": 3, "dead_letter_queue": f"{queue}-dlq", "retention_s": 86_400}
     events = [ev("queue_state", 0, queue, attributes={**state, "visible": 0, "in_flight": 0, "delayed": 0})]
@@ -35,7 +35,7 @@ def poisoned(
 
 
 def page_of(events: Sequence[Event], folder: Path, until_s: float = 600) -> tuple[Path, list[dict[str, Any]]]:
-    """The report of a replay of `events`, and the lines that it printed."""
+    """Return the report of a replay of `events`, and the lines that the replay printed."""
     recording, report, out = folder / "events.ndjson", folder / "report.html", io.StringIO()
     recording.write_text("".join(json.dumps(e) + "\n" for e in events))
     err = io.StringIO()

@@ -1,4 +1,4 @@
-"""Deliveries of a message as they follow from its events."""
+"""Deliveries of a message, reconstructed from its events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WINDOW = ev("queue_state", 0, attributes={"visibility_timeout_s": 30})
 
 
 def about_m(kind: str, at_s: float, **fields: Any) -> dict[str, Any]:
-    """An event of message m."""
+    """Build an event of message m."""
     return ev(kind, at_s, message_id="m", **fields)
 
 
@@ -46,21 +46,21 @@ CASES = [
 
 @pytest.mark.parametrize(("events", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
 def test_deliveries_end_as_the_broker_ends_them(events: list[dict[str, Any]], expected: list[tuple[float, float, str]]) -> None:
-    """By time, by a call, or not at all; the recording ends at 100 s."""
+    """A delivery ends by time, by a call, or not at all; the recording ends at 100 s."""
     table = decode_records([encode_ndjson([WINDOW, *events])]).events
     story = message_story(table, QUEUE, "m", ms(100))
     assert [(d.from_ms, d.to_ms, d.how) for d in story.deliveries] == [(ms(a), ms(b), how) for a, b, how in expected]
 
 
-def test_another_scopes_message_of_the_same_id_is_another_message() -> None:
-    """Two accounts may have the same id; events of no message are nobody's."""
+def test_the_same_message_id_in_another_scope_is_another_message() -> None:
+    """Two accounts may use the same id; events without a message id belong to no message."""
     events = [about_m("sent", 1), about_m("sent", 2, scope="elsewhere"), ev("heartbeat", 3, consumer="c")]
     table = decode_records([encode_ndjson(events)]).events
     assert [h.at_ms for h in message_story(table, QUEUE, "m", ms(9)).happenings] == [ms(1)]
 
 
-def test_of_a_message_that_is_received_for_ever_the_latest_events_are_kept() -> None:
-    """What is left out is counted."""
+def test_only_the_latest_events_of_a_much_received_message_are_kept() -> None:
+    """Events that are left out are counted."""
     table = decode_records([encode_ndjson([about_m("received", n) for n in range(300)])]).events
     story = message_story(table, QUEUE, "m", ms(400))
     assert (len(story.happenings), story.left_out) == (200, 100)

@@ -1,4 +1,4 @@
-"""A replay's page: it says what the lines say, needs nothing else, and is not moved by names that are more than names."""
+"""The report page agrees with the printed lines, is self-contained, and is not changed by hostile names."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Elements(HTMLParser):
         self.text += data + " "
 
 
-def test_every_signal_of_the_lines_is_on_the_page_with_its_begin_and_end(tmp_path: Path) -> None:
-    """Summary, severity, begin in UTC, and how long it fired."""
+def test_every_printed_signal_is_on_the_page_with_begin_and_end(tmp_path: Path) -> None:
+    """Each has its summary, severity, begin in UTC, and how long it fired."""
     report, lines = page_of(poisoned(), tmp_path)
     page = Elements(report.read_text())
     signals = [x for x in lines if x["kind"] == "signal" and x["status"] == "firing"]
@@ -49,8 +49,8 @@ def test_every_signal_of_the_lines_is_on_the_page_with_its_begin_and_end(tmp_pat
     assert "until the end" in Elements(cut_off.read_text()).text
 
 
-def test_the_culprits_deliveries_are_drawn_with_what_ended_each(tmp_path: Path) -> None:
-    """Three windows that ended; the table has every event, the move included."""
+def test_the_culprits_deliveries_are_drawn_with_how_each_ended(tmp_path: Path) -> None:
+    """Three windows ended; the table has every event, the move included."""
     report, _ = page_of(poisoned(), tmp_path)
     html = report.read_text()
     assert html.count("receive 1: window ended after 30 s") == 1
@@ -61,8 +61,8 @@ def test_the_culprits_deliveries_are_drawn_with_what_ended_each(tmp_path: Path) 
     assert "3 deliveries" in page.text
 
 
-def test_signals_that_another_explains_are_a_list_of_their_own() -> None:
-    """What was folded is counted, closed at first, and cut at its own limit; the rest stays in sight."""
+def test_folded_signals_are_in_a_list_of_their_own() -> None:
+    """Folded signals are counted and cut at a limit of their own; the other signals are listed before them."""
     collected = Collected(times=[0, 9_000])
     failing = SignalKey("QueueFailing", "aws_sqs", "", "q")
     collected.on_signal(SignalChange(1, "firing", Finding(failing, "critical", 1, {"summary": "nothing is finished"}), "a"))
@@ -77,8 +77,8 @@ def test_signals_that_another_explains_are_a_list_of_their_own() -> None:
     assert "50 later ones are not shown" in page.text
 
 
-def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
-    """No script, no link out, no image, font or import; its own policy forbids them."""
+def test_the_page_is_self_contained(tmp_path: Path) -> None:
+    """The page has no script, external link, image, font or import, and its own policy forbids them."""
     report, _ = page_of(poisoned(), tmp_path)
     html = report.read_text()
     page = Elements(html)
@@ -103,7 +103,7 @@ def plain_tags(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, list
 def test_hostile_names_add_no_element_and_no_attribute(
     name: str, tmp_path: Path, plain_tags: list[tuple[str, list[str]]]
 ) -> None:
-    """The same tags as with plain names. The wire format refuses halves of surrogate pairs already."""
+    """The tags are the same as with plain names. Lone surrogates are not tested: the wire format refuses them."""
     page, _ = page_of(poisoned(name, name, name), tmp_path, until_s=150)
     html = page.read_text()
     assert [(tag, sorted(a)) for tag, a in Elements(html).tags] == plain_tags
@@ -120,13 +120,13 @@ def test_hostile_names_add_no_element_and_no_attribute(
         ("очередь-队列-🧵", "очередь-队列-🧵"),
     ],
 )
-def test_what_cannot_be_seen_is_written_as_an_escape(text: str, shown: str) -> None:
-    """An id that reverses the text after it could pretend to be another."""
+def test_invisible_characters_are_escaped(text: str, shown: str) -> None:
+    """An id with a right-to-left override could look like another id."""
     assert escaped(text) == shown
 
 
 def test_an_empty_recording_and_a_healthy_one_have_a_page(tmp_path: Path) -> None:
-    """They say that nothing happened."""
+    """The page says that nothing happened."""
     empty, _ = page_of([], tmp_path)
     assert "No signal fired" in empty.read_text()
     healthy, _ = page_of([e for e in poisoned() if e.get("message_id") != "m-bad" and e["type"] != "queue_state"], tmp_path)
@@ -137,7 +137,7 @@ def test_an_empty_recording_and_a_healthy_one_have_a_page(tmp_path: Path) -> Non
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1360])
 def test_the_page_is_readable_without_scripts(browser: Browser, tmp_path: Path, scheme: str, width: int) -> None:
-    """On a phone and a screen, in both themes: nothing is cut off, every picture has a size, and evidence opens."""
+    """On a phone and a wide screen, in both themes, nothing is cut off, charts have a size, and evidence can be opened."""
     report, _ = page_of(poisoned("x" * 512), tmp_path, until_s=150)
     with browser.new_context(
         color_scheme="dark" if scheme == "dark" else "light", viewport={"width": width, "height": 800}
