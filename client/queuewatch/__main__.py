@@ -11,7 +11,7 @@ The service, with `queuewatch run`, `demo`, `doctor` and the rest, is the distri
 
 
 def main() -> None:
-    """Print it."""
+    """Print the version and whether the service is installed too."""
     print(_TEXT.format(version=metadata.version("queuewatch"), service=_service()))
 
 

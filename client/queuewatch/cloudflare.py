@@ -32,7 +32,10 @@ _LONGEST_DELAY_S: Final = 86_400
 
 
 class PullError(Exception):
-    """The API refused a call, or did not answer (`status` is None). It is unknown whether the call had an effect."""
+    """The API refused a call or did not answer; it is unknown whether the call had an effect.
+
+    `status` is the HTTP status of an error response, otherwise None.
+    """
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -64,9 +67,9 @@ class Settled:
 class PullConsumer:
     """Pulls, acknowledges and retries messages of one queue. Not thread-safe.
 
-    The API does not give a consumer the queue's settings. `max_retries` and `dead_letter_queue` (None: there is none) determine
-    the outcome of retrying the last delivery; without them it is reported as released, and the service infers the rest.
-    `retry_delay_s` is the queue's delay for retries without one.
+    The API does not tell a consumer the queue's settings. `max_retries` and `dead_letter_queue` (None: there is none) determine
+    the outcome of retrying the last delivery; without `max_retries` it is reported as released, and the service infers the
+    rest. `retry_delay_s` is the queue's own delay, for retries that request none.
     """
 
     def __init__(
@@ -109,8 +112,8 @@ class PullConsumer:
         """Lease up to `batch_size` messages without waiting for more. Raises `PullError`."""
         began_at = self._clock_ms()
         result = self._post("pull", {"batch_size": batch_size, "visibility_timeout_ms": self._lease_ms})
-        # The lease began before the response arrived. A time that is too early does no harm; a later one makes the message look
-        # held.
+        # The lease began before the response arrived. An end that is too early does no harm; one that is too late makes the
+        # message look held.
         messages = [_message(entry, began_at + self._lease_ms) for entry in result.get("messages") or ()]
         self._report([self._received(message, began_at) for message in messages])
         return messages
@@ -135,7 +138,7 @@ class PullConsumer:
         return settled
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until everything so far is sent; return False if the time was not enough."""
+        """Wait until everything so far is sent; return False on a timeout."""
         return self._sender is None or self._sender.flush(timeout_s)
 
     def close(self) -> None:
@@ -150,7 +153,7 @@ class PullConsumer:
         self.close()
 
     def _done(self, messages: Sequence[Message], count: int, warnings: Mapping[str, str], at: int) -> list[Message]:
-        """Return the leases that the API settled: it returns a number, and names those it refused."""
+        """Return the messages that the API settled; its response has only their number and the leases it refused."""
         likely = [message for message in messages if message.lease_id not in warnings]
         if count < len(likely):
             likely = [message for message in likely if at < message.leased_until]
@@ -168,7 +171,7 @@ class PullConsumer:
 
     def _given_back(self, message: Message, delay_s: int | None, at: int) -> Event:
         if self._max_retries is not None and message.attempts > self._max_retries:
-            # The last delivery: the message leaves at once, whatever delay was requested.
+            # The last delivery: the message leaves the queue at once, whatever delay was requested.
             if self._dead_letter_queue is None:
                 return self._about("dropped", message, at) | {"reason": "retries used up"}
             return self._about("dead_lettered", message, at) | {"to_queue": self._dead_letter_queue}

@@ -10,9 +10,9 @@ Event = dict[str, Any]
 """One telemetry event in the wire format: integer epoch milliseconds, absent fields left out."""
 
 Unbuilt = tuple[Any, ...]
-"""A function and its arguments that create an event, in the sender's thread to save time in the application's.
+"""A function and its arguments. The sender's thread calls it to create the event, which saves time in the application's thread.
 
-It contains only copies: nothing that the application may change afterwards, and no message body.
+The arguments are copies: nothing that the application may change afterwards, and no message body.
 """
 
 WIRE_VERSION: Final = 1

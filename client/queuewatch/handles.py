@@ -28,7 +28,7 @@ class HandleMap:
         self._found: OrderedDict[int, tuple[str, str | None, float]] = OrderedDict()
         self._next_expiry_s = clock_s() + _LONGEST_WINDOW_S
         self.evicted = 0
-        """Number of handles evicted because of `max_handles` while they may still be used."""
+        """Number of handles evicted because of `max_handles` although they could still be used."""
 
     def __len__(self) -> int:
         return len(self._found)
@@ -47,7 +47,7 @@ class HandleMap:
         return found[:2] if found else None
 
     def forget(self, queue: str, handle: str) -> Receipt | None:
-        """Return the message of a handle, and forget the handle because the message is deleted."""
+        """Remove a handle, because its message is deleted, and return the message."""
         found = self._found.pop(hash((queue, handle)), None)
         return found[:2] if found else None
 
@@ -62,4 +62,4 @@ class HandleMap:
                 self._found.popitem(last=False)
                 self.evicted += not expired
         except (KeyError, RuntimeError, StopIteration):
-            return  # another thread changed or emptied it between two steps: the next receive evicts
+            return  # another thread changed or emptied the table in between; the next receive evicts

@@ -56,7 +56,7 @@ class SqsHooks:
         emitter.register_first("after-call.sqs", self.after, unique_id=f"{_MARK}-after")
 
     def unregister(self, emitter: Any) -> None:
-        """Undo `register`; clients that a session created in between keep hooks that do nothing."""
+        """Undo `register`; clients that the session created in the meantime keep the hooks, which then do nothing."""
         self.active = False
         emitter.unregister("before-parameter-build.sqs", unique_id=f"{_MARK}-before")
         emitter.unregister("after-call.sqs", unique_id=f"{_MARK}-after")
@@ -102,7 +102,7 @@ class SqsHooks:
 
 
 class _Strip:
-    """The attributes that the application did not request. `asked` are the requested system attributes, None for all."""
+    """Removes attributes that the application did not request. `asked`: the system attributes it requested, None for all."""
 
     __slots__ = ("_asked", "_hide_message_attributes")
 
@@ -111,7 +111,7 @@ class _Strip:
         self._hide_message_attributes = hide_message_attributes
 
     def out_of(self, parsed: dict[str, Any]) -> None:
-        """Remove them from a response."""
+        """Remove the unrequested attributes from a response."""
         messages: Iterable[dict[str, Any]] = parsed.get("Messages") or ()
         for message in messages:
             if self._asked is not None and "Attributes" in message:

@@ -28,11 +28,11 @@ class _Sighting:
 
 
 class Lineage:
-    """Remembers where each sender id was last seen, within a limit.
+    """Remembers where each sender id was last seen, for the 50,000 ids seen last.
 
-    A new message id counts as a redrive only on evidence: the old message was seen in a dead-letter queue, or it was received at
-    least twice and never deleted here, its queue's dead-letter queue is configured, and the new message is at its first receive.
-    The same sender id in two messages without such evidence is a duplicate send.
+    A new message id counts as a redrive only with evidence. Either the old message was seen in a dead-letter queue. Or it was
+    received at least twice from the same queue and never deleted here, the queue's dead-letter queue is configured, and the new
+    message is at its first receive. Without such evidence, the same sender id in two messages is a duplicate send.
     """
 
     def __init__(self, attribute: str, dead_letter_queues: Mapping[str, str]) -> None:
@@ -87,7 +87,7 @@ class Lineage:
         if now.in_dlq:
             return None
         if before.in_dlq:
-            # By a task, or by an application that sends the message again and then deletes it from the DLQ.
+            # Redriven by a task, or by an application that sends the message again and then deletes it from the DLQ.
             return before.place.queue
         unsettled = before.receives >= 2 and not before.deleted
         if unsettled and now.receives == 1 and before.place == now.place:

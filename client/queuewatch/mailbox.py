@@ -18,7 +18,7 @@ from queuewatch.events import Event, Unbuilt
 
 
 class Mailbox:
-    """A bounded buffer of events with one reader, its wake-up, and the waiters for an empty one."""
+    """A bounded buffer of events that wakes its one reader, and lets callers wait until it is empty."""
 
     def __init__(self, max_events: int, full_at: int) -> None:
         self._max_events = max_events
@@ -60,7 +60,7 @@ class Mailbox:
         self._bell.put(None)
 
     def wait_until_empty(self, timeout_s: float) -> bool:
-        """Wait until the reader calls `emptied`; return False if the time was not enough."""
+        """Wait until the reader calls `emptied`; return False on a timeout."""
         waiter = threading.Lock()  # one per waiter, including a signal handler that interrupts another waiter
         waiter.acquire()
         self._waiters.append(waiter)
@@ -73,7 +73,7 @@ class Mailbox:
     # For the reader
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait for events or a waiter; return False if the time is up."""
+        """Wait for events or a waiter; return False on a timeout."""
         try:
             self._bell.get(timeout=timeout_s)
         except Empty:
@@ -81,7 +81,7 @@ class Mailbox:
         return True
 
     def linger(self, linger_s: float) -> None:
-        """Wait for more events until a record is full, there is a waiter, or the time is up."""
+        """Wait for more events until a record is full, there is a waiter, or `linger_s` has passed."""
         end_s = time.monotonic() + linger_s
         while not (self.closed or self._waiters or len(self._events) >= self._full_at):
             left_s = end_s - time.monotonic()
@@ -112,9 +112,9 @@ class Mailbox:
         return list(self._waiters)
 
     def emptied(self, waiters: list[Any]) -> None:
-        """Notify these waiters that everything from before they began to wait is sent."""
+        """Notify these waiters that every event offered before they began to wait is sent."""
         for waiter in waiters:
             with contextlib.suppress(ValueError):
                 self._waiters.remove(waiter)
-            with contextlib.suppress(RuntimeError):  # it has given up in the meantime
+            with contextlib.suppress(RuntimeError):  # the waiter has timed out in the meantime
                 waiter.release()

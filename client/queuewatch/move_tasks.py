@@ -1,4 +1,4 @@
-"""The attribute `redrive_task` of a dead-letter queue, with the fields known to the caller that starts the move task."""
+"""Builds the attribute `redrive_task` of a dead-letter queue from a StartMessageMoveTask call and its response."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from queuewatch.places import place_of_arn
 def started_task(params: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the task that StartMessageMoveTask has just started.
 
-    The start time is left out: it identifies the task together with the queue, so it must come from SQS and not from the local
+    The start time is left out: together with the queue it identifies the task, so it must come from SQS, not from the local
     clock.
     """
     task: dict[str, Any] = {"status": "RUNNING"}

@@ -74,13 +74,13 @@ class BackgroundSender:
         self.exit_deadline_s = exit_deadline_s
         self._warned_s = float("-inf")
         self._reset()
-        importlib.import_module("encodings.idna")  # host name lookup imports it
+        importlib.import_module("encodings.idna")  # host name lookup would import it in the sender's thread
         with contextlib.suppress(Exception):  # `send` will fail in the same way and report it
             transport.prepare()
         _senders.add(self)
 
     def _reset(self) -> None:
-        """Set the state without a thread, at the start and in a forked child."""
+        """Set the state from before the thread starts: in a new sender, and in a forked child."""
         self._box = Mailbox(self._max_buffered, self._max_batch)
         self._stats = SenderStats()
         # Reentrant, and never taken by `offer`: the sender's thread and readers of the counters share it.
@@ -93,12 +93,12 @@ class BackgroundSender:
         self._exit_registered = False
 
     def offer(self, events: Sequence[Event | Unbuilt]) -> None:
-        """Queue events for sending, or count them as dropped, within a few microseconds, whatever the transport does."""
+        """Queue events for sending, or count them as dropped. Takes a few microseconds, whatever the transport does."""
         if self._box.offer(events) and self._thread is None:
             self._start()
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until everything offered so far is sent and visible; return False if the time was not enough.
+        """Wait until everything offered so far is sent and visible; return False on a timeout.
 
         May be called in a signal handler.
         """
@@ -121,8 +121,8 @@ class BackgroundSender:
         if thread is not None and thread.is_alive():
             thread.join(deadline_s + 0.5)
         elif self._box or self._running.locked():
-            # Threads cannot be started during interpreter shutdown. A thread whose start was interrupted by an exception runs
-            # without being known: it may hold the last events, and this waits for it.
+            # Threads cannot be started during interpreter shutdown, so send in this one. If an exception interrupted a thread's
+            # start, that thread may be running unregistered with the last events; `_work` waits for it.
             self._work(deadline_s + 0.5)
         with self._counting:
             self._stats.dropped_at_exit += self._box.clear()
@@ -141,14 +141,15 @@ class BackgroundSender:
         return made
 
     def _start(self) -> None:
-        # If another thread is already starting it, leave it to that thread. A signal handler may re-enter here: the code it
-        # interrupts continues only afterwards, so `flush` in the handler would wait for a thread that nobody starts.
+        # If another thread is already starting it, leave it to that thread. A signal handler may re-enter this reentrant lock:
+        # the code it interrupts continues only afterwards, and until then nothing else would start the thread that `flush` in
+        # the handler waits for.
         if not self._starting.acquire(blocking=False):
             return
         try:
             if self._closing() or (self._thread is not None and self._thread.is_alive()):
                 return
-            if not self._exit_registered:  # first: a handler may raise SystemExit at any step of the start
+            if not self._exit_registered:  # first, because a signal handler may raise SystemExit at any step of the start
                 self._register_exit()
             thread = threading.Thread(target=self._work, name=SENDER_THREAD, daemon=True)
             try:
@@ -156,15 +157,15 @@ class BackgroundSender:
                 thread.start()
             except BaseException as error:
                 if not thread.is_alive() and self._thread is thread:
-                    self._thread = None  # or `offer` would wait for it
-                if not isinstance(error, RuntimeError):  # the interpreter is shutting down: the exit flush takes what is left
+                    self._thread = None  # otherwise `offer` would not start another one
+                if not isinstance(error, RuntimeError):  # it means the interpreter is exiting: the exit flush sends the rest
                     raise
         finally:
             self._starting.release()
 
     def _register_exit(self) -> None:
-        # An earlier registration stays, because the process may be exiting already in another thread: what is registered then is
-        # never called. A second call finds nothing to do.
+        # Do not undo an earlier registration: the process may already be exiting in another thread, and a handler registered
+        # then is never called. If the handler runs twice, the second run finds nothing to do.
         atexit.register(self._close_at_exit)
         self._exit_registered = True
         # Children of multiprocessing exit without running atexit.
@@ -200,9 +201,7 @@ class BackgroundSender:
             box.linger(self._linger_s)
             waiters = box.waiters()
             box.clear_bell()
-            closing = (
-                self._closing()
-            )  # before the last check, so that events offered between that check and the closing are sent too
+            closing = self._closing()  # read before draining, so that everything offered before the close is sent
             self._drain()
             self._rest(waiters)
             if closing:
@@ -214,8 +213,8 @@ class BackgroundSender:
     def _drain(self) -> None:
         """Send the pending events.
 
-        Events offered in the meantime that do not fill a record wait for their own linger time. Under load the application
-        offers as fast as this thread sends, and every record would hold only a handful of events.
+        Events offered in the meantime that do not fill a record wait for their own linger time. Otherwise, under load, when the
+        application offers as fast as this thread sends, every record would hold only a handful of events.
         """
         while self._send_some():
             if 0 < len(self._box) < self._max_batch and not self._box.waiters() and not self._closing():
@@ -307,8 +306,8 @@ class BackgroundSender:
             self._stats.dropped_at_exit += dropped_at_exit
             self._box.in_hand = max(0, self._box.in_hand - sent - dropped_refused - dropped_at_exit)
         if first and not self._closing():
-            # kafka-python registers an exit handler when it connects; handlers run last first, and ours must
-            # run while its producer still lives.
+            # kafka-python registers an exit handler when it connects. Exit handlers run in reverse order, and ours must run
+            # before that one closes the producer.
             self._register_exit()
 
     def _report(self, error: Exception) -> None:
@@ -320,7 +319,7 @@ class BackgroundSender:
             _log.warning("telemetry is not sent: %s", text)
 
     def _may_warn(self) -> bool:
-        """Return whether the last warning is long enough ago; it is then renewed."""
+        """Return whether the next warning is due, at most one a minute; if so, start the next minute."""
         now_s = time.monotonic()
         due = now_s - self._warned_s >= _WARN_EVERY_S
         if due:
@@ -358,7 +357,7 @@ _senders: weakref.WeakSet[BackgroundSender] = weakref.WeakSet()
 
 
 def flush_all() -> bool:
-    """Flush all senders of this process within the longest exit deadline; return False if that was not enough."""
+    """Flush all senders of this process within the longest exit deadline; return False on a timeout."""
     senders = list(_senders)
     end_s = time.monotonic() + max((sender.exit_deadline_s for sender in senders), default=0.0)
     done = [sender.flush(end_s - time.monotonic()) for sender in senders]

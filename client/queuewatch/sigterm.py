@@ -22,7 +22,7 @@ def flush_before_sigterm(flush_all: Callable[[], object]) -> bool:
 
     `flush_all` must have its own time limit and never raise.
     """
-    global _flush_all  # noqa: PLW0603 -- of the process, as signal handlers are
+    global _flush_all  # noqa: PLW0603 -- one per process, like signal handlers
     if threading.current_thread() is not threading.main_thread():
         return False
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -43,7 +43,7 @@ def leave_sigterm_alone() -> None:
 
 def _end(signal_number: int, _frame: FrameType | None) -> None:
     if signal.getsignal(signal_number) is not _end:
-        return  # a handler set later may call this one as its predecessor; the default action has nothing to call
+        return  # a later handler may call this one as the one it replaced; the default action could not be called
     signal.signal(signal_number, signal.SIG_DFL)
     try:
         if _flush_all is not None:

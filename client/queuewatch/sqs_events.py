@@ -26,7 +26,7 @@ _COUNTS_AND_TIMES: Final = (
 """Maps system attributes to event fields."""
 
 
-@dataclass(slots=True)  # not frozen, because that would dominate the cost of creating one for each call
+@dataclass(slots=True)  # not frozen: one is created per call, and freezing would dominate its cost
 class Call:
     """One call of the application: its parameters and when it began and ended, epoch milliseconds."""
 
@@ -73,7 +73,8 @@ class Translator:
         return [event for done in answer.get("Successful", ()) for event in self._sent(call, entries[done["Id"]], done)]
 
     def _sent(self, call: Call, entry: Mapping[str, Any], done: Answer) -> list[Unbuilt | Event]:
-        # A consumer may get it before the response arrives here; a retried call was accepted some time in between.
+        # The start of the call, because a consumer may receive the message before the response arrives here. If the call was
+        # retried, its end, because SQS may have accepted only the last attempt.
         at = call.ended_at if call.retried else call.began_at
         message_id, get = done["MessageId"], entry.get
         said = (get("MessageGroupId"), done.get("SequenceNumber"), get("DelaySeconds"))
@@ -187,7 +188,7 @@ class Translator:
         for attribute, name in _COUNTS_AND_TIMES:
             text = said.get(attribute)
             if text is not None:
-                event[name] = int(text) if text.isdigit() else int(float(text))  # some stand-ins write a fraction
+                event[name] = int(text) if text.isdigit() else int(float(text))  # some stand-ins for SQS write a fraction
         group = said.get("MessageGroupId")
         if group is not None:
             event["group"] = group

@@ -35,7 +35,7 @@ class Watch:
         translator: Translator | None = None,
         sender: _SharedSender | None = None,
     ) -> None:
-        # Weakly: the table of watches must not keep a client alive that the application has dropped.
+        # A weak reference, because the table of watches must not keep alive a client that the application has dropped.
         self._emitter = None if emitter is None else weakref.ref(emitter)
         self._hooks = hooks
         self._translator = translator
@@ -47,7 +47,7 @@ class Watch:
         return self._hooks is not None and self._hooks.active
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until all events so far are sent; return False if the time was not enough.
+        """Wait until all events so far are sent; return False on a timeout.
 
         Use it where the process may be frozen or killed next, such as at the end of an AWS Lambda invocation.
         """
@@ -120,16 +120,16 @@ def watch(
 ) -> Watch:
     """Send telemetry of every SQS call made through a boto3 client, session or resource.
 
-    A session covers the clients and resources created from it afterwards; None is boto3's default session. `to`:
+    A session covers the clients and resources created from it afterwards; None means boto3's default session. `to`:
     `kafka://host:9092/topic`, `spool:/folder`, `http(s)://host:9400/api/v1/events`, `sqs:<queue>`, or a `Transport`; default:
     QUEUEWATCH_TO of the environment. `consumer` names this process (default: QUEUEWATCH_CONSUMER, else host and process id),
     `scope` replaces the `account/region` of the queue's URL. `lineage_attribute` is a message attribute with the sender's own id,
-    by which a redriven message is linked to the old one; `dead_letter_queues` maps queues to their dead-letter queues.
+    which links a redriven message to the original; `dead_letter_queues` maps queues to their dead-letter queues.
 
     The application's calls and responses do not change, and never wait for telemetry: beyond `max_buffered`, events are dropped
     and counted, see `Watch.stats`. With QUEUEWATCH_DISABLED=1 nothing is done at all. When the interpreter exits, buffered events
     have `exit_deadline_s` to be sent; the same applies when SIGTERM would end the process by default (an application with its own
-    handler, or one that exits with `os._exit`, should call `flush`). With 0, nothing more is sent and the signal is not handled.
+    handler, or one that exits with `os._exit`, should call `flush`). With 0, nothing is sent then and SIGTERM is not handled.
     Watching the same object again replaces the previous watch. Raises `ValueError` for an invalid `to` and `TypeError` for an
     object that cannot be watched; a destination that does not answer is not an error.
     """
@@ -244,7 +244,7 @@ def _consumer_name(given: str | None) -> Any:
     names: dict[int, str] = {}
 
     def name() -> str:
-        process = os.getpid()  # another one after a fork
+        process = os.getpid()  # changes after a fork
         if process not in names:
             names[process] = f"{host}/{process}"
         return names[process]
@@ -253,7 +253,7 @@ def _consumer_name(given: str | None) -> Any:
 
 
 def _after_fork_in_child() -> None:
-    global _lock  # noqa: PLW0603 -- of the process: the parent's may be held
+    global _lock  # noqa: PLW0603 -- one per process: the parent's may be held
     _lock = threading.RLock()
 
 
