@@ -12,14 +12,14 @@ __all__ = ["handler", "wrap"]
 
 
 def wrap(original: Any) -> Any:
-    """Wrap a handler in code, with the settings of the environment; the handler itself when telemetry is off."""
+    """Wrap a handler in code, with settings from the environment. If telemetry is off, return the handler itself."""
     from queuewatch.aws_lambda.wrapper import wrap_handler
 
     return wrap_handler(original)
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when the runtime asks for it: importing this package must not import the function.
+    # Loaded only when the runtime looks it up, because importing this package must not import the function.
     if name != "handler":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from queuewatch.aws_lambda.original import load_original

@@ -17,10 +17,10 @@ from queuewatch.transports import SendError, Transport
 _log = logging.getLogger("queuewatch.client")
 
 Report = Callable[[], Sequence[Event]]
-"""Creates events when they are needed, so that a batch of ten thousand messages is not encoded in the handler's time."""
+"""Creates events only when they are sent, so that encoding a batch of ten thousand messages does not delay the handler."""
 
 _ENCODED_AHEAD: Final = 1_000
-"""Maximum encoded lines; the rest waits as reports, of which the oldest can still be dropped."""
+"""Maximum number of encoded lines. The rest waits as reports, the oldest of which can still be dropped."""
 
 _LONGEST_QUIET_S: Final = 30.0
 _WARN_EVERY_S: Final = 60.0
@@ -61,7 +61,7 @@ class Carrier:
         self._stats = CarrierStats()
 
     def offer(self, count: int, report: Report) -> None:
-        """Take `count` events, made by `report` later; beyond the limit the oldest reports are dropped."""
+        """Take `count` events, which `report` creates later; beyond the limit the oldest reports are dropped."""
         with self._changed:
             self._reports.append((count, report))
             self._events += count
@@ -74,12 +74,12 @@ class Carrier:
         """Start sending without waiting."""
         with self._changed:
             if self._events and not self._attempt and self._clock_s() >= self._quiet_until_s:
-                self._attempt = True  # also while an attempt is running: it may already have passed the latest report
+                self._attempt = True  # even during an attempt, which may already have passed the latest report
                 self._changed.notify_all()
                 self._keep_thread()
 
     def deliver(self, within_s: float) -> bool:
-        """Send pending reports; return False if this took longer than `within_s`. Sending continues while the process runs."""
+        """Send pending reports; return whether all were sent within `within_s`. Sending continues while the process runs."""
         self.start()
         end_s = self._clock_s() + within_s
         with self._changed:

@@ -17,7 +17,7 @@ class HandlerNotConfigured(Exception):
 def load_original() -> Any:
     """Return the handler named in `QUEUEWATCH_LAMBDA_HANDLER`, such as `app.handler`.
 
-    Raises `HandlerNotConfigured`, and whatever the runtime interface client raises for a handler that is not there.
+    Raises `HandlerNotConfigured`, and whatever the runtime interface client raises for a missing handler.
     """
     name = os.environ.get(HANDLER_VARIABLE, "").strip()
     if not name:

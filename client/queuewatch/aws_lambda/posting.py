@@ -18,12 +18,12 @@ from queuewatch.transports import SendError, Transport, open_transport
 from queuewatch.transports.secrets import TOKEN_VARIABLE, secret
 
 _TIMEOUT_S: Final = 2.0
-"""Timeout of one request. The invocation waits much less; a slow request ends in the next invocation."""
+"""Timeout of one request. The invocation waits much less; a slow request may complete in the next invocation."""
 
 
 def transport_for(to: str) -> Transport:
-    """Return the transport for a `QUEUEWATCH_TO`. The `ValueError` says what is wrong with it."""
-    given = open_transport(to)  # checks it
+    """Return the transport for a value of `QUEUEWATCH_TO`. Raises `ValueError`, which says what is wrong with it."""
+    given = open_transport(to)  # validates it
     if to.startswith(("http://", "https://")):
         return HttpPoster(given.name)
     if to.startswith("sqs:") and os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):
@@ -51,7 +51,7 @@ class _Connection:
         try:
             return self._post(payload, headers, path)
         except (http.client.HTTPException, ConnectionError):
-            # The other side may have closed an idle connection. Events that arrive twice are counted once.
+            # The other side may have closed an idle connection: try a new one. Events that arrive twice are counted once.
             if not kept:
                 raise
             return self._post(payload, headers, path)
@@ -109,7 +109,7 @@ class HttpPoster(_Poster):
             headers["Authorization"] = f"Bearer {token.strip()}"
         status, _ = self._post(payload, headers)
         if not 200 <= status < 300:
-            # People will correct a wrong token or address in time, so events wait as during an outage.
+            # A wrong token or address is usually corrected later, so events wait as during an outage.
             raise SendError(f"{self.name} answered {status}", retry=status not in (400, 413), too_large=status == 413)
 
 

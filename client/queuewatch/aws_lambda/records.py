@@ -34,14 +34,14 @@ class Delivery:
         return frozenset(record.message_id for record in self.records)
 
     def received(self) -> list[Event]:
-        """Return the receives, which are certain, however the invocation ends."""
+        """Return the `received` events, which are the same however the invocation ends."""
         return [self._received(record) for record in self.records]
 
     def ended(self, outcome: Outcome, at: int) -> list[Event]:
         """Return the outcome of each message and of the batch.
 
-        Without a known visibility timeout, the time when a message comes back is unknown: its window ends by time, which the
-        service tracks, and no `released` is reported.
+        If the visibility timeout is not known, neither is the time when a message becomes visible again. Then no `released` is
+        reported, and the service itself infers the end of the message's window.
         """
         events = list(self._settled(outcome, at))
         back = len(self.records) if outcome.whole else sum(r.message_id in outcome.back for r in self.records)
@@ -87,7 +87,7 @@ class Delivery:
         return event
 
     def _received_at(self, record: Record) -> int:
-        """Return when the mapping received it, known for first receives; otherwise at the latest when the invocation started."""
+        """Return when the mapping received it: known for a first receive, otherwise at most the start of the invocation."""
         first = _integer(record.attributes.get("ApproximateFirstReceiveTimestamp"))
         if first is not None and _integer(record.attributes.get("ApproximateReceiveCount")) == 1:
             return min(first, self.began_at)
@@ -144,5 +144,5 @@ def delivery_of(
 
 
 def _integer(text: str | None) -> int | None:
-    """Parse a timestamp; some stand-ins write a fraction."""
+    """Parse a count or a timestamp; some stand-ins for SQS write a fraction."""
     return None if text is None else int(float(text))

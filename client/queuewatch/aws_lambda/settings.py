@@ -17,7 +17,7 @@ _NO: Final = frozenset(("", "0", "false", "no", "off"))
 
 @dataclass(frozen=True)
 class Settings:
-    """`to` is None when telemetry is off. Times are in milliseconds where the name says so."""
+    """The settings of one function. `to` is None when telemetry is off."""
 
     to: str | None
     consumer: str

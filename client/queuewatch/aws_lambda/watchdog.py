@@ -1,4 +1,4 @@
-"""Watches an invocation while its handler runs: when it takes long, and shortly before its deadline."""
+"""Runs actions while a handler is still running: when it takes long, and shortly before its deadline."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ class Watchdog:
                 self._due = [entry for entry in self._due if entry[0] > now_s]
                 for _, action in ready:
                     action()
-                # Never later than scheduled before: an early wake-up costs less than waking the thread at each invocation.
+                # `disarm` does not notify: a needless wake-up later costs less than waking the thread at each invocation.
                 self._wakes_s = min((at_s for at_s, _ in self._due), default=now_s + _IDLE_S)
                 self._changed.wait(max(0.0, self._wakes_s - time.monotonic()))

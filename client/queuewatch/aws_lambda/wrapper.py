@@ -23,7 +23,7 @@ Handler = Callable[[Any, Any], Any]
 
 
 def wrap_handler(original: Handler, settings: Settings | None = None) -> Handler:
-    """Return the handler for the runtime; `original` itself if telemetry is off or has no usable destination."""
+    """Return the handler for the runtime, or `original` itself if telemetry is off or has no usable destination."""
     settings = settings or settings_from()
     if settings.to is None:
         return original
@@ -44,7 +44,7 @@ def wrap_handler(original: Handler, settings: Settings | None = None) -> Handler
 
 
 class Wrapper:
-    """Calls `original` for every event. Its result and exceptions pass unchanged; the wrapper raises nothing itself."""
+    """Calls `original` for every event. Its result and exceptions pass through unchanged; the wrapper itself raises nothing."""
 
     def __init__(self, original: Handler, settings: Settings, carrier: Carrier) -> None:
         self._original = original

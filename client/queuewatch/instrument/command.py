@@ -1,4 +1,4 @@
-"""The command: puts a folder first on PYTHONPATH, then executes the application's command."""
+"""The command `queuewatch-instrument`: puts a folder first on PYTHONPATH, then executes the application's command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from queuewatch.watching import CONSUMER_VARIABLE, DISABLED_VARIABLE, TO_VARIABL
 _PATH: Final = str(Path(__file__).with_name("path"))
 _NAME: Final = "queuewatch-instrument"
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
-"""The exit codes of a shell."""
+"""The exit codes that a shell uses for these."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             _inject()
     try:
-        os.execvp(given.command, [given.command, *given.arguments])  # noqa: S606 -- the command that was asked for
+        os.execvp(given.command, [given.command, *given.arguments])  # noqa: S606 -- the command that the user gave
     except FileNotFoundError:
         _say(f"{given.command}: command not found")
         return _NOT_FOUND

@@ -24,7 +24,7 @@ def watch_every_session() -> None:
 
 
 def _watch(session: Any) -> None:
-    global _failed  # noqa: PLW0603 -- of the process, as the hook is
+    global _failed  # noqa: PLW0603 -- one per process, like the hook
     if _failed or getattr(own_session, "in_the_making", False):
         return
     try:

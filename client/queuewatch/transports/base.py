@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 SENDER_THREAD: Final = "queuewatch-sender"
-"""The name of the thread that uses an application's transport."""
+"""The name of the thread that sends an application's telemetry."""
 
 
 class SendError(Exception):
@@ -42,7 +42,7 @@ class Transport(ABC):
 
     @abstractmethod
     def send(self, payload: bytes) -> None:
-        """Deliver one payload; when this returns, the other side has it. Raises only `SendError`."""
+        """Deliver one payload; when this returns, the destination has received it. Raises only `SendError`."""
 
     def flush(self) -> None:
         """Make sent payloads visible to readers, for transports that collect payloads. Raises `SendError`."""

@@ -11,7 +11,7 @@ from queuewatch.transports.base import SendError, Transport
 from queuewatch.transports.secrets import TOKEN_VARIABLE, secret, shown
 
 _NEVER = frozenset((400, 413, 415, 422))
-"""Status codes about the payload itself. All others, even for a wrong token or path, can be fixed on the other side."""
+"""Status codes about the payload itself. All others are retried: even a wrong token or path may be corrected meanwhile."""
 _MAX_RETRY_AFTER_S = 300.0
 
 

@@ -57,7 +57,7 @@ class KafkaTransport(Transport):
             # A producer without a broker opens sockets at each attempt and leaves them to the garbage collector, so drop it until
             # the broker is back.
             self._close(timeout_s=0.5)
-            # A topic may be created, a right granted, and a broker come back: only a too large record is hopeless.
+            # Retry everything except a too large record: a topic may be created, a right granted, a broker come back.
             raise SendError(f"{self.name}: {_explain(error, self._topic)}", retry=True) from error
 
     def close(self) -> None:
@@ -118,18 +118,18 @@ class KafkaTransport(Transport):
             "metrics_enabled": False,
             "kafka_client": client,
         }
-        # Older releases know fewer of them.
+        # Older releases of kafka-python know fewer settings.
         known = {name: value for name, value in settings.items() if name in producer.DEFAULT_CONFIG}
         try:
             return producer(**known, **self._options, **_credentials())
         except SendError:
             raise
         except Exception as error:
-            # A producer that cannot connect leaves its sockets open, some more at each attempt.
+            # A producer that cannot connect leaves its sockets open, more of them at each attempt.
             for left in made:
                 with contextlib.suppress(Exception):
                     left.close()
-            # Whatever it is (no broker, bad option, TLS), the sender reports it and tries again.
+            # Whatever the cause (no broker, bad option, TLS), the sender reports it and tries again.
             raise SendError(f"{self.name}: {_explain(error, self._topic)}", retry=True) from error
 
 

@@ -21,8 +21,9 @@ def open_transport(to: str, *, durable: bool = False) -> Transport:
 
     Forms: `kafka://host:9092[,host…]/topic[?security_protocol=SASL_SSL&sasl_mechanism=…&compression_type=…]`,
     `spool:/folder[?max_file_bytes=…&max_age_s=…&max_folder_bytes=…]`, `http(s)://host:9400/api/v1/events`, `sqs:<queue name or
-    URL>[?region=…]`. With `durable`, sent events survive a crash of the machine, even if that costs time. The `ValueError` names
-    the invalid part.
+    URL>[?region=…]`. With `durable`, sent events survive a crash of the machine, even if that costs time.
+
+    Raises `ValueError`, which names the invalid part.
     """
     scheme, separator, rest = to.partition(":")
     if not separator or not rest:

@@ -43,7 +43,7 @@ def redact(text: str) -> str:
         except SendError:
             continue
         if value:
-            # As it is, and as `repr` shows it.
+            # Both the plain value and the form that `repr` gives.
             text = text.replace(value, "***").replace(repr(value)[1:-1], "***")
     return text
 

@@ -1,4 +1,4 @@
-"""Telemetry to a folder of NDJSON files, each of which appears complete."""
+"""Telemetry to a folder of NDJSON files; each gets its visible name only when it is complete."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _ADOPT_AFTER_S: Final = 5.0
 class SpoolTransport(Transport):
     """Appends to a hidden file and renames it to its final name when it is large or old enough.
 
-    A reader that lists `*.ndjson` sees only complete, synced files. `max_file_bytes` and `max_age_s` say when a file is due. A
-    folder with more than `max_folder_bytes` accepts no more until its reader has removed some files. With `durable`, each payload
-    is synced to disk before `send` returns. Files left open by a process that died get their final name from the next process
-    that opens the folder.
+    A reader that lists `*.ndjson` sees only complete, synced files. A file is renamed at `max_file_bytes` or `max_age_s`. A
+    folder with more than `max_folder_bytes` accepts no more until its reader has removed some files. With `durable`, each
+    payload is synced to disk before `send` returns. If a process dies, the next process on its host that opens the folder renames
+    the files that it left open.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class SpoolTransport(Transport):
                 if self._durable:
                     os.fsync(file.fileno())
             except OSError:
-                # A half-written line would spoil the next payload's first.
+                # A partial line would corrupt the first line of the next payload.
                 file.truncate(position)
                 file.seek(position)
                 raise
@@ -104,7 +104,7 @@ class SpoolTransport(Transport):
         file = self._file
         self._reset()
         if file is not None:
-            # The file is unbuffered and its lock belongs to both descriptors: the parent notices nothing.
+            # The file is unbuffered and both processes share its lock, so closing it here does not affect the parent.
             with contextlib.suppress(OSError):
                 file.close()
 
@@ -145,7 +145,7 @@ class SpoolTransport(Transport):
         self._sync_folder()
 
     def _sync_folder(self) -> None:
-        with contextlib.suppress(OSError):  # not every system lets a folder be opened
+        with contextlib.suppress(OSError):  # not every system can open a folder
             descriptor = os.open(self._folder, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
@@ -172,7 +172,7 @@ class SpoolTransport(Transport):
             with contextlib.suppress(OSError), path.open("r+b") as file:
                 if time.time() - path.stat().st_mtime < _ADOPT_AFTER_S:
                     continue
-                _lock(file, _EXCLUSIVE)  # raises when its writer lives
+                _lock(file, _EXCLUSIVE)  # fails while its writer is alive
                 content = file.read()
                 whole = content.rfind(b"\n") + 1
                 if whole:

@@ -46,7 +46,7 @@ export class Carrier {
     return this.#sending;
   }
 
-  /** Send pending reports; returns false if this took too long. Sending continues while the process runs. */
+  /** Send pending reports; returns whether all were sent within `withinMs`. Sending continues while the process runs. */
   async deliver(withinMs) {
     const end = performance.now() + withinMs;
     while (this.#events > 0) {

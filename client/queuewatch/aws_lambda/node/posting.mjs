@@ -15,7 +15,7 @@ export class SendError extends Error {
   }
 }
 
-/** Returns the transport for a QUEUEWATCH_TO; throws if it is invalid. */
+/** Returns the transport for a value of QUEUEWATCH_TO; throws if it is invalid. */
 export function transportFor(to, environment = process.env) {
   if (/^https?:\/\//.test(to)) return new HttpPoster(to, environment);
   if (to.startsWith("sqs:")) return new QueuePoster(to, environment);
@@ -36,7 +36,7 @@ class Connection {
     try {
       return await this.#post(payload, headers);
     } catch (error) {
-      // The other side may have closed an idle connection. Events that arrive twice are counted once.
+      // The other side may have closed an idle connection: try a new one. Events that arrive twice are counted once.
       if (!error.reusedSocket) throw error;
       return this.#post(payload, headers);
     }
@@ -88,7 +88,7 @@ export class HttpPoster {
     if (token) headers.Authorization = `Bearer ${token}`;
     const { status } = await post(this.name, this.connection, payload, headers);
     if (status >= 200 && status < 300) return;
-    // People will correct a wrong token or address in time, so events wait as during an outage.
+    // A wrong token or address is usually corrected later, so events wait as during an outage.
     throw new SendError(`${this.name} answered ${status}`, { retry: status !== 400 && status !== 413, tooLarge: status === 413 });
   }
 

@@ -21,7 +21,7 @@ class Delivery {
     return this.records.map((record) => record.id);
   }
 
-  /** Returns the receives, which are certain, however the invocation ends. */
+  /** Returns the `received` events, which are the same however the invocation ends. */
   received() {
     return this.records.map((record) => {
       const at = this.#receivedAt(record);
@@ -39,8 +39,9 @@ class Delivery {
   }
 
   /**
-   * Returns the outcome of each message and of the batch. Without a known visibility timeout, the time when a message comes back is
-   * unknown: its window ends by time, which the service tracks, and no `released` is reported.
+   * Returns the outcome of each message and of the batch. If the visibility timeout is not known, neither is the time when a
+   * message becomes visible again. Then no `released` is reported, and the service itself infers the end of the message's
+   * window.
    */
   ended(outcome, at) {
     const events = [];
@@ -61,7 +62,7 @@ class Delivery {
     return events;
   }
 
-  // When the mapping received it: SQS reports this for a first receive; otherwise the invocation's start is the upper limit.
+  // When the mapping received it: known for a first receive, otherwise at most the start of the invocation.
   #receivedAt({ said }) {
     const first = integer(said.ApproximateFirstReceiveTimestamp);
     if (first !== undefined && integer(said.ApproximateReceiveCount) === 1) return Math.min(first, this.beganAt);

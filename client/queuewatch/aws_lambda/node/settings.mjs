@@ -1,5 +1,4 @@
-// The wrapper's settings, all from the environment. An invalid value never prevents the function from
-// running.
+// The wrapper's settings, all from the environment. An invalid value never prevents the function from running.
 
 const NO = new Set(["", "0", "false", "no", "off"]);
 
@@ -23,8 +22,7 @@ export function settingsFrom(environment = process.env, log = console.error) {
     timeoutMarginMs: number("QUEUEWATCH_LAMBDA_TIMEOUT_MARGIN_MS", 200),
     visibilityTimeoutS: number("QUEUEWATCH_LAMBDA_VISIBILITY_TIMEOUT_S", undefined),
     reportsFailures: reports === undefined || reports === "" || !NO.has(reports.toLowerCase()),
-    // Up to Node.js 22 the managed runtimes ignore the return value of a plain function unless it is
-    // a promise.
+    // Up to Node.js 22 the managed runtimes ignore the return value of a plain function unless it is a promise.
     ignoresPlainResults: /nodejs(1\d|20|22)\.x$/.test(environment.AWS_EXECUTION_ENV ?? ""),
   };
 }

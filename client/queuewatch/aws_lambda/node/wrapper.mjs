@@ -9,8 +9,8 @@ import { settingsFrom } from "./settings.mjs";
 const STREAMING = Symbol.for("aws.lambda.runtime.handler.streaming");
 
 /**
- * Returns the handler for the runtime; `original` itself if telemetry is off or has no usable destination. Results and
- * errors pass unchanged; the wrapper itself throws nothing.
+ * Returns the handler for the runtime, or `original` itself if telemetry is off or has no usable destination. Results and
+ * errors pass through unchanged; the wrapper itself throws nothing.
  */
 export function wrap(original, settings = settingsFrom()) {
   if (!settings.to || original[STREAMING]) return original;
@@ -23,7 +23,7 @@ export function wrap(original, settings = settingsFrom()) {
     return original;
   }
   const begin = (event, context) => guarded(() => Invocation.of(event, context, settings, carrier));
-  // The runtime checks the number of parameters: three mean a callback.
+  // The runtime looks at the number of parameters: with three, it passes a callback.
   if (original.length >= 3) {
     return function handler(event, context, callback) {
       const invocation = begin(event, context);
@@ -47,7 +47,7 @@ function withPromise(original, self, event, context, invocation, settings) {
   }
   if (typeof result?.then !== "function") {
     if (settings.ignoresPlainResults) {
-      void invocation.end(RETURNED); // the runtime answers null once the event loop is empty, whatever was returned
+      void invocation.end(RETURNED); // the runtime responds with null once the event loop is empty, whatever was returned
       return result;
     }
     return invocation.endWith(result).then(() => result);

@@ -1,8 +1,8 @@
 """Run by Python at startup if `queuewatch-instrument` has put this folder first on PYTHONPATH.
 
-It sets up telemetry on the import of botocore, removes this folder from `sys.path` (child processes find it in the environment),
-and runs the `sitecustomize` that it hides. It must be fast and import almost nothing, because every Python process under the
-command runs it.
+It sets up telemetry on the import of botocore, removes this folder from `sys.path` (child processes find it in the
+environment), and runs the `sitecustomize` that this one shadows. It must be fast and import almost nothing, because every
+Python process under the command runs it.
 """
 
 import os
