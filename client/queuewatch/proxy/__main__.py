@@ -1,4 +1,4 @@
-"""`queuewatch-proxy`."""
+"""The command `queuewatch-proxy`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _log_to_stderr() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    # They quote requests, which contain messages.
+    # Their records quote requests, which contain messages.
     for name in ("aiohttp.server", "aiohttp.client", "aiohttp.access", "aiohttp.web", "aiohttp.internal"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 

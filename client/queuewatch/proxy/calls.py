@@ -1,4 +1,4 @@
-"""Parsing of an application's call: protocol, operation and parameters."""
+"""Parses an application's call: protocol, operation and parameters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Codec(Protocol):
 
 @dataclass
 class AppCall:
-    """A call to forward. Without an operation it could not be parsed, and is forwarded unchanged."""
+    """A call to forward. A call that could not be parsed has no operation and is forwarded unchanged."""
 
     codec: Codec
     body: bytes
@@ -50,13 +50,13 @@ def read_call(headers: Mapping[str, str], query_string: str, body: bytes) -> App
         call.params = call.codec.parse(call.body)
         call.operation = operation or str(call.params.get("Action", ""))
     except Exception:
-        # SQS will refuse an invalid call, and its response is passed on.
+        # SQS will refuse an invalid call, and the proxy returns that response.
         call.params = {}
     return call
 
 
 def _with_query_string(body: bytes, query_string: str) -> bytes:
-    """Return a Query call's URL parameters, without the application's signature."""
+    """Return a Query call's body with the parameters of its URL added, except those of the application's signature."""
     pairs = [(name, value) for name, value in parse_qsl(query_string, keep_blank_values=True) if not name.startswith("X-Amz-")]
     if not pairs:
         return body

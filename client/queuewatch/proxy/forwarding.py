@@ -46,7 +46,7 @@ class Answer(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """SQS could not be called, or did not answer; the text says why. An SDK retries."""
+    """SQS could not be called, or did not answer; the text says why. The application's SDK retries the call."""
 
 
 class Forwarder:

@@ -40,7 +40,7 @@ def with_queue_url(body: bytes, url: str) -> bytes:
 
 
 def asking_for_all(body: bytes, params: Mapping[str, Any], lineage_attribute: str | None) -> tuple[bytes, RequestedAttributes]:
-    """Return a ReceiveMessage that requests what telemetry needs, and what the application requested."""
+    """Return the call with all attributes that telemetry needs requested, and what the application itself requested."""
     asked = request_all(params, lineage_attribute)
     if not asked.changes:
         return body, asked
@@ -73,9 +73,9 @@ def strip(body: bytes, answer: Mapping[str, Any], asked: RequestedAttributes) ->
 
 
 def _cut(body: bytes, attributes: Sequence[Mapping[str, str]], kept: Set[str]) -> bytes | None:
-    """Return the body with only the kept ones of its messages' system attributes, otherwise byte for byte the same.
+    """Return the body without the messages' system attributes that are not in `kept`, otherwise byte for byte the same.
 
-    None if they cannot be found with certainty, because a custom attribute is called `Attributes` too.
+    Returns None if they cannot be located with certainty, because a custom attribute is called `Attributes` too.
     """
     found = list(_ATTRIBUTES.finditer(body))
     if len(found) != len(attributes):

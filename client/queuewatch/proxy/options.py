@@ -11,7 +11,7 @@ DEFAULT_LISTEN: Final = "127.0.0.1:9410"
 
 
 def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
-    """Parse the command line; missing options come from the environment."""
+    """Return the parser of the command line; options that are not given default to the environment."""
     made = argparse.ArgumentParser(
         prog="queuewatch-proxy",
         description="Forwards an application's SQS calls, signed with its own credentials, and reports them as telemetry. "

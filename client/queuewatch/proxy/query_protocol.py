@@ -83,11 +83,11 @@ def with_queue_url(body: bytes, url: str) -> bytes:
 
 
 def asking_for_all(body: bytes, params: Mapping[str, Any], lineage_attribute: str | None) -> tuple[bytes, RequestedAttributes]:
-    """Return a ReceiveMessage that requests what telemetry needs, and what the application requested."""
+    """Return the call with all attributes that telemetry needs requested, and what the application itself requested."""
     asked = request_all(params, lineage_attribute)
     more = []
     if asked.system is not None:
-        # After those listed by the application; numbers may be skipped but not used twice.
+        # Numbered after those listed by the application; numbers may be skipped but not used twice.
         name = "MessageSystemAttributeName" if "MessageSystemAttributeNames" in params else "AttributeName"
         more.append(f"{name}.{len(params.get(_LISTS[name], ())) + 1}=All")
     if asked.hide_message_attributes and lineage_attribute is not None:
@@ -148,7 +148,7 @@ class _Answer(dict[str, Any]):
 class _Received:
     """The messages of a response to ReceiveMessage, with the byte positions of their attributes.
 
-    Elements are cut out of the bytes instead of writing new XML, which would lose a carriage return in a message body.
+    Unwanted elements are cut out of the bytes. Writing new XML would lose a carriage return in a message body.
     """
 
     def __init__(self, body: bytes) -> None:

@@ -25,7 +25,7 @@ NOTHING_CHANGED: Final = RequestedAttributes(None, False)
 
 
 def request_all(params: Mapping[str, Any], lineage_attribute: str | None) -> RequestedAttributes:
-    """Request all system attributes (and the lineage attribute); return what to keep in the response."""
+    """Return what the application requested, where telemetry also needs all system attributes and the lineage attribute."""
     names = {*(params.get("MessageSystemAttributeNames") or ()), *(params.get("AttributeNames") or ())}
     # An additional custom attribute would change the digest that SQS computes over the returned ones.
     hide = lineage_attribute is not None and not params.get("MessageAttributeNames")

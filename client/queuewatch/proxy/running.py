@@ -1,4 +1,4 @@
-"""Starts the proxy, and stops it without losing anything."""
+"""Starts the proxy; on a stop, completes the calls in flight and sends the remaining telemetry."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log = logging.getLogger("queuewatch.proxy")
 _QUIET_S: Final = 1.0
 _FLUSH_WITHIN_S: Final = 5.0
 _SWITCH_INTERVAL_S: Final = 0.0005
-"""The telemetry thread yields to calls after this long instead of 5 ms."""
+"""The telemetry thread yields to calls after this long; Python's default is 5 ms."""
 
 
 def run(settings: Settings) -> None:
@@ -121,11 +121,11 @@ def _sender(settings: Settings) -> BackgroundSender | None:
 
 
 def _tls() -> ssl.SSLContext:
-    """The system's certificate authorities, or those of AWS_CA_BUNDLE, as AWS' SDKs read it."""
+    """Return a context that trusts the system's certificate authorities, or those in AWS_CA_BUNDLE, like AWS' SDKs."""
     return ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or None)
 
 
 def _has_env_proxy(settings: Settings) -> bool:
-    """Return whether HTTPS_PROXY and similar variables apply, because looking them up on every call is costly."""
+    """Return whether HTTPS_PROXY and similar variables apply. Checked once, because a look-up on every call is costly."""
     proxies = urllib.request.getproxies_environment()
     return any(upstream.origin.partition(":")[0] in proxies for upstream in settings.upstreams.all)

@@ -31,7 +31,7 @@ _FIRST_ATTEMPT: Final = "attempt=1"
 
 
 class HangUps(web.Server):
-    """aiohttp's server, which also ends a long poll at SQS when the application has hung up, as without a proxy.
+    """aiohttp's server, which also ends a long poll at SQS when the application hangs up, as would happen without a proxy.
 
     aiohttp can do that only for all requests or for none, but a send or a delete must continue.
     """
@@ -181,7 +181,7 @@ class Handler:
 
 
 def _refusal(request: web.BaseRequest) -> str | None:
-    """Return why a request does not come from an SDK, because browser pages must not get signatures from this address."""
+    """Return why a request is refused, if it does not come from an SDK: a web page must not get its requests signed here."""
     if "Origin" in request.headers or "Sec-Fetch-Site" in request.headers:
         return "requests of browsers are not forwarded"
     if not request.raw_path.startswith("/"):

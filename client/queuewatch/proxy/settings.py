@@ -31,7 +31,7 @@ class Settings:
 
 
 def settings(given: argparse.Namespace, environment: Mapping[str, str], session: Any) -> Settings:
-    """Return validated settings. The `ValueError` says what is wrong."""
+    """Return validated settings. Raises `ValueError`, which says what is wrong."""
     host, port = address(given.listen)
     if not given.allow_remote and not _is_loopback(host):
         raise ValueError(

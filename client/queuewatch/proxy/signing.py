@@ -1,7 +1,7 @@
 """Signature version 4 for SQS.
 
-botocore can sign too, in about 0.2 ms per call. This does the same for the few headers of an SQS call, and keeps what the
-calls of one second have in common, so that only the body's hash and one HMAC remain for each call.
+botocore can sign too, in about 0.2 ms per call. This does the same for the few headers of an SQS call, and caches what the
+calls of one second have in common, so that each call costs only the body's hash and one HMAC.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class _CommonPart(NamedTuple):
 
     headers: tuple[tuple[str, str], ...]
     request: hashlib._Hash
-    """The hash of the canonical request up to the body's hash, with which it ends."""
+    """The hash of the canonical request so far: only the body's hash is still to be added."""
     text: str
-    """The text to sign up to the hash of the canonical request, with which it ends."""
+    """The text to sign so far: only the hash of the canonical request is still to be added."""
     authorization: str
     """The Authorization header up to the signature."""
 
@@ -110,7 +110,7 @@ def _stamp(at_s: int) -> str:
 
 @lru_cache(maxsize=16)
 def _keyed(secret: str, day: str, region: str) -> hmac.HMAC:
-    """Return the HMAC of nothing with the derived key; copies of it cost less than a new one."""
+    """Return an HMAC with the derived key and no data yet; copying it costs less than creating a new one."""
     key = f"AWS4{secret}".encode()
     for part in (day, region, SERVICE, "aws4_request"):
         key = hmac.digest(key, part.encode(), "sha256")

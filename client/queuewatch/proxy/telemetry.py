@@ -37,7 +37,7 @@ class Telemetry:
         self.errors = 0
 
     def wants(self, operation: str) -> bool:
-        """Return whether the response to this operation is needed."""
+        """Return whether telemetry needs the response to this operation."""
         return self._sender is not None and operation in OPERATIONS
 
     def report(
@@ -71,7 +71,7 @@ class Telemetry:
             _log.warning("telemetry of a call is lost, the call is not affected: %s", type(error).__name__)
 
     def stats(self) -> dict[str, Any]:
-        """Counters."""
+        """Return the counters."""
         sender = {} if self._sender is None else asdict(self._sender.stats())
         return {
             "telemetry": "off" if self._sender is None else self._sender.transport.name,

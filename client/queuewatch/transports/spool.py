@@ -33,8 +33,8 @@ class SpoolTransport(Transport):
 
     A reader that lists `*.ndjson` sees only complete, synced files. A file is renamed at `max_file_bytes` or `max_age_s`. A
     folder with more than `max_folder_bytes` accepts no more until its reader has removed some files. With `durable`, each
-    payload is synced to disk before `send` returns. If a process dies, the next process on its host that opens the folder renames
-    the files that it left open.
+    payload is synced to disk before `send` returns. If a process dies, the next process on its host that opens the folder
+    renames the files that it left open.
     """
 
     def __init__(
