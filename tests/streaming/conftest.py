@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder."""
+"""One Spark session for all tests in this folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECRET = "a-key-that-only-java-gets"
 
 @pytest.fixture(scope="session")
 def spark(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session with two shards; with the Kafka connector where it can be had."""
+    """A local session with two shards, and with the Kafka connector where it is available."""
     try:
         connector_jars()
         with_kafka = True
@@ -42,5 +42,5 @@ def spark(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> str:
-    """The path of a checkpoint that does not exist yet."""
+    """Return the path of a checkpoint that does not exist yet."""
     return str(tmp_path / "checkpoint")

@@ -1,4 +1,4 @@
-"""Small files, written whole or not at all: one contract, on a local disk and through Hadoop's file systems."""
+"""Small files, written completely or not at all: one contract for a local disk and for Hadoop's file systems."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     return HadoopFolder(request.getfixturevalue("spark"), place.as_uri())
 
 
-def test_a_folder_that_is_not_there_is_empty(folder: Folder) -> None:
-    """Reading makes nothing."""
+def test_a_missing_folder_is_empty(folder: Folder) -> None:
+    """Reading does not create it."""
     assert folder.names() == []
     assert folder.read("a") is None
     folder.delete("a")
 
 
-def test_what_is_written_is_read(folder: Folder) -> None:
-    """Any bytes, replaced as a whole."""
+def test_written_content_is_read_back(folder: Folder) -> None:
+    """Any bytes are allowed, and a file is replaced as a whole."""
     folder.write("a", b"first")
     folder.write("b", bytes(range(256)))
     folder.write("a", b"")
@@ -37,16 +37,16 @@ def test_what_is_written_is_read(folder: Folder) -> None:
     assert sorted(folder.names()) == ["a", "b"]
 
 
-def test_what_is_deleted_is_gone(folder: Folder) -> None:
-    """And only that."""
+def test_a_deleted_file_is_gone(folder: Folder) -> None:
+    """The others stay."""
     folder.write("a", b"1")
     folder.write("b", b"2")
     folder.delete("a")
     assert folder.names() == ["b"]
 
 
-def test_a_write_that_fails_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash between writing and renaming is as if nothing had been written."""
+def test_a_failed_write_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash between writing and renaming has no effect."""
     folder = LocalFolder(tmp_path)
     folder.write("a", b"old")
 
@@ -61,7 +61,7 @@ def test_a_write_that_fails_leaves_the_old_content(tmp_path: Path, monkeypatch: 
 
 
 def test_a_path_and_a_file_uri_are_the_same_folder(spark: SparkSession, tmp_path: Path) -> None:
-    """With characters a URI has to escape."""
+    """This holds for characters that a URI has to escape."""
     place = tmp_path / "ü ber"
     open_folder(spark, str(place)).write("a", b"1")
     assert open_folder(spark, place.as_uri()).read("a") == b"1"

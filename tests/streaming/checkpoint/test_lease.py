@@ -1,4 +1,4 @@
-"""A second job on a checkpoint behind a URI is refused; one whose predecessor is gone starts."""
+"""A second job on a checkpoint behind a URI is refused; after the first job is gone, it may start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ URI = "s3a://bucket/checkpoint"
 
 
 class Clock:
-    """Moves when somebody waits; then, what others do in that time happens."""
+    """A clock that moves when someone waits; `meanwhile` is what others do during that time."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -31,7 +31,7 @@ class Clock:
         return self.now_s
 
     def wait(self, seconds: float) -> None:
-        """Time passes."""
+        """Advance the clock."""
         self.now_s += seconds
         self.meanwhile()
 
@@ -47,11 +47,11 @@ def folder(tmp_path: Path) -> LocalFolder:
 
 
 def lease(folder: LocalFolder, clock: Clock) -> Lease:
-    """Of one job."""
+    """Return a lease as one job holds it."""
     return Lease(folder, URI, clock_s=clock, wait=clock.wait)
 
 
-def test_the_first_job_takes_it_at_once(folder: LocalFolder, clock: Clock) -> None:
+def test_the_first_job_takes_the_lease_at_once(folder: LocalFolder, clock: Clock) -> None:
     lease(folder, clock).take()
     assert clock.now_s == 0
     assert folder.read(NAME) is not None
@@ -73,14 +73,14 @@ def test_a_released_lease_is_taken_at_once(folder: LocalFolder, clock: Clock) ->
     assert folder.read(NAME) is None
 
 
-def test_one_that_nobody_renews_is_taken_after_a_while(folder: LocalFolder, clock: Clock) -> None:
-    """Its job may be on another machine, whose clock is not this one's."""
+def test_a_lease_that_is_not_renewed_is_taken_after_a_timeout(folder: LocalFolder, clock: Clock) -> None:
+    """Its job may run on another machine with another clock."""
     lease(folder, clock).take()
     lease(folder, clock).take()
     assert clock.now_s == GONE_AFTER_S
 
 
-def test_one_released_while_it_is_watched_is_taken(folder: LocalFolder, clock: Clock) -> None:
+def test_a_lease_released_during_the_wait_is_taken(folder: LocalFolder, clock: Clock) -> None:
     first = lease(folder, clock)
     first.take()
     clock.meanwhile = first.release
@@ -88,7 +88,7 @@ def test_one_released_while_it_is_watched_is_taken(folder: LocalFolder, clock: C
     assert clock.now_s < GONE_AFTER_S
 
 
-def test_one_of_a_dead_process_of_this_machine_is_taken_at_once(folder: LocalFolder, clock: Clock) -> None:
+def test_the_lease_of_a_dead_local_process_is_taken_at_once(folder: LocalFolder, clock: Clock) -> None:
     """A restart after a kill need not wait."""
     lease(folder, clock).take()
     dead = subprocess.Popen([sys.executable, "-c", ""])
@@ -99,8 +99,8 @@ def test_one_of_a_dead_process_of_this_machine_is_taken_at_once(folder: LocalFol
     assert clock.now_s == 0
 
 
-def test_a_job_whose_lease_was_taken_learns_it_and_leaves_it_alone(folder: LocalFolder, clock: Clock) -> None:
-    """It was suspended for longer than the others wait."""
+def test_a_job_that_lost_its_lease_learns_it_and_keeps_off(folder: LocalFolder, clock: Clock) -> None:
+    """The job was suspended for longer than the other job waited."""
     first, second = lease(folder, clock), lease(folder, clock)
     first.take()
     second.take()
@@ -114,14 +114,14 @@ def test_a_job_whose_lease_was_taken_learns_it_and_leaves_it_alone(folder: Local
     second.check()
 
 
-def test_a_file_that_cannot_be_read_is_no_holder_for_ever(folder: LocalFolder, clock: Clock) -> None:
+def test_an_unreadable_lease_expires_too(folder: LocalFolder, clock: Clock) -> None:
     folder.write(NAME, b"{")
     lease(folder, clock).take()
     assert clock.now_s == GONE_AFTER_S
 
 
-def test_it_works_through_spark_s_file_systems(spark: SparkSession, tmp_path: Path) -> None:
-    """There, what is written is replaced through Java; the thread that renews is not the one that took it."""
+def test_the_lease_works_through_spark_s_file_systems(spark: SparkSession, tmp_path: Path) -> None:
+    """The lease file is replaced through Java, and the thread that renews it did not take it."""
     folder = HadoopFolder(spark, tmp_path.as_uri())
     with Lease(folder, URI).held() as first:
         second = Lease(folder, URI, wait=lambda _: _in_thread(first.renew))

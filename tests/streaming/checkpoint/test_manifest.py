@@ -1,4 +1,4 @@
-"""A checkpoint knows what it was made with, and refuses what does not fit."""
+"""A checkpoint's manifest records what it was created with, and a job that does not fit is refused."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from streaming.errors import CheckpointInUse, CheckpointMismatch
 from streaming.folder import LocalFolder
 
 
-def test_the_first_claim_writes_what_the_next_one_finds(tmp_path: Path) -> None:
-    """The id stays: it distinguishes this checkpoint's batch 7 from another's."""
+def test_a_second_claim_finds_the_manifest_of_the_first(tmp_path: Path) -> None:
+    """The id stays: it distinguishes this checkpoint's batch 7 from another checkpoint's."""
     folder = LocalFolder(tmp_path)
     assert find(folder, "here", shards=4, sources=["kafka"]) is None
     made = claim(folder, "here", shards=4, sources=["kafka"])
@@ -36,10 +36,8 @@ def test_the_first_claim_writes_what_the_next_one_finds(tmp_path: Path) -> None:
         (2, ["spool"], "made with the sources kafka, not spool"),
     ],
 )
-def test_a_change_that_cannot_be_made_is_refused_with_the_remedy(
-    tmp_path: Path, shards: int, sources: list[str], says: str
-) -> None:
-    """Both ways out: as it was, or a new folder."""
+def test_an_impossible_change_is_refused_with_the_fix(tmp_path: Path, shards: int, sources: list[str], says: str) -> None:
+    """The fix names both options: revert the change or use a new folder."""
     folder = LocalFolder(tmp_path)
     claim(folder, "here", shards=2, sources=["kafka"])
     with pytest.raises(CheckpointMismatch, match=says) as caught:
@@ -48,16 +46,16 @@ def test_a_change_that_cannot_be_made_is_refused_with_the_remedy(
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"layout": 1, "id": "x", "shards": "two", "sources": []}'])
-def test_an_identity_that_cannot_be_read_is_named(tmp_path: Path, content: bytes) -> None:
-    """It is not written anew: the state beside it would be misread."""
+def test_an_unreadable_manifest_is_named(tmp_path: Path, content: bytes) -> None:
+    """It is not overwritten, because the state beside it would be misread."""
     (tmp_path / NAME).write_bytes(content)
     with pytest.raises(CheckpointMismatch, match=f"here/{NAME} cannot be read"):
         claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"])
     assert (tmp_path / NAME).read_bytes() == content
 
 
-def test_another_releases_layout_is_refused(tmp_path: Path) -> None:
-    """Both numbers are said, and who wrote it."""
+def test_another_release_s_layout_is_refused(tmp_path: Path) -> None:
+    """The error gives both layout numbers and the release that wrote the manifest."""
     (tmp_path / NAME).write_text(json.dumps({"layout": 9, "id": "x", "shards": 2, "sources": ["kafka"]}))
     with pytest.raises(CheckpointMismatch, match=r"holds layout 9 \(this release writes 1\)"):
         claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"])
@@ -72,8 +70,8 @@ def test_another_releases_layout_is_refused(tmp_path: Path) -> None:
         ({"telepathy": 1}, "telepathy, which this release does not know"),
     ],
 )
-def test_what_this_release_cannot_read_is_refused_before_spark_starts(tmp_path: Path, formats: dict[str, int], says: str) -> None:
-    """By the manifest, not by a batch that fails for ever; nothing is written."""
+def test_unreadable_formats_are_refused_before_spark_starts(tmp_path: Path, formats: dict[str, int], says: str) -> None:
+    """The manifest shows it, so no batch has to fail again and again; nothing is written."""
     body = {"layout": 1, "id": "x", "shards": 2, "sources": ["kafka"], "formats": {**FORMATS, **formats}, "written_by": "9.1"}
     (tmp_path / NAME).write_text(json.dumps(body))
     with pytest.raises(CheckpointMismatch, match=f"written by release 9.1 of queuewatch and holds {says}") as caught:
@@ -82,8 +80,8 @@ def test_what_this_release_cannot_read_is_refused_before_spark_starts(tmp_path: 
     assert json.loads((tmp_path / NAME).read_text()) == body
 
 
-def test_a_manifest_of_an_earlier_release_is_brought_up_to_date_before_anything_is_written(tmp_path: Path) -> None:
-    """It listed no formats; its id stays. The earlier release will then refuse what it can no longer read."""
+def test_an_earlier_release_s_manifest_is_updated_before_anything_is_written(tmp_path: Path) -> None:
+    """It listed no formats; its id stays. The earlier release then refuses what it can no longer read."""
     (tmp_path / NAME).write_text(json.dumps({"layout": 1, "id": "x", "shards": 2, "sources": ["kafka"]}))
     assert claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"]).id == "x"
     manifest = read_manifest(LocalFolder(tmp_path), "here")
@@ -91,8 +89,8 @@ def test_a_manifest_of_an_earlier_release_is_brought_up_to_date_before_anything_
     assert dict(manifest.formats) == FORMATS
 
 
-def test_two_jobs_cannot_work_on_one_checkpoint(tmp_path: Path) -> None:
-    """Until the first one ends, however it ends."""
+def test_two_jobs_cannot_use_one_checkpoint(tmp_path: Path) -> None:
+    """The lock lasts until the first job ends, even if it is killed."""
     hold = (
         "import sys; from pathlib import Path\n"
         "from streaming.checkpoint.manifest import locked; from streaming.folder import LocalFolder\n"

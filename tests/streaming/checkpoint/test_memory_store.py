@@ -1,4 +1,4 @@
-"""The judge's memory by batch id: a batch that runs again starts where it started the first time."""
+"""The judge's memory is stored by batch id: a batch that runs again starts from the same memory as the first time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streaming.judge.memory import JudgeMemory
 
 
 def saved(folder: LocalFolder, *batch_ids: int) -> MemoryStore:
-    """A store in which each batch left its own id as the memory's time."""
+    """Return a store in which each batch saved its own id as the memory's time."""
     store = MemoryStore(folder)
     for batch_id in batch_ids:
         store.save(batch_id, JudgeMemory(at=batch_id))
@@ -21,7 +21,7 @@ def saved(folder: LocalFolder, *batch_ids: int) -> MemoryStore:
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["in the same process", "after a restart"])
 def test_a_batch_starts_from_the_memory_of_the_batch_before(tmp_path: Path, restarted: bool) -> None:
-    """Whether it runs for the first time or again."""
+    """This holds for the first run of a batch and for every repetition."""
     folder = LocalFolder(tmp_path)
     store = saved(folder, 0, 1, 2)
     if restarted:
@@ -32,15 +32,15 @@ def test_a_batch_starts_from_the_memory_of_the_batch_before(tmp_path: Path, rest
 
 
 def test_the_first_batch_starts_empty(tmp_path: Path) -> None:
-    """Also when it runs again and its first run got as far as saving."""
+    """This holds even when it runs again after its first run saved a memory."""
     folder = LocalFolder(tmp_path)
     assert MemoryStore(folder).before(0) == JudgeMemory.empty()
     saved(folder, 0)
     assert MemoryStore(folder).before(0) == JudgeMemory.empty()
 
 
-def test_a_batch_that_runs_again_replaces_what_came_after_it(tmp_path: Path) -> None:
-    """Spark never goes on from a batch it has undone."""
+def test_a_batch_that_runs_again_discards_later_memories(tmp_path: Path) -> None:
+    """Spark never continues from a batch that was undone."""
     folder = LocalFolder(tmp_path)
     store = saved(folder, 0, 1, 2)
     store.save(1, JudgeMemory(at=11))
@@ -49,21 +49,21 @@ def test_a_batch_that_runs_again_replaces_what_came_after_it(tmp_path: Path) -> 
 
 
 def test_old_memories_are_deleted(tmp_path: Path) -> None:
-    """Only as many as Spark could go back are kept."""
+    """Only as many are kept as batches Spark could go back."""
     saved(LocalFolder(tmp_path), *range(KEPT + 7))
     assert len(list(tmp_path.iterdir())) == KEPT
     assert MemoryStore(LocalFolder(tmp_path)).before(KEPT + 7).at == KEPT + 6
 
 
 def test_other_files_are_left_alone(tmp_path: Path) -> None:
-    """A person's notes, a backup."""
+    """A user's notes or a backup may be in the folder."""
     (tmp_path / "notes.txt").write_text("x")
     saved(LocalFolder(tmp_path), *range(KEPT + 3))
     assert (tmp_path / "notes.txt").exists()
 
 
-def test_a_memory_that_is_damaged_is_refused(tmp_path: Path) -> None:
-    """Going on without it would announce every signal again."""
+def test_a_damaged_memory_is_refused(tmp_path: Path) -> None:
+    """Without it, every signal would be announced again."""
     saved(LocalFolder(tmp_path), 0)
     (path,) = tmp_path.iterdir()
     path.write_bytes(b"garbage")

@@ -1,4 +1,4 @@
-"""A damaged checkpoint goes back to the last batch that is whole, says so, and loses nothing the sources still hold."""
+"""A damaged checkpoint goes back to the last intact batch, reports it, and loses nothing the sources still have."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.streaming.spark.test_pipeline import messages, sent_total
 
 @pytest.fixture
 def live(spark: SparkSession, tmp_path: Path) -> Live:
-    """A pipeline of this test's own."""
+    """A pipeline for this test alone."""
     return Live(spark, tmp_path)
 
 
 def run_some_batches(live: Live) -> None:
-    """Three files of events, each in a batch of its own, and a stop."""
+    """Process three files of events, each in its own batch, and stop."""
     with live.running() as query:
         for count in (3, 5, 7):
             live.send(*messages(f"m{count}", count - sent_total(live.snapshots[-1]) if live.snapshots else count))
@@ -38,30 +38,30 @@ def run_some_batches(live: Live) -> None:
 
 
 def latest(live: Live) -> Version:
-    """The entry of the last committed batch."""
+    """Return the entry of the last committed batch."""
     return VersionLedger(LocalFolder(live.checkpoint / FOLDER)).read(numbered(live.checkpoint / "commits")[-1])
 
 
 def cut_head(live: Live) -> None:
-    """The state of a shard, as after a power cut."""
+    """Empty the state file of a shard, as a power cut may leave it."""
     name = next(iter(latest(live).shards.values())).files[0].name
     (live.checkpoint / "shards" / name).write_bytes(b"")
 
 
 def cut_memory(live: Live) -> None:
-    """The judge's."""
+    """Truncate the judge's memory."""
     path = live.checkpoint / "judge" / f"{latest(live).batch_id:012d}.memory"
     path.write_bytes(path.read_bytes()[:20])
 
 
 def cut_ledger(live: Live) -> None:
-    """The entry itself."""
+    """Truncate the ledger entry itself."""
     (live.checkpoint / FOLDER / f"{latest(live).batch_id:012d}.json").write_bytes(b"{")
 
 
 @pytest.mark.parametrize("damage", [cut_head, cut_memory, cut_ledger])
-def test_a_damaged_version_falls_back_to_the_one_before_and_says_so(live: Live, damage: Callable[[Live], None]) -> None:
-    """On real Spark: the batches gone back behind run again, and every total is what it was."""
+def test_a_damaged_version_falls_back_to_the_previous_one(live: Live, damage: Callable[[Live], None]) -> None:
+    """On real Spark, the discarded batches run again and every total is as before; the log reports the fallback."""
     run_some_batches(live)
     assert recover(live.checkpoint) is None
     last = latest(live).batch_id
@@ -79,8 +79,8 @@ def test_a_damaged_version_falls_back_to_the_one_before_and_says_so(live: Live, 
     assert snapshot.events_total["accepted"] == 9
 
 
-def test_a_copy_of_a_running_checkpoint_goes_on(live: Live, tmp_path: Path) -> None:
-    """Copied file by file, in the worst order: Spark's logs first and last, while batches go on."""
+def test_a_copy_of_a_running_checkpoint_can_be_continued(live: Live, tmp_path: Path) -> None:
+    """It is copied file by file while batches run, in the worst order for Spark's logs: offsets and commits last."""
     live.send(*messages("a", 5))
     copy = tmp_path / "copy"
     with live.running() as query:
@@ -99,15 +99,15 @@ def test_a_copy_of_a_running_checkpoint_goes_on(live: Live, tmp_path: Path) -> N
 
 
 def copy_if_there(source: str, target: str) -> None:
-    """What is deleted while it is copied is not needed."""
+    """Copy a file; one that was deleted during the copy is not needed."""
     try:
         shutil.copy2(source, target)
     except FileNotFoundError:
         time.sleep(0)
 
 
-def test_a_checkpoint_of_which_nothing_is_whole_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    """Before Spark starts."""
+def test_a_checkpoint_without_any_intact_version_is_refused_with_a_fix(tmp_path: Path) -> None:
+    """The refusal comes before Spark starts."""
     ledger = VersionLedger(LocalFolder(tmp_path / FOLDER))
     ledger.save(Version(3, 1, {}))
     (tmp_path / "commits").mkdir()
@@ -117,15 +117,15 @@ def test_a_checkpoint_of_which_nothing_is_whole_is_refused_with_what_to_do(tmp_p
 
 
 def test_a_checkpoint_without_a_ledger_is_left_alone(tmp_path: Path) -> None:
-    """A new one, and one of a release that kept none."""
+    """New checkpoints have none, nor do those of releases before the ledger."""
     assert recover(tmp_path) is None
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "3").write_text("v1\n{}")
     assert recover(tmp_path) is None
 
 
-def test_the_ledger_keeps_the_last_entries_and_forgets_undone_ones(tmp_path: Path) -> None:
-    """An entry is read as it was written; one that is damaged is named."""
+def test_the_ledger_keeps_the_last_entries_and_drops_undone_ones(tmp_path: Path) -> None:
+    """An entry reads back as it was written; a damaged one is named."""
     ledger = VersionLedger(LocalFolder(tmp_path), kept=3)
     file = state_files.StateFile("0-1.state", 12, 0xBEEF)
     for batch_id in range(6):
@@ -142,8 +142,8 @@ def test_the_ledger_keeps_the_last_entries_and_forgets_undone_ones(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_stored_checkpoint_of_every_format_goes_on(live: Live, name: str, tmp_path: Path) -> None:
-    """On real Spark: what an earlier release left is read, counted on and written in today's form."""
+def test_a_stored_checkpoint_of_every_format_is_continued(live: Live, name: str, tmp_path: Path) -> None:
+    """On real Spark, an earlier release's checkpoint is read, counted on from, and written in the current format."""
     live.checkpoint = unpacked(name, tmp_path / "stored")
     published = json.loads((CHECKPOINTS / f"{name}.json").read_text())["metrics"]
     accepted = published['queuewatch_events_total{result="accepted"}']

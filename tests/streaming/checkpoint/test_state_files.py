@@ -1,4 +1,4 @@
-"""The shards' states in files: every version readable as long as Spark may ask for it, and no longer."""
+"""Shard states in files: every version stays readable as long as Spark may ask for it, and no longer."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def packed(head: bytes, **layers: bytes) -> Packed:
 
 
 @pytest.mark.parametrize("keeper", ["files", "inline"])
-def test_what_is_kept_is_fetched_by_another_worker(tmp_path: Path, keeper: str) -> None:
-    """Workers get the keeper pickled."""
+def test_a_stored_state_is_fetched_by_another_worker(tmp_path: Path, keeper: str) -> None:
+    """Workers receive the keeper pickled."""
     made = state_keeper(str(tmp_path)) if keeper == "files" else state_keeper("s3a://bucket/checkpoint")
     state = packed(BLOB, a=b"one layer", b=BLOB)
     fetched = pickle.loads(pickle.dumps(made)).fetch(made.keep(3, state))
@@ -30,35 +30,35 @@ def test_what_is_kept_is_fetched_by_another_worker(tmp_path: Path, keeper: str) 
     assert fetched.size == state.size
 
 
-def test_only_a_local_checkpoint_has_files(tmp_path: Path) -> None:
-    """Workers reach other file systems through Spark only."""
+def test_only_a_local_checkpoint_uses_files(tmp_path: Path) -> None:
+    """Workers reach other file systems only through Spark."""
     assert isinstance(state_keeper(str(tmp_path)), FileState)
     assert isinstance(state_keeper(tmp_path.as_uri()), FileState)
     assert isinstance(state_keeper("hdfs://name/checkpoint"), InlineState)
 
 
-def test_what_spark_remembers_is_small(tmp_path: Path) -> None:
-    """The point of it."""
+def test_spark_s_own_state_is_small(tmp_path: Path) -> None:
+    """Spark keeps only the names of the files, less than 100 bytes."""
     assert len(state_keeper(str(tmp_path)).keep(0, packed(BLOB * 1000))) < 100
 
 
 def test_every_attempt_writes_a_file_of_its_own(tmp_path: Path) -> None:
-    """A task that fails, or runs twice, never harms the version before."""
+    """A task that fails or runs twice never harms the previous version."""
     keeper = state_keeper(str(tmp_path))
     first, second = keeper.keep(0, packed(b"first")), keeper.keep(0, packed(b"second"))
     assert (keeper.fetch(first).head, keeper.fetch(second).head) == (b"first", b"second")
 
 
-def test_a_checkpoint_may_move_from_inline_to_files_but_says_so_the_other_way(tmp_path: Path) -> None:
-    """A folder that cannot be reached is named."""
+def test_a_checkpoint_may_move_from_inline_to_files_but_not_back(tmp_path: Path) -> None:
+    """The error says that the state is in a local checkpoint folder."""
     files, inline = state_keeper(str(tmp_path)), InlineState()
     assert files.fetch(inline.keep(0, packed(BLOB))).head == BLOB
     with pytest.raises(StateDamaged, match="local checkpoint folder"):
         inline.fetch(files.keep(0, packed(BLOB)))
 
 
-def test_files_no_version_needs_are_deleted(tmp_path: Path) -> None:
-    """Those of the last batches stay, those of failed attempts go."""
+def test_files_that_no_version_needs_are_deleted(tmp_path: Path) -> None:
+    """Files of the last batches stay; those of failed attempts are deleted."""
     keeper = state_keeper(str(tmp_path))
     pruner = Pruner(keeper, 2)
     keeper.keep(0, packed(b"of an attempt that failed", lost=b"its layer"))
@@ -72,7 +72,7 @@ def test_files_no_version_needs_are_deleted(tmp_path: Path) -> None:
     assert len(list((tmp_path / "shards").iterdir())) == 2 * VERSIONS_KEPT
 
 
-def test_nothing_is_deleted_while_a_run_before_may_be_needed(tmp_path: Path) -> None:
+def test_nothing_is_deleted_while_a_previous_run_s_version_may_be_needed(tmp_path: Path) -> None:
     """After a restart Spark may go back to a version this run has not seen."""
     keeper = state_keeper(str(tmp_path))
     before = keeper.keep(0, packed(b"before the restart"))
@@ -83,12 +83,12 @@ def test_nothing_is_deleted_while_a_run_before_may_be_needed(tmp_path: Path) -> 
 
 
 def test_inline_state_has_nothing_to_prune() -> None:
-    """No folder is looked for."""
+    """No folder is accessed."""
     Pruner(InlineState(), 2).published({0: [], 1: []})
 
 
-def test_a_shard_that_a_batch_does_not_touch_keeps_its_file(tmp_path: Path) -> None:
-    """Its state is still the one of an earlier batch, however long ago."""
+def test_a_shard_untouched_by_a_batch_keeps_its_file(tmp_path: Path) -> None:
+    """Its current state is from an earlier batch, however long ago."""
     keeper = state_keeper(str(tmp_path))
     pruner = Pruner(keeper, 2)
     resting = keeper.keep(0, packed(b"resting"))
@@ -99,7 +99,7 @@ def test_a_shard_that_a_batch_does_not_touch_keeps_its_file(tmp_path: Path) -> N
 
 
 def test_nothing_is_deleted_before_every_shard_is_known(tmp_path: Path) -> None:
-    """After a restart the files of the others may be pointed to."""
+    """After a restart the other shards may still refer to any file."""
     keeper = state_keeper(str(tmp_path))
     before = keeper.keep(0, packed(b"before the restart"))
     pruner = Pruner(keeper, 2)
@@ -108,8 +108,8 @@ def test_nothing_is_deleted_before_every_shard_is_known(tmp_path: Path) -> None:
     assert keeper.fetch(before).head == b"before the restart"
 
 
-def test_a_layer_is_written_once_and_lives_as_long_as_a_version_points_to_it(tmp_path: Path) -> None:
-    """However many versions do."""
+def test_a_layer_is_written_once_and_kept_while_a_version_refers_to_it(tmp_path: Path) -> None:
+    """Any number of versions may share it."""
     keeper = state_keeper(str(tmp_path))
     pruner = Pruner(keeper, 1)
     layer = tmp_path / "shards" / "abc.layer"
@@ -130,7 +130,7 @@ def test_a_layer_is_written_once_and_lives_as_long_as_a_version_points_to_it(tmp
 
 @pytest.fixture
 def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that has seen no file yet."""
+    """Simulate a process that has not checked any file yet."""
     monkeypatch.setattr(state_files, "_whole", set())
 
 
@@ -144,8 +144,8 @@ DAMAGES = {
 
 @pytest.mark.parametrize("suffix", ["state", "layer"])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_noticed_and_named(tmp_path: Path, suffix: str, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Head and layers, by a worker that did not write them."""
+def test_a_damaged_file_is_found_and_named(tmp_path: Path, suffix: str, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that did not write the files detects it, in the head and in layers."""
     keeper = state_keeper(str(tmp_path))
     kept = keeper.keep(0, packed(BLOB, abc=BLOB))
     (path,) = (tmp_path / "shards").glob(f"*.{suffix}")
@@ -156,8 +156,8 @@ def test_a_damaged_file_is_noticed_and_named(tmp_path: Path, suffix: str, damage
 
 
 @pytest.mark.usefixtures("another_process")
-def test_a_layer_that_lost_its_bytes_is_not_used_again_because_of_its_name(tmp_path: Path) -> None:
-    """An empty file under the right name, as a power cut may leave: it is written anew."""
+def test_an_empty_layer_file_is_not_reused(tmp_path: Path) -> None:
+    """A power cut may leave an empty file under the right name; it is written again."""
     keeper = state_keeper(str(tmp_path))
     layer = tmp_path / "shards" / "abc.layer"
     layer.write_bytes(b"")
@@ -165,8 +165,8 @@ def test_a_layer_that_lost_its_bytes_is_not_used_again_because_of_its_name(tmp_p
     assert bytes(keeper.fetch(kept).layers["abc"]) == BLOB
 
 
-def test_what_is_kept_is_on_the_disk_when_spark_is_given_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each file, and the folder that names it."""
+def test_a_state_is_synced_before_spark_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file is synced, then the folder."""
     synced: list[str] = []
     real = os.fsync
 
@@ -180,8 +180,8 @@ def test_what_is_kept_is_on_the_disk_when_spark_is_given_its_name(tmp_path: Path
     assert [name == "shards" for name in synced] == [False, True, False, True]
 
 
-def test_a_state_kept_by_an_earlier_release_is_fetched(tmp_path: Path) -> None:
-    """It said names alone."""
+def test_a_state_of_an_earlier_release_is_fetched(tmp_path: Path) -> None:
+    """It consists of file names only."""
     keeper = state_keeper(str(tmp_path))
     (tmp_path / "shards" / "0-1.state").write_bytes(b"head")
     (tmp_path / "shards" / "abc.layer").write_bytes(b"layer")

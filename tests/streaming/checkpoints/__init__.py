@@ -1,4 +1,4 @@
-"""Checkpoints as earlier releases left them. Written by `scripts/store_checkpoint.py`."""
+"""Checkpoints written by earlier releases. `scripts/store_checkpoint.py` creates them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAMES = sorted(path.name.removesuffix(".tar.gz") for path in FOLDER.glob("*.tar.
 
 
 def unpacked(name: str, folder: Path) -> Path:
-    """Unpack a stored checkpoint, and the spool folder beside it, into `folder`; the path of the checkpoint."""
+    """Unpack a stored checkpoint and its spool folder into `folder`; return the checkpoint's path."""
     with tarfile.open(FOLDER / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     return folder / "checkpoint"

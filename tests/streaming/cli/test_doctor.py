@@ -1,4 +1,4 @@
-"""`queuewatch doctor`: the same options and exit codes for every system."""
+"""`queuewatch doctor` has the same options and exit codes for every system."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streaming.cli.main import app
 
 
 def doctor(*arguments: str | Path) -> tuple[int, str, str]:
-    """Exit code, standard output, and what is said of a mistake."""
+    """Return the exit code, the standard output and the error output."""
     done = CliRunner().invoke(app, ["doctor", *map(str, arguments)])
     if isinstance(done.exception, Exception):
         code = exit_code(done.exception)
@@ -24,7 +24,7 @@ def doctor(*arguments: str | Path) -> tuple[int, str, str]:
 
 @pytest.fixture
 def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No AWS configuration of anybody's."""
+    """Hide any AWS configuration of this machine."""
     monkeypatch.setenv("AWS_CONFIG_FILE", "nowhere")
 
 
@@ -33,7 +33,7 @@ FIFO = {"FifoQueue": True, "FifoThroughputLimit": "perQueue", "DeduplicationScop
 
 
 def test_doctor_sqs_examines_code_before_it_is_deployed(tmp_path: Path) -> None:
-    """Without an account; as text, or as JSON for a program."""
+    """It needs no account; the output is text, or JSON for programs."""
     template = tmp_path / "t.json"
     template.write_text(json.dumps(SINGLE))
     code, text, errors = doctor("sqs", "--template", template)
@@ -57,8 +57,8 @@ def test_doctor_sqs_examines_code_before_it_is_deployed(tmp_path: Path) -> None:
         ({"Resources": {}}, "info", 0),
     ],
 )
-def test_doctor_fails_on_the_severity_asked_for(tmp_path: Path, template: object, severity: str, code: int) -> None:
-    """0 or 1, for a pipeline to stop at."""
+def test_doctor_fails_from_the_requested_severity(tmp_path: Path, template: object, severity: str, code: int) -> None:
+    """The exit code is 0 or 1, so that a CI pipeline can stop."""
     path = tmp_path / "t.json"
     path.write_text(json.dumps(template))
     assert doctor("sqs", "--template", path, "--fail-on", severity)[0] == code
@@ -78,15 +78,15 @@ def test_doctor_fails_on_the_severity_asked_for(tmp_path: Path, template: object
     ],
 )
 @pytest.mark.usefixtures("_nowhere")
-def test_doctor_says_what_is_wrong_with_the_command(arguments: list[str], code: int, says: str) -> None:
-    """With the exit code of a mistake in the command line, or of something that is not there."""
+def test_doctor_explains_a_wrong_command(arguments: list[str], code: int, says: str) -> None:
+    """The exit code tells an error in the command line from a missing file."""
     found, _, said = doctor(*arguments)
     assert found == code
     assert says in said
 
 
 def test_doctor_s_help_names_every_system() -> None:
-    """And each has the options they share."""
+    """Each system has the shared options."""
     assert all(f" {system} " in doctor("--help")[1] for system in ("sqs", "activemq", "cloudflare"))
     for system in ("sqs", "activemq", "cloudflare"):
         shown = doctor(system, "--help")[1]
@@ -94,8 +94,8 @@ def test_doctor_s_help_names_every_system() -> None:
         assert "--fail-on" in shown
 
 
-def test_doctor_activemq_reports_as_the_others_do(tmp_path: Path) -> None:
-    """A broker that does not answer is a finding, in JSON too."""
+def test_doctor_activemq_reports_like_the_others(tmp_path: Path) -> None:
+    """An unreachable broker is a finding, in JSON too."""
     config = tmp_path / "q.yaml"
     config.write_text("collect: {activemq: {addresses: ['stomp://127.0.0.1:1']}}\n")
     code, text, _ = doctor("activemq", "--config", config, "--json")
@@ -104,8 +104,8 @@ def test_doctor_activemq_reports_as_the_others_do(tmp_path: Path) -> None:
     assert (finding["rule"], finding["severity"]) == ("connection", "critical")
 
 
-def test_doctor_cloudflare_reports_as_the_others_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token that is not there is a finding, beside those of Wrangler files."""
+def test_doctor_cloudflare_reports_like_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing token is a finding, next to those of Wrangler files."""
     monkeypatch.delenv("QUEUEWATCH_CLOUDFLARE_TOKEN", raising=False)
     wrangler = tmp_path / "wrangler.toml"
     wrangler.write_text('[[queues.consumers]]\nqueue = "orders"\nmax_retries = 0\n')

@@ -1,4 +1,4 @@
-"""The command line: quick to start, and every mistake is one clear line with an exit code."""
+"""The command line starts quickly, and every error is one clear line with an exit code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def queuewatch(tmp_path: Path) -> Run:
-    """Runs the command in a folder of its own."""
+    """Return a function that runs the command in a folder of its own."""
 
     def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "streaming.cli.main", *map(str, arguments)]
@@ -34,7 +34,7 @@ def queuewatch(tmp_path: Path) -> Run:
     return run
 
 
-def test_the_command_line_is_there_before_anything_heavy_is_imported() -> None:
+def test_the_command_line_starts_without_heavy_imports() -> None:
     """`--help` and completion must not wait for Spark, Arrow or pydantic."""
     heavy = ["pyspark", "pyarrow", "pandas", "numpy", "pydantic", "structlog", "boto3", "kafka", "starlette", "yaml", "httpx"]
     code = f"import sys, streaming.cli.main; print([name for name in {heavy} if name in sys.modules])"
@@ -43,22 +43,22 @@ def test_the_command_line_is_there_before_anything_heavy_is_imported() -> None:
 
 
 def test_help_names_every_command(queuewatch: Run) -> None:
-    """And exits with 0."""
+    """It exits with 0."""
     done = queuewatch("--help")
     assert done.returncode == 0
     for command in ("run", "collect", "replay", "check-config", "rules", "doctor", "explain", "version"):
         assert f" {command} " in done.stdout
 
 
-def test_the_version_is_that_of_the_installation(queuewatch: Run) -> None:
-    """As an option and, with what it runs on, as a command."""
+def test_the_version_is_the_installed_one(queuewatch: Run) -> None:
+    """It is an option and, with the versions of the runtime, a command."""
     assert queuewatch("--version").stdout == f"queuewatch {own_version()}\n"
     assert "pyspark 4.2.0\n" in queuewatch("version").stdout
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_a_slow_installation_says_so(compiled: bool, tmp_path: Path) -> None:
-    """Where there was no C compiler: among the versions, and when the service starts."""
+def test_an_installation_without_compiled_code_says_that_it_is_slow(compiled: bool, tmp_path: Path) -> None:
+    """Without a C compiler at installation, `version` says so, and the service does when it starts."""
     folder = {"folder": str(tmp_path), "pattern": "*"}
     config = Config.model_validate({"source": {"spool": folder}, "spark": {"checkpoint_dir": str(tmp_path)}, "http": {"port": 0}})
     with (
@@ -78,15 +78,15 @@ def test_a_slow_installation_says_so(compiled: bool, tmp_path: Path) -> None:
     "arguments", [["no-such-command"], ["run"], ["replay", "--every"], ["run", "--config", "x", "--port", "99999"]]
 )
 def test_a_wrong_command_line_exits_with_2(queuewatch: Run, arguments: list[str]) -> None:
-    """The error is printed, without a traceback."""
+    """The error is printed without a traceback."""
     done = queuewatch(*arguments)
     assert done.returncode == 2
     assert "Error" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_good_configuration_is_summed_up(queuewatch: Run, tmp_path: Path) -> None:
-    """On standard output."""
+def test_a_valid_configuration_is_summarised(queuewatch: Run, tmp_path: Path) -> None:
+    """The summary is on standard output."""
     (tmp_path / "q.yaml").write_text("source: {spool: {folder: in}}\n")
     done = queuewatch("check-config", "q.yaml")
     assert (done.returncode, done.stderr) == (0, "")
@@ -96,8 +96,8 @@ def test_a_good_configuration_is_summed_up(queuewatch: Run, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "command", [["check-config"], ["run", "--config"], ["collect", "sqs", "--config"], ["rules", "--out", "o", "-c"]]
 )
-def test_every_mistake_in_a_configuration_is_a_line_and_exit_2(queuewatch: Run, tmp_path: Path, command: list[str]) -> None:
-    """Whatever the command."""
+def test_every_configuration_error_is_one_line_and_exit_2(queuewatch: Run, tmp_path: Path, command: list[str]) -> None:
+    """This holds for every command."""
     (tmp_path / "q.yaml").write_text("sprak: {}\nhttp:\n  prt: 1\n")
     done = queuewatch(*command, "q.yaml")
     assert done.returncode == 2
@@ -107,23 +107,23 @@ def test_every_mistake_in_a_configuration_is_a_line_and_exit_2(queuewatch: Run, 
     ]
 
 
-def test_a_configuration_that_is_not_there(queuewatch: Run) -> None:
-    """Named, exit 2."""
+def test_a_missing_configuration_file_is_named(queuewatch: Run) -> None:
+    """The exit code is 2."""
     done = queuewatch("check-config", "gone.yaml")
     assert done.returncode == 2
     assert done.stderr == "queuewatch: gone.yaml does not exist. Give the configuration file with --config\n"
 
 
-def test_nothing_to_read_is_said_before_anything_starts(queuewatch: Run, tmp_path: Path) -> None:
-    """`run` without a source: a mistake in the configuration."""
+def test_a_missing_source_is_reported_before_anything_starts(queuewatch: Run, tmp_path: Path) -> None:
+    """`run` without a source is a configuration error."""
     (tmp_path / "q.yaml").write_text("http: {port: 0}\n")
     done = queuewatch("run", "--config", "q.yaml")
     assert done.returncode == 2
     assert done.stderr.endswith("source: there is nothing to read: no source is configured. Add source.kafka or source.spool\n")
 
 
-def test_a_port_in_use_is_said_before_spark_starts(queuewatch: Run, tmp_path: Path) -> None:
-    """With the option that helps."""
+def test_a_port_in_use_is_reported_before_spark_starts(queuewatch: Run, tmp_path: Path) -> None:
+    """The error names the option to change."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -135,8 +135,8 @@ def test_a_port_in_use_is_said_before_spark_starts(queuewatch: Run, tmp_path: Pa
     assert "--port" in done.stderr
 
 
-def test_a_broker_that_does_not_answer_is_named(queuewatch: Run, tmp_path: Path) -> None:
-    """Before Spark starts, with the keys to look at."""
+def test_an_unreachable_broker_is_named(queuewatch: Run, tmp_path: Path) -> None:
+    """The error comes before Spark starts and names the keys to check."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -151,8 +151,8 @@ def test_a_broker_that_does_not_answer_is_named(queuewatch: Run, tmp_path: Path)
     assert not (tmp_path / "queuewatch-data" / "checkpoint" / "queuewatch.json").exists()
 
 
-def test_another_number_of_shards_is_refused_before_spark_starts(queuewatch: Run, tmp_path: Path) -> None:
-    """With both remedies."""
+def test_a_changed_shard_count_is_refused_before_spark_starts(queuewatch: Run, tmp_path: Path) -> None:
+    """The error names both fixes."""
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
     (checkpoint / "queuewatch.json").write_text(json.dumps({"layout": 1, "id": "x", "shards": 2, "sources": ["spool"]}))
@@ -164,16 +164,16 @@ def test_another_number_of_shards_is_refused_before_spark_starts(queuewatch: Run
     assert "Set spark.shards back to 2" in done.stderr.splitlines()[-1]
 
 
-def test_an_unknown_kind_of_collector_is_answered_with_the_nearest(queuewatch: Run, tmp_path: Path) -> None:
-    """Exit 2, it is a mistake of the command line."""
+def test_an_unknown_collector_kind_gets_a_suggestion(queuewatch: Run, tmp_path: Path) -> None:
+    """The exit code is 2, for an error in the command line."""
     (tmp_path / "q.yaml").write_text("collect: {to: 'spool:out'}\n")
     done = queuewatch("collect", "sqss", "--config", "q.yaml")
     assert done.returncode == 2
     assert "did you mean 'sqs'" in done.stderr
 
 
-def test_a_collector_needs_somewhere_to_write_to(queuewatch: Run, tmp_path: Path) -> None:
-    """Where neither collect.to nor a source says it; and a wrong URL is refused."""
+def test_a_collector_needs_a_destination(queuewatch: Run, tmp_path: Path) -> None:
+    """It fails if neither collect.to nor a source gives one, or if the URL is wrong."""
     (tmp_path / "q.yaml").write_text("collect: {sqs: {}}\n")
     done = queuewatch("collect", "sqs", "--config", "q.yaml")
     assert done.returncode == 2
@@ -184,7 +184,7 @@ def test_a_collector_needs_somewhere_to_write_to(queuewatch: Run, tmp_path: Path
 
 
 def test_a_recording_is_replayed_to_standard_output(queuewatch: Run, tmp_path: Path) -> None:
-    """NDJSON on standard output, what could not be read on standard error; `--strict` makes that exit 2."""
+    """NDJSON goes to standard output, unreadable events to standard error; `--strict` turns these into exit 2."""
     events = [event("received", "bad", T0, sent_at=T0, receive_count=3, invisible_until=T0 + 1000)]
     (tmp_path / "events.ndjson").write_bytes(ndjson(*events) + b"nonsense\n")
     done = queuewatch("replay", "events.ndjson", "--every", "30s")
@@ -197,7 +197,7 @@ def test_a_recording_is_replayed_to_standard_output(queuewatch: Run, tmp_path: P
 
 
 def test_thresholds_of_a_configuration_apply_to_a_replay(queuewatch: Run, tmp_path: Path) -> None:
-    """So that one can try them on a recording."""
+    """Users can try thresholds on a recording."""
     events = [event("received", "bad", T0, sent_at=T0, receive_count=3, invisible_until=T0 + 1000)]
     (tmp_path / "events.ndjson").write_bytes(ndjson(*events))
     (tmp_path / "q.yaml").write_text("queues: [{pattern: 'ord*', thresholds: {poison_receives: 9}}]\n")
@@ -205,8 +205,8 @@ def test_thresholds_of_a_configuration_apply_to_a_replay(queuewatch: Run, tmp_pa
     assert '"signal"' not in done.stdout
 
 
-def test_rules_are_written_where_asked(queuewatch: Run, tmp_path: Path) -> None:
-    """Every file is named; a folder that cannot be is refused."""
+def test_rules_are_written_to_the_given_folder(queuewatch: Run, tmp_path: Path) -> None:
+    """Every file is listed; an impossible folder is refused."""
     done = queuewatch("rules", "--out", "generated")
     assert done.returncode == 0
     named = [Path(line) for line in done.stdout.splitlines()]
@@ -219,10 +219,10 @@ def test_rules_are_written_where_asked(queuewatch: Run, tmp_path: Path) -> None:
 
 
 class _Answers(BaseHTTPRequestHandler):
-    """Answers as the service does."""
+    """Answers requests like the service."""
 
     def do_GET(self) -> None:
-        """Knows of one queue."""
+        """Answer for one known queue."""
         known = self.path == "/api/v1/explain/orders%2Feu"
         self.send_response(200 if known else 404)
         self.end_headers()
@@ -230,12 +230,12 @@ class _Answers(BaseHTTPRequestHandler):
         self.wfile.write(f"{kind}: {'because' if known else 'nothing is called so'}\n".encode())
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def service() -> Iterator[str]:
-    """The address of something that answers."""
+    """The address of a running fake service."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -243,15 +243,15 @@ def service() -> Iterator[str]:
 
 
 def test_explain_asks_the_service(queuewatch: Run, service: str) -> None:
-    """As text or JSON, with names escaped; 1 when nothing bears the name."""
+    """The output is text or JSON and names are escaped; the exit code is 1 for an unknown name."""
     assert queuewatch("explain", "orders/eu", "--url", service).stdout == "text: because\n"
     assert queuewatch("explain", "orders/eu", "--url", service, "--json").stdout == "json: because\n"
     done = queuewatch("explain", "nobody", "--url", service)
     assert (done.returncode, done.stdout) == (1, "text: nothing is called so\n")
 
 
-def test_explain_says_when_no_service_answers(queuewatch: Run) -> None:
-    """And how to name another address."""
+def test_explain_reports_that_no_service_answers(queuewatch: Run) -> None:
+    """The error says how to give another address."""
     done = queuewatch("explain", "orders", "--url", "http://127.0.0.1:1")
     assert done.returncode == 1
     assert done.stderr.startswith("queuewatch: no queuewatch answers at http://127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""A collector's section that is missing is said; nothing is looked for on this machine instead."""
+"""A missing collector section is reported; no other settings of the machine are used instead."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from streaming.cli.main import app
 @pytest.mark.parametrize("command", ["collect", "doctor"])
 @pytest.mark.parametrize(("kind", "first"), [("activemq", "addresses"), ("cloudflare", "account_id")])
 @pytest.mark.parametrize("text", ["http: {port: 0}\n", "collect: {to: 'spool:out'}\n", "collect: {activemq: }\n"])
-def test_a_section_that_is_missing_is_said(tmp_path: Path, command: str, kind: str, first: str, text: str) -> None:
-    """With the exit code of a mistake in the configuration, and the keys to write."""
+def test_a_missing_section_is_reported(tmp_path: Path, command: str, kind: str, first: str, text: str) -> None:
+    """The exit code is that of a configuration error, and the output has the keys to write."""
     config = tmp_path / "q.yaml"
     config.write_text(text)
     error = CliRunner().invoke(app, [command, kind, "--config", str(config)]).exception

@@ -1,4 +1,4 @@
-"""A checkpoint is looked at, verified, exported and cut anew without Spark, by the commands the documentation names."""
+"""Checkpoints are inspected, verified, exported and resharded without Spark, by the documented commands."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def queuewatch(*arguments: object) -> Result:
 
 @pytest.fixture(params=NAMES)
 def checkpoint(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """One as an earlier release left it."""
+    """A checkpoint written by an earlier release."""
     return unpacked(request.param, tmp_path)
 
 
 def published(name: str = NAMES[0]) -> dict[str, float]:
-    """What the release published that wrote it."""
+    """Return the metrics published by the release that wrote the checkpoint."""
     metrics: dict[str, float] = json.loads((FOLDER / f"{name}.json").read_text())["metrics"]
     return metrics
 
 
-def test_inspect_says_what_is_in_it(checkpoint: Path) -> None:
-    """In lines a person reads."""
+def test_inspect_describes_the_checkpoint(checkpoint: Path) -> None:
+    """The output is readable text."""
     done = queuewatch("state", "inspect", checkpoint)
     assert done.exit_code == 0, done.output
     for words in (
@@ -51,8 +51,8 @@ def test_inspect_says_what_is_in_it(checkpoint: Path) -> None:
         assert words in done.output
 
 
-def test_a_good_checkpoint_is_verified(checkpoint: Path) -> None:
-    """And a damaged one is named, with exit code 1, though it can still be read as far as it is whole."""
+def test_a_good_checkpoint_verifies(checkpoint: Path) -> None:
+    """A damaged one is reported with exit code 1, but its intact parts can still be read."""
     done = queuewatch("state", "verify", checkpoint)
     assert (done.exit_code, "is intact" in done.output) == (0, True), done.output
     for state in (checkpoint / "shards").glob("*.layer"):
@@ -61,15 +61,15 @@ def test_a_good_checkpoint_is_verified(checkpoint: Path) -> None:
     assert done.exit_code == 1
 
 
-def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
-    """With what to name."""
+def test_a_folder_that_is_not_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    """The error says what to give instead."""
     done = queuewatch("state", "inspect", tmp_path)
     assert isinstance(done.exception, CheckpointMismatch)
     assert "is no checkpoint of queuewatch" in str(done.exception)
 
 
-def test_export_gives_every_queue_and_message(checkpoint: Path, tmp_path: Path) -> None:
-    """To a file, or to standard output."""
+def test_export_writes_every_queue_and_message(checkpoint: Path, tmp_path: Path) -> None:
+    """It writes to a file or to standard output."""
     done = queuewatch("state", "export", checkpoint, "--out", tmp_path / "out.ndjson")
     assert done.exit_code == 0, done.output
     lines: list[dict[str, Any]] = [json.loads(line) for line in (tmp_path / "out.ndjson").read_text().splitlines()]
@@ -83,7 +83,7 @@ def test_export_gives_every_queue_and_message(checkpoint: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("shards", [1, 3, 5])
 def test_reshard_makes_a_checkpoint_with_the_same_messages(checkpoint: Path, tmp_path: Path, shards: int) -> None:
-    """Verified by the command itself; the old one stays."""
+    """The command verifies the new checkpoint itself; the old one stays."""
     before = sorted(exported(checkpoint))
     if files_read_by_spark(checkpoint):
         refused = queuewatch("state", "reshard", checkpoint, "--shards", shards, "--out", tmp_path / "new")
@@ -98,8 +98,8 @@ def test_reshard_makes_a_checkpoint_with_the_same_messages(checkpoint: Path, tmp
     assert isinstance(again.exception, CheckpointMismatch)
 
 
-def test_a_checkpoint_in_use_is_not_cut(checkpoint: Path, tmp_path: Path) -> None:
-    """What runs goes on writing it."""
+def test_a_checkpoint_in_use_is_not_resharded(checkpoint: Path, tmp_path: Path) -> None:
+    """The running job would keep writing to it."""
     with locked(LocalFolder(checkpoint)):
         done = queuewatch("state", "reshard", checkpoint, "--shards", 3, "--out", tmp_path / "new", "--spool-is-empty")
     assert isinstance(done.exception, CheckpointInUse)
@@ -108,8 +108,8 @@ def test_a_checkpoint_in_use_is_not_cut(checkpoint: Path, tmp_path: Path) -> Non
 @pytest.mark.e2e
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_queuewatch_goes_on_from_a_checkpoint_that_was_cut_anew(checkpoint: Path, tmp_path: Path) -> None:
-    """The service with three shards, from two: every total as it was, and on from there; what fired fires."""
+def test_queuewatch_continues_from_a_resharded_checkpoint(checkpoint: Path, tmp_path: Path) -> None:
+    """After going from two shards to three, every total continues from its old value and firing signals still fire."""
     done = queuewatch("state", "reshard", checkpoint, "--shards", 3, "--out", tmp_path / "new", "--spool-is-empty")
     assert done.exit_code == 0, done.output
     (tmp_path / "inbox").mkdir()
@@ -122,6 +122,6 @@ def test_queuewatch_goes_on_from_a_checkpoint_that_was_cut_anew(checkpoint: Path
         metrics = service.wait(lambda m: m.get('queuewatch_events_total{result="accepted"}', 0) > 0, within_s=400)
         assert service.stop() == 0, service.words()
     totals = {name: value for name, value in published().items() if "_total{" in name}
-    # A total of what nobody reports has no series where it is nothing.
+    # A total that is zero and reported by no queue has no series.
     assert {name: metrics.get(name, 0.0) for name in totals} == totals
     assert queuewatch("state", "verify", tmp_path / "new").exit_code == 0

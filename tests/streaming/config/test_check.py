@@ -1,4 +1,4 @@
-"""Files that a configuration names must be there."""
+"""Files that a configuration names must exist."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from streaming.config import ConfigErrors, load_config
 from streaming.config.check import check_files, summary, warnings
 
 
-def test_every_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """In every section, those of collectors too."""
+def test_every_unreadable_file_is_named(tmp_path: Path) -> None:
+    """All sections are checked, including those of collectors."""
     path = tmp_path / "queuewatch.yaml"
     (tmp_path / "token").write_text("x")
     path.write_text(
@@ -24,8 +24,8 @@ def test_every_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert [error.key for error in caught.value.errors] == ["source.kafka.ssl_ca_file", "collect.activemq.password_file"]
 
 
-def test_the_summary_says_what_would_be_done() -> None:
-    """One line each: source, Spark, address, patterns."""
+def test_the_summary_lists_the_effective_settings() -> None:
+    """Source, Spark, address and patterns have one line each."""
     lines = list(summary(load_config(None, {"QUEUEWATCH_SOURCE__SPOOL__FOLDER": "in"})))
     assert lines[0] == "reads files *.{ndjson,json,jsonl,arrow} in in"
     assert any("2 shards" in line for line in lines)
@@ -44,8 +44,8 @@ def test_the_summary_says_what_would_be_done() -> None:
         ("::1", "", False),
     ],
 )
-def test_events_from_anybody_are_warned_of(tmp_path: Path, host: str, token: str, warned: bool) -> None:
-    """Ingest without a token on an address others reach."""
+def test_unauthenticated_ingest_is_warned_about(tmp_path: Path, host: str, token: str, warned: bool) -> None:
+    """The warning concerns ingest without a token on an address that others can reach."""
     path = tmp_path / "queuewatch.yaml"
     (tmp_path / "token").write_text("secret")
     token_setting = token.replace("TOKEN", str(tmp_path / "token"))

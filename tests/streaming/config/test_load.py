@@ -1,4 +1,4 @@
-"""The configuration file: what it accepts, and what is said of every mistake."""
+"""The configuration file: what it accepts, and how every error is reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ConfigFile = Callable[[str], Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> ConfigFile:
-    """Writes a configuration file."""
+    """Return a function that writes a configuration file."""
 
     def write(text: str) -> Path:
         path = tmp_path / "queuewatch.yaml"
@@ -27,19 +27,19 @@ def write(tmp_path: Path) -> ConfigFile:
 
 
 def mistakes(path: Path, **env: str) -> list[ConfigError]:
-    """Everything `load_config` finds wrong."""
+    """Return every error that `load_config` finds."""
     with pytest.raises(ConfigError) as caught:
         load_config(path, env)
     return caught.value.errors if isinstance(caught.value, ConfigErrors) else [caught.value]
 
 
-def test_without_a_file_and_variables_every_default_is_the_cores_own() -> None:
-    """The configuration adds no second set of defaults."""
+def test_without_a_file_and_variables_the_core_s_defaults_apply() -> None:
+    """The configuration defines no second set of defaults."""
     assert to_settings(load_config(None, {})) == Settings()
 
 
-def test_an_empty_file_is_the_defaults(write: ConfigFile) -> None:
-    """Comments alone are no mistake."""
+def test_an_empty_file_gives_the_defaults(write: ConfigFile) -> None:
+    """A file with comments alone is valid too."""
     assert load_config(write("# nothing yet\n"), {}) == Config()
 
 
@@ -62,8 +62,8 @@ def test_an_empty_file_is_the_defaults(write: ConfigFile) -> None:
         ),
     ],
 )
-def test_an_unknown_key_is_refused_with_the_nearest_one(write: ConfigFile, text: str, key: str, line: int, guess: str) -> None:
-    """The place, the key and what was probably meant."""
+def test_an_unknown_key_is_refused_with_a_suggestion(write: ConfigFile, text: str, key: str, line: int, guess: str) -> None:
+    """The error has the line, the key and the probable intention."""
     path = write(text)
     (mistake,) = mistakes(path)
     assert mistake.key == key
@@ -71,8 +71,8 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(write: ConfigFile, text:
     assert guess in mistake.fix
 
 
-def test_a_key_like_no_other_lists_the_known_ones(write: ConfigFile) -> None:
-    """Where nothing is near, all that could be there."""
+def test_an_unknown_key_without_a_near_match_lists_the_known_ones(write: ConfigFile) -> None:
+    """All keys allowed at that place are listed."""
     (mistake,) = mistakes(write("http:\n  zzz: 1\n"))
     assert "host" in mistake.fix
     assert "port" in mistake.fix
@@ -100,14 +100,14 @@ def test_a_key_like_no_other_lists_the_known_ones(write: ConfigFile) -> None:
         ("queues: [{pattern: a, thresholds: {poison_receives: -1}}]\n", "queues[0].thresholds.poison_receives", "0"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused(write: ConfigFile, text: str, key: str, says: str) -> None:
-    """What is wrong with it, in words."""
+def test_an_invalid_value_is_refused(write: ConfigFile, text: str, key: str, says: str) -> None:
+    """The error says in words what is wrong."""
     found = mistakes(write(text))
     assert [(m.key, says in str(m)) for m in found] == [(key, True)], found
 
 
-def test_all_mistakes_are_listed_at_once_in_the_order_of_the_file(write: ConfigFile) -> None:
-    """Nobody likes to correct one by one."""
+def test_all_errors_are_listed_at_once_in_the_order_of_the_file(write: ConfigFile) -> None:
+    """Users should not have to fix them one run at a time."""
     path = write("http:\n  prt: 1\nspark:\n  shards: no\nreplay:\n  evry_s: 1\n")
     assert [m.where for m in mistakes(path)] == [f"{path}:2", f"{path}:4", f"{path}:6"]
 
@@ -122,23 +122,23 @@ def test_all_mistakes_are_listed_at_once_in_the_order_of_the_file(write: ConfigF
         ("a: &a\n  b: *a\n", "nested too deeply", None),
     ],
 )
-def test_a_file_that_is_no_configuration_is_refused(write: ConfigFile, text: str, says: str, line: int | None) -> None:
-    """With the line where a parser knows it."""
+def test_a_file_that_is_not_a_configuration_is_refused(write: ConfigFile, text: str, says: str, line: int | None) -> None:
+    """The error has the line if the parser knows it."""
     (mistake,) = mistakes(write(text))
     assert says in str(mistake)
     if line is not None:
         assert str(mistake.where).endswith(f":{line}")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """And so is one that cannot be read."""
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """An unreadable file is named too."""
     assert "gone.yaml does not exist" in str(mistakes(tmp_path / "gone.yaml")[0])
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     assert "cannot be read" in str(mistakes(tmp_path / "binary.yaml")[0])
 
 
 def test_variables_override_the_file(write: ConfigFile) -> None:
-    """Numbers, lists, whole mappings, and new sections; an empty variable unsets."""
+    """They set numbers, lists, whole mappings and new sections; an empty variable removes a value."""
     path = write("spark: {shards: 3, conf: {spark.a: x}}\nquarantine: {path: q.ndjson}\n")
     config = load_config(
         path,
@@ -160,16 +160,16 @@ def test_variables_override_the_file(write: ConfigFile) -> None:
     assert config.judge.slow_strategies is False
 
 
-def test_a_mistake_in_a_variable_names_the_variable(write: ConfigFile) -> None:
-    """Not the file it overrides."""
+def test_an_error_in_a_variable_names_the_variable(write: ConfigFile) -> None:
+    """It does not name the file that the variable overrides."""
     (mistake,) = mistakes(write("http: {port: 1}\n"), QUEUEWATCH_HTTP__PORT="many")
     assert mistake.where == "environment variable QUEUEWATCH_HTTP__PORT"
     (mistake,) = mistakes(write(""), QUEUEWATCH_HTP__PORT="1")
     assert "`http`" in mistake.fix
 
 
-def test_variables_of_other_parts_are_left_alone(write: ConfigFile) -> None:
-    """`QUEUEWATCH_CACHE` and the like are not for the configuration: they have no double underscore."""
+def test_variables_of_other_parts_are_ignored(write: ConfigFile) -> None:
+    """`QUEUEWATCH_CACHE` and the like have no double underscore, so they are not configuration."""
     assert load_config(write(""), {"QUEUEWATCH_CACHE": "x", "QUEUEWATCH_OFF": "1"}) == Config()
 
 
@@ -177,7 +177,7 @@ SASL = "security_protocol: SASL_SSL, sasl_mechanism: PLAIN, sasl_username: me"
 
 
 def test_a_secret_in_the_file_is_refused(write: ConfigFile) -> None:
-    """With the two ways to give it, and without repeating it."""
+    """The error names the two ways to give it and does not repeat the secret."""
     path = write(f"source:\n  kafka: {{bootstrap_servers: [a:1], topics: [t], {SASL}, sasl_password: hunter2}}\n")
     (mistake,) = mistakes(path)
     assert "sasl_password_file" in mistake.fix
@@ -186,7 +186,7 @@ def test_a_secret_in_the_file_is_refused(write: ConfigFile) -> None:
 
 
 def test_a_secret_comes_from_the_environment_or_from_a_file(write: ConfigFile, tmp_path: Path) -> None:
-    """Both ways give the password to both clients."""
+    """Either way, both clients get the password."""
     kafka = f"bootstrap_servers: [a:1], topics: [t], {SASL}"
     by_env = load_config(
         write(f"source: {{kafka: {{{kafka}}}}}\n"), {"QUEUEWATCH_SOURCE__KAFKA__SASL_PASSWORD": 'hun"ter\\2'}
@@ -200,20 +200,20 @@ def test_a_secret_comes_from_the_environment_or_from_a_file(write: ConfigFile, t
         assert "hun" not in repr(source)
 
 
-def test_a_login_must_be_whole(write: ConfigFile) -> None:
-    """Found when the file is read, not when the broker refuses."""
+def test_an_incomplete_login_is_refused(write: ConfigFile) -> None:
+    """It is found when the file is read, not when the broker refuses it."""
     path = write("source:\n  kafka: {bootstrap_servers: [a:1], topics: [t], security_protocol: SASL_SSL}\n")
     assert "sasl_mechanism and sasl_username" in str(mistakes(path)[0])
 
 
-def test_a_secret_among_further_options_is_refused(write: ConfigFile) -> None:
-    """The way round the rule is closed."""
+def test_a_secret_among_extra_options_is_refused(write: ConfigFile) -> None:
+    """Extra options offer no way around the rule."""
     path = write("source:\n  kafka: {bootstrap_servers: [a:1], topics: [t], options: {ssl.key.password: x}}\n")
     assert "is a secret" in str(mistakes(path)[0])
 
 
 def test_thresholds_reach_the_core_by_pattern(write: ConfigFile) -> None:
-    """First the defaults of all queues, then the first pattern that matches."""
+    """The defaults for all queues apply first, then the first matching pattern."""
     settings = to_settings(
         load_config(
             write(
@@ -236,13 +236,13 @@ def test_thresholds_reach_the_core_by_pattern(write: ConfigFile) -> None:
     assert rule.visibility_timeout_s == 7
 
 
-def test_a_replay_takes_now_from_the_events() -> None:
-    """The one setting that is not the user's."""
+def test_a_replay_takes_the_current_time_from_the_events() -> None:
+    """It is the only setting that users cannot change."""
     assert to_settings(Config(), now_is_event_time=True).now_is_event_time
 
 
-def test_sections_of_other_rooms_get_their_own_models(write: ConfigFile) -> None:
-    """They are found by name."""
+def test_sections_of_other_packages_have_their_own_models(write: ConfigFile) -> None:
+    """The models are found by name."""
     config = load_config(write("collect: {to: 'spool:/x', sqs: {interval_s: 7}}\nalerts: {job: watch}\n"), {})
     assert config.section("collect.sqs").interval_s == 7
     assert config.section("collect.activemq") is None
@@ -250,7 +250,7 @@ def test_sections_of_other_rooms_get_their_own_models(write: ConfigFile) -> None
     assert config.collect.to == "spool:/x"
 
 
-def test_a_control_character_is_a_mistake_like_any_other(write: ConfigFile) -> None:
-    """YAML may hold none anywhere, not even in a comment."""
+def test_a_control_character_is_reported_like_any_other_error(write: ConfigFile) -> None:
+    """YAML forbids control characters everywhere, even in comments."""
     (mistake,) = mistakes(write("# a\x00b\nspark: {}\n"))
     assert "#x0000" in str(mistake)

@@ -1,4 +1,4 @@
-"""The service's log: JSON for machines, lines for people, nothing of chatty libraries."""
+"""The service's log: JSON for machines, lines for people, and few lines from noisy libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streaming.config.service import LogSection
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    """Other tests log as they did."""
+    """Restore logging after each test."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     quiet = {name: logging.getLogger(name).level for name in ("kafka", "py4j", "httpx", "uvicorn")}
@@ -28,8 +28,8 @@ def _as_before() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def test_json_has_one_object_a_line_from_both_kinds_of_logger() -> None:
-    """Values keep their types; an exception stays in its line."""
+def test_json_has_one_object_per_line_from_both_kinds_of_logger() -> None:
+    """Values keep their types; an exception stays within its line."""
     stream = io.StringIO()
     set_up_logging(LogSection(format="json"), stream)
     structlog.get_logger("ours").info("batch_done", batch_id=7)
@@ -43,16 +43,16 @@ def test_json_has_one_object_a_line_from_both_kinds_of_logger() -> None:
     assert "ValueError: two\nlines" in theirs["exception"]
 
 
-def test_auto_is_json_where_nobody_looks_on() -> None:
-    """A stream that is no terminal."""
+def test_auto_is_json_without_a_terminal() -> None:
+    """The stream of the test is not a terminal."""
     stream = io.StringIO()
     set_up_logging(LogSection(), stream)
     structlog.get_logger().warning("x")
     assert json.loads(stream.getvalue())["event"] == "x"
 
 
-def test_the_level_holds_and_chatty_libraries_are_quiet() -> None:
-    """kafka-python logs each attempt to connect as a warning."""
+def test_the_level_applies_and_noisy_libraries_are_quiet() -> None:
+    """kafka-python logs each connection attempt as a warning."""
     stream = io.StringIO()
     set_up_logging(LogSection(level="info", format="console"), stream)
     structlog.get_logger("ours").debug("hidden")
@@ -62,8 +62,8 @@ def test_the_level_holds_and_chatty_libraries_are_quiet() -> None:
     assert "shown" in stream.getvalue()
 
 
-def test_setting_up_twice_writes_each_line_once() -> None:
-    """The last call counts."""
+def test_a_second_setup_does_not_duplicate_lines() -> None:
+    """The last call wins."""
     first, second = io.StringIO(), io.StringIO()
     set_up_logging(LogSection(format="json"), first)
     set_up_logging(LogSection(format="json"), second)

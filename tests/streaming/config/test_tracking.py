@@ -1,4 +1,4 @@
-"""Every setting of the core can be configured, or is on the list of those that must not be."""
+"""Every setting of the core is configurable or is listed as one that must not be."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ NOT_THE_USERS = {
 
 
 def test_every_setting_of_the_core_is_a_key_of_judge() -> None:
-    """A setting added to the core must be thought of here."""
+    """A new setting in the core must be considered here."""
     names = {f.name for f in fields(Settings)} - set(NOT_THE_USERS)
     assert {OTHERWISE_NAMED.get(name, name) for name in names} == set(Judging.model_fields)
 
 
 def test_every_threshold_can_be_overridden() -> None:
-    """The keys are made from the core's own fields."""
+    """The keys are generated from the core's own fields."""
     assert set(ThresholdOverrides.model_fields) == {f.name for f in fields(Thresholds)}
 
 
-def test_every_part_of_a_rule_is_a_key_of_queues() -> None:
-    """Settings of a queue can be given by pattern."""
+def test_every_field_of_a_rule_is_a_key_of_queues() -> None:
+    """The settings of a queue can be given by pattern."""
     from streaming.config.tracking import QueueOverrides
 
     assert set(QueueOverrides.model_fields) == {f.name for f in fields(QueueRule)}

@@ -1,4 +1,4 @@
-"""Invalid events are kept once, whatever runs twice, and never without bound."""
+"""Invalid events are kept once, even if a batch runs twice, and within a size limit."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from streaming.delivery.quarantine import quarantine_records
 
 
 def bad(*raws: bytes) -> list[Quarantined]:
-    """Invalid events."""
+    """Return invalid events."""
     return [Quarantined("not_json", "no JSON", raw, "topic/0@7", 3) for raw in raws]
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """What is in the file."""
+    """Return the lines of the file."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def raws(path: Path) -> list[str]:
-    """The events in the file."""
+    """Return the events in the file."""
     return [line["raw"] for line in lines(path)]
 
 
@@ -42,12 +42,12 @@ class QuarantineFile:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """In a folder that does not exist yet."""
+    """Return a path in a folder that does not exist yet."""
     return tmp_path / "kept" / "quarantine.ndjson"
 
 
-def test_a_line_says_what_why_and_where(path: Path) -> None:
-    """Text as text, other bytes as base64."""
+def test_a_line_has_the_event_its_reason_and_its_origin(path: Path) -> None:
+    """Text is stored as text, other bytes as base64."""
     QuarantineFile(path, "here", max_bytes=10_000).keep(bad(b'{"a', b"\xff\x00"), 4)
     text, binary = lines(path)
     assert text == {
@@ -65,7 +65,7 @@ def test_a_line_says_what_why_and_where(path: Path) -> None:
 @pytest.mark.parametrize("restarted", [False, True], ids=["in the same process", "after a restart"])
 @pytest.mark.parametrize("again", [[b"b", b"c"], [b"x"], []], ids=["the same", "other", "nothing"])
 def test_a_batch_that_runs_again_leaves_one_copy(path: Path, restarted: bool, again: list[bytes]) -> None:
-    """That of its last run."""
+    """The copy is from its last run."""
     quarantine = QuarantineFile(path, "here", max_bytes=10_000)
     quarantine.keep(bad(b"a"), 1)
     quarantine.keep(bad(b"b", b"c"), 2)
@@ -76,15 +76,15 @@ def test_a_batch_that_runs_again_leaves_one_copy(path: Path, restarted: bool, ag
     assert raws(path) == ["a", *[raw.decode() for raw in again], "d"]
 
 
-def test_another_checkpoint_counts_from_zero_and_keeps_what_was_there(path: Path) -> None:
-    """Its batch 0 is not the old one's."""
+def test_another_checkpoint_s_events_are_kept(path: Path) -> None:
+    """Batch 0 of the new checkpoint is not a batch of the old one."""
     QuarantineFile(path, "old", max_bytes=10_000).keep(bad(b"a"), 5)
     QuarantineFile(path, "new", max_bytes=10_000).keep(bad(b"b"), 0)
     assert raws(path) == ["a", "b"]
 
 
-def test_a_line_cut_by_a_crash_is_removed(path: Path) -> None:
-    """Its batch runs again and writes it anew."""
+def test_a_line_truncated_by_a_crash_is_removed(path: Path) -> None:
+    """Its batch runs again and writes it again."""
     QuarantineFile(path, "here", max_bytes=10_000).keep(bad(b"a"), 1)
     with path.open("a") as file:
         file.write('{"batch_id": 2, "stre')
@@ -92,8 +92,8 @@ def test_a_line_cut_by_a_crash_is_removed(path: Path) -> None:
     assert raws(path) == ["a", "b"]
 
 
-def test_the_newest_events_are_kept_within_the_bound(path: Path) -> None:
-    """In the file and its predecessor."""
+def test_the_newest_events_are_kept_within_the_size_limit(path: Path) -> None:
+    """The limit covers the file and its predecessor."""
     quarantine = QuarantineFile(path, "here", max_bytes=4_000)
     for batch_id in range(100):
         quarantine.keep(bad(b"%03d" % batch_id), batch_id)
@@ -104,15 +104,15 @@ def test_the_newest_events_are_kept_within_the_bound(path: Path) -> None:
     assert len(kept) > 10
 
 
-def test_a_batch_larger_than_the_bound_is_cut_at_a_line(path: Path) -> None:
-    """Every line that is kept can be read."""
+def test_a_batch_larger_than_the_size_limit_is_truncated_at_a_line(path: Path) -> None:
+    """Every line that is kept is readable."""
     QuarantineFile(path, "here", max_bytes=2_000).keep(bad(*[b"x"] * 1000), 1)
     assert 1 <= len(lines(path)) < 20
     assert path.stat().st_size <= 1_000
 
 
 def test_records_of_a_batch_that_runs_again_have_the_same_keys() -> None:
-    """A topic cannot be cut; a reader can recognise copies."""
+    """A topic cannot be truncated, but a reader can recognise duplicates by their keys."""
     first, again = (quarantine_records(bad(b"a", b"b"), 2, "here") for _ in range(2))
     assert first == again
     assert [record.key for record in first] == ["here/2/0", "here/2/1"]

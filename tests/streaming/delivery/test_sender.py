@@ -1,4 +1,4 @@
-"""What a destination is owed: kept in the checkpoint, in order, within bounds, and sent without anybody waiting."""
+"""Records not yet delivered are kept in the checkpoint, in order, within limits, and sent without blocking a batch."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from streaming.folder import LocalFolder
 
 
 def records(*words: str) -> list[Record]:
-    """One record per word."""
+    """Return one record per word."""
     return [Record(f"key of {word}", f'"{word}"') for word in words]
 
 
 class Destination:
-    """Takes records, unless it is away or hangs."""
+    """Accepts records, unless it is down or hangs."""
 
     def __init__(self) -> None:
         self.away = False
@@ -33,19 +33,19 @@ class Destination:
         self.closed = False
 
     def append(self, given: Sequence[Record], batch_id: int) -> None:
-        """Take them, or not."""
+        """Accept the records, or raise `Undelivered` when it is down."""
         self.hangs.wait(30)
         if self.away:
             raise Undelivered("nobody answers")
         self.got.append((batch_id, list(given)))
 
     def close(self) -> None:
-        """Note it."""
+        """Record that it was closed."""
         self.closed = True
 
 
 def until(condition: Callable[[], bool], within_s: float = 20) -> None:
-    """Wait for a thread."""
+    """Wait for another thread."""
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline
@@ -53,17 +53,17 @@ def until(condition: Callable[[], bool], within_s: float = 20) -> None:
 
 
 def outbox(folder: Path, **bounds: int) -> Outbox:
-    """As after a start: it knows what is on disk."""
+    """Return the outbox as after a start, with the records on disk."""
     return Outbox(LocalFolder(folder / "outbox"), "log", **bounds)
 
 
 def delivery(folder: Path, destination: Destination, **bounds: int) -> Delivery:
-    """That tries again soon."""
+    """Return a delivery that retries quickly."""
     return Delivery("log", destination, outbox(folder, **bounds), first_retry_s=0.01)
 
 
-def test_what_a_destination_did_not_take_is_delivered_when_it_is_back_in_order(tmp_path: Path) -> None:
-    """Under the batch it belongs to; nothing is left in the checkpoint."""
+def test_undelivered_records_are_sent_in_order_when_the_destination_is_back(tmp_path: Path) -> None:
+    """They are sent under their own batch ids, and nothing is left in the checkpoint."""
     destination = Destination()
     destination.away = True
     sending = delivery(tmp_path, destination)
@@ -80,8 +80,8 @@ def test_what_a_destination_did_not_take_is_delivered_when_it_is_back_in_order(t
     assert list((tmp_path / "outbox").iterdir()) == []
 
 
-def test_what_was_not_delivered_survives_the_process(tmp_path: Path) -> None:
-    """The next one starts with it, before any batch."""
+def test_undelivered_records_survive_the_process(tmp_path: Path) -> None:
+    """The next process sends them first, before any batch."""
     destination = Destination()
     destination.away = True
     first = delivery(tmp_path, destination)
@@ -97,8 +97,8 @@ def test_what_was_not_delivered_survives_the_process(tmp_path: Path) -> None:
     assert destination.got == [(0, records("a")), (1, records("b"))]
 
 
-def test_a_destination_that_hangs_holds_up_neither_the_batch_nor_the_others(tmp_path: Path) -> None:
-    """A minute a batch, as a topic without its brokers takes."""
+def test_a_destination_that_hangs_blocks_neither_the_batch_nor_the_others(tmp_path: Path) -> None:
+    """A topic without its brokers takes a minute per batch."""
     hanging, healthy = Destination(), Destination()
     hanging.hangs.clear()
     both = Deliveries([delivery(tmp_path / "1", hanging), delivery(tmp_path / "2", healthy)])
@@ -113,8 +113,8 @@ def test_a_destination_that_hangs_holds_up_neither_the_batch_nor_the_others(tmp_
     assert hanging.got == healthy.got
 
 
-def test_a_batch_that_runs_again_replaces_what_waits_of_it(tmp_path: Path) -> None:
-    """And what an undone run left of later ones goes."""
+def test_a_batch_that_runs_again_replaces_its_waiting_records(tmp_path: Path) -> None:
+    """Records of later batches from an undone run are dropped."""
     box = outbox(tmp_path)
     for batch_id, words in ((4, ["a"]), (5, ["b", "b"]), (6, ["c"])):
         box.put(batch_id, records(*words))
@@ -127,8 +127,8 @@ def test_a_batch_that_runs_again_replaces_what_waits_of_it(tmp_path: Path) -> No
     assert again.oldest() is None
 
 
-def test_a_first_batch_with_nothing_to_say_still_takes_back_what_it_said_before(tmp_path: Path) -> None:
-    """It may be the second run of a batch that ended before it was committed."""
+def test_an_empty_repeated_batch_still_retracts_its_earlier_records(tmp_path: Path) -> None:
+    """It may be the second run of a batch that ended before its commit."""
     log = tmp_path / "log.ndjson"
     first = Delivery("log", AppendOnceFile(log, "here"), outbox(tmp_path))
     first.put(records("a"), 0)
@@ -143,8 +143,8 @@ def test_a_first_batch_with_nothing_to_say_still_takes_back_what_it_said_before(
 
 
 @pytest.mark.parametrize("bound", ["most_records", "most_bytes"])
-def test_a_destination_that_stays_away_does_not_fill_the_disk(tmp_path: Path, bound: str) -> None:
-    """The oldest batches are given up, and that is said and counted."""
+def test_a_destination_that_stays_down_does_not_fill_the_disk(tmp_path: Path, bound: str) -> None:
+    """The oldest batches are dropped, logged and counted."""
     box = outbox(tmp_path, **{bound: 500})
     with structlog.testing.capture_logs() as logs:
         for batch_id in range(60):
@@ -157,8 +157,8 @@ def test_a_destination_that_stays_away_does_not_fill_the_disk(tmp_path: Path, bo
     assert outbox(tmp_path).records == box.records
 
 
-def test_an_entry_that_was_damaged_is_given_up_and_the_rest_is_sent(tmp_path: Path) -> None:
-    """A disk that lost its power; never a reason to stop."""
+def test_a_damaged_entry_is_dropped_and_the_rest_is_sent(tmp_path: Path) -> None:
+    """A power cut can damage an entry; the service must not stop for it."""
     box = outbox(tmp_path)
     box.put(1, records("a"))
     box.put(2, records("b"))
@@ -168,8 +168,8 @@ def test_an_entry_that_was_damaged_is_given_up_and_the_rest_is_sent(tmp_path: Pa
     assert [(line["event"], line["batch_id"]) for line in logs] == [("undelivered_records_lost", 1)]
 
 
-def test_a_full_checkpoint_is_an_error_of_the_batch(tmp_path: Path) -> None:
-    """Then the batch must not be committed."""
+def test_an_unwritable_checkpoint_fails_the_batch(tmp_path: Path) -> None:
+    """The batch must then not be committed."""
     destination = Destination()
     sending = delivery(tmp_path, destination)
     (tmp_path / "outbox").write_text("not a folder")
@@ -177,8 +177,8 @@ def test_a_full_checkpoint_is_an_error_of_the_batch(tmp_path: Path) -> None:
         sending.put(records("a"), 0)
 
 
-def test_metrics_say_what_waits_and_how_it_goes(tmp_path: Path) -> None:
-    """By destination."""
+def test_metrics_show_waiting_lost_and_sent_records(tmp_path: Path) -> None:
+    """Each series has the destination as a label."""
     destination = Destination()
     destination.away = True
     sending = delivery(tmp_path, destination)

@@ -1,4 +1,4 @@
-"""The demo's stand-in for SQS is an extra: production does without it."""
+"""The demo's local SQS (moto) is an extra; production does not install it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def _locked(name: str) -> dict[str, str]:
     return dict(re.findall(r"(?m)^([\w.-]+)==(\S+)", (ROOT / name).read_text()))
 
 
-def test_without_it_the_demo_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line and no traceback."""
+def test_without_moto_the_demo_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is one line without a traceback."""
     monkeypatch.setitem(sys.modules, "moto", None)
     done = CliRunner().invoke(app, ["demo"])
     assert isinstance(done.exception, CommandError)
     assert ".[demo]" in str(done.exception)
 
 
-def test_production_does_not_install_it_and_the_demo_installs_the_rest_as_production_does() -> None:
-    """By the locks."""
+def test_production_does_not_install_moto_and_the_demo_shares_its_other_versions() -> None:
+    """The lock files show it."""
     production, demo, tools = (_locked(f"requirements{which}.txt") for which in ("", "-demo", "-dev"))
     assert not STAND_IN & production.keys()
     assert demo.keys() >= STAND_IN

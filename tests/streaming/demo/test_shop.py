@@ -1,4 +1,4 @@
-"""The demo's shop: its troubles are those it announces, and no others build up behind them."""
+"""The demo's shop: it has the troubles it announces, and no others build up unnoticed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streaming.demo.shop import INVOICES, INVOICES_VISIBILITY_S, Shop
 
 
 class Waits(threading.Event):
-    """A stop event on which nobody really waits; it notes for how long they would have."""
+    """A stop event that does not really wait; it records the requested durations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,8 +22,8 @@ class Waits(threading.Event):
         return False
 
 
-def test_a_worker_that_sits_on_an_invoice_goes_on_when_its_window_ends(moto_sqs: Any) -> None:
-    """Or both workers would hang for ever after two windows, and the queue would end as stopped."""
+def test_a_worker_that_holds_an_invoice_continues_when_its_visibility_timeout_ends(moto_sqs: Any) -> None:
+    """Otherwise both workers would hang forever after two timeouts, and the queue would be reported as stopped."""
     shop = Shop(moto_sqs.endpoint, lambda *_: None)
     shop.stopping = waits = Waits()
     client = shop.client()
@@ -36,4 +36,4 @@ def test_a_worker_that_sits_on_an_invoice_goes_on_when_its_window_ends(moto_sqs:
     assert INVOICES_VISIBILITY_S in waits.seconds
     names: Any = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     left = client.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
-    assert (left[names[0]], left[names[1]]) == ("0", "1")  # the good one is done, the other comes back
+    assert (left[names[0]], left[names[1]]) == ("0", "1")  # the good one is finished, the other becomes visible again

@@ -1,4 +1,4 @@
-"""A job that hangs is noticed, said and ended."""
+"""A job that hangs is detected, reported and ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.streaming.spark.live import Live
 
 
 class Clock:
-    """A clock that is moved."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.s = 100.0
@@ -31,7 +31,7 @@ class Clock:
 
 
 def test_a_process_without_progress_is_not_healthy() -> None:
-    """Counted from the last commit, and before the first from the start; it says what the job was doing."""
+    """The limit counts from the last commit, or before the first one from the start; the report says what the job was doing."""
     clock = Clock()
     liveness = Liveness(clock)
     clock.s += 600
@@ -47,8 +47,8 @@ def test_a_process_without_progress_is_not_healthy() -> None:
     assert fault.endswith("waiting for Kafka")
 
 
-def test_a_query_is_given_its_own_time() -> None:
-    """One that was just started anew does not hang, though nothing was committed for an hour."""
+def test_a_restarted_query_gets_its_full_deadline() -> None:
+    """A query that was just restarted does not count as hanging, even if nothing was committed for an hour."""
     clock = Clock()
     liveness = Liveness(clock)
     clock.s += 3_600
@@ -60,7 +60,7 @@ def test_a_query_is_given_its_own_time() -> None:
 
 @pytest.fixture
 def family() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A process with a child: as Java with a Python worker."""
+    """A process with a child, like Java with a Python worker."""
     code = "import subprocess as s, time; c = s.Popen(['sleep', '600']); print(c.pid, flush=True); c.wait(); time.sleep(600)"
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert parent.stdout is not None
@@ -70,8 +70,8 @@ def family() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     parent.stdout.close()
 
 
-def test_first_the_workers_are_ended_and_then_java(family: tuple[subprocess.Popen[bytes], int]) -> None:
-    """Also one that is stopped and hears no other signal."""
+def test_the_workers_are_ended_before_java(family: tuple[subprocess.Popen[bytes], int]) -> None:
+    """This includes a stopped process, which only SIGKILL can end."""
     parent, child = family
     os.kill(child, signal.SIGSTOP)
     assert descendants(parent.pid) == [child]
@@ -92,15 +92,15 @@ def test_first_the_workers_are_ended_and_then_java(family: tuple[subprocess.Pope
 
 
 def wait_gone(pid: int) -> None:
-    """Until a process has ended."""
+    """Wait until a process has ended."""
     deadline = time.monotonic() + 20
     while state_of(pid) not in ("?", "Z"):
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-def test_a_worker_that_is_stopped_is_ended_and_the_query_fails_for_that_reason(spark: SparkSession, tmp_path: Path) -> None:
-    """Real Spark: the batch hangs on the worker until the watchdog ends it; what follows is a restart like any other."""
+def test_a_stopped_worker_is_ended_and_fails_the_query(spark: SparkSession, tmp_path: Path) -> None:
+    """On real Spark, the batch hangs on the worker until the watchdog ends it; then the query restarts as usual."""
     live = Live(spark, tmp_path)
     process = java_process()
     assert process is not None
@@ -119,7 +119,7 @@ def test_a_worker_that_is_stopped_is_ended_and_the_query_fails_for_that_reason(s
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
                 if query.isActive and liveness.query_silent_s > 1.2:
-                    # The watchdog must not go on to Java, which other tests need.
+                    # The watchdog must not end Java, which other tests need.
                     liveness.watch_from_now()
     assert "Python worker" in reason_of(query.exception())
     with live.running() as query:

@@ -1,4 +1,4 @@
-"""Kafka records that were gone before they were read are counted per partition, and nothing else is."""
+"""Kafka records that were deleted before they were read are counted per partition, and nothing else is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OLD, NEW = {"t": {"0": 100, "1": 50}}, {"t": {"0": 180, "1": 90}}
 
 
 def logged(folder: Path, batch_id: int, offsets: dict[str, dict[str, int]]) -> None:
-    """An entry as Spark writes it: version, the batch's own data, then a line per source."""
+    """Write an entry as Spark does: version, the batch's own data, then one line per source."""
     (folder / str(batch_id)).write_text("\n".join(["v1", '{"batchTimestampMs":1}', "5", json.dumps(offsets), '{"logOffset":1}']))
 
 
@@ -48,7 +48,7 @@ def logged(folder: Path, batch_id: int, offsets: dict[str, dict[str, int]]) -> N
         pytest.param(OLD, {"t": {"1": 90}}, [0, 40], None, Losses(), id="a partition is gone"),
     ],
 )  # fmt: skip
-def test_losses_are_those_of_each_partition(
+def test_losses_are_counted_per_partition(
     tmp_path: Path,
     start: dict[str, dict[str, int]],
     end: dict[str, dict[str, int]],
@@ -56,7 +56,7 @@ def test_losses_are_those_of_each_partition(
     earliest: list[int] | None,
     expected: Losses,
 ) -> None:
-    """From the range Spark planned, the records that came, and where the brokers say a partition begins."""
+    """They follow from the range Spark planned, the records that arrived, and the brokers' earliest offsets."""
     logged(tmp_path, 6, start)
     logged(tmp_path, 7, end)
 
@@ -68,8 +68,8 @@ def test_losses_are_those_of_each_partition(
     assert losses.of(6, {}) == Losses()
 
 
-def test_offsets_are_changed_in_their_place(tmp_path: Path) -> None:
-    """Everything else of Spark's log stays."""
+def test_offsets_are_replaced_in_place(tmp_path: Path) -> None:
+    """Everything else in Spark's log stays."""
     logged(tmp_path, 1, NEW)
     before = (tmp_path / "1").read_bytes()
     after = with_offsets(before, {("t", 1): 0})
@@ -78,7 +78,7 @@ def test_offsets_are_changed_in_their_place(tmp_path: Path) -> None:
 
 
 def send(kafka: Kafka, topic: str, prefix: str, count: int, partition: int = 0) -> None:
-    """One record per message."""
+    """Send one record per message."""
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
     now = time.time_ns() // 1_000_000
     for number in range(count):
@@ -91,8 +91,8 @@ def send(kafka: Kafka, topic: str, prefix: str, count: int, partition: int = 0) 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("spark_jars")
-def test_a_topic_that_is_created_again_is_read_from_its_beginning(kafka: Kafka, tmp_path: Path) -> None:
-    """The service on a real broker: a partition is added, the topic deleted and created with fewer records than were read."""
+def test_a_recreated_topic_is_read_from_its_beginning(kafka: Kafka, tmp_path: Path) -> None:
+    """On a real broker, a partition is added, then the topic is deleted and recreated with fewer records than were read."""
     topic = kafka.create_topic()
     config = {
         "spark": {"master": "local[2]", "trigger_interval_s": 0, "checkpoint_dir": "checkpoint", "driver_memory": "1g"},

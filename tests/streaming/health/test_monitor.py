@@ -1,4 +1,4 @@
-"""What is shown of the pipeline itself."""
+"""The metrics of the pipeline itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streaming.health.progress import Progress
 
 
 class Clock:
-    """A clock that is moved."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.ms = 1_000_000
@@ -22,17 +22,17 @@ class Clock:
 
 
 def merged(events: int, high_water: int) -> Merged:
-    """A report of so many events in all, the newest of them at `high_water`."""
+    """Return a report with so many events in total, the newest of them at `high_water`."""
     return Merged(0, 0, MergedQueues([], Settings()), [], Counter(accepted=events), Counter(), {}, [], high_water)
 
 
 def progress(batch_id: int, **others: int) -> Progress:
-    """A committed batch of 2 s."""
+    """Return the progress of a committed batch of 2 s."""
     return Progress(batch_id, 2.0, others.get("waiting"), {})
 
 
-def test_rate_and_lag_are_those_of_the_batch_and_the_rest_of_the_one_before() -> None:
-    """Duration and backlog are known only when a batch has been committed."""
+def test_rate_and_lag_are_of_this_batch_duration_and_backlog_of_the_previous_one() -> None:
+    """Duration and backlog are known only after a batch is committed."""
     clock = Clock()
     monitor = Monitor(clock)
     first = monitor.published(0, merged(100, clock.ms - 500), state_bytes=10, state_rows=3)
@@ -45,7 +45,7 @@ def test_rate_and_lag_are_those_of_the_batch_and_the_rest_of_the_one_before() ->
 
 
 def test_the_lag_does_not_grow_while_nothing_is_sent() -> None:
-    """A quiet hour is not an hour's lag."""
+    """After a quiet hour the lag is not an hour."""
     clock = Clock()
     monitor = Monitor(clock)
     monitor.published(0, merged(100, clock.ms - 500), 0, 0)
@@ -53,8 +53,8 @@ def test_the_lag_does_not_grow_while_nothing_is_sent() -> None:
     assert monitor.published(1, merged(100, clock.ms - 3_600_500), 0, 0).lag_s == 0.5
 
 
-def test_a_sender_whose_clock_runs_ahead_gives_no_negative_lag() -> None:
-    """And before the first event there is none."""
+def test_a_sender_whose_clock_is_ahead_gives_no_negative_lag() -> None:
+    """Before the first event there is no lag."""
     clock = Clock()
     monitor = Monitor(clock)
     assert monitor.published(0, merged(0, 0), 0, 0).lag_s is None
@@ -62,7 +62,7 @@ def test_a_sender_whose_clock_runs_ahead_gives_no_negative_lag() -> None:
 
 
 def test_the_last_committed_batch_is_known() -> None:
-    """Nothing before the first; a failure counts as new when something was committed since."""
+    """There is none before the first commit; a failure counts as new if a batch was committed since the last one."""
     monitor = Monitor(Clock())
     assert monitor.last_committed is None
     monitor.progressed(progress(3))
@@ -71,7 +71,7 @@ def test_the_last_committed_batch_is_known() -> None:
 
 
 def test_lost_files_are_shown_by_reason_beside_lost_records() -> None:
-    """A checkpoint of an earlier release knows nothing of refused files."""
+    """A checkpoint of an earlier release has no count of refused files."""
     monitor = Monitor(Clock())
     monitor.lost(1, NOTHING, {"events/0": 7, "spool": 2})
     records, files, _ = monitor.families()

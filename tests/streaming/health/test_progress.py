@@ -1,4 +1,4 @@
-"""Spark's progress reports, as Spark writes them, in the pipeline's words."""
+"""Spark's progress reports are converted to the pipeline's terms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streaming.health.progress import Progress, progress_of
 
 
 def kafka(start: dict[str, int] | None, end: dict[str, int], latest: dict[str, int], rows: int) -> dict[str, Any]:
-    """A Kafka source's part of a report: offsets by partition, as JSON texts."""
+    """Return a Kafka source's part of a report, with its offsets by partition as JSON strings."""
     return {
         "description": "KafkaV2[Subscribe[t]]",
         "startOffset": None if start is None else json.dumps({"t": start}),
@@ -34,7 +34,7 @@ TICKS = {"description": "RateStreamV2", "startOffset": "4", "endOffset": "5", "l
 
 
 def report(*sources: dict[str, Any]) -> dict[str, Any]:
-    """A report of batch 7."""
+    """Return a report of batch 7."""
     return {"batchId": 7, "batchDuration": 1500, "durationMs": {"addBatch": 1200, "walCommit": 60}, "sources": [*sources]}
 
 
@@ -49,18 +49,18 @@ def report(*sources: dict[str, Any]) -> dict[str, Any]:
         pytest.param(TICKS, None, id="ticks do not count"),
     ],
 )
-def test_what_waits(source: dict[str, Any], waiting: int | None) -> None:
-    """From the offsets, for which Spark has no such numbers."""
+def test_the_backlog_of_each_kind_of_source(source: dict[str, Any], waiting: int | None) -> None:
+    """A Kafka source's backlog is computed from its offsets, because Spark does not report the number."""
     progress = progress_of(report(source, TICKS))
     assert progress.waiting == waiting
 
 
-def test_several_sources_add_up() -> None:
-    """Records and files."""
+def test_the_backlogs_of_several_sources_add_up() -> None:
+    """They are counted in records and in files."""
     assert progress_of(report(kafka({"0": 0}, {"0": 1}, {"0": 5}, 1), FILES)).waiting == 11
 
 
-def test_durations_are_in_the_units_their_names_say() -> None:
-    """Seconds for people, milliseconds as Spark has them."""
+def test_durations_have_the_units_their_names_say() -> None:
+    """Spark reports milliseconds; names that end in `_s` hold seconds."""
     progress = progress_of(report(TICKS))
     assert progress == Progress(7, 1.5, None, {"addBatch": 1200, "walCommit": 60})

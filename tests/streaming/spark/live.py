@@ -1,4 +1,4 @@
-"""A real query on a test's own folder, started and stopped at will."""
+"""A real query on a test's own folder, which the test starts and stops."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ WITHIN_S = 60.0
 
 
 def wall_ms() -> int:
-    """Now, epoch milliseconds: a live run judges by the clock."""
+    """Return the current time in epoch milliseconds: a live run judges by the wall clock."""
     return time.time_ns() // 1_000_000
 
 
 class Live:
-    """A pipeline's folder and everything it has published, over any number of runs."""
+    """A pipeline's folder, and everything it has published over any number of runs."""
 
     def __init__(self, spark: SparkSession, folder: Path, settings: Settings | None = None) -> None:
         self.spark = spark
@@ -54,26 +54,26 @@ class Live:
         self.checkpoint = folder / "checkpoint"
         self.sources = Sources(spool=SpoolSource(folder=str(self.spool)))
         self.kept = VERSIONS_KEPT
-        """Batches after which files that were read are removed."""
+        """The number of batches after which files that were read are removed."""
         self.planned: Callable[[Plan], object] = lambda _: None
-        """Called when a batch is planned and not yet read."""
+        """Called when a batch is planned but not yet read."""
         self.topics: Topics | None = None
         self.settings = settings or Settings()
         self.snapshots: list[Snapshot] = []
         self.changes: list[tuple[int, SignalChange]] = []
         self.quarantined: list[Quarantined] = []
         self.batches: list[tuple[int, list[tuple[int, int, bytes]]]] = []
-        """Batch id and (shard, step, report) of each batch's rows, a batch that ran again twice."""
+        """Batch id and (shard, step, report) of each batch's rows; a batch that ran again is listed twice."""
         self.breaks: Callable[[], bool] = lambda: False
-        """Whether to crash now: a batch was published and Spark has not committed it."""
+        """Whether to crash now: the batch is published, but Spark has not committed it."""
         self._news = threading.Condition()
 
     def send(self, *events: dict[str, Any], suffix: str = "ndjson") -> Path:
-        """Let events appear as one file."""
+        """Add a file with these events."""
         return self.put(ndjson(*events), suffix)
 
     def put(self, content: bytes, suffix: str = "ndjson") -> Path:
-        """Let a file appear."""
+        """Add a file with this content."""
         path = self.spool / f"{uuid.uuid4().hex}.{suffix}"
         part = path.with_name(f".{path.name}.part")
         part.write_bytes(content)
@@ -81,7 +81,7 @@ class Live:
 
     @contextmanager
     def running(self) -> Iterator[StreamingQuery]:
-        """The query, until the end of the block."""
+        """Run the query until the end of the block."""
         barrier = BatchBarrier()
         query = self._start(barrier)
         try:
@@ -93,7 +93,7 @@ class Live:
             query.stop()
 
     def wait(self, done: Callable[[Snapshot], bool], query: StreamingQuery | None = None) -> Snapshot:
-        """The first snapshot, of those published already and those to come, that is as wanted."""
+        """Return the first snapshot that satisfies `done`, published already or yet to come."""
         deadline = time.monotonic() + WITHIN_S
         looked = 0
         with self._news:
@@ -109,7 +109,7 @@ class Live:
         raise AssertionError(f"no such snapshot within {WITHIN_S} s; the last of {len(self.snapshots)}: {last}")
 
     def wait_batch(self) -> None:
-        """Until one more batch has been published."""
+        """Wait until one more batch is published."""
         with self._news:
             before = len(self.batches)
             self._news.wait_for(lambda: len(self.batches) > before, 10)
@@ -170,19 +170,19 @@ class Live:
 
 
 class _Watched(SpoolPlanner):
-    """Hands out each plan before it is read."""
+    """A planner that passes on each plan before it is read."""
 
     planned: Callable[[Plan], object]
 
     def plan(self, batch_id: int, changed_by_ms: int | None = None) -> Plan:
-        """The plan, as ever."""
+        """Plan as usual, and call `planned`."""
         plan = super().plan(batch_id, changed_by_ms)
         self.planned(plan)
         return plan
 
 
 class _Recorded:
-    """A batch's frame that notes what is collected."""
+    """A batch's frame that records the collected rows."""
 
     def __init__(self, batch: DataFrame, note: Callable[[Sequence[Any]], None]) -> None:
         self._batch = batch

@@ -10,22 +10,22 @@ import pyarrow as pa
 RECORDS = pa.schema([("value", pa.binary()), ("origin", pa.string()), ("position", pa.int64())])
 
 T0 = 1_700_000_000_000
-"""Some moment, epoch milliseconds."""
+"""An arbitrary time, epoch milliseconds."""
 
 
 def event(kind: str, message_id: str | None = None, at: int = T0, *, queue: str = "orders", **fields: Any) -> dict[str, Any]:
-    """One event of an SQS queue."""
+    """Return one event of an SQS queue."""
     about = {} if message_id is None else {"message_id": message_id}
     return {"v": 1, "type": kind, "at": at, "system": "aws_sqs", "queue": queue, **about, **fields}
 
 
 def ndjson(*events: dict[str, Any]) -> bytes:
-    """A record of several events."""
+    """Return a record with several events."""
     return b"".join(json.dumps(e).encode() + b"\n" for e in events)
 
 
 def batch(*values: bytes | None, origin: str | None = "topic/0") -> pa.RecordBatch:
-    """Records as the decode stage gets them; their positions count from 100."""
+    """Return records as the decode stage receives them; positions count from 100."""
     return pa.RecordBatch.from_arrays(
         [
             pa.array(values, pa.binary()),
@@ -37,5 +37,5 @@ def batch(*values: bytes | None, origin: str | None = "topic/0") -> pa.RecordBat
 
 
 def ticks(count: int) -> pa.RecordBatch:
-    """Records of nothing, from nowhere."""
+    """Return tick records: no value, no origin."""
     return pa.RecordBatch.from_arrays([pa.nulls(count, field.type) for field in RECORDS], schema=RECORDS)

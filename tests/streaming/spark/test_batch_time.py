@@ -1,4 +1,4 @@
-"""A batch's time is the one in Spark's log."""
+"""A batch's time is taken from Spark's log."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ LOG = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1795266478822,"conf":{}}\n0\
 
 
 def times(folder: Path, **batches: str) -> BatchTimes:
-    """A log with these batches, by `batch_N`."""
+    """Return the times of a log with these batches, named `batch_N`."""
     for name, content in batches.items():
         (folder / name.removeprefix("batch_")).write_text(content)
     return BatchTimes(LocalFolder(folder))
 
 
 def test_the_timestamp_is_read_from_the_log(tmp_path: Path) -> None:
-    """Of the batch asked for."""
+    """It is the time of the requested batch."""
     assert times(tmp_path, batch_3=LOG, batch_4=LOG.replace("822", "999")).of(3) == 1795266478822
 
 
 @pytest.mark.parametrize("content", ["", "v1", "v1\nnot JSON", "v1\n{}", "v1\n[]"])
 def test_a_log_of_another_form_is_refused(tmp_path: Path, content: str) -> None:
-    """Judging by a guessed time would be worse than to stop."""
+    """Judging by a guessed time would be worse than stopping."""
     with pytest.raises(ValueError, match="batch 3 has another form"):
         times(tmp_path, batch_3=content).of(3)
 
 
 def test_a_batch_that_was_not_logged_has_no_time(tmp_path: Path) -> None:
-    """It cannot be running."""
+    """Such a batch cannot be running."""
     with pytest.raises(ValueError, match="has not logged batch 9"):
         times(tmp_path).of(9)
 
 
 def test_a_task_outside_a_batch_has_no_time() -> None:
-    """It says so."""
+    """The error says that there is no batch."""
     with pytest.raises(RuntimeError, match="no batch time"):
         task_now_ms()
 
 
 def test_shards_judge_by_the_time_in_the_log(spark: SparkSession, tmp_path: Path) -> None:
-    """All of them, in every batch."""
+    """This holds for all shards, in every batch."""
     live = Live(spark, tmp_path)
     with live.running() as query:
         live.wait(lambda _: len(live.snapshots) >= 3, query)
@@ -60,7 +60,7 @@ def test_shards_judge_by_the_time_in_the_log(spark: SparkSession, tmp_path: Path
 
 
 class Properties:
-    """Stands for a batch's frame; keeps what the tasks are given."""
+    """A fake frame that records the properties the tasks receive."""
 
     def __init__(self) -> None:
         self.properties: dict[str, str] = {}
@@ -68,12 +68,12 @@ class Properties:
         self.sparkContext = self
 
     def setLocalProperty(self, name: str, value: str) -> None:  # noqa: N802 - Spark calls it so
-        """As Spark's context does."""
+        """Set a property, as Spark's context does."""
         self.properties[name] = value
 
 
-def test_a_clock_that_jumps_for_one_batch_is_not_believed(tmp_path: Path) -> None:
-    """The tasks go on from where time was; events as late as the clock reads are not ahead; a second run says the same."""
+def test_a_clock_that_jumps_for_one_batch_is_not_trusted(tmp_path: Path) -> None:
+    """Tasks keep the last trusted time, events up to the clock's reading are not ahead, and a second run gives the same."""
     reads = {0: 1_795_000_000_000, 1: 1_797_592_000_000, 2: 1_795_000_002_000}
     logs = {f"batch_{n}": LOG.replace("1795266478822", str(read)) for n, read in reads.items()}
     offsets, judge = tmp_path / "offsets", tmp_path / "judge"
@@ -86,7 +86,7 @@ def test_a_clock_that_jumps_for_one_batch_is_not_believed(tmp_path: Path) -> Non
         for batch_id in sorted(reads):
             clocked = BatchTimes(LocalFolder(offsets), memories)
             batch = Properties()
-            clocked.announce(batch, batch_id)  # type: ignore[arg-type] # only what announces is asked
+            clocked.announce(batch, batch_id)  # type: ignore[arg-type] # only what `announce` uses
             assert clocked.clock is not None
             memories.save(batch_id, JudgeMemory(clock=clocked.clock))
             reported.append((*map(int, batch.properties.values()), clocked.clock.trusted))

@@ -1,4 +1,4 @@
-"""One line out of the many with which Spark reports a failure."""
+"""One line with the cause, out of the many lines in which Spark reports a failure."""
 
 from __future__ import annotations
 
@@ -62,22 +62,22 @@ REMOTE = WORKER.format(cause=PYTHON.split("\n", 1)[1].partition("\n\n")[0])
     ],
 )
 def test_the_innermost_cause_is_reported(text: str, reason: str) -> None:
-    """Without stack, plan and Spark's own wrapping."""
+    """The stack trace, the plan and Spark's own wrapping are removed."""
     assert reason_of(RuntimeError(text)) == reason
 
 
-def test_a_query_that_stopped_in_silence() -> None:
-    """There is no exception then."""
+def test_a_query_that_stopped_without_an_exception() -> None:
+    """The text says that Spark gave no reason."""
     assert "without saying why" in reason_of(None)
 
 
-def test_a_long_reason_is_cut() -> None:
-    """It goes into one line of a log."""
+def test_a_long_reason_is_truncated() -> None:
+    """It has to fit into one log line."""
     assert len(reason_of(RuntimeError("x" * 10_000))) == 500
 
 
 def test_a_full_disk_is_recognised() -> None:
-    """Whoever met it, Java or Python: it passes."""
+    """Both Java's and Python's errors count; a full disk is temporary."""
     assert is_full_disk(RuntimeError("java.io.IOException: No space left on device"))
     assert is_full_disk(OSError(28, "No space left on device"))
     assert not is_full_disk(RuntimeError("Connection reset"))

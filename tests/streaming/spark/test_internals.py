@@ -1,4 +1,4 @@
-"""Private parts of Spark and PySpark are where this release expects them; a part that moved is named by a failing test."""
+"""Private parts of Spark and PySpark are where this release expects them; if one has moved, the failing test names it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LISTENER_WRAPPER = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerW
 
 
 def require(found: bool, part: str, used_for: str) -> None:
-    """Fail with the words of somebody who upgrades pyspark."""
+    """Fail with a message for whoever upgrades pyspark."""
     assert found, f"pyspark {__version__} has no {part}; streaming/spark/internals.py needs it: {used_for}"
 
 
@@ -40,13 +40,13 @@ def require(found: bool, part: str, used_for: str) -> None:
         ("collect" in daemon.manager.__code__.co_names, "daemon that calls gc.collect", "modules frozen in a worker"),
     ],
 )
-def test_the_python_side_has_what_is_used(found: bool, part: str, used_for: str) -> None:
-    """Found without starting Java."""
+def test_the_python_side_has_the_used_parts(found: bool, part: str, used_for: str) -> None:
+    """This check does not start Java."""
     require(found, part, used_for)
 
 
-def test_the_java_side_has_what_is_used(spark: SparkSession) -> None:
-    """Py4J takes a class that does not exist for a package, and only a call on it fails."""
+def test_the_java_side_has_the_used_parts(spark: SparkSession) -> None:
+    """Py4J treats a class that does not exist as a package, and only a call on it fails."""
     for name, used_for in {
         "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager": "a checkpoint behind a URI",
         "org.apache.hadoop.fs.Path": "a checkpoint behind a URI",
@@ -60,7 +60,7 @@ def test_the_java_side_has_what_is_used(spark: SparkSession) -> None:
 
 
 def test_the_java_process_is_known(spark: SparkSession) -> None:
-    """The watchdog ends it by its id, and the job distinguishes its death from a failed query."""
+    """The watchdog ends it by its id, and the job can tell its death from a failed query."""
     del spark
     process = internals.java_process()
     require(isinstance(process, subprocess.Popen), "SparkContext._gateway.proc", "the id of Java's process")
@@ -69,8 +69,8 @@ def test_the_java_process_is_known(spark: SparkSession) -> None:
     assert internals.has_java()
 
 
-def test_the_hash_is_sparks(spark: SparkSession) -> None:
-    """For small, large and negative integers."""
+def test_the_hash_is_spark_s(spark: SparkSession) -> None:
+    """It agrees for small, large and negative integers."""
     values = [*range(200), 2**31 - 1, -1, -(2**31), 123_456_789]
     frame = spark.createDataFrame([(value,) for value in values], "value int").select("value", fn.hash("value").alias("hash"))
     same = {row["value"]: row["hash"] for row in frame.collect()} == {value: internals.spark_hash(value) for value in values}

@@ -1,4 +1,4 @@
-"""Jars are fetched once, whole or not at all, however many ask."""
+"""Jars are fetched once, completely or not at all, however many processes ask."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ import pytest
 from streaming.spark import jars
 from streaming.spark.runtime import CONNECTOR_POM
 
-# Stands in for Maven: slow enough that two askers overlap, and it writes down each time it is started.
+# A fake Maven, slow enough that two requests overlap; it records each start.
 _MAVEN = """#!/bin/sh
 echo started >> "$CALLS"
 [ -z "$FAIL" ] || { echo "[ERROR] the repository does not answer"; exit 1; }
@@ -22,7 +22,7 @@ mkdir "$target"; touch "$target/one.jar"; sleep 0.5; touch "$target/two.jar"
 
 @pytest.fixture
 def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Maven on PATH and an empty cache; answers the file that gets one line per start."""
+    """A Maven on PATH and an empty cache; the returned file gets one line per start."""
     program = tmp_path / "bin" / "mvn"
     program.parent.mkdir()
     program.write_text(_MAVEN)
@@ -40,7 +40,7 @@ def pom(tmp_path: Path) -> Path:
     return path
 
 
-def test_two_processes_that_ask_at_once_start_maven_once_and_get_every_jar(maven: Path, pom: Path) -> None:
+def test_two_concurrent_processes_start_maven_once_and_both_get_every_jar(maven: Path, pom: Path) -> None:
     command = [sys.executable, "-m", "streaming.spark.jars", str(pom)]
     askers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     answers = [asker.communicate(timeout=60)[0] for asker in askers]
@@ -48,7 +48,7 @@ def test_two_processes_that_ask_at_once_start_maven_once_and_get_every_jar(maven
     assert maven.read_text().splitlines() == ["started"]
 
 
-def test_another_pom_is_another_folder(maven: Path, pom: Path) -> None:
+def test_another_pom_has_another_folder(maven: Path, pom: Path) -> None:
     before = jars.resolve(pom)
     pom.write_text("<project><version>2</version></project>")
     after = jars.resolve(pom)
@@ -57,7 +57,7 @@ def test_another_pom_is_another_folder(maven: Path, pom: Path) -> None:
 
 
 @pytest.mark.usefixtures("maven")
-def test_a_failure_leaves_nothing_behind_and_is_tried_again(pom: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_nothing_behind_and_is_retried(pom: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIL", "yes")
     with pytest.raises(jars.JarsUnavailable, match=r"no jars for thing: Maven failed: .*does not answer"):
         jars.resolve(pom)
@@ -75,8 +75,8 @@ def test_a_failure_leaves_nothing_behind_and_is_tried_again(pom: Path, monkeypat
     ],
 )
 @pytest.mark.usefixtures("maven")
-def test_only_the_jars_of_the_checksums_are_accepted(pom: Path, listed: dict[str, bytes], wrong: str | None) -> None:
-    """What a repository gives instead is not kept."""
+def test_only_jars_with_the_listed_checksums_are_accepted(pom: Path, listed: dict[str, bytes], wrong: str | None) -> None:
+    """A jar with another checksum is not kept."""
     lines = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in listed.items())
     pom.with_suffix(".sha256").write_text("".join(lines))
     if wrong is None:
@@ -87,8 +87,8 @@ def test_only_the_jars_of_the_checksums_are_accepted(pom: Path, listed: dict[str
     assert not jars.cached(pom).exists()
 
 
-def test_the_checksums_of_the_connector_are_those_of_the_jars_here() -> None:
-    """Those that the tests with Kafka run with; the list has one line for each dependency of the pom."""
+def test_the_connector_s_checksums_match_the_jars_of_the_tests() -> None:
+    """The Kafka tests run with those jars; the list has one line for each dependency in the pom."""
     checksums = CONNECTOR_POM.with_suffix(".sha256")
     assert len(checksums.read_text().splitlines()) == CONNECTOR_POM.read_text().count("<dependency>")
     folder = jars.cached(CONNECTOR_POM)
@@ -97,7 +97,7 @@ def test_the_checksums_of_the_connector_are_those_of_the_jars_here() -> None:
     subprocess.run(["sha256sum", "--check", "--strict", "--quiet", str(checksums)], cwd=folder, check=True)
 
 
-def test_without_maven_the_error_says_where_the_jars_belong(pom: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_maven_the_error_names_the_jar_folder(pom: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("QUEUEWATCH_CACHE", str(tmp_path / "cache"))
     with pytest.raises(jars.JarsUnavailable, match="no Maven") as caught:

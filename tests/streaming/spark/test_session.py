@@ -1,4 +1,4 @@
-"""The settings of the Spark session, and who has the last word on each."""
+"""The settings of the Spark session, and which of them the user may override."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
 def conf(**section: Any) -> dict[str, str]:
-    """The session's settings."""
+    """Return the session's settings."""
     return conf_of(SparkSection(**section), with_kafka=False, log_level="ERROR")
 
 
@@ -30,13 +30,13 @@ def conf(**section: Any) -> dict[str, str]:
     ("checkpoint", "size"),
     [("/var/lib/queuewatch", "8m"), ("file:///var/lib/queuewatch", "8m"), ("s3a://bucket/queuewatch", "64m")],
 )
-def test_python_is_handed_little_at_a_time_where_the_state_does_not_travel(checkpoint: str, size: str) -> None:
-    """A state that Spark keeps is shipped with every piece of a shard's packets."""
+def test_python_gets_small_batches_where_the_state_is_in_files(checkpoint: str, size: str) -> None:
+    """A state that Spark stores is sent again with every part of a shard's packets."""
     assert conf(checkpoint_dir=checkpoint)[_BATCH] == size
 
 
-def test_the_users_word_stands() -> None:
-    """In `spark.conf`; what the job would be wrong without is refused there."""
+def test_the_user_s_settings_take_precedence() -> None:
+    """They are given in `spark.conf`, which refuses changes to settings that correctness depends on."""
     assert conf(conf={_BATCH: "1m"})[_BATCH] == "1m"
     required = next(iter(REQUIRED))
     with pytest.raises(ValidationError, match=re.escape(required)):
@@ -47,8 +47,8 @@ def test_the_users_word_stands() -> None:
     ("given", "collector"),
     [("", "-XX:+UseParallelGC"), ("-Dx=y", "-XX:+UseParallelGC"), ("-Dx=y -XX:+UseG1GC", "-XX:+UseG1GC")],
 )
-def test_the_users_java_options_come_last_and_one_collector_is_named(given: str, collector: str) -> None:
-    """Java refuses to start with two."""
+def test_the_user_s_java_options_come_last_with_one_garbage_collector(given: str, collector: str) -> None:
+    """Java refuses to start with two collectors."""
     options = conf(conf={"spark.driver.extraJavaOptions": given})["spark.driver.extraJavaOptions"]
     assert options.endswith(given)
     assert [word for word in options.split() if word.endswith("GC")] == [collector]
@@ -56,7 +56,7 @@ def test_the_users_java_options_come_last_and_one_collector_is_named(given: str,
 
 @pytest.mark.parametrize(("master", "compress"), [("local[2]", "false"), ("spark://host:7077", None)])
 def test_packets_are_compressed_only_where_they_cross_a_network(master: str, compress: str | None) -> None:
-    """Spark compresses unless configured otherwise."""
+    """Spark compresses them by default."""
     assert conf(master=master).get("spark.shuffle.compress") == compress
 
 
@@ -64,10 +64,10 @@ def test_packets_are_compressed_only_where_they_cross_a_network(master: str, com
     ("variable", "ours", "theirs"),
     [("GLIBC_TUNABLES", MEMORY_TUNABLES, "glibc.malloc.hugetlb=0"), ("ARROW_DEFAULT_MEMORY_POOL", ARROW_MEMORY, "mimalloc")],
 )
-def test_the_workers_keep_their_memory_unless_the_user_has_tuned_it(
+def test_workers_get_memory_settings_unless_the_user_set_their_own(
     variable: str, ours: str, theirs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One variable holds all of glibc's settings: the user's stand whole."""
+    """One variable holds all glibc settings, so the user's value replaces ours as a whole."""
     name = f"spark.executorEnv.{variable}"
     monkeypatch.delenv(variable, raising=False)
     assert conf()[name] == ours
@@ -77,7 +77,7 @@ def test_the_workers_keep_their_memory_unless_the_user_has_tuned_it(
 
 
 def test_java_gets_a_secret_but_not_on_its_command_line(spark: SparkSession) -> None:
-    """Every user of the machine can read that."""
+    """Every user of the machine can read command lines."""
     java = java_process()
     assert java is not None
     command = Path(f"/proc/{java.pid}/cmdline").read_text()
@@ -86,8 +86,8 @@ def test_java_gets_a_secret_but_not_on_its_command_line(spark: SparkSession) -> 
     assert hadoop_configuration(spark).get("fs.s3a.secret.key") == SECRET
 
 
-def test_a_worker_runs_with_them(spark: SparkSession) -> None:
-    """Read by glibc before Python begins, by pyarrow when it is imported."""
+def test_a_worker_runs_with_the_memory_settings(spark: SparkSession) -> None:
+    """glibc reads them before Python starts, pyarrow when it is imported."""
 
     def says(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         said = [os.environ.get("GLIBC_TUNABLES", ""), pa.default_memory_pool().backend_name]

@@ -1,4 +1,4 @@
-"""What tasks are given of the spool folder, and what is concluded from what they read."""
+"""What tasks receive of the spool folder, and what follows from what they read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streaming.spool.reading import Read
 
 
 class Properties:
-    """A batch's frame, its session, its context and its tasks: all that a property passes."""
+    """A fake batch frame, session, context and task: everything a property passes through."""
 
     def __init__(self) -> None:
         self.properties: dict[str, str] = {}
@@ -31,15 +31,15 @@ class Properties:
         self.sparkContext = self
 
     def setLocalProperty(self, name: str, value: str) -> None:  # noqa: N802 - Spark's name
-        """The driver's side."""
+        """Set a property, on the driver."""
         self.properties[name] = value
 
     def getLocalProperty(self, name: str) -> str | None:  # noqa: N802
-        """The task's side."""
+        """Get a property, in a task."""
         return self.properties.get(name)
 
     def read(self, lane: int) -> int:
-        """The pieces one task reads."""
+        """Return the number of pieces one task reads."""
         return sum(one.pieces if isinstance(one, Read) else 1 for one in planned_pieces(cast(TaskContext, self), lane))
 
 
@@ -56,7 +56,7 @@ class Batches:
         self.start()
 
     def start(self) -> None:
-        """Start, or restart, the job."""
+        """Start or restart the job."""
         ledger = SpoolLedger(LocalFolder(self.folder / "spool"), kept=3)
         planner = SpoolPlanner(SpoolSource(folder=str(self.spool)), self.spool, ledger, lambda: 0.0, 3)
         self.spool_batches = SpoolBatches(planner, 2, self.offsets)
@@ -74,12 +74,12 @@ class Batches:
 
 @pytest.fixture
 def batches(tmp_path: Path) -> Batches:
-    """Ready for the first batch."""
+    """A job ready for its first batch."""
     return Batches(tmp_path)
 
 
 def test_the_pieces_are_spread_over_the_tasks_that_have_ticks(batches: Batches) -> None:
-    """Each is read by one of them, and by no task beyond."""
+    """One task reads each piece; tasks without ticks read none."""
     batches.announce(1, 1)
     assert sorted(batches.frame.read(lane) for lane in range(4)) == [0, 0, 1, 2]
     assert batches.spool_batches.lost(3) == LostFiles()
@@ -87,7 +87,7 @@ def test_the_pieces_are_spread_over_the_tasks_that_have_ticks(batches: Batches) 
 
 
 def test_a_batch_without_a_tick_reads_nothing(batches: Batches) -> None:
-    """It has no task that would: what is there waits for the next second."""
+    """It has no task to read with, so files wait for the next second."""
     batches.announce(0, 0)
     assert batches.frame.read(0) == 0
     batches.announce(1, 1)
@@ -98,7 +98,7 @@ def test_a_batch_without_a_tick_reads_nothing(batches: Batches) -> None:
 
 
 def test_a_batch_logged_before_a_restart_leaves_newer_files_to_the_next_one(batches: Batches) -> None:
-    """It runs again with its old time: their events would be dated in its future."""
+    """It runs again with its old time, and the new files' events would be in its future."""
     began_ms = 1_700_000_000_000
     for name, changed_ms in (("a.json", began_ms - 500), ("b.json", began_ms), ("c.json", began_ms + 3_600_000)):
         os.utime(batches.spool / name, ns=(changed_ms * 1_000_000,) * 2)
@@ -117,8 +117,8 @@ def _planned(batches: Batches) -> list[str]:
 
 
 @pytest.mark.parametrize("content", [None, b"{"], ids=["removed", "cut short"])
-def test_a_file_that_is_gone_is_lost_and_no_failure(batches: Batches, content: bytes | None) -> None:
-    """Named, so that it can be counted and reported."""
+def test_a_deleted_file_is_lost_but_not_a_failure(batches: Batches, content: bytes | None) -> None:
+    """It is named, so that it can be counted and reported."""
     batches.announce(1, 1)
     (batches.spool / "b.json").unlink()
     if content is not None:
@@ -128,7 +128,7 @@ def test_a_file_that_is_gone_is_lost_and_no_failure(batches: Batches, content: b
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_file_that_is_refused_is_lost_by_name(batches: Batches, gone: bool) -> None:
-    """It is one invalid event, however many it holds. If it is also gone, it is lost once."""
+    """It is one invalid event, however many it contains. If it is also deleted, it is lost once."""
     with (batches.spool / "d.json").open("wb") as file:
         file.write(b"[")
         file.truncate(WHOLE_BYTES)
@@ -142,8 +142,8 @@ def test_a_file_that_is_refused_is_lost_by_name(batches: Batches, gone: bool) ->
     )
 
 
-def test_a_file_that_is_there_and_was_not_read_fails_the_batch(batches: Batches) -> None:
-    """Nothing is left out in silence, whatever Spark made of the tasks."""
+def test_an_existing_file_that_was_not_read_fails_the_batch(batches: Batches) -> None:
+    """Nothing is left out silently, however Spark scheduled the tasks."""
     batches.announce(1, 1)
     with pytest.raises(RuntimeError, match="2 of 3 pieces of spool files were not read"):
         batches.spool_batches.lost(1)

@@ -1,4 +1,4 @@
-"""The stateful stage with a state as Spark gives it: from batch to batch, in any order, through files or not."""
+"""The stateful stage with a state like Spark's: from batch to batch, in any order, in files or inline."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from tests.streaming.spark.packets import T0, batch, event, ndjson
 
 
 class State:
-    """One key's state, as `GroupState` shows it."""
+    """The state of one key, with the interface of `GroupState`."""
 
     def __init__(self) -> None:
         self._value: tuple[bytes] | None = None
 
     @property
     def exists(self) -> bool:
-        """Whether a batch has left something."""
+        """Return whether an earlier batch stored a state."""
         return self._value is not None
 
     @property
     def get(self) -> tuple[bytes]:
-        """What the last batch left."""
+        """Return the state that the last batch stored."""
         assert self._value is not None
         return self._value
 
     def update(self, value: tuple[bytes]) -> None:
-        """Leave something for the next batch."""
+        """Store a state for the next batch."""
         self._value = value
 
 
 def frame(*steps: tuple[bytes, int], part: int = 0) -> Any:
-    """Packets of one shard, of (record, step), as the shuffle delivers them."""
+    """Return packets of one shard, from (record, step) pairs, as the shuffle delivers them."""
     table = pa.Table.from_batches(
         rows for record, _ in steps for rows in decode_and_route([0], Settings())(iter([batch(record)]))
     )
@@ -51,34 +51,34 @@ def frame(*steps: tuple[bytes, int], part: int = 0) -> Any:
 
 
 def run(state: State, keeper: StateKeeper, *frames: Any) -> list[tuple[int, ShardReport]]:
-    """One batch: the reports by step."""
+    """Run one batch and return the reports by step."""
     (out,) = track_shard(Settings(), keeper)((0,), iter(frames), state)  # type: ignore[arg-type] # a stand-in for GroupState
     return [(row.step_ms, ShardReport.from_bytes(row.report)) for row in out.itertuples()]
 
 
 def orders(report: ShardReport) -> QueueSummary:
-    """What is said of the queue `orders`."""
+    """Return the summary of the queue `orders`."""
     return merge([report], Settings()).queues[QueueName("aws_sqs", "", "orders")]
 
 
 def totals(report: ShardReport) -> dict[str, int]:
-    """Of the queue `orders`."""
+    """Return the totals of the queue `orders`."""
     facts = orders(report)
     return {name: facts.total(name) for name in ("sent", "received", "deleted")}
 
 
 def sent(message_id: str, at: int = T0) -> bytes:
-    """A record with one message."""
+    """Return a record with one message."""
     return ndjson(event("sent", message_id, at, sent_at=at))
 
 
 @pytest.fixture(params=["files", "inline"])
 def keeper(request: pytest.FixtureRequest, tmp_path: Path) -> StateKeeper:
-    """Both places a state may be kept in."""
+    """Both places where a state may be kept."""
     return state_keeper(str(tmp_path)) if request.param == "files" else InlineState()
 
 
-def test_the_state_goes_on_from_batch_to_batch(keeper: StateKeeper) -> None:
+def test_the_state_carries_over_from_batch_to_batch(keeper: StateKeeper) -> None:
     """Totals add up."""
     state = State()
     run(state, keeper, frame((sent("a"), T0)))
@@ -87,7 +87,7 @@ def test_the_state_goes_on_from_batch_to_batch(keeper: StateKeeper) -> None:
 
 
 def test_a_batch_that_runs_again_reports_the_same(keeper: StateKeeper) -> None:
-    """From the state before it, which its first run has not harmed."""
+    """It starts from the state before it, which its first run did not change."""
     state, records = State(), frame((sent("b"), T0 + 1000))
     run(state, keeper, frame((sent("a"), T0)))
     before = state.get
@@ -97,8 +97,8 @@ def test_a_batch_that_runs_again_reports_the_same(keeper: StateKeeper) -> None:
     assert [(at, r.to_bytes()) for at, r in again] == [(at, r.to_bytes()) for at, r in first]
 
 
-def test_packets_are_taken_in_one_order_however_the_shuffle_mixes_them(keeper: StateKeeper) -> None:
-    """By step, then by input task."""
+def test_packets_are_processed_in_the_same_order_however_they_arrive(keeper: StateKeeper) -> None:
+    """They are sorted by step, then by input task."""
     first, second = frame((sent("a"), T0), part=0), frame((sent("b"), T0), part=1)
     one = run(State(), keeper, first, second)
     other = run(State(), keeper, second, first)
@@ -106,13 +106,13 @@ def test_packets_are_taken_in_one_order_however_the_shuffle_mixes_them(keeper: S
 
 
 def test_every_step_of_a_batch_is_reported_in_order(keeper: StateKeeper) -> None:
-    """A recorded batch holds several."""
+    """A recorded batch contains several steps."""
     reports = run(State(), keeper, frame((sent("b", T0 + 5), T0 + 5), (sent("a"), T0)))
     assert [(at, totals(report)["sent"]) for at, report in reports] == [(T0, 1), (T0 + 5, 2)]
 
 
-def test_a_packet_without_a_step_is_of_the_announced_time(keeper: StateKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is a live run; alone and beside packets that have one."""
+def test_a_packet_without_a_step_has_the_announced_time(keeper: StateKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live runs have no steps; this holds for such packets alone and beside packets with a step."""
     monkeypatch.setattr(stateful_shard, "task_now_ms", lambda: T0 + 7)
     live = frame((sent("a"), 0))
     live["step_ms"] = None
@@ -120,8 +120,8 @@ def test_a_packet_without_a_step_is_of_the_announced_time(keeper: StateKeeper, m
     assert [at for at, _ in run(State(), keeper, live, frame((sent("b"), T0)))] == [T0, T0 + 7]
 
 
-def test_a_tick_lets_time_pass(keeper: StateKeeper) -> None:
-    """A visibility window ends with no event."""
+def test_a_tick_advances_the_time(keeper: StateKeeper) -> None:
+    """A visibility timeout ends without an event."""
     state = State()
     received = ndjson(event("received", "a", sent_at=T0, receive_count=1, invisible_until=T0 + 30_000))
     ((_, report),) = run(state, keeper, frame((received, T0)))

@@ -1,4 +1,4 @@
-"""How a Python worker is set up as its first tasks begin: its modules are frozen, and it ends quietly when Java is gone."""
+"""A Python worker is prepared as its first tasks begin: its modules are frozen, and it ends quietly without Java."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.streaming.spark.test_stateful_shard import State, frame, run
 @pytest.fixture(autouse=True)
 def _new_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(internals, "_freezes_left", 2)
-    monkeypatch.setattr(traceback, "print_exc", traceback.print_exc)  # put back after the test
+    monkeypatch.setattr(traceback, "print_exc", traceback.print_exc)  # restored after the test
     gc.unfreeze()
     yield
     gc.unfreeze()
@@ -32,7 +32,7 @@ def _new_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     [(BrokenPipeError(32, "Broken pipe"), False), (ConnectionResetError(), False), (ValueError("what"), True)],
 )
 def test_only_a_closed_socket_is_not_printed(error: Exception, printed: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    """As PySpark's daemon prints what a worker raises."""
+    """PySpark's daemon prints a worker's exceptions through this function."""
     prepare_worker()
     try:
         raise error
@@ -42,16 +42,16 @@ def test_only_a_closed_socket_is_not_printed(error: Exception, printed: bool, ca
 
 
 def _collectable(objects: Sequence[object]) -> int:
-    """How many of `objects` a collection looks at; frozen ones are not among those `gc` lists.
+    """Return how many of `objects` a garbage collection examines; `gc` does not list frozen ones.
 
-    Counted object by object: the count of all that is frozen falls whenever another thread drops something.
+    They are counted one by one: the number of all frozen objects drops whenever another thread frees something.
     """
     listed = {id(found) for found in gc.get_objects()}
     return sum(id(one) in listed for one in objects)
 
 
-def test_the_heap_is_frozen_before_the_first_two_tasks_and_then_left_alone() -> None:
-    """What the first task imports is there at the second; what later tasks make must be collectable."""
+def test_the_heap_is_frozen_before_the_first_two_tasks_only() -> None:
+    """The first task's imports exist at the second task; objects of later tasks must be collectable."""
     loaded = [[n] for n in range(1_000)]
     assert _collectable(loaded) == len(loaded)
     prepare_worker()
@@ -65,11 +65,11 @@ def test_the_heap_is_frozen_before_the_first_two_tasks_and_then_left_alone() -> 
 
 
 def _unprepared() -> None:
-    """What a worker begins with."""
+    """The function that a new worker starts with."""
 
 
 def test_both_stages_prepare_their_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever a worker runs first. And while one works, garbage collection is paused."""
+    """The first stage a worker runs prepares it, and garbage collection is paused while a stage works."""
     collecting: list[bool] = []
 
     def noting(work: Callable[..., Any]) -> Callable[..., Any]:

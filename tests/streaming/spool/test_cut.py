@@ -1,4 +1,4 @@
-"""Files are cut into pieces of bounded size, and no event is lost or halved by it."""
+"""Files are cut into pieces of limited size without losing or splitting an event."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.streaming.spark.packets import event, ndjson
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces of kilobytes instead of megabytes."""
+    """Use pieces of kilobytes instead of megabytes."""
     monkeypatch.setattr(cutting, "PIECE_BYTES", 4_000)
     monkeypatch.setattr(cutting, "WHOLE_BYTES", 20_000)
     monkeypatch.setattr(cutting, "LONGEST_LINE", 2_000)
@@ -33,7 +33,7 @@ def pieces(content: bytes, taken: int = 0) -> list[Piece]:
 
 
 def ids(folder: Path, content: bytes, taken: int = 0) -> list[str]:
-    """The messages of a file that is read piece by piece."""
+    """Return the message ids of a file that is read piece by piece."""
     (folder / "f").write_bytes(content)
     found: list[str] = []
     for read in read_pieces(folder, pieces(content, taken)):
@@ -51,7 +51,7 @@ def events(count: int) -> list[dict[str, object]]:
 @pytest.mark.parametrize("count", [0, 1, 20, 21, 500])
 @pytest.mark.parametrize("ending", [b"\n", b""], ids=["ends with a line break", "ends without one"])
 def test_lines_are_cut_between_lines(tmp_path: Path, count: int, ending: bytes) -> None:
-    """Whatever the length; from any piece on, as after a restart in the middle of a file."""
+    """This holds for every length, and when reading starts at any piece, as after a restart in the middle of a file."""
     content = ndjson(*events(count)).removesuffix(b"\n") + (ending if count else b"")
     parts = pieces(content)
     assert [piece.start for piece in parts] == [0, *(piece.end for piece in parts[:-1])]
@@ -65,8 +65,8 @@ def test_lines_are_cut_between_lines(tmp_path: Path, count: int, ending: bytes) 
 
 
 @pytest.mark.parametrize("first", [b'{"v": 1, "type": "se', b"written by hand", b'"'])
-def test_a_torn_first_line_does_not_make_the_file_one_object(first: bytes) -> None:
-    """It is one invalid event, and all others are read, however long the file is."""
+def test_a_truncated_first_line_does_not_make_the_file_one_object(first: bytes) -> None:
+    """The line is one invalid event, and all others are read, however long the file is."""
     content = first + b"\n" + ndjson(*events(500))
     assert len(content) > cutting.WHOLE_BYTES
     parts = pieces(content)
@@ -75,14 +75,14 @@ def test_a_torn_first_line_does_not_make_the_file_one_object(first: bytes) -> No
     assert (len(decoded.events), len(decoded.invalid)) == (500, 1)
 
 
-def test_an_object_over_many_lines_is_refused_where_an_array_is() -> None:
+def test_a_long_multi_line_object_is_refused_like_an_array() -> None:
     """It cannot be cut either."""
     (piece,) = pieces(json.dumps({"v": 1, "x": "y" * 21_000}, indent=1).encode())
     assert piece.refusal is not None
 
 
-def test_a_line_without_end_is_cut_all_the_same() -> None:
-    """It is no event, and must not be held in memory."""
+def test_an_endless_line_is_cut_anyway() -> None:
+    """It is not an event and must not be held in memory."""
     content = b'{"v": 1, "x": "' + b"y" * 30_000
     parts = pieces(content)
     assert max(piece.end - piece.start for piece in parts) <= 4_000
@@ -90,7 +90,7 @@ def test_a_line_without_end_is_cut_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("size", [3_000, 19_000, 21_000])
-def test_an_array_is_read_whole_or_refused_in_one(size: int) -> None:
+def test_an_array_is_read_whole_or_refused_as_one(size: int) -> None:
     """It cannot be cut without reading all of it."""
     content = json.dumps([{"x": "y" * size}], indent=1).encode()
     (piece,) = pieces(content)
@@ -102,7 +102,7 @@ def test_an_array_is_read_whole_or_refused_in_one(size: int) -> None:
 
 
 def stream(count: int, rows: int, *, dictionaries: bool = True) -> bytes:
-    """An Arrow stream of record batches of so many rows."""
+    """Return an Arrow stream with record batches of so many rows."""
     table = pa.ipc.open_stream(encode_arrow(events(count))).read_all().unify_dictionaries().combine_chunks()
     if not dictionaries:
         plain = [
@@ -117,7 +117,7 @@ def stream(count: int, rows: int, *, dictionaries: bool = True) -> bytes:
 
 @pytest.mark.parametrize("dictionaries", [True, False])
 def test_a_long_arrow_stream_is_cut_between_record_batches(tmp_path: Path, dictionaries: bool) -> None:
-    """Each piece is a stream of its own: the schema and the dictionaries stand before it."""
+    """Each piece is read as a stream of its own, with the schema and the dictionaries in front."""
     content = stream(1_000, 20, dictionaries=dictionaries)
     assert len(content) > 20_000
     parts = pieces(content)
@@ -131,8 +131,8 @@ def test_a_long_arrow_stream_is_cut_between_record_batches(tmp_path: Path, dicti
     assert ids(tmp_path, content, len(content) - 8) == []
 
 
-def test_what_no_arrow_stream_can_be_cut_at_is_refused_in_one() -> None:
-    """One record batch beyond the limit, and bytes that are none."""
+def test_an_arrow_stream_that_cannot_be_cut_is_refused_as_one() -> None:
+    """The cases are a record batch above the limit, and bytes that are not a record batch."""
     (piece,) = [part for part in pieces(stream(1_000, 1_000)) if part.refusal is not None]
     assert piece.refusal is not None
     assert "a record batch of" in piece.refusal.detail
@@ -144,8 +144,8 @@ def test_what_no_arrow_stream_can_be_cut_at_is_refused_in_one() -> None:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_whatever_a_file_holds_its_pieces_cover_it(seed: int) -> None:
-    """In order, without a gap, each of bounded size; a damaged Arrow stream included."""
+def test_the_pieces_cover_every_file(seed: int) -> None:
+    """They are in order, without gaps and of limited size, even for a damaged Arrow stream."""
     draw = random.Random(seed)
     content = bytearray(draw.choice([stream(600, 20), ndjson(*events(300)), json.dumps(events(300)).encode()]))
     for _ in range(draw.randrange(20)):
@@ -172,8 +172,8 @@ def test_whatever_a_file_holds_its_pieces_cover_it(seed: int) -> None:
         (b"", "lines"),
     ],
 )
-def test_a_file_is_known_by_how_it_begins(content: bytes, kind: str) -> None:
-    """As the decoder knows it."""
+def test_the_kind_of_a_file_is_known_from_its_beginning(content: bytes, kind: str) -> None:
+    """The decoder uses the same rule."""
     assert kind_of(BytesIO(content)) == kind
 
 
@@ -189,6 +189,6 @@ def test_a_file_is_known_by_how_it_begins(content: bytes, kind: str) -> None:
         (b"abc\xff\xff\xff\xff\x00\x00\x00\x00", True),
     ],
 )
-def test_a_file_that_is_still_written_is_known_by_how_it_ends(content: bytes, finished: bool) -> None:
-    """Most of the time."""
+def test_an_unfinished_file_is_recognised_by_its_end(content: bytes, finished: bool) -> None:
+    """This works in most cases."""
     assert is_finished(BytesIO(content), len(content)) == finished

@@ -1,4 +1,4 @@
-"""A checkpoint of a release that let Spark's own file source read the spool folder: nothing is read twice, nothing left out."""
+"""Checkpoints of releases that read the spool folder with Spark's file source: nothing is read twice or left out."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tests.streaming.checkpoints import unpacked
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    """As an earlier release left it, its spool folder beside it; two files in it were read, in the batches 1 and 2."""
+    """A checkpoint of an earlier release with its spool folder; two of the files were read, in batches 1 and 2."""
     return unpacked("state-2", tmp_path)
 
 
 def taken_over(checkpoint: Path) -> tuple[int, SpoolPlanner]:
-    """The files taken over, and what plans from then on."""
+    """Return the number of migrated files, and the planner that continues."""
     spool = checkpoint.parent / "spool"
     ledger = SpoolLedger(LocalFolder(checkpoint / "spool"), kept=20)
     files = migrate(lambda name: LocalFolder(checkpoint / name), spool, ledger)
     return files, SpoolPlanner(SpoolSource(folder=str(spool)), spool, ledger, lambda: 0.0, 20)
 
 
-def test_what_spark_had_read_is_not_read_again(checkpoint: Path) -> None:
-    """What comes after it is; the checkpoint no longer names Spark's source, or Spark would refuse the query."""
+def test_files_spark_had_read_are_not_read_again(checkpoint: Path) -> None:
+    """Later files are; the checkpoint no longer names Spark's source, or Spark would refuse the query."""
     new = checkpoint.parent / "spool" / "new.ndjson"
     new.write_bytes(b"{}\n")
     files, planner = taken_over(checkpoint)
@@ -42,7 +42,7 @@ def test_what_spark_had_read_is_not_read_again(checkpoint: Path) -> None:
     assert [len(path.read_text().splitlines()) for path in logs] == [3, 3, 3]
 
 
-def test_a_batch_that_was_not_committed_reads_the_files_it_had(checkpoint: Path) -> None:
+def test_an_uncommitted_batch_reads_its_planned_files(checkpoint: Path) -> None:
     """The plan of each logged batch is that of Spark's source."""
     _, planner = taken_over(checkpoint)
     planned = [[piece.name for piece in planner.plan(batch_id).pieces] for batch_id in range(3)]
@@ -50,8 +50,8 @@ def test_a_batch_that_was_not_committed_reads_the_files_it_had(checkpoint: Path)
 
 
 @pytest.mark.parametrize("stripped", [0, 1, 2])
-def test_it_can_be_cut_short_anywhere(checkpoint: Path, stripped: int) -> None:
-    """The process ended after so many of Spark's logs had been rewritten."""
+def test_the_migration_can_be_interrupted_anywhere(checkpoint: Path, stripped: int) -> None:
+    """The process ended after it had rewritten this many of Spark's logs."""
     before = {name: (checkpoint / "offsets" / name).read_bytes() for name in ("0", "1", "2")}
     _, whole = taken_over(checkpoint)
     wanted = [whole.plan(batch_id) for batch_id in range(3)]
@@ -62,6 +62,6 @@ def test_it_can_be_cut_short_anywhere(checkpoint: Path, stripped: int) -> None:
     assert again.plan(3).pieces == ()
 
 
-def test_a_checkpoint_without_such_a_source_is_left_alone(tmp_path: Path) -> None:
-    """A new one, and one of this release."""
+def test_a_checkpoint_without_spark_s_file_source_is_left_alone(tmp_path: Path) -> None:
+    """New checkpoints have none, nor have those of this release."""
     assert taken_over(tmp_path / "checkpoint")[0] == 0

@@ -1,4 +1,4 @@
-"""Each file of a folder is read once, by the same batch however often that runs, and only what is there is remembered."""
+"""Each file of a folder is read once, by the same batch however often it runs, and only existing files are remembered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streaming.spool.planner import SETTLES_WITHIN_S, SpoolPlanner
 
 
 class Inbox:
-    """A folder and what plans it, over any number of starts."""
+    """A folder and its planner, over any number of starts."""
 
     def __init__(self, folder: Path, **source: Any) -> None:
         self.folder = folder / "in"
@@ -29,36 +29,36 @@ class Inbox:
         self.start()
 
     def start(self, kept: int = 3) -> None:
-        """As after a restart."""
+        """Create the planner as after a restart."""
         self.planner = SpoolPlanner(
             self.source, self.folder, SpoolLedger(self.ledger_folder, kept=kept), lambda: self.now_s, kept
         )
 
     def put(self, name: str, content: bytes = b"{}\n") -> None:
-        """A file appears."""
+        """Add a file."""
         (self.folder / name).write_bytes(content)
 
     def read(self, batch_id: int) -> list[tuple[str, int, int]]:
-        """What a batch reads."""
+        """Return what a batch reads."""
         return [(piece.name, piece.start, piece.end) for piece in self.planner.plan(batch_id).pieces]
 
     def names(self, batch_id: int) -> list[str]:
-        """The files a batch reads."""
+        """Return the names of the files a batch reads."""
         return [name for name, _, _ in self.read(batch_id)]
 
     def there(self) -> set[str]:
-        """The files in the folder."""
+        """Return the files in the folder."""
         return set(os.listdir(self.folder))
 
 
 @pytest.fixture
 def inbox(tmp_path: Path) -> Inbox:
-    """A folder whose files are kept."""
+    """A folder whose files are kept after reading."""
     return Inbox(tmp_path)
 
 
-def test_a_file_is_read_once_and_in_the_order_of_time(inbox: Inbox) -> None:
-    """Over batches and restarts; names that are not final are not looked at."""
+def test_a_file_is_read_once_and_in_order_of_time(inbox: Inbox) -> None:
+    """This holds over batches and restarts; temporary names are ignored."""
     for number, name in enumerate(("b.ndjson", "a.json", "c.arrow", ".d.ndjson", "_e.ndjson", "f.txt")):
         inbox.put(name)
         os.utime(inbox.folder / name, (1_000 + number, 1_000 + number))
@@ -71,7 +71,7 @@ def test_a_file_is_read_once_and_in_the_order_of_time(inbox: Inbox) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_batch_that_runs_again_reads_the_same(inbox: Inbox, restarted: bool) -> None:
-    """Though more has come meanwhile, and what it read is gone; what comes after it goes on from there."""
+    """New files and the deletion of a file it read do not change that; the next batch continues after it."""
     inbox.put("a.json")
     inbox.put("b.json")
     first = inbox.read(4)
@@ -86,8 +86,8 @@ def test_a_batch_that_runs_again_reads_the_same(inbox: Inbox, restarted: bool) -
     assert inbox.read(4) == first
 
 
-def test_what_a_run_that_was_undone_planned_is_planned_anew(inbox: Inbox) -> None:
-    """A checkpoint went back to batch 0: batch 1 takes what it took, batch 2 does not exist yet."""
+def test_the_plan_of_an_undone_run_is_planned_again(inbox: Inbox) -> None:
+    """The checkpoint went back to batch 0: batch 1 reads the same as before, batch 2 is planned again."""
     inbox.put("a.json")
     assert inbox.names(0) == ["a.json"]
     inbox.put("b.json")
@@ -100,8 +100,8 @@ def test_what_a_run_that_was_undone_planned_is_planned_anew(inbox: Inbox) -> Non
     assert inbox.names(2) == ["c.json"]
 
 
-def test_a_batch_takes_no_more_than_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that is larger than a batch is read over several, whatever restarts between them."""
+def test_a_batch_reads_no_more_than_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file larger than a batch is read over several, even with restarts between them."""
     monkeypatch.setattr(cut, "PIECE_BYTES", 100)
     inbox = Inbox(tmp_path, max_bytes_per_trigger=350)
     line = b'{"v": 1, "type": "x"}\n'
@@ -121,8 +121,8 @@ def test_a_batch_takes_no_more_than_it_may(tmp_path: Path, monkeypatch: pytest.M
     assert inbox.read(batch_id + 1) == []
 
 
-def test_one_piece_is_read_however_small_a_batch_may_be(tmp_path: Path) -> None:
-    """Else nothing would ever be read."""
+def test_at_least_one_piece_is_read_per_batch(tmp_path: Path) -> None:
+    """Otherwise nothing would ever be read."""
     inbox = Inbox(tmp_path, max_bytes_per_trigger=1)
     inbox.put("a.json", b"{}" * 100)
     inbox.put("b.json", b"{}" * 100)
@@ -131,8 +131,8 @@ def test_one_piece_is_read_however_small_a_batch_may_be(tmp_path: Path) -> None:
     assert len(inbox.names(1)) == 1
 
 
-def test_a_file_that_is_still_written_is_waited_for(inbox: Inbox) -> None:
-    """Written under its final name, against the rules: its end shows it, or that nobody writes to it any more."""
+def test_an_unfinished_file_is_waited_for(inbox: Inbox) -> None:
+    """It was written under its final name, against the rules: it is read when its end is complete or writing has stopped."""
     inbox.put("a.ndjson", b'{"v": 1}\n{"v"')
     assert inbox.read(0) == []
     inbox.put("a.ndjson", b'{"v": 1}\n{"v": 1}\n')
@@ -143,8 +143,8 @@ def test_a_file_that_is_still_written_is_waited_for(inbox: Inbox) -> None:
     assert inbox.read(3) == [("torn.ndjson", 0, 13)]
 
 
-def test_what_is_added_to_a_file_is_read_too(inbox: Inbox) -> None:
-    """Only what is new of it."""
+def test_appended_data_is_read_too(inbox: Inbox) -> None:
+    """Only the new part is read."""
     inbox.put("a.ndjson", b'{"v": 1}\n')
     assert inbox.read(0) == [("a.ndjson", 0, 9)]
     inbox.put("a.ndjson", b'{"v": 1}\n{"v": 2}\n')
@@ -163,8 +163,8 @@ def test_files_are_removed_once_no_batch_that_read_them_can_run_again(tmp_path: 
     assert inbox.there() == set()
 
 
-def test_files_are_removed_sooner_when_they_are_many(tmp_path: Path) -> None:
-    """No more of them wait for that than a batch may take."""
+def test_files_are_removed_sooner_when_there_are_many(tmp_path: Path) -> None:
+    """No more bytes may wait for removal than a batch may read."""
     inbox = Inbox(tmp_path, after_reading="delete", max_bytes_per_trigger=100)
     for batch_id in range(4):
         inbox.put(f"{batch_id}.json", b"{}" * 40)
@@ -172,8 +172,8 @@ def test_files_are_removed_sooner_when_they_are_many(tmp_path: Path) -> None:
     assert inbox.there() == {"2.json", "3.json"}
 
 
-def test_a_file_of_which_something_is_left_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its other half comes with a later batch."""
+def test_a_partly_read_file_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later batch reads the rest."""
     monkeypatch.setattr(cut, "PIECE_BYTES", 10)
     inbox = Inbox(tmp_path, after_reading="delete", max_bytes_per_trigger=20)
     inbox.start(kept=0)
@@ -186,7 +186,7 @@ def test_a_file_of_which_something_is_left_is_not_removed(tmp_path: Path, monkey
 
 
 def test_files_move_to_the_archive(tmp_path: Path) -> None:
-    """Under their names."""
+    """They keep their names."""
     inbox = Inbox(tmp_path, after_reading="archive", archive_folder=str(tmp_path / "archive"))
     inbox.put("a.json")
     inbox.names(0)
@@ -195,8 +195,8 @@ def test_files_move_to_the_archive(tmp_path: Path) -> None:
     assert inbox.there() == set()
 
 
-def test_a_month_of_files_leaves_no_trace_of_those_that_are_gone(tmp_path: Path) -> None:
-    """What is kept is bounded by the folder and by the batches the checkpoint can go back."""
+def test_a_month_of_removed_files_leaves_no_trace(tmp_path: Path) -> None:
+    """The ledger's size is limited by the files in the folder and the batches the checkpoint can go back."""
     inbox = Inbox(tmp_path, after_reading="delete")
     for batch_id in range(400):
         inbox.put(f"{batch_id}.json")
@@ -211,8 +211,8 @@ def test_a_month_of_files_leaves_no_trace_of_those_that_are_gone(tmp_path: Path)
     assert inbox.names(400) == []
 
 
-def test_a_folder_that_is_away_is_no_reason_to_forget(inbox: Inbox) -> None:
-    """An unmounted disk: what was read of it is known when it is back."""
+def test_a_missing_folder_loses_no_history(inbox: Inbox) -> None:
+    """After an unmounted disk is back, the files that were read are still known."""
     inbox.put("a.json")
     inbox.names(0)
     away = inbox.folder.rename(inbox.folder.with_name("away"))
@@ -224,8 +224,8 @@ def test_a_folder_that_is_away_is_no_reason_to_forget(inbox: Inbox) -> None:
     assert inbox.names(3) == ["b.json"]
 
 
-def test_what_leads_to_a_plan_is_verified(inbox: Inbox) -> None:
-    """A copy of a checkpoint in which one is missing must not be gone on from: its files would be read twice."""
+def test_the_plans_before_a_batch_are_verified(inbox: Inbox) -> None:
+    """Continuing from a copied checkpoint without one of them would read files twice."""
     for batch_id in (0, 3, 5):
         inbox.put(f"{batch_id}.json")
         inbox.names(batch_id)
@@ -254,8 +254,8 @@ def test_what_leads_to_a_plan_is_verified(inbox: Inbox) -> None:
         ("?.json", "ab.json", False),
     ],
 )
-def test_patterns_are_those_of_hadoop(tmp_path: Path, pattern: str, name: str, fits: bool) -> None:
-    """As the configuration had them for Spark."""
+def test_patterns_work_as_in_hadoop(tmp_path: Path, pattern: str, name: str, fits: bool) -> None:
+    """Configurations used them with Spark's file source."""
     inbox = Inbox(tmp_path, pattern=pattern)
     inbox.put(name)
     assert inbox.names(0) == ([name] if fits else [])
