@@ -2,8 +2,8 @@
 
 Usage: python .ci/halves.py [OPTION OF PYTEST]…
 
-Whole folders of tests/ go to one half each, so that a service is started for few of them twice. The output of the second half
-follows that of the first. Exits with 1 when either fails.
+Each folder of tests/ runs as a whole in one half, so that few services are started twice. The output of the second half
+follows that of the first. Exits with 1 if either fails.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Write the lock files: of the service, the demo, the tools, the proxy's image, and the SDKs used in the proxy tests.
 
 They are requirements.txt, requirements-demo.txt, requirements-dev.txt, requirements-proxy.txt and tests/sdks/*.txt. They contain
-packages, versions and hashes, but no download addresses, which are this machine's setting.
+packages, versions and hashes, but no download URLs, which are a setting of each machine.
 """
 
 import os

