@@ -50,7 +50,7 @@ DASHBOARD_NAMES: tuple[DashboardName, ...] = get_args(DashboardName)
 Unit = Literal["seconds", "ratio", "count", "events"]
 
 QUEUE_IDENTITY: tuple[str, ...] = ("job", "system", "scope_id", "queue")
-"""The labels that distinguish the alerts of two queues. Without `instance`, because a restart must not look like a new alert."""
+"""The labels that distinguish the alerts of two queues. Not `instance`, because a restart must not look like a new alert."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class EvidenceField:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The limit of a raw-metric alert; `alerts.<Name>.limit` in the configuration replaces it."""
+    """The limit of a raw-metric alert; `alerts.rules.<Name>.limit` in the configuration replaces it."""
 
     default: float
     unit: Unit

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def files() -> dict[Path, str]:
     """Return every generated file of the repository with its text."""
     rendered = dict(render())
-    # Stored only where people read it; `queuewatch rules` writes it and its HTML version, which the service serves.
+    # The repository has the runbook only in docs; `queuewatch rules` also writes the HTML version, which the service serves.
     del rendered[RUNBOOK_PAGE]
     runbook = {ROOT / "docs" / "runbook.md": rendered.pop(RUNBOOK)}
     return {ROOT / "alerts" / "generated" / name: text for name, text in rendered.items()} | runbook

@@ -23,11 +23,11 @@ PERIOD_S: Final = 28 * 86_400
 SHORT_WINDOWS_S: Final = (300, 1_800, 3_600, 7_200, 21_600)
 LONG_WINDOWS_S: Final = (86_400, 259_200, PERIOD_S)
 LONG_INTERVALS: Final = 20
-"""Windows of days read a lot and change slowly: they are evaluated once in this many intervals of the other rules."""
+"""Windows of days read much data and change slowly, so their rules have an interval this many times as long."""
 
 
 class Pair(NamedTuple):
-    """Two windows that alert together: a share of the budget was used over the long one, and the short one continues so."""
+    """Two windows that alert together: the long one used up `budget_ratio` of the budget, and the short one burns as fast."""
 
     long_s: int
     short_s: int
@@ -35,14 +35,14 @@ class Pair(NamedTuple):
 
     @property
     def factor(self) -> float:
-        """How many times faster than allowed the budget is then used."""
+        """How many times faster than allowed the budget is then burning."""
         return self.budget_ratio * PERIOD_S / self.long_s
 
 
 FAST: Final = (Pair(3_600, 300, 0.02), Pair(21_600, 1_800, 0.05))
 SLOW: Final = (Pair(86_400, 7_200, 0.1), Pair(259_200, 21_600, 0.1))
 FEWEST_MISSED: Final = 5
-"""With fewer messages late or lost, nothing is concluded: of few messages, one is a large share."""
+"""Minimum number of late or lost messages for an alert: when a queue has few messages, one is a large share."""
 
 BURN: Final = "queue:queuewatch_objective_burn:rate"
 ENDED: Final = "queue:queuewatch_objective_ended:rate"
@@ -50,7 +50,7 @@ MISSED: Final = "queue:queuewatch_objective_missed:increase"
 BUDGET_LEFT: Final = "queue:queuewatch_objective_budget_left:ratio"
 
 LOST: Final = ("dead_lettered", "expired", "dropped")
-"""Totals of messages that were not settled, and so not in time."""
+"""Totals of messages that were never settled, so not in time either."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 """An objective's name, which becomes the label `objective`."""
@@ -60,13 +60,13 @@ class Objective(Section):
     """How soon messages of some queues should be settled, and which share of them must be."""
 
     queues: Pattern
-    """Queues by name."""
+    """The names of the queues."""
     within_s: Annotated[float, Field(gt=0)]
-    """In how many seconds; one of the histograms' bounds."""
+    """The time limit in seconds; must be one of the histograms' bounds."""
     ratio: Annotated[float, Field(gt=0, lt=1)] = 0.99
     """The share of messages that must be in time, 0..1."""
     of: Literal["sojourn", "wait", "processing"] = "sojourn"
-    """What is timed: sent to settled, sent to first received, last received to settled."""
+    """What is timed: from sent to settled, from sent to first received, or from last received to settled."""
 
     @field_validator("within_s")
     @classmethod

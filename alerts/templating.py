@@ -16,7 +16,7 @@ _FORMATS: dict[Shown, str] = {
     "duration": "humanizeDuration",
     "percent": "humanizePercentage",
     "number": "humanize",
-    "factor": 'printf "%.1f"',  # humanize says 1000m where rounding left a hair less than 1
+    "factor": 'printf "%.1f"',  # humanize prints 1000m for a value that rounding left just below 1
 }
 
 QUEUE = "{{ $labels.system }} queue {{ $labels.queue }}{{ with $labels.scope_id }} ({{ . }}){{ end }}"

@@ -11,7 +11,7 @@ def number(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a duration as Prometheus does, in the largest whole unit: 90 → `90s`, 3600 → `1h`; at the finest `ms`."""
+    """Format a duration as Prometheus does, in the largest whole unit: 90 → `90s`, 3600 → `1h`; the smallest is `ms`."""
     milliseconds = round(seconds * 1000)
     if milliseconds == 0:
         return "0s"
@@ -24,7 +24,7 @@ def duration(seconds: float) -> str:
 def spoken_duration(seconds: float) -> str:
     """Format a duration for a sentence: `5 minutes`, `24 hours`, `1.5 seconds`."""
     for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
-        # A day is written as 24 hours, as is usual for retention until it is several days.
+        # One day is written as 24 hours, as is usual for retention; two days and more are written as days.
         if seconds % size == 0 and seconds >= size and not (unit == "day" and seconds < 2 * size):
             n = int(seconds // size)
             return f"{n} {unit}{'' if n == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Slow consumers, and batches that are delivered in vain."""
+"""Slow consumers, and batches that are retried again and again."""
 
 from __future__ import annotations
 

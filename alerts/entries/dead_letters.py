@@ -1,4 +1,4 @@
-"""Dead letters: their arrival, and the time left to rescue them."""
+"""Dead letters: their arrival, and the time until they expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flow of a queue: failing deliveries, a backlog that will pass its limit, a window too short, silence."""
+"""The flow of a queue: failing deliveries, a backlog that will pass its limit, a visibility timeout too short, silence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages the entries point at: the vendors' own words on what an alert is about."""
+"""Links from the entries to the vendors' documentation."""
 
 from __future__ import annotations
 

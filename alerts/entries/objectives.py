@@ -1,4 +1,4 @@
-"""Objectives: the allowed share of late messages is being used up."""
+"""Objectives: the error budget, the allowed share of late messages, is being used up."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _IGNORE = ("An announced backfill whose late messages hurt nobody.",)
 
 
 def _burning(pairs: Iterable[Pair]) -> str:
-    """PromQL: over any of these pairs of windows the budget burns faster than its factor."""
+    """Return PromQL that is true if, over both windows of any pair, the budget burns faster than the pair's factor."""
     return " or ".join(_both(pair, duration(pair.long_s), duration(pair.short_s)) for pair in pairs)
 
 
