@@ -1,4 +1,4 @@
-"""What functions do with batches, and the fate the queue is expected to give each message."""
+"""What functions do with batches, and what should happen to each message."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ NONE: Final = "none"
 
 @dataclass(frozen=True)
 class Behaviour:
-    """One way to handle a batch. `name` is what the function in `apps/` is asked to do.
+    """One way to handle a batch. `name` tells the function in `apps/` what to do.
 
-    `back` are the positions of the messages that come back. `blind` means that the process dies with no warning:
-    nothing of the batch's end can be reported, and nothing false may be.
+    `back` are the positions of the messages that come back. `blind` means that the process dies without warning: the end of the
+    batch cannot be reported, and nothing wrong may be reported.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Behaviour:
     ending: Ending = "returned"
     messages: int = 3
     groups: tuple[str, ...] = ()
-    """A FIFO queue, and each message's group."""
+    """For a FIFO queue, each message's group."""
     bad: tuple[int, ...] = ()
     """Positions of messages whose body ends in `|bad`."""
     reports: bool = True
@@ -36,7 +36,7 @@ class Behaviour:
         return bool(self.groups)
 
     def positions_back(self) -> set[int]:
-        """The positions of the messages that come back."""
+        """Return the positions of the messages that come back."""
         if isinstance(self.back, str):
             return set(range(self.messages)) if self.back == ALL else set()
         return set(self.back)

@@ -1,4 +1,4 @@
-"""The two runtimes a function may have, with the wrapper's layer and the test's function."""
+"""The two Lambda runtimes, each with the wrapper's layer and the test's function."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _APPS = Path(__file__).parent / "apps"
 
 @dataclass(frozen=True)
 class Runtime:
-    """How to start a function in one language: `layer` is an unpacked layer, as under /opt."""
+    """How to start a function in one language; `layer` is an unpacked layer, as under /opt."""
 
     name: str
     command: tuple[str, ...]
@@ -35,7 +35,7 @@ class Runtime:
 
     @property
     def wrapper(self) -> str:
-        """What the handler setting becomes."""
+        """The value of the handler setting with the wrapper."""
         if self.name == "python":
             return "queuewatch.aws_lambda.handler"
         return f"{self.layer}/nodejs/node_modules/queuewatch-lambda/handler.handler"
@@ -43,7 +43,7 @@ class Runtime:
     def start(
         self, to: str | None, *, own: str = "handler", wrapped: bool = True, freezes: bool = True, **more: str
     ) -> AbstractContextManager[Environment]:
-        """An environment of the function `own`; without `wrapped`, the function as it is without the layer."""
+        """Start an environment of the function `own`; with `wrapped=False`, without the layer."""
         name = f"{self.module}.{own}"
         variables = {
             "LAMBDA_TASK_ROOT": str(_APPS),

@@ -1,6 +1,6 @@
-"""Does what Lambda's event source mapping does: receives, invokes, and deletes what the function is done with.
+"""Does what Lambda's event source mapping does: receives, invokes, and deletes the messages that the function finished.
 
-Written from the developer guide, and apart from the rules of the wrapper, which it checks.
+It is written from the developer guide, independently of the wrapper's rules, which it checks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Batch:
 
     @property
     def ids(self) -> list[str]:
-        """The message ids, in the order of the event."""
+        """Message ids in the order of the event."""
         return [record["messageId"] for record in self.records]
 
 
@@ -37,7 +37,7 @@ def poll_once(
     batch_size: int = 10,
     timeout_s: float = 5.0,
 ) -> Batch | None:
-    """Receive one batch and have it worked on; None when the queue gives nothing."""
+    """Receive one batch and invoke the function with it; return None if the queue is empty."""
     answer = sqs.receive_message(
         QueueUrl=url, MaxNumberOfMessages=batch_size, WaitTimeSeconds=1, MessageSystemAttributeNames=["All"]
     )
@@ -73,7 +73,7 @@ def poll_once(
 
 
 def _done_with(result: Result, ids: set[str], reports_failures: bool) -> set[str]:
-    """Which messages the mapping deletes."""
+    """Return the ids of the messages that the mapping deletes."""
     if result.kind != "returned":
         return set()
     if not reports_failures:

@@ -1,8 +1,7 @@
-"""What the wrapper adds to an invocation, with a healthy endpoint on the same machine.
+"""Measure what the wrapper adds to an invocation, with a healthy endpoint on the same machine.
 
-`python -m tests.client.aws_lambda.overhead` prints both runtimes: the median of five runs, the lowest and the highest. The
-handler does nothing, the batch has ten messages, and the time is taken around the wrapped handler, in the function's own
-process.
+`python -m tests.client.aws_lambda.overhead` prints, for both runtimes, the median, lowest and highest value of five runs. The
+handler does nothing, the batch has ten messages, and the time is taken around the wrapped handler in its own process.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ CALLS = 2_000
 _RUNS = 5
 _WARM_UP = 100
 _PAYLOAD = b'{"v":1,"type":"heartbeat","consumer":"%s"}\n' % (b"x" * 130) * 21
-"""As many bytes as the telemetry of a batch of ten: ten receives, ten deletions and the batch."""
+"""As many bytes as the telemetry of a batch of ten: ten receives, ten deletions and one batch event."""
 
 
 def measure(runtime: str, calls: int = CALLS) -> dict[str, float]:
-    """Milliseconds added per invocation: `p50`, `p99`, `max`.
+    """Return the milliseconds added per invocation: `p50`, `p99`, `max`.
 
-    `quiet_p50` and `quiet_p99` are those of the quietest tenth of the run: on a machine that is busy with other
-    things, the others measure those. `post_p50` and `post_p99` are those of a bare POST of as many events on a kept connection,
-    taken in turn with the invocations: the least that sending before the result can cost on this machine now. `ratio_p50` and
-    `ratio_p99` are the invocations' by it. `cpu` is the mean processor time, which others hardly touch; `late` counts
-    invocations over the default bound of 50 ms.
+    `quiet_p50` and `quiet_p99` are from the quietest tenth of the run; on a busy machine the others also measure its load.
+    `post_p50` and `post_p99` are for a bare POST of as many bytes on a kept connection, alternating with the invocations: the
+    minimum that sending before the result costs on this machine now. `ratio_p50` and `ratio_p99` are the invocation's time
+    divided by that of the POST. `cpu` is the mean processor time, which other load hardly affects; `late` counts invocations
+    over the default limit of 50 ms.
     """
     command = {
         "python": [sys.executable, "-m", "tests.client.aws_lambda.overhead", "--function"],
@@ -43,7 +42,7 @@ def measure(runtime: str, calls: int = CALLS) -> dict[str, float]:
     with _endpoint() as url:
         variables = {**os.environ, "QUEUEWATCH_TO": url, "AWS_LAMBDA_FUNCTION_NAME": "orders", "CALLS": str(calls)}
         variables["QUEUEWATCH_LAMBDA_VISIBILITY_TIMEOUT_S"] = "30"
-        variables["QUEUEWATCH_LAMBDA_SEND_MS"] = "1000"  # each invocation waits for its telemetry: none is cheap by being late
+        variables["QUEUEWATCH_LAMBDA_SEND_MS"] = "1000"  # wait for the telemetry, so that no invocation is fast by sending late
         done = subprocess.run(command, cwd=_ROOT, env=variables, capture_output=True, text=True, check=True, timeout=120)
     found = json.loads(done.stdout)
     bare, wrapped, post = (sorted(found[name][_WARM_UP:]) for name in ("bare", "wrapped", "post"))
@@ -63,7 +62,7 @@ def measure(runtime: str, calls: int = CALLS) -> dict[str, float]:
 
 
 def event(number: int) -> dict[str, Any]:
-    """A batch of ten."""
+    """Build an event with ten messages."""
     now_ms = str(int(time.time() * 1000))
     said = {"ApproximateReceiveCount": "1", "SentTimestamp": now_ms, "ApproximateFirstReceiveTimestamp": now_ms}
     arn = "arn:aws:sqs:eu-west-1:123456789012:orders"
@@ -83,7 +82,7 @@ def _nothing(_event: Any, _context: Any) -> None:
 
 
 def _function() -> None:
-    """In a process of its own, as the function is."""
+    """Run in a process of its own, as the function does."""
     from queuewatch.aws_lambda.posting import _Connection
     from queuewatch.aws_lambda.settings import settings_from
     from queuewatch.aws_lambda.wrapper import wrap_handler
@@ -107,7 +106,7 @@ def _function() -> None:
 
 @contextmanager
 def _endpoint() -> Iterator[str]:
-    """A receiver in a process of its own: it must not share the function's interpreter lock."""
+    """Run a receiver in a process of its own, so that it does not share the function's interpreter lock."""
     code = "from tests.client.aws_lambda.receiver import Receiver; r = Receiver(); print(r.url, flush=True); input()"
     process = subprocess.Popen([sys.executable, "-c", code], cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""An ingest endpoint that keeps what it is sent, and can be slow, refuse, or hang."""
+"""An ingest endpoint that records what it receives, and can be slow, refuse, or hang."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Receiver:
-    """Accepts posts on a loopback port. A bare socket server: its own time is part of what is measured."""
+    """Accepts posts on a loopback port. It uses bare sockets, because its own time is part of what is measured."""
 
     def __init__(self, port: int = 0) -> None:
         self.events: list[dict[str, Any]] = []
@@ -30,11 +30,11 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        """What `QUEUEWATCH_TO` is set to."""
+        """The value for `QUEUEWATCH_TO`."""
         return f"http://127.0.0.1:{self.port}/api/v1/events"
 
     def of(self, *ids: str) -> list[dict[str, Any]]:
-        """The events of some messages, each once, in the order of arrival."""
+        """Return the distinct events of these messages, in the order of arrival."""
         with self._lock:
             seen: dict[str, dict[str, Any]] = {}
             for event in self.events:
@@ -43,7 +43,7 @@ class Receiver:
             return list(seen.values())
 
     def wait_for(self, count: int, within_s: float = 5.0) -> list[dict[str, Any]]:
-        """All events, once there are `count`; fails when they do not come."""
+        """Wait until there are `count` events and return all; fail if they do not arrive in time."""
         end_s = time.monotonic() + within_s
         while len(self.events) < count:
             assert time.monotonic() < end_s, f"{len(self.events)} of {count} events came"
@@ -52,7 +52,7 @@ class Receiver:
             return list(self.events)
 
     def close(self) -> None:
-        """Stop listening, and cut the connections there are."""
+        """Stop listening and close all connections."""
         self._ended = True
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
@@ -60,7 +60,7 @@ class Receiver:
         self.cut()
 
     def cut(self) -> None:
-        """Close the connections there are, as a load balancer does to idle ones."""
+        """Close all connections, as a load balancer does with idle ones."""
         with self._lock:
             for connection in self._open:
                 with contextlib.suppress(OSError):
@@ -100,7 +100,7 @@ class Receiver:
 
 @contextmanager
 def receiver(port: int = 0) -> Iterator[Receiver]:
-    """An endpoint while the block lasts."""
+    """Run an endpoint inside the with block."""
     made = Receiver(port)
     try:
         yield made

@@ -1,6 +1,6 @@
 """A Lambda execution environment: the Runtime API, and a process with a real runtime interface client.
 
-The process is frozen between invocations and killed when its time is up, as the platform does.
+As on the platform, the process is frozen between invocations and killed at its timeout.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Result:
 
     @property
     def payload(self) -> Any:
-        """The decoded body. Raises `ValueError` for one that is no JSON."""
+        """The decoded body. Raises `ValueError` if it is not JSON."""
         return json.loads(self.body, parse_constant=_refuse)
 
 
@@ -50,11 +50,11 @@ class _Invocation:
     kind: Kind = "timeout"
     body: bytes = b""
     refused: bool = False
-    """The platform refused the response: runtimes end themselves over that."""
+    """The platform refused the response; runtimes exit when that happens."""
 
 
 class Environment:
-    """One execution environment of a function; `invoke` is for one caller at a time."""
+    """One execution environment of a function; `invoke` allows one caller at a time."""
 
     def __init__(self, command: Sequence[str], variables: Mapping[str, str], log: Path, *, freezes: bool = True) -> None:
         self._command = list(command)
@@ -65,19 +65,19 @@ class Environment:
         self._pending: dict[str, _Invocation] = {}
         self._init_error = b""
         self._started = 0
-        """How many processes there were: a request of one that was killed may still wait for an event."""
+        """Number of processes so far: a request of a killed process may still wait for an event."""
         self._process: subprocess.Popen[bytes] | None = None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def invoke(self, event: Any, *, timeout_s: float = 10.0, init_s: float = 20.0) -> Result:
-        """Invoke the function with an event. Its time counts from when the runtime takes the event."""
+        """Invoke the function with an event. The timeout starts when the runtime takes the event."""
         self._start()
         assert self._process is not None
         payload = json.dumps(event).encode()
         made = _Invocation(str(uuid.uuid4()), payload, 0, threading.Event())
-        made.deadline_ms = int(timeout_s * 1000)  # made absolute when it is taken
+        made.deadline_ms = int(timeout_s * 1000)  # becomes absolute when the event is taken
         self._pending[made.request_id] = made
         began_s = time.monotonic()
         self._next.put(made)
@@ -102,12 +102,12 @@ class Environment:
         return Result(made.kind, made.body, ended_s - (taken_s or began_s))
 
     def thaw(self) -> None:
-        """Let the process run between invocations, for a test of what it does then."""
+        """Let the process run between invocations, to test what it does then."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End the process, as the platform does; the next invocation starts another."""
+        """Kill the process, as the platform does; the next invocation starts another."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
@@ -116,7 +116,7 @@ class Environment:
         self._process = None
 
     def close(self) -> None:
-        """End everything."""
+        """Stop the process and the API."""
         self.kill()
         self._server.shutdown()
         self._server.server_close()
@@ -171,7 +171,7 @@ class Environment:
                     self._answer(200, made.payload, headers)
 
             def _next_event(self) -> _Invocation | None:
-                """The next one; None when the process that asked was ended meanwhile: it would take what is for its successor."""
+                """Return the next event, or None if the process that asked has been killed: the event is for its successor."""
                 asked_by = environment._started
                 while environment._started == asked_by:
                     with contextlib.suppress(queue.Empty):
@@ -227,7 +227,7 @@ class Environment:
 def environment(
     command: Sequence[str], variables: Mapping[str, str], log: Path, *, freezes: bool = True
 ) -> Iterator[Environment]:
-    """An execution environment while the block lasts."""
+    """Run an execution environment inside the with block."""
     made = Environment(command, variables, log, freezes=freezes)
     try:
         yield made

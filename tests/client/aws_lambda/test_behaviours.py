@@ -1,4 +1,4 @@
-"""What the wrapper reports of each batch is what the queue then does, on the real runtime interface clients."""
+"""The wrapper reports of each batch what the queue then does, on the real runtime interface clients."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 WINDOW_S = 3
 TIMEOUT_S = 1.2
-"""The function's time: less than the visibility timeout, as Lambda demands."""
+"""Timeout of the function: less than the visibility timeout, as Lambda requires."""
 
 
 @dataclass
 class Row:
-    """One behaviour: what was delivered, reported, and what the queue did afterwards."""
+    """One behaviour: what was delivered and reported, and what the queue did afterwards."""
 
     behaviour: Behaviour
     batch: Batch
@@ -42,7 +42,7 @@ class Row:
 
 @pytest.fixture(scope="module")
 def table(runtime: Runtime, elasticmq: ElasticMQ) -> Iterator[list[Row]]:
-    """All behaviours, each with a queue of its own: about half a minute for a runtime."""
+    """All behaviours, each with a queue of its own; takes about half a minute per runtime."""
     sqs = sqs_service.client(elasticmq.endpoint)
     rows = []
     with receiver() as ingest, ExitStack() as stack:
@@ -52,7 +52,7 @@ def table(runtime: Runtime, elasticmq: ElasticMQ) -> Iterator[list[Row]]:
                     ingest.url,
                     QUEUEWATCH_LAMBDA_VISIBILITY_TIMEOUT_S=str(WINDOW_S),
                     QUEUEWATCH_LAMBDA_REPORT_BATCH_ITEM_FAILURES=str(reports),
-                    QUEUEWATCH_LAMBDA_SEND_MS="1000",  # a busy machine must not make a row depend on the next one
+                    QUEUEWATCH_LAMBDA_SEND_MS="1000",  # on a busy machine, no telemetry may be left for the next row
                     QUEUEWATCH_LAMBDA_EARLY_MS="300",
                     QUEUEWATCH_LAMBDA_TIMEOUT_MARGIN_MS="450",
                 )
@@ -74,13 +74,13 @@ def table(runtime: Runtime, elasticmq: ElasticMQ) -> Iterator[list[Row]]:
 
 
 def test_at_least_thirty_behaviours_are_tried() -> None:
-    """The proof is only as good as what it tries."""
+    """The comparison proves only as much as the table covers."""
     assert len(TABLE) >= 30
     assert len(set(TABLE)) == len(TABLE)
 
 
 def test_the_queue_does_what_the_table_says(table: list[Row]) -> None:
-    """The table itself, against the queue: which messages come back, and how the invocation ends."""
+    """The queue agrees with the table on which messages come back and how the invocation ends."""
     wrong = {}
     for row in table:
         ids = row.batch.ids
@@ -91,7 +91,7 @@ def test_the_queue_does_what_the_table_says(table: list[Row]) -> None:
 
 
 def test_what_is_reported_is_what_the_queue_does(table: list[Row]) -> None:
-    """`deleted` for what is gone, `released` for what came back, for every message of every behaviour."""
+    """Each message that is gone was reported as `deleted`, each one that came back as `released`."""
     wrong = {}
     for row in table:
         fates = {i: _fate(row, i) for i in row.batch.ids}
@@ -103,8 +103,8 @@ def test_what_is_reported_is_what_the_queue_does(table: list[Row]) -> None:
     assert wrong == {}
 
 
-def test_each_receive_is_reported_as_the_broker_counts_it(table: list[Row]) -> None:
-    """Count, send time, first receive, group, sequence and the end of the window."""
+def test_each_receive_is_reported_with_the_brokers_attributes(table: list[Row]) -> None:
+    """The event has receive count, send time, first receive, group, sequence and the end of the window."""
     wrong = {}
     for row in table:
         for record in [] if row.behaviour.blind else row.batch.records:
@@ -127,7 +127,7 @@ def test_each_receive_is_reported_as_the_broker_counts_it(table: list[Row]) -> N
 
 
 def test_the_outcome_of_each_batch_is_reported_with_its_reason(table: list[Row]) -> None:
-    """Failed as a whole, or acknowledged and retried message by message; the latest report counts."""
+    """A batch failed as a whole, or its messages were acknowledged and retried one by one; the latest report counts."""
     wrong = {}
     for row in table:
         if row.behaviour.blind:
@@ -144,7 +144,7 @@ def test_the_outcome_of_each_batch_is_reported_with_its_reason(table: list[Row])
 
 
 def test_a_released_message_is_visible_when_its_window_ends(table: list[Row]) -> None:
-    """A failed batch does not come back at once: the mapping leaves its messages to their visibility timeout."""
+    """A failed batch does not come back at once: the mapping lets the visibility timeout run."""
     for row in table:
         for event in row.events:
             if event["type"] == "released":
@@ -152,7 +152,7 @@ def test_a_released_message_is_visible_when_its_window_ends(table: list[Row]) ->
 
 
 def test_every_event_can_be_read_by_the_service(table: list[Row]) -> None:
-    """The wire format is the service's, not only ours."""
+    """The service's decoder accepts all events."""
     events = [event for row in table for event in [*row.events, *row.batches]]
     decoded = decode_records(["\n".join(json.dumps(event) for event in events).encode()])
     assert len(events) > 300
@@ -160,7 +160,7 @@ def test_every_event_can_be_read_by_the_service(table: list[Row]) -> None:
 
 
 def test_no_message_body_and_no_error_text_leaves_the_function(table: list[Row]) -> None:
-    """Telemetry has ids and times; what a message or an error says stays where it is."""
+    """Telemetry has only ids and times, no contents of messages or errors."""
     secrets = ("Lovelace", "|bad")
     assert not [e for row in table for e in [*row.events, *row.batches] if any(secret in str(e) for secret in secrets)]
 
@@ -190,7 +190,7 @@ def _row(behaviour: Behaviour, batch: Batch, ingest: Receiver, before: int) -> R
 
 
 def _drain(sqs: SQSClient, url: str) -> set[str]:
-    """The ids the queue gives out now. A FIFO group gives ten at once, so a batch's come together."""
+    """Return the ids that the queue now delivers. A FIFO group delivers ten at once, so a batch's messages come together."""
     found: set[str] = set()
     while True:
         answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=600)
@@ -201,7 +201,7 @@ def _drain(sqs: SQSClient, url: str) -> set[str]:
 
 
 def _fate(row: Row, message_id: str) -> str:
-    """What the service concludes: an end is final, else the latest release counts."""
+    """Return what the service concludes: a deletion is final, otherwise a release counts."""
     kinds = [event["type"] for event in row.events if event["message_id"] == message_id]
     if "deleted" in kinds:
         return "deleted"

@@ -1,4 +1,4 @@
-"""Telemetry costs an invocation no more than its bound, and what is not sent goes with the next one."""
+"""Telemetry delays an invocation by no more than its limit, and what is not sent goes with the next one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.client.aws_lambda.runtime_api import Environment, Result
 from tests.services.process import free_port
 
 BOUND_S = 0.05
-SLACK_S = 0.1  # a machine that is busy with other things
+SLACK_S = 0.1  # room for other load on the machine
 
 
 def event(*ids: str, body: str = "returns nothing") -> dict[str, Any]:
-    """An SQS event as Lambda hands it over."""
+    """Build an SQS event as Lambda passes it."""
     now_ms = int(time.time() * 1000)
     said = {"ApproximateReceiveCount": "1", "SentTimestamp": str(now_ms - 100), "ApproximateFirstReceiveTimestamp": str(now_ms)}
     record = {
@@ -30,24 +30,24 @@ def event(*ids: str, body: str = "returns nothing") -> dict[str, Any]:
 
 
 def warm(function: Environment) -> None:
-    """The first invocation pays for the start of the process."""
+    """Invoke once, so that later invocations do not include the start of the process."""
     assert function.invoke({}).kind == "returned"
 
 
 def ended(function: Environment, *ids: str) -> Result:
-    """Invoke with some messages, all of which are worked on."""
+    """Invoke with these messages, all of which are processed."""
     result = function.invoke(event(*ids))
     assert (result.kind, result.body) == ("returned", b"null")
     return result
 
 
 def deleted(ingest: Receiver) -> set[str]:
-    """Messages reported as deleted."""
+    """Return the ids of the messages reported as deleted."""
     return {e["message_id"] for e in ingest.events if e["type"] == "deleted"}
 
 
-def test_everything_has_arrived_when_the_result_is_returned(runtime: Runtime, ingest: Receiver) -> None:
-    """The process is frozen then: what is not out by then would wait for the next invocation."""
+def test_all_telemetry_has_arrived_when_the_result_is_returned(runtime: Runtime, ingest: Receiver) -> None:
+    """The process is then frozen, so telemetry not sent by then would wait for the next invocation."""
     with runtime.start(ingest.url, QUEUEWATCH_LAMBDA_SEND_MS="1000") as function:
         for i in range(20):
             ended(function, f"m{i}")
@@ -55,7 +55,7 @@ def test_everything_has_arrived_when_the_result_is_returned(runtime: Runtime, in
 
 
 def test_a_dead_endpoint_changes_no_result_and_costs_at_most_the_bound(runtime: Runtime) -> None:
-    """Connections are refused: at once, or the bound later at most."""
+    """A refused connection ends at once, or at the limit at the latest."""
     with runtime.start(f"http://127.0.0.1:{free_port()}") as function:
         warm(function)
         for i in range(10):
@@ -63,7 +63,7 @@ def test_a_dead_endpoint_changes_no_result_and_costs_at_most_the_bound(runtime: 
 
 
 def test_a_hanging_endpoint_costs_at_most_the_bound_and_then_nothing(runtime: Runtime, ingest: Receiver) -> None:
-    """An endpoint that accepts and never answers is waited for ever more rarely."""
+    """An endpoint that accepts and never answers is tried less and less often."""
     ingest.hangs = True
     with runtime.start(ingest.url) as function:
         warm(function)
@@ -73,8 +73,8 @@ def test_a_hanging_endpoint_costs_at_most_the_bound_and_then_nothing(runtime: Ru
         ingest.hangs = False
 
 
-def test_what_a_dead_endpoint_did_not_take_goes_with_a_later_invocation(runtime: Runtime) -> None:
-    """Nothing is lost by an outage, and nothing needs a further message to be noticed but an invocation."""
+def test_events_a_dead_endpoint_missed_are_sent_by_a_later_invocation(runtime: Runtime) -> None:
+    """An outage loses nothing; any later invocation sends what was kept."""
     port = free_port()
     with runtime.start(f"http://127.0.0.1:{port}", QUEUEWATCH_LAMBDA_SEND_MS="1000") as function:
         for i in range(3):
@@ -87,8 +87,8 @@ def test_what_a_dead_endpoint_did_not_take_goes_with_a_later_invocation(runtime:
                 ended(function, "later")
 
 
-def test_a_slow_endpoint_is_left_behind_and_its_answer_taken_later(runtime: Runtime, ingest: Receiver) -> None:
-    """Slower than the bound: the invocation ends, the process is frozen in the middle of a post, and nothing is lost."""
+def test_a_slow_endpoint_does_not_delay_the_result(runtime: Runtime, ingest: Receiver) -> None:
+    """When a POST exceeds the limit, the invocation ends, the process is frozen during the POST, and nothing is lost."""
     with runtime.start(ingest.url) as function:
         ended(function, "m0")
         ingest.delay_s = 0.15
@@ -103,7 +103,7 @@ def test_a_slow_endpoint_is_left_behind_and_its_answer_taken_later(runtime: Runt
 
 
 def test_a_connection_cut_while_frozen_is_opened_again(runtime: Runtime, ingest: Receiver) -> None:
-    """Load balancers close idle connections; the next invocation finds a dead one and uses another."""
+    """Load balancers close idle connections; the next invocation finds a dead one and opens another."""
     with runtime.start(ingest.url, QUEUEWATCH_LAMBDA_SEND_MS="1000") as function:
         ended(function, "m0")
         ingest.cut()
@@ -113,8 +113,8 @@ def test_a_connection_cut_while_frozen_is_opened_again(runtime: Runtime, ingest:
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 500, 503])
-def test_a_refusal_that_people_can_put_right_loses_nothing(runtime: Runtime, ingest: Receiver, status: int) -> None:
-    """A wrong token or address is an outage until somebody corrects it."""
+def test_a_refusal_that_people_can_fix_loses_nothing(runtime: Runtime, ingest: Receiver, status: int) -> None:
+    """A wrong token or address is treated as an outage until it is corrected."""
     ingest.status = status
     with runtime.start(ingest.url, QUEUEWATCH_LAMBDA_SEND_MS="1000") as function:
         ended(function, "m0")
@@ -124,8 +124,8 @@ def test_a_refusal_that_people_can_put_right_loses_nothing(runtime: Runtime, ing
         assert deleted(ingest) == {"m0", "m1"}
 
 
-def test_a_payload_that_is_refused_for_good_does_not_block_what_follows(runtime: Runtime, ingest: Receiver) -> None:
-    """400 means never: it is dropped and counted."""
+def test_a_permanently_refused_payload_does_not_block_later_ones(runtime: Runtime, ingest: Receiver) -> None:
+    """A payload that gets status 400 is dropped and counted."""
     ingest.status = 400
     with runtime.start(ingest.url, QUEUEWATCH_LAMBDA_SEND_MS="1000") as function:
         ended(function, "m0")
@@ -135,7 +135,7 @@ def test_a_payload_that_is_refused_for_good_does_not_block_what_follows(runtime:
 
 
 def test_a_batch_of_ten_thousand_is_reported(runtime: Runtime, ingest: Receiver) -> None:
-    """The largest batch of a standard queue: more than one payload, and more than one bound."""
+    """The largest batch of a standard queue needs more than one payload."""
     ids = [f"{i:05}" for i in range(10_000)]
     with runtime.start(ingest.url, QUEUEWATCH_LAMBDA_SEND_MS="10000") as function:
         ended(function, *ids)
@@ -143,7 +143,7 @@ def test_a_batch_of_ten_thousand_is_reported(runtime: Runtime, ingest: Receiver)
 
 
 def test_the_token_is_sent_and_is_in_no_log(runtime: Runtime, ingest: Receiver) -> None:
-    """Surrounding white space, as secrets often have it, does no harm."""
+    """White space around the token, as secrets often have it, is removed."""
     with runtime.start(ingest.url, QUEUEWATCH_LAMBDA_SEND_MS="1000", QUEUEWATCH_TOKEN="hush-hush\n") as function:
         ended(function, "m0")
     assert ingest.headers == ["POST /api/v1/events HTTP/1.1 Bearer hush-hush"]

@@ -1,4 +1,4 @@
-"""docs/lambda.md: its commands run, its settings exist, and what it names is there."""
+"""docs/lambda.md: its commands run, and the settings and files that it names exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AWS = [command for command in _COMMANDS if command.startswith("aws ")]
 
 
 def test_there_are_commands_to_run() -> None:
-    """Both kinds, and no others."""
+    """The page has commands of both kinds, and no others."""
     assert len(_PYTHON) == 2
     assert _AWS
     assert len(_PYTHON) + len(_AWS) == len(_COMMANDS)
@@ -30,7 +30,7 @@ def test_there_are_commands_to_run() -> None:
 
 @pytest.mark.parametrize("command", _PYTHON)
 def test_the_layers_are_built_by_the_commands_shown(command: str, tmp_path: Path) -> None:
-    """And hold what the page sets as handler."""
+    """The layers contain the handler that the page sets."""
     words = shlex.split(command)
     subprocess.run([sys.executable, *words[1:]], cwd=tmp_path, check=True, capture_output=True)
     archive = tmp_path / words[-1]
@@ -45,8 +45,8 @@ def test_the_layers_are_built_by_the_commands_shown(command: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("command", _AWS)
-def test_the_aws_commands_have_the_options_of_the_api(command: str) -> None:
-    """The CLI is generated from the same model: service, operation and options must be in it."""
+def test_the_aws_commands_use_existing_api_options(command: str) -> None:
+    """The CLI is generated from the same model as boto3: service, operation and options must be in it."""
     _, service, operation, *options = shlex.split(command)
     client = boto3.client(service, region_name="us-east-1")  # type: ignore[call-overload]
     api = client.meta.method_to_api_mapping[operation.replace("-", "_")]
@@ -55,8 +55,8 @@ def test_the_aws_commands_have_the_options_of_the_api(command: str) -> None:
     assert given <= members | {"zipfile"}  # the CLI's own name for a part of Content
 
 
-def test_every_setting_shown_is_read_by_both_runtimes_and_none_is_left_out() -> None:
-    """The page's table is the settings, for Python and for Node.js."""
+def test_the_settings_shown_are_those_that_both_runtimes_read() -> None:
+    """The page's table lists the settings of Python and of Node.js."""
     folder = _ROOT / "client/queuewatch/aws_lambda"
     shown = set(re.findall(r"QUEUEWATCH_[A-Z_]+", _PAGE))
     python = {"QUEUEWATCH_TOKEN", "QUEUEWATCH_TOKEN_FILE"}  # read by the transports
@@ -69,20 +69,20 @@ def test_every_setting_shown_is_read_by_both_runtimes_and_none_is_left_out() -> 
 
 
 def test_the_same_files_make_the_same_layer(tmp_path: Path) -> None:
-    """A deployment must not see a change where there is none."""
+    """Rebuilding from the same files must not look like a change to a deployment."""
     for runtime in ("python", "node"):
         first, second = build(runtime, tmp_path / "1.zip"), build(runtime, tmp_path / "2.zip")
         assert first.read_bytes() == second.read_bytes()
 
 
 def test_there_is_no_layer_for_other_runtimes(tmp_path: Path) -> None:
-    """The error names those there are."""
+    """The error names the supported runtimes."""
     with pytest.raises(ValueError, match="one for python and one for node"):
         build("cobol", tmp_path / "layer.zip")
 
 
 def test_the_packages_have_one_version() -> None:
-    """The layer for Node.js is of the same version as the library."""
+    """The Node.js layer and the library have the same version."""
     version = re.search(r'^version = "(.+?)"', (_ROOT / "client/pyproject.toml").read_text(), re.MULTILINE)
     assert version is not None
     assert f'"version": "{version[1]}"' in (_ROOT / "client/queuewatch/aws_lambda/node/package.json").read_text()

@@ -1,7 +1,7 @@
 """The FIFO incident with a Lambda consumer, end to end: a real queue, a real runtime, the wrapper's telemetry, a replay.
 
-One customer's backlog fails again and again and fills all that the queue looks at; the customers behind it wait, and the
-event source mapping works one group at a time. Neither producer nor function was edited.
+One customer's backlog fails again and again and fills the queue's look-ahead; the customers behind it wait, and the event
+source mapping works on one group at a time. Neither the producer's nor the function's code is changed.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from tests.services.elasticmq import ElasticMQ
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-_LOOK_AHEAD = 20  # of 120,000
+_LOOK_AHEAD = 20  # instead of 120,000
 _VISIBILITY_S = 2
-_COLLAPSED_S = 8  # of 300
+_COLLAPSED_S = 8  # instead of 300
 _CUSTOMERS_BEHIND = 6
 
 
 def _signals(events: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
-    """What a replay makes of them, in steps that see the head visible between two deliveries."""
+    """Replay the events, in steps short enough to see the head visible between two deliveries."""
     thresholds = Thresholds(look_ahead=_LOOK_AHEAD, collapsed_s=_COLLAPSED_S)
     return replayed(events, folder, every="100ms", settings=Settings(defaults=thresholds)).signals(status="firing")
 
 
 def _saturated_at(events: list[dict[str, Any]]) -> int:
-    """When everybody's messages were there and the group was in flight."""
+    """Return when all customers' messages were sent and the group was in flight."""
     sent: int = max(event["at"] for event in events if event["type"] == "sent")
     in_flight: list[int] = [event["at"] for event in events if event["type"] == "received" and event["invisible_until"] > sent]
     return max(sent, min(in_flight))
 
 
 def _fail_once(consumer: Any, url: str, function: Environment) -> None:
-    """The mapping gets a batch of the one group, and the function fails it."""
+    """The mapping gets a batch of the greedy group, and the function fails it."""
     while (batch := poll_once(consumer, url, function)) is None:
         pass
     assert {record["attributes"]["MessageGroupId"] for record in batch.records} == {"greedy"}
@@ -55,7 +55,7 @@ def _fail_once(consumer: Any, url: str, function: Environment) -> None:
 
 
 def _hide_what_sqs_hides(consumer: Any, url: str) -> None:
-    """ElasticMQ looks ahead without end: what SQS would not find is held, out of sight and untold, by somebody else."""
+    """ElasticMQ's look-ahead is unlimited, so an unwatched consumer receives and holds the messages that SQS would not find."""
     hidden = 0
     while hidden < _CUSTOMERS_BEHIND:
         answer = consumer.receive_message(
@@ -69,10 +69,10 @@ def _hide_what_sqs_hides(consumer: Any, url: str) -> None:
                 hidden += 1
 
 
-def test_one_group_s_backlog_is_named_while_lambda_works_on_nothing_else(
+def test_one_groups_backlog_is_named_while_lambda_works_on_nothing_else(
     runtime: Runtime, elasticmq: ElasticMQ, ingest: Receiver, tmp_path: Path
 ) -> None:
-    """`LookAheadSaturated` within ten seconds of saturation, with the group; then `ConcurrencyCollapsed`."""
+    """`LookAheadSaturated` names the group within ten seconds of saturation; `ConcurrencyCollapsed` follows."""
     producer, consumer, kept = sqs_service.client(elasticmq.endpoint), sqs_service.client(elasticmq.endpoint), Kept()
     name = f"orders-{uuid.uuid4().hex[:8]}.fifo"
     attributes: Any = {"FifoQueue": "true", "ContentBasedDeduplication": "true", "VisibilityTimeout": str(_VISIBILITY_S)}

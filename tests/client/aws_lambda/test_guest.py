@@ -1,4 +1,4 @@
-"""The wrapper is a guest: with and without it the function answers and fails alike."""
+"""The wrapper does not change the function: results and errors are the same with and without it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SQS = ["returns nothing", "returns an object", "returns a string", "names all", 
 
 
 def _same(result: Result) -> tuple[str, Any]:
-    """What the caller sees, without what differs from run to run: ids, and the frames of a stack."""
+    """Return what the caller sees, without what differs between runs: ids and stack frames."""
     if result.kind == "returned":
         return result.kind, result.payload
     said = json.loads(result.body) if result.body else {}
@@ -33,7 +33,7 @@ def _same(result: Result) -> tuple[str, Any]:
 
 
 def test_answers_and_errors_are_the_same_with_and_without_the_wrapper(runtime: Runtime, ingest: Receiver) -> None:
-    """For events of SQS and for all others."""
+    """This holds for SQS events and all others."""
     events = [*FOREIGN, *(event("m0", "m1", body=body) for body in SQS)]
     with runtime.start(None, wrapped=False) as bare:
         expected = [_same(bare.invoke(e)) for e in events]
@@ -42,8 +42,8 @@ def test_answers_and_errors_are_the_same_with_and_without_the_wrapper(runtime: R
     assert {kind for kind, _ in expected} == {"returned", "error"}
 
 
-def test_an_invocation_that_is_not_of_sqs_reports_nothing(runtime: Runtime, ingest: Receiver) -> None:
-    """A function may have several sources."""
+def test_an_invocation_by_another_source_reports_nothing(runtime: Runtime, ingest: Receiver) -> None:
+    """A function may have several event sources."""
     with runtime.start(ingest.url, QUEUEWATCH_LAMBDA_SEND_MS="1000") as function:
         for foreign in FOREIGN:
             function.invoke(foreign)
@@ -51,8 +51,8 @@ def test_an_invocation_that_is_not_of_sqs_reports_nothing(runtime: Runtime, inge
     assert {e.get("message_id") for e in ingest.events} == {"m0", None}
 
 
-def test_the_function_gets_its_own_event_and_context(runtime: Runtime, ingest: Receiver) -> None:
-    """Not copies: the request id, the function's name, and every field of the event."""
+def test_the_function_gets_the_original_event_and_context(runtime: Runtime, ingest: Receiver) -> None:
+    """Request id, function name and every field of the event are unchanged."""
     given = event("m0")
     with runtime.start(ingest.url, own="context_of") as function:
         result = function.invoke(given)
@@ -72,8 +72,8 @@ def test_the_function_gets_its_own_event_and_context(runtime: Runtime, ingest: R
     ],
     ids=["off", "no destination", "no such transport", "a password in the URL"],
 )
-def test_without_a_destination_the_function_runs_as_it_is(runtime: Runtime, ingest: Receiver, variables: dict[str, str]) -> None:
-    """Switched off, or mistyped in a deployment."""
+def test_without_a_destination_the_function_is_unchanged(runtime: Runtime, ingest: Receiver, variables: dict[str, str]) -> None:
+    """Telemetry may be switched off, or its destination mistyped in a deployment."""
     with runtime.start(ingest.url, **variables) as function:  # type: ignore[arg-type]
         assert _same(function.invoke(event("m0", body="returns an object"))) == ("returned", {"ok": True})
     assert ingest.events == []
@@ -81,8 +81,8 @@ def test_without_a_destination_the_function_runs_as_it_is(runtime: Runtime, inge
 
 
 @pytest.mark.parametrize("value", ["soon", "-1", "nan", "1e12"])
-def test_a_setting_that_cannot_be_read_leaves_its_default(runtime: Runtime, ingest: Receiver, value: str) -> None:
-    """A typo costs a line in the log."""
+def test_an_invalid_setting_keeps_its_default(runtime: Runtime, ingest: Receiver, value: str) -> None:
+    """A typo is only logged."""
     with runtime.start(ingest.url, QUEUEWATCH_LAMBDA_SEND_MS=value) as function:
         assert function.invoke({}).kind == "returned"
         assert function.invoke(event("m0")).kind == "returned"
@@ -92,8 +92,8 @@ def test_a_setting_that_cannot_be_read_leaves_its_default(runtime: Runtime, inge
 
 
 @pytest.mark.parametrize("own", ["no_such_handler"])
-def test_a_handler_that_is_not_there_fails_as_it_does_without_the_wrapper(runtime: Runtime, ingest: Receiver, own: str) -> None:
-    """The same error type, which alarms may look for."""
+def test_a_missing_handler_fails_as_it_does_without_the_wrapper(runtime: Runtime, ingest: Receiver, own: str) -> None:
+    """The error type is the same, because alarms may match it."""
     with runtime.start(None, own=own, wrapped=False) as bare:
         expected = _same(bare.invoke(event("m0")))
     with runtime.start(ingest.url, own=own) as function:
@@ -101,16 +101,16 @@ def test_a_handler_that_is_not_there_fails_as_it_does_without_the_wrapper(runtim
     assert expected[0] == "init error"
 
 
-def test_a_handler_nobody_named_is_an_error_that_says_so(runtime: Runtime, ingest: Receiver) -> None:
-    """The one setting that must be there."""
+def test_an_unset_handler_is_an_error_that_says_so(runtime: Runtime, ingest: Receiver) -> None:
+    """QUEUEWATCH_LAMBDA_HANDLER is the one required setting."""
     with runtime.start(ingest.url, QUEUEWATCH_LAMBDA_HANDLER="") as function:
         result = function.invoke(event("m0"))
     assert result.kind == "init error"
     assert "QUEUEWATCH_LAMBDA_HANDLER is not set" in result.body.decode()
 
 
-def test_a_plain_function_that_returns_no_promise_is_reported_by_what_it_returned(runtime: Runtime, ingest: Receiver) -> None:
-    """In Node.js; Python knows no other kind."""
+def test_a_synchronous_function_is_reported_by_its_return_value(runtime: Runtime, ingest: Receiver) -> None:
+    """In Node.js, a handler may return no promise; in Python, all handlers are synchronous."""
     own = "plain" if runtime.name == "node" else "handler"
     with runtime.start(ingest.url, own=own, QUEUEWATCH_LAMBDA_SEND_MS="1000") as function:
         result = function.invoke(event("m0", "m1", body="names the first"))
@@ -118,8 +118,8 @@ def test_a_plain_function_that_returns_no_promise_is_reported_by_what_it_returne
     assert deleted(ingest) == {"m1"}
 
 
-def test_without_the_visibility_timeout_nothing_is_said_of_when_messages_come_back(runtime: Runtime, ingest: Receiver) -> None:
-    """Their windows end by time, which the service follows; a guess would be worse."""
+def test_without_the_visibility_timeout_no_return_time_is_reported(runtime: Runtime, ingest: Receiver) -> None:
+    """The service then ends windows by time; a guess would be worse."""
     with runtime.start(ingest.url, QUEUEWATCH_LAMBDA_SEND_MS="1000") as function:
         function.invoke(event("m0", body="raises"))
     assert [e["type"] for e in ingest.events] == ["received", "batch"]

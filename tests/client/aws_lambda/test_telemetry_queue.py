@@ -1,4 +1,4 @@
-"""Telemetry by way of a queue, and messages that come again or are dead letters: against ElasticMQ."""
+"""Telemetry sent through a queue, and messages that are redelivered or dead-lettered, against ElasticMQ."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def sqs(elasticmq: ElasticMQ) -> SQSClient:
-    """A client of ElasticMQ."""
+    """An SQS client for ElasticMQ."""
     return sqs_service.client(elasticmq.endpoint)
 
 
@@ -30,7 +30,7 @@ def sqs(elasticmq: ElasticMQ) -> SQSClient:
 def test_a_telemetry_queue_gets_what_the_collector_reads(
     runtime: Runtime, elasticmq: ElasticMQ, sqs: SQSClient, by_url: bool
 ) -> None:
-    """Signed with the function's credentials, by name or by URL."""
+    """Messages are signed with the function's credentials; the queue may be given by name or by URL."""
     name = f"telemetry-{runtime.name}-{by_url}"
     url = sqs.create_queue(QueueName=name)["QueueUrl"]
     to = f"sqs:{url if by_url else name}"
@@ -47,8 +47,8 @@ def test_a_telemetry_queue_gets_what_the_collector_reads(
     ]
 
 
-def test_a_large_batch_goes_in_messages_that_a_queue_takes(runtime: Runtime, elasticmq: ElasticMQ, sqs: SQSClient) -> None:
-    """256 KiB a message."""
+def test_a_large_batch_is_split_into_messages_that_sqs_accepts(runtime: Runtime, elasticmq: ElasticMQ, sqs: SQSClient) -> None:
+    """No message exceeds 256 KiB."""
     url = sqs.create_queue(QueueName=f"telemetry-large-{runtime.name}")["QueueUrl"]
     to = f"sqs:telemetry-large-{runtime.name}"
     ids = [f"{i:04}" for i in range(2_000)]
@@ -60,10 +60,8 @@ def test_a_large_batch_goes_in_messages_that_a_queue_takes(runtime: Runtime, ela
     assert found == set(ids)
 
 
-def test_a_poison_message_is_followed_to_the_dead_letter_queue_and_out_of_it(
-    runtime: Runtime, sqs: SQSClient, ingest: Receiver
-) -> None:
-    """Received twice, moved by the broker, and worked on from the dead-letter queue: the counts are the broker's."""
+def test_a_poison_message_is_followed_into_the_dead_letter_queue(runtime: Runtime, sqs: SQSClient, ingest: Receiver) -> None:
+    """It is received twice, moved by the broker, and received from the dead-letter queue, with the broker's receive counts."""
     dead = sqs.create_queue(QueueName=f"dead-{runtime.name}", Attributes={"VisibilityTimeout": "1"})["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 2})

@@ -1,4 +1,4 @@
-"""A function: what it does with a batch is named in the messages. It knows nothing of telemetry."""
+"""A Lambda function without telemetry code: the message bodies name what it does with a batch."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class ChargeFailed(Exception):
-    """An error of the application's own."""
+    """An error of the application."""
 
 
 def _failures(*ids: Any, key: str = "itemIdentifier") -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _behaviours(event: Any, ids: list[str]) -> dict[str, Any]:
 
 
 def handler(event: Any, _context: Any) -> Any:
-    """Work on one batch."""
+    """Process one batch."""
     records = event.get("Records") or [{"body": "returns an object|0"}]
     bodies = [record.get("body", "returns an object|0") for record in records]
     ids = [record.get("messageId", "") for record in records]
@@ -76,9 +76,9 @@ def handler(event: Any, _context: Any) -> Any:
 
 
 def context_of(event: Any, context: Any) -> Any:
-    """What the runtime hands over: for a comparison with and without the wrapper."""
+    """Return what the runtime passed in, to compare with and without the wrapper."""
     return {"id": context.aws_request_id, "name": context.function_name, "event": event}
 
 
 def nothing(_event: Any, _context: Any) -> None:
-    """The fastest function there is."""
+    """Do nothing: the fastest possible function."""
