@@ -1,7 +1,7 @@
 """A pre-forking server under load, whose children are stopped: `python -m tests.client.forking TO FORKS`.
 
 Two threads send through a watched client without a pause while the main thread forks. Each child sends too, until SIGTERM
-finds it at a random moment of that; its handler sends once more, flushes and leaves. Prints a line of JSON.
+interrupts it at a random moment; its handler sends once more, flushes and exits. The program prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class _Server:
         self._forks = forks
         self._name = "parent"
         self._numbers = itertools.count()
-        self._completed = mmap.mmap(-1, 4 * forks)  # shared with the children: calls that returned to each
+        self._completed = mmap.mmap(-1, 4 * forks)  # shared with the children: how many calls returned in each
         self._client = self._without_network()
         self._watching: Watch = watch(self._client, to, linger_s=0.01, max_buffered=1_000_000)
         self.sent = [0, 0]
 
     def run(self) -> dict[str, Any]:
-        """Fork; how the children ended, by exit code, and how many calls returned to whom."""
+        """Fork; return how many children ended with each exit code, and how many calls returned in each process."""
         stop = threading.Event()
         threads = [threading.Thread(target=self._load, args=(stop, n)) for n in range(2)]
         for thread in threads:
@@ -66,7 +66,7 @@ class _Server:
         if not child:
             self._be_child(n, write)
         os.close(write)
-        os.read(read, 1)  # the handler is there
+        os.read(read, 1)  # the handler is installed
         os.close(read)
         time.sleep(random.uniform(0, 0.01))
         os.kill(child, signal.SIGTERM)
@@ -90,7 +90,7 @@ class _Server:
         def stop(*_: object) -> None:
             completed()
             if n % 10 == 0:
-                sys.exit(0)  # a few leave through the interpreter's own end
+                sys.exit(0)  # some children leave through the interpreter's shutdown
             os._exit(0 if self._watching.flush(30) else _NOT_FLUSHED)
 
         signal.signal(signal.SIGTERM, stop)
@@ -113,13 +113,13 @@ class _Server:
 
 
 class _Raw:
-    """What botocore reads a body from."""
+    """The raw response from which botocore reads a body."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
 
     def stream(self, *_: Any, **__: Any) -> Iterator[bytes]:
-        """The whole body at once."""
+        """Yield the whole body at once."""
         yield self._body
 
 

@@ -1,4 +1,4 @@
-"""Pull consumers as Cloudflare publishes them: leases, acknowledgements, retries, delays, dead letters; on a set clock."""
+"""A queue with Cloudflare's documented pull API: leases, acks, retries, delays, dead letters. Tests set its clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ START_MS = 1_750_000_000_000
 
 @dataclass
 class Held:
-    """A message in the queue: `lease` and until when, or from when it is available."""
+    """A message in the queue: leased until `until`, or available from then on."""
 
     id: str
     sent_at: int
@@ -26,7 +26,7 @@ class Held:
 
 @dataclass
 class Broker:
-    """One queue. Messages leave `messages` for nowhere, or for `dead`."""
+    """One queue. A message that leaves `messages` is either settled or in `dead`."""
 
     max_retries: int = 3
     dead_letters: bool = True
@@ -42,7 +42,7 @@ class Broker:
     leases: int = 0
 
     def state(self, message_id: str) -> tuple[str, int]:
-        """Where a message is: `gone`, `dead`, `leased` or `delayed` until a time, or `available`."""
+        """Return `gone`, `dead`, `leased` or `delayed` with the time until which it is, or `available`."""
         if message_id in self.dead:
             return "dead", 0
         for message in self.messages:
@@ -53,7 +53,7 @@ class Broker:
         return "gone", 0
 
     def pull(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Lease what is available."""
+        """Lease available messages."""
         given: list[dict[str, Any]] = []
         for message in [m for m in self.messages if m.until <= self.now]:
             if len(given) == body["batch_size"]:
@@ -96,7 +96,7 @@ class Broker:
 
 @contextmanager
 def serving(broker: Broker) -> Iterator[Broker]:
-    """The broker behind HTTP while the block lasts."""
+    """Serve the broker over HTTP inside the with block."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

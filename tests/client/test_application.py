@@ -1,4 +1,4 @@
-"""In an application's own environment, from the wheel: its package names, its frameworks, and no service."""
+"""The library in an application's own environment, installed from the wheel, beside its packages and frameworks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OWNED = ("sources", "alerts", "streaming", "sinks")
 
 
 def _run(python: Path, environment: dict[str, str], *arguments: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    """`queuewatch-instrument python ARG…` of the application's environment."""
+    """Run `queuewatch-instrument python ARG…` in the application's environment."""
     command = [str(python.with_name("queuewatch-instrument")), str(python), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=cwd, env=environment | more)
 
@@ -27,10 +27,10 @@ def _kinds(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("how", ["in code", "from outside"])
-def test_an_application_s_own_packages_are_not_in_the_way(
+def test_packages_of_the_application_may_have_the_names_of_the_services(
     application: Path, sqs_environment: dict[str, str], tmp_path: Path, how: str
 ) -> None:
-    """`sources`, `alerts`, `streaming` and `sinks` are its own, and telemetry works beside them."""
+    """If `sources`, `alerts`, `streaming` and `sinks` are the application's own packages, telemetry still works."""
     app, spool = tmp_path / "app", tmp_path / "spool"
     for name in _OWNED:
         (app / name).mkdir(parents=True)
@@ -57,8 +57,8 @@ client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
     assert _kinds(spool) == {"sent": 1, "received": 1, "deleted": 1}
 
 
-def test_the_service_s_commands_are_not_a_traceback(application: Path, tmp_path: Path) -> None:
-    """The library has none of them, and says where they are."""
+def test_python_m_queuewatch_says_where_the_service_commands_are(application: Path, tmp_path: Path) -> None:
+    """The library has no service commands; its help says so instead of failing with a traceback."""
     assert not application.with_name("queuewatch").exists()
     done = subprocess.run(
         [str(application), "-m", "queuewatch", "--help"], capture_output=True, text=True, check=False, cwd=tmp_path
@@ -110,7 +110,7 @@ asyncio.run(main())
 def test_asynchronous_clients_are_watched(
     application: Path, sqs_environment: dict[str, str], tmp_path: Path, program: str, how: str
 ) -> None:
-    """With the same hooks; the event loop waits for nothing."""
+    """The hooks are the same as for boto3 and do not block the event loop."""
     watching = f"from queuewatch import watch; watch(session, to={f'spool:{tmp_path}'!r})"
     if how == "in code":
         command = [str(application), "-c", program.replace("WATCH", watching)]
@@ -142,10 +142,10 @@ def work(number):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pool", ["solo", "prefork"])
-def test_of_celery_the_sends_are_seen(application: Path, sqs_environment: dict[str, str], tmp_path: Path, pool: str) -> None:
-    """Deletions alone, as docs/celery.md says.
+def test_only_sends_of_celery_are_seen(application: Path, sqs_environment: dict[str, str], tmp_path: Path, pool: str) -> None:
+    """Receives and deletions are not reported, as docs/celery.md says.
 
-    A worker receives without boto3, so what it then deletes is unknown. It runs and stops as it would without us.
+    A worker receives without boto3, so the messages that it deletes are unknown. It runs and stops as without the hooks.
     """
     spool = tmp_path / "spool"
     environment = sqs_environment | {"QUEUEWATCH_TO": f"spool:{spool}", "QUEUE": f"celery-{uuid.uuid4().hex[:8]}"}

@@ -1,4 +1,4 @@
-"""The lifecycles that a pull consumer reports are those of the queue."""
+"""The message lifecycles that a pull consumer reports agree with the queue."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Kept(Transport):
 
 @dataclass(frozen=True)
 class Row:
-    """Steps of a consumer, and where its messages are then.
+    """A consumer's steps, and the state of its messages afterwards.
 
-    A step is `pull N`, `wait SECONDS`, `ack I…`, `retry I… [after S]`: I are deliveries in the order of the pulls.
+    A step is `pull N`, `wait SECONDS`, `ack I…`, `retry I… [after S]`; I are deliveries in the order of the pulls.
     """
 
     steps: str
@@ -45,7 +45,7 @@ class Row:
     why: str
     broker: Broker = field(default_factory=Broker)
     knows: bool = True
-    """Whether the consumer knows the retries and the dead-letter queue."""
+    """Whether the consumer knows the maximum number of retries and the dead-letter queue."""
 
 
 NO_DLQ = Broker(dead_letters=False, max_retries=0)
@@ -89,13 +89,13 @@ TABLE = (
 
 
 def test_at_least_twenty_lifecycles_are_tried() -> None:
-    """The proof is only as good as what it tries."""
+    """The comparison proves only as much as the table covers."""
     assert len(TABLE) >= 20
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.steps} ({row.why})")
-def test_what_is_reported_is_where_the_queue_has_the_messages(row: Row) -> None:
-    """From the events alone, by the rules of the wire format: a window ends by time, an end is final."""
+def test_what_is_reported_agrees_with_the_queue(row: Row) -> None:
+    """Only the events are used, by the rules of the wire format: a window ends by time, and a settlement is final."""
     with _consumer(row.broker, knows=row.knows) as (broker, consumer, kept):
         _play(row.steps, broker, consumer)
         assert consumer.flush()
@@ -105,8 +105,8 @@ def test_what_is_reported_is_where_the_queue_has_the_messages(row: Row) -> None:
         assert decode_records(kept.payloads).invalid == []
 
 
-def test_a_receive_carries_what_the_api_tells() -> None:
-    """Attempts, send time, and the end of the lease."""
+def test_a_receive_carries_what_the_api_returns() -> None:
+    """The event has attempts, send time, and the end of the lease."""
     with _consumer(Broker()) as (broker, consumer, kept):
         _play("pull 1; retry 0; pull 1", broker, consumer)
         consumer.flush()
@@ -127,8 +127,8 @@ def test_a_receive_carries_what_the_api_tells() -> None:
     }
 
 
-def test_the_calls_are_those_of_the_published_api() -> None:
-    """Paths, bodies, and the token as a bearer."""
+def test_the_calls_match_the_published_api() -> None:
+    """Checked are paths, bodies, and the bearer token."""
     with _consumer(Broker()) as (broker, consumer, _):
         _play("pull 2; ack 0; retry 1 after 7", broker, consumer)
     folder = "/client/v4/accounts/account/queues/0123/messages"
@@ -139,8 +139,8 @@ def test_the_calls_are_those_of_the_published_api() -> None:
     ]
 
 
-def test_a_settlement_nobody_can_assign_is_not_reported() -> None:
-    """One of two leases is gone, the API gives a number only: neither message is said to be deleted."""
+def test_an_ambiguous_settlement_is_not_reported() -> None:
+    """If one of two leases is gone and the API gives only a number, neither message is reported as deleted."""
     with _consumer(OLD_API) as (_, consumer, kept):
         one, other = consumer.pull(2)
         assert consumer.settle([one]).acked == 1
@@ -150,8 +150,8 @@ def test_a_settlement_nobody_can_assign_is_not_reported() -> None:
         assert consumer.unknown == 2
 
 
-def test_without_knowledge_of_the_retries_the_last_one_is_reported_as_released() -> None:
-    """The service concludes from what it sees; a consumer that does not know must not guess."""
+def test_without_knowing_max_retries_the_last_retry_is_reported_as_released() -> None:
+    """The service draws the conclusion; a consumer that does not know must not guess."""
     with _consumer(ONE_TRY, knows=False) as (broker, consumer, kept):
         _play("pull 1; retry 0", broker, consumer)
         consumer.flush()
@@ -160,7 +160,7 @@ def test_without_knowledge_of_the_retries_the_last_one_is_reported_as_released()
 
 @pytest.mark.parametrize("status", [401, 429, 500])
 def test_a_refused_call_is_an_error_and_no_event(status: int) -> None:
-    """The caller gets the error, with the API's text; the token is not among them."""
+    """The caller gets the error with the API's text, without the token."""
     with _consumer(Broker(status=status)) as (_, consumer, kept):
         with pytest.raises(PullError, match="Authentication error") as caught:
             consumer.pull()
@@ -170,8 +170,8 @@ def test_a_refused_call_is_an_error_and_no_event(status: int) -> None:
         assert kept.events == []
 
 
-def test_an_api_that_is_not_there_is_an_error() -> None:
-    """No status, since nothing answered."""
+def test_an_unreachable_api_is_an_error() -> None:
+    """The error has no status."""
     with _consumer(Broker()) as (_, consumer, _kept):
         pass
     with pytest.raises(PullError) as caught:
@@ -180,7 +180,7 @@ def test_an_api_that_is_not_there_is_an_error() -> None:
 
 
 def test_without_a_destination_it_is_a_plain_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is when telemetry is switched off."""
+    """The same holds if telemetry is switched off."""
     monkeypatch.delenv("QUEUEWATCH_TO", raising=False)
     broker = replace(Broker(), messages=[Held("m0", START_MS)])
     with serving(broker), PullConsumer("a", "0123", queue="orders", token="hush", base_url=broker.url) as consumer:
@@ -233,7 +233,7 @@ def _play(steps: str, broker: Broker, consumer: PullConsumer) -> None:
 
 
 def _concluded(events: list[dict[str, Any]], message_id: str, now: int) -> tuple[str, int]:
-    """Where a message is, by its events alone."""
+    """Return where a message is, by its events alone."""
     state, until = "available", 0
     for event in events:
         if event["message_id"] != message_id:

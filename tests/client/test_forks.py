@@ -1,4 +1,4 @@
-"""Forks at the worst moments: while the first event is on its way, and under load."""
+"""Forks at the worst moments: while the first event is being sent, and under load."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def _imported_in_the_thread(to: str, environment: dict[str, str], timeout_s: flo
     return done.stdout.splitlines()
 
 
-def test_the_sender_s_thread_imports_nothing(kafka: Any, moto_sqs: Any, tmp_path: Path, sqs_environment: dict[str, str]) -> None:
-    """A child forked during an import would wait for that import for ever: there is none, with any transport."""
+def test_the_sender_thread_imports_nothing(kafka: Any, moto_sqs: Any, tmp_path: Path, sqs_environment: dict[str, str]) -> None:
+    """A child forked during an import would wait for that import forever, so no transport may import in the thread."""
     queue = f"imports-{threading.get_ident()}"
     from tests.services import sqs
 
@@ -71,7 +71,7 @@ print("bad", bad)
 
 @pytest.mark.slow
 def test_a_child_forked_right_after_the_first_send_sends_its_own(kafka: Any) -> None:
-    """At every tenth of the time that connecting to Kafka takes; it leaves quietly too, without waiting for a thread."""
+    """It forks 15 times, 30 ms apart, while the sender connects to Kafka; no child logs anything or waits for a thread."""
     topic = kafka.create_topic()
     command = [sys.executable, "-c", _FORK_AFTER_THE_FIRST_SEND, f"kafka://{kafka.bootstrap}/{topic}", "15"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -109,7 +109,7 @@ print(bad, sum(numbers))
 
 @pytest.mark.slow
 def test_forks_under_load_neither_hang_nor_double_anything(tmp_path: Path) -> None:
-    """Five hundred; each tenth child leaves through the interpreter's own end."""
+    """There are five hundred forks; every tenth child leaves through the interpreter's shutdown."""
     forks = 500
     to = f"spool:{tmp_path}?max_folder_bytes=4000000000"
     done = subprocess.run(
@@ -124,7 +124,7 @@ def test_forks_under_load_neither_hang_nor_double_anything(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_children_stopped_by_sigterm_under_load_neither_hang_nor_double_anything(tmp_path: Path) -> None:
-    """Their handlers call SQS, wherever the signal finds them. The environment's FORKS sets another number."""
+    """The children's handlers call SQS wherever the signal interrupts. The variable FORKS sets another number of forks."""
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.client.forking"]
     to, forks = f"spool:{tmp_path}?max_folder_bytes=4000000000", int(os.environ.get("FORKS", "150"))
     done = subprocess.run([*command, to, str(forks)], capture_output=True, text=True, timeout=forks + 100, check=False)
@@ -135,7 +135,7 @@ def test_children_stopped_by_sigterm_under_load_neither_hang_nor_double_anything
     assert len(set(ids)) == len(ids)
     reported = Counter(message_id.partition("-")[0] for message_id in ids)
     assert reported["parent"] == found["parent"]
-    # One call more than returned: the signal may find a child behind the report of a call and before its return.
+    # One more event than calls that returned: the signal may come after a call is reported and before it returns.
     lost = {n: (reported[str(n)], calls) for n, calls in enumerate(found["children"]) if not 0 <= reported[str(n)] - calls <= 1}
     assert lost == {}
 

@@ -1,4 +1,4 @@
-"""A watched client tells every event of the contract, and the application sees what it would have seen without."""
+"""A watched client reports every event of the contract, and the application sees the same as without the hooks."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ SCOPES = {"moto_sqs": "123456789012/us-east-1", "elasticmq": "000000000000/us-ea
 
 @pytest.fixture(params=["moto_sqs", "elasticmq"])
 def service(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """Endpoint and scope of a stand-in."""
+    """Endpoint and scope of a stand-in for SQS."""
     return request.getfixturevalue(request.param).endpoint, SCOPES[request.param]
 
 
 @pytest.fixture
 def kept() -> Kept:
-    """Where the events go."""
+    """A transport that keeps the events."""
     return Kept()
 
 
 def new_queue(client: Any, suffix: str = "", **attributes: str) -> str:
-    """The URL of a queue no other test has."""
+    """Create a queue with a name that no other test uses, and return its URL."""
     made = client.create_queue(QueueName=f"q-{uuid.uuid4().hex[:10]}{suffix}", Attributes=attributes)
     return str(made["QueueUrl"])
 
 
 def reported(watching: Watch, kept: Kept, *fields: str) -> list[tuple[Any, ...]]:
-    """The chosen fields of every event so far."""
+    """Return the chosen fields of every event so far."""
     assert watching.flush()
     return [tuple(event.get(name) for name in fields) for event in kept.events()]
 
@@ -52,7 +52,7 @@ def watched(service: tuple[str, str], kept: Kept) -> Iterator[tuple[Any, Watch]]
 
 
 def test_a_message_s_life_is_reported(watched: tuple[Any, Watch], kept: Kept, service: tuple[str, str]) -> None:
-    """Sent, received, extended, released, received again, deleted: with counts, times and the consumer."""
+    """Reported are send, receive, extension, release, second receive and deletion, with counts, times and the consumer."""
     client, watching = watched
     url = new_queue(client)
     before = int(time.time() * 1000)
@@ -82,11 +82,11 @@ def test_a_message_s_life_is_reported(watched: tuple[Any, Watch], kept: Kept, se
         assert abs(event["first_received_at"] - before) < 5000
     assert before <= sent["at"] <= first["at"] <= extended["at"]
     assert watching.stats()["hook_errors"] == 0
-    assert watching.stats()["handles"] == 1  # the first delivery's, which was never deleted
+    assert watching.stats()["handles"] == 1  # that of the first delivery, which was never used to delete
 
 
 def test_batches_map_entries_to_messages_and_leave_failures_out(watched: tuple[Any, Watch], kept: Kept) -> None:
-    """Only successful entries are reported, each under its own id."""
+    """Only successful entries are reported, each under its own message id."""
     client, watching = watched
     url = new_queue(client)
     entries = [{"Id": f"e{n}", "MessageBody": "x", "DelaySeconds": 0} for n in range(3)]
@@ -118,7 +118,7 @@ def test_batches_map_entries_to_messages_and_leave_failures_out(watched: tuple[A
 
 
 def test_a_batch_entry_that_fails_is_not_reported(moto_sqs: Any, kept: Kept) -> None:
-    """Partial failure, answered with 200, on the way in (a send) and out (a delete)."""
+    """A partial failure, answered with status 200, leaves the failed entry out, for a send and for a delete."""
     client = sqs.client(moto_sqs.endpoint)
     url = new_queue(client)
     watching = watch(client, kept)
@@ -130,7 +130,7 @@ def test_a_batch_entry_that_fails_is_not_reported(moto_sqs: Any, kept: Kept) -> 
         parsed["Successful"] = []
 
     for operation in ("DeleteMessageBatch", "SendMessageBatch"):
-        # Registered first of all, so that the hooks see the changed answer.
+        # Registered before the hooks, so that they see the changed response.
         client.meta.events.register_first(f"after-call.sqs.{operation}", fail)
     client.delete_message_batch(QueueUrl=url, Entries=[{"Id": "1", "ReceiptHandle": got["ReceiptHandle"]}])
     client.send_message_batch(QueueUrl=url, Entries=[{"Id": "1", "MessageBody": "x"}])
@@ -139,7 +139,7 @@ def test_a_batch_entry_that_fails_is_not_reported(moto_sqs: Any, kept: Kept) -> 
 
 
 def test_fifo_events_carry_group_and_sequence(watched: tuple[Any, Watch], kept: Kept) -> None:
-    """Order within a group can only be judged with both."""
+    """The order within a group can only be judged with both."""
     client, watching = watched
     url = new_queue(client, ".fifo", FifoQueue="true", ContentBasedDeduplication="true")
     client.send_message(QueueUrl=url, MessageBody="x", MessageGroupId="g1", MessageDeduplicationId="d1")
@@ -151,8 +151,8 @@ def test_fifo_events_carry_group_and_sequence(watched: tuple[Any, Watch], kept: 
     assert kept.events()[1]["sequence"].isdigit()
 
 
-def test_a_delayed_message_says_when_it_appears(watched: tuple[Any, Watch], kept: Kept) -> None:
-    """DelaySeconds of the message itself."""
+def test_a_delayed_message_says_when_it_becomes_visible(watched: tuple[Any, Watch], kept: Kept) -> None:
+    """This is for DelaySeconds of the message itself."""
     client, watching = watched
     url = new_queue(client)
     client.send_message(QueueUrl=url, MessageBody="x", DelaySeconds=7)
@@ -162,7 +162,7 @@ def test_a_delayed_message_says_when_it_appears(watched: tuple[Any, Watch], kept
 
 
 def test_a_dead_letter_says_where_it_came_from(elasticmq: Any, kept: Kept) -> None:
-    """DeadLetterQueueSourceArn on the receive from the dead-letter queue."""
+    """The receive from the dead-letter queue has DeadLetterQueueSourceArn."""
     client = sqs.client(elasticmq.endpoint)
     dlq = new_queue(client)
     arn = client.get_queue_attributes(QueueUrl=dlq, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
@@ -189,7 +189,7 @@ def test_a_dead_letter_says_where_it_came_from(elasticmq: Any, kept: Kept) -> No
 
 
 def test_a_purge_concerns_the_whole_queue(watched: tuple[Any, Watch], kept: Kept) -> None:
-    """No message id."""
+    """The event has no message id."""
     client, watching = watched
     url = new_queue(client)
     client.purge_queue(QueueUrl=url)
@@ -208,8 +208,8 @@ def test_a_failed_call_is_no_event_and_raises_as_before(watched: tuple[Any, Watc
     assert watching.stats()["hook_errors"] == 0
 
 
-def test_a_message_of_another_process_is_counted_not_guessed(watched: tuple[Any, Watch], kept: Kept) -> None:
-    """A handle received elsewhere stands for nothing here."""
+def test_a_message_received_by_another_process_is_counted_not_guessed(watched: tuple[Any, Watch], kept: Kept) -> None:
+    """A receipt handle from elsewhere cannot be mapped to a message here."""
     client, watching = watched
     other = boto3.Session("testing", "testing", region_name=sqs.REGION).client("sqs", endpoint_url=client.meta.endpoint_url)
     url = new_queue(client)
@@ -236,7 +236,7 @@ ASKED: list[dict[str, Any]] = [
 
 
 def _application(client: Any, asked: dict[str, Any]) -> list[Any]:
-    """Some calls; their answers or errors."""
+    """Make some calls; return their responses or errors."""
     url = new_queue(client)
     attributes = {
         "own": {"DataType": "String", "StringValue": "k1"},
@@ -263,7 +263,7 @@ _VOLATILE = re.compile(r"Id$|Handle$|^date$|requestid$|Timestamp$|length$|^serve
 
 
 def _shape(value: Any, name: str = "") -> Any:
-    """An answer without what differs between any two runs; messages in the order of their bodies."""
+    """Replace what differs between any two runs, and sort messages by their bodies."""
     if isinstance(value, dict):
         return {k: _shape(v, k) for k, v in sorted(value.items())}
     if isinstance(value, list):
@@ -272,8 +272,8 @@ def _shape(value: Any, name: str = "") -> Any:
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=str)
-def test_the_application_sees_the_same_with_and_without(service: tuple[str, str], asked: dict[str, Any]) -> None:
-    """Answers and errors are equal, and the caller's own lists are left alone."""
+def test_the_application_sees_the_same_with_and_without_hooks(service: tuple[str, str], asked: dict[str, Any]) -> None:
+    """Responses and errors are equal, and the caller's lists are not changed."""
     plain, hooked = sqs.client(service[0]), sqs.client(service[0])
     watching = watch(hooked, Kept(), lineage_attribute="own")
     mine = {name: list(value) if isinstance(value, list) else value for name, value in asked.items()}
@@ -286,7 +286,7 @@ def test_the_application_sees_the_same_with_and_without(service: tuple[str, str]
 
 
 def test_sessions_cover_clients_and_resources_made_later(moto_sqs: Any, kept: Kept) -> None:
-    """And the resource's message objects hold what was asked for, no more."""
+    """Message objects of a resource have only the attributes that were asked for."""
     session = sqs.session()
     watching = watch(session, kept)
     resource = session.resource("sqs", endpoint_url=moto_sqs.endpoint)
@@ -303,8 +303,8 @@ def test_sessions_cover_clients_and_resources_made_later(moto_sqs: Any, kept: Ke
 
 
 @pytest.mark.parametrize("kind", ["resource", "botocore session", "default session"])
-def test_other_things_can_be_watched(moto_sqs: Any, kept: Kept, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A resource, a botocore session, boto3's default session."""
+def test_resources_and_sessions_can_be_watched(moto_sqs: Any, kept: Kept, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`watch` accepts a resource, a botocore session, or boto3's default session."""
     session = sqs.session()
     if kind == "resource":
         resource = session.resource("sqs", endpoint_url=moto_sqs.endpoint)
@@ -323,7 +323,7 @@ def test_other_things_can_be_watched(moto_sqs: Any, kept: Kept, kind: str, monke
 
 
 def test_nothing_is_reported_twice(moto_sqs: Any, kept: Kept) -> None:
-    """Session and client both watched, and one of them again."""
+    """A session and its client are both watched, and the client twice."""
     session = sqs.session()
     one = watch(session, kept)
     client = session.client("sqs", endpoint_url=moto_sqs.endpoint)
@@ -338,7 +338,7 @@ def test_nothing_is_reported_twice(moto_sqs: Any, kept: Kept) -> None:
 
 
 def test_what_the_application_changes_after_a_call_is_not_reported(moto_sqs: Any, kept: Kept) -> None:
-    """Events are built later, in another thread: from what was true when the call was made."""
+    """Events are built later, in another thread, from the values at the time of the call."""
     client = sqs.client(moto_sqs.endpoint)
     url = new_queue(client, ".fifo", FifoQueue="true", ContentBasedDeduplication="true")
     watching = watch(client, kept, consumer="worker-1", linger_s=60)
@@ -365,8 +365,8 @@ def test_what_the_application_changes_after_a_call_is_not_reported(moto_sqs: Any
     watching.unwatch()
 
 
-def test_no_message_body_waits_in_the_buffer(moto_sqs: Any, kept: Kept) -> None:
-    """Twenty thousand bodies of 1 MiB would."""
+def test_no_message_body_is_kept_in_the_buffer(moto_sqs: Any, kept: Kept) -> None:
+    """Twenty thousand bodies of 1 MiB would fill the memory."""
     client = sqs.client(moto_sqs.endpoint)
     url = new_queue(client)
     watching = watch(client, kept, linger_s=60)
@@ -400,8 +400,8 @@ def test_a_message_received_while_the_buffer_is_full_is_known_when_it_is_deleted
     watching.unwatch()
 
 
-def test_a_fault_in_a_hook_stays_in_the_hook(moto_sqs: Any, kept: Kept) -> None:
-    """It is counted; the application's answer is right, and stripped as ever."""
+def test_an_error_in_a_hook_does_not_reach_the_application(moto_sqs: Any, kept: Kept) -> None:
+    """The error is counted; the application's response is correct, without the extra attributes."""
     client = sqs.client(moto_sqs.endpoint)
     url = new_queue(client)
     watching = watch(client, kept)
@@ -421,7 +421,7 @@ def test_a_fault_in_a_hook_stays_in_the_hook(moto_sqs: Any, kept: Kept) -> None:
 
 
 def test_a_watched_client_is_not_kept_alive(moto_sqs: Any, kept: Kept) -> None:
-    """The table of watches refers to it weakly."""
+    """Watches are kept in a table with weak references."""
     import gc
     import weakref
 
@@ -438,20 +438,20 @@ def test_a_watched_client_is_not_kept_alive(moto_sqs: Any, kept: Kept) -> None:
     ("what", "error"), [(object(), TypeError), (sqs.session(), ValueError)], ids=["no client", "no destination"]
 )
 def test_misuse_fails_at_once(what: Any, error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong arguments are the caller's, and are raised where they are given."""
+    """Wrong arguments are the caller's error, so `watch` raises."""
     monkeypatch.delenv("QUEUEWATCH_TO", raising=False)
     with pytest.raises(error):
         watch(what, None if error is ValueError else Kept())
 
 
 def test_a_typo_in_the_environment_does_not_stop_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A deployment's mistake is logged; the application starts without telemetry."""
+    """A mistyped destination is logged; the application starts without telemetry."""
     monkeypatch.setenv("QUEUEWATCH_TO", "kafak://broker/topic")
     assert not watch(sqs.session()).active
 
 
 def test_one_variable_switches_everything_off(moto_sqs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No hook, no thread, not even a look at the destination."""
+    """There is no hook and no thread, and the destination is not even parsed."""
     monkeypatch.setenv("QUEUEWATCH_DISABLED", "1")
     client = sqs.client(moto_sqs.endpoint)
     watching = watch(client, "nonsense")

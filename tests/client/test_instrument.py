@@ -1,4 +1,4 @@
-"""`queuewatch-instrument`: programs that know nothing of queuewatch, watched."""
+"""`queuewatch-instrument` watches programs that do not import queuewatch."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ def life(client, url):
 def run(
     program: str, environment: dict[str, str], *, before: tuple[str, ...] = (), arguments: tuple[str, ...] = (), **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """`queuewatch-instrument python -c PROGRAM`, with more variables."""
+    """Run `queuewatch-instrument python -c PROGRAM`, with additional variables."""
     command = [_COMMAND, *before, sys.executable, "-c", program, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False, env=environment | more)
 
 
 def spooled(folder: Path) -> list[dict[str, Any]]:
-    """Every event that arrived."""
+    """Return all events that arrived."""
     return [json.loads(line) for path in sorted(folder.glob("*.ndjson")) for line in path.read_text().splitlines()]
 
 
 def kinds(folder: Path) -> dict[str, int]:
-    """How many of each type arrived."""
+    """Return how many events of each type arrived."""
     return dict(Counter(event["type"] for event in spooled(folder)))
 
 
 def test_every_way_to_make_a_client_is_watched(sqs_environment: dict[str, str], tmp_path: Path) -> None:
-    """Every way to a client: default session, sessions, resources, botocore's own, one made in a thread.
+    """Clients of the default session, sessions, resources, botocore, and one made in a thread are watched.
 
-    Received with one and deleted with another.
+    Messages are received with one client and deleted with another.
     """
     program = f"""{_LIFE}
 import threading, uuid
@@ -71,7 +71,7 @@ boto3.client("sqs").delete_message(QueueUrl=url, ReceiptHandle=message.receipt_h
 
 
 def test_child_processes_are_watched_too(sqs_environment: dict[str, str], tmp_path: Path) -> None:
-    """Another interpreter, a spawned one, and forks before and after the first call."""
+    """They are another interpreter, a spawned one, and forks before and after the first call."""
     script = tmp_path / "shop.py"
     script.write_text(f"""{_LIFE}
 import multiprocessing, os, subprocess, sys, uuid
@@ -108,8 +108,8 @@ if __name__ == "__main__":
     assert len({event["consumer"] for event in spooled(spool) if event["type"] == "received"}) == 6
 
 
-def test_a_sitecustomize_that_is_there_runs_as_before(sqs_environment: dict[str, str], tmp_path: Path) -> None:
-    """Somebody else's agent may live in it; an error in it is reported as Python reports it; and `sys.path` is what it was."""
+def test_an_existing_sitecustomize_runs_as_before(sqs_environment: dict[str, str], tmp_path: Path) -> None:
+    """It may load another agent: its errors are reported as Python reports them, and `sys.path` is unchanged."""
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.theirs = __file__\nimport botocore\n")
     program = "import sys, sitecustomize; print(sys.theirs, sitecustomize.__file__, [p for p in sys.path if 'queuewatch' in p])"
     plain = [sys.executable, "-c", "import sys; print(sys.path)"]
@@ -128,8 +128,8 @@ def test_a_sitecustomize_that_is_there_runs_as_before(sqs_environment: dict[str,
     assert "ZeroDivisionError" in done.stderr
 
 
-def test_a_session_made_by_a_hidden_sitecustomize_s_import_is_watched(sqs_environment: dict[str, str], tmp_path: Path) -> None:
-    """botocore may be there before the program begins."""
+def test_a_session_imported_by_a_hidden_sitecustomize_is_watched(sqs_environment: dict[str, str], tmp_path: Path) -> None:
+    """botocore may already be imported before the program begins."""
     (tmp_path / "sitecustomize.py").write_text("import boto3\n")
     program = f"""{_LIFE}
 import boto3, uuid
@@ -142,8 +142,8 @@ life(client, client.create_queue(QueueName=uuid.uuid4().hex)["QueueUrl"])
     assert kinds(spool) == {"sent": 1, "received": 1, "deleted": 1}
 
 
-def test_telemetry_by_sqs_is_not_watched_itself(sqs_environment: dict[str, str], moto_sqs: Any) -> None:
-    """Or each message of telemetry would make another."""
+def test_telemetry_sent_by_sqs_is_not_watched(sqs_environment: dict[str, str], moto_sqs: Any) -> None:
+    """Otherwise each telemetry message would cause another."""
     from tests.services import sqs
 
     client = sqs.client(moto_sqs.endpoint)
@@ -173,10 +173,8 @@ time.sleep(2)
     ],
     ids=["not set", "wrong", "off", "off though set"],
 )
-def test_without_telemetry_the_program_runs_all_the_same(
-    sqs_environment: dict[str, str], more: dict[str, str], says: str
-) -> None:
-    """A typo in a deployment must not keep an application from starting; the off switch says nothing."""
+def test_without_telemetry_the_program_still_runs(sqs_environment: dict[str, str], more: dict[str, str], says: str) -> None:
+    """A typo in a deployment must not keep an application from starting; switched off, nothing is printed."""
     program = "import boto3, sys; boto3.client('sqs'); print('queuewatch' in sys.modules); sys.exit(5)"
     done = run(program, sqs_environment | more)
     assert (done.returncode, done.stdout) == (5, "False\n")
@@ -185,7 +183,7 @@ def test_without_telemetry_the_program_runs_all_the_same(
 
 
 def test_a_destination_may_be_given_as_an_option(sqs_environment: dict[str, str], tmp_path: Path) -> None:
-    """Options after the command are the command's."""
+    """Options after the command belong to the command."""
     program = "import os, sys; print(os.environ['QUEUEWATCH_TO'], os.environ['QUEUEWATCH_CONSUMER'], sys.argv[1:])"
     options = ("--to", f"spool:{tmp_path}", "--consumer", "me")
     done = run(program, sqs_environment, before=options, arguments=("--to", "x"))
@@ -194,7 +192,7 @@ def test_a_destination_may_be_given_as_an_option(sqs_environment: dict[str, str]
 
 @pytest.mark.parametrize(("command", "code"), [(["no-such-command"], 127), (["/etc/passwd"], 126), ([], 2)])
 def test_a_command_that_cannot_run_is_named(sqs_environment: dict[str, str], command: list[str], code: int) -> None:
-    """With a shell's exit codes."""
+    """The exit codes are those of a shell."""
     environment = sqs_environment | {"QUEUEWATCH_TO": "spool:/nowhere"}
     done = subprocess.run([_COMMAND, *command], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == code
@@ -203,7 +201,7 @@ def test_a_command_that_cannot_run_is_named(sqs_environment: dict[str, str], com
 
 
 def test_the_command_becomes_the_program(sqs_environment: dict[str, str], tmp_path: Path) -> None:
-    """The same process: a supervisor's signals reach the application, and its exit code the supervisor."""
+    """It stays the same process, so signals reach the application, and the supervisor gets its exit code."""
     program = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
     command = [_COMMAND, "--to", f"spool:{tmp_path}", sys.executable, "-c", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=sqs_environment) as process:
@@ -216,8 +214,8 @@ def test_the_command_becomes_the_program(sqs_environment: dict[str, str], tmp_pa
             process.kill()
 
 
-def test_a_program_without_sqs_pays_almost_nothing(sqs_environment: dict[str, str], tmp_path: Path) -> None:
-    """Every Python process below the command runs the hook: it loads neither the library nor anything to speak of."""
+def test_a_program_without_sqs_has_almost_no_overhead(sqs_environment: dict[str, str], tmp_path: Path) -> None:
+    """Every Python process below the command runs the hook, which loads at most 12 modules and not the library."""
     program = "import sys; print(len(sys.modules), 'queuewatch' in sys.modules)"
     environment = sqs_environment | {"QUEUEWATCH_TO": f"spool:{tmp_path}"}
     plain = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
@@ -229,7 +227,7 @@ def test_a_program_without_sqs_pays_almost_nothing(sqs_environment: dict[str, st
 
 
 def test_a_process_that_is_terminated_sends_what_it_saw(sqs_environment: dict[str, str], tmp_path: Path) -> None:
-    """`docker stop` on a loop that knows no signals."""
+    """Example: `docker stop` ends a loop that handles no signals."""
     program = """
 import boto3, time, uuid
 client = boto3.client("sqs")

@@ -1,4 +1,4 @@
-"""What the hooks remember: handles, places, and own ids across a redrive."""
+"""What the hooks remember: receipt handles, queues' places, and lineage ids across a redrive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DLQ = Place("1/eu-west-1", "orders-dlq")
 
 
 class Clock:
-    """A clock that is moved."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -27,7 +27,7 @@ class Clock:
 
 
 def test_handles_are_bounded_in_number_and_age() -> None:
-    """The oldest go first; only those that could still be used count as evicted."""
+    """The oldest handles are removed first; only those that could still be used count as evicted."""
     clock = Clock()
     handles = HandleMap(3, clock_s=clock)
     for n in range(4):
@@ -57,18 +57,18 @@ def test_handles_are_bounded_in_number_and_age() -> None:
     ],
 )
 def test_a_queue_url_tells_its_place(url: str, place: Place) -> None:
-    """Account and region as in the ARN, which is what a collector goes by."""
+    """The place has account and region as in the ARN, which is what a collector uses."""
     assert place_of_url(url, "client-region") == place
 
 
 def test_an_arn_tells_its_place() -> None:
-    """As above."""
+    """ARN and queue URL give the same place."""
     assert place_of_arn("arn:aws:sqs:eu-west-1:1:orders") == ORDERS
     assert place_of_arn("orders") == Place(None, "orders")
 
 
 def received(message_id: str, count: int, own_id: str, source: str | None = None) -> dict[str, Any]:
-    """A message as ReceiveMessage answers."""
+    """Return a message as in a response of ReceiveMessage."""
     attributes = {"ApproximateReceiveCount": str(count)}
     if source:
         attributes["DeadLetterQueueSourceArn"] = source
@@ -81,31 +81,31 @@ def received(message_id: str, count: int, own_id: str, source: str | None = None
 
 
 class Client:
-    """Feeds a translator calls, as the hooks would."""
+    """Passes calls to a translator, as the hooks do."""
 
     def __init__(self, **dead_letter_queues: str) -> None:
         self.translator = Translator(HandleMap(), lambda: "c", lineage=Lineage("own", dead_letter_queues))
         self.at = 1_760_000_000_000
 
     def call(self, operation: str, place: Place, answer: dict[str, Any], **params: Any) -> list[dict[str, Any]]:
-        """Events of one call."""
+        """Return the events of one call."""
         self.at += 1000
         url = f"https://sqs.eu-west-1.amazonaws.com/1/{place.queue}"
         call = Call(operation, {"QueueUrl": url, **params}, None, self.at, self.at + 5)
         return [built(observed) for observed in self.translator.observe(call, answer)]
 
     def receive(self, place: Place, message: dict[str, Any]) -> list[dict[str, Any]]:
-        """Events of a receive of one message."""
+        """Return the events of a receive of one message."""
         return self.call("ReceiveMessage", place, {"Messages": [message]})
 
 
 def redrives(events: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
-    """From where, old id, to where, new id."""
+    """Return source queue, old id, target queue and new id of each redrive."""
     return [(e["queue"], e["message_id"], e["to_queue"], e["new_message_id"]) for e in events if e["type"] == "redriven"]
 
 
 def test_a_message_seen_in_the_dlq_is_linked_when_it_comes_back() -> None:
-    """Somebody looked at it there; SQS gave it a new id on the way."""
+    """A consumer received it from the DLQ; SQS gave it a new id when it was moved back."""
     client = Client()
     assert redrives(client.receive(ORDERS, received("a", 1, "k"))) == []
     assert redrives(client.receive(DLQ, received("a", 4, "k", "arn:aws:sqs:eu-west-1:1:orders"))) == []
@@ -114,7 +114,7 @@ def test_a_message_seen_in_the_dlq_is_linked_when_it_comes_back() -> None:
 
 
 def test_a_message_sent_again_from_the_dlq_is_linked_too() -> None:
-    """A home-made redrive: received there, sent here, deleted there."""
+    """This is a redrive by a script: received from the DLQ, sent to the queue, deleted from the DLQ."""
     client = Client(orders="orders-dlq")
     client.receive(DLQ, received("a", 4, "k"))
     sent = client.call(
@@ -127,7 +127,7 @@ def test_a_message_sent_again_from_the_dlq_is_linked_too() -> None:
 
 
 def test_a_failing_message_is_linked_when_its_dlq_is_configured() -> None:
-    """Nobody saw it in the DLQ: received often, never deleted, back under a new id at its first receive."""
+    """Not received from the DLQ: it was received twice, not deleted, and came back under a new id with receive count 1."""
     client = Client(orders="orders-dlq")
     client.receive(ORDERS, received("a", 1, "k"))
     client.receive(ORDERS, received("a", 2, "k"))
@@ -135,8 +135,8 @@ def test_a_failing_message_is_linked_when_its_dlq_is_configured() -> None:
 
 
 @pytest.mark.parametrize("why", ["deleted before", "received once", "not a first receive", "no DLQ known", "no own id"])
-def test_without_evidence_it_is_a_message_of_its_own(why: str) -> None:
-    """A sender that sends twice uses the same own id twice."""
+def test_without_evidence_a_message_is_not_linked(why: str) -> None:
+    """A producer that sends twice uses the same lineage id twice."""
     client = Client() if why == "no DLQ known" else Client(orders="orders-dlq")
     own = "" if why == "no own id" else "k"
     client.receive(ORDERS, received("a", 1, own))

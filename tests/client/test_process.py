@@ -1,4 +1,4 @@
-"""As a guest in somebody's process: fork, exit, multiprocessing, a broken destination, and what a call costs."""
+"""The hooks in an application's process: fork, exit, multiprocessing, a broken destination, and the cost of a call."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def send(body):
 def run(
     program: str, endpoint: str, to: str, *, deadline_s: float = 30.0, script: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """A program of its own, watched; with `script` it is written there, for those that import themselves."""
+    """Run a watched program in a process of its own; with `script` it is written there, for programs that import themselves."""
     text = _PRELUDE + program
     if script is not None:
         script.write_text(text)
@@ -49,13 +49,13 @@ def run(
 
 
 def spooled(folder: Path) -> list[dict[str, Any]]:
-    """Every event a reader of the spool would find."""
+    """Return every event that a reader of the spool finds."""
     lines = [line for path in sorted(folder.glob("*.ndjson")) for line in path.read_text().splitlines()]
     return [json.loads(line) for line in lines]
 
 
-def test_what_was_seen_is_sent_at_exit(moto_sqs: Any, tmp_path: Path) -> None:
-    """A short-lived program waits for its telemetry, a little."""
+def test_buffered_events_are_sent_at_exit(moto_sqs: Any, tmp_path: Path) -> None:
+    """A short-lived program waits briefly for its telemetry."""
     done = run("print(send('x'))", moto_sqs.endpoint, f"spool:{tmp_path}")
     assert done.stderr == ""
     assert [event["message_id"] for event in spooled(tmp_path)] == done.stdout.split()
@@ -87,15 +87,15 @@ atexit.register(during_exit)
 
 
 def test_the_first_send_may_succeed_while_the_process_exits() -> None:
-    """The sender's thread registers for the exit once more just then, and what is registered during an exit is never called."""
+    """The sender's thread then registers for the exit again, but functions registered during an exit are never called."""
     done = subprocess.run(
         [sys.executable, "-c", _FIRST_SENT_DURING_EXIT], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.stdout, done.stderr) == ('{"n":1}\n{"n":2}\n', "")
 
 
-def test_a_kafka_producer_is_still_there_for_what_is_sent_at_exit(moto_sqs: Any, kafka: Any) -> None:
-    """kafka-python closes its producers at exit too: the sender comes first, connected before or not."""
+def test_a_kafka_producer_is_still_open_when_events_are_sent_at_exit(moto_sqs: Any, kafka: Any) -> None:
+    """kafka-python closes its producers at exit too; the sender must run first, whether it had connected before or not."""
     from kafka import KafkaConsumer, TopicPartition
 
     topic = kafka.create_topic()
@@ -112,9 +112,9 @@ def test_a_kafka_producer_is_still_there_for_what_is_sent_at_exit(moto_sqs: Any,
     assert sorted(decoded.events["message_id"].to_pylist()) == sorted(ids)
 
 
-def test_exit_is_not_held_up_by_a_dead_broker(moto_sqs: Any) -> None:
-    """And the application sees it only in its log."""
-    # Registered before the sender's own: it runs after that.
+def test_a_dead_broker_does_not_delay_the_exit(moto_sqs: Any) -> None:
+    """The application sees the failure only in its log."""
+    # Registered before the sender's own exit function, so it runs after that.
     program = "import atexit; atexit.register(lambda: print(time.monotonic() - end)); print(send('x')); end = time.monotonic()"
     done = run(program, moto_sqs.endpoint, f"kafka://127.0.0.1:{free_port()}/t", deadline_s=1.0)
     assert done.returncode == 0
@@ -124,7 +124,7 @@ def test_exit_is_not_held_up_by_a_dead_broker(moto_sqs: Any) -> None:
 
 
 def test_parent_and_forked_child_each_send_their_own_events_once(moto_sqs: Any, tmp_path: Path) -> None:
-    """The buffer, the thread, the open file and the handles across a fork, as a pre-forking server does it."""
+    """This covers the buffer, the thread, the open file and the handles across the fork of a pre-forking server."""
     program = """
 message = send("before")
 got = client.receive_message(QueueUrl=url)["Messages"][0]
@@ -143,12 +143,12 @@ watching.flush()
     found = spooled(tmp_path)
     assert sorted(event["type"] for event in found) == ["deleted", "received", *["sent"] * 4]
     consumers = {event["type"]: event["consumer"] for event in found if "consumer" in event}
-    assert consumers["received"] != consumers["deleted"]  # each process by its own name
+    assert consumers["received"] != consumers["deleted"]  # each process has a consumer name of its own
     assert len({event["message_id"] for event in found}) == 4
 
 
-def test_a_fork_while_the_sender_is_at_work_leaves_the_child_usable(moto_sqs: Any, tmp_path: Path) -> None:
-    """No lock of the parent's thread is left held in the child."""
+def test_a_fork_while_the_sender_is_running_leaves_the_child_usable(moto_sqs: Any, tmp_path: Path) -> None:
+    """No lock of the parent's thread stays held in the child."""
     program = """
 import threading
 stop = threading.Event()
@@ -172,8 +172,8 @@ stop.set()
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_children_of_multiprocessing_send_before_they_leave(moto_sqs: Any, tmp_path: Path, method: str) -> None:
-    """They skip atexit."""
+def test_children_of_multiprocessing_send_before_they_exit(moto_sqs: Any, tmp_path: Path, method: str) -> None:
+    """Such children skip atexit functions."""
     body = f"""
 def work():
     send("x")
@@ -190,7 +190,7 @@ if __name__ == "__main__":
 
 
 def test_a_killed_process_loses_no_more_than_its_last_second(moto_sqs: Any, tmp_path: Path) -> None:
-    """What was handed to the spool is found by the next process."""
+    """The next process publishes what was handed to the spool."""
     program = "send('x'); time.sleep(0.6); os.kill(os.getpid(), 9)"
     run(program, moto_sqs.endpoint, f"spool:{tmp_path}?max_age_s=60")
     [left] = tmp_path.glob(".*.open")
@@ -199,8 +199,8 @@ def test_a_killed_process_loses_no_more_than_its_last_second(moto_sqs: Any, tmp_
     assert [event["type"] for event in spooled(tmp_path)] == ["sent", "sent"]
 
 
-def test_nothing_but_the_standard_library_is_imported() -> None:
-    """Not even boto3 or kafka-python, until they are used."""
+def test_importing_the_library_imports_only_the_standard_library() -> None:
+    """boto3 and kafka-python are imported only when they are used."""
     program = (
         "import sys, queuewatch;"
         "print([m for m in sys.modules if m.split('.')[0] in "
@@ -211,7 +211,7 @@ def test_nothing_but_the_standard_library_is_imported() -> None:
 
 
 def test_a_call_costs_little(elasticmq: Any, tmp_path: Path) -> None:
-    """The median round of send, receive, delete grows by less than a millisecond, with a broken broker too."""
+    """The median round of send, receive and delete grows by less than about a millisecond, even if the broker is down."""
     plain, hooked, broken = (sqs.client(elasticmq.endpoint) for _ in range(3))
     url = plain.create_queue(QueueName=f"cost-{uuid.uuid4().hex[:8]}")["QueueUrl"]
     watches = [watch(hooked, f"spool:{tmp_path}"), watch(broken, f"kafka://127.0.0.1:{free_port()}/t")]
@@ -228,6 +228,6 @@ def test_a_call_costs_little(elasticmq: Any, tmp_path: Path) -> None:
     for watching in watches:
         assert watching.stats()["hook_errors"] == 0
         watching.unwatch()
-    # Three calls each; typically 0.1–0.3 ms of some 5 ms. The bound leaves room for a busy machine.
+    # A round is three calls; they add typically 0.1–0.3 ms to about 5 ms. The limit leaves room for a busy machine.
     assert median_ms["hooked"] < median_ms["plain"] + 1.0 + 0.2 * median_ms["plain"], median_ms
     assert median_ms["broken"] < median_ms["plain"] + 1.0 + 0.2 * median_ms["plain"], median_ms

@@ -1,4 +1,4 @@
-"""What the application's log gets from a destination in trouble: one warning of ours a minute, no library's."""
+"""A destination in trouble causes one warning a minute of ours in the application's log, and none of a library."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ def _logged(to: str, tenths_s: int, environment: dict[str, str] | None = None) -
 
 
 @pytest.mark.slow
-def test_a_wrong_topic_is_one_warning(kafka: Any) -> None:
-    """In 25 seconds, in which the library alone logs a hundred lines."""
+def test_a_wrong_topic_causes_one_warning(kafka: Any) -> None:
+    """This is the log of 25 seconds, in which kafka-python alone writes a hundred lines."""
     [line] = _logged(f"kafka://{kafka.bootstrap}/no-such-topic", 250)
     assert line.startswith("queuewatch.client queuewatch-sender telemetry is not sent")
     assert "no-such-topic" in line
 
 
-def test_a_healthy_broker_is_no_line_at_all(kafka: Any) -> None:
-    """Not even that a task blocked the library's event loop."""
+def test_a_healthy_broker_causes_no_log_line(kafka: Any) -> None:
+    """This includes the library's message that a task blocked its event loop."""
     assert _logged(f"kafka://{kafka.bootstrap}/{kafka.create_topic()}", 30) == []
 
 
 @pytest.mark.parametrize("to", ["kafka://127.0.0.1:{port}/t", "http://127.0.0.1:{port}/", "sqs:http://127.0.0.1:{port}/1/q"])
-def test_a_dead_destination_is_one_warning(to: str, sqs_environment: dict[str, str]) -> None:
-    """Of the SQS transport too, whose library says where it found its credentials."""
+def test_a_dead_destination_causes_one_warning(to: str, sqs_environment: dict[str, str]) -> None:
+    """For SQS, botocore's message about where it found credentials is dropped too."""
     [line] = _logged(to.format(port=free_port()), 20, sqs_environment)
     assert line.startswith("queuewatch.client queuewatch-sender telemetry is not sent")
 
 
-def test_an_application_s_own_use_of_the_library_is_heard(caplog: pytest.LogCaptureFixture) -> None:
-    """Only records of our own threads are dropped."""
+def test_logs_of_the_applications_own_use_of_a_library_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """Only log records of our own threads are dropped."""
     from queuewatch.transports import open_transport
 
     open_transport("kafka://127.0.0.1:1/t").prepare()

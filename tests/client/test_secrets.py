@@ -1,4 +1,4 @@
-"""A secret is used and shown nowhere: not in a log, an error or the counters."""
+"""Secrets never appear in logs, errors or counters."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SECRET = "s3cr3t-t0ken"
 
 
 @pytest.mark.parametrize("value", [SECRET, f"{SECRET}\n", f"  {SECRET}\r\n"])
-def test_white_space_around_a_secret_is_none_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: str) -> None:
-    """A secret store or an editor adds a line's end; in a header it would be refused, with the token in the error."""
+def test_white_space_around_a_secret_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: str) -> None:
+    """Secret stores and editors add a newline; an HTTP header with one is refused, with the token in the error."""
     monkeypatch.setenv("QUEUEWATCH_TOKEN", value)
     assert secret("QUEUEWATCH_TOKEN") == SECRET
     monkeypatch.delenv("QUEUEWATCH_TOKEN")
@@ -30,10 +30,10 @@ def test_white_space_around_a_secret_is_none_of_it(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("value", [f"{SECRET}\nx", f"{SECRET}é", f"{SECRET}\x7f"])
-def test_a_token_no_header_can_carry_is_not_shown(
+def test_a_token_that_no_header_can_carry_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, value: str
 ) -> None:
-    """The error of the HTTP library would quote it."""
+    """The HTTP library's error would quote it."""
     monkeypatch.setenv("QUEUEWATCH_TOKEN", value)
     sender = BackgroundSender(open_transport(f"http://127.0.0.1:{free_port()}/"), linger_s=0.0)
     with caplog.at_level(logging.DEBUG):
@@ -58,24 +58,24 @@ def test_a_token_no_header_can_carry_is_not_shown(
         f"http://[::1/?token={SECRET}",
     ],
 )
-def test_a_wrong_destination_is_named_without_its_secret(to: str) -> None:
-    """Somebody will put one there."""
+def test_an_invalid_destination_is_named_without_its_secret(to: str) -> None:
+    """People do put secrets into URLs."""
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         open_transport(to)
     assert SECRET not in str(caught.value)
 
 
 def test_a_destination_is_shown_without_its_query() -> None:
-    """In `stats()` and in warnings."""
+    """This holds for `stats()` and for warnings."""
     transport = open_transport(f"https://host:9400/api/v1/events?key={SECRET}")
     assert transport.name == "https://host:9400/api/v1/events"
 
 
 @pytest.mark.parametrize("variable", ["QUEUEWATCH_TOKEN", "QUEUEWATCH_KAFKA_PASSWORD"])
-def test_a_secret_in_a_library_s_error_is_redacted(
+def test_a_secret_in_a_library_error_is_redacted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variable: str
 ) -> None:
-    """Whatever the library was thinking of."""
+    """Errors of libraries may quote what they were given."""
     monkeypatch.setenv(variable, SECRET)
     assert redact(f"bad options {{'password': '{SECRET}'}}") == "bad options {'password': '***'}"
     broken: Any = Broken(SendError(f"refused {SECRET}", retry=True))

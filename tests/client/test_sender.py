@@ -1,4 +1,4 @@
-"""The background sender: many events per record, bounded, patient with the other side and never in the way."""
+"""The background sender batches events, is bounded, retries patiently and never blocks the application."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.client.transports import Broken, Kept, later
 
 
 def events(count: int, **fields: Any) -> list[dict[str, Any]]:
-    """Numbered events."""
+    """Build numbered events."""
     return [{"type": "sent", "n": n, **fields} for n in range(count)]
 
 
 def until(true: Callable[[], bool], timeout_s: float = 5.0) -> None:
-    """Wait for something that happens in another thread."""
+    """Wait until something has happened in another thread."""
     end = time.monotonic() + timeout_s
     while not true():
         assert time.monotonic() < end, "it did not happen"
@@ -30,7 +30,7 @@ def until(true: Callable[[], bool], timeout_s: float = 5.0) -> None:
 
 
 def test_at_load_records_hold_many_events() -> None:
-    """One record for a thousand events, none lost, all in order."""
+    """5,000 events go into at most ten records; none is lost, and all are in order."""
     kept = Kept()
     sender = BackgroundSender(kept, linger_s=0.2)
     for event in events(5000):
@@ -44,7 +44,7 @@ def test_at_load_records_hold_many_events() -> None:
 
 
 def test_a_single_event_waits_no_longer_than_the_linger() -> None:
-    """At low load freshness counts."""
+    """At low load, events should arrive early."""
     kept = Kept()
     sender = BackgroundSender(kept, linger_s=0.05)
     start = time.monotonic()
@@ -54,8 +54,8 @@ def test_a_single_event_waits_no_longer_than_the_linger() -> None:
     sender.close()
 
 
-def test_records_stay_below_the_transport_s_limit() -> None:
-    """By bytes as well as by number; a single longer event is a record of its own."""
+def test_records_stay_below_the_limit_of_the_transport() -> None:
+    """Limits are in bytes and in number; a single event above the limit is a record of its own."""
     kept = Kept(max_bytes=1000)
     sender = BackgroundSender(kept)
     sender.offer([*events(50, pad="x" * 90), *events(1, pad="y" * 2000), *events(2)])
@@ -65,8 +65,8 @@ def test_records_stay_below_the_transport_s_limit() -> None:
     sender.close()
 
 
-def test_overflow_is_dropped_and_counted_and_offering_never_waits() -> None:
-    """The other side hangs: the application goes on at full speed."""
+def test_overflow_is_dropped_and_counted_and_offer_never_blocks() -> None:
+    """While the destination hangs, the application runs at full speed."""
     broken = Broken()
     broken.gate.clear()
     sender = BackgroundSender(broken, max_buffered=100, linger_s=0.01)
@@ -85,8 +85,8 @@ def test_overflow_is_dropped_and_counted_and_offering_never_waits() -> None:
     sender.close()
 
 
-def test_a_broken_transport_is_tried_again_until_it_works() -> None:
-    """Nothing that was accepted is lost, and the reason can be seen."""
+def test_a_broken_transport_is_retried_until_it_works() -> None:
+    """No accepted event is lost, and the reason is visible in the counters."""
     broken = Broken(later())
     sender = BackgroundSender(broken, linger_s=0.01)
     sender.offer(events(3))
@@ -100,8 +100,8 @@ def test_a_broken_transport_is_tried_again_until_it_works() -> None:
     sender.close()
 
 
-def test_what_is_refused_for_good_is_dropped_and_counted() -> None:
-    """A payload that the other side cannot read does not become readable by trying."""
+def test_a_permanently_refused_record_is_dropped_and_counted() -> None:
+    """Retrying does not help with a payload that the destination cannot parse."""
     broken = Broken(SendError("400", retry=False))
     sender = BackgroundSender(broken, linger_s=0.01)
     sender.offer(events(3))
@@ -114,8 +114,8 @@ def test_what_is_refused_for_good_is_dropped_and_counted() -> None:
     sender.close()
 
 
-def test_a_record_too_large_for_the_other_side_is_halved() -> None:
-    """Down to the one event that is the trouble."""
+def test_a_record_too_large_for_the_destination_is_halved() -> None:
+    """It is halved until only the event that is too large is left."""
 
     class Picky(Kept):
         def send(self, payload: bytes) -> None:
@@ -132,8 +132,8 @@ def test_a_record_too_large_for_the_other_side_is_halved() -> None:
     sender.close()
 
 
-def test_an_event_json_cannot_carry_costs_only_itself() -> None:
-    """Whatever an application's attribute may have held."""
+def test_an_event_that_json_cannot_represent_is_dropped_alone() -> None:
+    """An application's attribute may hold any object."""
     kept = Kept()
     sender = BackgroundSender(kept)
     sender.offer([{"n": 1}, {"n": object()}, {"n": float("nan")}, {"n": "\ud800"}, {"n": 2}])
@@ -143,8 +143,8 @@ def test_an_event_json_cannot_carry_costs_only_itself() -> None:
     sender.close()
 
 
-def test_an_event_that_cannot_be_built_costs_only_itself() -> None:
-    """Events come as a function and its arguments too, which is called in the sender's thread."""
+def test_an_event_that_cannot_be_built_is_dropped_alone() -> None:
+    """An event may be given as a function with arguments, which is called in the sender's thread."""
     kept = Kept()
     sender = BackgroundSender(kept)
     threads: list[str] = []
@@ -161,8 +161,8 @@ def test_an_event_that_cannot_be_built_costs_only_itself() -> None:
     sender.close()
 
 
-def test_a_thread_that_ended_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever ended it: telemetry goes on with the next call."""
+def test_a_sender_thread_that_ended_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever ended the thread, telemetry continues with the next call."""
     ended: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", ended.append)
     broken = Broken(SystemExit())  # type: ignore[arg-type]
@@ -177,8 +177,8 @@ def test_a_thread_that_ended_is_followed_by_another(monkeypatch: pytest.MonkeyPa
     sender.close()
 
 
-def test_what_is_offered_between_the_thread_s_last_look_and_the_closing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last call of a program that ends at once."""
+def test_an_event_offered_just_before_closing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This is the last call of a program that exits at once, after the thread has looked for events for the last time."""
     kept = Kept()
     sender = BackgroundSender(kept, linger_s=0.01)
     looked, closing = threading.Event(), threading.Event()
@@ -198,8 +198,8 @@ def test_what_is_offered_between_the_thread_s_last_look_and_the_closing_is_sent(
     assert len(kept.events()) == 2
 
 
-def test_closing_keeps_its_deadline_and_counts_what_was_left() -> None:
-    """An application must be able to leave while the broker is down."""
+def test_closing_keeps_its_deadline_and_counts_unsent_events() -> None:
+    """An application must be able to exit while the broker is down."""
     broken = Broken(later())
     sender = BackgroundSender(broken, linger_s=0.01)
     sender.offer(events(7))
@@ -213,7 +213,7 @@ def test_closing_keeps_its_deadline_and_counts_what_was_left() -> None:
 
 
 def test_a_thread_whose_start_was_interrupted_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal handler calls sys.exit just then: the thread runs, nobody knows it, and it holds the last event."""
+    """If a signal handler calls sys.exit during the start, the thread runs unregistered and holds the last event."""
 
     class Interrupted(threading.Thread):
         def start(self) -> None:
@@ -244,8 +244,8 @@ def test_a_thread_whose_start_was_interrupted_is_waited_for(monkeypatch: pytest.
     answering.join()
 
 
-def test_what_is_left_at_exit_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    """An event that the destination had not confirmed when the time was up is not lost silently."""
+def test_unsent_events_at_exit_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Events that the destination had not confirmed at the deadline are not lost silently."""
     broken = Broken()
     broken.gate.clear()
     sender = BackgroundSender(broken, linger_s=0.01)
@@ -258,8 +258,8 @@ def test_what_is_left_at_exit_is_said_once(caplog: pytest.LogCaptureFixture) -> 
     broken.gate.set()
 
 
-def test_a_retry_after_is_kept() -> None:
-    """A server that asks for time gets it."""
+def test_retry_after_is_respected() -> None:
+    """The sender waits for as long as the server asks."""
     broken = Broken(SendError("429", retry=True, retry_after_s=0.4))
     sender = BackgroundSender(broken, linger_s=0.01)
     sender.offer(events(1))
@@ -272,7 +272,7 @@ def test_a_retry_after_is_kept() -> None:
 
 
 def test_many_threads_lose_nothing() -> None:
-    """Counters and buffer under contention."""
+    """Counters and buffer stay correct under contention."""
     kept = Kept()
     sender = BackgroundSender(kept, max_buffered=100_000, linger_s=0.01)
 
@@ -296,7 +296,7 @@ def test_many_threads_lose_nothing() -> None:
 
 @pytest.mark.parametrize("wrong", [b"", b"x"])
 def test_payloads_are_ndjson(wrong: bytes) -> None:
-    """One line per event, each ended."""
+    """There is one line per event, and each line is terminated."""
     kept = Kept()
     sender = BackgroundSender(kept)
     sender.offer([{"text": "line\nbreak é", "wrong": wrong.decode()}])

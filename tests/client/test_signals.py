@@ -1,4 +1,4 @@
-"""Signals: handlers that call SQS never wait for the code they interrupt, and SIGTERM does not cost the buffer."""
+"""Signal handlers that call SQS never wait for the code that they interrupt, and SIGTERM does not lose the buffer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ print(count, stats.sent, interrupted)
 
 
 def test_a_handler_that_calls_sqs_never_waits_for_what_it_interrupts(tmp_path: Path) -> None:
-    """Thousands of interruptions, anywhere in our code: no hang, nothing lost."""
+    """After many interruptions anywhere in our code, nothing hangs and nothing is lost."""
     command = [sys.executable, "-c", _HANDLERS_THAT_CALL, f"spool:{tmp_path}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -95,10 +95,8 @@ print(sum(thread.name == "queuewatch-sender" for thread in threading.enumerate()
 
 
 @pytest.mark.parametrize(("when", "threads"), [("before", 2), ("after", 1)])
-def test_a_handler_that_flushes_while_the_sender_is_being_started_does_not_wait_in_vain(
-    tmp_path: Path, when: str, threads: int
-) -> None:
-    """It starts the thread itself: what it interrupts goes on only after it. The other thread then has nothing to do."""
+def test_a_handler_that_flushes_while_the_sender_starts_does_not_hang(tmp_path: Path, when: str, threads: int) -> None:
+    """The handler starts a thread itself, as the interrupted start continues only after it; the other thread has no work."""
     command = [sys.executable, "-c", _DURING_THE_START, f"spool:{tmp_path}", when]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -108,10 +106,10 @@ def test_a_handler_that_flushes_while_the_sender_is_being_started_does_not_wait_
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(("leaves_by", "events"), [("sys.exit(0)", 2), ("raise TimeoutError", 4)])
-def test_a_handler_that_leaves_by_an_exception_while_the_sender_is_being_started_costs_nothing(
+def test_a_handler_that_raises_while_the_sender_starts_loses_nothing(
     tmp_path: Path, when: str, leaves_by: str, events: int
 ) -> None:
-    """The end of the interpreter, or the next call, takes what is there."""
+    """The buffered events are sent at exit or by the next call."""
     command = [sys.executable, "-c", _DURING_THE_START, f"spool:{tmp_path}", when, leaves_by]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -134,7 +132,7 @@ print("sent", flush=True)
 
 
 def _terminate(endpoint: str, to: str, *, before: str = "", after: str = "", wait: str = "") -> tuple[int, str, float]:
-    """Exit code, standard error, and how long the end took after one SIGTERM."""
+    """Return exit code, standard error, and the seconds between SIGTERM and the end of the process."""
     program = _TERMINATED.format(before=before, after=after, wait=wait or "while True: time.sleep(1)")
     command = [sys.executable, "-c", program, endpoint, to, f"t{time.time_ns()}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -156,15 +154,15 @@ def _events(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     "wait", ["while True: time.sleep(1)", "threading.Event().wait()", "client.receive_message(QueueUrl=url)\nwhile True: pass"]
 )
-def test_sigterm_s_default_does_not_cost_the_buffer(moto_sqs: Any, tmp_path: Path, wait: str) -> None:
-    """And the process ends by the same signal, as its supervisor expects."""
+def test_sigterm_without_a_handler_does_not_lose_the_buffer(moto_sqs: Any, tmp_path: Path, wait: str) -> None:
+    """The process still ends by that signal, as its supervisor expects."""
     code, errors, _ = _terminate(moto_sqs.endpoint, f"spool:{tmp_path}", wait=wait)
     assert (code, errors) == (-signal.SIGTERM, "")
     assert sum(event["type"] == "sent" for event in _events(tmp_path)) == 10
 
 
-def test_sigterm_beside_a_dead_destination_takes_no_longer_than_the_deadline(moto_sqs: Any) -> None:
-    """Two seconds by default."""
+def test_sigterm_with_a_dead_destination_takes_no_longer_than_the_deadline(moto_sqs: Any) -> None:
+    """The default deadline is two seconds."""
     code, errors, took_s = _terminate(moto_sqs.endpoint, f"http://127.0.0.1:{free_port()}/")
     assert code == -signal.SIGTERM
     assert len(errors.splitlines()) <= 1, errors
@@ -182,14 +180,14 @@ signal.signal(signal.SIGTERM, mine)
 
 
 @pytest.mark.parametrize(("before", "after"), [(_OWN, ""), ("", _OWN), ("", _CHAINED)], ids=["before", "after", "chained"])
-def test_an_application_s_own_handler_is_left_alone(moto_sqs: Any, tmp_path: Path, before: str, after: str) -> None:
-    """Also one that calls the handler before it, which by default is none."""
+def test_a_handler_of_the_application_is_left_alone(moto_sqs: Any, tmp_path: Path, before: str, after: str) -> None:
+    """This includes a handler that calls the previous one, which by default is none."""
     code, errors, _ = _terminate(moto_sqs.endpoint, f"spool:{tmp_path}", before=before, after=after)
     assert (code, errors) == (7, "")
 
 
-def test_the_signal_is_given_back_with_the_last_watch(moto_sqs: Any, tmp_path: Path) -> None:
-    """`unwatch` leaves no trace."""
+def test_the_last_unwatch_restores_the_signal_handler(moto_sqs: Any, tmp_path: Path) -> None:
+    """`unwatch` restores SIGTERM's default action."""
     program = """
 import signal, sys
 import boto3

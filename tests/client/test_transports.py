@@ -1,4 +1,4 @@
-"""Each way out against the real other side, and what goes wrong there."""
+"""Each transport against the real destination, and what can go wrong there."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tests.services.process import free_port
     ],
 )
 def test_a_url_names_its_transport(to: str, name: str) -> None:
-    """Without connecting to anything."""
+    """Opening a transport does not connect."""
     assert open_transport(to).name == name
 
 
@@ -62,7 +62,7 @@ def test_a_url_names_its_transport(to: str, name: str) -> None:
     ],
 )
 def test_a_wrong_url_is_named_with_the_fix(to: str, says: str) -> None:
-    """At once, where it is given."""
+    """`open_transport` raises at once."""
     with pytest.raises(ValueError, match=re.escape(says)):
         open_transport(to)
 
@@ -71,12 +71,12 @@ def test_a_wrong_url_is_named_with_the_fix(to: str, says: str) -> None:
 
 
 def shown(folder: Path) -> list[bytes]:
-    """The content of the files a reader would see, oldest first."""
+    """Return the contents of the files that a reader sees, oldest first."""
     return [path.read_bytes() for path in sorted(folder.glob("*.ndjson"))]
 
 
-def test_spool_files_appear_whole_by_size_and_by_age(tmp_path: Path) -> None:
-    """A reader never sees a file that still grows."""
+def test_spool_files_appear_complete_by_size_and_by_age(tmp_path: Path) -> None:
+    """A reader never sees a file that is still being written."""
     folder = tmp_path / "spool"
     spool = SpoolTransport(str(folder), max_file_bytes=10, max_age_s=0.1)
     assert spool.due_s() is None
@@ -92,8 +92,8 @@ def test_spool_files_appear_whole_by_size_and_by_age(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
-def test_a_full_spool_takes_no_more_until_it_is_read(tmp_path: Path) -> None:
-    """An application's disk is not filled because nobody reads."""
+def test_a_full_spool_accepts_nothing_until_it_is_read(tmp_path: Path) -> None:
+    """A spool without a reader must not fill the application's disk."""
     spool = SpoolTransport(str(tmp_path), max_file_bytes=10, max_folder_bytes=25)
     spool.send(b"x" * 9 + b"\n")
     spool.send(b"x" * 9 + b"\n")
@@ -105,8 +105,8 @@ def test_a_full_spool_takes_no_more_until_it_is_read(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_files_of_a_dead_process_are_brought_into_view(tmp_path: Path) -> None:
-    """Its whole lines; those of a living one are left alone."""
+def test_files_of_a_dead_process_are_published(tmp_path: Path) -> None:
+    """Their complete lines are; files of a running process are left alone."""
     program = (
         "import os, sys; from queuewatch.transports.spool import SpoolTransport as S;"
         "s = S(sys.argv[1], max_age_s=1000); s.send(b'{1}\\n{2}\\n{3'); os._exit(9)"
@@ -125,7 +125,7 @@ def test_files_of_a_dead_process_are_brought_into_view(tmp_path: Path) -> None:
 
 
 def test_a_spool_that_cannot_be_written_says_so(tmp_path: Path) -> None:
-    """A file in the folder's place."""
+    """The error names the path, here a file where the folder should be."""
     (tmp_path / "taken").write_text("")
     with pytest.raises(SendError, match="taken") as caught:
         SpoolTransport(str(tmp_path / "taken")).send(b"x\n")
@@ -136,7 +136,7 @@ def test_a_spool_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 
 
 class Ingest(ThreadingHTTPServer):
-    """Answers with the statuses it is given, 202 when there are none left."""
+    """Answers with the given statuses, then with 202."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -157,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Quiet."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -171,8 +171,8 @@ def ingest() -> Iterator[Ingest]:
         thread.join()
 
 
-def test_http_posts_ndjson_with_the_token_of_the_moment(ingest: Ingest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rotated token file takes effect at the next request."""
+def test_http_posts_ndjson_with_the_current_token(ingest: Ingest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rotated token file takes effect with the next request."""
     monkeypatch.delenv("QUEUEWATCH_TOKEN", raising=False)
     token = tmp_path / "token"
     transport = HttpTransport(f"http://127.0.0.1:{ingest.server_port}")
@@ -201,8 +201,8 @@ def test_http_posts_ndjson_with_the_token_of_the_moment(ingest: Ingest, tmp_path
         (302, True, False),
     ],
 )
-def test_http_statuses_mean_later_smaller_or_never(ingest: Ingest, status: int, retry: bool, too_large: bool) -> None:
-    """A wrong token or address may be mended while the events wait; a redirect is not followed, which would drop the body."""
+def test_http_statuses_mean_retry_split_or_drop(ingest: Ingest, status: int, retry: bool, too_large: bool) -> None:
+    """A wrong token or address may be fixed, so events wait; redirects are not followed, since that would drop the body."""
     ingest.answers = [(status, {"Retry-After": "7", "Location": "/elsewhere"})]
     with pytest.raises(SendError) as caught:
         HttpTransport(f"http://127.0.0.1:{ingest.server_port}/x").send(b"{}\n")
@@ -210,15 +210,15 @@ def test_http_statuses_mean_later_smaller_or_never(ingest: Ingest, status: int, 
     assert len(ingest.got) == 1
 
 
-def test_nobody_listening_is_worth_another_attempt() -> None:
-    """Connection refused, by name."""
+def test_a_refused_connection_is_retried() -> None:
+    """The error says that the destination does not answer."""
     with pytest.raises(SendError, match="does not answer") as caught:
         HttpTransport(f"http://127.0.0.1:{free_port()}").send(b"{}\n")
     assert caught.value.retry
 
 
-def test_a_token_file_that_is_gone_is_named(ingest: Ingest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And waited for: a mount may come later."""
+def test_a_missing_token_file_is_named(ingest: Ingest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transport retries, because a mount may appear later."""
     monkeypatch.delenv("QUEUEWATCH_TOKEN", raising=False)
     monkeypatch.setenv("QUEUEWATCH_TOKEN_FILE", "/nonexistent/token")
     with pytest.raises(SendError, match="/nonexistent/token") as caught:
@@ -230,7 +230,7 @@ def test_a_token_file_that_is_gone_is_named(ingest: Ingest, monkeypatch: pytest.
 
 
 def test_sqs_carries_a_payload_as_one_message(moto_sqs: Any) -> None:
-    """By name or by URL; characters SQS forbids are escaped."""
+    """The queue is given by name or by URL; characters that SQS forbids are escaped."""
     client = sqs.client(moto_sqs.endpoint)
     name = f"telemetry-{uuid.uuid4().hex[:8]}"
     url = client.create_queue(QueueName=name)["QueueUrl"]
@@ -242,7 +242,7 @@ def test_sqs_carries_a_payload_as_one_message(moto_sqs: Any) -> None:
 
 
 def test_a_missing_telemetry_queue_is_named(moto_sqs: Any) -> None:
-    """It may yet be created."""
+    """The transport retries, because the queue may still be created."""
     with pytest.raises(SendError, match="no such queue") as caught:
         SqsTransport("nowhere", client=sqs.client(moto_sqs.endpoint)).send(b"{}\n")
     assert caught.value.retry
@@ -252,7 +252,7 @@ def test_a_missing_telemetry_queue_is_named(moto_sqs: Any) -> None:
 
 
 def test_kafka_gets_one_record_per_payload(kafka: Any) -> None:
-    """Read back with a consumer."""
+    """The records are read back with a consumer."""
     from kafka import KafkaConsumer, TopicPartition
 
     topic = kafka.create_topic()
@@ -268,8 +268,8 @@ def test_kafka_gets_one_record_per_payload(kafka: Any) -> None:
         assert [next(consumer).value for _ in range(2)] == [payload, b"{}\n"]
 
 
-def test_a_topic_that_is_not_there_is_named_and_waited_for(kafka: Any) -> None:
-    """It works once somebody has made it."""
+def test_a_missing_topic_is_named_and_retried(kafka: Any) -> None:
+    """Sending works once the topic has been created."""
     from queuewatch.transports.kafka import KafkaTransport
 
     topic = f"later-{uuid.uuid4().hex[:8]}"
@@ -287,8 +287,8 @@ def test_a_topic_that_is_not_there_is_named_and_waited_for(kafka: Any) -> None:
     transport.close()
 
 
-def test_a_broker_that_is_not_there_is_named() -> None:
-    """Within the transport's own time."""
+def test_an_unreachable_broker_is_named() -> None:
+    """The error comes within the transport's timeout."""
     from queuewatch.transports.kafka import KafkaTransport
 
     start = time.monotonic()
@@ -299,8 +299,8 @@ def test_a_broker_that_is_not_there_is_named() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
-def test_attempts_at_a_dead_broker_leave_nothing_open() -> None:
-    """An application may run for weeks beside a broker that is gone."""
+def test_attempts_at_a_dead_broker_leave_no_open_files() -> None:
+    """An application may run for weeks while its broker is down."""
     from queuewatch.transports.kafka import KafkaTransport
 
     transport = KafkaTransport([f"127.0.0.1:{free_port()}"], "t", timeout_s=0.2)

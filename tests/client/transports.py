@@ -1,4 +1,4 @@
-"""Transports for tests: one that keeps what it gets, one that is broken in a chosen way."""
+"""Transports for tests: one keeps what it gets, one is broken in a chosen way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Kept(Transport):
         self.closed += 1
 
     def events(self) -> list[dict[str, Any]]:
-        """Everything sent so far, in order."""
+        """Return everything sent so far, in order."""
         return [json.loads(line) for payload in self.payloads for line in payload.splitlines()]
 
 
@@ -48,5 +48,5 @@ class Broken(Kept):
 
 
 def later(message: str = "the other side is down") -> SendError:
-    """A failure worth another attempt."""
+    """Build an error after which the sender retries."""
     return SendError(message, retry=True)
