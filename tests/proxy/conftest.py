@@ -1,4 +1,4 @@
-"""A proxy before each stand-in for SQS."""
+"""A proxy in front of each stand-in for SQS."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tests.services.proxy import Proxy
 
 @pytest.fixture(scope="session", params=["moto_sqs", "elasticmq"])
 def upstream(request: pytest.FixtureRequest) -> str:
-    """The endpoint of a stand-in."""
+    """The endpoint of a stand-in for SQS."""
     endpoint: str = request.getfixturevalue(request.param).endpoint
     return endpoint
 
 
 @pytest.fixture(scope="session")
 def shared_proxy(upstream: str) -> Iterator[Proxy]:
-    """One proxy for all tests that only call; its events are of all of them."""
+    """One proxy for all tests that only make calls; its events are a mix of all of them."""
     with proxy_service.start(upstream) as proxy:
         yield proxy
 
 
 @pytest.fixture
 def proxy(upstream: str) -> Iterator[Proxy]:
-    """A proxy of this test's own."""
+    """A proxy for one test."""
     with proxy_service.start(upstream) as made:
         yield made

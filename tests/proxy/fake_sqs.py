@@ -1,4 +1,4 @@
-"""An endpoint that keeps what it is asked and answers what a test chooses."""
+"""An endpoint that records requests and gives the answers that a test chooses."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Asked:
     headers: Message
     body: bytes
     hung_up: threading.Event = field(default_factory=threading.Event)
-    """Set when the other side closes the connection before the answer."""
+    """Set when the caller closes the connection before the answer."""
 
 
 Answer = tuple[int, str, bytes]
-"""Status, content type, body."""
+"""Status, content type and body."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class FakeSqs:
 
 @contextmanager
 def fake_sqs(answer: Callable[[Asked], Answer], port: int = 0) -> Iterator[FakeSqs]:
-    """An endpoint that answers each request with `answer`, in a thread of its own."""
+    """Run an endpoint that answers each request with `answer`, in a thread of its own."""
     asked: list[Asked] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,6 +1,6 @@
-"""One series of SQS calls, each with what it answered, for comparing answers with and without the proxy.
+"""A series of SQS calls, recorded with their answers to compare them with and without the proxy.
 
-Also a program, `python scenario.py ENDPOINT DIALECT`, for environments with another boto3: only boto3 is imported.
+It is also a program, `python scenario.py ENDPOINT DIALECT`, for environments with another boto3, so it imports only boto3.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BINARY = bytes(range(256))
 
 
 class Recorder:
-    """Makes calls and writes down the answers, with ids and times replaced by what is comparable."""
+    """Makes calls and records the answers, with ids and times replaced by comparable values."""
 
     def __init__(self, endpoint: str) -> None:
         session = boto3.Session(aws_access_key_id="app", aws_secret_access_key="app", region_name="us-east-1")
@@ -33,7 +33,7 @@ class Recorder:
         self._names: dict[str, str] = {}
 
     def call(self, operation: str, **params: Any) -> dict[str, Any]:
-        """Call, and record the answer or the error."""
+        """Make a call and record its response or error."""
         try:
             answer: dict[str, Any] = getattr(self.client, operation)(**params)
         except ClientError as error:
@@ -46,7 +46,7 @@ class Recorder:
             if key == "HTTPHeaders":
                 return {k: v for k, v in sorted(value.items()) if k not in _VOLATILE_HEADERS}
             return {k: self._comparable(v, k) for k, v in sorted(value.items()) if k != "RequestId"}
-        if key == "Messages":  # a standard queue gives them in any order
+        if key == "Messages":  # a standard queue delivers in any order
             value = sorted(value, key=lambda message: (message["Body"], self._names.get(message["MessageId"], "")))
         if isinstance(value, (list, tuple)):
             return [self._comparable(item, key) for item in value]
@@ -57,14 +57,14 @@ class Recorder:
         if key.endswith("Timestamp") and isinstance(value, str):
             return "timestamp"
         if isinstance(value, str):
-            # The host of a queue's URL is the proxy's, on purpose; ids of this run and of the upstream's answers.
+            # The host in a queue's URL is the proxy's, by design; ids are specific to this run or to the upstream's responses.
             value = re.sub(r"https?://[^/]+(?=/\w+/)", "http://endpoint", value)
             return re.sub(r"q-[0-9a-f]{12}", "q-name", re.sub(r"\b[0-9a-f-]{36}\b", "uuid", value))
         return value
 
 
 def standard(r: Recorder, name: str) -> None:
-    """A standard queue: bodies, attributes, visibility, batches with partial failures, errors."""
+    """Use a standard queue: bodies, attributes, visibility, batches with partial failures, errors."""
     url = r.call("create_queue", QueueName=name, Attributes={"VisibilityTimeout": "30"})["QueueUrl"]
     r.call("get_queue_url", QueueName=name)
     r.call("list_queues", QueueNamePrefix=name)
@@ -119,7 +119,7 @@ def _batches(r: Recorder, url: str) -> None:
 
 
 def fifo(r: Recorder, name: str) -> None:
-    """A FIFO queue with groups, deduplication and a dead-letter queue."""
+    """Use a FIFO queue with groups, deduplication and a dead-letter queue."""
     dlq = r.call("create_queue", QueueName=f"{name}-dlq.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
     arn = r.client.get_queue_attributes(QueueUrl=dlq, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     redrive = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": "1"})
@@ -142,7 +142,7 @@ def fifo(r: Recorder, name: str) -> None:
 
 
 def large(r: Recorder, name: str) -> None:
-    """1 MiB: a message, a batch, and what is more than that."""
+    """Send up to the limit of 1 MiB, in a message and in a batch, and more than that."""
     url = r.call("create_queue", QueueName=name)["QueueUrl"]
     r.call("set_queue_attributes", QueueUrl=url, Attributes={"MaximumMessageSize": str(1024 * KIB)})
     r.call("send_message", QueueUrl=url, MessageBody="x" * 1024 * KIB)
@@ -156,7 +156,7 @@ def large(r: Recorder, name: str) -> None:
 
 
 def long_poll(r: Recorder, name: str) -> None:
-    """An empty long poll of the greatest length."""
+    """Long-poll an empty queue for the maximum time."""
     url = r.call("create_queue", QueueName=name)["QueueUrl"]
     began_s = time.monotonic()
     r.call("receive_message", QueueUrl=url, WaitTimeSeconds=20)
@@ -173,7 +173,7 @@ SCENARIOS: dict[str, Callable[[Recorder, str], None]] = {
 
 
 def record(endpoint: str, scenario: str) -> list[Any]:
-    """Every answer of a scenario, in order."""
+    """Return every answer of a scenario, in order."""
     recorder = Recorder(endpoint)
     SCENARIOS[scenario](recorder, f"q-{uuid.uuid4().hex[:12]}")
     return json.loads(json.dumps(recorder.records))  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Answers are the same with and without the proxy, and the events the same as those of the hooks."""
+"""Responses are the same with and without the proxy, including their headers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.services.proxy import Proxy
 
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != "long_poll"])
 def test_an_application_gets_the_same_answers(upstream: str, shared_proxy: Proxy, scenario: str) -> None:
-    """Every call of the scenario: values, errors, status and headers."""
+    """Values, errors, status and headers of every call in the scenario are compared."""
     direct = record(upstream, scenario)
     proxied = record(shared_proxy.endpoint, scenario)
     for number, (expected, found) in enumerate(zip(direct, proxied, strict=True)):
@@ -19,8 +19,8 @@ def test_an_application_gets_the_same_answers(upstream: str, shared_proxy: Proxy
 
 
 @pytest.mark.slow
-def test_a_long_poll_of_20_s_ends_as_it_would_without(upstream: str, shared_proxy: Proxy) -> None:
-    """Both at once, to wait only once."""
+def test_a_long_poll_of_20_s_ends_as_it_does_without_the_proxy(upstream: str, shared_proxy: Proxy) -> None:
+    """Both polls run at the same time, so the test waits only once."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(2) as pool:

@@ -1,4 +1,4 @@
-"""The command by itself: help, health check, and what it says when something is missing."""
+"""The command line: help, health check, and messages about missing dependencies."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _command(*words: str, before: str = "pass") -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.parametrize("package", ["aiohttp", "botocore"])
-def test_a_client_without_the_extra_says_what_to_install(package: str) -> None:
-    """No traceback; and the help needs neither."""
+def test_an_installation_without_the_extra_says_what_to_install(package: str) -> None:
+    """There is no traceback, and the help works without the extra."""
     without = f"sys.modules[{package!r}] = None"
     done = _command("--to", "spool:/tmp/never", before=without)
     assert done.returncode == 2
@@ -31,8 +31,8 @@ def test_a_client_without_the_extra_says_what_to_install(package: str) -> None:
     assert "AWS_ENDPOINT_URL_SQS=http://127.0.0.1:9410" in shown.stdout
 
 
-def test_check_tells_whether_it_runs() -> None:
-    """0 for a proxy that answers, 1 for none; without importing anything heavy."""
+def test_check_says_whether_the_proxy_runs() -> None:
+    """The exit code is 0 if a proxy answers and 1 if none does; nothing heavy is imported."""
     light = "sys.modules['aiohttp'] = sys.modules['botocore'] = None"
     with fake_sqs(lambda _: (200, "text/plain", b"")) as fake, proxy_service.start(fake.endpoint) as proxy:
         address = urlsplit(proxy.endpoint).netloc

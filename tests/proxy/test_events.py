@@ -1,4 +1,4 @@
-"""The proxy reports what the hooks would report, whichever protocol and process a call comes from."""
+"""The proxy reports what the hooks would report, whichever protocol a call uses and whichever process makes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.services.sdks import Sdk
 
 
 def _lives(client: Any) -> None:
-    """Every operation that makes events."""
+    """Make every kind of call that causes events."""
     name = f"q-{uuid.uuid4().hex[:10]}"
     url = client.create_queue(QueueName=name, Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
     client.send_message(QueueUrl=url, MessageBody="a")
@@ -54,7 +54,7 @@ def _without_times(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_events_are_those_of_the_hooks(proxy: Proxy) -> None:
-    """The same calls seen by both: the hooks in the client, the proxy behind it."""
+    """Both see the same calls: the hooks in the client, and the proxy behind it."""
     client = sqs.client(proxy.endpoint)
     kept = Kept()
     watching = watch(client, kept, consumer=proxy_service.CONSUMER, linger_s=0.01)
@@ -69,8 +69,8 @@ def test_the_events_are_those_of_the_hooks(proxy: Proxy) -> None:
             assert abs(mine.get(name, 0) - theirs.get(name, 0)) < 1000
 
 
-def test_what_the_application_did_not_ask_for_is_known_all_the_same(proxy: Proxy) -> None:
-    """It gets no attributes, and the event has the receive count and the time of sending."""
+def test_attributes_that_the_application_does_not_request_are_reported(proxy: Proxy) -> None:
+    """The application gets no attributes, but the event has receive count and send time."""
     client = sqs.client(proxy.endpoint)
     url = client.create_queue(QueueName=f"q-{uuid.uuid4().hex[:10]}")["QueueUrl"]
     client.send_message(QueueUrl=url, MessageBody="a")
@@ -83,7 +83,7 @@ def test_what_the_application_did_not_ask_for_is_known_all_the_same(proxy: Proxy
 
 
 def test_a_message_received_by_one_process_and_deleted_by_another_is_known(proxy: Proxy, upstream: str) -> None:
-    """By the queue's URL as the proxy gave it, and as SQS gives it."""
+    """The queue is identified by the URL that the proxy returns and by the one that SQS returns."""
     first, second = sqs.client(proxy.endpoint), sqs.client(proxy.endpoint)
     name = f"q-{uuid.uuid4().hex[:10]}"
     own_url = first.create_queue(QueueName=name)["QueueUrl"]
@@ -97,8 +97,8 @@ def test_a_message_received_by_one_process_and_deleted_by_another_is_known(proxy
     assert proxy.stats()["unknown_handles"] == 0
 
 
-def test_a_redriven_message_is_followed_by_the_sender_s_own_id(upstream: str) -> None:
-    """The attribute is asked for, found, and taken out of the answer again."""
+def test_a_redriven_message_is_followed_by_its_lineage_attribute(upstream: str) -> None:
+    """The proxy requests the attribute, reads it, and removes it from the response."""
     with proxy_service.start(upstream, "--lineage-attribute", "order") as proxy:
         client: Any = sqs.client(proxy.endpoint)
         name = f"q-{uuid.uuid4().hex[:10]}"
@@ -116,7 +116,7 @@ def test_a_redriven_message_is_followed_by_the_sender_s_own_id(upstream: str) ->
         client.send_message(QueueUrl=url, MessageBody="a", MessageAttributes=own)
         client.delete_message(QueueUrl=dlq, ReceiptHandle=dead["ReceiptHandle"])
         kinds = [event["type"] for event in proxy.events()]
-    # A stand-in that does not say where a dead letter came from leaves nothing to conclude from.
+    # A stand-in that does not report a dead letter's source queue allows no conclusion.
     assert kinds in (
         ["sent", "received", "received", "sent", "redriven", "deleted"],
         ["sent", "received", "received", "sent", "deleted"],
@@ -125,13 +125,13 @@ def test_a_redriven_message_is_followed_by_the_sender_s_own_id(upstream: str) ->
 
 @pytest.fixture(scope="session")
 def old_boto3() -> Sdk:
-    """A boto3 of before late 2023, which speaks the Query protocol."""
+    """A boto3 from before late 2023, which uses the Query protocol."""
     return sdks.require("boto3-query")
 
 
 @pytest.mark.parametrize("name", ["standard", "fifo", "large"])
-def test_a_query_application_gets_the_same_answers_and_makes_the_same_events(old_boto3: Sdk, upstream: str, name: str) -> None:
-    """Direct and proxied answers are equal, and so are the events of both protocols."""
+def test_a_query_application_gets_the_same_answers_and_causes_the_same_events(old_boto3: Sdk, upstream: str, name: str) -> None:
+    """Direct and proxied responses are equal, and so are the events of both protocols."""
     with proxy_service.start(upstream) as proxy, proxy_service.start(upstream) as other:
         direct, proxied = (
             subprocess.run(
@@ -156,8 +156,8 @@ def _shapes(events: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
     return Counter((*(event.get(name) for name in fields), *sorted(event)) for event in events)
 
 
-def test_this_boto3_speaks_json_and_the_old_one_does_not(old_boto3: Sdk) -> None:
-    """Else the tests above would compare a protocol with itself."""
+def test_current_boto3_uses_json_and_the_old_one_does_not(old_boto3: Sdk) -> None:
+    """Otherwise the tests above would compare a protocol with itself."""
     program = "import boto3; print(boto3.client('sqs', 'us-east-1').meta.service_model.metadata['protocol'])"
     spoken = [
         subprocess.run([python, "-c", program], capture_output=True, text=True, check=True).stdout.strip()

@@ -1,4 +1,4 @@
-"""Telemetry never costs a call; and what becomes of calls when SQS, the application or the proxy itself goes away."""
+"""Telemetry never costs a call; and how calls end when SQS, the application or the proxy itself goes away."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ _JSON_SEND = {"X-Amz-Target": "AmazonSQS.SendMessage", "Content-Type": "applicat
 
 
 def client(endpoint: str, attempts: int = 1) -> Any:
-    """A boto3 client that tries so many times in all."""
+    """Create a boto3 client that makes this many attempts in total."""
     config = Config(retries={"total_max_attempts": attempts, "mode": "standard"}, read_timeout=30, max_pool_connections=50)
     session = boto3.Session("app", "app", region_name="us-east-1")
     return session.client("sqs", endpoint_url=endpoint, config=config)
 
 
 def new_queue(made: Any) -> str:
-    """The URL of a queue no other test has."""
+    """Create a queue with a name that no other test uses, and return its URL."""
     return str(made.create_queue(QueueName=f"q-{uuid.uuid4().hex[:10]}")["QueueUrl"])
 
 
 def sends(made: Any, url: str, count: int) -> list[float]:
-    """Seconds of each of `count` sends; every one must succeed."""
+    """Make `count` sends, which all must succeed, and return the sorted seconds that each took."""
     took = []
     for n in range(count):
         began_s = time.perf_counter()
@@ -59,8 +59,8 @@ def sends(made: Any, url: str, count: int) -> list[float]:
     return sorted(took)
 
 
-def test_memory_is_what_is_in_flight() -> None:
-    """A call that is too large is refused and not held, and those of 1 MiB leave nothing behind."""
+def test_memory_is_limited_to_calls_in_flight() -> None:
+    """A call that is too large is refused without being buffered, and calls of 1 MiB leave nothing behind."""
     with fake_sqs(lambda _: (200, JSON, _SENT)) as fake, proxy_service.start(fake.endpoint) as proxy:
         made = client(proxy.endpoint)
         url = f"{proxy.endpoint}/123456789012/orders"
@@ -82,14 +82,14 @@ def _resident_kib(pid: int) -> int:
 
 @contextmanager
 def silent_server() -> Iterator[str]:
-    """Accepts connections and never answers."""
+    """Run a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/api/v1/events"
 
 
 @pytest.mark.parametrize("trouble", ["away", "silent", "full", "refusing", "unusable"])
-def test_no_call_waits_for_telemetry_or_is_lost_with_it(elasticmq: ElasticMQ, trouble: str) -> None:
-    """The destination is away, takes and never answers, is full, refuses; or is none at all."""
+def test_no_call_waits_for_telemetry_or_fails_with_it(elasticmq: ElasticMQ, trouble: str) -> None:
+    """The destination is down, accepts and never answers, is full, refuses, or is invalid."""
     with silent_server() as silent, fake_sqs(lambda _: (403, "text/plain", b"no")) as refusing:
         to = {
             "away": "http://127.0.0.1:1/api/v1/events",
@@ -108,7 +108,7 @@ def test_no_call_waits_for_telemetry_or_is_lost_with_it(elasticmq: ElasticMQ, tr
                 sends(made, url, 20)
             usual, found = (sends(made, url, 200) for made in both)
             stats = troubled.stats()
-    # The machine is shared: a call that waited for a connection or an answer would take seconds.
+    # On a shared machine times vary, but a call that waited for a connection or an answer would take seconds.
     assert found[100] < 3 * usual[100] + 0.005
     assert found[-1] < 1
     if trouble == "unusable":
@@ -119,8 +119,8 @@ def test_no_call_waits_for_telemetry_or_is_lost_with_it(elasticmq: ElasticMQ, tr
         assert stats["buffered"] <= 50
 
 
-def test_without_sqs_the_sdk_gets_an_error_to_retry() -> None:
-    """503 in the form of the protocol; the SDK's own retries carry the call once SQS is back."""
+def test_without_sqs_the_sdk_gets_an_error_that_it_retries() -> None:
+    """The proxy answers 503 in the protocol's form; the SDK's own retries succeed once SQS is back."""
     port = free_port()
     with proxy_service.start(f"http://127.0.0.1:{port}") as proxy:
         with pytest.raises(ClientError, match="no answer") as caught:
@@ -145,8 +145,8 @@ def test_without_sqs_the_sdk_gets_an_error_to_retry() -> None:
         assert event["type"] == "sent"
 
 
-def test_a_call_that_was_repeated_is_dated_by_its_answer() -> None:
-    """The message may have entered with the first attempt or the last: the same rule as in the hooks."""
+def test_a_retried_call_is_dated_by_its_answer() -> None:
+    """The message may have been stored by any attempt; the hooks use the same rule."""
 
     def flaky(asked: Asked) -> tuple[int, str, bytes]:
         if "attempt=1" in asked.headers["amz-sdk-request"]:
@@ -162,8 +162,8 @@ def test_a_call_that_was_repeated_is_dated_by_its_answer() -> None:
     assert answered_ms - 450 < event["at"] <= answered_ms
 
 
-def test_without_credentials_the_sdk_gets_an_error_to_retry(tmp_path: Path) -> None:
-    """And once there are some, calls go through, without a restart."""
+def test_without_credentials_the_sdk_gets_an_error_that_it_retries(tmp_path: Path) -> None:
+    """Once credentials exist, calls go through without a restart."""
     file = tmp_path / "credentials"
     env = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADATA_DISABLED": "true"}
     env["AWS_SHARED_CREDENTIALS_FILE"] = str(file)
@@ -176,7 +176,7 @@ def test_without_credentials_the_sdk_gets_an_error_to_retry(tmp_path: Path) -> N
 
 
 def _raw_call(endpoint: str, operation: str) -> socket.socket:
-    """A call whose answer nobody reads."""
+    """Make a call without reading its answer."""
     body = json.dumps({"QueueUrl": "http://x/1/q", "MessageBody": "a", "WaitTimeSeconds": 20}).encode()
     host = urlsplit(endpoint).netloc
     head = f"POST / HTTP/1.1\r\nHost: {host}\r\nX-Amz-Target: AmazonSQS.{operation}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -194,8 +194,8 @@ def _until(condition: Any, within_s: float = 10) -> bool:
     return False
 
 
-def test_an_application_that_hangs_up_ends_its_long_poll_at_sqs() -> None:
-    """Or SQS would go on handing messages to nobody."""
+def test_a_long_poll_is_cancelled_when_the_application_hangs_up() -> None:
+    """Otherwise SQS would go on delivering messages to a closed connection."""
     release = threading.Event()
 
     def answer(_: Asked) -> tuple[int, str, bytes]:
@@ -212,8 +212,8 @@ def test_an_application_that_hangs_up_ends_its_long_poll_at_sqs() -> None:
         assert proxy.stats()["in_flight"] == 0
 
 
-def test_a_send_is_carried_out_and_reported_when_the_application_hangs_up() -> None:
-    """SQS has the request by then."""
+def test_a_send_is_completed_and_reported_when_the_application_hangs_up() -> None:
+    """SQS already has the request by then."""
     release = threading.Event()
 
     def answer(_: Asked) -> tuple[int, str, bytes]:
@@ -249,7 +249,7 @@ def _spooled(spool: Path) -> list[str]:
 
 
 def test_sigterm_drains(elasticmq: ElasticMQ, tmp_path: Path) -> None:
-    """The long poll in flight is answered, what the application still settles is forwarded, and all events arrive."""
+    """The long poll in flight is answered, calls that the application still makes are forwarded, and all events arrive."""
     port = free_port()
     with _process(elasticmq.endpoint, port, tmp_path) as process, ThreadPoolExecutor(1) as pool:
         made = client(f"http://127.0.0.1:{port}")
@@ -271,8 +271,8 @@ def _after_30_s(_: Asked) -> tuple[int, str, bytes]:
     return 200, JSON, b"{}"
 
 
-def test_sigterm_is_bounded(tmp_path: Path) -> None:
-    """An application that goes on polling does not keep the proxy for longer than it was given."""
+def test_the_drain_is_bounded(tmp_path: Path) -> None:
+    """An application that keeps polling does not keep the proxy alive longer than `--drain-s`."""
     port = free_port()
     with (
         fake_sqs(_after_30_s) as fake,
@@ -286,8 +286,8 @@ def test_sigterm_is_bounded(tmp_path: Path) -> None:
         assert time.monotonic() - began_s < 10
 
 
-def test_sigkill_and_a_restart_are_carried_by_the_sdk_s_retries(elasticmq: ElasticMQ, tmp_path: Path) -> None:
-    """Every call of a loop succeeds while the proxy is killed in the middle of it and started anew."""
+def test_sdk_retries_bridge_a_sigkill_and_a_restart(elasticmq: ElasticMQ, tmp_path: Path) -> None:
+    """Every call of a loop succeeds although the proxy is killed in the middle and restarted."""
     port = free_port()
     made = client(f"http://127.0.0.1:{port}", 12)
     stop = threading.Event()
@@ -315,11 +315,11 @@ def test_sigkill_and_a_restart_are_carried_by_the_sdk_s_retries(elasticmq: Elast
         finally:
             stop.set()
     there = int(found["Attributes"]["ApproximateNumberOfMessages"])
-    # A call whose answer was lost with the proxy was repeated: at most one of each thread is there twice.
+    # A call whose answer was lost with the proxy was retried, so each thread may have sent at most one message twice.
     assert len(sent) <= there <= len(sent) + 2
 
 
-def test_what_sqs_does_not_understand_it_says_itself(elasticmq: ElasticMQ, proxy_of_elasticmq: Proxy) -> None:
+def test_sqs_itself_answers_invalid_requests(elasticmq: ElasticMQ, proxy_of_elasticmq: Proxy) -> None:
     """Broken bodies and unknown operations get the same answer as without the proxy."""
     import httpx
 
@@ -339,6 +339,6 @@ def test_what_sqs_does_not_understand_it_says_itself(elasticmq: ElasticMQ, proxy
 
 @pytest.fixture(scope="module")
 def proxy_of_elasticmq(elasticmq: ElasticMQ) -> Iterator[Proxy]:
-    """A proxy before ElasticMQ alone."""
+    """A proxy in front of ElasticMQ only."""
     with proxy_service.start(elasticmq.endpoint) as made:
         yield made

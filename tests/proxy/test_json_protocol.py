@@ -1,4 +1,4 @@
-"""The JSON protocol: queue URLs are exchanged and answers stripped, everything else stays as it is."""
+"""The JSON protocol: queue URLs are replaced and responses stripped; every other byte stays the same."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from queuewatch.proxy.requested_attributes import RequestedAttributes
         (b'{"MessageBody":"\\\\\\"QueueUrl","QueueUrl":"x"}', b'{"MessageBody":"\\\\\\"QueueUrl","QueueUrl":"http://new/1/q"}'),
     ],
 )
-def test_another_queue_url_leaves_the_rest_alone(body: bytes, changed: bytes) -> None:
-    """Also when a message's body looks like a call itself, or slashes are escaped."""
+def test_replacing_the_queue_url_changes_nothing_else(body: bytes, changed: bytes) -> None:
+    """This holds if a message body looks like a call, or if slashes are escaped."""
     assert json_protocol.with_queue_url(body, "http://new/1/q") == changed
 
 
@@ -41,15 +41,15 @@ def test_another_queue_url_leaves_the_rest_alone(body: bytes, changed: bytes) ->
         ({"AttributeNames": ["All"]}, {"AttributeNames": ["All"]}, None),
     ],
 )
-def test_all_system_attributes_are_asked_for(params: dict[str, Any], asked_as: dict[str, Any], kept: Any) -> None:
-    """In the words the application uses; nothing changes when it asks for all."""
+def test_all_system_attributes_are_requested(params: dict[str, Any], asked_as: dict[str, Any], kept: Any) -> None:
+    """The parameter is the one that the application uses; a request for all attributes is not changed."""
     body, asked = json_protocol.asking_for_all(json.dumps(params).encode(), params, None)
     assert json.loads(body) == asked_as
     assert asked.system == kept
 
 
-def test_half_a_surrogate_pair_survives() -> None:
-    """JSON can carry it, UTF-8 cannot."""
+def test_a_lone_surrogate_survives() -> None:
+    """JSON can carry half of a surrogate pair; UTF-8 cannot."""
     body = b'{"Messages":[{"Body":"\\ud83d","Attributes":{"SenderId":"x"}}]}'
     stripped = json_protocol.strip(body, json_protocol.parse(body), RequestedAttributes(frozenset(), False))
     assert stripped == b'{"Messages":[{"Body":"\\ud83d"}]}'
@@ -73,14 +73,14 @@ def test_half_a_surrogate_pair_survives() -> None:
         ),
     ],
 )
-def test_attributes_are_cut_out_and_every_other_byte_stays(kept: str, body: str, stripped: str) -> None:
-    """Spaces and escapes of the answer are not written anew, and a message that quotes an answer is not touched."""
+def test_attributes_are_removed_and_every_other_byte_stays(kept: str, body: str, stripped: str) -> None:
+    """Spaces and escapes of the response stay, and a message that quotes a response is not touched."""
     raw = body.encode()
     asked = RequestedAttributes(frozenset(kept), False)
     assert json_protocol.strip(raw, json_protocol.parse(raw), asked) == stripped.encode()
 
 
-def test_a_custom_attribute_called_attributes_is_not_mistaken_for_them() -> None:
+def test_a_message_attribute_called_attributes_is_kept() -> None:
     """It may come before the system attributes, or alone."""
     custom = {"Attributes": {"StringValue": "s", "DataType": "String"}}
     answer = {"Messages": [{"MessageAttributes": custom, "Attributes": {"SenderId": "x"}}, {"MessageAttributes": custom}]}

@@ -1,4 +1,4 @@
-"""The Query protocol: forms are understood, and answers changed without touching what is left in them."""
+"""The Query protocol: forms are parsed, and responses changed without touching the rest."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ RECEIVED = (
         ),
     ],
 )
-def test_a_form_is_read_as_the_json_protocol_would_word_it(form: dict[str, str], params: dict[str, object]) -> None:
-    """Lists and batch entries are numbered there; message bodies are left alone."""
+def test_a_form_is_parsed_into_the_parameters_of_the_json_protocol(form: dict[str, str], params: dict[str, object]) -> None:
+    """Lists and batch entries are numbered in forms; message bodies are left out."""
     assert query.parse(urlencode(form).encode()) == params
 
 
@@ -54,8 +54,8 @@ def test_a_form_is_read_as_the_json_protocol_would_word_it(form: dict[str, str],
         ({"AttributeName.1": "All"}, b""),
     ],
 )
-def test_all_system_attributes_are_asked_for(form: dict[str, str], more: bytes) -> None:
-    """Behind those the application asks for, in its own words."""
+def test_all_system_attributes_are_requested(form: dict[str, str], more: bytes) -> None:
+    """They are appended to those that the application requests, with the same parameter name."""
     body = urlencode({"Action": "ReceiveMessage", **form}).encode()
     asking, _ = query.asking_for_all(body, query.parse(body), None)
     assert asking == body + more
@@ -63,8 +63,8 @@ def test_all_system_attributes_are_asked_for(form: dict[str, str], more: bytes) 
 
 @pytest.mark.parametrize("kept", [(), ("SentTimestamp",), ("ApproximateReceiveCount", "SentTimestamp")])
 @pytest.mark.parametrize("hide_custom", [False, True])
-def test_what_was_not_asked_for_is_cut_out_and_nothing_else(kept: tuple[str, ...], hide_custom: bool) -> None:
-    """The body's carriage return, entities and what looks like an attribute stay byte for byte."""
+def test_only_attributes_that_were_not_requested_are_removed(kept: tuple[str, ...], hide_custom: bool) -> None:
+    """The body's carriage return, entities and text that looks like an attribute stay byte for byte."""
     answer = query.parse_answer("ReceiveMessage", RECEIVED)
     [message] = answer["Messages"]
     assert message["Attributes"] == {"SentTimestamp": "1", "ApproximateReceiveCount": "2"}
@@ -80,15 +80,15 @@ def test_what_was_not_asked_for_is_cut_out_and_nothing_else(kept: tuple[str, ...
     assert query.strip(RECEIVED, answer, asked).decode() == expected
 
 
-def test_another_queue_url_leaves_the_rest_of_the_form_alone() -> None:
-    """A body that names a queue URL is not touched."""
+def test_replacing_the_queue_url_leaves_the_rest_of_the_form_alone() -> None:
+    """A body that contains a queue URL is not touched."""
     body = b"Action=SendMessage&MessageBody=QueueUrl%3Dhttp%3A%2F%2Fx&QueueUrl=http%3A%2F%2Fold%2F1%2Fq&Version=2012-11-05"
     changed = query.with_queue_url(body, "https://new/1/q")
     assert changed == body.replace(b"QueueUrl=http%3A%2F%2Fold%2F1%2Fq", b"QueueUrl=https%3A%2F%2Fnew%2F1%2Fq")
 
 
-def test_an_answer_that_is_no_xml_is_an_error_for_telemetry_alone() -> None:
-    """`ValueError`, which the handler counts."""
+def test_an_answer_that_is_not_xml_is_an_error_for_telemetry_alone() -> None:
+    """Parsing raises `ValueError`, which the handler counts."""
     for operation in ("ReceiveMessage", "SendMessage"):
         with pytest.raises(ValueError, match="column"):
             query.parse_answer(operation, b"<broken")

@@ -1,4 +1,4 @@
-"""Other SDKs, given one environment variable, get what they would get without the proxy and are seen."""
+"""Other SDKs, configured by one environment variable, get the same results as without the proxy, and are reported."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SDKS = Path(__file__).parents[1] / "sdks"
 
 @pytest.fixture
 def proxy(elasticmq: ElasticMQ) -> Iterator[Proxy]:
-    """A proxy of this test's own."""
+    """A proxy for one test."""
     with proxy_service.start(elasticmq.endpoint) as made:
         yield made
 
 
 def run(command: Sequence[str | Path], endpoint: str, **more: str) -> str:
-    """The output of a program whose SQS endpoint is `endpoint`."""
+    """Return the output of a program whose SQS endpoint is `endpoint`."""
     env = {
         **os.environ,
         "AWS_ENDPOINT_URL_SQS": endpoint,
@@ -48,13 +48,13 @@ def run(command: Sequence[str | Path], endpoint: str, **more: str) -> str:
 
 
 def new_queue(elasticmq: ElasticMQ) -> tuple[str, str]:
-    """Name and URL of a queue no other test has."""
+    """Create a queue with a name that no other test uses; return name and URL."""
     name = f"q-{uuid.uuid4().hex[:10]}"
     return name, sqs.client(elasticmq.endpoint).create_queue(QueueName=name)["QueueUrl"]
 
 
 def lives_a_message(elasticmq: ElasticMQ, proxy: Proxy, command: Sequence[str | Path]) -> None:
-    """The program prints the same with and without the proxy, and its message is followed."""
+    """Check that the program prints the same with and without the proxy, and that its message is reported."""
     name, _ = new_queue(elasticmq)
     direct, proxied = (run([*command, name], endpoint) for endpoint in (elasticmq.endpoint, proxy.endpoint))
     assert json.loads(proxied) == json.loads(direct) == {"body": "héllo", "attributes": 0}
@@ -65,24 +65,24 @@ def lives_a_message(elasticmq: ElasticMQ, proxy: Proxy, command: Sequence[str | 
 
 
 def test_aioboto3(elasticmq: ElasticMQ, proxy: Proxy) -> None:
-    """asyncio, with aiobotocore below."""
+    """aioboto3 uses asyncio, with aiobotocore below."""
     lives_a_message(elasticmq, proxy, [sdks.require("asyncio-celery").python, SDKS / "life_aio.py"])
 
 
 def test_the_sdk_for_javascript(elasticmq: ElasticMQ, proxy: Proxy, node: Node) -> None:
-    """Version 3, on Node."""
+    """The SDK is version 3, on Node."""
     lives_a_message(elasticmq, proxy, [node.executable, SDKS / "life.mjs"])
 
 
 def test_the_sdk_for_go(elasticmq: ElasticMQ, proxy: Proxy, tmp_path: Path) -> None:
-    """Version 2; where Go or its modules are missing the test is skipped, in CI too."""
+    """The SDK is version 2. If Go or its modules are missing, the test is skipped, also in CI."""
     program = tmp_path / "life"
     _built(["go", "build", "-o", str(program), "."], SDKS / "go")
     lives_a_message(elasticmq, proxy, [program])
 
 
 def test_the_sdk_for_java(elasticmq: ElasticMQ, proxy: Proxy, tmp_path: Path) -> None:
-    """Version 2; where Maven or the jars are missing the test is skipped, in CI too."""
+    """The SDK is version 2. If Maven or the jars are missing, the test is skipped, also in CI."""
     copy = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
     _built(["mvn", "-q", "-B", copy, f"-DoutputDirectory={tmp_path}"], SDKS / "java")
     _built(["javac", "-cp", f"{tmp_path}/*", "-d", str(tmp_path), "Life.java"], SDKS / "java")
@@ -101,12 +101,12 @@ def _built(command: Sequence[str], folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_aws_cli(elasticmq: ElasticMQ, proxy: Proxy) -> None:
-    """Each call by itself, the answers compared as JSON; version 1, which needs `--endpoint-url`."""
+    """Each call is a process of its own; its JSON output is compared. This is version 1, which needs `--endpoint-url`."""
     aws = sdks.require("awscli").program("aws")
     name, _ = new_queue(elasticmq)
 
     def cli(endpoint: str, *words: str) -> Any:
-        # Version 1 sets an endpoint of its own for SQS and so overrides the variable.
+        # Version 1 sets an endpoint of its own for SQS, which overrides the variable.
         return json.loads(run([aws, "--endpoint-url", endpoint, "sqs", *words, "--output", "json"], endpoint) or "{}")
 
     def life(endpoint: str) -> list[Any]:
@@ -121,7 +121,7 @@ def test_the_aws_cli(elasticmq: ElasticMQ, proxy: Proxy) -> None:
 
 
 def test_celery(elasticmq: ElasticMQ, proxy: Proxy) -> None:
-    """Tasks are sent, received and deleted past boto3's own client, where hooks see nothing; the proxy sees all."""
+    """Celery sends, receives and deletes without boto3's client, so hooks see nothing, but the proxy sees all calls."""
     python = sdks.require("asyncio-celery").python
     name, url = new_queue(elasticmq)
     send = "import celery_app; [celery_app.charge.delay(n) for n in range(3)]"

@@ -1,4 +1,4 @@
-"""The proxy signs for its own endpoints only, for SDKs only, and says nothing of what messages hold."""
+"""The proxy signs only for its own endpoints and only for SDKs, and logs nothing of what messages contain."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fake() -> Iterator[FakeSqs]:
 
 @pytest.fixture
 def fenced(fake: FakeSqs) -> Iterator[Proxy]:
-    """A proxy for us-east-1 alone."""
+    """A proxy for us-east-1 only."""
     with proxy_service.start(f"us-east-1={fake.endpoint}") as made:
         yield made
 
@@ -47,8 +47,8 @@ def _signed_for(region: str, service: str = "sqs") -> dict[str, str]:
     }
 
 
-def test_the_application_s_own_signature_does_not_leave_the_proxy(fake: FakeSqs, fenced: Proxy) -> None:
-    """What arrives is signed with the proxy's key, correctly, and has nothing of the application's."""
+def test_the_applications_own_signature_does_not_leave_the_proxy(fake: FakeSqs, fenced: Proxy) -> None:
+    """The forwarded request is correctly signed with the proxy's key and contains nothing of the application's credentials."""
     session = boto3.Session("APPKEY", "app-secret", "app-token", region_name="us-east-1")
     session.client("sqs", endpoint_url=fenced.endpoint).send_message(QueueUrl="https://sqs.example/1/q", MessageBody="a")
     [asked] = fake.asked
@@ -59,7 +59,7 @@ def test_the_application_s_own_signature_does_not_leave_the_proxy(fake: FakeSqs,
 
 
 def _verify(asked: Asked, endpoint: str) -> None:
-    """Sign the request that arrived once more, with botocore, and compare."""
+    """Sign the request that arrived again, with botocore, and compare."""
     from datetime import datetime
     from unittest import mock
 
@@ -82,8 +82,8 @@ def _verify(asked: Asked, endpoint: str) -> None:
         ({**_signed_for("us-east-1"), "Sec-Fetch-Site": "cross-site"}, "browsers"),
     ],
 )
-def test_what_it_was_not_configured_for_is_refused(fake: FakeSqs, fenced: Proxy, headers: dict[str, str], words: str) -> None:
-    """Another region, another service, a page in a browser: 403 with the reason, and nothing is sent on."""
+def test_requests_not_configured_for_are_refused(fake: FakeSqs, fenced: Proxy, headers: dict[str, str], words: str) -> None:
+    """Another region, another service or a browser gets 403 with the reason, and nothing is forwarded."""
     answer = httpx.post(fenced.endpoint, headers=headers, content=b"{}")
     assert answer.status_code == 403
     assert words in answer.text
@@ -109,7 +109,7 @@ def test_an_sdk_understands_the_refusal(fenced: Proxy) -> None:
     ],
 )
 def test_no_request_reaches_any_other_host(fake: FakeSqs, fenced: Proxy, method: str, target: str) -> None:
-    """A proxy request's URL, a path that looks like a host, a tunnel: refused, or sent to the endpoint as a path."""
+    """An absolute URL, a path that looks like a host and CONNECT are refused, or sent to the endpoint as a path."""
     connection = http.client.HTTPConnection(urlsplit(fenced.endpoint).netloc, timeout=10)
     connection.putrequest(method, target, skip_host=False)
     for name, value in {**_signed_for("us-east-1"), "Content-Length": "2"}.items():
@@ -123,7 +123,7 @@ def test_no_request_reaches_any_other_host(fake: FakeSqs, fenced: Proxy, method:
 
 
 def test_a_queue_url_of_another_host_is_sent_to_the_endpoint(fake: FakeSqs, fenced: Proxy) -> None:
-    """SQS judges it; the proxy never goes where a parameter says."""
+    """SQS checks the URL; the proxy connects only to its endpoint, whatever a parameter says."""
     body = json.dumps({"QueueUrl": "https://evil.example/1/q", "MessageBody": "a"}).encode()
     assert httpx.post(fenced.endpoint, headers=_signed_for("us-east-1"), content=body).status_code == 200
     assert json.loads(fake.asked[0].body)["QueueUrl"] == "https://evil.example/1/q"
@@ -141,8 +141,8 @@ def test_a_queue_url_of_another_host_is_sent_to_the_endpoint(fake: FakeSqs, fenc
         (["--region", "mars-north-1x"], "not a region"),
     ],
 )
-def test_settings_that_open_too_much_are_refused(options: list[str], words: str) -> None:
-    """With the remedy, and exit code 2."""
+def test_unsafe_settings_are_refused(options: list[str], words: str) -> None:
+    """The message says what to do, and the exit code is 2."""
     command = [*proxy_service.command_line("http://127.0.0.1:1")[:3], *options, "--to", "spool:/tmp/never"]
     done = subprocess.run(command, env=proxy_service.environment({}), capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
@@ -150,8 +150,8 @@ def test_settings_that_open_too_much_are_refused(options: list[str], words: str)
     assert "secret" not in done.stderr
 
 
-def test_no_log_says_what_a_message_holds(fake: FakeSqs) -> None:
-    """Not with broken JSON, XML, HTTP or telemetry, nor when SQS is away."""
+def test_no_log_contains_what_a_message_holds(fake: FakeSqs) -> None:
+    """This includes broken JSON, forms and HTTP, and telemetry that cannot be sent."""
     with proxy_service.start(fake.endpoint, to="http://127.0.0.1:1/api/v1/events") as proxy:
         json_call = _signed_for("us-east-1")
         form = {**json_call, "Content-Type": "application/x-www-form-urlencoded"}

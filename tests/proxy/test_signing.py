@@ -1,4 +1,4 @@
-"""Signatures are those that botocore makes."""
+"""Signatures equal those of botocore."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PATHS = st.text("abc/.-_~% 0:+é", max_size=20).map(lambda text: f"/{text.repla
 
 @contextmanager
 def _at(at_s: int) -> Iterator[None]:
-    """botocore asks the clock itself."""
+    """Set the time that botocore reads."""
     import datetime
 
     now = datetime.datetime.fromtimestamp(at_s, datetime.UTC).replace(tzinfo=None)
@@ -39,8 +39,8 @@ def _at(at_s: int) -> Iterator[None]:
     token=st.none() | st.just("session/token=="),
     at_s=st.integers(1_700_000_000, 1_900_000_000),
 )
-def test_the_signature_is_botocore_s(headers: dict[str, str], path: str, body: bytes, token: str | None, at_s: int) -> None:
-    """The whole Authorization header, with and without temporary credentials, for any path and headers."""
+def test_the_signature_equals_botocores(headers: dict[str, str], path: str, body: bytes, token: str | None, at_s: int) -> None:
+    """The whole Authorization header is compared, with and without temporary credentials, for any path and headers."""
     credentials = Credentials("AKID", "secret", token)
     path = canonical_path(path)
     target = Target("sqs.eu-west-1.amazonaws.com", path, "eu-west-1")
@@ -53,7 +53,7 @@ def test_the_signature_is_botocore_s(headers: dict[str, str], path: str, body: b
 
 
 def test_a_changed_secret_changes_the_signature() -> None:
-    """Cached keys belong to their secret, day and region."""
+    """A cached key is valid for one secret, day and region."""
     target = Target("localhost:9324", "/", "eu-west-1")
     made = {
         dict(signature_headers(target._replace(region=region), [], b"", Credentials("A", secret), at_s))["Authorization"][-64:]
@@ -76,5 +76,5 @@ def test_a_changed_secret_changes_the_signature() -> None:
     ],
 )
 def test_paths_are_sent_as_they_are_signed(given_path: str, sent: str) -> None:
-    """Encoded once, without empty and dot segments."""
+    """Paths are encoded once and have no empty or dot segments."""
     assert canonical_path(given_path) == sent
