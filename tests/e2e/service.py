@@ -1,4 +1,4 @@
-"""`queuewatch run` as a process, watched from outside."""
+"""`queuewatch run` as a process, observed from outside."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WITHIN_S = 180.0
 
 
 class Service:
-    """One process of the service. Its log is kept and read as JSON."""
+    """One process of the service. Its log is kept and parsed as JSON."""
 
     def __init__(self, process: subprocess.Popen[str], url: str) -> None:
         self.process = process
@@ -33,14 +33,14 @@ class Service:
         self._reader.start()
 
     def get(self, path: str, accept: str = "*/*") -> str:
-        """The body at `path`. Raises `OSError` while the service does not answer, or answers with an error."""
+        """Return the body at `path`. Raises `OSError` while the service does not answer, or if it answers with an error."""
         request = urllib.request.Request(self.url + path, headers={"Accept": accept})
         with urllib.request.urlopen(request, timeout=10) as answer:
             body: bytes = answer.read()
         return body.decode()
 
     def metrics(self) -> dict[str, float]:
-        """Every sample of `/metrics` by its name and labels; empty while there is none."""
+        """Return every sample of `/metrics` by name and labels; empty while the service does not answer."""
         try:
             text = self.get("/metrics")
         except OSError:
@@ -49,7 +49,7 @@ class Service:
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 
     def wait(self, done: Callable[[dict[str, float]], bool], within_s: float = WITHIN_S) -> dict[str, float]:
-        """The first metrics that are as wanted."""
+        """Wait for metrics that satisfy `done` and return them."""
         deadline = time.monotonic() + within_s
         metrics: dict[str, float] = {}
         while time.monotonic() < deadline:
@@ -62,19 +62,19 @@ class Service:
         raise AssertionError(f"not within {within_s:.0f} s; last metrics {metrics}; log: {self.words()}")
 
     def kill(self) -> None:
-        """As the kernel does when memory runs out: no chance to clean up."""
+        """Send SIGKILL, as the kernel does when memory runs out: the process cannot clean up."""
         self.process.kill()
         self.process.wait()
 
     def stop(self, within_s: float = WITHIN_S) -> int:
-        """As an init system does; the exit code."""
+        """Send SIGTERM, as an init system does, and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(within_s)
         self._reader.join(10)
         return code
 
     def close(self) -> None:
-        """End the process if it lives, and let go of its log."""
+        """Kill the process if it still runs, and close its log."""
         if self.process.poll() is None:
             self.kill()
         self._reader.join(10)
@@ -82,7 +82,7 @@ class Service:
             self.process.stderr.close()
 
     def said(self, event: str) -> list[dict[str, Any]]:
-        """The records of the log with this event."""
+        """Return the log records with this event."""
         records = []
         for line in self.log:
             try:
@@ -94,7 +94,7 @@ class Service:
         return records
 
     def words(self) -> str:
-        """The end of the log."""
+        """Return the end of the log."""
         return " | ".join(self.log[-15:])
 
     def _read(self) -> None:
@@ -105,7 +105,7 @@ class Service:
 
 @contextmanager
 def running(folder: Path, config: dict[str, Any]) -> Iterator[Service]:
-    """The service with `config`, in `folder`, while the block lasts; its port is chosen."""
+    """Run the service with `config` in `folder` inside the with block, on a free port."""
     port = free_port()
     path = folder / "queuewatch.yaml"
     path.write_text(yaml.safe_dump({**config, "http": {"port": port, **config.get("http", {})}}))

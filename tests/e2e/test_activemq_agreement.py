@@ -1,4 +1,4 @@
-"""Applications that send, acknowledge, reject and vanish at random: events and broker count alike."""
+"""Applications send, acknowledge, reject and disconnect at random: the collector's events agree with the broker's counts."""
 
 import random
 import threading
@@ -29,7 +29,7 @@ MOST_CLIENTS = 6
 
 
 class Application:
-    """A client with one subscription, and the messages it has not acknowledged."""
+    """A client with one subscription, and its unacknowledged messages."""
 
     def __init__(self, running: ActiveMQ, queue: str, dice: random.Random) -> None:
         self.client = Client(running)
@@ -39,7 +39,7 @@ class Application:
         self.client.subscribe(queue, prefetch=dice.choice((1, 2, 5, 20)), ack=ack)
 
     def settle(self, dice: random.Random) -> None:
-        """Acknowledge or reject whatever has arrived, or some of it."""
+        """Acknowledge or reject some or all of the messages that have arrived."""
         while not self.client.inbox.empty() and dice.random() < 0.8:
             frame = self.client.inbox.get()
             if dice.random() < 0.1 and not self.cumulative:
@@ -48,7 +48,7 @@ class Application:
                 self.client.ack(frame)
 
     def leave(self, dice: random.Random) -> None:
-        """Go, politely or not."""
+        """Disconnect, with or without a DISCONNECT frame."""
         if dice.random() < 0.5:
             self.client.close()
         else:
@@ -56,7 +56,7 @@ class Application:
 
 
 def live_at_random(running: ActiveMQ, producer: Client, applications: list[Application], dice: random.Random) -> None:
-    """Some steps of random life."""
+    """Take a number of random steps."""
     for _ in range(STEPS):
         action = dice.random()
         if action < 0.55:
@@ -73,13 +73,13 @@ def live_at_random(running: ActiveMQ, producer: Client, applications: list[Appli
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[ActiveMQ]:
-    """A broker that tells of subscriptions too."""
+    """A broker that also has statistics of subscriptions."""
     with services(), broker.start(broker.Setup()) as started:
         yield started
 
 
 class Counts:
-    """The broker's own counts, asked for on a connection of their own."""
+    """The broker's own counts, queried on a separate connection."""
 
     def __init__(self, running: ActiveMQ) -> None:
         address = f"stomp://{running.host}:{running.stomp_port}"
@@ -90,7 +90,7 @@ class Counts:
         self._poll.start()
 
     def ask(self) -> Round:
-        """One whole round."""
+        """Return one complete round of counts."""
         until_s = time.monotonic() + 10
         while time.monotonic() < until_s:
             self._poll.tick(time.monotonic(), 0)
@@ -106,7 +106,7 @@ class Counts:
 
 
 def by_connection(held: Counter[str]) -> Counter[tuple[str, int]]:
-    """Counts per (connection, session) of counts per consumer: the broker's statistics name no consumers."""
+    """Sum counts per consumer into counts per (connection, session), as the broker's statistics do not name consumers."""
     found: Counter[tuple[str, int]] = Counter()
     for consumer, count in held.items():
         connection, session, _ = consumer.rsplit(":", 2)
@@ -115,14 +115,14 @@ def by_connection(held: Counter[str]) -> Counter[tuple[str, int]]:
 
 
 def is_quiet(events: Sequence[Event]) -> bool:
-    """Whether nothing was reported of any message for a while."""
+    """Return whether no event about a message has arrived for 0.8 s."""
     before = sum("message_id" in event for event in events)
     time.sleep(0.8)
     return sum("message_id" in event for event in events) == before
 
 
 def differences(asked: Round, events: Sequence[Event]) -> list[str]:
-    """What the events say otherwise than the broker's counts, a line each."""
+    """Return one line for each difference between the events and the broker's counts."""
     depth, held = depths(events), by_connection(outstanding(events))
     wrong = [f"{depth[queue.queue]} by events: {queue}" for queue in asked.queues if depth[queue.queue] != queue.size]
     for subscription in asked.subscriptions:
@@ -133,10 +133,10 @@ def differences(asked: Round, events: Sequence[Event]) -> list[str]:
 
 
 def at_rest(counts: Counts, events: Sequence[Event]) -> Round:
-    """The broker's counts once events agree with them; fails with the differences that stay.
+    """Return the broker's counts once the events agree with them; fail with the differences that remain.
 
     On a busy machine the broker can pause for longer than any silence that would mean "at rest", so the two are compared
-    again until they agree. An event that is lost or doubled is never made good: the collector's statistics are off.
+    repeatedly until they agree. A lost or duplicate event is never corrected, because the collector's statistics are off.
     """
     asked: Round
     wrong: list[str] = []

@@ -1,4 +1,4 @@
-"""The collector against brokers that restart, ask for a login, speak TLS, or are not prepared."""
+"""The collector against brokers that restart, require a login, use TLS, or lack the required configuration."""
 
 import threading
 import time
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 def configured(*brokers: ActiveMQ, scheme: str = "stomp", **changes: Any) -> ActiveMQCollectorConfig:
-    """A configuration for tests: everything happens soon."""
+    """Return a configuration with short intervals for tests."""
     addresses = tuple(f"{scheme}://{b.host}:{b.stomp_port}" for b in brokers)
     quick: dict[str, Any] = {
         "settle_grace_s": 0.2,
@@ -48,17 +48,17 @@ class Collected:
         self._thread.start()
 
     def of(self, kind: str, queue: str | None = None) -> list[Event]:
-        """The events of a type, of one queue if that is given."""
+        """Return the events of a type, for one queue if given."""
         found = [event for event in self.events if event["type"] == kind]
         return [event for event in found if queue is None or event.get("queue") == queue]
 
     def is_connected(self) -> bool:
-        """Whether a heartbeat was sent within the last second."""
+        """Return whether a heartbeat was sent within the last second."""
         beats = self.of("heartbeat")
         return bool(beats) and time.time() * 1000 - beats[-1]["at"] < 1_000
 
     def stop(self) -> None:
-        """Stop; the collector must end at once."""
+        """Stop the collector, which must end at once."""
         self._stop.set()
         self._thread.join(5)
         assert not self._thread.is_alive()
@@ -66,7 +66,7 @@ class Collected:
 
 @contextmanager
 def collecting(config: ActiveMQCollectorConfig) -> Iterator[Collected]:
-    """A collector while the block lasts."""
+    """Run a collector inside the with block."""
     collected = Collected(config)
     try:
         yield collected
@@ -84,12 +84,12 @@ def settle_one(running: ActiveMQ, queue: str) -> None:
 
 
 def levels(findings: list[Finding]) -> dict[str, str]:
-    """Check -> level."""
+    """Return check -> level."""
     return {finding.check: finding.level for finding in findings}
 
 
 def test_a_broker_that_restarts_is_watched_again(tmp_path: Path) -> None:
-    """What its consumers held is given back; what is delivered afterwards is reported."""
+    """What its consumers held is reported as released, and later deliveries are reported."""
     port = free_port()
     with services(), broker.start(broker.Setup(name="east"), tmp_path, port) as running:
         collected = Collected(configured(running))
@@ -161,7 +161,7 @@ def test_counts_of_every_queue_are_reported(activemq: ActiveMQ) -> None:
     assert abs(attributes["oldest_sent_at"] - time.time() * 1000) < 60_000
 
 
-def test_a_collector_that_is_stopped_says_good_bye_at_once(activemq: ActiveMQ) -> None:
+def test_a_stopped_collector_disconnects_at_once(activemq: ActiveMQ) -> None:
     collected = Collected(configured(activemq))
     wait_until(collected.is_connected)
     started_s = time.monotonic()
@@ -169,14 +169,14 @@ def test_a_collector_that_is_stopped_says_good_bye_at_once(activemq: ActiveMQ) -
     assert time.monotonic() - started_s < 1.5, "it would have waited two seconds for an answer to nothing"
 
 
-def test_the_probe_s_own_queue_is_reported_by_nobody(activemq: ActiveMQ) -> None:
+def test_the_queue_of_the_probe_is_not_reported(activemq: ActiveMQ) -> None:
     with collecting(configured(activemq)) as collected:
         wait_until(lambda: levels(collected.collector.findings).get("advisories") == "ok")
     assert not [event for event in collected.events if event.get("queue") == "queuewatch.probe"]
 
 
-def test_a_stuck_sink_neither_stops_the_application_nor_loses_anything(activemq: ActiveMQ) -> None:
-    """What cannot be emitted waits at the broker; the inbox here holds a fifteenth of it."""
+def test_a_blocked_sink_neither_stops_the_application_nor_loses_events(activemq: ActiveMQ) -> None:
+    """Events that cannot be emitted wait at the broker; the inbox here holds only a fifteenth of them."""
     free, stop = threading.Event(), threading.Event()
     events: list[Event] = []
 
@@ -221,13 +221,13 @@ def test_a_broker_is_watched_over_tls(tmp_path: Path) -> None:
         assert "tls.ca_file" in (refused.fix or "")
 
 
-def test_tls_where_the_broker_has_none_is_said(activemq: ActiveMQ) -> None:
+def test_tls_against_a_plain_port_is_reported(activemq: ActiveMQ) -> None:
     [finding] = check_broker(configured(activemq, scheme="stomp+ssl", connect_timeout_s=2))
     assert "SSL" in finding.what
     assert "does this connector speak TLS" in (finding.fix or "")
 
 
-def test_a_port_nobody_listens_on_is_said() -> None:
+def test_a_closed_port_is_reported() -> None:
     config = ActiveMQCollectorConfig(addresses=(f"stomp://127.0.0.1:{free_port()}",))
     [finding] = check_broker(config)
     assert "Connection refused" in finding.what
@@ -238,7 +238,7 @@ def test_a_port_nobody_listens_on_is_said() -> None:
 
 
 def security(permissions: str) -> str:
-    """Plugins for a user `watch` of the group `watchers`, with these permissions and no others."""
+    """Return plugins for a user `watch` of the group `watchers` with exactly these permissions."""
     own, _, temporary = permissions.partition("<!-- Beside the authorizationEntries, for the replies. -->")
     return f"""
     <simpleAuthenticationPlugin anonymousAccessAllowed="false"><users>
@@ -256,7 +256,7 @@ def security(permissions: str) -> str:
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[ActiveMQ]:
-    """A broker that gives the collector the permissions the documentation asks for, and no others."""
+    """A broker that gives the collector exactly the permissions in the documentation."""
     with services(), broker.start(broker.Setup(security=security(PERMISSIONS_XML))) as running:
         yield running
 
@@ -283,7 +283,7 @@ def test_the_documented_permissions_are_enough(guarded: ActiveMQ, password_file:
         ({"username": "watch"}, "password is invalid", "check username and the password"),
     ],
 )
-def test_a_refused_login_is_said_with_what_to_set(guarded: ActiveMQ, login: dict[str, str], said: str, remedy: str) -> None:
+def test_a_refused_login_says_what_to_set(guarded: ActiveMQ, login: dict[str, str], said: str, remedy: str) -> None:
     [finding] = check_broker(configured(guarded, **login))
     assert said in finding.what
     assert remedy in (finding.fix or "")
@@ -296,10 +296,10 @@ def test_a_user_who_may_not_read_advisories_sees_which_permissions_to_add(passwo
     assert "ActiveMQ.Advisory.>" in (findings[-1].fix or "")
 
 
-# -- what an unprepared broker does not tell --
+# -- brokers that lack the required configuration --
 
 
-def test_a_broker_without_the_plugin_and_the_flags_is_named_both() -> None:
+def test_a_missing_plugin_and_missing_flags_are_both_named() -> None:
     setup = broker.Setup(policies=(Policy(advisories=False),), statistics=False)
     with services(), broker.start(setup) as running:
         examination = examine(configured(running))
@@ -309,7 +309,7 @@ def test_a_broker_without_the_plugin_and_the_flags_is_named_both() -> None:
         assert wanted in printed
 
 
-def test_a_broker_without_jmx_still_tells_its_queues() -> None:
+def test_a_broker_without_jmx_still_reports_its_queues() -> None:
     with services(), broker.start(broker.Setup(jmx=False)) as running:
         settle_one(running, "orders")
         with collecting(configured(running)) as collected:
@@ -317,7 +317,7 @@ def test_a_broker_without_jmx_still_tells_its_queues() -> None:
             wait_until(lambda: collected.of("queue_state", "orders"))
 
 
-def test_a_queue_with_a_policy_of_its_own_is_found_silent() -> None:
+def test_a_queue_whose_own_policy_lacks_the_advisories_is_reported() -> None:
     setup = broker.Setup(policies=(Policy(), Policy("quiet.>", advisories=False)))
     with services(), broker.start(setup) as running, collecting(configured(running)) as collected:
         wait_until(collected.is_connected)
@@ -340,10 +340,10 @@ def test_a_queue_with_a_policy_of_its_own_is_found_silent() -> None:
 # -- transactions --
 
 
-def test_an_aborted_acknowledgement_is_taken_back_by_the_broker_s_own_count() -> None:
-    """No advisory tells of an ABORT: the message is reported as settled, and put right by the next polls."""
+def test_an_aborted_acknowledgement_is_corrected_by_the_brokers_count() -> None:
+    """No advisory reports an ABORT: the message is reported as deleted, and the next polls correct that."""
     with services(), broker.start(broker.Setup()) as running, collecting(configured(running)) as collected:
-        # Until consumers that come are known to be new.
+        # Wait until the replay of existing consumers is over, so that later ones count as new.
         wait_until(lambda: not collected.collector.lifecycle.consumers.replaying)
         client = Client(running)
         client.subscribe("orders")

@@ -1,4 +1,4 @@
-"""A running broker still does what was recorded: every order of advisories gives the events it means."""
+"""A running broker still behaves as recorded: every sequence of advisories becomes the expected events."""
 
 import pytest
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def reported() -> dict[str, list[Event]]:
-    """The events of every order, all of them at once on one broker: each has a queue of its own."""
+    """Events of every sequence. All run at once on one broker, each with a queue of its own."""
     jmx_port = free_port()
     setup = broker.Setup(policies=SETUP.policies, jmx_port=jmx_port)
     with services(), broker.start(setup) as running, jms_client(running, jmx_port) as jms:

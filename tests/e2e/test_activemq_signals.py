@@ -1,4 +1,4 @@
-"""From a real broker to the signals: what the collector tells is enough for every rule that concerns ActiveMQ."""
+"""From a real broker to signals: the collector's events are enough for every rule that concerns ActiveMQ."""
 
 import io
 import json
@@ -21,11 +21,11 @@ from tests.sources.activemq.needs import services
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 LATER_MS = 10 * 60_000
-"""How long everything stays as it was left."""
+"""How long everything then stays as it is."""
 
 
 class Shop:
-    """What is done on the broker, and the ids of the messages that matter."""
+    """Scenarios on the broker, and the ids of the messages that matter."""
 
     def __init__(self, running: ActiveMQ) -> None:
         self._running = running
@@ -33,14 +33,14 @@ class Shop:
         self.ids: dict[str, str] = {}
 
     def client(self, queue: str, prefetch: int = 1) -> Client:
-        """A new application with a consumer."""
+        """Create an application with a consumer."""
         client = Client(self._running)
         self.clients.append(client)
         client.subscribe(queue, prefetch=prefetch)
         return client
 
     def stuck_group(self) -> None:
-        """One consumer hangs on the first message of its group while another one empties its own."""
+        """One consumer hangs on the first message of its group while another finishes its own group."""
         owner = self.client("groups.stuck")
         for _ in range(4):
             owner.send("groups.stuck", JMSXGroupID="stuck")
@@ -52,7 +52,7 @@ class Shop:
             other.ack(other.receive())
 
     def moved_group(self) -> None:
-        """The owner of a group dies with its first message; the next owner hangs on it too."""
+        """The owner of a group dies with the group's first message; the next owner hangs on it too."""
         first, second = self.client("groups.moved"), Client(self._running)
         self.clients.append(second)
         for _ in range(3):
@@ -63,7 +63,7 @@ class Shop:
         self.ids["moved head"] = second.receive().headers["message-id"]
 
     def exclusive(self) -> None:
-        """An exclusive consumer hangs; another one waits and gets nothing."""
+        """An exclusive consumer hangs; a second one waits and receives nothing."""
         owner = Client(self._running)
         self.clients.append(owner)
         owner.subscribe("exclusive", prefetch=1, **{"activemq.exclusive": "true"})
@@ -81,7 +81,7 @@ class Shop:
         client.nack(frame)
 
     def poison(self) -> None:
-        """A message that ends every consumer that takes it."""
+        """A message ends every consumer that receives it."""
         sender = Client(self._running)
         sender.send("poison")
         sender.close()
@@ -100,12 +100,12 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shop, list[dict[str, Any]], list[Event]]:
-    """The shop, the lines of the replay of what was collected, and the events."""
+    """The shop, the lines of a replay of the collected events, and the events."""
     abort = AbortSlowAck(max_time_since_last_ack_ms=500, check_period_ms=250, max_slow_duration_ms=250)
     policies = (Policy(), Policy("aborted.>", slow_consumers=abort))
     with services(), broker.start(broker.Setup(policies=policies, name="shop")) as running:
         with collecting(configured(running)) as collected:
-            # Until consumers that come are known to be new.
+            # Wait until the replay of existing consumers is over, so that later ones count as new.
             wait_until(lambda: not collected.collector.lifecycle.consumers.replaying)
             shop = Shop(running)
             for act in (shop.zombie, shop.stuck_group, shop.moved_group, shop.exclusive, shop.dead_letter, shop.poison):
@@ -121,7 +121,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shop, list[dict[str
 
 
 def replay(recording: Path, until_ms: int) -> list[dict[str, Any]]:
-    """The lines of a replay up to a moment."""
+    """Return the lines of a replay up to a moment."""
     out, err = io.StringIO(), io.StringIO()
     code = run_replay(
         [recording],
@@ -141,7 +141,7 @@ Lines = tuple[Shop, list[dict[str, Any]], list[Event]]
 
 
 def firing(lines: Lines, signal: str, queue: str, **evidence: object) -> list[dict[str, Any]]:
-    """Signals that fired, with this evidence."""
+    """Return the firing signals that have this evidence."""
     return [
         line
         for line in lines[1]

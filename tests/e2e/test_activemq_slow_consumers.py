@@ -1,9 +1,8 @@
-"""Seven consumers on a real broker with both of its strategies: what it does, and what the rules say.
+"""Seven consumers on a real broker with both of its strategies: what the broker does, and how the rules judge.
 
-Durations are a sixth of the defaults (5 s for 30 s), so that the whole takes half a minute, and still stand out from what a busy
-machine adds. Each scenario runs three times side
-by side: on a queue with AbortSlowAckConsumerStrategy, on one with AbortSlowConsumerStrategy, and on one without either, from
-whose events the three rules judge.
+Durations are a sixth of the defaults (5 s for 30 s), so that the whole run takes half a minute and still stands out from the
+delays of a busy machine. Each scenario runs three times at once: on a queue with AbortSlowAckConsumerStrategy, on one with
+AbortSlowConsumerStrategy, and on one without a strategy, from whose events the three rules judge.
 """
 
 import queue
@@ -47,7 +46,7 @@ JUDGED_FROM_S, LASTS_S = 10.0, 30.0
 
 
 class Worker(threading.Thread):
-    """A STOMP application with one consumer, living through one scenario on one queue."""
+    """A STOMP application with one consumer that runs one scenario on one queue."""
 
     def __init__(self, running: ActiveMQ, name: str, live: "Callable[[Worker], None]") -> None:
         super().__init__(daemon=True)
@@ -58,7 +57,7 @@ class Worker(threading.Thread):
         self.over = threading.Event()
 
     def run(self) -> None:
-        # Empty: the broker took its consumer away.
+        # Empty is raised when the broker has removed the consumer.
         with suppress(queue.Empty):
             self._live(self)
         self.over.wait()
@@ -69,12 +68,12 @@ class Worker(threading.Thread):
         self.client.subscribe(self.queue, prefetch=prefetch)
 
     def send(self, messages: int) -> None:
-        """Send some messages to the own queue."""
+        """Send messages to the worker's own queue."""
         for _ in range(messages):
             self.client.send(self.queue)
 
     def work(self, seconds: float) -> None:
-        """Take a message, take that long, acknowledge it."""
+        """Receive a message, work for that long, acknowledge it."""
         frame = self.client.receive(LASTS_S)
         self.over.wait(seconds)
         self.client.ack(frame)
@@ -85,7 +84,7 @@ class Worker(threading.Thread):
 
 
 def under_load(worker: Worker) -> None:
-    """Prefetch 1, quick, and always more to do."""
+    """It is fast, with prefetch 1, and always has more to do."""
     worker.send(400)
     worker.subscribe(prefetch=1)
     while not worker.over.is_set():
@@ -101,7 +100,7 @@ def slow_but_steady(worker: Worker) -> None:
 
 
 def hung(worker: Worker) -> None:
-    """Three good messages, then one it never finishes."""
+    """It finishes three messages, and never finishes the fourth."""
     worker.subscribe(prefetch=5)
     worker.send(3)
     for _ in range(3):
@@ -114,7 +113,7 @@ def hung(worker: Worker) -> None:
 
 
 def idle_then_one(worker: Worker) -> None:
-    """One good message, nothing for a long time, then one more that takes its usual time."""
+    """It finishes one message, gets none for a long time, then another that takes the usual time."""
     worker.subscribe(prefetch=5)
     worker.send(1)
     worker.work(4.0)
@@ -124,7 +123,7 @@ def idle_then_one(worker: Worker) -> None:
 
 
 def long_message(worker: Worker) -> None:
-    """Messages of 1.3 s, then one of 8 s."""
+    """Messages take 1.3 s, then one takes 8 s."""
     worker.send(5)
     worker.subscribe(prefetch=1)
     for _ in range(5):
@@ -136,14 +135,14 @@ def long_message(worker: Worker) -> None:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What happens and what each rule makes of it: the table of the documentation."""
+    """What happens, and the verdict of each rule: the table in the documentation."""
 
     name: str
     live: Callable[[Worker], None] | None
     """None: the JMS client does what `name` says."""
     is_wrong: bool
     aborted_by_ack: bool
-    """What the broker does with AbortSlowAckConsumerStrategy."""
+    """Whether the broker with AbortSlowAckConsumerStrategy aborts the consumer."""
     prefetch: str
     ack: str
     hold: str
@@ -152,7 +151,7 @@ class Scenario:
 
 SCENARIOS = (
     Scenario("under_load", under_load, False, False, "false alarm", "right", "right"),
-    # Its usual time is known once its first message is done, on a busy machine some time after 8 s.
+    # Its usual hold is known after its first message, which on a busy machine may take more than 8 s.
     Scenario("slow_but_steady", slow_but_steady, False, True, "false alarm", "false alarm", "right", judged_from_s=14.0),
     Scenario("hung", hung, True, True, "missed", "right", "right"),
     Scenario("idle_then_one", idle_then_one, False, True, "right", "false alarm", "right"),
@@ -164,10 +163,10 @@ SCENARIOS = (
 
 @dataclass
 class Seen:
-    """What was seen of one scenario."""
+    """Observations of one scenario."""
 
     aborted: dict[str, bool] = field(default_factory=dict)
-    """Strategy of the queue (`ack`, `prefetch`, `free`) -> whether its consumer was taken away."""
+    """Strategy of the queue (`ack`, `prefetch`, `free`) -> whether its consumer was aborted."""
     slow: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(("prefetch", "ack", "hold"), False))
     would_abort: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(("prefetch", "ack"), False))
     receive_count: int = 0
@@ -175,18 +174,17 @@ class Seen:
 
 @dataclass
 class Outcome:
-    """Everything the run gave."""
+    """All results of the run."""
 
     seen: dict[str, Seen]
     events: list[Event]
     states: dict[str, dict[str, Any]]
-    """(queue) -> consumer -> attributes, as of the end, of the hung consumer's queue with the `ack`
-    strategy."""
+    """Consumer -> attributes on the queue `ack.hung`, at the end."""
     ended_ms: int
 
 
 def states_of(events: Sequence[Event], name: str) -> dict[str, dict[str, Any]]:
-    """The latest attributes of each consumer of a queue."""
+    """Return the latest attributes of each consumer of a queue."""
     found: dict[str, dict[str, Any]] = {}
     for event in events:
         if event["type"] == "consumer_state" and event["queue"] == name:
@@ -195,7 +193,7 @@ def states_of(events: Sequence[Event], name: str) -> dict[str, dict[str, Any]]:
 
 
 def facts_now(events: Sequence[Event], name: str) -> ConsumerFacts | None:
-    """What a tracker knows of a queue's one consumer."""
+    """Return what a tracker knows of a queue's one consumer."""
     held: dict[str, int] = {}
     waiting: set[str] = set()
     last_ack_ms: int | None = None
@@ -217,7 +215,7 @@ def facts_now(events: Sequence[Event], name: str) -> ConsumerFacts | None:
     if not states:
         return None
     [(consumer, attributes)] = states.items()
-    # An acknowledgement that is rolled back is never reported as an end, but the broker takes it for a sign of life.
+    # A rolled-back acknowledgement is not reported as a deletion, but the broker counts it as a sign of life.
     last_ack_ms = max((at for at in (last_ack_ms, attributes.get("last_ack_at")) if at), default=None)
     known = {**attributes, "dispatched": len(held), "last_ack_at": last_ack_ms}
     return facts_of(
@@ -231,7 +229,7 @@ def facts_now(events: Sequence[Event], name: str) -> ConsumerFacts | None:
 
 @pytest.fixture(scope="module")
 def outcome() -> Iterator[Outcome]:
-    """All scenarios, at once, on one broker."""
+    """All scenarios, run at once on one broker."""
     policies = (
         Policy(),
         Policy("ack.>", slow_consumers=ACK),
@@ -253,7 +251,7 @@ def outcome() -> Iterator[Outcome]:
         collecting.start()
         stack.callback(collecting.join, 10)
         stack.callback(stop.set)
-        # Until consumers that come are known to be new.
+        # Wait until the replay of existing consumers is over, so that later ones count as new.
         wait_until(lambda: not collector.lifecycle.consumers.replaying)
         workers = start_scenarios(running, jms)
         for worker in workers:
@@ -264,7 +262,7 @@ def outcome() -> Iterator[Outcome]:
 
 
 def start_scenarios(running: ActiveMQ, jms: Jms) -> list[Worker]:
-    """One consumer per scenario and strategy."""
+    """Start one consumer per scenario and strategy."""
     workers = []
     for strategy in ("ack", "prefetch", "free"):
         for scenario in SCENARIOS:
@@ -280,7 +278,7 @@ def start_scenarios(running: ActiveMQ, jms: Jms) -> list[Worker]:
 
 
 def watch_scenarios(events: list[Event]) -> dict[str, Seen]:
-    """Judge several times a second until everything has happened."""
+    """Judge several times a second until all scenarios are over."""
     found = {scenario.name: Seen() for scenario in SCENARIOS}
     memories: defaultdict[tuple[str, str], StrategyMemory | None] = defaultdict(lambda: None)
     started_ms = time.time_ns() // 1_000_000
@@ -289,7 +287,7 @@ def watch_scenarios(events: list[Event]) -> dict[str, Seen]:
     while passed_s < LASTS_S and time.monotonic() < gives_up_s:
         time.sleep(0.2)
         so_far = list(events)
-        # Event time, so that a machine too busy to read on is not taken for a consumer too busy to acknowledge.
+        # Event time is used because on a busy machine, late reading must not look like late acknowledging.
         now_ms = max(event["at"] for event in so_far)
         passed_s = (now_ms - started_ms) / 1_000
         for scenario in SCENARIOS:
@@ -318,28 +316,28 @@ BY_NAME = [pytest.param(scenario, id=scenario.name) for scenario in SCENARIOS]
 
 
 @pytest.mark.parametrize("scenario", BY_NAME)
-def test_what_the_broker_does(outcome: Outcome, scenario: Scenario) -> None:
-    """AbortSlowConsumerStrategy never does anything on a queue; without a strategy a queue keeps its consumer."""
+def test_the_broker_does_what_the_table_says(outcome: Outcome, scenario: Scenario) -> None:
+    """AbortSlowConsumerStrategy never aborts a queue's consumer, and without a strategy no consumer is aborted."""
     expected = {"ack": scenario.aborted_by_ack, "prefetch": False, "free": False}
     assert outcome.seen[scenario.name].aborted == expected
 
 
 @pytest.mark.parametrize("scenario", BY_NAME)
-def test_the_repeated_rules_foretell_what_the_broker_does(outcome: Outcome, scenario: Scenario) -> None:
+def test_the_strategies_rebuilt_as_rules_predict_the_broker(outcome: Outcome, scenario: Scenario) -> None:
     seen = outcome.seen[scenario.name]
     assert seen.would_abort == {"prefetch": seen.aborted["prefetch"], "ack": seen.aborted["ack"]}
 
 
 @pytest.mark.parametrize("rule", ["prefetch", "ack", "hold"])
 @pytest.mark.parametrize("scenario", BY_NAME)
-def test_each_rule_s_answer(outcome: Outcome, scenario: Scenario, rule: str) -> None:
+def test_each_rule_gives_the_verdict_in_the_table(outcome: Outcome, scenario: Scenario, rule: str) -> None:
     said = outcome.seen[scenario.name].slow[rule]
     answer = "right" if said == scenario.is_wrong else "false alarm" if said else "missed"
     assert answer == getattr(scenario, rule)
 
 
 def test_a_rollback_loop_shows_in_its_receive_count(outcome: Outcome) -> None:
-    """No rule about consumers sees it: the consumer is quick. The message is the poison."""
+    """No rule about consumers detects the loop, because the consumer is quick; the message is the problem."""
     assert outcome.seen["rollback_loop"].receive_count > 10
 
 
@@ -349,6 +347,6 @@ def test_an_aborted_consumer_whose_client_lives_on_is_a_zombie(outcome: Outcome)
     assert verdict.slow, verdict.why
 
 
-def test_the_aborted_consumer_s_message_was_given_back(outcome: Outcome) -> None:
+def test_the_message_of_the_aborted_consumer_is_released(outcome: Outcome) -> None:
     reported = [e for e in outcome.events if e.get("queue") == "ack.hung" and "message_id" in e]
     assert reported[-1]["type"] == "released"

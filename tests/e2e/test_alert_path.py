@@ -1,4 +1,4 @@
-"""A changed series reaches a webhook through the real Prometheus and Alertmanager, with the generated rules."""
+"""A changed series reaches a webhook through a real Prometheus and Alertmanager, with the generated rules."""
 
 from __future__ import annotations
 
@@ -15,54 +15,54 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 @pytest.fixture(scope="module")
 def stand_in() -> StandIn:
-    """A shop without a signal."""
+    """Metrics of a shop without firing signals."""
     return StandIn()
 
 
 @pytest.fixture(scope="module")
 def scraped(stand_in: StandIn) -> Iterator[Scraped]:
-    """Its `/metrics`."""
+    """Its `/metrics` endpoint."""
     with serve_metrics(stand_in.text) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def path(scraped: Scraped, prometheus_servers: None) -> Iterator[AlertPath]:
-    """The path behind it, scraped once."""
+    """Prometheus, Alertmanager and webhook behind it, after the first scrape."""
     del prometheus_servers
     with alert_path(scraped.metrics_url) as running:
         running.wait_for_scrape()
         yield running
 
 
-def test_a_fault_is_at_the_webhook_within_seconds(stand_in: StandIn, scraped: Scraped, prometheus_servers: None) -> None:
-    """Every leg takes time, none takes long, and they come in order."""
+def test_a_fault_reaches_the_webhook_within_seconds(stand_in: StandIn, scraped: Scraped, prometheus_servers: None) -> None:
+    """The legs of the path are in order, and the whole takes less than 10 s."""
     del prometheus_servers
     timings = measure_prometheus_leg(
         scraped.metrics_url, lambda: stand_in.fire("QueueStalled", "orders", severity="critical"), signal="QueueStalled"
     )
     legs = timings.legs
-    print("\n" + "  ".join(f"{leg}: {seconds:.2f} s" for leg, seconds in legs.items()))  # noqa: T201 -- the figures
+    print("\n" + "  ".join(f"{leg}: {seconds:.2f} s" for leg, seconds in legs.items()))  # noqa: T201 -- the measured figures
     assert timings.scraped_s <= timings.evaluated_s + 0.01
     assert timings.evaluated_s <= timings.notified_s
-    # Two intervals of a second each and the way to the webhook; the rest is for a machine under load.
+    # Two intervals of a second each, and the way to the webhook; the rest is room for a busy machine.
     assert 0 < legs["trigger to webhook"] < 10
 
 
 def test_each_new_dead_letter_notifies_again(stand_in: StandIn, path: AlertPath) -> None:
-    """The second arrival is a new alert because its label changed; it says so without waiting for repeat_interval."""
+    """A changed label makes the second arrival a new alert, which does not wait for repeat_interval."""
     stand_in.fire("DeadLetterArrived", "orders-dlq", 1)
     _, first = path.notification_of("QueuewatchDeadLetterArrived", 20, arrivals="1")
     stand_in.fire("DeadLetterArrived", "orders-dlq", 2)
     _, second = path.notification_of("QueuewatchDeadLetterArrived", 20, arrivals="2")
     assert first["labels"]["queue"] == second["labels"]["queue"] == "orders-dlq"
     assert second["annotations"]["description"].startswith("2 message(s) arrived in aws_sqs queue orders-dlq")
-    # A companion series, asked when the alert fired.
+    # From another series, queried when the alert fired.
     assert "Retention deletes the first of them in 2h 30m" in second["annotations"]["description"]
 
 
-def test_what_lasts_notifies_once_and_nothing_flaps(stand_in: StandIn, path: AlertPath) -> None:
-    """More poison messages change the annotation, not the alert; a scrape without the signal does not end it."""
+def test_a_lasting_signal_notifies_once_and_does_not_flap(stand_in: StandIn, path: AlertPath) -> None:
+    """More poison messages change the annotation, not the alert; a scrape without the signal does not resolve it."""
     stand_in.fire("PoisonMessage", "orders", 1)
     _, alert = path.notification_of("QueuewatchPoisonMessage", 20)
     assert alert["annotations"]["description"].startswith("1 message(s) of aws_sqs queue orders")
@@ -74,8 +74,8 @@ def test_what_lasts_notifies_once_and_nothing_flaps(stand_in: StandIn, path: Ale
     assert path.query('ALERTS{alertname="QueuewatchPoisonMessage",alertstate="firing"}')
 
 
-def test_links_of_a_notification_lead_somewhere(stand_in: StandIn, path: AlertPath) -> None:
-    """Runbook heading and dashboard with the queue chosen, escaped for a URL."""
+def test_links_of_a_notification_are_complete(stand_in: StandIn, path: AlertPath) -> None:
+    """They lead to the runbook's heading and to the dashboard with the queue selected, URL-escaped."""
     stand_in.fire("GroupStuck", "payments & refunds.fifo", 1, severity="critical")
     _, alert = path.notification_of("QueuewatchGroupStuck", 20)
     assert alert["annotations"]["runbook_url"].endswith("#alert-name-queuewatchgroupstuck")

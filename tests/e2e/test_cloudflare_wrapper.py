@@ -24,26 +24,26 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 TOKEN = "ingest-token"
 SHOP_S = 11
-"""Seven deliveries a second apart, and time for the last of them to be reported."""
+"""Time for seven deliveries a second apart, and for the report of the last one."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the service showed when the shop had closed."""
+    """What the service showed after the shop closed."""
 
     changes: list[dict[str, Any]]
     """The signal log."""
     metrics: str
     messages: list[dict[str, Any]]
-    """The suspects of `later`."""
+    """The suspect messages of `later`."""
 
     def fired(self, signal: str, queue: str) -> list[dict[str, Any]]:
-        """Each time a signal began to fire about a queue."""
+        """Return each time that a signal began to fire for a queue."""
         wanted = ("firing", signal, queue)
         return [c for c in self.changes if (c["status"], c["signal"], c["queue"]) == wanted]
 
     def metric(self, name: str, **labels: str) -> float | None:
-        """The value of one series."""
+        """Return the value of one series."""
         for line in self.metrics.splitlines():
             found = re.fullmatch(rf"{name}\{{(.*)\}} (\S+)", line)
             if found and labels.items() <= dict(re.findall(r'(\w+)="([^"]*)"', found[1])).items():
@@ -53,7 +53,7 @@ class Outcome:
 
 @pytest.fixture(scope="module")
 def outcome(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
-    """One run of all parts: about 40 s, most of it Spark's start."""
+    """One run of all parts; takes about 40 s, most of it for Spark's start."""
     try:
         java()
     except ServiceUnavailable as missing:
@@ -95,7 +95,7 @@ def _url(log: str) -> str | None:
 
 
 def _until_ready(client: httpx.Client, within_s: float = 120) -> None:
-    """Until Spark is up: an event went through. A poison message that came and went before would be history."""
+    """Wait until an event has passed through Spark; otherwise the poison message could come and go before the first batch."""
     heartbeat = {"v": 1, "type": "heartbeat", "at": time.time_ns() // 1_000_000, "consumer": "test"}
     headers = {"authorization": f"Bearer {TOKEN}"}
     assert client.post("/api/v1/events", json=heartbeat, headers=headers).is_success
@@ -106,7 +106,7 @@ def _until_ready(client: httpx.Client, within_s: float = 120) -> None:
 
 
 def _until_judged(client: httpx.Client, signal_log: Path, within_s: float = 60) -> None:
-    """Until the last thing the shop does has been judged: ten orders are dropped."""
+    """Wait until the shop's last events have been judged: ten dropped orders."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         text = signal_log.read_text() if signal_log.exists() else ""
@@ -117,7 +117,7 @@ def _until_judged(client: httpx.Client, signal_log: Path, within_s: float = 60) 
 
 
 def test_the_poison_message_is_named(outcome: Outcome) -> None:
-    """By its id, with the receives it has left."""
+    """The signal has the message's id and its receive count."""
     fired = outcome.fired("PoisonMessage", "mail")
     assert len({c["message_id"] for c in fired}) == 1
     assert fired[0]["system"] == "cloudflare_queues"
@@ -125,7 +125,7 @@ def test_the_poison_message_is_named(outcome: Outcome) -> None:
 
 
 def test_its_dead_letter_is_the_same_message(outcome: Outcome) -> None:
-    """Moved after the seventh delivery, with its id."""
+    """The message is moved after the seventh delivery and keeps its id."""
     arrived = outcome.fired("DeadLetterArrived", "mail-dlq")
     assert [c["message_id"] for c in arrived] == [outcome.fired("PoisonMessage", "mail")[0]["message_id"]]
     assert outcome.metric("queuewatch_messages_dead_lettered_total", queue="mail") == 1
@@ -133,15 +133,15 @@ def test_its_dead_letter_is_the_same_message(outcome: Outcome) -> None:
 
 
 def test_retries_that_run_out_without_a_dead_letter_queue_are_a_loss(outcome: Outcome) -> None:
-    """Nine good orders were lost beside the bad one, each named."""
+    """Nine good orders are lost together with the bad one, and each is named."""
     dropped = outcome.fired("MessageDropped", "orders")
     assert len({c["message_id"] for c in dropped}) == 10
     assert "exception: TypeError; delivery 3 of 3" in dropped[0]["evidence"]["summary"]
     assert outcome.metric("queuewatch_messages_dropped_total", queue="orders") == 10
 
 
-def test_the_waste_of_failing_batches_is_counted(outcome: Outcome) -> None:
-    """Twenty of thirty deliveries."""
+def test_redeliveries_by_failing_batches_are_counted(outcome: Outcome) -> None:
+    """Of thirty deliveries, twenty are redeliveries."""
     evidence = outcome.fired("BatchRetryStorm", "orders")[-1]["evidence"]
     assert evidence["redeliveries_from_failed_batches"] >= 10
     assert outcome.metric("queuewatch_messages_received_total", queue="orders") == 30
@@ -149,14 +149,14 @@ def test_the_waste_of_failing_batches_is_counted(outcome: Outcome) -> None:
 
 
 def test_a_consumer_without_a_dead_letter_queue_is_misconfigured(outcome: Outcome) -> None:
-    """The Worker's own options reported."""
+    """The Worker reports its own consumer options."""
     rules = {c["evidence"]["rule"] for c in outcome.fired("QueueMisconfigured", "orders")}
     assert "no_dead_letter_queue" in rules
     assert outcome.fired("QueueMisconfigured", "mail") == []
 
 
-def test_messages_held_back_are_delayed_and_nothing_is_wrong_with_them(outcome: Outcome) -> None:
-    """One retried with a delay, one sent with a delay: neither visible nor stuck nor suspect."""
+def test_delayed_messages_cause_no_signal(outcome: Outcome) -> None:
+    """One message is retried with a delay and one sent with a delay: they are neither visible nor in flight."""
     state = {s: outcome.metric("queuewatch_queue_messages", queue="later", state=s) for s in ("visible", "in_flight", "delayed")}
     assert state == {"visible": 0, "in_flight": 0, "delayed": 2}
     assert outcome.metric("queuewatch_messages_sent_total", queue="later") == 2
@@ -164,8 +164,8 @@ def test_messages_held_back_are_delayed_and_nothing_is_wrong_with_them(outcome: 
     assert alarming == set()
 
 
-def test_everything_the_wrapper_sent_was_taken(outcome: Outcome) -> None:
-    """Let in by its token, and every event valid."""
+def test_all_events_of_the_wrapper_were_accepted(outcome: Outcome) -> None:
+    """The token was accepted, and every event was valid."""
     assert outcome.metric("queuewatch_events_total", result="invalid") == 0
     answers = dict(re.findall(r'queuewatch_ingest_requests_total\{code="(\d+)"\} (\d+)', outcome.metrics))
     assert answers

@@ -1,4 +1,4 @@
-"""The demo as a newcomer runs it: trouble appears on the page within a minute, and Ctrl-C ends it with a summary."""
+"""The demo as a newcomer runs it: faults appear on the page within a minute, and Ctrl-C ends it with a summary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXPECTED = {
     ("SlowConsumer", "invoices"),
 }
 WITHIN_S = 180
-"""A busy machine; on a quiet one all of it is there within a minute."""
+"""For a busy machine; on a quiet one everything appears within a minute."""
 
 
 def get(url: str) -> bytes:
@@ -33,7 +33,7 @@ def get(url: str) -> bytes:
 
 
 def firing(url: str) -> set[tuple[str, str]]:
-    """What fires now; nothing while the job has published nothing yet."""
+    """Return what fires; empty until the first batch is published."""
     try:
         signals = json.loads(get(f"{url}/api/v1/signals"))["firing"]
     except urllib.error.HTTPError as error:
@@ -45,8 +45,8 @@ def firing(url: str) -> set[tuple[str, str]]:
 
 @pytest.mark.e2e
 @pytest.mark.timeout(400)
-def test_the_demo_shows_every_trouble_and_ends_cleanly(tmp_path: Path) -> None:
-    """No Java on the path but the one from PyPI, no broker; the page, the API and the metrics answer."""
+def test_the_demo_shows_every_fault_and_ends_cleanly(tmp_path: Path) -> None:
+    """The demo needs no JAVA_HOME and no broker, and page, API and metrics are available."""
     environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"}
     output = tmp_path / "output.txt"
     command = [sys.executable, "-m", "streaming.cli.main", "demo", "--port", "0"]
@@ -76,6 +76,6 @@ def test_the_demo_shows_every_trouble_and_ends_cleanly(tmp_path: Path) -> None:
     assert "Results:" in said
     assert "Traceback" not in said
     assert "Exception" not in said
-    # What Java and Spark say to each other is not for a newcomer, neither at the start nor after Ctrl-C.
+    # A newcomer must not see log output of Java and Spark, neither at the start nor after Ctrl-C.
     assert "WARNING" not in said
     assert "ERROR" not in said

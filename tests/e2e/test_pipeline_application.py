@@ -1,4 +1,4 @@
-"""From an application's boto3 calls to signals by message id: ElasticMQ, the watched client, the collector, Kafka, Spark."""
+"""From boto3 calls to signals by message id: ElasticMQ, the watched client, the collector, Kafka, Spark."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900), pytes
 
 VISIBILITY_S = 2
 MAX_RECEIVES = 6
-"""The message is a suspect from its third receive on: a slow machine has four windows to see it before it is moved."""
+"""The message is a suspect from its third receive on, so a slow machine has four windows to report it before it is moved."""
 
 
 class Application:
-    """A shop: orders of which one cannot be processed, and payments in groups of which one hangs."""
+    """A shop with orders, one of which cannot be processed, and payments in groups, one of which hangs."""
 
     def __init__(self, sqs: Any) -> None:
         self.sqs = sqs
@@ -51,18 +51,18 @@ class Application:
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._produce, self._fulfil, self._charge)]
 
     def open(self) -> None:
-        """Start business."""
+        """Start producing and consuming."""
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
-        """End it."""
+        """Stop producing and consuming."""
         self._stop.set()
         for thread in self._threads:
             thread.join(10)
 
     def empty_dlq(self) -> list[str]:
-        """What a nightly job does: by depth nothing was ever wrong. The ids of what was there."""
+        """Delete the dead letters, as a nightly job would, so that depth shows nothing; return their ids."""
         found = self.sqs.receive_message(QueueUrl=self.dlq, MaxNumberOfMessages=10, WaitTimeSeconds=1).get("Messages", [])
         for message in found:
             self.sqs.delete_message(QueueUrl=self.dlq, ReceiptHandle=message["ReceiptHandle"])
@@ -95,7 +95,7 @@ class Application:
             failed = set()
             for message in got.get("Messages", []):
                 group = message.get("Attributes", {}).get("MessageGroupId")
-                # What comes behind a failed message of its group waits for it.
+                # Messages behind a failed one of the same group must wait.
                 if works(message["Body"]) and (group is None or group not in failed):
                     self.sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
                 else:
@@ -104,7 +104,7 @@ class Application:
 
 @pytest.fixture
 def application(elasticmq: ElasticMQ, kafka: Kafka) -> Iterator[tuple[Application, str]]:
-    """The shop, its client watched, and the topic its telemetry goes to."""
+    """The shop with its client watched, and the topic of its telemetry."""
     topic = kafka.create_topic(partitions=2)
     sqs = client(elasticmq.endpoint)
     watched = watch(sqs, to=f"kafka://{kafka.bootstrap}/{topic}", consumer="shop-1")
@@ -117,7 +117,7 @@ def application(elasticmq: ElasticMQ, kafka: Kafka) -> Iterator[tuple[Applicatio
 
 @contextmanager
 def collecting(folder: Path) -> Iterator[None]:
-    """`queuewatch collect sqs` beside the service, with the same file."""
+    """Run `queuewatch collect sqs` beside the service, with the same configuration file."""
     command = [sys.executable, "-m", "streaming.cli.main", "collect", "sqs", "--config", str(folder / "queuewatch.yaml")]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as collector:
         try:
@@ -128,13 +128,13 @@ def collecting(folder: Path) -> Iterator[None]:
 
 
 def signals(folder: Path) -> list[dict[str, Any]]:
-    """The lines of the signal log."""
+    """Return the lines of the signal log."""
     path = folder / "signals.ndjson"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def wait_for_signal(service: Service, folder: Path, **wanted: str) -> dict[str, Any]:
-    """The first line of the signal log that has these values."""
+    """Wait for the first line of the signal log that has these values."""
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         for line in signals(folder):
@@ -145,10 +145,10 @@ def wait_for_signal(service: Service, folder: Path, **wanted: str) -> dict[str, 
     raise AssertionError(f"no {wanted} among {signals(folder)}; log: {service.words()}")
 
 
-def test_what_hurts_is_named_by_id(
+def test_every_fault_is_named_by_id(
     application: tuple[Application, str], elasticmq: ElasticMQ, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The poison message, its arrival in the dead-letter queue though that is emptied, and the group that hangs."""
+    """Named are the poison message, its arrival in the dead-letter queue that is then emptied, and the hanging group."""
     for name, word in (("AWS_ACCESS_KEY_ID", "x"), ("AWS_SECRET_ACCESS_KEY", "x"), ("AWS_DEFAULT_REGION", "us-east-1")):
         monkeypatch.setenv(name, word)
     shop, topic = application

@@ -1,4 +1,4 @@
-"""The service on a real Kafka: killed at any moment it goes on where it was; what is wrong is said in one line."""
+"""The service on a real Kafka: after being killed it continues where it was, and faults are reported in one line."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ QUEUE = 'scope_id="",queue="orders"'
 
 
 def wall_ms() -> int:
-    """Now, epoch milliseconds."""
+    """Return the current time in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def config_for(kafka: Kafka, topic: str) -> dict[str, Any]:
-    """A service that reads `topic` from its beginning."""
+    """Return the configuration of a service that reads `topic` from its beginning."""
     return {
         "spark": {"master": "local[2]", "trigger_interval_s": 0, "checkpoint_dir": "checkpoint", "driver_memory": "1g"},
         "source": {"kafka": {"bootstrap_servers": [kafka.bootstrap], "topics": [topic]}},
@@ -43,7 +43,7 @@ def config_for(kafka: Kafka, topic: str) -> dict[str, Any]:
 
 
 class Sender:
-    """Sends messages' lives without a pause: each is sent, received and deleted; some records cannot be read."""
+    """Sends events without a pause: each message is sent, received and deleted. Some records are invalid."""
 
     def __init__(self, producer: Any, topic: str) -> None:
         self._producer = producer
@@ -55,7 +55,7 @@ class Sender:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Until the end of the block, which waits for what was sent."""
+        """Send inside the with block; at its end, wait until everything has been sent."""
         self._thread.start()
         try:
             yield
@@ -63,7 +63,7 @@ class Sender:
             self.finish()
 
     def finish(self) -> None:
-        """Send no more; wait until the broker has all."""
+        """Stop sending and wait until the broker has everything."""
         self._stop.set()
         self._thread.join()
         self._producer.flush()
@@ -95,18 +95,18 @@ def producer(kafka: Kafka) -> Iterator[Any]:
 
 
 def total(metrics: dict[str, float], name: str) -> float:
-    """A total of the queue the sender fills."""
+    """Return a total of the queue that the sender uses."""
     return metrics.get(f'queuewatch_messages_{name}_total{{system="aws_sqs",{QUEUE}}}', 0)
 
 
 def signals(folder: Path) -> list[dict[str, Any]]:
-    """The lines of the signal log."""
+    """Return the lines of the signal log."""
     path = folder / "signals.ndjson"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_a_service_killed_at_any_moment_goes_on_where_it_was(kafka: Kafka, producer: Any, tmp_path: Path) -> None:
-    """Nothing lost, nothing counted twice, no firing signal forgotten or announced again, in a stop that is clean too."""
+def test_a_killed_service_continues_where_it_was(kafka: Kafka, producer: Any, tmp_path: Path) -> None:
+    """Nothing is lost or counted twice, no firing signal is forgotten or announced again, and the final stop is clean."""
     topic = kafka.create_topic(partitions=2)
     config = config_for(kafka, topic)
     sender = Sender(producer, topic)
@@ -118,7 +118,7 @@ def test_a_service_killed_at_any_moment_goes_on_where_it_was(kafka: Kafka, produ
             first.wait(
                 lambda m: total(m, "deleted") > 0 and 'queuewatch_signals{system="aws_sqs",scope_id="",queue="bad"' in str(m)
             )
-            # Somewhere in a batch: they follow one another without a pause.
+            # This is in the middle of a batch, because batches run without a pause.
             time.sleep(0.7)
             first.kill()
         seen = signals(tmp_path)
@@ -147,7 +147,7 @@ def test_a_service_killed_at_any_moment_goes_on_where_it_was(kafka: Kafka, produ
 
 
 def _assert_a_clean_stop(service: Service) -> None:
-    """The batch in work was finished and committed; nothing was logged as a failure."""
+    """The running batch was finished and committed, and the log has no failure."""
     assert service.said("stopping")
     assert service.said("stopped")
     assert not [line for line in service.log if "ERROR" in line or "Traceback" in line or '"level": "error"' in line], (
@@ -155,10 +155,8 @@ def _assert_a_clean_stop(service: Service) -> None:
     )
 
 
-def test_records_that_were_deleted_unread_are_counted_loudly_and_stop_nothing(
-    kafka: Kafka, producer: Any, tmp_path: Path
-) -> None:
-    """Retention was faster than the job."""
+def test_records_deleted_before_they_were_read_are_counted_and_stop_nothing(kafka: Kafka, producer: Any, tmp_path: Path) -> None:
+    """Kafka's retention was faster than the job, which logs an error with the number of lost records."""
     from kafka import KafkaAdminClient, TopicPartition
 
     topic = kafka.create_topic()
@@ -192,8 +190,8 @@ def test_records_that_were_deleted_unread_are_counted_loudly_and_stop_nothing(
     ("topic", "hint"),
     [("queuewatch-event", "Did you mean queuewatch-events? Otherwise create it"), ("something-else", "Create it")],
 )
-def test_a_topic_that_does_not_exist_is_named(kafka: Kafka, tmp_path: Path, topic: str, hint: str) -> None:
-    """Before Spark starts, with the nearest name and the command that makes it."""
+def test_a_missing_topic_is_named(kafka: Kafka, tmp_path: Path, topic: str, hint: str) -> None:
+    """The error comes before Spark starts and has the nearest topic name and the command that creates the topic."""
     _ensure(kafka, "queuewatch-events")
     path = tmp_path / "queuewatch.yaml"
     path.write_text(yaml.safe_dump({**config_for(kafka, topic), "http": {"port": 0}}))
