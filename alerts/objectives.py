@@ -27,7 +27,10 @@ LONG_INTERVALS: Final = 20
 
 
 class Pair(NamedTuple):
-    """Two windows that alert together: the long one used up `budget_ratio` of the budget, and the short one burns as fast."""
+    """Two windows that alert together.
+
+    Over the long one, `budget_ratio` of the budget was used up; over the short one, it still burns as fast.
+    """
 
     long_s: int
     short_s: int

@@ -43,7 +43,7 @@ def leave_sigterm_alone() -> None:
 
 def _end(signal_number: int, _frame: FrameType | None) -> None:
     if signal.getsignal(signal_number) is not _end:
-        return  # a later handler may call this one as the one it replaced; the default action could not be called
+        return  # called by a handler that replaced this one; without this one it would have nothing to call
     signal.signal(signal_number, signal.SIG_DFL)
     try:
         if _flush_all is not None:
