@@ -1,1 +1,1 @@
-"""Every write, fsync, rename, deletion and send of a run is failed or killed at, one after another."""
+"""Every write, fsync, rename, deletion and send of a run fails or is interrupted by a kill, one after another."""

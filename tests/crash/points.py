@@ -1,4 +1,4 @@
-"""Every point of a run at which something can go wrong, and what comes of it."""
+"""Every point of a run at which something can go wrong, and the result after a restart."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.crash.run import BATCHES, SPARED, Run
 from tests.crash.shim import KILLED, Mode, Operation, Shim, modes_of
 
 SEGMENT: Final = 5
-"""Batches of one process; between two the state of the run is kept, so that a point costs a few batches and not all."""
+"""Batches per process. The run's state is saved between segments, so that testing a point costs a few batches, not all."""
 _TRIES: Final = 5
 _FAILED: Final = 1
 
 
 class Point(NamedTuple):
-    """One operation of a process that runs a segment, and what happens there."""
+    """One operation of a process that runs a segment, and the fault that happens there."""
 
     segment: int
     number: int
@@ -32,14 +32,14 @@ class Point(NamedTuple):
 
 @dataclass
 class Undisturbed:
-    """The run without a fault: the folder before each segment, what a segment does, and what is there one batch later."""
+    """The run without a fault: the folder before each segment, each segment's operations, and the result one batch later."""
 
     folder: Path
     operations: list[list[Operation]]
     results: list[dict[str, Any]]
 
     def points(self) -> Iterator[Point]:
-        """All of them."""
+        """Return all points."""
         for segment, operations in enumerate(self.operations):
             for number, operation in enumerate(operations):
                 for mode in modes_of(operation):
@@ -47,7 +47,7 @@ class Undisturbed:
 
 
 def undisturbed(folder: Path) -> Undisturbed:
-    """Run all batches, in one process and in one per segment: both give the same."""
+    """Run all batches in one process, and again in one process per segment; both must have the same result."""
     whole = folder / "whole"
     in_one = _in_child(folder, lambda: _result(whole, BATCHES))
     operations, results = [], []
@@ -66,7 +66,7 @@ def undisturbed(folder: Path) -> Undisturbed:
 
 
 def problem(run: Undisturbed, point: Point) -> str | None:
-    """What differs from the undisturbed run after something went wrong at a point and the job was started again."""
+    """Return how the result differs from the undisturbed run after a fault at `point` and a restart, or None."""
     folder = run.folder / "now"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(run.folder / f"before-{point.segment}", folder)
@@ -118,7 +118,7 @@ def _disturbed(folder: Path, point: Point, last: int) -> None:
         try:
             runs.until(last)
         except OSError:
-            # As the job does when a disk is full: the query starts anew.
+            # The job does the same when a disk is full: the query restarts.
             if point.mode != "fail" or attempt == _TRIES - 1:
                 raise
         else:
@@ -126,7 +126,7 @@ def _disturbed(folder: Path, point: Point, last: int) -> None:
 
 
 def _in_child(folder: Path, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a process of its own finds. Raises `RuntimeError` with its last words."""
+    """Return the result of `work` in a child process. Raises `RuntimeError` with the child's traceback."""
     answer = folder / "answer.json"
     answer.unlink(missing_ok=True)
     code = _child(folder, lambda: answer.write_text(json.dumps(work())))
@@ -141,14 +141,14 @@ def _no_fsync(fd: object) -> None:
 
 
 def _child(folder: Path, work: Callable[[], object]) -> int:
-    """Do it in a process of its own; its exit code. What it dies of is in the file `words`."""
+    """Run `work` in a child process and return its exit code; its traceback is in the file `words`."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     code = _FAILED
-    # What a power cut leaves is played, not tried: the disk need not be waited for.
+    # Power cuts are simulated, so there is no need to wait for the disk.
     os.fsync = _no_fsync
     try:
         work()

@@ -1,7 +1,7 @@
-"""The job without Spark: its own code for everything that is written, and the least stand-in for what Spark writes itself.
+"""The job without Spark: its real code for everything it writes, and a minimal substitute for what Spark writes.
 
-A batch is logged (`offsets`), planned, read, decoded, tracked, judged, published, committed (`commits`), in Spark's order. What
-a process leaves is on the disk: `Run` can be made anew at any point.
+A batch is logged (`offsets`), planned, read, decoded, tracked, judged, published and committed (`commits`), in Spark's
+order. A process keeps its state on disk: `Run` can be created again at any point.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ from tests.streaming.spark.test_stateful_shard import State
 
 BATCHES: Final = 20
 KEPT: Final = 4
-"""Versions; few, so that old ones go within the run."""
+"""The number of versions kept; few, so that old ones are deleted within the run."""
 STEP_MS: Final = 30_000
 KEYS: Final = shard_keys(2)
 LANES: Final = 2
 
 
 def now_ms(batch_id: int) -> int:
-    """When a batch is judged."""
+    """Return the time at which a batch is judged."""
     return T0 + batch_id * STEP_MS
 
 
 SPARED: Final = ("sent", "topic", "checkpoint/offsets", "checkpoint/commits", "checkpoint/pointers")
-"""What Spark writes, and senders."""
+"""Files written by Spark and by senders, which get no faults."""
 
 
 def send_files(spool: Path, batch_id: int) -> None:
-    """What senders put into the folder before a batch: poison, dead letters, an ordered queue, what cannot be read."""
+    """Add the files that senders write before a batch: poison, dead letters, an ordered queue, invalid events."""
     at, n = now_ms(batch_id) - 5_000, batch_id
     events = [event("sent", f"m{n}-{k}", at - k, sent_at=at - k) for k in range(6)]
     events += [event("received", f"m{n}-{k}", at, sent_at=at - k, receive_count=1, invisible_until=at + 30_000) for k in range(4)]
@@ -88,7 +88,7 @@ def send_files(spool: Path, batch_id: int) -> None:
 
 
 def _appear(path: Path, content: bytes, at_ms: int) -> None:
-    """Put a file into the folder, dated by the run's clock like everything else."""
+    """Add a file to the folder, dated by the run's clock like everything else."""
     part = path.parent.parent / "sent" / path.name
     part.write_bytes(content)
     os.utime(part, (at_ms / 1000, at_ms / 1000))
@@ -97,14 +97,14 @@ def _appear(path: Path, content: bytes, at_ms: int) -> None:
 
 @dataclass
 class Published:
-    """What people were shown last."""
+    """The last snapshot that was published."""
 
     snapshot: Snapshot | None = None
 
 
 @dataclass
 class Run:
-    """One process on the folder of a run. `counted` is reported of each send."""
+    """One process on the folder of a run. `counted` is called for each send."""
 
     folder: Path
     counted: Callable[[Operation], object] = lambda _: None
@@ -115,10 +115,10 @@ class Run:
         self.checkpoint = self.folder / "checkpoint"
         for path in (self.spool, self.folder / "sent", *(self.checkpoint / name for name in ("offsets", "commits", "pointers"))):
             path.mkdir(parents=True, exist_ok=True)
-        spool_ledger.INDEX_EVERY = 3  # type: ignore[misc] # so that plans are brought together, and go, within the run
+        spool_ledger.INDEX_EVERY = 3  # type: ignore[misc] # so that plans are compacted and deleted within the run
 
     def until(self, last: int) -> None:
-        """Start, go on from the checkpoint, and commit every batch up to `last`. Raises what a batch raises."""
+        """Start, continue from the checkpoint, and commit every batch up to `last`. Raises what a batch raises."""
         recover(self.checkpoint)
         publisher, drain = self._publisher()
         committed = numbered(self.checkpoint / "commits")
@@ -132,12 +132,12 @@ class Run:
         drain()
 
     def _send(self, batch_id: int) -> None:
-        """Once, whatever restarts."""
+        """Send the files of a batch once, even over restarts."""
         if not list((self.folder / "sent").glob(f"{batch_id:03d}-*")):
             send_files(self.spool, batch_id)
 
     def result(self) -> dict[str, Any]:
-        """What must be the same whatever happened."""
+        """Return everything that must be the same whatever happened."""
         snapshot = self.published.snapshot
         assert snapshot is not None
         ledger = VersionLedger(LocalFolder(self.checkpoint / FOLDER))
@@ -178,7 +178,7 @@ class Run:
             records = signal_records(changes)
             for name in ("log", "topic"):
                 outboxes[name].put(batch_id, records)
-            # A destination may have the records before the batch is committed, or after.
+            # A destination may have the records before or after the batch is committed.
             if batch_id % 2 == 0:
                 drain()
 
@@ -207,7 +207,7 @@ class Run:
         return publisher, drain
 
     def _log(self, name: str, batch_id: int, content: str) -> None:
-        """As Spark does, whose own writing is not what is tried here."""
+        """Write a log entry as Spark does; Spark's own writing is not tested here."""
         path = self.checkpoint / name / str(batch_id)
         if not path.exists():
             part = path.with_name(f".{batch_id}")
@@ -216,14 +216,14 @@ class Run:
 
 
 class _Topic:
-    """A destination that has what it was given, at least once."""
+    """A destination with at-least-once delivery."""
 
     def __init__(self, path: Path, counted: Callable[[Operation], object]) -> None:
         self._path = path
         self._counted = counted
 
     def append(self, records: Sequence[Record], batch_id: int) -> None:
-        """Every record alone, as a broker takes them."""
+        """Append the records one by one, as a broker receives them."""
         del batch_id
         for record in records:
             self._counted("send")
@@ -231,11 +231,11 @@ class _Topic:
                 file.write(json.dumps([record.key, record.line]) + "\n")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 class _Batch:
-    """A batch's frame: collecting it is what reads, decodes and tracks."""
+    """A batch's frame; `collect` reads, decodes and tracks."""
 
     def __init__(self, run: Run, batch_id: int) -> None:
         self._run = run
@@ -245,11 +245,11 @@ class _Batch:
         self.sparkContext = self
 
     def setLocalProperty(self, name: str, value: str) -> None:  # noqa: N802 - Spark's name
-        """What the driver tells the tasks."""
+        """Set a property, which the driver passes to the tasks."""
         self._properties[name] = value
 
     def collect(self) -> list[Row]:
-        """The rows of both shards, whose states are kept as Spark keeps them: before the batch is published."""
+        """Return the rows of both shards; their states are stored before the batch is published, as in Spark."""
         reported = json.loads(self._properties[SPOOL] or "{}")
         decode = decode_and_route(KEYS, Settings())
         lanes = reported.get("lanes", [[]])
@@ -285,7 +285,7 @@ def _tick() -> pa.RecordBatch:
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a file and of those it was rotated to, the oldest first."""
+    """Return the lines of a file and of its rotated predecessors, the oldest first."""
     rotated = sorted(path.parent.glob(f"{path.name}.[0-9]*"), key=lambda one: -int(one.suffix[1:]))
     return [line for one in (*rotated, path) if one.exists() for line in one.read_text().splitlines()]
 

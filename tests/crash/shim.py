@@ -1,7 +1,7 @@
-"""Counts what a process does to the disk and to destinations, and fails or ends at one of these operations.
+"""Count a process's operations on disk and destinations, and fail or end the process at one of them.
 
-Installed in a process of its own. What was written and not yet fsynced, a rename or deletion whose folder was not yet fsynced:
-a power cut undoes them.
+It is installed in a child process. A power cut undoes what was written but not fsynced, and renames and deletions in a
+folder that was not fsynced afterwards.
 """
 
 from __future__ import annotations
@@ -16,36 +16,37 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 Mode = Literal["kill", "tear", "power", "fail"]
-"""`kill`: the process ends before the operation. `tear`: in the middle of a write. `power`: as `kill`, and what was not synced
-is gone. `fail`: the operation raises as on a full disk, once."""
+"""`kill`: the process ends before the operation. `tear`: it ends in the middle of a write. `power`: as `kill`, and what was not
+synced is gone. `fail`: the operation raises as on a full disk, once.
+"""
 MODES: Final[tuple[Mode, ...]] = ("kill", "tear", "power", "fail")
 KILLED: Final = 77
 Operation = Literal["write", "truncate", "fsync", "rename", "unlink", "send"]
 
 
 def modes_of(operation: Operation) -> tuple[Mode, ...]:
-    """What can happen at an operation."""
+    """Return the faults that can happen at an operation."""
     return tuple(mode for mode in MODES if mode != "tear" or operation == "write")
 
 
 @dataclass
 class Shim:
-    """What happens below `root` is counted; operation number `at` is the one that goes wrong."""
+    """Counts the operations below `root`; operation number `at` is the one with the fault."""
 
     root: Path
     spared: tuple[str, ...] = ()
-    """Folders below it whose writing is not what is tried."""
+    """Folders below it whose writes are not counted."""
     at: int | None = None
     mode: Mode = "kill"
     log: list[Operation] = field(default_factory=list)
     _synced: dict[str, int] = field(default_factory=dict)
-    """By path, of files written to: how much of it a power cut leaves."""
+    """By path of a written file: the number of bytes that survive a power cut."""
     _unlink: Callable[[str], None] = os.unlink
     _undo: list[tuple[str, str, bytes | None]] = field(default_factory=list)
-    """Folder, path and what was there before a rename or deletion whose folder was not synced since."""
+    """Folder, path and previous content for each rename or deletion whose folder was not synced since."""
 
     def operation(self, kind: Operation, half: Callable[[], object] = lambda: None) -> None:
-        """One is about to be done; `half` does half of it."""
+        """Count an operation that is about to be done; `half` does half of it."""
         self.log.append(kind)
         if len(self.log) - 1 != self.at:
             return
@@ -58,7 +59,7 @@ class Shim:
         os._exit(KILLED)
 
     def install(self) -> None:
-        """From now on, in this process."""
+        """Replace the operating system's functions in this process."""
         fsync, replace, unlink, opened = os.fsync, os.replace, os.unlink, io.open
         self._unlink = unlink
 
@@ -127,7 +128,7 @@ class Shim:
 
 
 class _File:
-    """A file open for writing."""
+    """A file open for writing, whose operations are counted."""
 
     def __init__(self, file: Any, shim: Shim) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""After a fault at any point of a run, totals, firing signals, signal log and quarantine are those of a run without one."""
+"""After a fault at any point of a run, totals, firing signals, signal log and quarantine equal those of a run without one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 from tests.crash.points import problem, undisturbed
 
 TRIED = 60
-"""Points of the usual run, spread evenly over all of them."""
+"""The number of points in a normal test run, spread evenly over all of them."""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7_200)
 def test_a_fault_at_any_point_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A share of the points; all of them with CRASH_POINTS=all (`make crash`)."""
+    """The test covers some of the points; CRASH_POINTS=all (`make crash`) covers all of them."""
     run = undisturbed(tmp_path)
     points = list(run.points())
     if os.environ.get("CRASH_POINTS") != "all":

@@ -1,4 +1,4 @@
-"""What is deployed: configurations the service accepts, manifests Kubernetes accepts, an image that runs as nobody."""
+"""The deployment files: configurations the service accepts, manifests Kubernetes accepts, an image that runs unprivileged."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda f: str(f.relative_to(DEPLOY)))
 def test_the_service_accepts_every_configuration(file: Path) -> None:
-    """As `queuewatch check-config` would; each says what it reads."""
+    """`queuewatch check-config` would accept them too; each summary names its source."""
     said = list(summary(load_config(file, env={})))
     assert any(line.startswith("reads Kafka topics") for line in said)
 
 
 def test_there_are_configurations_to_check() -> None:
-    """Compose, the Kubernetes base and the example."""
+    """They are those of compose, the Kubernetes base and the example."""
     assert len(CONFIGS) == 3
 
 
 def test_prometheus_accepts_the_sample(prometheus_binaries: Binaries) -> None:
-    """Its job is the one the rules ask for."""
+    """Its job name is the one in the alert rules."""
     done = subprocess.run(
         [prometheus_binaries.promtool, "check", "config", str(DEPLOY / "prometheus.yml")],
         capture_output=True,
@@ -55,16 +55,16 @@ def test_prometheus_accepts_the_sample(prometheus_binaries: Binaries) -> None:
 # --- the image
 
 
-def test_the_image_runs_as_nobody() -> None:
-    """The last user is a number that is not root, so a cluster can tell."""
+def test_the_image_runs_as_an_unprivileged_user() -> None:
+    """The last user is a number other than root's, so that Kubernetes can check it."""
     users = re.findall(r"^USER (.+)$", DOCKERFILE, re.MULTILINE)
     assert users
     assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", users[-1])
     assert DOCKERFILE.rindex("USER ") > DOCKERFILE.rindex("FROM ")
 
 
-def test_the_image_is_made_from_files_there_are() -> None:
-    """Every COPY from the build context exists and is not kept from the builder."""
+def test_the_image_copies_existing_files() -> None:
+    """Every path copied from the build context exists and is not excluded by the dockerignore file."""
     ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
     allowed = {line[1:] for line in ignored if line.startswith("!")}
     copied = [word for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE) for word in line.split()[:-1]]
@@ -75,7 +75,7 @@ def test_the_image_is_made_from_files_there_are() -> None:
 
 
 def test_the_image_installs_by_hash_and_brings_the_connector() -> None:
-    """The pom is the one the package looks for, and nothing is installed without a hash."""
+    """The pom is the one the package uses, and nothing is installed without a hash."""
     assert str(CONNECTOR_POM.relative_to(ROOT)) in DOCKERFILE
     assert "--require-hashes" in DOCKERFILE
     assert "--hash=sha256:" in (ROOT / "requirements.txt").read_text()
@@ -83,7 +83,7 @@ def test_the_image_installs_by_hash_and_brings_the_connector() -> None:
 
 
 def test_base_images_are_pinned() -> None:
-    """No `latest` anywhere but for the image that is built here."""
+    """No tag is `latest`; only the image built here is exempt."""
     images = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
     images += [service["image"] for service in SERVICES.values() if "image" in service]
     for image in images:
@@ -94,7 +94,7 @@ def test_base_images_are_pinned() -> None:
 # --- compose
 
 
-def test_compose_mounts_files_there_are() -> None:
+def test_compose_mounts_existing_files() -> None:
     """A bind mount of a missing file would become an empty folder."""
     for name, service in SERVICES.items():
         for volume in service.get("volumes", ()):
@@ -108,14 +108,14 @@ def test_compose_mounts_files_there_are() -> None:
 
 
 def test_compose_publishes_to_this_machine_only() -> None:
-    """None of these services asks who is there."""
+    """None of these services has authentication."""
     for name, service in SERVICES.items():
         for port in service.get("ports", ()):
             assert port.startswith("127.0.0.1:"), f"{name}: {port}"
 
 
 def test_compose_has_everything_from_broker_to_dashboard() -> None:
-    """And runs our own image without rights."""
+    """Containers of our own image run without privileges."""
     assert {"kafka", "queuewatch", "prometheus", "alertmanager", "grafana"} <= SERVICES.keys()
     for name in ("queuewatch", "collect-sqs", "collect-activemq", "collect-cloudflare"):
         service = SERVICES[name]
@@ -129,7 +129,7 @@ def test_compose_has_everything_from_broker_to_dashboard() -> None:
 
 
 def test_grafana_is_provisioned_with_the_dashboards() -> None:
-    """The data source is there, and the folder of the provider is the one that is mounted."""
+    """The data source exists, and the provider's folder is the mounted one."""
     folder = DEPLOY / "compose" / "grafana"
     source = yaml.safe_load((folder / "datasources" / "prometheus.yaml").read_text())["datasources"][0]
     assert source["url"] == "http://prometheus:9090"
@@ -147,7 +147,7 @@ def test_grafana_is_provisioned_with_the_dashboards() -> None:
     reason="docker compose is not installed",
 )
 def test_compose_accepts_the_file() -> None:
-    """By its own word."""
+    """`docker compose config` reports no error."""
     done = subprocess.run(
         ["docker", "compose", "-f", str(DEPLOY / "compose.yaml"), "--profile", "*", "config", "--quiet"],
         capture_output=True,
@@ -172,7 +172,7 @@ def _kustomize(folder: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def example() -> list[dict[str, Any]]:
-    """Everything the example installs."""
+    """All manifests that the example installs."""
     return _kustomize("overlays/example")
 
 
@@ -184,7 +184,7 @@ def _one(documents: list[dict[str, Any]], kind: str, name: str = "queuewatch") -
 
 @pytest.mark.parametrize("folder", ["base", "overlays/example", "overlays/proxied-app"])
 def test_kubernetes_accepts_the_manifests(folder: str) -> None:
-    """Against the schemas of a Kubernetes release; unknown fields are errors."""
+    """They match the schemas of a Kubernetes release; unknown fields are errors."""
     validate = pytest.importorskip("kubernetes_validate", reason="the package kubernetes-validate is not installed")
     documents = _kustomize(folder)
     for document in documents:
@@ -193,8 +193,8 @@ def test_kubernetes_accepts_the_manifests(folder: str) -> None:
     assert len(documents) >= (2 if "app" in folder else 5)
 
 
-def test_pods_run_as_nobody_without_rights(example: list[dict[str, Any]]) -> None:
-    """As the `restricted` pod security standard asks, and with nothing to write to but their volumes."""
+def test_pods_run_unprivileged(example: list[dict[str, Any]]) -> None:
+    """They meet the `restricted` pod security standard, and only their volumes are writable."""
     pods = [d["spec"]["template"]["spec"] for d in example if d["kind"] in ("StatefulSet", "Deployment")]
     assert len(pods) == 4
     for pod in pods:
@@ -212,8 +212,8 @@ def test_pods_run_as_nobody_without_rights(example: list[dict[str, Any]]) -> Non
             assert container["image"] == "your-registry/queuewatch:0.1.0"
 
 
-def test_the_parts_find_each_other(example: list[dict[str, Any]]) -> None:
-    """Selectors of service, budget, policies and monitor match the labels of the pods they mean."""
+def test_selectors_match_the_pods_labels(example: list[dict[str, Any]]) -> None:
+    """This covers service, disruption budget, network policies and service monitor."""
     job = _one(example, "StatefulSet")["spec"]["template"]
     labels = job["metadata"]["labels"]
 
@@ -227,7 +227,7 @@ def test_the_parts_find_each_other(example: list[dict[str, Any]]) -> None:
     monitor = _one(example, "ServiceMonitor")["spec"]
     assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert monitor["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
-    # The rules ask for this job.
+    # The alert rules use this job name.
     assert service["metadata"]["labels"][monitor["jobLabel"]] == AlertRulesConfig().job
     for kind in ("sqs", "activemq", "cloudflare"):
         pod = _one(example, "Deployment", f"queuewatch-collector-{kind}")["spec"]["template"]
@@ -236,8 +236,8 @@ def test_the_parts_find_each_other(example: list[dict[str, Any]]) -> None:
         assert pod["spec"]["containers"][0]["args"][:2] == ["collect", kind]
 
 
-def test_probes_ask_what_they_mean(example: list[dict[str, Any]]) -> None:
-    """Alive is the process; ready is data that flows. A slow start is not killed."""
+def test_probes_use_the_right_endpoints(example: list[dict[str, Any]]) -> None:
+    """Liveness means that the process works, readiness that data flows. A slow start is not killed."""
     container = _one(example, "StatefulSet")["spec"]["template"]["spec"]["containers"][0]
     assert container["livenessProbe"]["httpGet"]["path"] == "/-/healthy"
     assert container["readinessProbe"]["httpGet"]["path"] == "/-/ready"
@@ -246,7 +246,7 @@ def test_probes_ask_what_they_mean(example: list[dict[str, Any]]) -> None:
 
 
 def test_rules_and_dashboards_are_installed(example: list[dict[str, Any]]) -> None:
-    """The generated PrometheusRule, with the label the example's Prometheus selects, and a config map of dashboards."""
+    """The generated PrometheusRule has the label that the example's Prometheus selects; a config map has the dashboards."""
     rule = _one(example, "PrometheusRule")
     assert rule["metadata"]["labels"]["release"] == "kube-prometheus-stack"
     assert sum(len(group["rules"]) for group in rule["spec"]["groups"]) > 25
@@ -255,8 +255,8 @@ def test_rules_and_dashboards_are_installed(example: list[dict[str, Any]]) -> No
     assert sum(map(len, boards["data"].values())) < 1_000_000, "a config map holds at most a mebibyte"
 
 
-def test_data_outlives_the_pod(example: list[dict[str, Any]]) -> None:
-    """Checkpoint, signal log and quarantine lie on the claimed volume."""
+def test_data_survives_the_pod(example: list[dict[str, Any]]) -> None:
+    """Checkpoint, signal log and quarantine are on the claimed volume."""
     state = _one(example, "StatefulSet")["spec"]
     mounts = {m["name"]: m["mountPath"] for m in state["template"]["spec"]["containers"][0]["volumeMounts"]}
     claimed = mounts[state["volumeClaimTemplates"][0]["metadata"]["name"]]

@@ -1,4 +1,4 @@
-"""Old dashboards go on working: queuewatch under the names and labels of the exporters people come from."""
+"""Existing dashboards keep working: queuewatch metrics under the names and labels of other exporters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ACCOUNT, REGION = "123456789012", "eu-west-1"
 
 
 def test_promtool_accepts_both_files(prometheus_binaries: Binaries) -> None:
-    """The relabelling and the recording rules."""
+    """The files are the relabelling and the recording rules."""
     for words in (["check", "config", str(FILE)], ["check", "rules", "--lint-fatal", str(RULES)]):
         done = subprocess.run([prometheus_binaries.promtool, *words], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -36,7 +36,7 @@ def test_promtool_accepts_both_files(prometheus_binaries: Binaries) -> None:
 
 @pytest.fixture(scope="module")
 def prometheus(prometheus_servers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A Prometheus with every job of the file, pointed at a realistic snapshot, and the sums every second."""
+    """A Prometheus with every job of the file and a realistic snapshot as its target; the rules run every second."""
     del prometheus_servers
     exposition = Exposition(process_metrics=False)
 
@@ -85,21 +85,21 @@ YACE = {
         ("aws_sqs_approximate_age_of_oldest_message_maximum", 54),
     ],
 )
-def test_as_yace(series: str, value: float, prometheus: Server) -> None:
-    """Names, labels and values; the age is the one CloudWatch would show."""
+def test_names_of_yace(series: str, value: float, prometheus: Server) -> None:
+    """Names, labels and values match; the age is the one CloudWatch would show."""
     rows = _query(prometheus, f'{series}{{dimension_QueueName="orders"}}')
     assert _labels(rows) == [YACE]
     assert float(rows[0]["value"][1]) == pytest.approx(value, abs=3)
 
 
-def test_as_yace_groups(prometheus: Server) -> None:
-    """The one group-level figure CloudWatch has."""
+def test_group_metric_of_yace(prometheus: Server) -> None:
+    """It is the only metric on groups that CloudWatch has."""
     rows = _query(prometheus, 'aws_sqs_approximate_number_of_groups_with_inflight_messages_average{job="queuewatch-as-yace"}')
     assert {row["metric"]["dimension_QueueName"]: row["value"][1] for row in rows}["payments.fifo"] == "38"
 
 
-def test_as_cloudwatch_exporter(prometheus: Server) -> None:
-    """Its job, its label, and no instance; the scope stays, so that two regions do not collide."""
+def test_names_of_cloudwatch_exporter(prometheus: Server) -> None:
+    """The job and the label match and there is no instance; the scope stays, so that two regions do not collide."""
     rows = _query(prometheus, 'aws_sqs_approximate_age_of_oldest_message_maximum{queue_name="orders"}')
     assert _labels(rows) == [{"job": "aws_sqs", "queue_name": "orders", "scope_id": f"{ACCOUNT}/{REGION}"}]
     assert "instance" not in rows[0]["metric"]
@@ -118,15 +118,15 @@ def test_as_cloudwatch_exporter(prometheus: Server) -> None:
         ("sqs_message_age_seconds", f'queue_url="https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/orders"', 161),
     ],
 )
-def test_as_attribute_exporters(series: str, label: str, value: float, prometheus: Server) -> None:
-    """One series per queue with the label the exporter used."""
+def test_names_of_attribute_exporters(series: str, label: str, value: float, prometheus: Server) -> None:
+    """There is one series per queue, with the exporter's own label."""
     rows = _query(prometheus, f"{series}{{{label}}}")
     assert len(rows) == 1
     assert float(rows[0]["value"][1]) == pytest.approx(value, abs=3)
 
 
-def test_only_old_names_of_sqs_come_from_the_second_scrape(prometheus: Server) -> None:
-    """No series of queuewatch's own is there twice, and none of another broker gets an SQS name."""
+def test_the_second_scrape_adds_only_old_names_of_sqs(prometheus: Server) -> None:
+    """It duplicates no queuewatch series and gives no other broker an SQS name."""
     assert _query(prometheus, 'count by (job) ({__name__=~"queuewatch_.+", job!="queuewatch"})') == []
     old = '{__name__=~"aws_sqs_approximate.+|sqs_.+"}'
     assert _query(prometheus, f"count({old})")
@@ -134,8 +134,8 @@ def test_only_old_names_of_sqs_come_from_the_second_scrape(prometheus: Server) -
         assert _query(prometheus, f'{old[:-1]}, {label}=~"ORDERS.EU|image-resize"}}') == []
 
 
-def test_every_scrape_takes_all_its_samples(prometheus: Server) -> None:
-    """Two series that became one would be dropped, and the scrape would say so by failing."""
+def test_no_scrape_drops_samples(prometheus: Server) -> None:
+    """Two series that become one would be dropped and counted as duplicates."""
     rows = _query(prometheus, "up")
     assert len(rows) == 6
     assert {row["value"][1] for row in rows} == {"1"}
@@ -145,13 +145,13 @@ def test_every_scrape_takes_all_its_samples(prometheus: Server) -> None:
 
 
 def test_sums_are_recorded_with_the_old_label(prometheus: Server) -> None:
-    """What a counter cannot be renamed to."""
+    """A counter cannot be renamed to a sum, so recording rules provide it."""
     for total in ("sent", "received", "deleted"):
         rows = _query(prometheus, f'aws_sqs_number_of_messages_{total}_sum{{dimension_QueueName="orders"}}')
         assert _labels(rows) == [{"scope_id": f"{ACCOUNT}/{REGION}", "queue": "orders", "dimension_QueueName": "orders"}]
 
 
-def test_the_page_names_metrics_there_are() -> None:
+def test_the_page_names_existing_metrics() -> None:
     """Every queuewatch series in the tables and the example is in the catalogue of metrics."""
     named = re.findall(r"`((?:increase\()?queuewatch_[^`]+)`", PAGE)
     named += re.findall(r"^max by \(queue\).*$", PAGE, re.MULTILINE)
@@ -160,8 +160,8 @@ def test_the_page_names_metrics_there_are() -> None:
         assert unknown_names(expr) == [], expr
 
 
-def test_the_page_names_every_old_metric_that_is_mapped() -> None:
-    """The relabelling and the tables say the same."""
+def test_the_page_names_every_mapped_metric() -> None:
+    """The relabelling, the recording rules and the tables agree."""
     mapped = set(re.findall(r"replacement: ((?:aws_)?sqs_\w+)", FILE.read_text()))
     mapped |= set(re.findall(r"record: (\w+)", RULES.read_text()))
     for name in mapped:

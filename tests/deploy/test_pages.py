@@ -1,4 +1,4 @@
-"""What the pages about alerts and deployment say can be done."""
+"""The instructions on the pages about alerts and deployment work."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def _text(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_links_inside_the_repository_lead_to_files(name: str) -> None:
-    """Pages that belong to other parts of the documentation may still be on their way; files of ours may not."""
+def test_links_to_files_of_the_repository_work(name: str) -> None:
+    """Only links out of docs/ are checked; other pages of the documentation may be missing."""
     for target in re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", _text(name)):
         if not target.startswith("http") and target.startswith("../"):
             assert (DOCS / target).resolve().exists(), target
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_alerts_that_are_named_exist(name: str) -> None:
-    """A renamed alert is renamed on the pages, too."""
+def test_named_alerts_exist(name: str) -> None:
+    """A renamed alert must be renamed on the pages too."""
     known = {entry.alert_name for entry in CATALOGUE}
     assert set(re.findall(r"\bQueuewatch\w+", _text(name))) <= known
 
 
 def test_the_example_section_is_accepted() -> None:
-    """As it stands on the page."""
+    """It is tested exactly as on the page."""
     block = re.search(r"```yaml\n(alerts:.*?)```", _text("alerts.md"), re.DOTALL)
     assert block
     config = AlertRulesConfig.model_validate(yaml.safe_load(block[1])["alerts"])
@@ -47,7 +47,7 @@ def test_the_example_section_is_accepted() -> None:
 
 
 def test_the_mixin_example_renders(tmp_path: Path) -> None:
-    """As it stands on the page, from a folder where the generated files are."""
+    """It is tested exactly as on the page, from a folder with the generated files."""
     jsonnet = pytest.importorskip("_jsonnet", reason="the package jsonnet is not installed")
     block = re.search(r"```jsonnet\n(.*?)```", _text("alerts.md"), re.DOTALL)
     assert block
@@ -59,7 +59,7 @@ def test_the_mixin_example_renders(tmp_path: Path) -> None:
 
 
 def test_every_generated_file_is_on_the_page() -> None:
-    """Every generated file is mentioned."""
+    """The page names every generated YAML and libsonnet file."""
     text = _text("alerts.md")
     for path in (ROOT / "alerts" / "generated").rglob("*"):
         if path.is_file() and path.suffix in (".yaml", ".libsonnet"):
@@ -67,7 +67,7 @@ def test_every_generated_file_is_on_the_page() -> None:
 
 
 def test_the_events_of_the_example_are_valid() -> None:
-    """The service can read what the page says to post."""
+    """The decoder accepts the events that the page posts."""
     line = re.search(r'echo "(\{.*\})"', _text("deploying.md"))
     assert line
     event = line[1].replace('\\"', '"').replace("$((now + i * 1000))", "1763726401000").replace("$now", "1763726400000")

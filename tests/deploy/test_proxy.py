@@ -1,4 +1,4 @@
-"""The proxy's image, sidecar and task: made from files there are, without rights, and set to what the program reads."""
+"""The proxy's image, sidecar and task: built from existing files, unprivileged, and with settings the program reads."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ TASK: dict[str, Any] = json.loads((ROOT / "deploy" / "ecs" / "proxied-app.json")
 _APP_POINTS_AT = "http://127.0.0.1:9410"
 
 
-def test_the_image_is_small_and_runs_as_nobody() -> None:
-    """Only the client distribution and hashed requirements without Spark are copied."""
+def test_the_image_is_small_and_unprivileged() -> None:
+    """Only the client distribution and its hashed requirements without Spark are copied."""
     assert re.findall(r"^USER (.+)$", DOCKERFILE, re.MULTILINE) == ["10001:10001"]
     copied = re.findall(r"^COPY (?!--from)(\S+) ", DOCKERFILE, re.MULTILINE)
     assert copied == ["client", "requirements-proxy.txt"]
@@ -42,8 +42,8 @@ def pod() -> dict[str, Any]:
     return found
 
 
-def test_the_sidecar_outlives_the_application_and_has_no_rights(pod: dict[str, Any]) -> None:
-    """An init container that restarts; and the application gets its address."""
+def test_the_sidecar_outlives_the_application_and_is_unprivileged(pod: dict[str, Any]) -> None:
+    """It is an init container that restarts, and the application is configured with its address."""
     [sidecar] = pod["initContainers"]
     assert sidecar["restartPolicy"] == "Always"
     assert sidecar["image"] == "your-registry/queuewatch-proxy:0.1.0"
@@ -54,7 +54,7 @@ def test_the_sidecar_outlives_the_application_and_has_no_rights(pod: dict[str, A
 
 
 def test_the_program_reads_what_sidecar_and_task_set(pod: dict[str, Any]) -> None:
-    """Each variable is one that its help names, and probes ask the program itself."""
+    """The program's help lists each variable, and probes run the program itself."""
     shown = parser({}).format_help()
     proxy = TASK["containerDefinitions"][1]
     names = {entry["name"] for entry in pod["initContainers"][0]["env"]} | {entry["name"] for entry in proxy["environment"]}
@@ -66,7 +66,7 @@ def test_the_program_reads_what_sidecar_and_task_set(pod: dict[str, Any]) -> Non
 
 
 def test_the_task_s_settings_are_accepted() -> None:
-    """The region's own endpoint is found, and the application waits for a healthy proxy on loopback."""
+    """The region's endpoint is used, and the application waits for a healthy proxy on loopback."""
     import botocore.session
 
     app, proxy = TASK["containerDefinitions"]

@@ -1,4 +1,4 @@
-"""The configuration reference: every key, as the models have it, changing nothing as it stands."""
+"""The configuration reference has every key of the models, with their defaults."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def script() -> ModuleType:
     return module
 
 
-def test_the_file_is_what_the_models_say(script: ModuleType) -> None:
-    """A key that was added, renamed or given another default: run python deploy/reference.py."""
+def test_the_file_matches_the_models(script: ModuleType) -> None:
+    """After adding or renaming a key, or changing a default, run python deploy/reference.py."""
     assert FILE.read_text(encoding="utf-8") == script.reference()
 
 
-def test_as_it_stands_it_changes_nothing() -> None:
-    """Whoever copies the whole file gets the defaults."""
+def test_the_unchanged_file_gives_the_defaults() -> None:
+    """Users may copy the whole file."""
     from streaming.config.model import to_settings
 
     loaded = load_config(FILE, env={})
@@ -51,14 +51,14 @@ def test_as_it_stands_it_changes_nothing() -> None:
 
 
 def _uncommented() -> Any:
-    """The file with every key switched on."""
+    """Return the file with every key uncommented."""
     text = re.sub(r"^(\s*)#(?! )(?=[\w-])", r"\1", FILE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     text = re.sub(r"^(\s*)#(  - |    )(?=\w)", r"\1\2", text, flags=re.MULTILINE)
     return yaml.safe_load(text)
 
 
 def _keys(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The path of every key that may stand in a file."""
+    """Yield the path of every key that a file may have."""
     from streaming.config.names import _model_in
 
     for name, info in model.model_fields.items():
@@ -76,8 +76,8 @@ def _keys(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple
             yield from _keys(below, path)
 
 
-def test_every_key_of_every_model_is_there() -> None:
-    """Uncommented, the file is YAML with a value, or a section, for each key."""
+def test_every_key_of_every_model_is_listed() -> None:
+    """Uncommented, the file is YAML with a value or a section for each key."""
     document = _uncommented()
     missing = []
     for path in _keys(Config):
@@ -91,8 +91,8 @@ def test_every_key_of_every_model_is_there() -> None:
     assert missing == []
 
 
-def test_no_secret_can_be_written_there() -> None:
-    """Passwords and tokens are named by the environment variable that holds them."""
+def test_the_file_has_no_key_for_a_secret() -> None:
+    """Passwords and tokens are given by the name of an environment variable."""
     text = FILE.read_text(encoding="utf-8")
     assert re.findall(r"^\s*#?(?:\w*password|token): .*$", text, re.MULTILINE) == []
     assert "QUEUEWATCH_SOURCE__KAFKA__SASL_PASSWORD" in text

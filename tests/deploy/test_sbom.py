@@ -1,4 +1,4 @@
-"""The bill of materials lists what the lock and the pom pin, no more and no less."""
+"""The bill of materials lists exactly what the lock files and the pom pin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_pinned_package_and_jar_is_listed_once() -> None:
-    """Run as it is documented. A line of the lock in a form that is not understood would be missed."""
+    """It is created as documented. A line of the lock in an unknown form would be missing."""
     answer = subprocess.run([sys.executable, ROOT / "scripts" / "sbom.py"], capture_output=True, text=True, check=True).stdout
     components = json.loads(answer)["components"]
     lock = (ROOT / "requirements.txt").read_text().splitlines()
@@ -26,8 +26,8 @@ def test_every_pinned_package_and_jar_is_listed_once() -> None:
     assert len({one["bom-ref"] for one in components}) == len(components)
 
 
-def test_what_only_some_platforms_install_says_so() -> None:
-    """A scanner's finding may not concern the image."""
+def test_packages_for_some_platforms_are_marked() -> None:
+    """A scanner's finding about them may not concern the image."""
     answer = subprocess.run([sys.executable, ROOT / "scripts" / "sbom.py"], capture_output=True, text=True, check=True).stdout
     markers = {one["name"]: one["properties"][0]["value"] for one in json.loads(answer)["components"] if "properties" in one}
     assert markers["colorama"] == "sys_platform == 'win32'"

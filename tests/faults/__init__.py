@@ -1,1 +1,1 @@
-"""Real faults of real processes: what each costs, as a table. `make faults`."""
+"""Real faults of real processes, and a table of what each costs. `make faults`."""

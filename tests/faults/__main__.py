@@ -1,10 +1,10 @@
-"""Break a running service in each way, start it again where that is what an init system does, and compare what it counted.
+"""Break a running service in each way, restart it where an init system would, and compare the counts.
 
 Usage: python -m tests.faults [--events-per-s N] [--times N] [--cluster] [FAULT…]
 
-Needs root for the full disk. The driver is killed ten times, all else happens once. Where something happens several times,
-its figures are the median and the range. Prints a line of the table in docs/reliability.md per fault; exits with 1 when
-anything was lost or doubled.
+The full disk needs root. The driver is killed ten times, every other fault happens once. Where a fault happens several
+times, its figures are the median and the range. Prints one line of the table in docs/reliability.md per fault, and exits
+with 1 if anything was lost or doubled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FAULTS: Final = {**ONE_MACHINE, **KAFKA, **CLUSTER}
 
 
 def main() -> int:
-    """Do what the usage says."""
+    """Run as the usage describes."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults")
     parser.add_argument("faults", nargs="*", metavar="FAULT", help=", ".join(FAULTS))
     parser.add_argument("--events-per-s", type=int, default=5_000)

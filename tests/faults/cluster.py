@@ -1,4 +1,4 @@
-"""A Spark standalone cluster of real processes: a master and its workers, which know one another by a secret."""
+"""A Spark standalone cluster of real processes: a master and workers that share a secret."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Cluster:
     """A master and workers of one core each."""
 
     def __init__(self, folder: Path, secret: Path, stack: ExitStack) -> None:
-        """`secret` is a folder with Spark's settings of everybody who takes part."""
+        """Prepare the cluster and start its master; `secret` is a folder with the Spark settings that all processes share."""
         port = free_port()
         self.master = f"spark://127.0.0.1:{port}"
         self.workers: list[int] = []
-        """Their processes."""
+        """The process ids of the workers."""
         self._folder = folder
         self._stack = stack
         self._environment = {
@@ -44,13 +44,13 @@ class Cluster:
         self._start("master.Master", "--port", str(port), says="I have been elected leader")
 
     def start_worker(self) -> None:
-        """One more."""
+        """Start another worker."""
         folder = self._folder / f"worker-{len(self.workers)}"
         arguments = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder), self.master)
         self.workers.append(self._start("worker.Worker", *arguments, says="Successfully registered with master"))
 
     def _start(self, kind: str, *arguments: str, says: str) -> int:
-        """Start a part of the cluster and wait until it says that it is there; its process id."""
+        """Start a part of the cluster, wait until its log contains `says`, and return its process id."""
         name = f"org.apache.spark.deploy.{kind}"
         command = [str(_SPARK / "bin" / "spark-class"), name, "--host", "127.0.0.1", "--webui-port", "0", *arguments]
         log = self._folder / f"{kind}-{len(self.workers)}.log"
@@ -64,7 +64,7 @@ class Cluster:
 
 @contextmanager
 def cluster(folder: Path, *, workers: int) -> Iterator[Cluster]:
-    """A cluster while the block lasts; a Spark that this process starts meanwhile finds its secret."""
+    """Run a cluster while the block lasts; a Spark started by this process in the meantime uses its secret."""
     with shared_secret(folder / "spark") as settings, ExitStack() as stack:
         made = Cluster(folder, settings, stack)
         for _ in range(workers):
@@ -74,12 +74,12 @@ def cluster(folder: Path, *, workers: int) -> Iterator[Cluster]:
 
 @contextmanager
 def shared_secret(folder: Path) -> Iterator[Path]:
-    """A folder of Spark's settings with a secret, for every Spark that this process starts while the block lasts."""
+    """Create a folder of Spark settings with a secret, used by every Spark this process starts while the block lasts."""
     folder.mkdir(parents=True, mode=0o700)
     (folder / "spark-defaults.conf").write_text(
         "spark.authenticate true\n"
         f"spark.authenticate.secret {secrets.token_hex(32)}\n"
-        # What the workers' Python pickles travels encrypted.
+        # Data that the Python workers pickle is encrypted in transit.
         "spark.network.crypto.enabled true\n"
     )
     before = os.environ.get("SPARK_CONF_DIR")
@@ -94,7 +94,7 @@ def shared_secret(folder: Path) -> Iterator[Path]:
 
 
 def executors() -> list[int]:
-    """The processes below this one in which tasks of a cluster run."""
+    """Return the descendants of this process in which a cluster's tasks run."""
     return [pid for pid in descendants(os.getpid()) if _EXECUTOR in _command(pid)]
 
 

@@ -19,7 +19,7 @@ from tests.faults.scene import WITHIN_S, Fault, Place, Scene
 
 @dataclass
 class OnCluster(Place):
-    """The service is the driver; tasks run in executors of the workers."""
+    """The service is the driver; its tasks run in the workers' executors."""
 
     cluster: Cluster | None = None
 
@@ -44,7 +44,7 @@ def spark_worker_killed(scene: Scene) -> None:
 
 
 def _busy_executor() -> int:
-    """An executor one of whose Python processes is at work just now."""
+    """Return an executor that has a running Python process."""
     deadline_s = time.monotonic() + WITHIN_S
     while time.monotonic() < deadline_s:
         for executor in executors():
@@ -56,14 +56,14 @@ def _busy_executor() -> int:
 
 @contextmanager
 def state_in_files(folder: Path) -> Iterator[Place]:
-    """A cluster of two workers and a folder that all of them share."""
+    """Start a cluster of two workers that share a folder."""
     with _cluster(folder, str(folder / "data" / "checkpoint"), {}) as place:
         yield place
 
 
 @contextmanager
 def state_in_spark(folder: Path) -> Iterator[Place]:
-    """A cluster of two workers, and a checkpoint behind the URI of another file system: Hadoop's view of a folder."""
+    """Start a cluster of two workers whose checkpoint is behind a URI of another file system: Hadoop's view of a folder."""
     data = folder / "data"
     data.mkdir()
     with _cluster(
@@ -86,7 +86,7 @@ EXECUTORS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-"""What a small machine has room for."""
+"""A small machine has room for this much."""
 
 CLUSTER: Final = {
     "executor_killed": Fault(executor_killed, state_in_files, where="; cluster of two workers, state in files"),

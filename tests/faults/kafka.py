@@ -1,4 +1,4 @@
-"""Faults of the broker the telemetry comes from, and of the one the signals go to."""
+"""Faults of the Kafka broker that telemetry comes from and of the one that signals go to."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EVENTS_PER_RECORD: Final = 100
 
 
 class Broker:
-    """A broker that can be killed and started again on its data."""
+    """A broker that can be killed and restarted with its data."""
 
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
@@ -39,7 +39,7 @@ class Broker:
         self.start()
 
     def start(self) -> None:
-        """Until it listens."""
+        """Start the broker and wait until it listens."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline_s = time.monotonic() + WITHIN_S
@@ -49,13 +49,13 @@ class Broker:
             time.sleep(0.1)
 
     def kill(self) -> None:
-        """As when memory runs out."""
+        """Kill the broker as the kernel does when memory runs out."""
         self._process.kill()
         self._process.wait()
 
     @contextmanager
     def admin(self) -> Iterator[Any]:
-        """A client that makes and deletes topics."""
+        """Return a client that creates and deletes topics."""
         client = KafkaAdminClient(bootstrap_servers=self.address)
         try:
             yield client
@@ -63,7 +63,7 @@ class Broker:
             client.close()
 
     def create_topic(self, name: str, partitions: int) -> None:
-        """One that is there when this returns."""
+        """Create a topic and wait until it exists."""
         with self.admin() as admin:
             admin.create_topics([NewTopic(name, num_partitions=partitions, replication_factor=1)])
 
@@ -79,7 +79,7 @@ class OnKafka(Place):
 
     @property
     def put(self) -> Put:
-        """Into every partition in turn; when it returns the broker has them, each once."""
+        """Return a function that sends to every partition in turn; when it returns, the broker has each event exactly once."""
         assert self.broker is not None
         producer = KafkaProducer(
             bootstrap_servers=self.broker.address,
@@ -132,7 +132,7 @@ def topic_recreated(scene: Scene) -> None:
     """Topic deleted when all of it was read, and created again"""
     place, broker = _place(scene)
     with place.sending:
-        # The number sent is known once the thread that sends waits for the lock.
+        # While the sender waits for the lock, the number of sent events is known.
         time.sleep(1)
         scene.service.wait(lambda metrics: metrics[ACCEPTED] == scene.load.events, WITHIN_S)
         scene.strike()
@@ -145,7 +145,7 @@ def topic_recreated(scene: Scene) -> None:
 
 @contextmanager
 def telemetry_topic(folder: Path) -> Iterator[Place]:
-    """A broker of one node and a topic."""
+    """Start a broker of one node with a topic."""
     broker = Broker(folder / "kafka")
     try:
         broker.create_topic(TOPIC, _PARTITIONS)

@@ -1,4 +1,4 @@
-"""Senders of events at a steady rate, which know how many."""
+"""Senders that produce events at a steady rate and count them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _EVERY_S = 0.5
 
 
 Put = Callable[[Sequence[dict[str, Any]]], None]
-"""Hands over some events; when it returns they are there."""
+"""Sends some events; when it returns, they have arrived."""
 
 
 def into_folder(spool: Path) -> Put:
-    """Into a spool folder, some events a file."""
+    """Return a function that writes each call's events as one file of a spool folder."""
     spool.mkdir(parents=True, exist_ok=True)
 
     def put(events: Sequence[dict[str, Any]]) -> None:
@@ -31,14 +31,14 @@ def into_folder(spool: Path) -> Put:
 
 
 class Load:
-    """A thread that sends some events twice a second."""
+    """A thread that sends events twice a second."""
 
     def __init__(self, put: Put, events_per_s: int, *, deletes: bool = False) -> None:
-        """`deletes` as in `events_of`."""
+        """Start to send; `deletes` is passed to `events_of`."""
         self.events = 0
-        """Sent so far."""
+        """The number of events sent so far."""
         self.messages = 0
-        """Of those, messages that entered a queue."""
+        """The number of those that are messages entering a queue."""
         self._put = put
         self._each = int(events_per_s * _EVERY_S)
         self._deletes = deletes
@@ -47,7 +47,7 @@ class Load:
         self._thread.start()
 
     def stop(self) -> int:
-        """No more; how many there were."""
+        """Stop sending and return the number of events."""
         self._over.set()
         self._thread.join()
         return self.events
@@ -67,9 +67,10 @@ class Load:
 
 
 def events_of(number: int, at: int, count: int, *, deletes: bool) -> list[dict[str, Any]]:
-    """The `number`th events: `count` sends, or with `deletes` half of them deletions of what was sent before.
+    """Return the events of the `number`th step: `count` sends, or with `deletes` half of them deletions of earlier messages.
 
-    Every tenth time they also moves one message towards poison. No event is written twice: each one counts as accepted, once.
+    Every tenth step also receives one message again, which makes it poison in time. No event is sent twice, so each one counts
+    as accepted exactly once.
     """
     common = {"v": 1, "at": at, "system": "aws_sqs", "queue": "orders"}
     sends = range(count // 2 if deletes else count)

@@ -97,7 +97,7 @@ def copied(scene: Scene) -> None:
 
 
 def _worker(scene: Scene) -> int:
-    """A Python worker that is at work just now."""
+    """Return a running Python worker."""
     deadline_s = time.monotonic() + 60
     while time.monotonic() < deadline_s:
         below = descendants(scene.service.process.pid)
@@ -110,7 +110,7 @@ def _worker(scene: Scene) -> int:
 
 
 def _java(scene: Scene) -> int:
-    """The process of Spark's Java."""
+    """Return the process id of Spark's Java."""
     for pid in descendants(scene.service.process.pid):
         if os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "java":
             return pid
@@ -138,7 +138,7 @@ def _copy_if_there(source: str, target: str) -> None:
 
 @contextmanager
 def _impatient(folder: Path) -> Iterator[Place]:
-    """With the usual deadline of 240 s these take four times as long."""
+    """Shorten the deadline; with the default of 240 s these faults take four times as long."""
     place = Place(folder)
     place.spark["batch_deadline_s"] = 60
     yield place

@@ -1,4 +1,4 @@
-"""What a fault happens to: a service under load, in a place of its own."""
+"""The setting of a fault: a service under load, in a place of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WITHIN_S: Final = 600
 
 @dataclass
 class Place:
-    """Where the service runs: on this machine, and reads a spool folder, unless a kind of place says otherwise."""
+    """Where the service runs. By default it runs on this machine and reads a spool folder; subclasses differ."""
 
     folder: Path
     source: dict[str, Any] = field(default_factory=lambda: {"spool": {"folder": "spool"}})
@@ -28,7 +28,7 @@ class Place:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Of the service."""
+        """Return the configuration of the service."""
         spark = {"driver_memory": "1g", **self.spark}
         return {
             "source": self.source,
@@ -40,17 +40,17 @@ class Place:
 
     @property
     def put(self) -> Put:
-        """How events get in."""
+        """Return the function that sends events to the service."""
         return into_folder(self.folder / "spool")
 
 
 Prepared = Callable[[Path], AbstractContextManager[Place]]
-"""A place in a folder, while a block lasts."""
+"""Prepares a place in a folder, while a block lasts."""
 
 
 @contextmanager
 def one_machine(folder: Path) -> Iterator[Place]:
-    """Spark inside the service's process."""
+    """Run Spark inside the service's process."""
     yield Place(folder)
 
 
@@ -63,32 +63,32 @@ class Scene:
     load: Load
     stack: ExitStack
     in_flight: list[int] = field(default_factory=list)
-    """Events that had been sent and were in no published batch, each time it happened."""
+    """For each fault, the events that had been sent but were in no published batch."""
     began_s: float = 0.0
 
     @property
     def checkpoint(self) -> Path:
-        """Of the job."""
+        """Return the folder of the job's checkpoint."""
         return self.place.folder / "data" / "checkpoint"
 
     def strike(self) -> None:
-        """Note what is in flight, and the time."""
+        """Record the events in flight and the time of the fault."""
         metrics = self.service.wait(lambda metrics: ACCEPTED in metrics)
         self.in_flight.append(self.load.events - int(metrics[ACCEPTED]))
         self.began_s = time.monotonic()
 
     def start_again(self) -> None:
-        """What an init system does."""
+        """Restart the service, as an init system does."""
         self.service = self.stack.enter_context(running(self.place.folder, self.place.config))
 
     def wait_for_end(self) -> None:
-        """The service ends by itself, with an exit code that says so."""
+        """Wait until the service ends by itself, with the exit code of a failure."""
         code = self.service.process.wait(WITHIN_S)
         if code != 1:
             raise AssertionError(f"the service ended with {code}: {self.service.words()}")
 
     def wait_for_more(self, than: int) -> float:
-        """Until events sent later than `than` are counted; the seconds since the fault."""
+        """Wait until events sent later than `than` are counted; return the seconds since the fault."""
         self.service.wait(lambda metrics: metrics.get(ACCEPTED, 0) > than, WITHIN_S)
         return time.monotonic() - self.began_s
 
@@ -101,11 +101,11 @@ class Fault:
     """Its docstring is its name in the table."""
     prepared: Prepared = one_machine
     times: int = 1
-    """How often it happens in one run."""
+    """How many times it happens in one run."""
     where: str = ""
-    """What the table says of the place."""
+    """The suffix for its name in the table, which describes the place."""
 
     @property
     def title(self) -> str:
-        """Its name in the table."""
+        """Return its name in the table."""
         return f"{self.happens.__doc__}{self.where}"

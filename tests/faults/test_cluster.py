@@ -1,4 +1,4 @@
-"""A job whose tasks run in other processes than the driver's, one of which dies. `make cluster` does it on a whole cluster."""
+"""A job whose tasks run outside the driver's process, where one executor dies. `make cluster` tests a whole cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [
 
 @contextmanager
 def _small_cluster(folder: Path) -> Iterator[Place]:
-    """Master and workers in the driver's Java, to save two; each executor is a process of its own."""
+    """Run master and workers in the driver's Java, which saves two processes; each executor is a process of its own."""
     with shared_secret(folder / "spark"):
         master = "local-cluster[2,1,1024]"
         yield Place(folder, spark={"checkpoint_dir": str(folder / "checkpoint"), "master": master, "conf": dict(EXECUTORS)})
@@ -33,7 +33,7 @@ def _small_cluster(folder: Path) -> Iterator[Place]:
 
 @pytest.mark.timeout(900)
 def test_nothing_is_lost_or_doubled_when_an_executor_is_killed() -> None:
-    """Its tasks run again in the other one, with the states as they were before the batch."""
+    """Its tasks run again in the other executor, with the states from before the batch."""
     outcome = tried(Fault(executor_killed, _small_cluster), events_per_s=200, times=1, steady_s=0)
     assert (outcome.lost, outcome.doubled) == (0, 0)
     assert outcome.sent > 0

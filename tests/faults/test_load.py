@@ -1,4 +1,4 @@
-"""The load of `make faults` and `make soak` is what their conclusions rest on."""
+"""The load of `make faults` and `make soak` has the properties that their conclusions rely on."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.faults.load import events_of
 
 @pytest.mark.parametrize("deletes", [False, True])
 def test_every_event_is_accepted_once(deletes: bool) -> None:
-    """What counts as a duplicate in an undisturbed run would hide what a fault doubled, and be awaited in vain."""
+    """A duplicate in an undisturbed run would hide an event doubled by a fault, and the run would wait for it in vain."""
     files = [events_of(number, T0 + 500 * number, 6, deletes=deletes) for number in range(1, 81)]
     last = run_steps([(500 * number, events) for number, events in enumerate(files, 1)])[-1]
     assert {result: n for result, n in last.events_total.items() if n} == {"accepted": sum(map(len, files))}
 
 
-def test_with_deletes_no_more_is_followed_at_the_end_than_at_the_beginning() -> None:
-    """Or the soak would grow by design."""
+def test_with_deletes_the_number_of_tracked_messages_stays_constant() -> None:
+    """Otherwise the soak test would grow by design."""
     files = [events_of(number, T0 + 500 * number, 6, deletes=True) for number in range(1, 31)]
     merged = run_steps([(500 * number, events) for number, events in enumerate(files, 1)])
     visible = [int(one.queues.columns["visible"][0]) for one in merged]

@@ -1,4 +1,4 @@
-"""One fault, tried: the row of the table."""
+"""One fault is tried and becomes one row of the table."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _SENT: Final = "queuewatch_messages_sent_total{"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it."""
+    """The outcome of a fault."""
 
     title: str
     sent: int
     in_flight: Sequence[int]
     lost: int
     doubled: int
-    """Events counted, or signals announced, twice."""
+    """The number of events counted, or signals announced, twice."""
     seconds: Sequence[float]
 
     @property
     def row(self) -> str:
-        """Of the table."""
+        """Return the row of the table."""
         figures = f"{self.sent:,} | {_range(self.in_flight)} | {self.lost} | {self.doubled} | {_range(self.seconds)}"
         often = f", {len(self.seconds)} times" if len(self.seconds) > 1 else ""
         return f"| {self.title}{often} | {figures} |"
 
 
 def tried(fault: Fault, events_per_s: int, times: int, steady_s: float = 10) -> Outcome:
-    """Let a fault happen to a service that has worked steadily for `steady_s`."""
+    """Trigger a fault in a service that has run steadily for `steady_s`."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="queuewatch-faults-", ignore_cleanup_errors=True)))
         place = stack.enter_context(fault.prepared(folder))
@@ -76,7 +76,7 @@ def tried(fault: Fault, events_per_s: int, times: int, steady_s: float = 10) -> 
 
 
 def _wait_for_all(service: Service, sent: int) -> None:
-    """Until everything is counted, or nothing more is: then something is lost."""
+    """Wait until all events are counted, or until the count no longer grows: then something is lost."""
     counted, since_s = 0.0, time.monotonic()
     while counted < sent and time.monotonic() - since_s < WITHIN_S / 2:
         now = service.wait(lambda metrics: ACCEPTED in metrics)[ACCEPTED]

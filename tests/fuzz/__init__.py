@@ -1,1 +1,1 @@
-"""Bytes nobody meant, for everything that reads bytes from outside. `make fuzz`."""
+"""Malformed bytes for everything that reads bytes from outside. `make fuzz`."""

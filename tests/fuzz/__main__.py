@@ -1,9 +1,10 @@
-"""Fuzz for a while.
+"""Fuzz for some time.
 
 Usage: python -m tests.fuzz [--seconds N] [--seed N] [TARGET…]
 
-With atheris installed (`pip install atheris`; it is no part of the locked packages, as it has no wheel for every Python here) and
-`--atheris`, one target is fuzzed by coverage. An input that goes wrong is written to `artifacts/fuzz`, and the exit code is 1.
+With atheris installed (`pip install atheris`; it is not among the locked packages, because it has no wheel for every
+supported Python) and `--atheris`, one target is fuzzed by coverage. An input that fails is written to `artifacts/fuzz`, and
+the exit code is 1.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _KEPT: Final = 64
 
 
 def main() -> int:
-    """Do what the usage says."""
+    """Run as the usage describes."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
     parser.add_argument("--seconds", type=float, default=60)
@@ -51,7 +52,7 @@ def main() -> int:
 
 
 def fuzz(target: Target, seconds: float, seed: int) -> tuple[int, tuple[bytes, str] | None]:
-    """So many inputs were tried; the one that went wrong and how, None when none did."""
+    """Return the number of inputs tried, and the input that failed with its traceback, or None."""
     draw = random.Random(seed)
     pool = list(target.seeds())
     deadline_s, tried = time.monotonic() + seconds, 0
@@ -73,7 +74,7 @@ def fuzz(target: Target, seconds: float, seed: int) -> tuple[int, tuple[bytes, s
 
 
 def keep(name: str, content: bytes) -> Path:
-    """Write an input to where it is looked for."""
+    """Write an input to the folder for failures."""
     path = Path("artifacts", "fuzz", f"{name}-{hashlib.blake2b(content, digest_size=6).hexdigest()}")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
@@ -96,7 +97,7 @@ def _hangs(*_: object) -> None:
 
 
 def _by_coverage(name: str, seconds: float) -> int:
-    # Not among the locked packages.
+    # It is not among the locked packages.
     atheris: Any = __import__("atheris")
     target = TARGETS[name]
     corpus = Path("artifacts", "fuzz", f"{name}-corpus")

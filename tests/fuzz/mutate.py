@@ -1,4 +1,4 @@
-"""Inputs from inputs: the usual mutations of a fuzzer, reproducible from a seed."""
+"""New inputs from existing ones: a fuzzer's usual mutations, reproducible from a seed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LONGEST: Final = 64 << 10
 
 
 def mutated(draw: random.Random, content: bytes, other: bytes) -> bytes:
-    """One more input: some bytes changed, words put in, parts cut, doubled or taken from another input."""
+    """Return another input: bytes changed, words inserted, parts removed, repeated or taken from another input."""
     made = bytearray(content)
     for _ in range(1 << draw.randrange(5)):
         at = draw.randrange(len(made) + 1)

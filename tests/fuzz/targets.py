@@ -1,6 +1,6 @@
-"""What is fuzzed: from bytes to a result or a refusal that is documented, never anything else.
+"""Fuzzing targets: bytes lead to a result or a documented refusal, never to anything else.
 
-Each target takes one input and raises `AssertionError` (or whatever the code raised that it must not) when something is wrong.
+Each target takes one input and raises `AssertionError` (or an exception the code must not raise) when something is wrong.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Target:
-    """A function of bytes, and inputs to begin with."""
+    """A function of bytes, and its initial inputs."""
 
     run: Callable[[bytes], None]
     seeds: Callable[[], Sequence[bytes]]
 
 
 def decode(content: bytes) -> None:
-    """Records of any kind: every event is valid or counted as invalid; a record never spoils its neighbours."""
+    """Decode records of any kind: every event is valid or counted as invalid, and a record never affects its neighbours."""
     good = ndjson(event("sent", "good", T0, sent_at=T0))
     decoded = decode_records([good, content, good])
     ids = decoded.events.column("message_id").to_pylist()
@@ -61,7 +61,7 @@ def decode(content: bytes) -> None:
 
 
 def scan_lines(content: bytes) -> None:
-    """The scan in C reads a line as JSON's own parser does, or leaves it alone."""
+    """Scan lines in C: the scan agrees with the JSON parser or leaves the line to it."""
     try:
         content.decode()
     except UnicodeDecodeError:
@@ -81,7 +81,7 @@ def scan_lines(content: bytes) -> None:
 
 
 def state_head(content: bytes) -> None:
-    """The head of a state, as from a file whose checksum was not looked at: it is read, or refused."""
+    """Read the head of a state, as from a file whose checksum was not checked: it is read or refused."""
     try:
         ShardState.unpack(Packed(content, {}))
     except UnreadableBlob:
@@ -89,7 +89,7 @@ def state_head(content: bytes) -> None:
 
 
 def state_file(content: bytes) -> None:
-    """A state file with other bytes than were written is never taken for the one that was."""
+    """Read a state file: one with changed bytes is never accepted."""
     kept, path, written = _kept()
     path.write_bytes(content)
     look_again()
@@ -101,7 +101,7 @@ def state_file(content: bytes) -> None:
 
 
 def config(content: bytes) -> None:
-    """A configuration is taken, or refused with where and what to do."""
+    """Load a configuration: it is accepted, or refused with the place and the fix."""
     path = _scratch() / "queuewatch.yaml"
     path.write_bytes(content)
     with contextlib.suppress(ConfigError, ConfigErrors):
@@ -109,7 +109,7 @@ def config(content: bytes) -> None:
 
 
 def ingest(content: bytes) -> None:
-    """A body is staged with every event that was accepted, or refused with a status."""
+    """Ingest a body: it is staged with every accepted event, or refused with a status."""
     stage = _Stage()
     settings = IngestSettings(stage, max_body_bytes=1 << 20, max_events=10_000)
     for gzipped in (False, True):
@@ -126,7 +126,7 @@ def ingest(content: bytes) -> None:
 
 
 def spool(content: bytes) -> None:
-    """The pieces of a file cover it, in order."""
+    """Cut a file: its pieces cover it, in order."""
     at = 0
     for piece in cut(io.BytesIO(content), "f", 0, len(content)):
         assert piece.start >= at
@@ -140,7 +140,7 @@ class _Stage:
         self.bodies: list[bytes] = []
 
     def put(self, body: bytes, kind: str) -> None:
-        """Keep it."""
+        """Record the body."""
         del kind
         self.bodies.append(body)
 
@@ -150,7 +150,7 @@ def _share() -> Share:
         def take(self, size: int) -> None:
             assert size <= 64 << 20, "more was inflated at once than is allowed"
 
-    return Unlimited()  # type: ignore[return-value] # only `take` is asked for
+    return Unlimited()  # type: ignore[return-value] # only `take` is called
 
 
 _local = threading.local()

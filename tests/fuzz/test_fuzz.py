@@ -1,4 +1,4 @@
-"""A share of fuzzing in every run; `make fuzz` goes on for as long as it is reported."""
+"""A short fuzzing run in every test run; `make fuzz` takes as long as it is told."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tests.fuzz.__main__ import fuzz, keep
 from tests.fuzz.targets import TARGETS
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "4"))
-"""For each target."""
+"""The duration for each target."""
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
-"""The same bytes in every run, so that a failure is of the change at hand; `make fuzz` draws its own."""
+"""Every run has the same inputs, so that a failure comes from the change at hand; `make fuzz` draws its own seed."""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", TARGETS)
-def test_no_bytes_break_what_reads_bytes(name: str) -> None:
-    """Each is read or refused as documented, within bounds of time."""
+def test_malformed_input_breaks_no_reader(name: str) -> None:
+    """Each input is read or refused as documented, within a time limit."""
     tried, problem = fuzz(TARGETS[name], SECONDS, SEED)
     assert tried > 10
     if problem is not None:

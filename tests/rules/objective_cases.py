@@ -1,4 +1,4 @@
-"""The alerts on error budgets, of an objective that 99 % of the messages of `orders` are settled within 30 s."""
+"""Cases for the error-budget alerts; the objective is that 99 % of the messages of `orders` are settled within 30 s."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OBJECTIVES = {"orders-30s": Objective(queues="orders|paid-.*", within_s=30)}
 
 
 def flow(settled: float, in_time: float, *, lost: float = 0, steps: int = 240, queue: str = "orders") -> dict[str, str]:
-    """What is counted at every step: messages settled, those of them in time, those dead-lettered."""
+    """Return series that grow at every step: messages settled, those of them in time, those dead-lettered."""
     timed = {
         of("queuewatch_sojourn_seconds_bucket", queue, le="30.0"): f"0+{in_time:g}x{steps}",
         of("queuewatch_sojourn_seconds_bucket", queue, le="60.0"): f"0+{settled:g}x{steps}",
@@ -23,7 +23,7 @@ def flow(settled: float, in_time: float, *, lost: float = 0, steps: int = 240, q
 
 
 def burning(severity: str, rate: str) -> Alert:
-    """The alert that is expected: `rate`, how many times faster than allowed the budget is used."""
+    """Return the expected alert; `rate` is how many times faster than allowed the budget is used."""
     return Alert(
         labels(severity, objective="orders-30s"),
         f"{WHERE} uses up the error budget of objective orders-30s at {rate} times the allowed rate. "

@@ -1,4 +1,4 @@
-"""Rule tests as promtool takes them: series in, alerts with their labels and annotations out."""
+"""Rule tests in promtool's format: series in, alerts with their labels and annotations out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kind = Literal["fires", "quiet", "boundary"]
 
 @dataclass(frozen=True)
 class Alert:
-    """An alert that must be firing: its labels, and its description as a person reads it."""
+    """An alert that must be firing: its labels, and its description as users read it."""
 
     labels: Mapping[str, str]
     description: str
@@ -23,7 +23,7 @@ class Alert:
 
 @dataclass(frozen=True)
 class Check:
-    """With these series (promtool's notation), exactly these alerts of the rule fire at `at`."""
+    """Given these series (in promtool's notation), exactly these alerts of the rule fire at `at`."""
 
     kind: Kind
     why: str
@@ -35,7 +35,7 @@ class Check:
 def rule_test_yaml(
     rule_file: Path, alertname: str, summary: str, links: Mapping[str, str], checks: Sequence[Check], step: str = "15s"
 ) -> str:
-    """The YAML of `promtool test rules` for one alert. `links` are the annotations every alert of it has."""
+    """Return the YAML of `promtool test rules` for one alert. `links` are annotations that each of its alerts has."""
     tests = []
     for check in checks:
         expected: list[dict[str, Any]] = [
@@ -63,7 +63,7 @@ def rule_test_yaml(
 
 
 class _Escaped(dict[str, str]):
-    """Labels as they stand in a URL; one that is missing is empty."""
+    """Labels escaped for a URL; a missing label is empty."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         super().__init__({name: value.replace("/", "%2F").replace(" ", "+") for name, value in labels.items()})
@@ -73,6 +73,6 @@ class _Escaped(dict[str, str]):
 
 
 def run_promtool(promtool: str, file: Path) -> tuple[int, str]:
-    """Exit code and everything promtool said."""
+    """Return promtool's exit code and its whole output."""
     done = subprocess.run([promtool, "test", "rules", str(file)], capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout + done.stderr

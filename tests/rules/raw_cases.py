@@ -1,4 +1,4 @@
-"""The alerts on raw series: limits, waits, absence."""
+"""Cases for the alerts on raw series: limits, durations, absence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIXED = {"job": "queuewatch", "component": "watcher", "rulesgroup": "queuewatch"
 
 
 def job(metric: str, **extra: str) -> str:
-    """A series of the job itself."""
+    """Return a series of the job itself."""
     more = "".join(f',{name}="{value}"' for name, value in extra.items())
     return f"{metric}{{{JOB}{more}}}"
 

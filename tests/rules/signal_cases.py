@@ -1,4 +1,4 @@
-"""The alerts of signals: what Prometheus says when the judge finds something."""
+"""Cases for the alerts on signals: what Prometheus reports when the judge finds something."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ WHERE = f"aws_sqs queue orders ({SCOPE})"
 
 
 def of(metric: str, queue: str = "orders", instance: str = "a:9400", **labels: str) -> str:
-    """A series of a queue."""
+    """Return a series of a queue."""
     extra = "".join(f',{name}="{value}"' for name, value in labels.items())
     identity = IDENTITY.replace("a:9400", instance)
     return f'{metric}{{{identity},queue="{queue}"{extra}}}'
 
 
 def signal(name: str, severity: str, queue: str = "orders", instance: str = "a:9400") -> str:
-    """The series of a signal."""
+    """Return the series of a signal."""
     return of("queuewatch_signals", queue, instance, signal=name, severity=severity)
 
 
 def labels(severity: str, queue: str = "orders", component: str = "queue", **extra: str) -> dict[str, str]:
-    """The labels of an alert on a queue."""
+    """Return the labels of an alert on a queue."""
     return {
         "job": "queuewatch",
         "system": "aws_sqs",
@@ -45,7 +45,7 @@ def state_signal(
     bare: str,
     component: str = "queue",
 ) -> tuple[Check, ...]:
-    """Checks of a signal that lasts: `description` with the companion series there, `bare` without them.
+    """Return checks of a signal that persists: `description` is with companion series, `bare` without.
 
     `{n}` in both is the number of findings.
     """

@@ -1,4 +1,4 @@
-"""What is recorded of objectives, as Prometheus works it out; and what a wrong objective is reported."""
+"""The recorded values of objectives, as Prometheus computes them, and the errors for invalid objectives."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ IDENTITY = 'job="queuewatch",system="aws_sqs",scope_id="123456789012/eu-west-1",
     ids=["late and lost", "half of what is allowed", "only lost"],
 )
 def test_recorded_values(series: dict[str, str], values: dict[str, float], tmp_path: Path, prometheus_binaries: Binaries) -> None:
-    """Shares are of all messages that ended, with the lost ones among those missed."""
+    """Shares refer to all messages that ended; lost messages count as missed."""
     rules = tmp_path / "queuewatch.rules.yaml"
     groups = [g for g in rule_groups(AlertRulesConfig(interval_s=60, objectives=OBJECTIVES)) if "objectives" in g["name"]]
     rules.write_text(yaml.safe_dump({"groups": groups}))
     asked = [
         {
-            # Rounded: rates are sums of fractions.
+            # Rates are sums of fractions, so they are rounded.
             "expr": f"round(queue:queuewatch_objective_{name}, 0.0001)",
             "eval_time": "8h",
             "exp_samples": [{"labels": f"{{{IDENTITY}}}", "value": round(value, 4)}],
@@ -66,13 +66,13 @@ def test_recorded_values(series: dict[str, str], values: dict[str, float], tmp_p
     ],
     ids=["no bound", "all of them", "pattern", "no time"],
 )
-def test_a_wrong_objective_is_refused_with_the_reason(section: dict[str, object], said: str) -> None:
-    """It names what to write instead."""
+def test_an_invalid_objective_is_refused_with_the_reason(section: dict[str, object], said: str) -> None:
+    """The error says what to write instead."""
     with pytest.raises(ValidationError, match=said):
         AlertRulesConfig.model_validate({"objectives": {"orders": section}})
 
 
-def test_a_name_that_is_no_label_value_is_refused() -> None:
-    """It stands between quotes in every rule."""
+def test_a_name_that_is_not_a_label_value_is_refused() -> None:
+    """Every rule has the name between quotes."""
     with pytest.raises(ValidationError, match="pattern"):
         AlertRulesConfig(objectives={'a"b': Objective(queues="orders", within_s=30)})

@@ -1,4 +1,4 @@
-"""Every alert fires when it should, stays quiet when it should not, and its boundary is where the catalogue says."""
+"""Every alert fires when it should, stays quiet when it should not, and has the boundary that the catalogue states."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ BOARDS = {
 
 
 def rule_file(alertname: str, folder: Path) -> Path:
-    """One alert with the defaults, beside what is recorded; promtool takes seconds for all of them."""
+    """Write one alert with its defaults and the recording rules; for all alerts promtool would take seconds."""
     groups = []
     for group in rule_groups(AlertRulesConfig(objectives=OBJECTIVES)):
         rules = [rule for rule in group["rules"] if rule.get("alert", alertname) == alertname]
@@ -59,7 +59,7 @@ def rule_file(alertname: str, folder: Path) -> Path:
 
 
 def test_every_alert_has_a_case_of_each_kind() -> None:
-    """None of the alerts may be left without its three tests."""
+    """Each alert needs three kinds of cases."""
     assert set(CASES) == {entry.name for entry in CATALOGUE}
     for name, checks in CASES.items():
         assert {check.kind for check in checks} == {"fires", "quiet", "boundary"}, name
@@ -68,14 +68,14 @@ def test_every_alert_has_a_case_of_each_kind() -> None:
 
 
 def _relabels(checks: tuple[Check, ...]) -> bool:
-    """The boundary of an alert that begins anew is between two label sets."""
+    """Return whether an alert changes its labels at the boundary, instead of starting or ending there."""
     labels = {str(check.alerts[0].labels) for check in checks if check.kind == "boundary" and check.alerts}
     return len(labels) > 1
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_promtool_agrees_with_every_case(name: str, tmp_path: Path, prometheus_binaries: Binaries) -> None:
-    """Labels, annotations and times are compared whole, by Prometheus' own tool."""
+    """Prometheus' own tool compares labels, annotations and times in full."""
     entry = next(e for e in CATALOGUE if e.name == name)
     links = {
         "runbook_url": f"http://localhost:9400/runbook#alert-name-queuewatch{name.lower()}",
@@ -89,8 +89,8 @@ def test_promtool_agrees_with_every_case(name: str, tmp_path: Path, prometheus_b
     assert code == 0, said
 
 
-def test_promtool_notices_a_wrong_expectation(tmp_path: Path, prometheus_binaries: Binaries) -> None:
-    """The runner itself can fail: an alert that is expected and does not fire is an error."""
+def test_promtool_fails_on_a_wrong_expectation(tmp_path: Path, prometheus_binaries: Binaries) -> None:
+    """An alert that is expected but does not fire must be an error, or the other tests prove nothing."""
     wrong = Check("fires", "nothing there", {"up": "1"}, "1m", RAW_CASES["JobDown"][0].alerts)
     links = {"runbook_url": "", "dashboard_url": ""}
     file = tmp_path / "wrong.yaml"

@@ -1,4 +1,4 @@
-"""A Celery application on SQS; nothing in it knows of the proxy."""
+"""A Celery application on SQS that knows nothing of the proxy."""
 
 import os
 
@@ -12,5 +12,5 @@ app.conf.worker_enable_remote_control = False
 
 @app.task  # type: ignore[untyped-decorator]  # Celery has no types
 def charge(order: int) -> int:
-    """Some work."""
+    """Process an order."""
     return order

@@ -1,4 +1,4 @@
-"""A message's life with aioboto3: python life_aio.py QUEUE_NAME."""
+"""The life of a message with aioboto3: python life_aio.py QUEUE_NAME."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ import aioboto3
 
 
 async def main() -> None:
-    """The same calls as in the other languages."""
+    """Make the same calls as the programs in the other languages."""
     async with aioboto3.Session().client("sqs") as client:
         url = (await client.get_queue_url(QueueName=sys.argv[1]))["QueueUrl"]
         await client.send_message(QueueUrl=url, MessageBody="héllo")

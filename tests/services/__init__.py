@@ -1,1 +1,1 @@
-"""The real things the tests run against, each started as a local process on free ports."""
+"""The real services that tests run against, each started as a local process or a container on free ports."""

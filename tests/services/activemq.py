@@ -1,7 +1,6 @@
 """ActiveMQ Classic with STOMP, advisories and broker statistics, in a container or from its Maven jars.
 
-What differs between tests, the policy of destinations, is a parameter:
-`start(Policy(slow_consumers=AbortSlowAck()))`.
+Tests differ in the policies of destinations, which are parameters: `start(Policy(slow_consumers=AbortSlowAck()))`.
 """
 
 import functools
@@ -20,7 +19,7 @@ _ATTRIBUTES = str | int | bool
 
 @dataclass(frozen=True)
 class AbortSlow:
-    """`abortSlowConsumerStrategy`: slow means that the prefetch window is full while more is waiting."""
+    """`abortSlowConsumerStrategy`: a consumer is slow while its prefetch window is full and more messages wait."""
 
     max_slow_count: int = -1
     max_slow_duration_ms: int = 30_000
@@ -28,7 +27,7 @@ class AbortSlow:
     abort_connection: bool = False
 
     def xml(self) -> str:
-        """The strategy's element."""
+        """Return the strategy's element."""
         return _element(
             "abortSlowConsumerStrategy",
             maxSlowCount=self.max_slow_count,
@@ -41,7 +40,7 @@ class AbortSlow:
 
 @dataclass(frozen=True)
 class AbortSlowAck:
-    """`abortSlowAckConsumerStrategy`: slow means that the last acknowledgement is too long ago."""
+    """`abortSlowAckConsumerStrategy`: a consumer is slow when its last acknowledgement is too long ago."""
 
     max_time_since_last_ack_ms: int = 30_000
     max_slow_count: int = -1
@@ -51,7 +50,7 @@ class AbortSlowAck:
     abort_connection: bool = False
 
     def xml(self) -> str:
-        """The strategy's element."""
+        """Return the strategy's element."""
         return _element(
             "abortSlowAckConsumerStrategy",
             maxTimeSinceLastAck=self.max_time_since_last_ack_ms,
@@ -72,7 +71,7 @@ class DeadLetters:
     process_expired: bool = True
 
     def xml(self) -> str:
-        """The strategy's element."""
+        """Return the strategy's element."""
         return _element(
             "individualDeadLetterStrategy",
             queuePrefix=self.queue_prefix,
@@ -84,20 +83,20 @@ class DeadLetters:
 
 @dataclass(frozen=True)
 class Policy:
-    """One destination policy entry. Entries do not merge: the most specific one holds alone."""
+    """One destination policy entry. Entries do not merge: only the most specific one applies."""
 
     queue: str = ">"
     """A queue name or wildcard."""
     advisories: bool = True
     """Whether the optional advisories (delivered, dispatched, consumed, slow, discarded, full) are sent."""
     dead_letters: DeadLetters | None = DeadLetters()
-    """None leaves the broker's default: everything in `ActiveMQ.DLQ`, non-persistent messages lost."""
+    """None keeps the broker's default: everything goes to `ActiveMQ.DLQ`, and non-persistent messages are lost."""
     slow_consumers: AbortSlow | AbortSlowAck | None = None
     expire_messages_period_ms: int = 1000
     queue_prefetch: int | None = None
 
     def xml(self) -> str:
-        """The entry's element."""
+        """Return the entry's element."""
         attributes: dict[str, _ATTRIBUTES] = {
             "queue": self.queue,
             "expireMessagesPeriod": self.expire_messages_period_ms,
@@ -123,19 +122,19 @@ class Policy:
 
 @dataclass(frozen=True)
 class ActiveMQ:
-    """A running broker on the loopback interface; it asks for no login."""
+    """A running broker on the loopback interface; it requires no login."""
 
     host: str
     stomp_port: int
     openwire_port: int
     broker_name: str
     classpath: str = ""
-    """For a JMS client of the same release, in the form `java -cp` takes; empty when the broker is a container."""
+    """The classpath for a JMS client of the same release, as `java -cp` takes it; empty when the broker is a container."""
 
 
 @contextmanager
 def start(*policies: Policy, broker_name: str = "test", statistics: bool = True, persistent: bool = True) -> Iterator[ActiveMQ]:
-    """A broker while the block lasts, with `policies` (none: one `Policy()` for every queue).
+    """Run a broker while the block lasts, with `policies` (none: one `Policy()` for every queue).
 
     Raises `ServiceUnavailable`.
     """
@@ -155,7 +154,7 @@ def start(*policies: Policy, broker_name: str = "test", statistics: bool = True,
 
 
 def definition(config: str) -> containers.Definition:
-    """The broker as a container with this configuration, without the image's own changes to it."""
+    """Return the broker as a container with this configuration, without the image's own changes to it."""
     return containers.Definition(
         f"apache/activemq-classic:{containers.jar_version('activemq', 'activemq-broker')}",
         ("console", f"xbean:file:{containers.FOLDER}/activemq.xml"),
@@ -165,9 +164,9 @@ def definition(config: str) -> containers.Definition:
 
 
 def _ports(log: str) -> tuple[int, int] | None:
-    """The ports the broker chose, once it has started."""
+    """Return the ports the broker chose, once it has started; None before."""
     found = dict(re.findall(r"Listening for connections at: (stomp|tcp)://[^:\s]+:(\d+)", log))
-    if "For help or more information" not in log or len(found) < 2:  # its first words after it has started
+    if "For help or more information" not in log or len(found) < 2:  # the first line it prints after the start
         return None
     return int(found["stomp"]), int(found["tcp"])
 
@@ -175,7 +174,7 @@ def _ports(log: str) -> tuple[int, int] | None:
 def configuration(
     data: str, *policies: Policy, broker_name: str = "test", statistics: bool = True, persistent: bool = True
 ) -> str:
-    """The broker's configuration as XML, with its store in the folder `data`."""
+    """Return the broker's configuration as XML, with its store in the folder `data`."""
     entries = "\n".join(policy.xml() for policy in policies or (Policy(),))
     plugins = "<plugins><statisticsBrokerPlugin/></plugins>" if statistics else ""
     broker = _element(

@@ -1,4 +1,4 @@
-"""An application's own environment: its frameworks, the library from its wheel, and no service."""
+"""An application's own virtual environment: its frameworks and the library from its wheel, but not the service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FRAMEWORKS: Final = Path(__file__).with_name("frameworks.txt")
 
 
 def variables(endpoint: str) -> dict[str, str]:
-    """The environment of a program whose boto3 finds a stand-in for SQS by itself, and no telemetry settings."""
+    """Return the environment of a program whose boto3 finds a local SQS by itself, without telemetry settings."""
     cleaned = {name: value for name, value in os.environ.items() if not name.startswith("QUEUEWATCH_")}
     return cleaned | {
         "AWS_ENDPOINT_URL_SQS": endpoint,
@@ -32,7 +32,7 @@ def variables(endpoint: str) -> dict[str, str]:
 
 
 def create(folder: Path) -> Path:
-    """Its Python, with boto3, aioboto3, Celery and the library. Raises `ServiceUnavailable`."""
+    """Create the environment with boto3, aioboto3, Celery and the library; return its Python. Raises `ServiceUnavailable`."""
     frameworks = _frameworks()
     environment = folder / "environment"
     venv.create(environment, symlinks=True)
@@ -44,7 +44,7 @@ def create(folder: Path) -> Path:
 
 
 def _frameworks() -> Path:
-    """The packages of `frameworks.txt`, installed once for every run: they are many."""
+    """Return the folder with the packages of `frameworks.txt`; they are many, so they are installed once for all runs."""
     locked = hashlib.sha256(_FRAMEWORKS.read_bytes() + sys.version.encode()).hexdigest()[:12]
     folder = jars.cache_dir() / f"frameworks-{locked}"
     if not folder.exists():
@@ -55,7 +55,7 @@ def _frameworks() -> Path:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 raise ServiceUnavailable(f"{_FRAMEWORKS.name} cannot be installed: {done.stderr.strip()[-300:]}")
-            with contextlib.suppress(OSError):  # another run was quicker
+            with contextlib.suppress(OSError):  # another run was faster
                 os.rename(f"{unfinished}/packages", folder)
     return folder
 

@@ -1,4 +1,4 @@
-"""Chromium, to look at pages as a person would."""
+"""Chromium, for tests that look at pages as users do."""
 
 import shutil
 
@@ -6,7 +6,7 @@ from tests.services.process import ServiceUnavailable
 
 
 def find_chromium() -> str:
-    """The path of the machine's Chromium, for playwright's `executable_path`. Raises `ServiceUnavailable`."""
+    """Return the path of the machine's Chromium, for playwright's `executable_path`. Raises `ServiceUnavailable`."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if found := shutil.which(name):
             return found

@@ -1,4 +1,4 @@
-"""A service in a container: started by testcontainers, waited for by its log, removed at the end."""
+"""A service in a container: started by testcontainers, ready according to its log, removed at the end."""
 
 import functools
 import time
@@ -18,25 +18,25 @@ from tests.services.process import ServiceUnavailable
 Ready = TypeVar("Ready")
 
 FOLDER = "/queuewatch"
-"""Where the files of a definition are, inside."""
+"""The folder with a definition's files inside the container."""
 _DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
 @dataclass(frozen=True)
 class Definition:
-    """What a container is made of. It uses the machine's network, as a local process would."""
+    """The definition of a container. It uses the machine's network, like a local process."""
 
     image: str
     command: tuple[str, ...]
     files: Mapping[str, str] = field(default_factory=dict)
-    """Text by name; the file is in `FOLDER`."""
+    """Text by file name; the files are in `FOLDER`."""
     env: Mapping[str, str] = field(default_factory=dict)
     entrypoint: tuple[str, ...] | None = None
-    """None: the image's own."""
+    """None: the image's own entry point."""
 
 
 def container(definition: Definition) -> DockerContainer:
-    """The container, not yet created. Needs an engine."""
+    """Return the container, not yet created. Needs a Docker engine."""
     made = DockerContainer(definition.image, env=dict(definition.env)).with_command(list(definition.command))
     for name, text in definition.files.items():
         made.with_copy_into_container(text.encode(), f"{FOLDER}/{name}")
@@ -46,9 +46,9 @@ def container(definition: Definition) -> DockerContainer:
 
 @contextmanager
 def running(definition: Definition, ready: Callable[[str], Ready | None], *, within_s: float = 120) -> Iterator[Ready]:
-    """The container while the block lasts, as `process.running` is for a process.
+    """Run the container while the block lasts, as `process.running` does for a process.
 
-    Raises `ServiceUnavailable`, with the last lines of the log, when it cannot be started, ends early or is not ready `within_s`.
+    Raises `ServiceUnavailable`, with the last lines of the log, if it cannot be started, ends early or is not ready `within_s`.
     """
     made = container(definition)
     try:
@@ -84,13 +84,13 @@ def _last_lines(made: DockerContainer) -> str:
 
 @functools.cache
 def deployed_image(service: str) -> str:
-    """The image of a service in `deploy/compose.yaml`."""
+    """Return the image of a service in `deploy/compose.yaml`."""
     return str(yaml.safe_load((_DEPLOY / "compose.yaml").read_text())["services"][service]["image"])
 
 
 @functools.cache
 def jar_version(pom: str, artifact: str) -> str:
-    """The version of `artifact` in `deploy/jars/POM.xml`: the container is of the same release as the local process."""
+    """Return the version of `artifact` in `deploy/jars/POM.xml`: container and local process are of the same release."""
     for dependency in ElementTree.parse(_DEPLOY / "jars" / f"{pom}.xml").iter("dependency"):
         if dependency.findtext("artifactId") == artifact:
             return str(dependency.findtext("version"))

@@ -1,4 +1,4 @@
-"""A stand-in for a Docker engine: it answers the calls testcontainers makes, and keeps what a container is created from."""
+"""A fake Docker engine: it answers the calls testcontainers makes, and records what a container is created from."""
 
 import io
 import json
@@ -15,20 +15,20 @@ from typing import Any
 
 
 class DockerEngine:
-    """What it was asked for, and what its container does."""
+    """The requests the engine received, and the behaviour of its container."""
 
     def __init__(self, system: str, log: str) -> None:
         self.system, self.log, self.status = system, log, "running"
         self.created: dict[str, Any] = {}
-        """The last body of `POST /containers/create`."""
+        """The body of the last `POST /containers/create`."""
         self.files: dict[str, str] = {}
-        """What was copied into the container: text by path."""
+        """The files copied into the container: text by path."""
         self.removed = False
 
 
 @contextmanager
 def start(socket: Path, *, system: str = "Debian GNU/Linux 13", log: str = "") -> Iterator[DockerEngine]:
-    """An engine on the Unix socket while the block lasts. Every image is there; a container's log is `log`."""
+    """Run an engine on the Unix socket while the block lasts. It has every image; a container's log is `log`."""
     engine = DockerEngine(system, log)
 
     handler = type("Handler", (_Handler,), {"engine": engine})
@@ -46,7 +46,7 @@ class _Server(ThreadingUnixStreamServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that closed its connection early is no news."""
+        """Ignore clients that close their connection early."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -91,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
         return "socket"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing."""
+        """Log nothing."""
 
     def _path(self) -> str:
         return re.sub(r"^/v[\d.]+", "", self.path).partition("?")[0]
@@ -119,5 +119,5 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _frame(text: bytes) -> bytes:
-    """One frame of the stream in which an engine sends both outputs: stdout, its length, the text."""
+    """Return one frame of an engine's multiplexed output: the stream (stdout), the length, the text."""
     return b"\x01\0\0\0" + len(text).to_bytes(4, "big") + text

@@ -1,4 +1,4 @@
-"""ElasticMQ, an SQS engine: FIFO, dead letters, redrive and volume."""
+"""ElasticMQ, an SQS server, for FIFO queues, dead letters, redrive and high volume."""
 
 import re
 from collections.abc import Iterator
@@ -25,12 +25,12 @@ class ElasticMQ:
     """A running ElasticMQ; `client` in `tests.services.sqs` makes boto3 clients for it."""
 
     endpoint: str
-    """URL for `endpoint_url`."""
+    """The URL for `endpoint_url`."""
 
 
 @contextmanager
 def start() -> Iterator[ElasticMQ]:
-    """An ElasticMQ without queues while the block lasts. Raises `ServiceUnavailable`."""
+    """Run an ElasticMQ without queues while the block lasts. Raises `ServiceUnavailable`."""
     if chosen().containers:
         with containers.running(definition(), _endpoint) as endpoint:
             yield ElasticMQ(endpoint)
@@ -46,7 +46,7 @@ def start() -> Iterator[ElasticMQ]:
 
 
 def definition() -> containers.Definition:
-    """ElasticMQ as a container, with the local process's configuration."""
+    """Return ElasticMQ as a container with the local process's configuration."""
     return containers.Definition(
         f"softwaremill/elasticmq-native:{containers.jar_version('elasticmq', 'elasticmq-server_2.13')}",
         (f"-Dconfig.file={containers.FOLDER}/elasticmq.conf",),

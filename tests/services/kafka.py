@@ -22,19 +22,19 @@ from tests.services.process import (
     scratch_folder,
 )
 
-# Short-lived and small: compile fast rather than well, so that it is up in half the time.
+# The broker is short-lived and small: fast compilation instead of good code halves its start time.
 _JVM = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 @dataclass(frozen=True)
 class Kafka:
-    """A running broker. It makes no topic on its own: ask `create_topic`."""
+    """A running broker. It does not create topics automatically; use `create_topic`."""
 
     bootstrap: str
     """host:port for clients."""
 
     def create_topic(self, name: str | None = None, *, partitions: int = 1) -> str:
-        """Make a topic, with a name no other test has unless one is given; answers its name."""
+        """Create a topic and return its name, which is unique unless one is given."""
         topic = name or f"t-{uuid.uuid4().hex[:12]}"
         admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
         try:
@@ -46,7 +46,7 @@ class Kafka:
 
 @contextmanager
 def start(**overrides: str) -> Iterator[Kafka]:
-    """A broker while the block lasts; `overrides` are broker properties, dots written as underscores.
+    """Run a broker while the block lasts; `overrides` are broker properties with underscores for dots.
 
     Raises `ServiceUnavailable`.
     """
@@ -62,7 +62,7 @@ def start(**overrides: str) -> Iterator[Kafka]:
 
 
 def local(folder: Path, port: int, overrides: Mapping[str, str]) -> list[str]:
-    """The command that serves a local broker whose new data is in `folder`. Raises `ServiceUnavailable`."""
+    """Return the command that runs a local broker with new data in `folder`. Raises `ServiceUnavailable`."""
     jars = jar_folder("kafka-broker")
     command = [java(), *_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*"]
     properties = folder / "server.properties"
@@ -72,7 +72,7 @@ def local(folder: Path, port: int, overrides: Mapping[str, str]) -> list[str]:
 
 
 def definition(port: int, overrides: Mapping[str, str]) -> containers.Definition:
-    """The broker as a container of the image that is deployed: the same two steps as the local process."""
+    """Return the broker as a container of the deployed image, with the same two steps as the local process."""
     properties = f"{containers.FOLDER}/server.properties"
     formatting = f"/opt/kafka/bin/kafka-storage.sh format -t {uuid.uuid4()} -c {properties}"
     return containers.Definition(
@@ -94,13 +94,13 @@ def _properties(data: str, port: int, overrides: Mapping[str, str]) -> str:
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "log.dirs": data,
         "auto.create.topics.enable": "false",
-        # One node cannot hold the three copies these ask for by default.
+        # A single node cannot hold the three replicas that these topics have by default.
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
-        # Fifty offset partitions would be made at the first consumer group; one is enough and quicker.
+        # The first consumer group would create fifty offset partitions; one is enough and faster.
         "offsets.topic.num.partitions": "1",
         "group.initial.rebalance.delay.ms": "0",
     }

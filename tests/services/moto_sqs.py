@@ -1,4 +1,4 @@
-"""moto's SQS in a thread: small standard-queue tests with one consumer, ready at once."""
+"""moto's SQS in a thread, ready at once: for small tests of standard queues with one consumer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +12,12 @@ class MotoSqs:
     """A running moto server."""
 
     endpoint: str
-    """URL for `endpoint_url`."""
+    """The URL for `endpoint_url`."""
 
 
 @contextmanager
 def start() -> Iterator[MotoSqs]:
-    """A moto server while the block lasts."""
+    """Run a moto server while the block lasts."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

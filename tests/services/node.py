@@ -1,4 +1,4 @@
-"""Node and the packages of package.json (miniflare: Cloudflare's runtime as a local process)."""
+"""Node and the packages of package.json (miniflare, Cloudflare's runtime as a local process)."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ _OLDEST = 20
 
 @dataclass(frozen=True)
 class Node:
-    """A Node that can import what package.json names, for scripts inside the checkout."""
+    """A Node that can import the packages of package.json, for scripts inside the checkout."""
 
     executable: str
     modules: Path
@@ -21,7 +21,7 @@ class Node:
 
 
 def find_node() -> Node:
-    """Node and its modules. Raises `ServiceUnavailable`."""
+    """Return Node and its modules. Raises `ServiceUnavailable`."""
     executable = shutil.which("node")
     if executable is None:
         raise ServiceUnavailable(f"no node on PATH; install Node {_OLDEST} or newer")
@@ -35,7 +35,7 @@ def find_node() -> Node:
 
 
 def lambda_runtime_client() -> Path:
-    """The `index.mjs` of Lambda's runtime interface client for Node.js. Raises `ServiceUnavailable`."""
+    """Return the `index.mjs` of Lambda's runtime interface client for Node.js. Raises `ServiceUnavailable`."""
     folder = _ROOT / "tests/client/aws_lambda/runtime/node_modules/aws-lambda-ric"
     if not (folder / "rapid-client.node").is_file():
         raise ServiceUnavailable("aws-lambda-ric is not compiled; install cmake and a C++ compiler and run make node")

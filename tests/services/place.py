@@ -1,4 +1,4 @@
-"""Where brokers, Prometheus and Alertmanager run: in containers where a Docker engine answers, else as local processes."""
+"""Brokers, Prometheus and Alertmanager run in containers if a Docker engine is usable, otherwise as local processes."""
 
 import functools
 import os
@@ -9,29 +9,29 @@ from docker.errors import DockerException
 from testcontainers.core.docker_client import DockerClient
 
 VARIABLE = "QUEUEWATCH_TEST_SERVICES"
-"""`containers` or `processes`; anything else, or nothing, lets the machine decide."""
+"""`containers` or `processes`; with any other value, or none, the machine decides."""
 
 
 class NoEngine(Exception):
-    """No Docker engine can be used from here, for the reason given."""
+    """No Docker engine is usable from here, for the given reason."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where services are started, and why there."""
+    """Whether services run in containers, and why."""
 
     containers: bool
     reason: str
 
     def __str__(self) -> str:
-        """What a test run prints about it."""
+        """The text that a test run prints about it."""
         return f"{'containers' if self.containers else 'local processes'} ({self.reason})"
 
 
 def choose(asked: str, engine: Callable[[], str]) -> Place:
-    """Containers where `engine` answers with its name; `asked` is the value of `VARIABLE`.
+    """Choose containers if `engine` returns its name; `asked` is the value of `VARIABLE`.
 
-    Raises `NoEngine` if containers were asked for and there is none.
+    Raises `NoEngine` if containers were requested and there is no engine.
     """
     if asked == "processes":
         return Place(False, f"{VARIABLE}={asked}")
@@ -45,12 +45,12 @@ def choose(asked: str, engine: Callable[[], str]) -> Place:
 
 @functools.cache
 def chosen() -> Place:
-    """The place for this run. The engine is asked once."""
+    """Return the place for this run. The engine is asked once."""
     return choose(os.environ.get(VARIABLE, ""), docker_engine)
 
 
 def docker_engine() -> str:
-    """The name and version of this machine's Docker engine. Raises `NoEngine`.
+    """Return the name and version of this machine's Docker engine. Raises `NoEngine`.
 
     The services share the machine's loopback interface: Kafka advertises the address that tests use, and Prometheus scrapes
     what tests serve. Therefore the engine must run on this machine, not in a virtual machine or elsewhere.

@@ -1,4 +1,4 @@
-"""A local process that serves: started, waited for, stopped by its own id."""
+"""A local server process: started, waited for, stopped by its own id."""
 
 import contextlib
 import random
@@ -19,7 +19,7 @@ _POMS = Path(__file__).parents[2] / "deploy" / "jars"
 
 
 class ServiceUnavailable(Exception):
-    """A service cannot be had on this machine; `reason` says why."""
+    """A service is not available on this machine; `reason` says why."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -27,7 +27,7 @@ class ServiceUnavailable(Exception):
 
 
 def free_port() -> int:
-    """A loopback TCP port nothing listens on now, below those the system hands to outgoing connections."""
+    """Return a free loopback TCP port below the range that the system uses for outgoing connections."""
     while True:
         port = random.randrange(20_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -36,14 +36,14 @@ def free_port() -> int:
 
 
 def listens(port: int) -> bool:
-    """Whether something accepts connections on a loopback port."""
+    """Return whether something accepts connections on a loopback port."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def java() -> str:
-    """The `java` to start a service with. Raises `ServiceUnavailable`."""
+    """Return the `java` to start a service with. Raises `ServiceUnavailable`."""
     try:
         return str(find_java().executable)
     except RuntimeUnavailable as error:
@@ -51,7 +51,7 @@ def java() -> str:
 
 
 def jar_folder(name: str) -> Path:
-    """The folder with the jars of `deploy/jars/NAME.xml`. Raises `ServiceUnavailable`."""
+    """Return the folder with the jars of `deploy/jars/NAME.xml`. Raises `ServiceUnavailable`."""
     pom = _POMS / f"{name}.xml"
     try:
         jars.resolve(pom)
@@ -62,7 +62,7 @@ def jar_folder(name: str) -> Path:
 
 @contextmanager
 def scratch_folder(name: str) -> Iterator[Path]:
-    """A folder for a service's configuration and data, removed at the end."""
+    """Create a folder for a service's configuration and data, and remove it at the end."""
     with tempfile.TemporaryDirectory(prefix=f"queuewatch-{name}-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
@@ -76,11 +76,10 @@ def running(
     within_s: float = 60,
     env: Mapping[str, str] | None = None,
 ) -> Iterator[Ready]:
-    """Run `command`, its output going to `log`, while the block lasts.
+    """Run `command` while the block lasts, with its output in `log`.
 
-    `ready` is given the output so far and answers what the block gets, or None while the service is not up.
-    Raises `ServiceUnavailable`, with the last words of the log, when the process ends early or is not ready
-    `within_s`.
+    `ready` receives the output so far and returns the value for the block, or None while the service is not up.
+    Raises `ServiceUnavailable`, with the end of the log, if the process ends early or is not ready `within_s`.
     """
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Prometheus and Alertmanager, in containers or the machine's own programs, on loopback ports with second-long intervals."""
+"""Prometheus and Alertmanager, in containers or as the machine's own programs, on loopback ports with intervals of a second."""
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from tests.services.process import ServiceUnavailable, free_port, running, scrat
 
 @dataclass(frozen=True)
 class Binaries:
-    """Where the two command-line tools are."""
+    """The paths of the two command-line tools."""
 
     promtool: str
     amtool: str
@@ -28,25 +28,25 @@ class Server:
     """A running Prometheus or Alertmanager."""
 
     url: str
-    """Base URL, without a slash at the end."""
+    """The base URL, without a trailing slash."""
 
     @property
     def address(self) -> str:
-        """host:port, as a scrape target or an Alertmanager address is written."""
+        """Return host:port, the form of a scrape target or an Alertmanager address."""
         return self.url.removeprefix("http://")
 
 
 def binaries() -> Binaries:
-    """The tools on PATH. Raises `ServiceUnavailable`."""
+    """Find the tools on PATH. Raises `ServiceUnavailable`."""
     return Binaries(_program("promtool"), _program("amtool"))
 
 
 @dataclass(frozen=True)
 class _Program:
     service: str
-    """Its name in `deploy/compose.yaml`."""
+    """The program's name in `deploy/compose.yaml`."""
     names: tuple[str, ...]
-    """What it is called on PATH; Debian renames one."""
+    """The program's possible names on PATH; Debian renames one."""
     data_option: str
     options: tuple[str, ...]
 
@@ -60,7 +60,7 @@ _ALERTMANAGER = _Program(
 
 
 def check_servers() -> None:
-    """Raises `ServiceUnavailable` if Prometheus or Alertmanager cannot be started here."""
+    """Check that Prometheus and Alertmanager can be started here. Raises `ServiceUnavailable`."""
     if not chosen().containers:
         for program in (_PROMETHEUS, _ALERTMANAGER):
             _program(*program.names)
@@ -76,9 +76,9 @@ def start_prometheus(
     job: str = "queuewatch",
     config: Mapping[str, Any] | None = None,
 ) -> Iterator[Server]:
-    """A Prometheus that scrapes `targets` (host:port) and evaluates `rule_files` every `interval`.
+    """Run a Prometheus that scrapes `targets` (host:port) and evaluates `rule_files` every `interval`.
 
-    `config` adds to or replaces top-level entries of its configuration. Raises `ServiceUnavailable`.
+    `config` adds or replaces top-level entries of its configuration. Raises `ServiceUnavailable`.
     """
     settings: dict[str, Any] = {
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
@@ -96,7 +96,7 @@ def start_prometheus(
 
 @contextmanager
 def start_alertmanager(config: Mapping[str, Any]) -> Iterator[Server]:
-    """An Alertmanager with the configuration given (routes and receivers), without a cluster.
+    """Run an Alertmanager with the given configuration (routes and receivers), without a cluster.
 
     Raises `ServiceUnavailable`.
     """
@@ -106,7 +106,7 @@ def start_alertmanager(config: Mapping[str, Any]) -> Iterator[Server]:
 
 @contextmanager
 def _serving(program: _Program, config: Mapping[str, Any], files: Mapping[str, str]) -> Iterator[Server]:
-    """A server with `config`, which names `files` relative to itself."""
+    """Run a server with `config`, which names `files` by relative paths."""
     server = Server(f"http://127.0.0.1:{free_port()}")
     files = {**files, "config.yml": yaml.safe_dump(dict(config))}
     if chosen().containers:
@@ -122,7 +122,7 @@ def _serving(program: _Program, config: Mapping[str, Any], files: Mapping[str, s
 
 
 def definition(service: str, server: Server, files: Mapping[str, str]) -> containers.Definition:
-    """Prometheus or Alertmanager as a container of the image that is deployed; its data is where the image has it."""
+    """Return Prometheus or Alertmanager as a container of the deployed image; its data is in the image's usual place."""
     program = _PROMETHEUS if service == "prometheus" else _ALERTMANAGER
     command = _arguments(program, server, containers.FOLDER, f"/{service}")
     return containers.Definition(containers.deployed_image(service), command, files)

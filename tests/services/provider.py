@@ -1,4 +1,4 @@
-"""What service fixtures are made with."""
+"""The helper that service fixtures use."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Service = TypeVar("Service")
 
 
 class Services:
-    """Starts and finds what tests need; what cannot be had skips the test, or fails it under `CI=true`."""
+    """Starts and finds what tests need; if something is unavailable, the test is skipped, or fails under `CI=true`."""
 
     @contextmanager
     def running(self, starting: AbstractContextManager[Service]) -> Iterator[Service]:
-        """What `starting` gives, until the run ends."""
+        """Start a service, yield it, and stop it at the end of the run."""
         with ExitStack() as stack:
             try:
                 service = stack.enter_context(starting)
@@ -29,7 +29,7 @@ class Services:
             yield service
 
     def found(self, find: Callable[[], Service]) -> Service:
-        """What `find` finds."""
+        """Return what `find` finds."""
         try:
             return find()
         except (ServiceUnavailable, RuntimeUnavailable) as missing:
@@ -37,7 +37,7 @@ class Services:
 
     @staticmethod
     def give_up(missing: Exception) -> NoReturn:
-        """End the test that needs what is missing."""
+        """Skip or fail the test that needs what is missing."""
         if os.environ.get("CI") == "true":
             pytest.fail(str(missing), pytrace=False)
         pytest.skip(str(missing))

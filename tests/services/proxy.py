@@ -1,4 +1,4 @@
-"""`queuewatch-proxy` as a process of its own, as it runs beside an application."""
+"""`queuewatch-proxy` as a separate process, as it runs beside an application."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Proxy:
     """A running proxy."""
 
     endpoint: str
-    """URL for `endpoint_url`."""
+    """The URL for `endpoint_url`."""
     spool: Path
     log: Path
     pid: int = field(default=0)
 
     def stats(self) -> dict[str, Any]:
-        """Its counters now."""
+        """Return its current counters."""
         found: dict[str, Any] = httpx.get(f"{self.endpoint}/-/stats").json()
         self.pid = found["pid"]
         return found
 
     def events(self, within_s: float = 10.0) -> list[dict[str, Any]]:
-        """Every event so far, in order, once all that were accepted are readable."""
+        """Return every event so far, in order, once all accepted events are readable."""
         deadline = time.monotonic() + within_s
         while True:
             accepted = self.stats()["accepted"]
@@ -51,7 +51,7 @@ class Proxy:
 
 @contextmanager
 def start(upstream: str, *options: str, to: str | None = None, env: dict[str, str] | None = None) -> Iterator[Proxy]:
-    """A proxy for the endpoint `upstream` while the block lasts; telemetry goes to a spool folder unless `to` says else."""
+    """Run a proxy for the endpoint `upstream` while the block lasts; by default telemetry goes to a spool folder."""
     with scratch_folder("proxy") as folder:
         spool = folder / "spool"
         command = command_line(upstream, "--to", to or f"spool:{spool}?max_age_s=0.05", *options)
@@ -61,7 +61,7 @@ def start(upstream: str, *options: str, to: str | None = None, env: dict[str, st
 
 
 def command_line(upstream: str, *options: str) -> Sequence[str]:
-    """How a proxy is started."""
+    """Return the command that starts a proxy."""
     return [
         sys.executable,
         "-m",
@@ -77,7 +77,7 @@ def command_line(upstream: str, *options: str) -> Sequence[str]:
 
 
 def environment(more: dict[str, str]) -> dict[str, str]:
-    """Credentials that open nothing, and this checkout."""
+    """Return credentials that are valid nowhere, and the path of this checkout."""
     return {**os.environ, **_AWS, "PYTHONPATH": str(_CLIENT), **more}
 
 

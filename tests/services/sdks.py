@@ -1,4 +1,4 @@
-"""AWS SDKs other than this environment's boto3, each where `make sdks` puts it."""
+"""AWS SDKs other than this environment's boto3, where `make sdks` installs them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENVIRONMENTS = Path(__file__).parents[2] / ".venv-sdks"
 
 @dataclass(frozen=True)
 class Sdk:
-    """An environment with an SDK of Python."""
+    """A virtual environment with an AWS SDK for Python."""
 
     folder: Path
 
@@ -22,12 +22,12 @@ class Sdk:
         return self.folder / "bin" / "python"
 
     def program(self, name: str) -> Path:
-        """A program that the environment brings."""
+        """Return the path of a program in the environment."""
         return self.folder / "bin" / name
 
 
 def require(name: str) -> Sdk:
-    """The environment of `tests/sdks/NAME.txt`; without it the test is skipped, and fails in CI."""
+    """Return the environment of `tests/sdks/NAME.txt`; without it the test is skipped, or fails in CI."""
     found = Sdk(_ENVIRONMENTS / name)
     if not (found.folder / "installed").exists():
         reason = f"{found.folder.name} is not installed; run make sdks"

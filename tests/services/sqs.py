@@ -1,4 +1,4 @@
-"""boto3 clients for the SQS stand-ins."""
+"""boto3 clients for the local SQS services."""
 
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,10 @@ REGION = "us-east-1"
 
 
 def session() -> boto3.Session:
-    """A session with credentials that open nothing, so that no test can reach a real account."""
+    """Return a session with credentials that are valid nowhere, so that no test can reach a real account."""
     return boto3.Session(aws_access_key_id="testing", aws_secret_access_key="testing", region_name=REGION)
 
 
 def client(endpoint: str) -> "SQSClient":
-    """An SQS client of the stand-in at `endpoint`."""
+    """Return an SQS client of the local service at `endpoint`."""
     return session().client("sqs", endpoint_url=endpoint)

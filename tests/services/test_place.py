@@ -1,4 +1,4 @@
-"""Services run in containers where a Docker engine can be used, and are the same there as local processes."""
+"""Services run in containers if a Docker engine is usable, and behave there like local processes."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_the_place_is_chosen(why: str, asked: str, engine: Callable[[], str], pl
     assert choose(asked, engine) == place
 
 
-def test_containers_that_were_asked_for_are_not_replaced_by_processes() -> None:
+def test_requested_containers_are_not_replaced_by_processes() -> None:
     with pytest.raises(NoEngine, match="no Docker engine answers"):
         choose("containers", _none)
 
@@ -49,7 +49,7 @@ def test_a_run_prints_the_choice(request: pytest.FixtureRequest, monkeypatch: py
 
 @pytest.fixture
 def socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the tests' engine listens; testcontainers looks for it there."""
+    """The socket of the fake engine, where testcontainers looks for it."""
     path = tmp_path / "docker.sock"
     monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
     monkeypatch.setattr(testcontainers_config, "ryuk_disabled", True)
@@ -58,12 +58,12 @@ def socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def engine(socket: Path) -> Iterator[docker_engine.DockerEngine]:
-    """A stand-in for an engine, whose containers log one line."""
+    """A fake engine whose containers log one line."""
     with docker_engine.start(socket, log="listening on 4711\n") as running:
         yield running
 
 
-def test_an_engine_says_what_it_is(engine: docker_engine.DockerEngine) -> None:
+def test_an_engine_is_identified(engine: docker_engine.DockerEngine) -> None:
     assert find_engine() == f"Docker 28.1.0 on {engine.system}"
 
 
@@ -74,13 +74,13 @@ def test_no_engine_behind_the_socket() -> None:
 
 
 def test_an_engine_in_a_virtual_machine_is_not_used(socket: Path) -> None:
-    """The machine's loopback interface is not the engine's there."""
+    """Its loopback interface is not the machine's."""
     with docker_engine.start(socket, system="Docker Desktop"), pytest.raises(NoEngine, match="virtual machine"):
         find_engine()
 
 
 DEFINITIONS: list[tuple[str, containers.Definition, str, str, str]] = [
-    # name, definition, image, what runs, and a line of the file it reads
+    # name, definition, image, command, and a line of the file it reads
     (
         "kafka",
         kafka.definition(29_092, {"message_max_bytes": "1000"}),
@@ -122,10 +122,10 @@ DEFINITIONS: list[tuple[str, containers.Definition, str, str, str]] = [
 @pytest.mark.parametrize(
     ("definition", "image", "runs", "line"), [row[1:] for row in DEFINITIONS], ids=[row[0] for row in DEFINITIONS]
 )
-def test_a_service_as_a_container(
+def test_a_service_runs_as_a_container(
     definition: containers.Definition, image: str, runs: str, line: str, engine: docker_engine.DockerEngine
 ) -> None:
-    """What the engine is asked for: the image, the command, the files, and the machine's own network, so no port is mapped."""
+    """The engine gets the image, the command, the files, and host networking, so no port is mapped."""
     with containers.running(definition, lambda log: log or None) as log:
         created = engine.created
         assert log == "listening on 4711\n"
@@ -142,7 +142,7 @@ def test_a_service_as_a_container(
     assert engine.removed
 
 
-def test_a_container_that_ends_early_says_its_last_lines(engine: docker_engine.DockerEngine) -> None:
+def test_a_container_that_ends_early_reports_its_last_lines(engine: docker_engine.DockerEngine) -> None:
     engine.status = "exited"
     with (
         pytest.raises(ServiceUnavailable, match=r"elasticmq-native:.* ended: listening on 4711"),
@@ -152,7 +152,7 @@ def test_a_container_that_ends_early_says_its_last_lines(engine: docker_engine.D
     assert engine.removed
 
 
-def test_a_service_starts_as_a_container_where_those_are_chosen(socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_starts_as_a_container_if_containers_are_chosen(socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its address is read from the container's log as from the process's."""
     monkeypatch.setattr(elasticmq, "chosen", lambda: Place(True, "an engine"))
     log = "=== bind address 127.0.0.1:31234\n=== started in 900 ms\n"

@@ -1,4 +1,4 @@
-"""Each service answers a real client, so that a test that fails elsewhere is not the service's fault."""
+"""Each service answers a real client, so that failures elsewhere are not the service's fault."""
 
 import queue
 import subprocess
@@ -23,7 +23,7 @@ from tests.services.node import Node
 from tests.services.process import ServiceUnavailable, free_port, listens, running
 
 
-def test_kafka_gives_back_what_was_sent(kafka: Kafka) -> None:
+def test_kafka_returns_what_was_sent(kafka: Kafka) -> None:
     topic = kafka.create_topic(partitions=2)
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
     producer.send(topic, b"hello", partition=1).get(timeout=10)
@@ -61,7 +61,7 @@ class _Frames(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has n
 
 
 def _advisories(broker: ActiveMQ, kind: str, queue_name: str) -> tuple[str, str]:
-    """Send one message to `queue_name` and answer the first advisory of `kind` about the queue."""
+    """Send one message to `queue_name` and return the first advisory of `kind` about the queue."""
     frames = _Frames()
     connection = stomp.Connection12([(broker.host, broker.stomp_port)])
     connection.set_listener("", frames)
@@ -147,7 +147,7 @@ def test_the_connector_is_exactly_four_jars(spark_jars: list[Path]) -> None:
     ]
 
 
-def test_a_service_that_ends_early_says_its_last_words(tmp_path: Path) -> None:
+def test_a_service_that_ends_early_reports_its_last_words(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "print('no room at the inn'); raise SystemExit(3)"]
     with (
         pytest.raises(ServiceUnavailable, match="ended with 3: no room at the inn"),

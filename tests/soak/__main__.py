@@ -2,9 +2,9 @@
 
 Usage: python -m tests.soak [--minutes N] [--events-per-s N] [--json FILE] [--svg FILE]
 
-Ten minutes at 20,000 events a second by default. Each message is deleted half a second after it is sent, so that as much is
-followed at the end as at the beginning. Sampled every two seconds: memory of the driver, of Java and of Python's workers
-(their own share of it), the size of the checkpoint, and the age of the newest event when it is published.
+The default is ten minutes at 20,000 events a second. Each message is deleted half a second after it is sent, so that the
+number of tracked messages stays constant. Every two seconds it samples the memory of the driver, of Java and of the Python
+workers (proportional set size), the size of the checkpoint, and the age of the newest event when it is published.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ LIMITS: Final = {
     "checkpoint, MB": 0.3,
     "latency, s": 0.5,
 }
-"""How much each may grow after the warm-up, as a share."""
+"""The allowed growth after the warm-up, as a share."""
 _MB: Final = 1e6
 
 
 def main() -> int:
-    """Do what the usage says."""
+    """Run as the usage describes."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--events-per-s", type=int, default=20_000)
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def soak(minutes: float, events_per_s: int) -> tuple[list[float], dict[str, list[float]]]:
-    """The samples by name, and when each was taken, in minutes."""
+    """Return the time of each sample in minutes, and the samples by name."""
     times: list[float] = []
     series: dict[str, list[float]] = {name: [] for name in LIMITS}
     with tempfile.TemporaryDirectory(prefix="queuewatch-soak-", ignore_cleanup_errors=True) as scratch:
@@ -67,7 +67,7 @@ def soak(minutes: float, events_per_s: int) -> tuple[list[float], dict[str, list
         config = {
             "source": {"spool": {"folder": "spool", "after_reading": "delete"}},
             "spark": {"checkpoint_dir": "checkpoint", "master": "local[2]", "driver_memory": "2g"},
-            # What is ended is remembered for so long: within the warm-up it has all come together.
+            # Ended messages are remembered for this long, so their number is stable after the warm-up.
             "judge": {"lateness_s": max(30, int(minutes * 60 * 0.2))},
             "log": {"format": "json"},
         }
@@ -88,7 +88,7 @@ def soak(minutes: float, events_per_s: int) -> tuple[list[float], dict[str, list
 
 
 def sample(service: Service, checkpoint: Path) -> dict[str, float]:
-    """One of each."""
+    """Take one sample of each series."""
     driver = service.process.pid
     below = descendants(driver)
     java = [pid for pid in below if _command(pid).startswith(b"java") or b"/java\0" in _command(pid)[:200]]
@@ -103,7 +103,7 @@ def sample(service: Service, checkpoint: Path) -> dict[str, float]:
 
 
 def _memory(pid: int) -> float:
-    """Of a process's own, shared pages by their share; 0 when it is gone."""
+    """Return the proportional set size of a process in bytes; 0 if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:

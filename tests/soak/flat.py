@@ -1,4 +1,4 @@
-"""Whether a series of samples stays flat."""
+"""Detection of growth in a series of samples."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from statistics import median
 from typing import Final
 
 WARM_UP: Final = 0.4
-"""The part of a run in which Java compiles, pools fill and the versions that are kept come together."""
+"""The part of a run in which Java compiles, pools fill and the kept versions accumulate."""
 
 
 def growth(samples: Sequence[float]) -> float:
-    """By how much the last quarter is above the first quarter after the warm-up, as a share of that; by their medians.
+    """Return the relative growth from the first quarter after the warm-up to the last one, by their medians.
 
     Raises `ValueError` when there are too few samples to tell.
     """

@@ -1,4 +1,4 @@
-"""Series of samples as one SVG, a small chart each."""
+"""Series of samples as one SVG with a small chart for each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEFT: Final = 150
 
 
 def picture(title: str, minutes: Sequence[float], series: Mapping[str, Sequence[float]]) -> str:
-    """`series` by name with its unit. Each chart begins at zero, so that growth looks as large as it is."""
+    """Draw `series`, by name with its unit. Each chart starts at zero, so that growth appears in proportion."""
     height = 40 + len(series) * (_HEIGHT + 20)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" font-size="12">',

@@ -1,4 +1,4 @@
-"""What the soak concludes from its samples."""
+"""The conclusions that the soak test draws from its samples."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tests.soak.picture import picture
         pytest.param([100.0] * 30 + [150.0] * 10, True, id="a step near the end"),
     ],
 )
-def test_growth_is_not_mistaken_for_noise(samples: list[float], grows: bool) -> None:
-    """A fifth is the limit."""
+def test_noise_is_not_mistaken_for_growth(samples: list[float], grows: bool) -> None:
+    """The limit is a fifth."""
     assert (growth(samples) > 0.2) == grows
 
 
-def test_too_few_samples_are_no_proof() -> None:
-    """A run of seconds says nothing."""
+def test_too_few_samples_are_refused() -> None:
+    """A run of seconds proves nothing."""
     with pytest.raises(ValueError, match="too few"):
         growth([1.0] * 10)
 
 
 def test_the_picture_is_an_image_with_every_series() -> None:
-    """With names from outside escaped."""
+    """Names are escaped."""
     root = ET.fromstring(picture("a < b", [0, 1, 2], {"memory & more": [1, 2, 3], "latency": [0, 0, 0]}))
     texts = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"a < b", "memory & more", "latency"} <= set(texts)
