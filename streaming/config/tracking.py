@@ -93,6 +93,9 @@ class Judging(Section):
     """Number of queues tracked, vanished ones included. Events about further queues are counted as invalid: `too_many_queues`."""
     max_collectors: Count = 1_000
     """Number of collectors whose heartbeats are followed. Those of further ones are counted as invalid: `too_many_collectors`."""
+    max_messages_per_shard: Count = 10_000_000
+    """Number of unsettled messages that each of `spark.shards` tracks. Events of further messages are counted as invalid:
+    `too_many_messages`."""
     tag_labels: tuple[str, ...] = ()
     """Tags of a queue that become labels of `queuewatch_queue_info` (`team` becomes `tag_team`), for alert routing."""
     slow_strategies: bool = True

@@ -90,6 +90,9 @@ class Settings:
     max_collectors: int = 1_000
     """Collectors whose heartbeats are followed, in the same way."""
 
+    max_messages_per_shard: int = 10_000_000
+    """Unsettled messages with a row; further messages are counted and left out, and their queues are known in part."""
+
     forget_queue_after_ms: int = 3_600_000
     """A queue with nothing unsettled and no event for this long vanishes."""
 

@@ -10,7 +10,7 @@ from streaming.core.settings import Settings
 from streaming.core.state.compact import compact
 from streaming.core.state.rewind import rewind
 from streaming.core.state.state import ShardState
-from streaming.core.tracking.admission import admit
+from streaming.core.tracking.admission import TOO_MANY_MESSAGES, admit
 from streaming.core.tracking.apply import apply_events
 from streaming.core.tracking.queue_events import apply_queue_events
 from streaming.core.tracking.settle import settle_by_time
@@ -32,7 +32,8 @@ def track(state: ShardState, packet: Packet, now: int, settings: Settings) -> tu
         state.queues.column("skew_ms")[:] = 0
     events, refused = admit(state, packet.events, settings)
     apply_queue_events(state, events, settings)
-    apply_events(state, events, settings)
+    if left_out := apply_events(state, events, settings):
+        refused[TOO_MANY_MESSAGES] = left_out
     for name, skew_ms in events.skews.items():
         if name in state.queues.index:
             record = state.queues[state.queues.index[name]]

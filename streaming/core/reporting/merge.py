@@ -154,6 +154,7 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
             last_settled_at=number["last_settled_at"],
             last_state_at=number["last_state_at"],
             skew_ms=number["skew_ms"],
+            left_out_at=number["left_out_at"],
             numbers={name: number[name] for name in NUMBERS},
             oldest=self.oldest[place].tolist(),
             oldest_but_used_up=self.oldest_but_used_up[place].tolist(),

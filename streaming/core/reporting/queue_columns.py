@@ -17,7 +17,7 @@ from streaming.core.state.queue_text import read_attributes
 from streaming.core.state.queues import ConsumerState
 
 NUMBERS = (*SUMS, *MAXIMA, *MINIMA)
-TIMES = ("last_event_at", "last_received_at", "last_settled_at", "last_state_at", "skew_ms")
+TIMES = ("last_event_at", "last_received_at", "last_settled_at", "last_state_at", "skew_ms", "left_out_at")
 COUNTS = ("counted_at", "counted_visible", "counted_in_flight", "counted_delayed")
 """The table's columns that the judge needs from the broker's latest count."""
 

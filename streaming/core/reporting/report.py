@@ -180,6 +180,8 @@ class QueueSummary(QueueAttributes):
     last_settled_at: int
     last_state_at: int
     skew_ms: int
+    left_out_at: int
+    """The latest event of a message that is not tracked for want of room (epoch milliseconds), 0 for never."""
     numbers: dict[str, int] = field(default_factory=dict)
     """Values by name of SUMS, MAXIMA and MINIMA."""
     oldest: list[int] = field(default_factory=list)

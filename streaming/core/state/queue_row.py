@@ -54,6 +54,7 @@ class QueueRow:
     """When the youngest message received so far was sent…"""
     youngest_received_at = _Time("youngest_received_at")
     """…and when it was last received."""
+    left_out_at = _Time("left_out_at")
 
     def __init__(self, table: QueueTable, place: int) -> None:
         self.table, self.place = table, place

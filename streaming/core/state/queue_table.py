@@ -32,6 +32,7 @@ TIMES = (
     "skew_ms",
     "youngest_sent_at",
     "youngest_received_at",
+    "left_out_at",
 )
 COUNTS = (
     "counted_at",

@@ -132,6 +132,8 @@ class QueueRecord:
     """When the youngest message received so far was sent…"""
     youngest_received_at: int = 0
     """…and when it was last received."""
+    left_out_at: int = 0
+    """The latest event of a message that is not tracked, because as many are tracked as the limit allows."""
 
 
 def latest_value(attributes: Mapping[str, tuple[int, Any]], name: str) -> Any:

@@ -73,6 +73,7 @@ SHARED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "skew_ms": max,
     "youngest_sent_at": max,
     "youngest_received_at": max,
+    "left_out_at": max,
 }
 """What every shard knows about a queue, and how to combine it from several shards."""
 AT_HOME: Final[Mapping[str, Callable[[Any], Any]]] = {"totals": _sums, "holds": _counted, "durations": _counted}

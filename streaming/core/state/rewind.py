@@ -17,6 +17,7 @@ _TIMES = (
     "last_state_at",
     "empty_from",
     "youngest_received_at",
+    "left_out_at",
 )
 
 

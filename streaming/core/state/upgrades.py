@@ -80,10 +80,14 @@ _RENAMED_IN_5: Final = {
 
 
 def _rename_columns(columns: Columns, _header: Header) -> None:
-    """Upgrade to version 5: rename columns. The step from version 3 to 4 makes the queues' columns with today's names."""
+    """Upgrade to version 5: rename columns, and add when a message was last left out.
+
+    The step from version 3 to 4 makes the queues' columns as they are today.
+    """
     for before, now in _RENAMED_IN_5.items():
         if before in columns:
             columns[now] = columns.pop(before)
+    columns.setdefault("q.left_out_at", np.zeros_like(columns["q.last_event_at"]))
 
 
 STEPS: Final[Mapping[int, Step]] = {2: Step(_count_failures), 3: Step(_queues_as_columns), 4: Step(_rename_columns)}

@@ -1,4 +1,4 @@
-"""Which queues and collectors are tracked: the first ones, up to a limit. Events about others are counted and left out.
+"""Which queues, collectors and messages are tracked: the first ones, up to a limit. Events about others are left out, counted.
 
 Every shard reads the names of all queues of a batch and keeps a record of each, so all shards track the same queues, and each
 of them in full.
@@ -13,12 +13,14 @@ from typing import Final
 
 import numpy as np
 
+from streaming.core.columns import Array
 from streaming.core.events.events import PRIMARY, Events
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.state import ShardState
 
 TOO_MANY_QUEUES: Final = "too_many_queues"
 TOO_MANY_COLLECTORS: Final = "too_many_collectors"
+TOO_MANY_MESSAGES: Final = "too_many_messages"
 
 
 def admit(state: ShardState, events: Events, settings: Settings) -> tuple[Events, Counter[str]]:
@@ -41,6 +43,22 @@ def admit(state: ShardState, events: Events, settings: Settings) -> tuple[Events
 def has_room(state: ShardState, name: QueueName, settings: Settings) -> bool:
     """Return whether a queue is tracked or can be."""
     return name in state.queues.index or len(state.queues) < settings.max_queues
+
+
+def without_room(state: ShardState, new: Array, first_at: Array, settings: Settings) -> Array:
+    """Return the mask of the messages that cannot be tracked: the youngest of the new ones, once the shard is full.
+
+    `new`: which messages have no row yet; `first_at`: their first events (epoch milliseconds).
+    """
+    if len(state.rows) + int(new.sum()) <= settings.max_messages_per_shard:
+        return np.zeros(len(new), dtype=bool)
+    # Ended messages keep their rows for a while: only unsettled ones are limited.
+    unsettled = int((state.rows["ended"] == 0).sum())
+    room = max(0, settings.max_messages_per_shard - unsettled)
+    oldest_first = np.flatnonzero(new)[np.argsort(first_at[new], kind="stable")]
+    outside = np.zeros(len(new), dtype=bool)
+    outside[oldest_first[room:]] = True
+    return outside
 
 
 def _queues_outside(state: ShardState, events: Events, settings: Settings) -> Set[QueueName]:

@@ -19,15 +19,19 @@ from streaming.core.state.rows import ENDS, F_MOVE_INFERRED, F_MOVE_REPORTED
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import forgotten, thaw
 from streaming.core.tracking import attempts
+from streaming.core.tracking.admission import without_room
 from streaming.core.tracking.apply_columns import apply_segments
 from streaming.core.tracking.apply_ends import COUNTED_ENDS
 from streaming.core.tracking.segments import Segments
 
 
-def apply_events(state: ShardState, events: Events, settings: Settings) -> None:
-    """Apply all rows of `events` to `state` (registers, totals, results), adding rows for new messages."""
+def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
+    """Apply all rows of `events` to `state` (registers, totals, results), adding rows for new messages while there is room.
+
+    Returns how many events were left out because there was none.
+    """
     if not len(events):
-        return
+        return 0
     queue_map = _queue_numbers(state, events)
     columns = _sorted_by_message(events, queue_map, state)
     key = columns["key"]
@@ -42,14 +46,21 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> None:
     gone = found & ~known
     skip = ~known & ~alive_news
     results = np.where(late, 2, 0).astype(np.uint8)
-    if skip.any():
-        of_kept = ~np.repeat(skip, np.diff(np.append(starts, len(key))))
-        _count_results(state, results[~of_kept], columns["flags"][~of_kept])
-        keep = np.flatnonzero(of_kept)
+    outside = without_room(state, ~found & ~skip, columns["at"][starts], settings)
+    left_out = 0
+    if skip.any() or outside.any():
+        lengths = np.diff(np.append(starts, len(key)))
+        of_skipped = np.repeat(skip, lengths)
+        _count_results(state, results[of_skipped], columns["flags"][of_skipped])
+        of_outside = np.repeat(outside, lengths)
+        left_out = int(((columns["flags"][of_outside] & PRIMARY) != 0).sum())
+        np.maximum.at(state.queues.column("left_out_at"), columns["queue"][of_outside], columns["at"][of_outside])
+        keep = np.flatnonzero(~of_skipped & ~of_outside)
         columns = {name: values[keep] for name, values in columns.items()}
         key, results = columns["key"], results[keep]
         if not len(key):
-            return
+            return left_out
+        skip |= outside
         starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
         keys, rows, found, gone = keys[~skip], rows[~skip], found[~skip], gone[~skip]
     if gone.any():
@@ -78,6 +89,7 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> None:
                 _reopen(state, part_rows, anew=part["code"][part_starts] != RECEIVED)
             results[chosen] = apply_segments(state, events, Segments(part, part_starts, part_rows), results[chosen], settings)
     _count_results(state, results, columns["flags"])
+    return left_out
 
 
 def _queue_numbers(state: ShardState, events: Events) -> Array:

@@ -99,9 +99,20 @@ def group_passed_over(groups: Iterable[GroupFacts]) -> bool:
 
 
 def basis_of(
-    e: Evidence, seen: Sides, name: str, *, counts_fresh: bool, messages_seen: bool, passed: bool, now: int
+    e: Evidence,
+    seen: Sides,
+    name: str,
+    *,
+    counts_fresh: bool,
+    messages_seen: bool,
+    passed: bool,
+    left_out: bool,
+    now: int,
 ) -> BasisReason:
-    """Return the basis by the first rule that applies. `passed`: messages that seem to wait were passed over."""
+    """Return the basis by the first rule that applies.
+
+    `passed`: messages that seem to wait were passed over. `left_out`: messages are not tracked for want of room.
+    """
     # 1. "Where no messages are reported, the broker's counts are all there is."
     if not messages_seen:
         if counts_fresh:
@@ -114,7 +125,7 @@ def basis_of(
     # Early on, unseen consumers are not ruled out either: few counts agree by chance, and they may be a minute old.
     early = e.seen_at > 0 and not e.tracked.is_long(now)
     agree = demonstrated and (e.tracked.holds(now) or not e.counted_at) and not (early and passed)
-    if not few_sends and seen.sends and (agree or not e.seen_at):
+    if not few_sends and seen.sends and not left_out and (agree or not e.seen_at):
         return BasisReason("messages", _agreement(counts_fresh), "")
     # 3. "Deliveries without their sends: the producers are missing."
     if few_sends and (not seen.sends or (seen.unsent_ratio or 0) > 1 - FEWEST_SENDS_RATIO):
@@ -123,6 +134,12 @@ def basis_of(
     if seen.sends and not seen.takes:
         return BasisReason("producers", f"deliveries and deletions of {name} are not seen", "instrument its consumers")
     # 5. "The rest is seen in part."
+    if left_out:
+        return BasisReason(
+            "partial",
+            f"some messages of {name} are left out: as many are tracked as judge.max_messages_per_shard allows",
+            "raise judge.max_messages_per_shard if the workers have the memory, or drain the backlog",
+        )
     if seen.takes or seen.sends:
         return BasisReason("partial", _missing(e, seen, name), _next_step(e, seen, name))
     return BasisReason(

@@ -140,6 +140,12 @@ class Evidence:
         several = self.tracked.agreed >= SURE_COUNTS and self.counted_sum >= SURE_COUNTED
         return not self.seen_at or several or self.tracked.is_long(now)
 
+    def drop_sums(self) -> None:
+        """Start the sums over the latest counts anew: what they compare is known to differ, and for another reason."""
+        self.counted_sum = self.tracked_sum = self.tracked_sum_soon = self.tracked_sum_late = 0.0
+        self.in_flight_sum = self.tracked_in_flight_sum = 0.0
+        self.tracked_in_flight_sum_soon = self.tracked_in_flight_sum_late = 0.0
+
     def to_list(self) -> list[Any]:
         """Return plain values for JSON, in field order."""
         return [_OF_CLAIM(value) if isinstance(value, Claim) else value for value in _OF_EVIDENCE(self)]

@@ -25,11 +25,15 @@ def learn(c: Context) -> Knowledge:
     """Apply the counts that arrived since the last step, and return what is known about the queue."""
     evidence, summary = c.memory.evidence, c.summary
     see_lateness(evidence, c.now, _last_taken_at(c))
+    left_out = _left_out(c)
     for i, depth in enumerate(summary.depths):
         if evidence.seen_at < depth.at <= c.now:
             see_life(evidence, summary.depths[:i], depth, c.visibility_ms or NEVER)
         if evidence.counted_at < depth.at <= c.now - REPORTS_LAG_MS:
             compare_count(evidence, summary.depths[:i], depth, c.recent)
+            if left_out:
+                # Sums that lack what was left out would contradict long after it has gone.
+                evidence.drop_sums()
             # Repeat this for the next count: an unchanged queue may not be judged again until it arrives.
             see_lateness(evidence, c.now, _last_taken_at(c))
     latest = summary.depths[-1] if summary.depths else None
@@ -49,6 +53,7 @@ def learn(c: Context) -> Knowledge:
         counts_fresh=bool(c.broker_counts) if latest is None else c.now - latest.at <= COUNTS_FRESH_MS,
         messages_seen=summary.messages_seen,
         passed=_passed_over(c) or (latest is not None and is_far_below(evidence, latest, c.tracked, c.recent)),
+        left_out=left_out,
         now=c.now,
     )
     if reason.basis != c.memory.basis:
@@ -63,6 +68,14 @@ def learn(c: Context) -> Knowledge:
         ages = {scope: Age(age.since_ms, False) for scope, age in exact_ages(summary).items()}
         return Knowledge(reason, messages, ages)
     return Knowledge(reason, messages, least_ages(evidence, summary, c.past, latest, c.now))
+
+
+def _left_out(c: Context) -> bool:
+    """Whether messages that were left out may still be in the queue: they have not expired, and no counts agreed since."""
+    at, tracked = c.summary.left_out_at, c.memory.evidence.tracked
+    if not at or c.now - at > c.retention_ms:
+        return False
+    return not (tracked.agreed_since > at and tracked.is_long(c.now))
 
 
 def _passed_over(c: Context) -> bool:
