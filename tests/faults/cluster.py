@@ -64,7 +64,7 @@ class Cluster:
 
 @contextmanager
 def cluster(folder: Path, *, workers: int) -> Iterator[Cluster]:
-    """Run a cluster while the block lasts; a Spark started by this process in the meantime uses its secret."""
+    """Run a cluster while the block runs; a Spark started by this process in the meantime uses its secret."""
     with shared_secret(folder / "spark") as settings, ExitStack() as stack:
         made = Cluster(folder, settings, stack)
         for _ in range(workers):
@@ -74,7 +74,7 @@ def cluster(folder: Path, *, workers: int) -> Iterator[Cluster]:
 
 @contextmanager
 def shared_secret(folder: Path) -> Iterator[Path]:
-    """Create a folder of Spark settings with a secret, used by every Spark this process starts while the block lasts."""
+    """Create a folder of Spark settings with a secret, used by every Spark this process starts while the block runs."""
     folder.mkdir(parents=True, mode=0o700)
     (folder / "spark-defaults.conf").write_text(
         "spark.authenticate true\n"

@@ -45,7 +45,7 @@ class Place:
 
 
 Prepared = Callable[[Path], AbstractContextManager[Place]]
-"""Prepares a place in a folder, while a block lasts."""
+"""Prepares a place in a folder, while a block runs."""
 
 
 @contextmanager

@@ -134,7 +134,7 @@ class ActiveMQ:
 
 @contextmanager
 def start(*policies: Policy, broker_name: str = "test", statistics: bool = True, persistent: bool = True) -> Iterator[ActiveMQ]:
-    """Run a broker while the block lasts, with `policies` (none: one `Policy()` for every queue).
+    """Run a broker while the block runs, with `policies` (none: one `Policy()` for every queue).
 
     Raises `ServiceUnavailable`.
     """

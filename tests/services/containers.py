@@ -46,7 +46,7 @@ def container(definition: Definition) -> DockerContainer:
 
 @contextmanager
 def running(definition: Definition, ready: Callable[[str], Ready | None], *, within_s: float = 120) -> Iterator[Ready]:
-    """Run the container while the block lasts, as `process.running` does for a process.
+    """Run the container while the block runs, as `process.running` does for a process.
 
     Raises `ServiceUnavailable`, with the last lines of the log, if it cannot be started, ends early or is not ready `within_s`.
     """

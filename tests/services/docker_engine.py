@@ -28,7 +28,7 @@ class DockerEngine:
 
 @contextmanager
 def start(socket: Path, *, system: str = "Debian GNU/Linux 13", log: str = "") -> Iterator[DockerEngine]:
-    """Run an engine on the Unix socket while the block lasts. It has every image; a container's log is `log`."""
+    """Run an engine on the Unix socket while the block runs. It has every image; a container's log is `log`."""
     engine = DockerEngine(system, log)
 
     handler = type("Handler", (_Handler,), {"engine": engine})

@@ -30,7 +30,7 @@ class ElasticMQ:
 
 @contextmanager
 def start() -> Iterator[ElasticMQ]:
-    """Run an ElasticMQ without queues while the block lasts. Raises `ServiceUnavailable`."""
+    """Run an ElasticMQ without queues while the block runs. Raises `ServiceUnavailable`."""
     if chosen().containers:
         with containers.running(definition(), _endpoint) as endpoint:
             yield ElasticMQ(endpoint)

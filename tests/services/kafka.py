@@ -46,7 +46,7 @@ class Kafka:
 
 @contextmanager
 def start(**overrides: str) -> Iterator[Kafka]:
-    """Run a broker while the block lasts; `overrides` are broker properties with underscores for dots.
+    """Run a broker while the block runs; `overrides` are broker properties with underscores for dots.
 
     Raises `ServiceUnavailable`.
     """

@@ -17,7 +17,7 @@ class MotoSqs:
 
 @contextmanager
 def start() -> Iterator[MotoSqs]:
-    """Run a moto server while the block lasts."""
+    """Run a moto server while the block runs."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

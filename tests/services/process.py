@@ -76,7 +76,7 @@ def running(
     within_s: float = 60,
     env: Mapping[str, str] | None = None,
 ) -> Iterator[Ready]:
-    """Run `command` while the block lasts, with its output in `log`.
+    """Run `command` while the block runs, with its output in `log`.
 
     `ready` receives the output so far and returns the value for the block, or None while the service is not up.
     Raises `ServiceUnavailable`, with the end of the log, if the process ends early or is not ready `within_s`.

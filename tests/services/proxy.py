@@ -51,7 +51,7 @@ class Proxy:
 
 @contextmanager
 def start(upstream: str, *options: str, to: str | None = None, env: dict[str, str] | None = None) -> Iterator[Proxy]:
-    """Run a proxy for the endpoint `upstream` while the block lasts; by default telemetry goes to a spool folder."""
+    """Run a proxy for the endpoint `upstream` while the block runs; by default telemetry goes to a spool folder."""
     with scratch_folder("proxy") as folder:
         spool = folder / "spool"
         command = command_line(upstream, "--to", to or f"spool:{spool}?max_age_s=0.05", *options)

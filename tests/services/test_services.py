@@ -147,7 +147,7 @@ def test_the_connector_is_exactly_four_jars(spark_jars: list[Path]) -> None:
     ]
 
 
-def test_a_service_that_ends_early_reports_its_last_words(tmp_path: Path) -> None:
+def test_a_process_that_ends_early_reports_its_last_output(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "print('no room at the inn'); raise SystemExit(3)"]
     with (
         pytest.raises(ServiceUnavailable, match="ended with 3: no room at the inn"),

@@ -39,7 +39,7 @@ class Setup:
 
 @contextmanager
 def start(setup: Setup, folder: Path | None = None, stomp_port: int = 0) -> Iterator[ActiveMQ]:
-    """Run a broker while the block lasts; its store is in `folder`, and a later broker may reuse it.
+    """Run a broker while the block runs; its store is in `folder`, and a later broker may reuse it.
 
     Raises `ServiceUnavailable`.
     """

@@ -86,7 +86,7 @@ class Jms:
 
 @contextmanager
 def jms_client(broker: ActiveMQ, jmx_port: int) -> Iterator[Jms]:
-    """Run a JMS client while the block lasts. Raises `ServiceUnavailable` where Java comes without a compiler."""
+    """Run a JMS client while the block runs. Raises `ServiceUnavailable` where Java comes without a compiler."""
     command = [java(), "-XX:TieredStopAtLevel=1", "-cp", broker.classpath, str(_SOURCE)]
     command += [f"tcp://127.0.0.1:{broker.openwire_port}", str(jmx_port), broker.broker_name]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -198,7 +198,7 @@ def hanging_up(handler: BaseHTTPRequestHandler) -> None:
 
 @contextmanager
 def serving() -> Iterator[Stub]:
-    """Run a stub while the block lasts."""
+    """Run a stub while the block runs."""
     stub = Stub()
 
     class Handler(BaseHTTPRequestHandler):

@@ -168,7 +168,7 @@ FAULTS: list[tuple[str, Fault, type[ApiError], str]] = [
 
 
 @pytest.mark.parametrize(("fault", "expected", "words"), [f[1:] for f in FAULTS], ids=[f[0] for f in FAULTS])
-def test_a_bad_answer_is_an_error_that_says_what(
+def test_a_bad_answer_raises_the_right_error(
     stub: Stub, api: CloudflareApi, fault: Fault, expected: type[ApiError], words: str
 ) -> None:
     """Every bad response raises the right error without the token, and the next good response is read as usual."""
@@ -268,7 +268,7 @@ def test_messages_without_an_id_or_a_date_are_left_out(stub: Stub, api: Cloudfla
         api.sample(queue.id, 10)
 
 
-def test_an_answer_that_takes_too_long_is_given_up(stub: Stub) -> None:
+def test_a_slow_answer_times_out(stub: Stub) -> None:
     """A slow API must not hold up the other queues for long."""
     queue = stub.add("orders")
 
@@ -289,7 +289,7 @@ def test_a_malformed_token_is_not_sent(stub: Stub, token: str) -> None:
     assert stub.requests == []
 
 
-def test_a_token_is_read_anew_for_each_request(stub: Stub) -> None:
+def test_the_token_is_read_for_each_request(stub: Stub) -> None:
     """A rotated token takes effect; a missing one produces an error that says what to set."""
     tokens = iter(["old", TOKEN])
     with client(stub, lambda: next(tokens)) as api:

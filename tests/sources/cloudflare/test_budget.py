@@ -82,7 +82,7 @@ def test_the_ratelimit_header_is_respected(clock: Clock, header: str, wait_s: fl
     assert budget.wait_s() == pytest.approx(wait_s)
 
 
-def test_failures_are_repeated_less_and_less() -> None:
+def test_retries_back_off() -> None:
     """Retries back off exponentially with jitter, up to the limit."""
     waits = [backoff_s(30, failures) for failures in range(40)]
     assert 22.5 <= waits[0] <= 30

@@ -70,7 +70,7 @@ class Run:
         raise AssertionError(f"not within {within_s} s; {len(self.events)} events, the last: {self.events[-3:]}")
 
     def go_on(self, seconds: float) -> None:
-        """Advance the clock by so many seconds."""
+        """Advance the clock."""
         end_s = self._clock.now_s + seconds
         while self._clock.now_s < end_s:
             self._step()
@@ -158,7 +158,7 @@ def test_an_empty_queue_has_nothing_in_flight_either(stub: Stub) -> None:
         assert run.attributes("orders")["in_flight"] is None
 
 
-def test_what_it_says_is_valid_on_the_wire(stub: Stub) -> None:
+def test_every_event_is_valid_on_the_wire(stub: Stub) -> None:
     """The service's decoder accepts every event."""
     stub.add("orders", consumer=WORKER, messages=[StubMessage("m0", SENT_MS, 2)])
     stub.add("orders-dlq", messages=[StubMessage("d0", SENT_MS, 1)])
@@ -211,7 +211,7 @@ def test_only_matching_queues_are_watched(stub: Stub) -> None:
     assert {e["queue"] for e in run.of("queue_state")} == {"orders-eu"}
 
 
-def test_a_queue_that_fails_costs_the_others_nothing(stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_queue_does_not_affect_the_others(stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
     """It is polled less and less often, logged once, and reported again as soon as it answers."""
     bad, good = stub.add("bad", consumer=WORKER, backlog=1), stub.add("good", consumer=WORKER, backlog=2)
     stub.standing[f"{bad.id}/metrics"] = answering(500, "<html>no</html>")
@@ -393,7 +393,7 @@ def test_what_a_wrangler_file_declares_fills_the_gaps(stub: Stub, tmp_path: Path
     assert [f["rule"] for f in other["findings"]] == ["no_dead_letter_queue", "no_retries"]
 
 
-def test_a_configured_backoff_is_judged_with_the_retries_there_are(stub: Stub) -> None:
+def test_a_configured_backoff_is_judged_with_the_actual_retries(stub: Stub) -> None:
     """30 ** attempts passes 24 hours at attempt 4, which three retries never reach."""
     stub.add("short", consumer=WORKER)
     stub.add("long", consumer={**WORKER, "settings": {"max_retries": 10}})

@@ -44,7 +44,7 @@ def test_an_account_is_enough() -> None:
         ({"polling": 3}, "polling"),
     ],
 )
-def test_what_would_not_work_is_refused(values: dict[str, Any], words: str) -> None:
+def test_an_invalid_configuration_is_refused(values: dict[str, Any], words: str) -> None:
     """The error names the key."""
     with pytest.raises(ValidationError, match=words):
         config(**values)

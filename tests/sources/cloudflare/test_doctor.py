@@ -70,7 +70,7 @@ def test_a_dead_letter_queue_must_keep_messages_longer(stub: Stub) -> None:
     assert rules(examined(stub)) == []
 
 
-def test_consumers_that_the_list_leaves_out_are_asked_for(stub: Stub) -> None:
+def test_consumers_missing_from_the_list_are_requested(stub: Stub) -> None:
     """The doctor makes the same additional request as the collector."""
     queue = stub.add("orders", consumer=consumer(max_retries=0))
     entry = {**queue.as_listed(), "consumers": None, "consumers_total_count": 1}

@@ -1,4 +1,4 @@
-"""Telemetry is acknowledged only after it is handed on, and unreadable messages are not redelivered forever."""
+"""Telemetry is acknowledged only after it is emitted, and unreadable messages are not redelivered forever."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def drain(stub: Stub, queue: StubQueue) -> Iterator[TelemetryDrain]:
         yield TelemetryDrain(DrainConfig(queue="telemetry", batch_size=10, idle_s=0.02), api, lambda: queue.id)
 
 
-def test_events_are_handed_on_before_they_are_acknowledged(stub: Stub, queue: StubQueue, drain: TelemetryDrain) -> None:
+def test_events_are_emitted_before_they_are_acknowledged(stub: Stub, queue: StubQueue, drain: TelemetryDrain) -> None:
     """No acknowledgement has been sent when `emit` is called."""
     queue.send(json.dumps([EVENT, EVENT]))
     queue.send(json.dumps(EVENT), "text")
@@ -62,7 +62,7 @@ def test_events_are_handed_on_before_they_are_acknowledged(stub: Stub, queue: St
     assert len(stub.calls("/ack")) == 1, "an empty pull acknowledges nothing"
 
 
-def test_what_cannot_be_handed_on_is_not_acknowledged(stub: Stub, queue: StubQueue, drain: TelemetryDrain) -> None:
+def test_undelivered_events_are_not_acknowledged(stub: Stub, queue: StubQueue, drain: TelemetryDrain) -> None:
     """The message is redelivered when its lease ends."""
     queue.send(json.dumps(EVENT))
 
@@ -156,7 +156,7 @@ def encoded(document: Any) -> str:
     ],
 )
 def test_a_body_is_read_however_it_was_sent(why: str, message: PulledMessage, expected: list[Event]) -> None:
-    """Every content type is decoded; an unreadable body is handed on, so that it is counted."""
+    """Every content type is decoded; an unreadable body is emitted too, so that it is counted."""
     assert events_of(message) == expected, why
 
 

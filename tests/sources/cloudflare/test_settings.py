@@ -75,7 +75,7 @@ def test_good_settings_are_all_reported_and_nothing_is_found() -> None:
     assert findings("orders", attributes) == []
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_unknown_settings_are_left_out() -> None:
     """A queue without a consumer has no consumer settings; an unknown number is not zero."""
     assert attributes_of(Queue(), None) == {"kind": "standard", "has_consumer": False}
     assert attributes_of(Queue(), Consumer()) == {"kind": "standard", "has_consumer": True, "consumer_type": "worker"}

@@ -99,7 +99,7 @@ def test_deliveries_are_the_same_bare_and_wrapped(table: Table, flag: bool) -> N
 
 
 @FLAGS
-def test_what_was_recorded_is_what_happened_next(table: Table, flag: bool) -> None:
+def test_the_recorded_outcome_is_what_happens_next(table: Table, flag: bool) -> None:
     """The recorded outcome matches the later deliveries.
 
     Deleted: never again. Released: redelivered when due. Dead-lettered: in the other queue. Dropped: gone.

@@ -38,7 +38,7 @@ def declared_by(value: bytes) -> int:
 
 
 def nulls(count: int) -> bytes:
-    """Return so many rows in a few hundred bytes."""
+    """Return a stream that declares `count` rows of nulls in a few hundred bytes."""
     return stream(pa.RecordBatch.from_arrays([pa.nulls(count), pa.nulls(count)], names=["type", "at"]))
 
 

@@ -99,7 +99,7 @@ def test_the_lease_of_a_dead_local_process_is_taken_at_once(folder: LocalFolder,
     assert clock.now_s == 0
 
 
-def test_a_job_that_lost_its_lease_learns_it_and_keeps_off(folder: LocalFolder, clock: Clock) -> None:
+def test_a_job_that_lost_its_lease_notices_and_leaves_it_alone(folder: LocalFolder, clock: Clock) -> None:
     """The job was suspended for longer than the other job waited."""
     first, second = lease(folder, clock), lease(folder, clock)
     first.take()

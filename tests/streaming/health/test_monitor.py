@@ -22,7 +22,7 @@ class Clock:
 
 
 def merged(events: int, high_water: int) -> Merged:
-    """Return a report with so many events in total, the newest of them at `high_water`."""
+    """Return a report of `events` events in total, the newest of them at `high_water`."""
     return Merged(0, 0, MergedQueues([], Settings()), [], Counter(accepted=events), Counter(), {}, [], high_water)
 
 

@@ -68,7 +68,7 @@ def test_a_batch_is_limited_in_bytes_although_spark_counts_records(
 
 @pytest.mark.usefixtures("spark_jars")
 def test_kafka_and_a_spool_folder_are_read_together(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
-    """A message sent through one and deleted through the other counts once; tombstones are invalid, bad records have offsets."""
+    """A message sent in one and deleted in the other counts once; tombstones are invalid, bad records give offsets."""
     topic = kafka.create_topic(partitions=2)
     live = Live(spark, tmp_path)
     live.sources = Sources(kafka=source(kafka, topic), spool=SpoolSource(folder=str(live.spool)))

@@ -39,7 +39,7 @@ def sent_total(snapshot: Snapshot) -> int:
 
 
 def messages(prefix: str, count: int) -> list[dict[str, object]]:
-    """Return so many messages sent now."""
+    """Return `count` messages sent now."""
     now = wall_ms()
     return [event("sent", f"{prefix}-{n}", now, sent_at=now) for n in range(count)]
 

@@ -102,7 +102,7 @@ def test_an_array_is_read_whole_or_refused_as_one(size: int) -> None:
 
 
 def stream(count: int, rows: int, *, dictionaries: bool = True) -> bytes:
-    """Return an Arrow stream with record batches of so many rows."""
+    """Return an Arrow stream with record batches of `rows` rows."""
     table = pa.ipc.open_stream(encode_arrow(events(count))).read_all().unify_dictionaries().combine_chunks()
     if not dictionaries:
         plain = [
