@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from queuewatch.transports import SendError, Transport, open_transport
+from queuewatch.transports.http import NEVER_RETRIED
 from queuewatch.transports.secrets import TOKEN_VARIABLE, secret
 
 _TIMEOUT_S: Final = 2.0
@@ -110,7 +111,7 @@ class HttpPoster(_Poster):
         status, _ = self._post(payload, headers)
         if not 200 <= status < 300:
             # A wrong token or address is usually corrected later, so events wait as during an outage.
-            raise SendError(f"{self.name} answered {status}", retry=status not in (400, 413), too_large=status == 413)
+            raise SendError(f"{self.name} answered {status}", retry=status not in NEVER_RETRIED, too_large=status == 413)
 
 
 class QueuePoster(_Poster):
@@ -118,7 +119,7 @@ class QueuePoster(_Poster):
 
     def __init__(self, queue: str, *, region: str | None = None) -> None:
         self.name = f"sqs:{queue}"
-        self.max_bytes = 250_000  # a message is limited to 256 KiB in most accounts
+        self.max_bytes = 250_000  # a queue's MaximumMessageSize may be 256 KiB
         self._queue = queue
         self._region = region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
         self._url: str | None = queue if "/" in queue else None

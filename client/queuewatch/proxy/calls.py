@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -53,6 +54,12 @@ def read_call(headers: Mapping[str, str], query_string: str, body: bytes) -> App
         # SQS will refuse an invalid call, and the proxy returns that response.
         call.params = {}
     return call
+
+
+def is_retry(sdk_request: str) -> bool:
+    """Return whether the header `amz-sdk-request`, for example `attempt=2; max=3`, is that of a second or later attempt."""
+    attempt = re.search(r"\battempt=(\d+)", sdk_request)
+    return attempt is not None and int(attempt[1]) > 1
 
 
 def _with_query_string(body: bytes, query_string: str) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from aiohttp import web
 from multidict import CIMultiDict
 
-from queuewatch.proxy.calls import AppCall, read_call
+from queuewatch.proxy.calls import AppCall, is_retry, read_call
 from queuewatch.proxy.forwarding import Answer, Forwarder, NoAnswer
 from queuewatch.proxy.queue_urls import QueueUrls
 from queuewatch.proxy.requested_attributes import NOTHING_CHANGED
@@ -27,7 +27,6 @@ _MAX_BODY_BYTES: Final = 16 << 20
 """A batch of 1 MiB grows to at most 6 MiB if JSON or a form escapes every character."""
 _RECEIVE: Final = "ReceiveMessage"
 _GIVES_QUEUE_URLS: Final = frozenset(("CreateQueue", "GetQueueUrl", "ListQueues", "ListDeadLetterSourceQueues"))
-_FIRST_ATTEMPT: Final = "attempt=1"
 
 
 class HangUps(web.Server):
@@ -142,7 +141,7 @@ class Handler:
                 parsed = call.codec.parse_answer(call.operation, body)
                 # Strip first: the application gets its response even if telemetry fails.
                 body = call.codec.strip(body, parsed, asked)
-                retried = _FIRST_ATTEMPT not in request.headers.get("amz-sdk-request", _FIRST_ATTEMPT)
+                retried = is_retry(request.headers.get("amz-sdk-request", ""))
                 self._telemetry.report(call, parsed, queue_url, upstream.region, (began_at, _now_ms()), retried=retried)
             elif answer.status == 200 and call.operation in _GIVES_QUEUE_URLS:
                 body = call.codec.with_queue_urls(body, urls.to_application)

@@ -43,8 +43,10 @@ def settings(given: argparse.Namespace, environment: Mapping[str, str], session:
         parts = urlsplit(upstream.origin)
         if port and parts.port == port and _is_loopback(parts.hostname or "") and _is_loopback(host):
             raise ValueError(f"{upstream.origin} is this proxy's own address")
-    if given.max_handles < 1 or given.max_buffered < 1 or given.drain_s < 0:
-        raise ValueError("--max-handles, --max-buffered and --drain-s must be positive numbers")
+    if given.max_handles < 1 or given.max_buffered < 1:
+        raise ValueError("--max-handles and --max-buffered must be positive numbers")
+    if given.drain_s < 0:
+        raise ValueError("--drain-s must not be negative")
     return Settings(
         host=host,
         port=port,

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from queuewatch.transports.base import SendError, Transport
 from queuewatch.transports.secrets import TOKEN_VARIABLE, secret, shown
 
-_NEVER = frozenset((400, 413, 415, 422))
+NEVER_RETRIED = frozenset((400, 413, 415, 422))
 """Status codes about the payload itself. All others are retried: even a wrong token or path may be corrected meanwhile."""
 _MAX_RETRY_AFTER_S = 300.0
 
@@ -62,7 +62,7 @@ def _refused(name: str, error: urllib.error.HTTPError) -> SendError:
     hint = {401: f"; check {TOKEN_VARIABLE}", 403: f"; check {TOKEN_VARIABLE}", 404: "; check the URL"}.get(error.code, "")
     return SendError(
         f"{name} answered {error.code} {error.reason}{hint}",
-        retry=error.code not in _NEVER,
+        retry=error.code not in NEVER_RETRIED,
         too_large=error.code == 413,
         retry_after_s=_retry_after_s(error.headers.get("Retry-After")),
     )

@@ -20,7 +20,7 @@ class SqsTransport(Transport):
 
     def __init__(self, queue: str, *, region: str | None = None, client: Any = None) -> None:
         self.name = f"sqs:{queue}"
-        self.max_bytes = 250_000  # a message is limited to 256 KiB in most accounts
+        self.max_bytes = 250_000  # a queue's MaximumMessageSize may be 256 KiB
         self._queue = queue
         self._region = region
         self._given = client

@@ -124,9 +124,10 @@ def test_a_refusal_that_people_can_fix_loses_nothing(runtime: Runtime, ingest: R
         assert deleted(ingest) == {"m0", "m1"}
 
 
-def test_a_permanently_refused_payload_does_not_block_later_ones(runtime: Runtime, ingest: Receiver) -> None:
-    """A payload that gets status 400 is dropped and counted."""
-    ingest.status = 400
+@pytest.mark.parametrize("status", [400, 415, 422])
+def test_a_permanently_refused_payload_does_not_block_later_ones(runtime: Runtime, ingest: Receiver, status: int) -> None:
+    """The status is about the payload itself: it is dropped and counted."""
+    ingest.status = status
     with runtime.start(ingest.url, QUEUEWATCH_LAMBDA_SEND_MS="1000") as function:
         ended(function, "m0")
         ingest.status = 202

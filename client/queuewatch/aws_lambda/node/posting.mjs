@@ -5,6 +5,8 @@ import { readFileSync } from "node:fs";
 import http from "node:http";
 import https from "node:https";
 
+// About the payload itself. All others are retried: even a wrong token or path may be corrected meanwhile.
+const NEVER_RETRIED = new Set([400, 413, 415, 422]);
 const TIMEOUT_MS = 2000; // for one request; the invocation waits much less
 
 export class SendError extends Error {
@@ -89,7 +91,7 @@ export class HttpPoster {
     const { status } = await post(this.name, this.connection, payload, headers);
     if (status >= 200 && status < 300) return;
     // A wrong token or address is usually corrected later, so events wait as during an outage.
-    throw new SendError(`${this.name} answered ${status}`, { retry: status !== 400 && status !== 413, tooLarge: status === 413 });
+    throw new SendError(`${this.name} answered ${status}`, { retry: !NEVER_RETRIED.has(status), tooLarge: status === 413 });
   }
 
   #token() {
@@ -105,7 +107,7 @@ export class HttpPoster {
 }
 
 export class QueuePoster {
-  maxBytes = 250_000; // a message is limited to 256 KiB in most accounts
+  maxBytes = 250_000; // a queue's MaximumMessageSize may be 256 KiB
 
   constructor(to, environment) {
     const [queue, options = ""] = to.slice("sqs:".length).replace(/^\/\//, "").split("?");
