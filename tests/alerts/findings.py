@@ -1,4 +1,4 @@
-"""Findings of every signal, made by the judge itself from telemetry: what the catalogue's words are held against."""
+"""Findings of every signal, produced by the judge from telemetry; the texts in the catalogue are checked against them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAY_S = 86_400
 
 @cache
 def every_finding() -> tuple[Finding, ...]:
-    """All that the judge ever said in the incidents below."""
+    """Return all findings that the judge produces in the incidents below."""
     runs = (
         (_messages(), 10, 1_000),
         (_ordered(), 10, 420),
@@ -41,14 +41,14 @@ def _found(events: Events, every_s: int, until_s: int) -> Iterator[Finding]:
 
 
 def _work(queue: str, at_s: float, message_id: str, hold_s: float = 1.0) -> Events:
-    """A message that is sent, received and deleted."""
+    """One message is sent, received and deleted."""
     about = {"message_id": message_id}
     received = ev("received", at_s + 0.1, queue, receive_count=1, consumer="w", **about)
     return [ev("sent", at_s, queue, **about), received, ev("deleted", at_s + 0.1 + hold_s, queue, **about)]
 
 
 def _messages() -> Events:
-    """A poison message, a held one, a dead letter, a loss, a noisy tenant, failing batches, a redrive, a queue of one receive."""
+    """Poison, held, dropped and dead-lettered messages; a noisy group, failing batches, redrives, and maxReceiveCount 1."""
     state = {"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 4, "dead_letter_queue": "q-dlq"}
     events = [ev("queue_state", 0, attributes=state), ev("sent", 0, message_id="bad"), ev("sent", 0, message_id="held")]
     events += [ev("received", 10 + 40 * n, message_id="bad", receive_count=n + 1, consumer="w") for n in range(4)]
@@ -76,7 +76,7 @@ def _messages() -> Events:
 
 
 def _ordered() -> Events:
-    """A stuck group, hidden groups, a single group in flight; a queue nobody receives from."""
+    """A stuck group, hidden groups, a single group in flight, and a queue without receives."""
     fifo = {"kind": "fifo", "visibility_timeout_s": 30}
     events = [ev("queue_state", 0, queue, attributes=fifo) for queue in ("f.fifo", "ahead.fifo", "one.fifo")]
     for queue, groups, each in (("f.fifo", "A", 5), ("ahead.fifo", "A", 6), ("ahead.fifo", "BC", 1), ("one.fifo", "ABCDEF", 3)):
@@ -93,7 +93,7 @@ def _ordered() -> Events:
 
 
 def _flow() -> Events:
-    """A consumer that fails beside good ones, one that hangs, windows too short, and a deployment that made work slow."""
+    """A failing consumer beside good ones, a hanging one, windows that are too short, and a deployment that slows work down."""
     state = {"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 3, "dead_letter_queue": "d"}
     events = [ev("queue_state", 0, queue, attributes=state) for queue in ("failing", "short", "lagging", "hung")]
     for i in range(100):
@@ -128,7 +128,7 @@ def _flow() -> Events:
 
 
 def _two_bad_hosts() -> Events:
-    """Two consumers that fail everything beside one that finishes everything."""
+    """Two consumers that fail everything, beside one that finishes everything."""
     events = [ev("queue_state", 0, "hosts", attributes={"kind": "standard", "visibility_timeout_s": 30})]
     for i in range(200):
         events += _work("hosts", i, f"good{i}")
@@ -139,7 +139,7 @@ def _two_bad_hosts() -> Events:
 
 
 def _one_of_two_gone() -> Events:
-    """Of two consumers one stops at minute ten, and the other does half of what comes."""
+    """One of two consumers stops at minute ten; the other handles half of the messages."""
     events = [ev("queue_state", 0, "halved", attributes={"kind": "standard", "visibility_timeout_s": 30})]
     for i in range(1_800):
         events.append(ev("sent", i, "halved", message_id=f"x{i}"))
@@ -151,12 +151,12 @@ def _one_of_two_gone() -> Events:
 
 
 def _silent() -> Events:
-    """A queue that always had traffic has none."""
+    """A queue with regular traffic no longer has any."""
     return [event for i in range(125) for event in _work("silent", 30 * i, f"t{i}")]
 
 
 def _telemetry() -> Events:
-    """A collector that fell silent, and a broker that counts more than is tracked."""
+    """A collector falls silent, and a broker counts more messages than are tracked."""
     events = [ev("heartbeat", 30 * n, consumer="sqs-1", queue="") for n in range(5)]
     events += [ev("sent", n / 100, message_id=f"m{n}") for n in range(50)]
     counts = {"visible": 100, "in_flight": 0, "delayed": 0}
@@ -164,7 +164,7 @@ def _telemetry() -> Events:
 
 
 def _expiring() -> Events:
-    """A dead letter nobody looks at."""
+    """A dead letter stays until its retention ends."""
     events = [ev("queue_state", 0, attributes={"kind": "standard", "dead_letter_queue": "q-dlq", "max_receive_count": 4})]
     events += [ev("queue_state", 0, "q-dlq", attributes={"kind": "standard", "retention_s": 4 * DAY_S})]
     events += [ev("sent", 0, message_id="m"), ev("dead_lettered", 600, message_id="m", to_queue="q-dlq")]
@@ -172,7 +172,7 @@ def _expiring() -> Events:
 
 
 def _clock() -> Iterator[Finding]:
-    """A service whose clock jumped by a month, and senders that are ahead."""
+    """The service's clock jumps by a month, and senders' clocks are ahead."""
     memory = JudgeMemory(clock=tick(tick(Clock(), T0), T0 + 30 * DAY_S * 1000))
     nothing = Merged(T0, 0, MergedQueues([], SETTINGS), [], Counter(ahead=2), Counter(), {}, [], T0)
     yield from judge(memory, nothing, T0, SETTINGS)[1].firing

@@ -1,4 +1,4 @@
-"""Takes PromQL apart as far as the tests need: which series with which matchers, and which labels are grouped by."""
+"""Parses PromQL as far as the tests need: series with their matchers, and the labels that are grouped by."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from streaming.judge.metrics import METRIC_BY_NAME, METRICS, QUEUE_LABELS, SINK_METRICS
 
 TARGET_LABELS = frozenset({"job", "instance"})
-"""What Prometheus adds to every series it scrapes."""
+"""Labels that Prometheus adds to every scraped series."""
 
 FOREIGN: dict[str, frozenset[str]] = {
     "up": TARGET_LABELS,
     "ALERTS": frozenset({"alertname", "alertstate"}) | TARGET_LABELS,
 }
-"""Series of Prometheus' own that may be asked for, with their labels."""
+"""Prometheus' own series that may be queried, with their labels."""
 
 _WORDS = frozenset(
     re.findall(
@@ -39,11 +39,11 @@ class Selector:
     matchers: dict[str, tuple[str, str]]
     range: str | None
     function: str | None
-    """The function called on it directly."""
+    """The function applied directly to it."""
 
 
 def selectors(expr: str) -> Iterator[Selector]:
-    """Every selector of series in `expr`."""
+    """Yield every series selector in `expr`."""
     bare = _GROUPING.sub(lambda m: m.group(0).split("(")[0] + " " * 2, expr)
     for found in _SELECTOR.finditer(re.sub(_STRING, lambda m: m.group(0), bare)):
         if _inside_string(bare, found.start()) or found["name"] in _WORDS or _is_duration(bare, found.start()):
@@ -54,12 +54,12 @@ def selectors(expr: str) -> Iterator[Selector]:
 
 
 def grouping_labels(expr: str) -> set[str]:
-    """Every label named in by, on and their like."""
+    """Return every label named in `by`, `on` and similar clauses."""
     return {label.strip() for inside in _GROUPING.findall(expr) for label in inside.split(",") if label.strip()}
 
 
 def labels_of(name: str, recorded: frozenset[str] = frozenset()) -> frozenset[str] | None:
-    """The labels a series may carry, None when there is no such series. `recorded` are recording rules of ours."""
+    """Return the labels that a series may have, or None for an unknown series. `recorded` are our recording rules."""
     if name in FOREIGN:
         return FOREIGN[name]
     if name in recorded:
@@ -75,7 +75,7 @@ def labels_of(name: str, recorded: frozenset[str] = frozenset()) -> frozenset[st
 
 
 def unknown_names(expr: str, recorded: frozenset[str] = frozenset()) -> list[str]:
-    """What is wrong with the names in `expr`: series and labels the catalogue of metrics does not have."""
+    """List the series and labels in `expr` that the metrics catalogue does not have."""
     wrong = []
     known: set[str] = set()
     for selector in selectors(expr):
@@ -89,14 +89,14 @@ def unknown_names(expr: str, recorded: frozenset[str] = frozenset()) -> list[str
 
 
 def template_queries(template: str) -> list[str]:
-    """The PromQL in an annotation's template, with its `%q` filled by a quoted word."""
+    """Return the PromQL in an annotation's template, with `%q` replaced by a quoted word."""
     found = re.findall(r'printf\s+"((?:[^"\\]|\\.)*)"', template)
     queries = [text.replace(r"\"", '"').replace("%q", '"x"') for text in found]
     return [query for query in queries if "%" not in query]
 
 
 def template_labels(template: str) -> set[str]:
-    """The labels of the alert an annotation names."""
+    """Return the alert labels that an annotation uses."""
     return set(re.findall(r"\$labels\.(\w+)", template))
 
 
@@ -105,6 +105,6 @@ def _inside_string(text: str, position: int) -> bool:
 
 
 def _is_duration(text: str, position: int) -> bool:
-    """`m` of `5m` and `e` of `1e5` are no series, nor is what stands in a range."""
+    """Return whether the match is part of a number or range (`m` in `5m`, `e` in `1e5`), not a series."""
     before = text[:position]
     return bool(before) and (before[-1].isdigit() or before.rfind("[") > before.rfind("]"))

@@ -1,4 +1,4 @@
-"""A small server that is scraped: it serves the text it is given, at any time."""
+"""A small HTTP server for scrapes that serves the current text."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass(frozen=True)
 class Scraped:
-    """Where it listens: host:port, and the URL of its metrics."""
+    """Where the server listens (host:port), and the URL of its metrics."""
 
     address: str
 
     @property
     def metrics_url(self) -> str:
-        """As a browser would ask for it."""
+        """The URL of `/metrics`."""
         return f"http://{self.address}/metrics"
 
 
 @contextmanager
 def serve_metrics(text: Callable[[], bytes]) -> Iterator[Scraped]:
-    """Answer every request with `text()` as Prometheus exposition, while the block lasts."""
+    """Answer every request with `text()` as Prometheus exposition, inside the with block."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -35,7 +35,7 @@ def serve_metrics(text: Callable[[], bytes]) -> Iterator[Scraped]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Nothing on standard error for every scrape."""
+            """Log nothing, although every scrape is a request."""
 
     with listening(Handler) as address:
         yield Scraped(address)
@@ -43,7 +43,7 @@ def serve_metrics(text: Callable[[], bytes]) -> Iterator[Scraped]:
 
 @contextmanager
 def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """An HTTP server on a free loopback port, in a thread of its own: host:port."""
+    """Run an HTTP server in a thread, on a free loopback port, and yield its host:port."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)

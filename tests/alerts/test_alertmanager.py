@@ -47,14 +47,14 @@ def _amtool(binaries: Binaries, *arguments: str) -> subprocess.CompletedProcess[
 
 @pytest.mark.parametrize("file", [FILE, FOLDER.parent / "compose" / "alertmanager.yml"], ids=lambda f: f.parent.name)
 def test_alertmanager_accepts_the_configuration(file: Path, prometheus_binaries: Binaries) -> None:
-    """Templates included."""
+    """The check includes the templates."""
     done = _amtool(prometheus_binaries, "check-config", str(file))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("why", "name", "severity", "receiver"), ROUTES, ids=lambda v: str(v)[:30])
 def test_an_alert_goes_to_its_receiver(why: str, name: str, severity: str, receiver: str, prometheus_binaries: Binaries) -> None:
-    """As amtool routes it."""
+    """amtool evaluates the routes."""
     labels = {"alertname": f"Queuewatch{name}", "severity": severity, "component": BY_NAME[name].component, **QUEUE}
     words = [f"{key}={value}" for key, value in labels.items()]
     done = _amtool(
@@ -64,7 +64,7 @@ def test_an_alert_goes_to_its_receiver(why: str, name: str, severity: str, recei
 
 
 def test_the_routing_test_can_fail(prometheus_binaries: Binaries) -> None:
-    """A wrong receiver is an error of amtool's."""
+    """amtool reports a wrong receiver as an error."""
     done = _amtool(
         prometheus_binaries,
         *("config", "routes", "test", f"--config.file={FILE}", "--verify.receivers=slack", "severity=critical"),
@@ -73,7 +73,7 @@ def test_the_routing_test_can_fail(prometheus_binaries: Binaries) -> None:
 
 
 def test_every_alert_has_a_receiver_that_fits_its_severity(prometheus_binaries: Binaries) -> None:
-    """What pages by the catalogue reaches a pager; what does not, does not."""
+    """Alerts that page in the catalogue go to a pager; others do not."""
     pagers = {r["name"] for r in CONFIG["receivers"] if "pagerduty_configs" in r}
     for entry in CATALOGUE:
         labels = {"alertname": entry.alert_name, "severity": entry.severity, "component": entry.component}
@@ -82,8 +82,8 @@ def test_every_alert_has_a_receiver_that_fits_its_severity(prometheus_binaries: 
         assert (done.stdout.strip() in pagers) is entry.pages, entry.name
 
 
-def test_secrets_are_read_from_files() -> None:
-    """No key, token or address with a secret stands in the configuration."""
+def test_the_configuration_reads_secrets_from_files() -> None:
+    """The configuration contains no key, token or URL with a secret."""
     keys = {"routing_key", "service_key", "api_key", "api_url", "credentials", "password", "bearer_token"}
 
     def walk(value: Any) -> Iterator[str]:
@@ -100,8 +100,8 @@ def test_secrets_are_read_from_files() -> None:
     assert found >= {"routing_key_file", "api_key_file", "api_url_file", "credentials_file"}
 
 
-def test_names_of_alerts_exist() -> None:
-    """A renamed alert must not leave a route or an inhibition that never matches."""
+def test_alert_names_in_the_configuration_exist() -> None:
+    """Otherwise a renamed alert would leave a route or an inhibition that never matches."""
     known = {entry.alert_name for entry in CATALOGUE}
     text = FILE.read_text()
     named = {word for word in _words(text) if word.startswith("Queuewatch")} - {"Queuewatch"}
@@ -115,7 +115,7 @@ def _words(text: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def alertmanager(prometheus_servers: None) -> Iterator[Server]:
-    """An Alertmanager with the sample's routes and inhibitions, and receivers that tell nobody."""
+    """An Alertmanager with the sample's routes and inhibitions, whose receivers notify nobody."""
     del prometheus_servers
     quiet = {key: value for key, value in CONFIG.items() if key in ("route", "inhibit_rules")}
     with start_alertmanager({**quiet, "receivers": [{"name": r["name"]} for r in CONFIG["receivers"]]}) as server:
@@ -147,7 +147,7 @@ INHIBITED = [
 
 
 @pytest.mark.parametrize(("why", "source", "theirs", "target", "ours", "held"), INHIBITED, ids=lambda v: str(v)[:40])
-def test_what_holds_what_back(
+def test_inhibitions_apply_as_listed(
     why: str,
     source: str,
     theirs: dict[str, str],
@@ -156,8 +156,8 @@ def test_what_holds_what_back(
     held: bool,
     alertmanager: Server,
 ) -> None:
-    """Asked of a running Alertmanager, with the labels the alerts really have."""
-    # Each case has jobs of its own, so that cases do not hold each other back.
+    """A running Alertmanager is queried, with the labels that the alerts really have."""
+    # Each case has its own jobs, so that cases do not inhibit each other.
     case = f"{INHIBITED.index((why, source, theirs, target, ours, held))}"
     posted = [_alert(source, theirs), _alert(target, ours)]
     for labels in posted:
@@ -218,10 +218,10 @@ def _notification(status: str, severity: str, *descriptions: str) -> dict[str, A
         ("dashboard", "firing", ("one",), "http://grafana/d/x"),
     ],
 )
-def test_templates_say_what_a_person_needs(
+def test_templates_render_the_expected_text(
     template: str, status: str, texts: tuple[str, ...], said: str, tmp_path: Path, prometheus_binaries: Binaries
 ) -> None:
-    """Rendered by amtool."""
+    """amtool renders the templates."""
     data = tmp_path / "data.json"
     data.write_text(json.dumps(_notification(status, "critical", *texts)))
     done = _amtool(

@@ -1,4 +1,4 @@
-"""Alerts carry the tags of their queue, and Alertmanager routes by them: judged by promtool and amtool."""
+"""Alerts carry the tags of their queue, and Alertmanager routes by them; promtool and amtool check this."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.rules.promtool import run_promtool
 from tests.services.prometheus import Binaries
 
 CHOICE, ROUTING = (yaml.safe_load(block) for block in blocks("docs/alerts.md", "yaml") if "tag_team" in block)
-"""The two examples of docs/alerts.md: queuewatch's configuration, and Alertmanager's."""
+"""The two examples in docs/alerts.md: queuewatch's configuration, and Alertmanager's."""
 BY_TEAM = AlertRulesConfig.model_validate(CHOICE["alerts"])
 QUEUE = {"job": "queuewatch", "system": "aws_sqs", "scope_id": "1/eu-west-1", "queue": "orders"}
 STALLED = {
@@ -54,7 +54,7 @@ CASES: list[tuple[str, dict[str, str], dict[str, str]]] = [
 def test_an_alert_has_its_queues_team(
     why: str, info: Mapping[str, str], team: Mapping[str, str], tmp_path: Path, prometheus_binaries: Binaries
 ) -> None:
-    """It fires either way, and once."""
+    """The alert fires once, with or without a team."""
     del why
     entry = BY_NAME["QueueStalled"]
     rule = alert_rule(entry, BY_TEAM) | {"annotations": {}}
@@ -69,7 +69,7 @@ def test_an_alert_has_its_queues_team(
     assert code == 0, said
 
 
-def test_every_alert_about_a_queue_and_no_other_is_joined() -> None:
+def test_exactly_the_alerts_about_queues_are_joined_with_tags() -> None:
     rules = {rule["alert"]: rule["expr"] for group in rule_groups(BY_TEAM) for rule in group["rules"] if "alert" in rule}
     joined = {name for name, expr in rules.items() if "group_left (tag_team)" in expr}
     assert joined == {entry.alert_name for entry in CATALOGUE if "queue" in entry.alert.identity}
@@ -112,7 +112,7 @@ ROUTES = [
 def test_amtool_routes_by_team(
     why: str, labels: Mapping[str, str], receiver: str, extended: Path, prometheus_binaries: Binaries
 ) -> None:
-    """The labels are those promtool found on the alert."""
+    """The labels are those that promtool found on the alert."""
     words = [f"{name}={value}" for name, value in (STALLED | dict(labels)).items()]
     options = ["config", "routes", "test", f"--config.file={extended}", f"--verify.receivers={receiver}"]
     done = subprocess.run([prometheus_binaries.amtool, *options, *words], capture_output=True, text=True, timeout=60)

@@ -1,4 +1,4 @@
-"""The catalogue is complete: every signal, every threshold, five checks per system, words for a person."""
+"""The catalogue is complete: every signal, every threshold, five checks per system, and texts for people."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ each = pytest.mark.parametrize("entry_", CATALOGUE, ids=lambda e: e.name)
 
 
 def test_every_signal_and_every_raw_alert_has_one_entry() -> None:
-    """No signal without words, no words twice."""
+    """No signal lacks an entry, and none has two."""
     names = [e.name for e in CATALOGUE]
     assert sorted(names) == sorted({*SIGNAL_NAMES, *RAW_ALERT_NAMES})
 
 
 def test_every_threshold_is_used_or_explained() -> None:
-    """A threshold nobody can find the meaning of cannot be changed by anybody."""
+    """A threshold that is explained nowhere cannot be set sensibly."""
     used = {name for e in CATALOGUE for name in e.thresholds}
     assert used | UNUSED_THRESHOLDS.keys() == THRESHOLDS
     assert not used & UNUSED_THRESHOLDS.keys()
 
 
 @each
-def test_the_rule_says_every_threshold_it_uses(entry_: Entry) -> None:
-    """What the entry declares is what its numbered rule shows, and nothing else."""
+def test_the_rule_text_names_every_threshold_it_uses(entry_: Entry) -> None:
+    """The thresholds that the entry declares are those that its numbered rule shows."""
     text = " ".join(entry_.rule)
     assert [name for name in entry_.thresholds if f"{{{name}}}" not in text] == []
     rendered = " ".join(rule_text(entry_))
@@ -45,22 +45,22 @@ def test_the_rule_says_every_threshold_it_uses(entry_: Entry) -> None:
         assert "{wait}" in text
 
 
-def test_a_rule_follows_the_thresholds_it_is_given() -> None:
-    """The runbook shows what is configured, with its unit."""
+def test_rule_text_shows_the_given_thresholds() -> None:
+    """The runbook shows configured values with their units."""
     rule = rule_text(entry("GroupStuck"), Thresholds(group_stuck_min_s=150.0, group_stuck_visibility_factor=1.5))
     assert "1.5 × the queue's visibility timeout and 150 seconds" in rule[1]
     assert "older than 2 hours" in rule_text(entry("MessageTooOld"), limit=7200.0)[0]
 
 
-def test_severities_are_the_judges() -> None:
-    """The runbook must not promise a page the judge does not send."""
+def test_severities_are_those_of_the_judge() -> None:
+    """The runbook must not promise a page that the judge does not send."""
     judged = {(finding.key.signal, finding.severity) for finding in every_finding()}
     assert judged == {(name, BY_NAME[name].severity) for name in SIGNAL_NAMES}
 
 
 @each
-def test_evidence_is_what_the_judge_or_a_series_gives(entry_: Entry) -> None:
-    """A field that the reader is asked to check must exist."""
+def test_evidence_fields_exist(entry_: Entry) -> None:
+    """Fields that readers are asked to check must be in the judge's evidence or be a metric."""
     findings = [finding for finding in every_finding() if finding.key.signal == entry_.name]
     given = {name for f in findings for name in f.evidence} | {
         name for f in findings for name in SUBJECTS if getattr(f.key, name)
@@ -75,7 +75,7 @@ def test_evidence_is_what_the_judge_or_a_series_gives(entry_: Entry) -> None:
 
 @each
 def test_five_checks_for_every_system_it_concerns(entry_: Entry) -> None:
-    """Somebody who was woken up gets five things to do, whatever the queue system."""
+    """An on-call engineer gets five checks for each queue system."""
     if entry_.component == "watcher":
         assert len(entry_.watcher_checks) == 5
         assert not entry_.checks
@@ -103,8 +103,8 @@ def _words(entry_: Entry) -> list[str]:
 
 
 @each
-def test_the_words_are_there(entry_: Entry) -> None:
-    """Nothing is left blank, and the summary is one sentence without a template."""
+def test_texts_are_complete(entry_: Entry) -> None:
+    """No text is blank, and the summary is one sentence without a template."""
     assert all(text.strip() for text in _words(entry_))
     assert entry_.fix
     assert entry_.ignore
@@ -115,14 +115,14 @@ def test_the_words_are_there(entry_: Entry) -> None:
     assert summary[0].isupper() or summary.startswith("queuewatch")
 
 
-def test_anchors_and_names_are_unique() -> None:
+def test_anchors_and_alert_names_are_unique() -> None:
     """Each alert has its own heading."""
     assert len({e.anchor for e in CATALOGUE}) == len(CATALOGUE)
     assert all(e.alert_name == f"Queuewatch{e.name}" for e in CATALOGUE)
 
 
-def test_what_pages_is_what_is_critical() -> None:
-    """Losing messages, standing still and being blind wake somebody; nothing else does."""
+def test_only_these_alerts_page() -> None:
+    """Pages are for losing messages, standing still, missing an objective, and monitoring that is down."""
     assert {e.name for e in CATALOGUE if e.pages} == {
         "MessageDropped",
         "DeadLetterExpiring",
@@ -138,8 +138,8 @@ def test_what_pages_is_what_is_critical() -> None:
     }
 
 
-def test_a_wrong_name_is_answered_with_the_nearest() -> None:
-    """Errors name the thing and the fix."""
+def test_a_wrong_name_suggests_the_nearest() -> None:
+    """The error names the wrong name and suggests a correct one."""
     assert did_you_mean("PoisonMesage") == " (did you mean PoisonMessage?)"
     assert did_you_mean("zzz") == ""
     with pytest.raises(KeyError, match="did you mean GroupStuck"):

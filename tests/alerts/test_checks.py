@@ -17,7 +17,7 @@ from alerts.checks import activemq, cloudflare, sqs, watcher
 from alerts.entry import Check
 from streaming.judge.metrics import METRICS
 
-# Read from the interfaces of the 6.3.1 broker (DestinationViewMBean, QueueViewMBean, SubscriptionViewMBean,
+# From the interfaces of the 6.3.1 broker (DestinationViewMBean, QueueViewMBean, SubscriptionViewMBean,
 # ConnectionViewMBean, BrokerViewMBean).
 JMX_ATTRIBUTES = frozenset(
     re.findall(
@@ -64,7 +64,7 @@ IN_FIXES = [command for step in FIXES for command in re.findall(r"`([^`]+)`", st
 
 @pytest.mark.parametrize("command", [c for c in [*COMMANDS, *IN_FIXES] if c.startswith("aws ")])
 def test_aws_commands_exist(command: str) -> None:
-    """Service, operation and every option are in the SDK's own model; required ones are given."""
+    """Service, operation and all options are in the SDK's model, and required options are given."""
     words = shlex.split(command)
     service, operation = words[1], words[2]
     model = botocore.session.get_session().get_service_model(service)
@@ -76,13 +76,13 @@ def test_aws_commands_exist(command: str) -> None:
     given = {word for word in words if re.fullmatch(r"--[a-z-]+", word)}
     assert given - GLOBAL_AWS_OPTIONS <= known.keys()
     required = {f"--{xform_name(name, '-')}" for name in shape.required_members}
-    # `aws sqs set-queue-attributes` stands in a sentence about one of its attributes.
+    # A sentence about one attribute mentions `aws sqs set-queue-attributes` without options.
     if len(words) > 3:
         assert required <= given
 
 
-def test_no_command_takes_a_message_away() -> None:
-    """A check never receives, deletes, moves, purges or leases anything."""
+def test_no_check_takes_a_message_away() -> None:
+    """No check receives, deletes, moves, purges or leases anything."""
     forbidden = re.compile(
         r"receive-message|delete-message|purge(?!Queue --start)|change-message-visibility|start-message-move|"
         r"messages/pull|messages/ack|removeMessage\b|moveM|copyM|retryMessage|set-queue-attributes|"
@@ -93,8 +93,8 @@ def test_no_command_takes_a_message_away() -> None:
 
 
 @pytest.mark.parametrize("command", [c for c in [*COMMANDS, *IN_FIXES] if c.startswith("amq ")])
-def test_activemq_commands_ask_for_what_the_broker_has(command: str) -> None:
-    """Attributes and operations are those of the broker's management interfaces."""
+def test_activemq_commands_use_existing_attributes_and_operations(command: str) -> None:
+    """They are those of the broker's management interfaces."""
     quoted = re.match(r'amq "(read|exec)/([^"]*)"', command)
     assert quoted, command
     path = quoted[2].rsplit("/", 1) if quoted[1] == "read" else quoted[2].split("/", 1)
@@ -106,8 +106,8 @@ def test_activemq_commands_ask_for_what_the_broker_has(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith(("cf ", "npx "))])
-def test_cloudflare_commands_ask_for_published_endpoints(command: str) -> None:
-    """Only the REST paths and wrangler commands the vendor documents."""
+def test_cloudflare_commands_use_published_endpoints(command: str) -> None:
+    """Only REST paths and wrangler commands in Cloudflare's documentation are used."""
     if command.startswith("npx"):
         rest = command.removeprefix("npx wrangler ")
         assert any(re.fullmatch(known, rest) for known in WRANGLER), rest
@@ -120,8 +120,8 @@ def test_cloudflare_commands_ask_for_published_endpoints(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("series ")])
-def test_watcher_commands_ask_for_series_there_are(command: str) -> None:
-    """The prefix given to grep finds a metric of the catalogue."""
+def test_watcher_commands_use_existing_metrics(command: str) -> None:
+    """The prefix passed to grep matches a metric of the catalogue."""
     pattern = shlex.split(command.partition("|")[0] if "'" not in command.split()[1] else command)[1]
     assert any(re.match(pattern, metric.name) for metric in METRICS)
 
@@ -132,17 +132,17 @@ def test_watcher_commands_ask_for_series_there_are(command: str) -> None:
     ids=lambda t: t[:40],
 )
 def test_commands_are_valid_shell(text: str) -> None:
-    """A command that cannot be pasted is worse than none."""
+    """Readers paste these commands, so they must parse."""
     bash = shutil.which("bash")
     assert bash, "these tests need bash"
     done = subprocess.run([bash, "-n"], input=text, capture_output=True, text=True, timeout=10)
     assert done.returncode == 0, done.stderr
 
 
-def test_every_variable_of_a_command_is_prepared() -> None:
-    """The runbook's first section sets every variable, and names the message the reader looks for."""
+def test_every_variable_of_a_command_is_set() -> None:
+    """The runbook's first section sets every variable; MESSAGE_ID is the message that the reader looks for."""
     prepared = "\n".join((sqs.PREPARE, activemq.PREPARE, cloudflare.PREPARE, watcher.PREPARE))
     known = set(re.findall(r"\b([A-Z][A-Z_]+|Q|B)=", prepared)) | {"MESSAGE_ID"}
     used = {name for c in COMMANDS for name in re.findall(r"\$\{?([A-Z][A-Z_]*)", c)}
-    # NF is awk's own.
+    # NF is an awk variable.
     assert used <= known | {"NF"}

@@ -1,4 +1,4 @@
-"""The dashboards hold to the rules of Grafana's own linter, stay on the grid, and draw the alerts' own lines."""
+"""The dashboards follow the rules of Grafana's linter, fit the grid, and draw the alerts' thresholds."""
 
 from __future__ import annotations
 
@@ -27,45 +27,45 @@ FILES = dashboards(CONFIG)
 BOARDS = {name: json.loads(text) for name, text in FILES.items()}
 SPECS = boards(Context(CONFIG, Thresholds()))
 
-# From the linter's list of Grafana's units.
+# From the linter's list of Grafana units.
 UNITS = {"none", "short", "s", "percentunit", "mps", "ops", "bytes"}
 
 board = pytest.mark.parametrize("name", sorted(BOARDS))
 
 
 def panels(name: str) -> Iterator[dict[str, Any]]:
-    """Every panel of a board except the headings of its rows."""
+    """Yield every panel of a board except row headings."""
     return (panel for panel in BOARDS[name]["panels"] if panel["type"] != "row")
 
 
 def targets(name: str) -> Iterator[tuple[str, str]]:
-    """Title and expression of every query."""
+    """Yield title and expression of every query."""
     for panel in panels(name):
         for target in panel["targets"]:
             yield panel["title"], target["expr"]
 
 
 def variables(name: str) -> dict[str, dict[str, Any]]:
-    """The variables of a board by name."""
+    """Return the variables of a board by name."""
     return {variable["name"]: variable for variable in BOARDS[name]["templating"]["list"]}
 
 
 def test_there_is_one_file_per_board() -> None:
-    """Names and uids never change: old links must go on working."""
+    """Names and uids never change, so that old links keep working."""
     assert set(FILES) == {f"queuewatch-{name}.json" for name in DASHBOARD_NAMES}
     for name, content in BOARDS.items():
         assert f"{content['uid']}.json" == name
 
 
 @board
-def test_it_cannot_be_edited_by_accident(name: str) -> None:
-    """It is generated: an edit in Grafana would be lost."""
+def test_it_is_not_editable(name: str) -> None:
+    """It is generated, so an edit in Grafana would be lost."""
     assert BOARDS[name]["editable"] is False
 
 
 @board
 def test_datasource_job_and_instance_are_variables(name: str) -> None:
-    """As the linter wants them: named, labelled, multiple, refreshed with the time range."""
+    """As the linter requires, they have names and labels, allow several values, and refresh with the time range."""
     found = variables(name)
     assert (found["datasource"]["type"], found["datasource"]["query"]) == ("datasource", "prometheus")
     assert found["datasource"]["label"] == "Data source"
@@ -84,8 +84,8 @@ def test_datasource_job_and_instance_are_variables(name: str) -> None:
 
 
 @board
-def test_variable_queries_ask_for_series_there_are(name: str) -> None:
-    """A variable without values makes a board that says nothing."""
+def test_variable_queries_use_existing_series(name: str) -> None:
+    """A variable without values leaves the whole board empty."""
     for variable in variables(name).values():
         if variable["type"] != "query":
             continue
@@ -95,8 +95,8 @@ def test_variable_queries_ask_for_series_there_are(name: str) -> None:
 
 
 @board
-def test_every_panel_says_what_it_shows(name: str) -> None:
-    """Title, description, unit, data source, at least one query."""
+def test_every_panel_is_described(name: str) -> None:
+    """Each has a title, a description, a unit, a data source and at least one query."""
     titles = [panel["title"] for panel in panels(name)]
     assert len(titles) == len(set(titles))
     for panel in panels(name):
@@ -109,19 +109,19 @@ def test_every_panel_says_what_it_shows(name: str) -> None:
 
 
 @board
-def test_names_are_in_the_catalogue_of_metrics(name: str) -> None:
-    """Series, matchers and groupings of every query."""
+def test_series_and_labels_of_queries_exist(name: str) -> None:
+    """Series, matchers and groupings of every query are in the metrics catalogue."""
     for title, expr in targets(name):
         assert unknown_names(expr, RECORDED) == [], title
 
 
 @board
-def test_every_selector_asks_for_the_chosen_job_and_instance(name: str) -> None:
+def test_every_selector_filters_by_the_chosen_job_and_instance(name: str) -> None:
     """Two installations in one Prometheus must not mix."""
     for title, expr in targets(name):
         for selector in selectors(expr):
             assert selector.matchers.get("job") == ("=~", "$job"), title
-            # What is recorded of a queue is of no instance.
+            # Recorded series of a queue have no instance label.
             assert selector.matchers.get("instance") == (None if selector.name.startswith("queue:") else ("=~", "$instance")), (
                 title
             )
@@ -129,7 +129,7 @@ def test_every_selector_asks_for_the_chosen_job_and_instance(name: str) -> None:
 
 @board
 def test_counters_are_shown_as_rates_over_the_rate_interval(name: str) -> None:
-    """A bare counter says nothing, and a fixed range is wrong at another zoom."""
+    """A bare counter is meaningless, and a fixed range is wrong at another zoom level."""
     for title, expr in targets(name):
         for selector in selectors(expr):
             if selector.name.endswith("_total"):
@@ -140,7 +140,7 @@ def test_counters_are_shown_as_rates_over_the_rate_interval(name: str) -> None:
 
 @board
 def test_the_layout_is_on_the_grid_without_overlap(name: str) -> None:
-    """x + w ≤ 24, no two panels share a cell, ids are unique, rows come before their panels."""
+    """x + w ≤ 24, no two panels share a cell, ids are unique, and rows precede their panels."""
     every = BOARDS[name]["panels"]
     places = [panel["gridPos"] for panel in every]
     assert all(p["x"] >= 0 and p["y"] >= 0 and p["w"] > 0 and p["h"] > 0 and p["x"] + p["w"] <= 24 for p in places)
@@ -155,7 +155,7 @@ def test_the_layout_is_on_the_grid_without_overlap(name: str) -> None:
 
 @board
 def test_boards_link_to_each_other_the_page_and_the_runbook(name: str) -> None:
-    """From any board the others are one click away, with the variables kept."""
+    """The other boards are one click away, and links keep the variables."""
     links = BOARDS[name]["links"]
     others = next(link for link in links if link["type"] == "dashboards")
     assert others["tags"] == ["queuewatch"] == BOARDS[name]["tags"]
@@ -163,14 +163,14 @@ def test_boards_link_to_each_other_the_page_and_the_runbook(name: str) -> None:
     assert {link.get("url") for link in links} >= {f"{CONFIG.page_url}/", CONFIG.runbook_base_url}
 
 
-def test_links_of_alerts_set_variables_the_board_has() -> None:
-    """`?var-queue=…` on a board without that variable would be silently ignored."""
+def test_links_in_alerts_set_existing_variables() -> None:
+    """Grafana silently ignores `?var-queue=…` on a board without that variable."""
     for name, names in DASHBOARD_VARIABLES.items():
         assert set(names) <= set(variables(f"{dashboard_uid(name)}.json"))
 
 
-def test_the_table_of_queues_leads_to_each_board_of_a_queue() -> None:
-    """A click on a name goes down to that queue."""
+def test_the_table_of_queues_links_to_every_board_of_a_queue() -> None:
+    """A click on a queue's name opens the board for that queue."""
     table = next(p for p in panels("queuewatch-overview.json") if p["type"] == "table")
     override = next(o for o in table["fieldConfig"]["overrides"] if o["matcher"]["options"] == "Queue")
     urls = [link["url"] for link in override["properties"][0]["value"]]
@@ -181,7 +181,7 @@ def test_the_table_of_queues_leads_to_each_board_of_a_queue() -> None:
 
 
 def _lines() -> Iterator[tuple[str, str, float, bool, dict[str, Any]]]:
-    """Board, alert, value, below, and the panel as generated, for every line."""
+    """Yield board, alert, value, below, and the generated panel for every line."""
     for spec in SPECS:
         found = iter(panels(f"{dashboard_uid(spec.name)}.json"))
         for row in spec.rows:
@@ -196,16 +196,16 @@ LINES = list(_lines())
 
 
 def test_every_alert_has_a_line_on_the_board_it_links_to() -> None:
-    """Whoever follows the link of an alert sees the number it compared with."""
+    """A user who follows an alert's link sees the threshold that the alert compared with."""
     drawn = {(name, alert) for name, alert, *_ in LINES}
     assert [e.name for e in CATALOGUE if (e.dashboard, e.name) not in drawn] == []
 
 
 @pytest.mark.parametrize(("name", "alert", "value", "below", "panel"), LINES, ids=lambda v: str(v)[:20])
-def test_a_line_is_a_threshold_step_and_leads_to_the_runbook(
+def test_a_line_is_a_threshold_step_and_links_to_the_runbook(
     name: str, alert: str, value: float, below: bool, panel: dict[str, Any]
 ) -> None:
-    """The step is at the alert's value, the description names the alert, the panel's link goes to its heading."""
+    """The step is at the alert's value, the description names the alert, and the panel links to its heading."""
     steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
     if panel["type"] != "state-timeline":
         assert value in [step["value"] for step in steps], (name, steps)
@@ -218,15 +218,15 @@ def test_a_line_is_a_threshold_step_and_leads_to_the_runbook(
 
 
 @pytest.mark.parametrize("entry", [e for e in CATALOGUE if e.alert.limit is not None], ids=lambda e: e.name)
-def test_the_line_of_a_raw_alert_is_its_limit_on_its_own_series(entry: Any) -> None:
-    """The panel asks for the series the alert asks for, and its line is the configured limit."""
+def test_a_raw_alert_has_its_limit_as_line_on_its_own_series(entry: Any) -> None:
+    """The panel queries the alert's series, and its line is at the configured limit."""
     changed = AlertRulesConfig(rules={entry.name: AlertSwitch(limit=0.375)})
     spec = next(b for b in boards(Context(changed, Thresholds())) if b.name == entry.dashboard)
     lines = [(p, line) for row in spec.rows for p in row.panels for line in p.lines if line.alert == entry.name]
     assert lines
     asked = {s.name for s in selectors(entry.alert.expr % dict.fromkeys(("by", "on", "match", "job", "limit"), ""))}
     asked = {"queuewatch_events_total" if name.startswith("job:") else name for name in asked}
-    # A condition: for which queues it is asked at all.
+    # This series is a condition that only selects the queues.
     asked.discard("queuewatch_telemetry_basis")
     for panel, line in lines:
         assert line.value == 0.375
@@ -235,14 +235,14 @@ def test_the_line_of_a_raw_alert_is_its_limit_on_its_own_series(entry: Any) -> N
 
 
 def test_lines_of_signals_follow_the_thresholds() -> None:
-    """A threshold changed in the configuration moves its line."""
+    """Changing a threshold in the configuration moves its line."""
     moved = Context(CONFIG, Thresholds(poison_receives=7, slow_hold_min_s=99.0, coverage_low_ratio=0.42))
     values = {(ln.alert, ln.value) for b in boards(moved) for r in b.rows for p in r.panels for ln in p.lines}
     assert {("PoisonMessage", 7), ("SlowConsumer", 99.0), ("TelemetryPartial", 0.42)} <= values
 
 
-def test_an_alert_that_is_off_has_no_line() -> None:
-    """Neither a step nor a word about it."""
+def test_a_disabled_alert_has_no_line() -> None:
+    """The alert appears neither as a threshold step nor in a text."""
     off = dashboards(AlertRulesConfig(rules={"MessageTooOld": AlertSwitch(enabled=False)}))
     assert "QueuewatchMessageTooOld" in FILES["queuewatch-queue.json"]
     assert all("QueuewatchMessageTooOld" not in text for text in off.values())

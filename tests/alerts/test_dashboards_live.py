@@ -1,4 +1,4 @@
-"""Every panel answers: its expressions are run against a live Prometheus that scrapes a realistic snapshot."""
+"""Every panel shows data: its queries run against a Prometheus that scrapes a realistic snapshot."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ SUBSTITUTED = {
 
 
 def busy_snapshot(now_ms: int) -> Snapshot:
-    """The shop's bad afternoon, with everything in it that a panel may ask for."""
+    """Return the example shop with signals firing and with everything that panels query."""
     shop = shop_snapshot(now_ms)
     skewed = [replace(queue, clock_skew_s=75.0) if queue.queue == "orders" else queue for queue in shop.queues]
-    # Counters that stand still have a rate of nothing.
+    # Counters must grow, or their rate is zero.
     skewed = [replace(queue, totals={**queue.totals, "received": now_ms // 10, "deleted": now_ms // 20}) for queue in skewed]
     took = Duration((now_ms // 40, *[now_ms // 50] * len(DURATION_BUCKETS_S)), now_ms / 10)
     skewed = [replace(queue, durations=dict.fromkeys(DURATIONS, took)) for queue in skewed]
@@ -83,7 +83,7 @@ def _wait_for_two_scrapes(server: Server) -> None:
 
 
 def query(server: Server, expr: str) -> list[dict[str, object]]:
-    """The instant value of an expression. An error of Prometheus' is an error here."""
+    """Return the instant value of an expression; an error of Prometheus fails the test."""
     answer = httpx.get(f"{server.url}/api/v1/query", params={"query": expr}, timeout=10)
     assert answer.status_code == 200, answer.text
     result: list[dict[str, object]] = answer.json()["data"]["result"]
@@ -91,7 +91,7 @@ def query(server: Server, expr: str) -> list[dict[str, object]]:
 
 
 def substituted(expr: str) -> str:
-    """With Grafana's variables filled in."""
+    """Fill in Grafana's variables."""
     for variable, value in SUBSTITUTED.items():
         expr = expr.replace(variable, value)
     assert "$" not in expr
@@ -102,13 +102,13 @@ EXPRESSIONS = sorted({(name, title, expr) for name in BOARDS for title, expr in 
 
 
 @pytest.mark.parametrize(("name", "title", "expr"), EXPRESSIONS, ids=lambda v: str(v)[:40])
-def test_a_panel_answers(prometheus: Server, name: str, title: str, expr: str) -> None:
-    """No error, and not empty: a panel that shows nothing on a bad day shows nothing on any."""
+def test_a_panel_shows_data(prometheus: Server, name: str, title: str, expr: str) -> None:
+    """The query has no error and is not empty: a panel that is empty during an incident is useless."""
     assert query(prometheus, substituted(expr)), f"{name}: {title} is empty"
 
 
 def test_variables_have_values(prometheus: Server) -> None:
-    """What the variables' queries ask for is there."""
+    """The series in the variables' queries exist."""
     for board in BOARDS.values():
         for variable in board["templating"]["list"]:
             if variable["type"] != "query":
@@ -121,7 +121,7 @@ def test_variables_have_values(prometheus: Server) -> None:
 
 
 def test_one_queue_can_be_chosen(prometheus: Server) -> None:
-    """With one queue's name in the variable, a panel shows that queue only."""
+    """With one queue's name in the variable, a panel shows only that queue."""
     expr = next(e for name, title, e in EXPRESSIONS if title == "Highest receive count")
     chosen = substituted(expr.replace("$queue", r"payments\\.fifo"))
     found = query(prometheus, chosen)
@@ -130,8 +130,8 @@ def test_one_queue_can_be_chosen(prometheus: Server) -> None:
     ]
 
 
-def test_the_rules_evaluate_without_an_error(prometheus: Server) -> None:
-    """Every rule ran, and its templates filled: an error would stand in the rule's state."""
+def test_the_rules_evaluate_without_errors(prometheus: Server) -> None:
+    """Every rule is evaluated and its templates are filled; an error would be in the rule's state."""
     wanted = {"QueuewatchPoisonMessage", "QueuewatchGroupStuck", "QueuewatchDeadLetterArrived"}
     rules: list[dict[str, object]] = []
     deadline = time.monotonic() + 20

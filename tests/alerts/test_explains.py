@@ -1,4 +1,4 @@
-"""One incident, one page: the table of what explains what, and that the sample configuration and the push follow it."""
+"""One incident causes one page: the table of causes and consequences, followed by sample configuration and push."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ CONFIG = Path(__file__).resolve().parents[2] / "deploy" / "alertmanager" / "aler
 PAIRS = [(cause, effect) for cause, effects in EXPLAINS.items() for effect in effects]
 
 
-def test_it_speaks_of_alerts_that_exist_and_goes_in_no_circle() -> None:
-    """Two that explain each other would both be silent."""
+def test_the_table_has_existing_alerts_and_no_cycles() -> None:
+    """Two alerts that explain each other would both be silenced."""
     names = {*SIGNAL_NAMES, *RAW_ALERT_NAMES}
     assert {name for pair in PAIRS for name in pair} <= names
     assert not {(a, b) for a, b in PAIRS if (b, a) in PAIRS}
 
 
 @pytest.mark.parametrize(("cause", "effect"), PAIRS)
-def test_alertmanager_holds_back_what_is_explained(cause: str, effect: str) -> None:
-    """By a rule with that source and that target, for one queue."""
+def test_alertmanager_inhibits_consequences(cause: str, effect: str) -> None:
+    """A rule has that source and that target, for the same queue."""
     rules = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["inhibit_rules"]
     held = [
         rule
@@ -41,7 +41,7 @@ def test_alertmanager_holds_back_what_is_explained(cause: str, effect: str) -> N
 
 
 def finding(signal: SignalName) -> Finding:
-    """About one queue."""
+    """Build a finding about one queue."""
     return Finding(SignalKey(signal, "aws_sqs", "", "orders"), "critical", 1, {"summary": signal})
 
 
@@ -49,8 +49,8 @@ CAUSES: list[SignalName] = [name for name in SIGNAL_NAMES if name in EXPLAINS]
 
 
 @pytest.mark.parametrize("cause", CAUSES)
-def test_the_push_sends_the_cause_alone(cause: SignalName) -> None:
-    """All it explains fires beside it: one alert."""
+def test_the_push_sends_only_the_cause(cause: SignalName) -> None:
+    """All its consequences fire too, but one alert is sent."""
     effects = [name for name in SIGNAL_NAMES if name in EXPLAINS[cause]]
     ledger = AlertLedger(
         AlertmanagerConfig.model_validate({"destinations": [{"url": "http://127.0.0.1:9093"}]}), AlertRulesConfig()
@@ -59,8 +59,8 @@ def test_the_push_sends_the_cause_alone(cause: SignalName) -> None:
     assert [entry.alert.finding.key.signal for entry in ledger.since(-1)] == [cause]
 
 
-def test_nothing_explains_itself_or_what_is_not_in_its_row() -> None:
-    """Only what the table says is left to another alert."""
+def test_a_signal_is_explained_only_by_causes_in_the_table() -> None:
+    """A signal does not explain itself, and other signals are not folded."""
     for cause, effects in EXPLAINS.items():
         assert explained_by("PoisonMessage", [cause, "PoisonMessage"]) == (cause if "PoisonMessage" in effects else None)
     assert explained_by("PoisonMessage", ["PoisonMessage"]) is None

@@ -1,4 +1,4 @@
-"""The generated files: as committed, accepted by Prometheus, the same in all three forms, following the configuration."""
+"""The generated files are up to date, accepted by Prometheus, equal in all three forms, and follow the configuration."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ CHANGED = AlertRulesConfig(
 )
 
 
-def test_the_repository_holds_what_the_catalogue_says() -> None:
-    """Drift is an error that names the remedy: `python -m alerts.generate`."""
+def test_the_committed_files_are_up_to_date() -> None:
+    """Otherwise the error names the command to run: `python -m alerts.generate`."""
     assert command.outdated() == []
     assert command.main(["--check"]) == 0
 
 
-def test_drift_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file that was edited by hand, one that is missing and one too many are all named, and mended."""
+def test_outdated_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """An edited, a missing and a superfluous file are all named, and regenerating corrects them."""
     monkeypatch.setattr(command, "ROOT", tmp_path)
     (tmp_path / "docs").mkdir()
     assert command.main([]) == 0
@@ -73,7 +73,7 @@ def test_drift_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
 
 
 def test_the_runbook_is_stored_once() -> None:
-    """Where people read it; `queuewatch rules` writes it anew."""
+    """It is in docs/; `queuewatch rules` renders it again."""
     stored = [path for path in command.files() if path.stem == "runbook"]
     assert stored == [command.ROOT / "docs" / "runbook.md"]
     assert not list((command.ROOT / "alerts").rglob("runbook.[mh]*"))
@@ -81,7 +81,7 @@ def test_the_runbook_is_stored_once() -> None:
 
 
 def test_generating_twice_gives_the_same_bytes(tmp_path: Path) -> None:
-    """No time, no order of a set, nothing of the machine in the files."""
+    """The files depend on no time, no set order and no machine."""
     first, second = tmp_path / "a", tmp_path / "b"
     written = generate(first)
     generate(second)
@@ -93,7 +93,7 @@ def test_generating_twice_gives_the_same_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("config", [AlertRulesConfig(), CHANGED], ids=["defaults", "changed"])
 def test_prometheus_accepts_the_rules(config: AlertRulesConfig, tmp_path: Path, prometheus_binaries: Binaries) -> None:
-    """Without --lint-fatal promtool would end with 0 on duplicates."""
+    """Without --lint-fatal, promtool exits with 0 on duplicates."""
     generate(tmp_path, config)
     check = [prometheus_binaries.promtool, "check", "rules", "--lint=all", "--lint-fatal", str(tmp_path / PROMETHEUS_RULES)]
     done = subprocess.run(check, capture_output=True, text=True, timeout=60)
@@ -102,15 +102,15 @@ def test_prometheus_accepts_the_rules(config: AlertRulesConfig, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: r.get("alert") or r["record"])
-def test_every_name_of_an_expression_is_in_the_catalogue_of_metrics(rule: dict[str, Any]) -> None:
-    """A renamed metric or label must not leave a rule that can never fire."""
+def test_series_and_labels_of_expressions_exist(rule: dict[str, Any]) -> None:
+    """Otherwise a renamed metric or label would leave a rule that never fires."""
     assert unknown_names(rule["expr"], RECORDED) == []
     assert list(selectors(rule["expr"]))
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda r: r["alert"])
-def test_every_name_of_an_annotation_is_in_the_catalogue_of_metrics(rule: dict[str, Any]) -> None:
-    """A template that names a missing label gives an empty string and no error, so it is looked at here."""
+def test_series_and_labels_of_annotations_exist(rule: dict[str, Any]) -> None:
+    """A template with a missing label renders an empty string without an error, so it is checked here."""
     texts = [*rule["annotations"].values(), *map(str, rule["labels"].values())]
     entry = next(e for e in CATALOGUE if e.alert_name == rule["alert"])
     available = {*entry.alert.identity, *(("severity",) if entry.alert.judged_severity else ())}
@@ -121,15 +121,15 @@ def test_every_name_of_an_annotation_is_in_the_catalogue_of_metrics(rule: dict[s
 
 
 def test_the_check_of_names_can_fail() -> None:
-    """The parser finds what is wrong in a name, a matcher and a grouping."""
+    """The parser finds wrong names in a series, a matcher and a grouping."""
     assert unknown_names('max by (queue) (queuewatch_signal{signal="x"}) > 0')[0] == "no series queuewatch_signal"
     assert unknown_names('queuewatch_signals{sginal="x"}') == ["queuewatch_signals has no label sginal"]
     assert unknown_names("max by (qeue) (queuewatch_poison_messages)") == ["none of the series has label qeue"]
     assert unknown_names("rate(queuewatch_events_total[5m]) > 1e5") == []
 
 
-def test_the_three_forms_say_the_same() -> None:
-    """Plain rules and the PrometheusRule come from one list."""
+def test_plain_rules_and_the_prometheusrule_are_equal() -> None:
+    """Both are made from one list."""
     for config in (AlertRulesConfig(), CHANGED):
         files = render(config)
         plain = yaml.safe_load(files[PROMETHEUS_RULES])["groups"]
@@ -152,15 +152,15 @@ def _mixin(folder: Path, override: str = "{}") -> Any:
 
 @pytest.mark.parametrize("config", [AlertRulesConfig(), CHANGED], ids=["defaults", "changed"])
 def test_the_mixin_gives_the_same_rules(config: AlertRulesConfig, tmp_path: Path) -> None:
-    """The jsonnet library and the Python code agree, rule for rule."""
+    """The jsonnet library and the Python code produce the same rules."""
     generate(tmp_path, config)
     found = _mixin(tmp_path)
     assert found["rules"] == rule_groups(config)
     assert sorted(found["uids"]) == [name.removesuffix(".json") for name in found["dashboards"]]
 
 
-def test_the_mixin_is_configured_like_the_section(tmp_path: Path) -> None:
-    """What a jsonnet user sets in _config gives what the same settings give in the configuration file."""
+def test_the_mixin_has_the_same_settings(tmp_path: Path) -> None:
+    """Settings in jsonnet's _config produce the same rules as those in the configuration file."""
     generate(tmp_path, AlertRulesConfig(objectives=OBJECTIVES))
     override = """{ _config+:: {
         job: 'watch',
@@ -186,8 +186,8 @@ def _rule(config: AlertRulesConfig, name: str) -> dict[str, Any]:
     return next(r for g in rule_groups(config) for r in g["rules"] if r.get("alert") == f"Queuewatch{name}")
 
 
-def test_switches_do_what_they_say() -> None:
-    """On and off, severity, limit, waits, queues, labels and addresses."""
+def test_settings_change_the_rules() -> None:
+    """Tested are on and off, severity, limit, durations, queues, labels and links."""
     names = {r.get("alert") for g in rule_groups(CHANGED) for r in g["rules"]}
     assert "QueuewatchNoisyGroup" not in names
     assert "QueuewatchGroupStuck" in names
@@ -212,7 +212,7 @@ def test_switches_do_what_they_say() -> None:
 
 @pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
 def test_each_alert_can_be_switched_off_alone(entry: Any) -> None:
-    """Everything else stays as it was."""
+    """The other alerts do not change."""
     off = AlertRulesConfig(rules={entry.name: AlertSwitch(enabled=False)})
     left = [r["alert"] for g in rule_groups(off) for r in g["rules"] if "alert" in r]
     assert left == [r["alert"] for r in ALERTS if r["alert"] != entry.alert_name]
@@ -235,13 +235,13 @@ def test_each_alert_can_be_switched_off_alone(entry: Any) -> None:
     ],
 )
 def test_a_wrong_section_is_refused_with_the_reason(section: dict[str, Any], said: str) -> None:
-    """Errors name the key and the fix."""
+    """The error names the key and the fix."""
     with pytest.raises(ValidationError, match=said.replace("(", r"\(").replace("?", r"\?")):
         AlertRulesConfig.model_validate(section)
 
 
 def test_the_section_is_read_from_the_configuration_file(tmp_path: Path) -> None:
-    """`alerts:` of the one file, through the same loader as everything else."""
+    """The general loader reads `alerts:` from the one configuration file."""
     file = tmp_path / "queuewatch.yaml"
     file.write_text("alerts:\n  job: watch\n  rules:\n    NoisyGroup: {enabled: false}\n")
     section = load_config(file, env={}).section("alerts")
@@ -250,7 +250,7 @@ def test_the_section_is_read_from_the_configuration_file(tmp_path: Path) -> None
     assert not section.rules["NoisyGroup"].enabled
 
 
-def test_recorded_ratios_keep_the_labels_distinguish_alerts() -> None:
+def test_recorded_ratios_keep_the_labels_that_distinguish_alerts() -> None:
     """A ratio without `cluster` would mix clusters."""
     recorded = [r for g in rule_groups(CHANGED) for r in g["rules"] if "record" in r]
     assert len(recorded) == 2 + len(OBJECTIVES) * (3 * 8 + 1)
@@ -263,12 +263,12 @@ def test_recorded_ratios_keep_the_labels_distinguish_alerts() -> None:
     [(0, "0s"), (15, "15s"), (90, "90s"), (300, "5m"), (3600, "1h"), (5400, "90m"), (86_400, "1d"), (0.5, "500ms")],
 )
 def test_durations_are_written_as_prometheus_reads_them(value: float, written: str) -> None:
-    """The largest unit that divides it."""
+    """The unit is the largest one that divides the value."""
     assert duration(value) == written
 
 
 def test_numbers_are_written_for_people() -> None:
-    """With the unit that the threshold's name ends in."""
+    """The unit follows from the end of the threshold's name."""
     assert shown("stalled_s", 300.0) == "5 minutes"
     assert shown("coverage_low_ratio", 0.9) == "90 %"
     assert shown("look_ahead", 120_000) == "120,000"

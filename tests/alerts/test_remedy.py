@@ -1,4 +1,4 @@
-"""What to do: only what holds for the system and the reason, with the names that are known in its commands."""
+"""Remedies: only steps that apply to the system and the reason, with known names filled into their commands."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def found(
     ],
     ids=lambda v: v if isinstance(v, str) and " " in v else "",
 )
-def test_only_what_holds_here_is_said(system: str, reason: str, left: tuple[str, ...], why: str) -> None:
-    """Whoever is woken up reads what concerns them."""
+def test_only_steps_that_apply_are_shown(system: str, reason: str, left: tuple[str, ...], why: str) -> None:
+    """An on-call engineer sees only steps for this system and this reason."""
     assert steps(FIX, system, reason, {}) == left, why
 
 
-def test_the_runbook_says_all_with_what_they_hold_for() -> None:
-    """One page for every system."""
+def test_the_runbook_shows_all_steps_with_what_they_apply_to() -> None:
+    """The runbook is one page for all systems."""
     assert list(labelled(FIX, SYSTEM_TITLES)) == [
         "Always.",
         "Amazon SQS: `aws x`.",
@@ -57,8 +57,8 @@ def test_the_runbook_says_all_with_what_they_hold_for() -> None:
     ]
 
 
-def test_what_is_known_stands_in_the_command_and_nowhere_else() -> None:
-    """A variable outside of code, or one that is not known, stays."""
+def test_known_names_are_filled_in_only_within_commands() -> None:
+    """Variables outside of code, and unknown ones, stay as they are."""
     fix = ('`aws x "$QUEUE_URL" ${DLQ_ARN##*:} "${DLQ_ARN}" $OTHER` for $QUEUE_URL.',)
     assert steps(fix, "aws_sqs", "", {"QUEUE_URL": "https://u", "DLQ_ARN": "arn:d"}) == (
         '`aws x "https://u" ${DLQ_ARN##*:} "arn:d" $OTHER` for $QUEUE_URL.',
@@ -67,8 +67,8 @@ def test_what_is_known_stands_in_the_command_and_nowhere_else() -> None:
 
 @pytest.mark.parametrize("system", QUEUE_SYSTEMS)
 @pytest.mark.parametrize("entry", [e for e in CATALOGUE if e.name in SIGNAL_NAMES], ids=lambda e: e.name)
-def test_no_step_of_a_system_holds_commands_of_another(entry: Entry, system: str) -> None:
-    """An SQS alert with an ActiveMQ command is one that nobody reads twice."""
+def test_the_steps_for_a_system_have_no_commands_for_another(entry: Entry, system: str) -> None:
+    """Readers lose trust in an SQS alert with an ActiveMQ command."""
     if entry.component == "watcher" or system in entry.not_applicable:
         return
     advised = steps(entry.fix, system, "", {})
@@ -88,7 +88,7 @@ def test_no_step_of_a_system_holds_commands_of_another(entry: Entry, system: str
     ],
 )
 def test_each_reason_has_its_steps(signal: SignalName, reasons: tuple[str, ...]) -> None:
-    """Those of one reason are not those of another, and all of them together are what is said without a reason."""
+    """Steps of different reasons differ, and without a reason all of them are shown."""
     fix = BY_NAME[signal].fix
     by_reason = [frozenset(steps(fix, "aws_sqs", reason, {})) for reason in reasons]
     assert frozenset().union(*by_reason) == frozenset(steps(fix, "aws_sqs", "", {}))
@@ -126,7 +126,7 @@ def test_each_reason_has_its_steps(signal: SignalName, reasons: tuple[str, ...])
     ],
     ids=["arn", "url in China", "dead-letter queue of a broker", "group", "queue name", "an account that is none"],
 )
-def test_a_command_can_be_pasted_as_it_stands(finding: Finding, command: str) -> None:
+def test_a_command_can_be_pasted_as_it_is(finding: Finding, command: str) -> None:
     """Queue, dead-letter queue, account, region and broker are known from the signal."""
     commands = [code for step in advice(finding).to_do for code in QUOTED.findall(step)]
     assert command in commands
@@ -134,8 +134,8 @@ def test_a_command_can_be_pasted_as_it_stands(finding: Finding, command: str) ->
 
 @pytest.mark.parametrize("name", [*HOSTILE_NAMES, "$(touch x)", 'a";rm -rf ~;"', "`id`", "a b", "*", "q'"])
 @pytest.mark.parametrize("system", QUEUE_SYSTEMS)
-def test_a_name_from_outside_never_becomes_a_command(name: str, system: str) -> None:
-    """A name with a shell's own characters stays a variable; what is filled in means itself to a shell."""
+def test_an_external_name_never_becomes_a_command(name: str, system: str) -> None:
+    """A name with shell characters leaves the variable unfilled; what is filled in has no special meaning to a shell."""
     finding = found("DeadLetterArrived", system, "123456789012/eu-west-1", name, group=name)
     for value in known_variables(finding).values():
         done = subprocess.run(

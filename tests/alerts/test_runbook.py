@@ -1,4 +1,4 @@
-"""The runbook: a heading behind every link, everything an entry says, the same as Markdown and as HTML."""
+"""The runbook has a heading for every link, everything that an entry says, and the same content as Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _section(name: str) -> str:
 
 
 def _anchor(heading: str) -> str:
-    """What a Markdown host makes of a heading."""
+    """Return the anchor that a Markdown host makes of a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
 
 
@@ -45,8 +45,8 @@ class _Ids(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_every_link_of_an_alert_has_its_heading_in_both_forms() -> None:
-    """The link in a page at 3 a.m. must not end at the top of a long document."""
+def test_every_runbook_link_of_an_alert_has_a_heading_in_both_forms() -> None:
+    """A link opened at 3 a.m. must not end at the top of a long document."""
     urls = [r["annotations"]["runbook_url"] for g in rule_groups(AlertRulesConfig()) for r in g["rules"] if "alert" in r]
     wanted = {url.split("#")[1] for url in urls}
     assert len(wanted) == len(CATALOGUE)
@@ -59,15 +59,15 @@ def test_every_link_of_an_alert_has_its_heading_in_both_forms() -> None:
     assert parser.open == []
 
 
-def test_links_inside_the_page_lead_somewhere() -> None:
-    """The table at the top goes to every alert."""
+def test_links_inside_the_page_have_targets() -> None:
+    """The table at the top links to every alert."""
     targets = set(re.findall(r"\]\(#([\w-]+)\)", MARKDOWN))
     assert targets == {entry.anchor for entry in CATALOGUE}
 
 
 @pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
 def test_a_section_holds_everything_the_entry_says(entry: Any) -> None:
-    """Meaning, rule, evidence, checks with their commands, remedies, when to ignore."""
+    """It has meaning, rule, evidence, checks with commands, remedies, and when to ignore the alert."""
     section = _section(entry.name)
     assert entry.meaning in section
     for step in rule_text(entry):
@@ -84,8 +84,8 @@ def test_a_section_holds_everything_the_entry_says(entry: Any) -> None:
         assert f"[{link.title}]({link.url})" in section
 
 
-def test_it_shows_what_is_configured() -> None:
-    """Thresholds, limits and waits of the configuration, not the defaults; nothing about what is switched off."""
+def test_it_shows_configured_values() -> None:
+    """Thresholds, limits and durations are the configured ones, and alerts that are off are left out."""
     config = AlertRulesConfig(
         rules={"MessageTooOld": AlertSwitch(limit=600, for_s=120), "NoisyGroup": AlertSwitch(enabled=False)}
     )
@@ -96,13 +96,13 @@ def test_it_shows_what_is_configured() -> None:
 
 
 def test_the_opening_warns_against_receiving() -> None:
-    """The first thing many would do is the one that dead-letters the message."""
+    """Receiving is what many would try first, and it can dead-letter the message."""
     opening = MARKDOWN.split("## Prepare your shell")[0]
     assert "Do not inspect a queue by receiving from it" in opening
 
 
 def test_blocks_become_markdown_and_escaped_html() -> None:
-    """Every kind of block in both forms; what looks like HTML in a text stays text."""
+    """Every kind of block is rendered in both forms; text that looks like HTML is escaped."""
     blocks: list[Block] = [
         Heading(2, "A <b> title"),
         Paragraph("Use `x < y`.", "Note."),
