@@ -1,4 +1,4 @@
-"""The simulated ActiveMQ queue: prefetch windows, acknowledgements, connections that end, dead letters."""
+"""The simulated ActiveMQ queue: prefetch windows, acknowledgements, closed connections, dead letters."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def consumer(q: MqQueue, name: str, prefetch: int) -> MqConsumer:
     return MqConsumer(q.sim, name, q, lambda _: 10.0, prefetch)
 
 
-def test_messages_are_spread_up_to_the_prefetch_windows() -> None:
-    """Five messages, two windows of two: two each, the fifth waits for the first acknowledgement."""
+def test_messages_are_spread_over_the_prefetch_windows() -> None:
+    """Of five messages, each of two windows gets two, and the fifth waits for the first acknowledgement."""
     q = queue()
     for name in ("a", "b"):
         consumer(q, name, 2)
@@ -37,8 +37,8 @@ def test_messages_are_spread_up_to_the_prefetch_windows() -> None:
     assert len(deliveries) == 5
 
 
-def test_what_a_lost_connection_held_goes_to_the_next_consumer_in_order() -> None:
-    """Redelivered with the next count, before what was sent later; nothing of it is acknowledged by the old one."""
+def test_messages_of_a_lost_connection_go_to_the_next_consumer_in_order() -> None:
+    """They are redelivered with the next count, before later messages; the old consumer acknowledges none of them."""
     q = queue()
     first = consumer(q, "a", 2)
     ids = [q.send().id for _ in range(3)]
@@ -53,8 +53,8 @@ def test_what_a_lost_connection_held_goes_to_the_next_consumer_in_order() -> Non
     assert [e.message_id for e in q.history.of("q").endings] == ids
 
 
-def test_a_refused_message_is_a_dead_letter_with_the_same_id() -> None:
-    """Reported as arriving there and as moved from here; a rollback takes all its redeliveries first."""
+def test_a_rejected_message_is_a_dead_letter_with_the_same_id() -> None:
+    """It is reported as moved from its queue and as sent to the dead-letter queue."""
     q = queue()
     one = consumer(q, "a", 1)
     bad = q.send(fails=True)
@@ -69,7 +69,7 @@ def test_a_refused_message_is_a_dead_letter_with_the_same_id() -> None:
 
 
 def test_a_hung_consumer_keeps_its_window() -> None:
-    """It acknowledges nothing more, and what it holds stays in flight."""
+    """It acknowledges nothing more, and the messages that it holds stay in flight."""
     q = queue()
     one = consumer(q, "a", 3)
     for _ in range(5):

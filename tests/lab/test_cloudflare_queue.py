@@ -1,4 +1,4 @@
-"""The simulated Cloudflare queue: batches, retries and what becomes of messages whose retries run out."""
+"""The simulated Cloudflare queue: batches, retries, and messages whose retries run out."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def queue(*, dead_letters: bool = True, **settings: Any) -> CloudflareQueue:
 
 
 def reported(q: CloudflareQueue, *kinds: str) -> list[tuple[str, Any, int]]:
-    """Type, receive count and second of the events of these types."""
+    """Return type, receive count and second of the events of these types."""
     begin = q.reports[0].event["at"] - 5000 if q.reports else 0
     events = [r.event for r in q.reports if r.event["type"] in kinds]
     return [(e["type"], e.get("receive_count"), (e["at"] - begin) // 1000) for e in events]
 
 
 def test_a_batch_is_delivered_when_it_is_full_or_after_its_timeout() -> None:
-    """Three messages at a batch size of two: two at once, the third after five seconds."""
+    """With a batch size of two, two of three messages are delivered at once and the third after five seconds."""
     q = queue(max_batch_size=2)
     for _ in range(3):
         q.send()
@@ -40,8 +40,8 @@ def test_a_batch_is_delivered_when_it_is_full_or_after_its_timeout() -> None:
     assert len(q.history.of("q").deliveries) == 3
 
 
-def test_no_more_batches_at_once_than_the_concurrency() -> None:
-    """Five full batches, two invocations: the third batch begins when the first ends."""
+def test_concurrent_batches_are_limited() -> None:
+    """With five full batches and two invocations, the third batch begins when the first ends."""
     q = queue(max_batch_size=1, max_concurrency=2)
     for _ in range(5):
         q.send()
@@ -52,8 +52,8 @@ def test_no_more_batches_at_once_than_the_concurrency() -> None:
 
 
 @pytest.mark.parametrize(("failure", "again"), [("throw", 2), ("retry", 1)])
-def test_a_throw_fails_the_whole_batch_and_a_retry_one_message(failure: Any, again: int) -> None:
-    """A good and a bad message in one batch."""
+def test_a_throw_fails_the_whole_batch_and_a_retry_only_one_message(failure: Any, again: int) -> None:
+    """The batch has one good and one bad message."""
     q = queue(max_batch_size=2)
     q.failure = failure
     q.send()
@@ -66,8 +66,8 @@ def test_a_throw_fails_the_whole_batch_and_a_retry_one_message(failure: Any, aga
 
 
 @pytest.mark.parametrize(("dead_letters", "end"), [(True, "dead_lettered"), (False, "dropped")])
-def test_retries_run_out(dead_letters: bool, end: str) -> None:
-    """max_retries 2: three deliveries, then the dead-letter queue with attempts from the start, or nothing."""
+def test_a_message_is_moved_or_dropped_when_its_retries_run_out(dead_letters: bool, end: str) -> None:
+    """With max_retries 2 there are three deliveries; then the message is moved to the dead-letter queue or dropped."""
     q = queue(dead_letters=dead_letters, max_batch_size=1, max_retries=2)
     q.send(fails_on="*")
     q.sim.run(60)
@@ -79,8 +79,8 @@ def test_retries_run_out(dead_letters: bool, end: str) -> None:
         assert q.history.of("dlq").counts(q.sim.now).visible == 1
 
 
-def test_a_retry_delay_keeps_the_message_away() -> None:
-    """Delayed for 30 s after a delivery that ended at 1 s; the next one waits for its batch's timeout."""
+def test_a_retry_delay_delays_the_message() -> None:
+    """It is delayed for 30 s after its first delivery ended; the next delivery waits for the batch timeout."""
     q = queue(max_batch_size=10, retry_delay_s=30, max_batch_timeout_s=5)
     begin = q.sim.now
     q.send(fails_on="*")

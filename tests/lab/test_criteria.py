@@ -1,4 +1,4 @@
-"""The criteria find what is wrong, and only that: published values made up beside a truth that is known."""
+"""The criteria find exactly what is wrong: artificial published values are compared with a known truth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVERY_S = 30
 
 
 def one_message_from_minute_one() -> QueueHistory:
-    """One message is sent at 60 s and stays, in flight from 90 s to 120 s."""
+    """One message is sent at 60 s and stays; it is in flight from 90 s to 120 s."""
     history = History()
     queue = history.of("q")
     queue.enter("m", "visible", ms(60), ms(60))
@@ -43,7 +43,7 @@ def signal(at_s: float, status: str = "firing", name: str = "QueueStalled", **fi
     [("all", 40, 0), ("all", 30, -10), ("all", 50, 10), ("visible", 40, 40), ("healthy", 41, 1)],
     ids=["true", "a lower bound", "too high", "nothing is visible", "a second too high"],
 )
-def test_an_age_is_compared_with_the_true_one_of_its_scope(scope: str, age_s: float, excess_s: float) -> None:
+def test_an_age_is_compared_with_the_true_age_in_its_scope(scope: str, age_s: float, excess_s: float) -> None:
     """At 100 s the message is 40 s old and in flight."""
     outcome = published("oldest_message_age_seconds", scope, {100: age_s})
     assert list(criteria.age_excesses(one_message_from_minute_one(), outcome, "q")) == [excess_s]
@@ -54,15 +54,15 @@ def test_an_age_is_compared_with_the_true_one_of_its_scope(scope: str, age_s: fl
     [(100, 100, 0), (105, 100, 0), (106, 100, 0.06), (2, 1, 0), (None, 100, None), (1, 100, 0), (0, 100, 0), (3, 1, 2.0)],
     ids=["same", "5 %", "6 %", "one more", "absent", "the truth", "the truth, one less", "two more of one"],
 )
-def test_depth_may_be_near_the_brokers_count_or_the_truth(published_depth: int | None, said: int, off: float | None) -> None:
-    """The broker's count may be late: the truth at 120 s is one message."""
+def test_depth_may_agree_with_the_brokers_count_or_the_truth(published_depth: int | None, said: int, off: float | None) -> None:
+    """The broker's count may be late; the truth at 120 s is one message."""
     outcome = published("queue_messages", "visible", {} if published_depth is None else {120: published_depth})
     found = criteria.depth_errors(one_message_from_minute_one(), outcome, "q", {ms(120): Counts(said, 0, 0)})
     assert list(found) == [off]
 
 
-def test_exact_ages_are_asked_for_under_full_telemetry_and_where_marked() -> None:
-    """19 of the 20 times have a message; an age that is absent is wrong only under full telemetry."""
+def test_exact_ages_are_required_under_full_telemetry_and_where_marked() -> None:
+    """19 of the 20 times have a message; a missing age is wrong only under full telemetry."""
     history = one_message_from_minute_one()
     nothing = published("oldest_message_age_seconds", "all", {})
     assert criteria.not_exact(history, nothing, "q", full=False) == 0
@@ -74,23 +74,23 @@ def test_exact_ages_are_asked_for_under_full_telemetry_and_where_marked() -> Non
     assert criteria.not_exact(history, bound, "q", full=False) == 1
 
 
-def test_a_signal_that_ends_while_the_fault_lasts_is_lost() -> None:
-    """Fired at 200 s, resolved from 310 s to 380 s: the times 330 and 360 s are without it."""
+def test_a_signal_that_ends_during_the_fault_is_lost() -> None:
+    """It fires at 200 s and is resolved from 310 s to 380 s, so it is missing at 330 s and 360 s."""
     outcome = published("x", "", {})
     outcome.signals += [signal(200), signal(310, "resolved"), signal(380)]
     assert criteria.lost(outcome, "QueueStalled", "q", ms(100)) == 2
     assert criteria.lost(outcome, "QueueStalled", "other", ms(100)) == 0
 
 
-def test_status_ok_counts_only_after_the_time_to_tell() -> None:
-    """Death at 30 s: 390 s is the first time at which ok is a lie; other states are none."""
+def test_status_ok_is_wrong_only_after_the_time_to_detect() -> None:
+    """After a death at 30 s, ok is wrong from 390 s on; other states are allowed."""
     outcome = published("queue_status", "ok", {360: 1, 390: 1, 420: 0, 450: 1})
     outcome._series["queuewatch_queue_status", "q", "stopped"] = {ms(420): 1}
     assert criteria.ok_while_dead(outcome, "q", ms(30)) == 2
 
 
-def test_the_least_share_of_the_true_age_counts() -> None:
-    """From a quarter of an hour after the death; a gap is no age."""
+def test_the_smallest_ratio_to_the_true_age_counts() -> None:
+    """It is measured from 15 minutes after the death; a gap has no ratio."""
     history = one_message_from_minute_one()
     outcome = Outcome(times=[ms(960), ms(1060), ms(1160)])
     ages = outcome._series.setdefault(("queuewatch_oldest_message_age_seconds", "q", "all"), {})
@@ -113,6 +113,6 @@ def test_the_least_share_of_the_true_age_counts() -> None:
     ],
     ids=lambda value: getattr(value, "name", str(value)),
 )
-def test_an_age_is_asked_for_where_one_side_is_whole(view: View, ratio: float | None, enough: bool | None) -> None:
-    """Counts alone prove little, and of a quarter of the messages none may have been the oldest."""
+def test_an_age_is_required_where_one_side_is_fully_instrumented(view: View, ratio: float | None, enough: bool | None) -> None:
+    """Counts alone prove little, and a quarter of the messages may not include the oldest."""
     assert criteria._age_enough(view, ratio) is enough

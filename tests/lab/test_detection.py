@@ -1,4 +1,4 @@
-"""A fixed part of the matrix of partial telemetry and of the incidents: what holds must not stop holding."""
+"""A fixed part of the matrix of partial telemetry and of the incidents, as a regression test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOLDS = [
 
 @pytest.mark.parametrize(("scenario", "basis"), HOLDS)
 def test_a_cell_of_the_matrix_holds(scenario: str, basis: str) -> None:
-    """No false page, no ok beside a dead consumer, depths near the broker's, no age above the true one."""
+    """There is no false page, no ok beside a dead consumer, no wrong depth, and no age above the true one."""
     (row,) = run_cells([Cell(scenario, "standard", 1, basis, "exact")])
     assert row["broken"] == []
 
@@ -35,14 +35,14 @@ def test_a_cell_of_the_matrix_holds(scenario: str, basis: str) -> None:
     ("scenario", "kind", "basis", "counts"),
     [("healthy_busy", "fifo", "one_of_two", "exact"), ("poison", "standard", "sample50", "late")],
 )
-def test_a_cell_whose_first_minutes_are_hard_holds(scenario: str, kind: str, basis: str, counts: str) -> None:
-    """Few counts agree with anything: an unseen consumer of a FIFO queue, and half of the messages under late counts."""
+def test_a_cell_with_ambiguous_first_minutes_holds(scenario: str, kind: str, basis: str, counts: str) -> None:
+    """Few counts agree with anything: an unseen consumer of a FIFO queue, and half of the messages with late counts."""
     (row,) = run_cells([Cell(scenario, kind, 1, basis, counts)])
     assert row["broken"] == []
 
 
 @pytest.mark.parametrize("incident", ["slow_deploy", "consumers_dead", "rolling_deploys", "burst_x50", "nightly_batch"])
-def test_an_incident_is_announced_and_health_is_not(incident: str) -> None:
-    """In time and by name; healthy runs raise neither QueueFailing nor QueueLagging."""
+def test_an_incident_is_announced_and_a_healthy_run_is_not(incident: str) -> None:
+    """Incidents are announced in time and by name; healthy runs raise neither QueueFailing nor QueueLagging."""
     rows = list(run_incidents(IncidentSelection(only=(incident,), kinds=("standard",)), jobs=1))
     assert [row["broken"] for row in rows if row["scenario"] == incident] == [[]]

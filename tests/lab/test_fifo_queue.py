@@ -1,4 +1,4 @@
-"""The simulated FIFO queue keeps order within groups, blocks them, and sees only its front."""
+"""The simulated FIFO queue keeps the order within groups, blocks groups in flight, and has a limited look-ahead."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def queue(**settings: Any) -> FifoQueue:
 
 
 def received(q: FifoQueue, most: int = 1) -> list[tuple[str | None, int, int]]:
-    """Group, sequence and receive count of what a receive returns."""
+    """Return group, sequence and receive count of received messages."""
     return [(r.message.group, r.message.sequence, r.receive_count) for r in q.receive("c", most)]
 
 
 def test_a_message_in_flight_blocks_its_group_and_no_other() -> None:
-    """Two of a, one of b: while the first of a is in flight only b's can be received."""
+    """With two messages of group a and one of b, only b's can be received while the first of a is in flight."""
     q = queue()
     for group in ("a", "a", "b"):
         q.send(group=group)
@@ -33,15 +33,15 @@ def test_a_message_in_flight_blocks_its_group_and_no_other() -> None:
 
 
 def test_one_receive_prefers_one_group_in_order() -> None:
-    """A batch takes as many of the first open group as it can, then of the next."""
+    """A batch takes as many messages of the first open group as it can, then those of the next."""
     q = queue()
     for group in ("a", "b", "a", "b"):
         q.send(group=group)
     assert received(q, 3) == [("a", 1, 1), ("a", 3, 1), ("b", 2, 1)]
 
 
-def test_a_failed_head_comes_back_before_what_is_behind_it() -> None:
-    """Order within the group survives a window that runs out."""
+def test_a_failed_head_comes_back_before_the_messages_behind_it() -> None:
+    """The order within the group survives a window that ends by time."""
     q = queue(visibility_timeout_s=30)
     q.send(group="a")
     q.send(group="a")
@@ -51,7 +51,7 @@ def test_a_failed_head_comes_back_before_what_is_behind_it() -> None:
 
 
 def test_settling_the_head_opens_the_group() -> None:
-    """And a waiting long poll is woken."""
+    """A waiting long poll returns as well."""
     q = queue()
     q.send(group="a")
     q.send(group="a")
@@ -65,8 +65,8 @@ def test_settling_the_head_opens_the_group() -> None:
     assert woken == [[("a", 2, 1)]]
 
 
-def test_a_dead_letter_frees_its_group_and_starts_its_retention_anew() -> None:
-    """maxReceiveCount 1: the next receive moves the head and returns what was behind it."""
+def test_a_dead_letter_frees_its_group_and_restarts_its_retention() -> None:
+    """With maxReceiveCount 1, the next receive moves the head and returns the message behind it."""
     q = queue(max_receive_count=1)
     bad = q.send(group="a")
     q.send(group="a")
@@ -82,7 +82,7 @@ def test_a_dead_letter_frees_its_group_and_starts_its_retention_anew() -> None:
 
 
 def test_an_expired_handle_does_not_delete() -> None:
-    """Unlike a standard queue, the call fails and the message stays."""
+    """Unlike on a standard queue, the call fails and the message stays."""
     q = queue(visibility_timeout_s=30)
     q.send(group="a")
     (late,) = q.receive("c", 1)
@@ -92,7 +92,7 @@ def test_an_expired_handle_does_not_delete() -> None:
 
 
 def test_groups_beyond_the_look_ahead_are_hidden() -> None:
-    """Three messages of a blocked group fill the look-ahead: b waits until one of them is settled."""
+    """Three messages of a blocked group fill the look-ahead, so b waits until one of them is settled."""
     q = queue(look_ahead=3)
     for group in ("a", "a", "a", "b"):
         q.send(group=group)

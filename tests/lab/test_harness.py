@@ -1,4 +1,4 @@
-"""A recording goes through queuewatch's own code, and what it published can be asked for."""
+"""A recording runs through queuewatch's own code, and its published values can be queried."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.telemetry import COUNTS, VIEWS, polled, seen
 
 @pytest.mark.parametrize("trigger_ms", [None, 10_000])
 def test_full_telemetry_of_an_idle_queue_is_published_exactly(trigger_ms: int | None) -> None:
-    """Every half minute from the first poll on, the depth is the true one and no critical signal fires."""
+    """Every 30 s from the first poll on, the depth is the true one; no criterion is broken."""
     recording = healthy_idle("standard", 1)
     events = seen(recording, VIEWS["full"])
     outcome = harness.run(events, trigger_ms=trigger_ms, until=recording.ends_at)
@@ -26,14 +26,14 @@ def test_full_telemetry_of_an_idle_queue_is_published_exactly(trigger_ms: int | 
     assert set(outcome.chosen("queue_status", "orders")) == set(outcome.times)
 
 
-def test_an_event_that_cannot_be_read_is_the_simulators_fault() -> None:
-    """It is raised, not counted."""
+def test_an_invalid_event_is_an_error_of_the_simulator() -> None:
+    """It raises instead of being counted."""
     with pytest.raises(ValueError, match="cannot be read"):
         harness.run([{"v": 1, "type": "sent", "at": T0_MS, "queue": "q", "message_id": "m"}])
 
 
 def test_the_matrix_has_every_cell_once() -> None:
-    """Eight scenarios, two kinds, seven bases, three qualities of counts; changeovers with exact counts."""
+    """There are eight scenarios, two kinds, seven bases and three qualities of counts; changeovers have exact counts."""
     cells = list(Selection().cells())
     assert len(cells) == len(set(cells))
     assert len([c for c in cells if c.basis in VIEWS]) == 8 * 2 * 7 * len(COUNTS)

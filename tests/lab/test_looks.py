@@ -1,4 +1,4 @@
-"""Looking only at queues that are due says the same as looking at every queue in every step."""
+"""Judging only the queues that are due gives the same result as judging every queue in every step."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CELLS = (
 
 
 def tracked(cell: Cell, folder: Path, trigger_ms: int) -> list[Merged]:
-    """What the tracking says at each step of a simulated run."""
+    """Return the tracking's result at each step of a simulated run."""
     recording = SCENARIOS[cell.scenario](cell.kind, cell.seed)
     path = folder / "recording.ndjson"
     path.write_bytes(encode_ndjson(seen(recording, cell.view)))
@@ -45,7 +45,7 @@ def tracked(cell: Cell, folder: Path, trigger_ms: int) -> list[Merged]:
 
 
 def said(taken: Sequence[Merged], *, all_queues: bool) -> tuple[list[list[QueueView]], list[SignalChange], list[Snapshot]]:
-    """What is published of each queue at each step, every change, and the snapshots."""
+    """Return the published views of each step, every change, and the snapshots."""
     memory, snapshots, views, changes = JudgeMemory.empty(), [], [], []
     for merged in taken:
         if all_queues:
@@ -58,8 +58,8 @@ def said(taken: Sequence[Merged], *, all_queues: bool) -> tuple[list[list[QueueV
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.scenario}-{cell.basis}")
-def test_due_queues_alone_say_what_all_would(cell: Cell, tmp_path: Path) -> None:
-    """Signals, statuses, depths, ages, bases: everything published, at every step."""
+def test_judging_due_queues_gives_the_same_result_as_judging_all(cell: Cell, tmp_path: Path) -> None:
+    """Everything published is compared at every step: signals, statuses, depths, ages, bases."""
     taken = tracked(cell, tmp_path, trigger_ms=10_000)
     some, changes, snapshots = said(taken, all_queues=False)
     all_, all_changes, all_snapshots = said(taken, all_queues=True)

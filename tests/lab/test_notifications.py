@@ -1,4 +1,4 @@
-"""Who would be reported, by the Alertmanager configuration that is shipped."""
+"""Which signals would notify, by the shipped Alertmanager configuration."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from lab.notifications import announced, notifications, shipped_inhibitions
 
 
 def signal(at_s: int, name: str, severity: str = "warning", status: str = "firing", **fields: Any) -> dict[str, Any]:
-    """A signal line of the queue `q`."""
+    """A signal line of queue `q`."""
     about = {"signal": name, "severity": severity, "status": status, "system": "aws_sqs", "scope": "s", "queue": "q"}
     return about | {"at": at_s * 1000} | fields
 
 
 def names(signals: list[dict[str, Any]]) -> list[str]:
-    """Of the signals that are announced."""
+    """Return the names of the announced signals."""
     return [s["signal"] for s in announced(signals)]
 
 
 def test_a_consequence_is_inhibited_while_its_cause_fires() -> None:
-    """A stalled queue holds back its stuck groups; not those of another queue, and not before or after."""
+    """A stalled queue inhibits its stuck groups, but not those of another queue, and not before or after."""
     stalled = signal(100, "QueueStalled", "critical")
     over = signal(300, "QueueStalled", "critical", "resolved")
     assert shipped_inhibitions()
@@ -35,8 +35,8 @@ def test_a_cause_within_the_group_wait_inhibits_too() -> None:
     assert names([stuck, signal(110, "QueueStalled", "critical")]) == ["GroupStuck", "QueueStalled"]
 
 
-def test_folded_info_and_silent_signals_tell_nobody() -> None:
-    """Each is listed elsewhere."""
+def test_folded_info_and_non_alerting_signals_notify_nobody() -> None:
+    """They are listed elsewhere."""
     signals = [
         signal(1, "PoisonMessage", message_id="a"),
         signal(2, "PoisonMessage", message_id="b", folded="QueueFailing"),
@@ -47,7 +47,7 @@ def test_folded_info_and_silent_signals_tell_nobody() -> None:
 
 
 def test_a_group_is_sent_at_once_and_then_at_its_intervals() -> None:
-    """Poison messages of one queue: at 0 s (with what comes within 15 s), at 75 s for 16 to 75 s, and so on."""
+    """Poison messages of one queue are sent at 15 s, at 75 s for those since then, and so on."""
     poison = [signal(at_s, "PoisonMessage", message_id=str(at_s)) for at_s in (0, 10, 20, 70, 200)]
     assert notifications(poison) == 3
     assert notifications([*poison, signal(5, "DeadLetterArrived")]) == 4

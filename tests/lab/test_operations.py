@@ -1,4 +1,4 @@
-"""Scenarios about operators, schedules and the telemetry itself are what their labels say."""
+"""Scenarios about operators, schedules and the telemetry itself do what their labels say."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FULL = VIEWS["full"]
 
 
 def endings(recording: Recording, how: str, queue: str = "orders") -> list[float]:
-    """When messages left in a way, in seconds after the beginning."""
+    """Return when messages left in this way, in seconds since the beginning."""
     return [(e.at - T0_MS) / 1000 for e in recording.history.of(queue).endings if e.how == how]
 
 
-def test_a_purge_by_mistake_destroys_work_and_one_on_purpose_leftovers() -> None:
-    """Hundreds in the middle of the work; what is left a minute after everything was stopped."""
+def test_an_accidental_purge_destroys_work_and_an_intended_one_leftovers() -> None:
+    """The first purges hundreds of messages during work, the second what is left a minute after everything was stopped."""
     mistake, purpose = purged_by_mistake("standard", 1), purged_on_purpose("standard", 1)
     assert len(endings(mistake, "purged")) > 200
     assert set(endings(mistake, "purged")) == {1200}
@@ -36,7 +36,7 @@ def test_a_purge_by_mistake_destroys_work_and_one_on_purpose_leftovers() -> None
 
 
 def test_without_a_dead_letter_queue_a_message_is_received_until_it_expires() -> None:
-    """The label's message is the one that was lost, 15 minutes after its send."""
+    """The label names the lost message; it expires 15 minutes after its send."""
     recording = lost_without_dead_letters("standard", 1)
     (label,) = recording.labels
     deliveries = [d for d in recording.history.of("orders").deliveries if d.message_id == label.message_id]
@@ -45,8 +45,8 @@ def test_without_a_dead_letter_queue_a_message_is_received_until_it_expires() ->
     assert label.cause_ms == ms(1200)
 
 
-def test_a_redrive_is_seen_by_the_collector_and_by_the_receives_alone() -> None:
-    """Sixty messages come back with new ids, no send tells of them, and all are processed."""
+def test_a_redrive_is_visible_only_to_the_collector_and_in_receives() -> None:
+    """Sixty messages come back with new ids and without send events, and all are processed."""
     recording = redriven("standard", 1)
     events = seen(recording, FULL)
     sent = {e["message_id"] for e in events if e["type"] == "sent"}
@@ -58,8 +58,8 @@ def test_a_redrive_is_seen_by_the_collector_and_by_the_receives_alone() -> None:
     assert len(endings(recording, "redriven", "orders-dlq")) == 60
 
 
-def test_consumers_on_a_schedule_work_three_minutes_in_fifteen() -> None:
-    """Nothing is received between."""
+def test_consumers_on_a_schedule_work_three_minutes_of_every_fifteen() -> None:
+    """Nothing is received in between."""
     recording = quarter_hourly("standard", 1)
     received = [(d.at - T0_MS) / 1000 for d in recording.history.of("orders").deliveries]
     assert all((at - 720) % 900 <= 185 for at in received)
@@ -67,8 +67,8 @@ def test_consumers_on_a_schedule_work_three_minutes_in_fifteen() -> None:
     assert recording.learning_s == 1800
 
 
-def test_a_paused_queue_is_reported_as_paused_while_it_is() -> None:
-    """Ten minutes without a delivery, by the collector's word."""
+def test_a_paused_queue_is_reported_as_paused() -> None:
+    """The collector reports the pause for ten minutes."""
     reported = [
         (e["at"], e["attributes"].get("paused"))
         for e in seen(paused("", 1), FULL)
@@ -77,8 +77,8 @@ def test_a_paused_queue_is_reported_as_paused_while_it_is() -> None:
     assert {at for at, is_paused in reported if is_paused} == {ms(s) for s in range(1200, 1800, 30)}
 
 
-def test_what_a_clock_that_is_ahead_says_is_held_back_to_when_it_came() -> None:
-    """As a live job does; a file alone could not tell."""
+def test_events_of_a_clock_that_is_ahead_get_their_arrival_time() -> None:
+    """A live job does the same; a recording without arrival times cannot show it."""
     recording = clock_ahead("standard", 1)
     came = arrivals(recording, view_of("clock_ahead", FULL))
     ahead = [a for a in came if a.event["at"] - a.came_ms == AHEAD_S * 1000]
@@ -88,8 +88,8 @@ def test_what_a_clock_that_is_ahead_says_is_held_back_to_when_it_came() -> None:
     assert max(taken.events["at"].to_pylist()) <= recording.ends_at
 
 
-def test_late_events_take_effect_when_they_come() -> None:
-    """A fifth of them up to two minutes after their own time."""
+def test_late_events_take_effect_when_they_arrive() -> None:
+    """A fifth of the events arrives up to two minutes late."""
     came = arrivals(events_late("standard", 1), view_of("events_late", FULL))
     late = [a.came_ms - a.event["at"] for a in came if a.came_ms > a.event["at"]]
     assert 0.15 < len(late) / len(came) < 0.25
@@ -97,15 +97,15 @@ def test_late_events_take_effect_when_they_come() -> None:
     assert [a.came_ms for a in came] == sorted(a.came_ms for a in came)
 
 
-def test_a_dead_collector_says_nothing_more() -> None:
-    """Neither a count nor a heartbeat from the fault on; the clients go on."""
+def test_a_dead_collector_reports_nothing_more() -> None:
+    """From the fault on it sends neither counts nor heartbeats, while the clients continue."""
     events = seen(collector_dead("standard", 1), view_of("collector_dead", FULL))
     assert max(e["at"] for e in events if e["type"] in ("queue_state", "heartbeat")) == ms(1170)
     assert max(e["at"] for e in events) > ms(3500)
 
 
-def test_an_event_that_cannot_be_read_on_arrival_is_the_simulators_fault() -> None:
-    """It is raised, not counted."""
+def test_an_invalid_event_on_arrival_is_an_error_of_the_simulator() -> None:
+    """It raises instead of being counted."""
     with pytest.raises(ValueError, match="cannot be read"):
         arrived([Arrival(T0_MS, {"v": 1, "type": "sent", "at": T0_MS})], Settings())
 
@@ -119,8 +119,8 @@ LABELLED = (
 
 
 @pytest.mark.parametrize("name", LABELLED)
-def test_every_fault_is_labelled_with_what_names_it_and_when_it_could_be_detected(name: str) -> None:
-    """In order: cause, fault, the earliest instant; with a signal that names it, and an aim."""
+def test_every_fault_is_labelled_with_its_signal_and_the_time_it_is_detectable(name: str) -> None:
+    """The order is cause, fault, earliest detection; the label has a signal that names the fault, and an aim."""
     recording = ALL[name]("standard", 5)
     for label in recording.labels:
         assert label.fault in AIMS

@@ -1,4 +1,4 @@
-"""What every simulated recording must obey, whatever goes wrong in it."""
+"""Invariants of every simulated recording, with and without faults."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ NAMES = [f"{scenario.__name__}-{kind}" for scenario, kind in RECORDINGS]
 
 @cache
 def recorded(scenario: Scenario, kind: str, seed: int = 3) -> Recording:
-    """A recording that several tests look at."""
+    """Return a recording, shared by several tests."""
     return scenario(kind, seed)
 
 
 @pytest.mark.parametrize(("scenario", "kind"), RECORDINGS, ids=NAMES)
-def test_no_message_is_lost_or_made(scenario: Scenario, kind: str) -> None:
-    """Entered = ended + unsettled in each queue; what left as a dead letter is what entered the dead-letter queue."""
+def test_no_message_is_lost_or_invented(scenario: Scenario, kind: str) -> None:
+    """In each queue, entered = ended + unsettled; as many messages are dead-lettered as enter the dead-letter queue."""
     recording = recorded(scenario, kind)
     queues = recording.history.queues
     for queue in queues.values():
@@ -49,14 +49,14 @@ def test_no_message_is_lost_or_made(scenario: Scenario, kind: str) -> None:
     main = next(q for name, q in queues.items() if "dlq" not in name.lower())
     moved = sum(1 for e in main.endings if e.how == "dead_lettered")
     assert moved == sum(q.entered for name, q in queues.items() if "dlq" in name.lower())
-    if recording.system != "cloudflare_queues":  # where a send tells no id
+    if recording.system != "cloudflare_queues":  # a send to a Worker's queue returns no id
         of_main = (r.event for r in recording.reports if r.event["queue"] == main.name)
         assert main.entered == sum(1 for reported in of_main if reported["type"] == "sent")
 
 
 @pytest.mark.parametrize(("scenario", "kind"), RECORDINGS, ids=NAMES)
-def test_receive_counts_rise_by_one_and_never_beyond_the_limit(scenario: Scenario, kind: str) -> None:
-    """1, 2, 3 … for each message, each delivery after the end of the one before, at most maxReceiveCount of them."""
+def test_receive_counts_rise_by_one_and_never_exceed_the_limit(scenario: Scenario, kind: str) -> None:
+    """Counts are 1, 2, 3 … for each message, deliveries do not overlap, and there are at most maxReceiveCount."""
     recording = recorded(scenario, kind)
     for name, queue in recording.history.queues.items():
         by_message: dict[str, list[Delivery]] = defaultdict(list)
@@ -71,7 +71,7 @@ def test_receive_counts_rise_by_one_and_never_beyond_the_limit(scenario: Scenari
 
 @pytest.mark.parametrize(("scenario", "kind"), [r for r in RECORDINGS if r[1] == "fifo"])
 def test_groups_are_delivered_in_order_and_one_at_a_time(scenario: Scenario, kind: str) -> None:
-    """First deliveries of a group follow its sequence; none begins while another of the group is in flight."""
+    """First deliveries of a group follow its sequence, and none begins while another of the group is in flight."""
     recording = recorded(scenario, kind)
     sent = {r.message_id: r.event for r in recording.reports if r.event["type"] == "sent"}
     by_group: dict[str, list[Delivery]] = defaultdict(list)
@@ -85,10 +85,10 @@ def test_groups_are_delivered_in_order_and_one_at_a_time(scenario: Scenario, kin
 
 
 @pytest.mark.parametrize(("scenario", "kind"), [r for r in RECORDINGS if r[1] != "cloudflare"])
-def test_the_truth_is_what_deliveries_and_ends_say(scenario: Scenario, kind: str) -> None:
-    """Counts and oldest ages at random instants, worked out a second way.
+def test_the_recorded_truth_agrees_with_deliveries_and_ends(scenario: Scenario, kind: str) -> None:
+    """Counts and oldest ages at random instants are computed a second way.
 
-    From sends (of which a Worker reports none), deliveries and ends.
+    They follow from sends (a Worker reports none), deliveries and ends.
     """
     recording = recorded(scenario, kind)
     name, queue = next((n, q) for n, q in recording.history.queues.items() if "dlq" not in n.lower())
@@ -108,8 +108,8 @@ def test_the_truth_is_what_deliveries_and_ends_say(scenario: Scenario, kind: str
         assert queue.oldest_sent_at(at, visible_only=True) == min(visible, default=None)
 
 
-def test_the_same_seed_gives_the_same_recording_and_another_one_another() -> None:
-    """Of reports and labels."""
+def test_the_same_seed_gives_the_same_recording_and_another_seed_another() -> None:
+    """Reports and labels are compared."""
     first, again, other = (releases("standard", seed) for seed in (5, 5, 6))
     assert first.reports == again.reports
     assert first.labels == again.labels
@@ -117,7 +117,7 @@ def test_the_same_seed_gives_the_same_recording_and_another_one_another() -> Non
 
 
 def test_a_healthy_queue_settles_everything_at_the_first_delivery() -> None:
-    """Nothing fails unless it was made to: no redelivery, no dead letter, and hardly any backlog at the end."""
+    """Nothing fails by itself: there is no redelivery, no dead letter, and hardly any backlog at the end."""
     queue = recorded(healthy_busy, "standard").history.of("orders")
     assert {d.receive_count for d in queue.deliveries} == {1}
     assert {e.how for e in queue.endings} == {"deleted"}
@@ -125,8 +125,8 @@ def test_a_healthy_queue_settles_everything_at_the_first_delivery() -> None:
 
 
 @pytest.mark.parametrize("kind", ["standard", "fifo"])
-def test_labels_say_what_was_done(kind: str) -> None:
-    """The poison message is the oldest one for the rest of the hour, and its third delivery is when it can be reported."""
+def test_labels_describe_the_fault(kind: str) -> None:
+    """The poison message is the oldest for the rest of the hour, and it is detectable from its third delivery on."""
     recording = recorded(poison, kind)
     (label,) = recording.labels
     queue = recording.history.of(label.queue)
@@ -138,7 +138,7 @@ def test_labels_say_what_was_done(kind: str) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 def test_faults_are_labelled_and_healthy_scenarios_are_not(scenario: Scenario) -> None:
-    """Instants lie in the recording, in the order fault, tellable."""
+    """Times lie within the recording, and a fault is not detectable before it begins."""
     recording = recorded(scenario, "standard")
     healthy = scenario.__name__ in ("healthy_busy", "healthy_idle", "burst", "batch_consumer")
     assert bool(recording.labels) != healthy

@@ -1,4 +1,4 @@
-"""The simulated standard queue keeps the semantics of SQS."""
+"""The simulated standard queue has the semantics of SQS."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from lab.sqs_standard import StandardQueue
 
 
 def queue(duration_s: float = 3600.0, **settings: Any) -> StandardQueue:
-    """An empty queue with a dead-letter queue, messages in strict order."""
+    """An empty queue with a dead-letter queue and messages in strict order."""
     sim, history = Simulation(1, duration_s), History()
     dead_letters = StandardQueue(sim, QueueSettings("dlq"), history)
     return StandardQueue(sim, QueueSettings("q", dead_letter_queue="dlq", order_window=1, **settings), history, dead_letters)
 
 
 def test_a_window_that_ends_makes_the_message_visible_again() -> None:
-    """Invisible up to the visibility timeout, and received once more after it with the next count."""
+    """It is invisible until the visibility timeout ends, and is then received with the next count."""
     q = queue(visibility_timeout_s=30)
     q.send()
     assert [r.receive_count for r in q.receive("a", 10)] == [1]
@@ -31,7 +31,7 @@ def test_a_window_that_ends_makes_the_message_visible_again() -> None:
 def test_the_receive_that_would_exceed_the_limit_moves_the_message() -> None:
     """With maxReceiveCount 2 there are two deliveries.
 
-    The message stays visible until the third receive, which moves it with its id, its send time and its count.
+    The message stays visible until the third receive, which moves it with its id, send time and receive count.
     """
     q = queue(max_receive_count=2)
     message = q.send()
@@ -48,7 +48,7 @@ def test_the_receive_that_would_exceed_the_limit_moves_the_message() -> None:
     assert [r.receive_count for r in q.dead_letters.receive("b", 1)] == [3]
 
 
-def test_a_long_poll_returns_when_a_message_comes() -> None:
+def test_a_long_poll_returns_when_a_message_is_sent() -> None:
     """A waiter is called once, at the send."""
     q = queue()
     calls: list[int] = []
@@ -60,7 +60,7 @@ def test_a_long_poll_returns_when_a_message_comes() -> None:
 
 
 def test_an_extension_replaces_the_window_and_a_release_ends_it() -> None:
-    """ChangeMessageVisibility counts from the call; 0 makes the message visible at once."""
+    """The time in ChangeMessageVisibility counts from the call; 0 makes the message visible at once."""
     q = queue(visibility_timeout_s=30)
     q.send()
     (receipt,) = q.receive("a", 1)
@@ -74,7 +74,7 @@ def test_an_extension_replaces_the_window_and_a_release_ends_it() -> None:
 
 
 def test_retention_counts_from_the_send_in_the_dead_letter_queue_too() -> None:
-    """A standard dead letter does not start anew."""
+    """A dead letter of a standard queue does not get a new retention period."""
     q = queue(max_receive_count=1, retention_s=500)
     q.send()
     q.receive("a", 1)
@@ -92,7 +92,7 @@ def test_retention_counts_from_the_send_in_the_dead_letter_queue_too() -> None:
 
 
 def test_a_late_delete_still_deletes() -> None:
-    """The window has ended and another consumer has the message: the first one's delete takes it away from it."""
+    """After the window has ended and another consumer has the message, the first consumer's delete still removes it."""
     q = queue(visibility_timeout_s=30)
     q.send()
     (first,) = q.receive("slow", 1)

@@ -1,4 +1,4 @@
-"""Who is instrumented decides what is seen, and nothing else of the recording changes."""
+"""What is instrumented determines which events are seen, and does not change anything else of the recording."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def recording() -> Recording:
 
 
 def types(view: View) -> Counter[str]:
-    """How many events of each type are seen."""
+    """Return how many events of each type are seen."""
     return Counter(reported["type"] for reported in seen(recording(), view))
 
 
-def test_every_event_is_of_the_wire_format() -> None:
-    """The decoder of the real service takes all of them."""
+def test_every_event_is_valid() -> None:
+    """The service's decoder accepts all of them."""
     events = seen(recording(), VIEWS["full"])
     decoded = decode_records([encode_ndjson(events)])
     assert not decoded.invalid
@@ -43,15 +43,15 @@ def test_every_event_is_of_the_wire_format() -> None:
         ("full", {"queue_state", "heartbeat", "sent", "received", "deleted"}),
     ],
 )
-def test_a_side_that_is_not_instrumented_is_silent(name: str, kinds: set[str]) -> None:
-    """And the collector reads each of the two queues every 30 s in any case."""
+def test_a_side_that_is_not_instrumented_reports_nothing(name: str, kinds: set[str]) -> None:
+    """The collector reads each of the two queues every 30 s in any case."""
     found = types(VIEWS[name])
     assert set(found) == kinds
     assert found["queue_state"] == 2 * found["heartbeat"] == 2 * 121
 
 
 def test_samples_are_by_message_on_both_sides() -> None:
-    """A quarter of the messages, and of each of them everything."""
+    """A sample has a quarter of the messages, with all events of each."""
     full = seen(recording(), VIEWS["full"])
     sample = seen(recording(), VIEWS["sample25"])
     chosen = {reported["message_id"] for reported in sample if "message_id" in reported}
@@ -61,14 +61,14 @@ def test_samples_are_by_message_on_both_sides() -> None:
 
 
 def test_one_of_two_consumers_reports_only_its_own() -> None:
-    """All sends, about half of the receives."""
+    """All sends are reported, and about half of the receives."""
     events = seen(recording(), VIEWS["one_of_two"])
     assert {reported["consumer"] for reported in events if reported["type"] in ("received", "deleted")} == {"worker-1"}
     assert types(VIEWS["one_of_two"])["sent"] == types(VIEWS["full"])["sent"]
 
 
 def test_counts_are_exact_or_off_by_five_percent_or_a_minute_old() -> None:
-    """Compared with the truth at each poll."""
+    """They are compared with the truth at each poll."""
     history = recording().history.of("orders.fifo")
     view = VIEWS["attributes"]
     exact, noisy, late = (polled(seen(recording(), view.with_counts(c)), "orders.fifo") for c in ("exact", "noisy", "late"))
@@ -87,14 +87,14 @@ def test_counts_are_exact_or_off_by_five_percent_or_a_minute_old() -> None:
         ("collector_dies", "queue_state", 0, 2400),
     ],
 )
-def test_changeovers_cut_at_their_minute(name: str, chosen: str, from_s: float, until_s: float) -> None:
-    """Nothing before and after, the same in between."""
+def test_changeovers_happen_at_their_minute(name: str, chosen: str, from_s: float, until_s: float) -> None:
+    """There is nothing before or after, and the same events in between."""
     whole = [t for t in seen(recording(), VIEWS["full"]) if t["type"] == chosen and ms(from_s) <= t["at"] < ms(until_s)]
     assert [t for t in seen(recording(), CHANGEOVERS[name]) if t["type"] == chosen] == whole
 
 
 def test_late_repeated_and_skewed_events() -> None:
-    """They arrive out of order and twice, with the sender's time, and none is lost."""
+    """Events arrive out of order and twice, with the sender's time, and none is lost."""
     view = View("rough", late_ratio=0.3, late_s=60, repeated_ratio=0.1, skew_s={"worker-2": 5.0})
     straight, rough = seen(recording(), VIEWS["full"]), seen(recording(), view)
 

@@ -1,4 +1,4 @@
-"""The healthy week: what happens in it, and that nothing of it is called a broken or a slow deploy."""
+"""The healthy week: its traffic, and no false QueueFailing or QueueLagging."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HOUR_MS = 3_600_000
 
 
 def test_the_week_has_deploys_bursts_and_a_nightly_batch() -> None:
-    """By the hours after Monday, eight o'clock."""
+    """Times are hours after Monday, eight o'clock."""
     deliveries = calendar_week("standard", 1, 19).history.of("orders").deliveries
     received = [d.at - T0_MS for d in deliveries]
 
@@ -27,6 +27,6 @@ def test_the_week_has_deploys_bursts_and_a_nightly_batch() -> None:
 
 @pytest.mark.parametrize("kind", ["standard", "fifo"])
 def test_the_first_hours_of_the_week_are_quiet(kind: str) -> None:
-    """A burst and a deploy; neither QueueFailing nor QueueLagging, and no critical signal."""
+    """They have a burst and a deploy, but neither QueueFailing, QueueLagging nor a critical signal."""
     row = run_week(kind, 1, hours=2.7)
     assert (row["broken"], row["queue_wide"], row["criticals"]) == ([], 0, {})

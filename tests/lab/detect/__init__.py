@@ -1,1 +1,1 @@
-"""The comparison of rules, each tried on what its own source says of it."""
+"""Tests of the rules in the comparison, each on examples from its own source."""

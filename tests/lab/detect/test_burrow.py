@@ -1,4 +1,4 @@
-"""Burrow's rules on Burrow's own cases: `tests` of core/internal/evaluator/caching_test.go, by their number there."""
+"""Burrow's rules on Burrow's own cases: `tests` of core/internal/evaluator/caching_test.go, with their numbers there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.detect.rules.burrow import Commit
 
 
 class Case(NamedTuple):
-    """Offsets with their times in ms and lags; what each rule and all together say."""
+    """Offsets with times in ms and lags, and the expected result of each rule and of all together."""
 
     number: int
     offsets: list[tuple[int, int, int | None]]
@@ -29,7 +29,7 @@ class Case(NamedTuple):
 
 
 def at_100s(*points: tuple[int, int]) -> list[tuple[int, int, int | None]]:
-    """Offsets and lags at 100 s, 200 s and so on."""
+    """Return offsets and lags at 100 s, 200 s and so on."""
     return [(offset, 100_000 * n, lag) for n, (offset, lag) in enumerate(points, start=1)]
 
 
@@ -68,8 +68,8 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"case {case.number}")
-def test_every_rule_says_what_burrow_says(case: Case) -> None:
-    """Each rule alone, and the status of all in their order."""
+def test_every_rule_agrees_with_burrow(case: Case) -> None:
+    """Checked are each rule alone, and the status that follows from all rules in order."""
     commits = [Commit(*point) for point in case.offsets]
     assert burrow.always_behind(commits, case.allowed) == case.always_behind
     assert burrow.rewound(commits) == case.rewound

@@ -1,4 +1,4 @@
-"""CloudWatch's alarms on the examples of its own guide, and the age on a published experiment."""
+"""CloudWatch's alarms on the examples in its guide, and its age metric on a published experiment."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from lab.simulation import ms
 
 POINTS = {"0": False, "X": True, "-": None}
 
-# The two tables of "Configuring how CloudWatch alarms treat missing data": oldest datapoint first, M of N, and the state with
-# missing data as missing, breaching and not breaching.
+# The two tables of "Configuring how CloudWatch alarms treat missing data": oldest datapoint first, M of N, and the state
+# with missing data treated as missing, breaching and not breaching.
 GUIDE: list[tuple[str, int, int, State, State, State]] = [
     ("0-X-X", 3, 3, "OK", "OK", "OK"),
     ("----0", 3, 3, "OK", "OK", "OK"),
@@ -32,20 +32,20 @@ GUIDE: list[tuple[str, int, int, State, State, State]] = [
 def test_missing_data_is_treated_as_the_guide_says(
     points: str, m: int, n: int, missing: State, breaching: State, not_breaching: State
 ) -> None:
-    """Every row of both tables, under three of the four treatments (the fourth keeps the state)."""
+    """Every row of both tables is checked under three of the four treatments (the fourth keeps the state)."""
     detected = [POINTS[p] for p in points]
     ways: tuple[Missing, ...] = ("missing", "breaching", "notBreaching")
     assert [alarm_state(detected, m, n, way) for way in ways] == [missing, breaching, not_breaching]
 
 
-def test_three_of_five_needs_three_minutes_and_forgets_after_three_good_ones() -> None:
-    """Exactly at the threshold is not above it."""
+def test_three_of_five_fires_after_three_minutes_and_resolves_after_three_good_ones() -> None:
+    """A value equal to the threshold does not exceed it."""
     ages = [0, 301, 301, 300, 301, 0, 0, 0, 0]
     assert firing([float(a) for a in ages], 300, 3, 5) == [False, False, False, False, True, True, False, False, False]
 
 
 def received_every_two_minutes(receives: int, queue: str = "orders") -> Run:
-    """The published experiment: one message, a visibility timeout of two minutes, received whenever it is over."""
+    """The published experiment: one message, received again whenever its visibility timeout of two minutes ends."""
     history = History()
     log = history.of(queue)
     log.enter("poison", "visible", ms(0), ms(0))
@@ -59,8 +59,8 @@ def received_every_two_minutes(receives: int, queue: str = "orders") -> Run:
     return Run("experiment", "standard", Recording("experiment", 1, 1800.0, [], history, settings))
 
 
-def test_the_age_restarts_as_the_published_experiment_saw_it() -> None:
-    """When the third receive ends, and the sixth; gone with the move, after which the dead-letter queue counts from there."""
+def test_the_age_restarts_as_in_the_published_experiment() -> None:
+    """It restarts when the third and the sixth receive end; after the move, the dead-letter queue counts from the move."""
     run = received_every_two_minutes(6)
     minutes = [ms(60 * n) for n in range(1, 15)]
     assert [age / 60 for age in run.cloudwatch_age_s("orders", minutes)] == [1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0, 0, 0]

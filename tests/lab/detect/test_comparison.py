@@ -1,4 +1,4 @@
-"""A small fixed part of the comparison: what holds must not stop holding."""
+"""A small fixed part of the comparison, as a regression test."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def rows() -> list[Row]:
 
 
 def of(rows: list[Row], rule: str, scenario: str | None = None) -> list[Row]:
-    """The rows of a rule with its own threshold."""
+    """Return the rows of a rule with its own threshold."""
     return [r for r in rows if r["rule"] == rule and r["limit_s"] is None and scenario in (None, r["scenario"])]
 
 
-def test_queuewatch_tells_every_fault_by_name_and_nothing_else(rows: list[Row]) -> None:
-    """Recall, precision and culprits are 1; nobody is paged for nothing."""
+def test_queuewatch_detects_and_names_every_fault_without_false_alarms(rows: list[Row]) -> None:
+    """Recall, precision and culprit ratio are 1, and there are no false pages."""
     for rule in ("queuewatch", "queuewatch, by the fault's name"):
         found = figures(of(rows, rule))
         assert (found["recall"], found["precision"], found["false_pages"]) == (1.0, 1.0, 0)
@@ -43,14 +43,14 @@ def test_queuewatch_tells_every_fault_by_name_and_nothing_else(rows: list[Row]) 
 
 
 @pytest.mark.parametrize(("scenario", "within_s"), [("poison", 80), ("consumers_dead", 320), ("clock_ahead", 20)])
-def test_a_fault_is_detected_as_soon_as_it_was(rows: list[Row], scenario: str, within_s: float) -> None:
-    """The second receive that fails, five minutes without a settlement, the first event."""
+def test_faults_are_detected_within_these_times(rows: list[Row], scenario: str, within_s: float) -> None:
+    """They are detected at the second failing receive, after five minutes without a settlement, and at the first event."""
     (row,) = of(rows, "queuewatch, by the fault's name", scenario)
     assert row["detected_s"] <= within_s
 
 
 def test_the_usual_alarms_miss_what_they_are_known_to_miss(rows: list[Row]) -> None:
-    """CloudWatch's age restarts with a poison message; a depth says nothing of one; the true age sees it after five minutes."""
+    """CloudWatch's age restarts with a poison message, depth does not show it, and the true age shows it after five minutes."""
     detected = {r["rule"]: r["detected_s"] for r in rows if r["scenario"] == "poison" and r["limit_s"] is None}
     assert detected["CloudWatch: age > 5 min, 3 of 5"] is None
     assert detected["Burrow's rules"] is None
@@ -58,8 +58,8 @@ def test_the_usual_alarms_miss_what_they_are_known_to_miss(rows: list[Row]) -> N
     assert "dead-letter queue depth > 0" not in detected, "there is none"
 
 
-def test_a_lower_threshold_tells_no_later(rows: list[Row]) -> None:
-    """Of the sweep, per run and rule."""
+def test_a_lower_threshold_detects_no_later(rows: list[Row]) -> None:
+    """This is checked per run and rule of the sweep."""
     for rule in ("true age > 5 min", "CloudWatch: age > 5 min, 3 of 5"):
         swept = [r for r in rows if r["rule"] == rule and r["limit_s"] is not None and r["scenario"] == "consumers_dead"]
         detected = [
@@ -69,8 +69,8 @@ def test_a_lower_threshold_tells_no_later(rows: list[Row]) -> None:
         assert len(detected) > 3
 
 
-def test_tables_and_pictures_are_made_of_the_rows(rows: list[Row]) -> None:
-    """One line a rule, a page's table with as many columns everywhere, pictures that are SVG."""
+def test_tables_and_charts_are_made_of_the_rows(rows: list[Row]) -> None:
+    """A table has one line per rule and the same number of columns in each line, and charts are SVG."""
     text = detection(summary(rows))
     assert text.count("\n") == len(summary(rows))
     assert {line.count("|") for line in markdown(summary(rows)).splitlines()} == {12}
@@ -80,8 +80,8 @@ def test_tables_and_pictures_are_made_of_the_rows(rows: list[Row]) -> None:
         assert ElementTree.fromstring(picture).tag.endswith("svg")
 
 
-def test_seeds_that_are_held_out_are_no_others() -> None:
-    """Half of all, and every scenario that is possible for both kinds of queue."""
+def test_tuning_and_held_out_seeds_are_disjoint() -> None:
+    """Half of the seeds are held out, and every scenario that is possible for a kind of queue is run."""
     assert not set(SEEDS) & set(HELD_OUT)
     assert len(SEEDS) == len(HELD_OUT)
     runs = Selection().runs()
@@ -90,8 +90,8 @@ def test_seeds_that_are_held_out_are_no_others() -> None:
     assert ("noisy_tenant", "fifo", 1, "full") not in runs
 
 
-def test_the_command_keeps_rows_and_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of one healthy scenario."""
+def test_the_command_writes_rows_and_charts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command runs with two healthy scenarios."""
     kept, pictures = tmp_path / "rows.json", tmp_path / "pictures"
     words = ["detect", "--only", "healthy_nothing", "mq_prefetch_one", "--seed", "1", "--jobs", "1"]
     assert main([*words, "--json", str(kept), "--pictures", str(pictures)]) == 0

@@ -1,4 +1,4 @@
-"""The other rules on made-up queues of which it is known what they must say."""
+"""The other rules on artificial queues for which the right result is known."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS: dict[str, dict[str, Any]] = {"q": {"dead_letter_queue": "dlq"}, "dlq":
 
 
 def run_of(history: History, duration_s: float = 1200, system: System = "aws_sqs", **more: Any) -> Run:
-    """A run of a history that is over."""
+    """Return a finished run of a history."""
     history.freeze()
     recording = Recording(
         "made up", 1, duration_s, more.pop("reports", []), history, SETTINGS, more.pop("labels", []), system=system
@@ -31,12 +31,12 @@ def run_of(history: History, duration_s: float = 1200, system: System = "aws_sqs
 
 
 def seconds(alarms: list[Alarm]) -> list[tuple[float, float | None]]:
-    """From when to when."""
+    """Return begin and end of each alarm in seconds."""
     return [((a.from_ms - ms(0)) / 1000, None if a.to_ms is None else (a.to_ms - ms(0)) / 1000) for a in alarms]
 
 
 def waiting(queue: str, *spans: tuple[float, float | None]) -> History:
-    """A message for each span, visible from its first second to its last."""
+    """One message per span, visible from the begin of the span to its end."""
     history = History()
     for n, (begin, end) in enumerate(spans):
         history.of(queue).enter(f"m{n}", "visible", ms(begin), ms(begin))
@@ -47,21 +47,21 @@ def waiting(queue: str, *spans: tuple[float, float | None]) -> History:
     return history
 
 
-def test_a_dead_letter_is_seen_at_the_next_minute_and_one_between_two_samples_never() -> None:
-    """Drained within a minute: the depth at every sample is zero."""
+def test_a_dead_letter_is_seen_at_the_next_minute_but_never_between_two_samples() -> None:
+    """If it is drained within a minute, the depth is zero at every sample."""
     rule = DeadLetterDepth()
     assert seconds(rule.alarms(run_of(waiting("dlq", (70, None))))) == [(120, None)]
     assert rule.alarms(run_of(waiting("dlq", (70, 110)))) == []
 
 
 def test_the_true_age_fires_after_five_minutes_and_ends_with_the_message() -> None:
-    """At a scrape every 15 s, strictly above."""
+    """The scrape interval is 15 s, and the age must exceed the threshold."""
     assert seconds(TrueAge().alarms(run_of(waiting("q", (0, 400))))) == [(315, 405)]
     assert TrueAge().alarms(run_of(waiting("q", (0, 300)))) == []
 
 
-def test_the_depth_threshold_is_learnt_from_the_minutes_before_anything_was_wrong() -> None:
-    """A hundred minutes at zero but one: the 99th percentile is just above zero."""
+def test_the_depth_threshold_is_learned_before_any_fault() -> None:
+    """With 99 minutes at zero and one at ten, the 99th percentile is just above zero."""
     label = Label("f", "q", ms(600), None, ms(600))
     assert quiet_minutes(run_of(waiting("q", (30, 90), (600, None)), labels=[label])) == [0, 1] + [0] * 8
     assert fitted([0] * 99 + [10]) == pytest.approx(0.1)
@@ -87,7 +87,7 @@ def activemq(prefetch: int, *, acknowledges_every_s: float | None, backlog: bool
 
 
 def test_the_ack_strategy_aborts_a_hung_consumer_and_one_with_long_messages() -> None:
-    """Measured on a broker with its defaults: at 33 s. One that takes 70 s a message is aborted too, and nothing is wrong."""
+    """A broker with default settings aborted it after 33 s. It also aborts a healthy consumer that takes 70 s per message."""
     rule = SlowConsumers("ack")
     (hung,) = rule.alarms(activemq(100, acknowledges_every_s=None, backlog=False))
     assert 30 <= (hung.from_ms - ms(10)) / 1000 <= 90
@@ -96,8 +96,8 @@ def test_the_ack_strategy_aborts_a_hung_consumer_and_one_with_long_messages() ->
     assert rule.alarms(activemq(100, acknowledges_every_s=5, backlog=False)) == []
 
 
-def test_the_prefetch_strategy_goes_by_a_full_window_whatever_the_consumer_does() -> None:
-    """Measured: a healthy consumer with a prefetch of 1 under load is almost always full; a hung one with room is not."""
+def test_the_prefetch_strategy_only_looks_at_full_windows() -> None:
+    """Measured: under load a healthy consumer with prefetch 1 almost always has a full window; a hung one with room has not."""
     rule = SlowConsumers("prefetch")
     assert rule.alarms(activemq(1, acknowledges_every_s=1, backlog=True)) != []
     assert rule.alarms(activemq(100, acknowledges_every_s=None, backlog=True)) == []
@@ -109,8 +109,8 @@ def signal(name: str, at_s: float, status: str = "firing", severity: str = "warn
     return {"signal": name, "at": ms(at_s), "status": status, **about, **more}
 
 
-def test_queuewatch_is_judged_by_what_reaches_people() -> None:
-    """Folded signals and info do not; the row of names counts whatever says what is wrong."""
+def test_queuewatch_is_judged_by_its_notifications() -> None:
+    """Folded signals and info do not notify; the row by the fault's name counts any signal that names what is wrong."""
     signals = [
         signal("PoisonMessage", 60, message_id="m"),
         signal("PoisonMessage", 90, message_id="m2", folded="QueueFailing"),

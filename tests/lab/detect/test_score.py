@@ -18,7 +18,7 @@ from lab.simulation import ms
 
 @dataclass
 class Alarming:
-    """A rule that tells what it is given."""
+    """A rule that returns the given alarms."""
 
     detected: list[Alarm]
     name: str = "detected"
@@ -62,39 +62,39 @@ FAULT = Label("f", "q", ms(1200), None, ms(1230), "m")
     ],
     ids=["detected", "and named", "false", "false and never ending is not detected", "both", "nothing"],
 )
-def test_an_alarm_before_the_fault_is_false_and_the_first_after_it_tells(
+def test_an_alarm_before_the_fault_is_false_and_the_first_after_it_detects(
     alarms: list[Alarm], detected_s: float | None, culprit: bool | None, true: int, false: int
 ) -> None:
-    """The quiet time is that before the fault."""
+    """The quiet time is the time before the fault."""
     judged = judge(Alarming(alarms), run(FAULT))
     assert (judged.detected_s, judged.culprit, judged.true, judged.false) == (detected_s, culprit, true, false)
     assert (judged.minimum_s, judged.quiet_s) == (30, 1200)
 
 
-def test_what_led_to_a_fault_may_be_announced_before_it() -> None:
-    """A poison message from minute 20 on that is lost at minute 35: an alarm still there then has detected it at once."""
+def test_a_cause_may_be_announced_before_the_fault() -> None:
+    """A poison message from minute 20 on is lost at minute 35: an alarm that still fires then detects the loss at once."""
     lost = Label("lost", "q", ms(2100), None, ms(2100), "m", cause_ms=ms(1200))
     assert judge(Alarming([alarm(1500)]), run(lost)).detected_s == 0
     over = judge(Alarming([alarm(1500, 1600)]), run(lost))
     assert (over.detected_s, over.true, over.false) == (None, 1, 0)
 
 
-def test_a_healthy_run_has_only_false_alarms_and_one_is_forgiven_while_a_schedule_is_learned() -> None:
-    """The second cycle pages nobody."""
+def test_a_healthy_run_has_only_false_alarms_except_one_while_learning() -> None:
+    """One alarm is allowed while a schedule is learned; from the second cycle on each alarm is false."""
     assert judge(Alarming([alarm(600, 700), alarm(1500)]), run()).false == 2
     assert judge(Alarming([alarm(600, 700), alarm(1500)]), run(learning_s=1800)).false == 1
     assert judge(Alarming([alarm(2000)]), run(learning_s=1800)).false == 1
 
 
 def test_dead_letters_by_design_are_neither_true_nor_false() -> None:
-    """Some messages of a healthy run may be meant to end so; anything else that is detected is false."""
+    """A healthy run may dead-letter some messages by design; any other alarm is false."""
     healthy = run()
     healthy.recording.allowed = frozenset({"PoisonMessage", "DeadLetterArrived"})
     assert judge(Alarming([alarm(60, 70, "PoisonMessage"), alarm(60, 70, "QueueStalled")]), healthy).false == 1
 
 
-def test_alarms_of_one_kind_that_follow_closely_are_one() -> None:
-    """With every name; of another kind or later they are others."""
+def test_close_alarms_of_one_kind_are_merged() -> None:
+    """The merged alarm has all names; alarms of another kind, or more than a minute later, are separate."""
     merged = episodes([alarm(0, 10, "x", "a"), alarm(60, 100, "x", "b"), alarm(50, 60, "y"), alarm(161, None, "x")])
     assert [(a.what, a.to_ms, a.names) for a in merged] == [
         ("x", ms(100), frozenset({"a", "b"})),
@@ -103,13 +103,13 @@ def test_alarms_of_one_kind_that_follow_closely_are_one() -> None:
     ]
 
 
-def test_rows_of_yes_and_no_are_alarms() -> None:
+def test_spans_of_true_values_become_alarms() -> None:
     """The last one is open."""
     assert spans([1, 2, 3, 4, 5], [True, False, True, True, True]) == [(1, 2), (3, None)]
 
 
 def row(detected_s: float | None, **more: Any) -> dict[str, Any]:
-    """One judged run of a fault."""
+    """Return one judged run of a fault."""
     plain = {
         "rule": "r",
         "fault": "f",
@@ -121,8 +121,8 @@ def row(detected_s: float | None, **more: Any) -> dict[str, Any]:
     return plain | {"false": 0, "false_pages": 0, "quiet_s": 1200.0, "limit_s": None} | more
 
 
-def test_figures_of_some_runs() -> None:
-    """Recall of faults, precision of alarms, nearest rank for the 95th percentile, pages by quiet queue-days."""
+def test_figures_of_a_few_runs() -> None:
+    """These are recall of faults, precision of alarms, the 95th percentile (nearest rank), and pages per quiet queue-day."""
     rows = [row(60.0, culprit=True), row(90.0, culprit=False), row(None), row(600.0, minimum_s=0.0)]
     rows.append(row(None, fault=None, minimum_s=None, false=2, false_pages=1, quiet_s=86_400 - 4800.0))
     found = figures(rows)
