@@ -39,7 +39,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
 
 def main(arguments: list[str]) -> int:
-    """Measure, print the table, write the JSON. 1 when a promised bound is missed or a section failed."""
+    """Measure, print the table and write the JSON; return 1 if a promised bound is missed or a section failed."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; default: all but clone")
     parser.add_argument("--rounds", type=int, default=30, metavar="N", help="of section pager: faults of each kind; default 30")
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
     if unknown:
         parser.error(f"no such section: {', '.join(sorted(unknown))}; choose from {', '.join(SECTIONS)}")
     wanted = options.sections or BY_DEFAULT
-    os.environ.setdefault(place.VARIABLE, "processes")  # figures are comparable, whatever engine the machine has
+    os.environ.setdefault(place.VARIABLE, "processes")  # the same on every machine, so that figures are comparable
     run = Run(Machine.here())
     run.say(f"{run.machine.commit} on {run.machine.words}")
     if run.machine.load_before > run.machine.cores / 4:
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
         rounds = min(options.rounds, 3) if options.quick else options.rounds
         _measure(run, [name for name in SECTIONS if name in wanted], quick=options.quick, rounds=rounds)
     finally:
-        # Minutes of measuring are not thrown away because the last section was broken off.
+        # Keep minutes of measurements even if the last section is interrupted.
         run.print_table()
         run.write_json(options.out)
         run.say(f"written to {options.out}")
@@ -92,13 +92,13 @@ def _measure(run: Run, names: list[str], *, quick: bool, rounds: int) -> None:
 
 
 def _bench(stack: ExitStack) -> tuple[kafka.Kafka, Jvm, int]:
-    """A broker, the Java programs, and how many cores to use."""
+    """Start a broker, compile the Java programs, and choose the number of cores."""
     jvm = Jvm()
     stack.callback(jvm.close)
     return stack.enter_context(kafka.start()), jvm, min(2, len(os.sched_getaffinity(0)))
 
 
 if __name__ == "__main__":
-    # Whoever ends the run ends the broker and the job with it.
+    # A SIGTERM to this process must also stop the broker and the job.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(f"ended by signal {number}"))
     sys.exit(main(sys.argv[1:]))

@@ -1,9 +1,8 @@
 """From a changed series to a pager: how long Prometheus and Alertmanager take, leg by leg, with their real binaries.
 
-`measure_prometheus_leg` starts both beside a queuewatch that runs somewhere else, and takes what makes the fault as a
-callable: a test gives it a stand-in for `/metrics`, an end-to-end run the URL of a live service and a fault at the
-broker. Every time is read from what the programs themselves say (the sample's time, the alert's start, the arrival of
-the webhook), not from polling.
+`measure_prometheus_leg` starts both beside a queuewatch that runs elsewhere, and takes the fault as a callable: a test passes
+a stand-in for `/metrics`, an end-to-end run the URL of a live service and a fault at the broker. All times come from the
+programs themselves (the sample's time, the alert's start, the arrival of the webhook), not from polling.
 """
 
 from __future__ import annotations
@@ -38,20 +37,20 @@ JOB = "queuewatch"
 
 @dataclass(frozen=True, slots=True)
 class AlertTimings:
-    """When each leg was done, epoch seconds."""
+    """When each leg was finished, in epoch seconds."""
 
     triggered_s: float
-    """The trigger had returned."""
+    """When the trigger had returned."""
     scraped_s: float
-    """The first scrape that saw the change: the time of its sample."""
+    """The sample time of the first scrape with the change."""
     evaluated_s: float
     """The evaluation at which the alert began to fire."""
     notified_s: float
-    """The webhook arrived."""
+    """The arrival of the webhook."""
 
     @property
     def legs(self) -> dict[str, float]:
-        """Seconds from each step to the next, and in all."""
+        """Seconds from each step to the next, and in total."""
         return {
             "trigger to scrape": self.scraped_s - self.triggered_s,
             "scrape to evaluation": self.evaluated_s - self.scraped_s,
@@ -61,7 +60,7 @@ class AlertTimings:
 
 
 class AlertPath:
-    """A Prometheus with the generated rules, an Alertmanager, and a webhook at its end."""
+    """A Prometheus with the generated rules, an Alertmanager, and a webhook at the end."""
 
     def __init__(self, prometheus: Server, alertmanager: Server, notifications: Notifications) -> None:
         self.prometheus = prometheus
@@ -70,7 +69,7 @@ class AlertPath:
         self._read = 0
 
     def wait_for_scrape(self, within_s: float = 20) -> None:
-        """Until the target has been scraped. Raises `TimeoutError`."""
+        """Wait until the target has been scraped. Raises `TimeoutError`."""
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
             if any(row["value"][1] == "1" for row in self.query(f'up{{job="{JOB}"}}')):
@@ -79,20 +78,20 @@ class AlertPath:
         raise TimeoutError(f"Prometheus did not scrape its target within {within_s} s")
 
     def query(self, expr: str) -> list[dict[str, Any]]:
-        """An instant query."""
+        """Run an instant query."""
         answer = httpx.get(f"{self.prometheus.url}/api/v1/query", params={"query": expr}, timeout=10)
         answer.raise_for_status()
         rows: list[dict[str, Any]] = answer.json()["data"]["result"]
         return rows
 
     def next_notification(self, within_s: float) -> Notification | None:
-        """The next webhook that was not read yet, or None when none comes."""
+        """Return the next webhook that was not read yet, or None if none arrives."""
         notification = self.notifications.wait_for(self._read, within_s)
         self._read += notification is not None
         return notification
 
     def notification_of(self, alertname: str, within_s: float, **labels: str) -> tuple[Notification, Mapping[str, Any]]:
-        """The next webhook with that alert firing; others are passed over. Raises `TimeoutError`."""
+        """Return the next webhook in which that alert fires, skipping others. Raises `TimeoutError`."""
         deadline = time.monotonic() + within_s
         while (left := deadline - time.monotonic()) > 0:
             notification = self.next_notification(left)
@@ -103,7 +102,7 @@ class AlertPath:
 
 @contextmanager
 def alert_path(metrics_url: str, *, interval_s: int = 1) -> Iterator[AlertPath]:
-    """The path for a queuewatch at `metrics_url`, scraped and judged every `interval_s`. Raises `ServiceUnavailable`."""
+    """Run the path for a queuewatch at `metrics_url`; scrape and evaluate every `interval_s`. Raises `ServiceUnavailable`."""
     target = urlsplit(metrics_url)
     scrape = {
         "job_name": JOB,
@@ -132,11 +131,11 @@ def measure_prometheus_leg(
     labels: Mapping[str, str] | None = None,
     within_s: float = 45.0,
 ) -> AlertTimings:
-    """From `trigger()` to the webhook about `signal`, through a Prometheus that scrapes `metrics_url` every second.
+    """Measure from `trigger()` to the webhook about `signal`, through a Prometheus that scrapes `metrics_url` every second.
 
-    `trigger` is called once the target has been scraped; what it does must make the signal fire on `metrics_url`, which
-    must not fire it before. `labels` choose among several queues. Raises `TimeoutError` after `within_s`, and
-    `ServiceUnavailable` without the programs.
+    `trigger` is called once the target has been scraped. It must make the signal fire on `metrics_url`, where it must not fire
+    before. `labels` choose among several queues. Raises `TimeoutError` after `within_s`, and `ServiceUnavailable` if the
+    programs are missing.
     """
     with alert_path(metrics_url) as path:
         path.wait_for_scrape()
@@ -146,7 +145,7 @@ def measure_prometheus_leg(
 def timed(
     path: AlertPath, trigger: Callable[[], object], *, signal: str, labels: Mapping[str, str], within_s: float
 ) -> AlertTimings:
-    """One round on a path that runs."""
+    """Measure one round on a running path."""
     trigger()
     triggered_s = time.time()
     notification, alert = path.notification_of(f"Queuewatch{signal}", within_s, **labels)
@@ -159,12 +158,12 @@ def timed(
 
 
 def epoch_s(rfc3339: str) -> float:
-    """A time as Alertmanager writes it, epoch seconds."""
+    """Convert a time in Alertmanager's format to epoch seconds."""
     return datetime.fromisoformat(rfc3339.replace("Z", "+00:00")).timestamp()
 
 
 def first_sample_s(path: AlertPath, signal: str, labels: Mapping[str, str]) -> float:
-    """The time of the first sample of the signal's series."""
+    """Return the time of the first sample of the signal's series."""
     matchers = {"signal": signal} | {name: labels[name] for name in ("system", "scope_id", "queue") if name in labels}
     chosen = ",".join(f"{name}={json.dumps(value)}" for name, value in matchers.items())
     rows = path.query(f"queuewatch_signals{{{chosen}}}[10m]")
@@ -172,21 +171,21 @@ def first_sample_s(path: AlertPath, signal: str, labels: Mapping[str, str]) -> f
 
 
 class StandIn:
-    """A `/metrics` whose signals a test switches: a shop that is well until it is switched."""
+    """A `/metrics` endpoint of a healthy shop, whose signals a test switches on and off."""
 
     def __init__(self) -> None:
         self._exposition = Exposition(process_metrics=False)
         self._firing: tuple[Any, ...] = ()
 
     def fire(self, signal: Any, queue_name: str, number: int = 1, severity: Any = "warning") -> None:
-        """From now on there are `number` findings of `signal`; 0 ends it."""
+        """From now on show `number` findings of `signal`; 0 ends it."""
         now_ms = int(time.time() * 1000)
         others = tuple(f for f in self._firing if (f.key.signal, f.key.queue) != (signal, queue_name))
         own = tuple(finding(signal, queue_name, severity, now_ms, "so", message_id=f"m{i}") for i in range(number))
         self._firing = (*others, *own)
 
     def text(self) -> bytes:
-        """The exposition as of now."""
+        """Return the current exposition."""
         now_ms = int(time.time() * 1000)
         shop = shop_snapshot(now_ms)
         snapshot = Snapshot(
@@ -196,7 +195,7 @@ class StandIn:
 
 
 def measure(run: Run, *, quick: bool = False) -> None:
-    """Rounds on one running path, each with a queue of its own, and their medians and worst."""
+    """Measure rounds on one running path, each with a queue of its own; report their medians and maxima."""
     rounds = 3 if quick else 12
     stand_in = StandIn()
     try:
@@ -204,7 +203,7 @@ def measure(run: Run, *, quick: bool = False) -> None:
             path.wait_for_scrape()
             found = []
             for i in range(rounds):
-                # A new place in the second each time: the trigger must not fall into step with the scrapes.
+                # A new phase within the second each time, so that triggers are not synchronized with scrapes.
                 time.sleep(1 + (i * 0.618) % 1)
                 name = f"orders-{i}"
                 found.append(

@@ -1,4 +1,4 @@
-"""A load cut into batches of an exact number of events."""
+"""Splits a load into batches with an exact number of events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.benchmarks.shape import Shape
 
 
 def batches(shape: Shape, events: int) -> Iterator[pa.Table]:
-    """Tables of `events` events each, in order, without end."""
+    """Yield tables of exactly `events` events, in order, without end."""
     waiting: list[pa.Table] = []
     count = 0
     for table in Lifecycles(shape).windows():
@@ -26,5 +26,5 @@ def batches(shape: Shape, events: int) -> Iterator[pa.Table]:
 
 
 def ending_at(shape: Shape, end_ms: int, events: int) -> Shape:
-    """The same load, its time moved so that about `events` events after the backlog end at `end_ms`."""
+    """Return the same load, shifted in time so that about `events` events after the backlog end at `end_ms`."""
     return replace(shape, start_ms=end_ms - round(1000 * events / shape.events_per_s))

@@ -1,4 +1,4 @@
-"""What a watched application pays for a call: the time inside our hooks."""
+"""The cost of a watched call for the application: the time inside our hooks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CASES: Final = {"spool": "telemetry into a spool folder", "dead": "nothing list
 
 
 def measure(run: Run, *, quick: bool) -> None:
-    """Send, receive and delete one message after another as fast as they go, with a network that takes no time."""
+    """Send, receive and delete one message after another at full speed, without a network."""
     rounds = 2_000 if quick else 20_000
     for case, words in _CASES.items():
         with tempfile.TemporaryDirectory() as folder:
@@ -50,10 +50,10 @@ def measure(run: Run, *, quick: bool) -> None:
 
 
 class Spent:
-    """Nanoseconds that each call spent before and after, together.
+    """The nanoseconds that the hooks before and after each call take together.
 
-    Reading the processor's clock is a system call, which costs as much as the hooks. So every call is measured by one
-    clock alone, and by turns an empty function is measured in the place of a hook: its median is the clock's own cost.
+    Reading the processor's clock is a system call, which costs as much as the hooks. So each call is measured with only one
+    clock, and in turn an empty function is measured instead of the hook: its median is the cost of the clock itself.
     """
 
     def __init__(self) -> None:
@@ -63,20 +63,20 @@ class Spent:
         self.empty_wall_ns: list[int] = []
 
     def cpu_us(self, percent: float) -> float:
-        """A percentile of processor time in microseconds."""
+        """Return a percentile of processor time in microseconds."""
         return (_at(self.cpu_ns, percent) - _at(self.empty_cpu_ns, 50)) / 1000
 
     def wall_us(self, percent: float) -> float:
-        """A percentile of the time that passed: with what other threads and processes took meanwhile."""
+        """Return a percentile of wall time, which includes time taken by other threads and processes."""
         return (_at(self.wall_ns, percent) - _at(self.empty_wall_ns, 50)) / 1000
 
     @property
     def clock_us(self) -> float:
-        """What was taken off the processor time for the clock."""
+        """The cost of the clock, which is subtracted from the processor time."""
         return _at(self.empty_cpu_ns, 50) / 1000
 
     def clear(self) -> None:
-        """Forget what was measured so far."""
+        """Discard what was measured so far."""
         for found in (self.cpu_ns, self.wall_ns, self.empty_cpu_ns, self.empty_wall_ns):
             found.clear()
 
@@ -86,7 +86,7 @@ def _at(spent_ns: list[int], percent: float) -> float:
 
 
 def costs(to: str, rounds: int) -> Spent:
-    """What the hooks cost, with telemetry to a destination."""
+    """Measure the hooks' cost with telemetry to a destination."""
     client = _client()
     with _timed_hooks() as spent:
         watching = watch(client, to, consumer="bench", exit_deadline_s=0.0)
@@ -109,7 +109,7 @@ def _round(client: Any) -> None:
 
 @contextmanager
 def _timed_hooks() -> Iterator[Spent]:
-    """What each call spends in the hooks: of four rounds, one by each clock, and one of each clock by itself."""
+    """Time the hooks of each call; of four rounds, one uses each clock, and one measures each clock itself."""
     spent = Spent()
     before, after = SqsHooks.before, SqsHooks.after
     turns = itertools.cycle(
@@ -138,7 +138,7 @@ def _timed_hooks() -> Iterator[Spent]:
 
 
 def _timed(turn: _Turn, hook: Callable[..., None], hooks: SqsHooks, given: dict[str, Any]) -> int:
-    """Call the hook; nanoseconds that it took, or an empty one."""
+    """Call the hook; return the nanoseconds that it took, or that an empty function took."""
     real, clock_ns, _ = turn
     measured = hook if real else _empty
     began_ns = clock_ns()
@@ -154,7 +154,7 @@ def _empty(_hooks: SqsHooks, **_: Any) -> None:
 
 
 def _client() -> Any:
-    """A boto3 client that goes through everything but the network."""
+    """Build a boto3 client in which everything except the network is real."""
     client = boto3.Session("testing", "testing", region_name="eu-west-1").client("sqs")
     numbers = itertools.count()
 
@@ -179,11 +179,11 @@ def _client() -> Any:
 
 
 class _Raw:
-    """What botocore reads a body from."""
+    """The raw response from which botocore reads a body."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
 
     def stream(self, *_: Any, **__: Any) -> Iterator[bytes]:
-        """The whole body at once."""
+        """Yield the whole body at once."""
         yield self._body

@@ -1,4 +1,4 @@
-"""What a run found: figures with their bounds, as a table for people and as JSON for comparison."""
+"""Results of a run: figures with their bounds, as a table for people and as JSON for comparison."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Figure:
 
 
 class Run:
-    """Collects figures, and says on standard error what is going on."""
+    """Collects figures and writes progress to standard error."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -59,27 +59,27 @@ class Run:
         self._began = time.monotonic()
 
     def say(self, words: str) -> None:
-        """A line of progress."""
+        """Write a line of progress."""
         sys.stderr.write(f"[{time.monotonic() - self._began:6.1f} s] {words}\n")
         sys.stderr.flush()
 
     def add(self, figure: Figure) -> None:
-        """Keep a figure, and show it at once: a run takes minutes."""
+        """Keep a figure and show it at once, because a run takes minutes."""
         self.figures.append(figure)
         self.say(f"    {figure.what}: {readable(figure.value)} {figure.unit} {figure.bound}".rstrip())
 
     def leave_out(self, section: str, reason: str) -> None:
-        """A section that could not be measured here."""
+        """Note that a section cannot be measured here."""
         self.left_out[section] = reason
         self.say(f"    left out: {reason}")
 
     def fail(self, section: str, reason: str) -> None:
-        """A section that went wrong; the others go on."""
+        """Note that a section failed; the others continue."""
         self.failed[section] = reason
         self.say(f"    failed: {reason}")
 
     def print_table(self) -> None:
-        """The table, on standard output."""
+        """Print the table to standard output."""
         table = Table(title=f"queuewatch {self.machine.commit} · {self.machine.date}", caption=self.machine.words)
         table.add_column("what")
         table.add_column("value", justify="right")
@@ -97,7 +97,7 @@ class Run:
         Console(width=None if sys.stdout.isatty() else 140).print(table)
 
     def publish(self, page: Path) -> None:
-        """Put the table between the marks of a Markdown page, in place of the last one."""
+        """Replace the table between the marks of a Markdown page."""
         before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
         _, mark, after = rest.partition(_END)
         if not mark:
@@ -114,7 +114,7 @@ class Run:
         return "\n".join(lines) + "\n"
 
     def write_json(self, path: Path) -> None:
-        """Everything, for a program or for a comparison with another run."""
+        """Write everything as JSON, for programs and for comparison with other runs."""
         path.parent.mkdir(parents=True, exist_ok=True)
         found = {
             "machine": asdict(self.machine),
@@ -127,7 +127,7 @@ class Run:
 
 
 def readable(value: float) -> str:
-    """Three significant digits, thousands apart."""
+    """Format with three significant digits and thousands separators."""
     if abs(value) >= 1000:
         digits = len(str(int(abs(value)))) - 3
         return f"{round(value, -digits):,.0f}"

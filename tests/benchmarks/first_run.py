@@ -1,4 +1,4 @@
-"""From a clean clone to a page with signals: what somebody who tries the project waits for."""
+"""From a clean clone to a page with signals: how long a new user waits."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _ROOT: Final = Path(__file__).parents[2]
 
 
 def measure(run: Run, *, quick: bool) -> None:
-    """Clone the last commit and `make demo` twice: first with empty caches, then again. There is no quick way."""
+    """Clone the last commit and run `make demo` twice: first with empty caches, then again. There is no quick variant."""
     del quick
     run.say("clone: clean clone to a page with signals")
     with tempfile.TemporaryDirectory(prefix="queuewatch-clone-", ignore_cleanup_errors=True) as scratch:
         clone = Path(scratch, "queuewatch")
         subprocess.run(["git", "clone", "-q", "--no-local", str(_ROOT), str(clone)], check=True)
-        # Whatever this shell points at must not help: a stranger's has none of it.
+        # Remove what this shell provides and a new user's shell does not have.
         helped = ("VIRTUAL_ENV", "PYTHONPATH", "QUEUEWATCH_CACHE", "PYSPARK_PYTHON", "JAVA_HOME")
         environment = {name: value for name, value in os.environ.items() if name not in helped}
         environment |= {"QUEUEWATCH_CACHE": f"{scratch}/cache", "PIP_NO_CACHE_DIR": "1"}
@@ -65,7 +65,7 @@ def _demo(run: Run, clone: Path, environment: dict[str, str], state: str) -> Non
 
 
 def _watch(process: subprocess.Popen[bytes], url: str, began: float) -> dict[str, float]:
-    """Seconds until the page answered, and until each signal was first seen firing."""
+    """Return the seconds until the page answered, and until each signal was first seen firing."""
     reached: dict[str, float] = {}
     while len(reached) <= len(SIGNALS) and process.poll() is None:
         elapsed_s = time.monotonic() - began
@@ -87,7 +87,7 @@ def _watch(process: subprocess.Popen[bytes], url: str, began: float) -> dict[str
 def _stop(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is not None:
         return
-    # make and the demo share a process group of their own; Ctrl-C reaches both, as on a terminal.
+    # make and the demo are in one process group; Ctrl-C reaches both, as in a terminal.
     os.killpg(process.pid, signal.SIGINT)
     try:
         process.wait(timeout=60)

@@ -1,4 +1,4 @@
-"""The real job, `queuewatch run`, as a process of its own, and what it says of its batches."""
+"""The real job, `queuewatch run`, in a process of its own, and what it logs about its batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STALLED_AFTER_S: Final = 120
 
 
 class JobFailed(RuntimeError):
-    """The job ended, or does not go on; the message has its last words."""
+    """The job ended or makes no progress; the message has its last log lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +35,23 @@ class Batch:
 
     batch_id: int
     durations_ms: Mapping[str, int]
-    """By Spark's names; `triggerExecution` is the whole."""
+    """By Spark's names; `triggerExecution` is the total."""
     spent: Spent
-    """Processor time of the job's processes from its start until this batch was done."""
+    """Processor time of the job's processes from its start to the end of this batch."""
 
     @property
     def duration_s(self) -> float:
-        """The whole batch."""
+        """Duration of the whole batch."""
         return self.durations_ms["triggerExecution"] / 1000
 
 
 class Job:
-    """A running job. Batches are noted as they are committed."""
+    """A running job. Batches are recorded as they are committed."""
 
     def __init__(self, process: subprocess.Popen[str], url: str, folder: Path) -> None:
         self.url = url
         self.folder = folder
-        """Holds `checkpoint` and everything else the job writes."""
+        """Holds `checkpoint` and everything else that the job writes."""
         self._process = process
         self._batches: list[Batch] = []
         self._last_words: list[str] = []
@@ -60,12 +60,12 @@ class Job:
         self._reader.start()
 
     def batches(self) -> list[Batch]:
-        """Those committed so far, in order."""
+        """Return the batches committed so far, in order."""
         with self._lock:
             return list(self._batches)
 
     def wait(self, done: Callable[[], bool]) -> None:
-        """Block until `done`. Raises `JobFailed` when the job ended, or commits no batch for two minutes."""
+        """Block until `done`. Raises `JobFailed` if the job ends, or commits no batch for two minutes."""
         seen, since = -1, time.monotonic()
         while not done():
             if self._process.poll() is not None:
@@ -79,11 +79,11 @@ class Job:
             time.sleep(0.1)
 
     def metrics(self) -> Mapping[str, float]:
-        """Every sample of `/metrics`, summed over queues."""
+        """Return every sample of `/metrics`, summed over queues."""
         return scrape.totals(scrape.page(self.url))
 
     def accepted(self) -> int:
-        """Events accepted as of the snapshot that is published; 0 while there is none."""
+        """Return the accepted events in the published snapshot; 0 before the first."""
         try:
             return scrape.accepted(scrape.page(self.url))
         except OSError:
@@ -115,7 +115,7 @@ def running(
     trigger_interval_s: float = 0.0,
     memory: str = "5g",
 ) -> Iterator[Job]:
-    """`queuewatch run` on `topic` from its beginning while the block lasts. Raises `JobFailed`."""
+    """Run `queuewatch run` on `topic` from its beginning inside the with block. Raises `JobFailed`."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="queuewatch-bench-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)

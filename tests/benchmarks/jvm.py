@@ -1,4 +1,4 @@
-"""The Java parts of the benchmarks: compiled when needed, run as processes."""
+"""The Java parts of the benchmarks: compiled when needed, and run as processes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _SOURCES: Final = Path(__file__).with_name("java")
 _SILENT_FOR_S: Final = 180
 
 Signals = Literal["same", "messages", "few"]
-"""What the baseline computes: the service's core signals; those of single messages alone, with a timeout for messages held
-too long and a memory of ended ones; or neither of these two."""
+"""What the baseline computes. `same`: the service's core signals. `messages`: only those of single messages, with a timeout
+for messages held too long and a memory of ended ones. `few`: neither of these two.
+"""
 
 
 class NoCompiler(RuntimeError):
-    """There is no `javac`: what needs it is left out of the run."""
+    """There is no `javac`; sections that need it are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,11 @@ class JvmBatch:
     records: int
     duration_s: float
     spent_s: float
-    """Processor time of the baseline's process from its start until this batch was done."""
+    """Processor time of the baseline's process from its start to the end of this batch."""
 
 
 class Jvm:
-    """The compiled classes, in a folder of their own until `close`."""
+    """The compiled classes, in a temporary folder until `close`."""
 
     def __init__(self) -> None:
         javac = _javac()
@@ -54,7 +55,7 @@ class Jvm:
         if done.returncode != 0:
             raise RuntimeError(f"javac failed: {done.stderr[-2000:]}")
         self._classes = classes
-        # spark-submit wants a jar.
+        # spark-submit needs a jar.
         self._jar = Path(self._folder.name, "baseline.jar")
         with zipfile.ZipFile(self._jar, "w") as archive:
             for path in classes.glob("*.class"):
@@ -65,7 +66,7 @@ class Jvm:
         self._folder.cleanup()
 
     def fill(self, bootstrap: str, topic: str, partitions: int, values: Iterable[bytes]) -> int:
-        """Send `values` to `topic`, in turn over its partitions; answers how many the broker took."""
+        """Send `values` to `topic`, in turn over its partitions; return how many the broker accepted."""
         classpath = f"{self._classes}{os.pathsep}{_classpath()}"
         command = [str(find_java().executable), "-Xmx512m", "-cp", classpath]
         command += ["Fill", bootstrap, topic, str(partitions)]
@@ -96,7 +97,7 @@ class Jvm:
         memory: str = "5g",
         on_batch: Callable[[JvmBatch], None] = lambda _: None,
     ) -> list[JvmBatch]:
-        """Run the per-message baseline over all `records` of `topic`; its batches in order."""
+        """Run the per-message baseline over all `records` of `topic` and return its batches in order."""
         main = "PerMessageAndQueue" if signals == "same" else "PerMessage"
         command = [str(_pyspark() / "bin" / "spark-submit"), "--class", main]
         command += ["--driver-memory", memory, "--master", f"local[{parallelism}]"]
@@ -113,7 +114,7 @@ class Jvm:
 def _batches(
     command: list[str], environment: dict[str, str], folder: Path, on_batch: Callable[[JvmBatch], None]
 ) -> list[JvmBatch]:
-    """What the baseline says of its batches; it is ended when it says nothing for long."""
+    """Return the batches that the baseline reports; kill it if it reports nothing for long."""
     found: list[JvmBatch] = []
     errors = folder / "errors.log"
     with errors.open("w") as error_output:

@@ -1,4 +1,4 @@
-"""How old an event is when `/metrics` shows it, at a steady thousand events a second."""
+"""The age of an event when `/metrics` shows it, at a steady thousand events a second."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ PROMISED_P50_S, PROMISED_P99_S = 0.7, 1.5
 
 
 def measure(run: Run, kafka: Kafka, jvm: Jvm, parallelism: int, *, quick: bool) -> None:
-    """Send at the time each event says, watch the count of accepted events on `/metrics`."""
+    """Send each event at its own time, and watch the count of accepted events on `/metrics`."""
     seconds = 15 if quick else 40
     warm_up_s = 10 if quick else 25
     run.say(f"latency: {EVENTS_PER_S:,} events/s in {RECORDS_PER_S} records/s, {LIVE:,} live messages")
-    # Few queues: what is measured is the job, not the rendering of a long page forty times a second.
+    # There are few queues, to measure the job and not the rendering of a long page 30 times a second.
     shape = Shape(live=LIVE, events_per_s=float(EVENTS_PER_S), queues=10, window_ms=1_000)
     stream = batches(ending_at(shape, int(time.time() * 1000), 0), EVENTS_PER_S)
     topic = kafka.create_topic(partitions=parallelism)
@@ -64,7 +64,7 @@ def measure(run: Run, kafka: Kafka, jvm: Jvm, parallelism: int, *, quick: bool) 
 
 
 class Sender(threading.Thread):
-    """Sends a record every 20 ms with the events of that moment; notes when each was sent."""
+    """Sends a record with the current events every 20 ms, and notes when each was sent."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, values: Iterator[bytes]) -> None:
         super().__init__(daemon=True)
@@ -76,7 +76,7 @@ class Sender(threading.Thread):
         self._times_s: list[float] = []
 
     def run(self) -> None:
-        """Send until stopped. Should it fall behind, it catches up: the rate holds on average."""
+        """Send until stopped. A sender that falls behind catches up, so the average rate holds."""
         begin = time.time()
         number = 0
         while not self._over.is_set():
@@ -89,19 +89,19 @@ class Sender(threading.Thread):
             number += 1
 
     def stop(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._over.set()
         self.join(10)
         self._producer.flush(10)
         self._producer.close()
 
     def sent_at_s(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """When each event was handed to the client, in the order of sending."""
+        """Return when each event was passed to the client, in the order of sending."""
         return np.repeat(np.array(self._times_s), EVENTS_PER_S // RECORDS_PER_S)
 
 
 def watch(job: Job, seconds: float) -> list[tuple[float, int]]:
-    """(time, events accepted) each time `/metrics` shows more than before."""
+    """Return (time, events accepted) for each increase that `/metrics` shows."""
     seen: list[tuple[float, int]] = []
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -115,10 +115,10 @@ def watch(job: Job, seconds: float) -> list[tuple[float, int]]:
 def latencies(
     sent_at_s: np.ndarray[Any, np.dtype[np.float64]], seen: list[tuple[float, int]], before: int
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Seconds from sending to showing of every event first shown after the first look.
+    """Return the seconds from sending to showing, for every event first shown after the first poll.
 
-    The n-th event sent is taken to be shown as soon as n more than `before` are: records are read in turn from all
-    partitions, so those of one batch may trade places, which changes no quantile.
+    The n-th event sent counts as shown once n more than `before` are shown. Records are read in turn from all partitions, so
+    those of one batch may trade places, which changes no quantile.
     """
     shown_at = np.array([at for at, _ in seen])
     counts = np.array([count for _, count in seen]) - before

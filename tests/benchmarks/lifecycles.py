@@ -1,10 +1,9 @@
-"""A load generator that follows real message lifecycles: a million events a second, the same for a seed.
+"""A load generator with real message lifecycles: a million events a second, reproducible by seed.
 
-A message is sent, waits, is delivered, perhaps fails (its window runs out, or the consumer releases it) and
-is delivered again, may have its window extended, and is deleted in the end, or moved to a dead-letter queue
-and perhaps redriven from there. In an ordered queue a message is delivered only once those before it in its
-group are settled, so a poison head blocks its group. The broker's own counts (`queue_state`) are true at the
-moment they are reported.
+A message is sent, waits, is delivered, may fail (its window ends, or the consumer releases it) and be delivered again, may
+have its window extended, and is finally deleted, or moved to a dead-letter queue and perhaps redriven from there. In an
+ordered queue a message is delivered only once those before it in its group are settled, so a poison head blocks its group.
+The broker's own counts (`queue_state`) are exact when they are reported.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ TYPES: Final = (
     "heartbeat",
     "lapsed",
 )
-"""Event types by code. `lapsed` (a window ran out) is no event: it only keeps the counts true."""
+"""Event types by code. `lapsed` (a window ended by time) is not an event; it only keeps the counts exact."""
 SENT, RECEIVED, EXTENDED, RELEASED, DELETED = range(5)
 DEAD_LETTERED, REDRIVEN, QUEUE_STATE, HEARTBEAT, LAPSED = range(5, 10)
 
@@ -58,25 +57,25 @@ ROW: Final = np.dtype(
         ("padding", "i4"),
     ]
 )
-"""One event. Absent: 0 for times, counts and sequences, -1 for indices."""
+"""One event. Absent values: 0 for times, counts and sequences, -1 for indices."""
 
 Rows = npt.NDArray[np.void]
 Ints = npt.NDArray[np.int64]
 
-# The last 15 of the 20 digits SQS gives; the table puts the others in front.
+# The last 15 of the 20 digits of an SQS sequence number; the table prepends the others.
 _FIRST_SEQUENCE: Final = 496_460_467_696_128
-# Without a dead-letter queue a poison message comes back until somebody removes it.
+# Without a dead-letter queue a poison message comes back until somebody deletes it.
 _MAX_ATTEMPTS: Final = 12
 
 
 class Lifecycles:
-    """An endless load in event-time order. One instance is one load: iterate `windows()` once."""
+    """An endless load in event-time order. One instance is one load: iterate `windows()` only once."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.topology = Topology(shape)
         self._rng = np.random.default_rng(shape.seed)
-        # Events that lie ahead, by their window: a message's whole life is drawn when it is sent.
+        # Future events by window, because the whole life of a message is drawn when it is sent.
         self._ahead: defaultdict[int, list[Rows]] = defaultdict(list)
         self._group_free_at: Ints = np.zeros(shape.queues * shape.groups_per_queue, dtype=np.int64)
         self._sequence = _FIRST_SEQUENCE
@@ -85,9 +84,9 @@ class Lifecycles:
         self.attributes: list[str] = []
 
     def windows(self) -> Iterator[pa.Table]:
-        """Tables of events (columns of the wire format), each `window_ms` of event time, in order of `at`.
+        """Yield tables of events (columns of the wire format), each `window_ms` of event time, in order of `at`.
 
-        The first table holds the backlog: `live` messages sent in the time before `start_ms`.
+        The first table is the backlog: `live` messages sent in the time before `start_ms`.
         """
         shape = self.shape
         backlog = self._backlog()
@@ -98,14 +97,14 @@ class Lifecycles:
             begin_ms = shape.start_ms + window * shape.window_ms
             new = self._rng.poisson(shape.messages_per_s * shape.window_ms / 1000)
             self._send(int(new), begin_ms, begin_ms + shape.window_ms)
-            # The report comes before what happens in the same millisecond: its counts do not know of that.
+            # The report precedes events of the same millisecond, because its counts do not include them.
             rows = _in_order([self._watcher(begin_ms), *self._ahead.pop(window, [])])
             self._count(rows)
             yield self.topology.table(_pick(rows, np.flatnonzero(rows["type"] != LAPSED)), self.attributes)
             window += 1
 
     def take(self, events: int) -> pa.Table:
-        """At least `events` events as one table, the backlog not counted but included."""
+        """Return at least `events` events as one table, plus the backlog, which does not count."""
         tables: list[pa.Table] = []
         rows = -self.shape.live
         for table in self.windows():
@@ -115,7 +114,7 @@ class Lifecycles:
                 break
         return pa.concat_tables(tables)
 
-    # What follows draws lives. Times are epoch milliseconds, `n` messages at a time.
+    # The following methods draw lives. Times are epoch milliseconds, for `n` messages at a time.
 
     def _backlog(self) -> Rows:
         if not self.shape.live:
@@ -199,7 +198,7 @@ class Lifecycles:
             self._dead_letter(received[(first + attempts - 1)[moved]], (start_ms + service_ms)[moved])
 
     def _start(self, group: npt.NDArray[np.int32], ready_ms: Ints, service_ms: Ints) -> Ints:
-        """When each message is first delivered: once it is ready, and in a group after the one before it."""
+        """Return when each message is first delivered: once it is ready, and after the previous one of its group."""
         start_ms = ready_ms.copy()
         chosen = np.flatnonzero(group >= 0)
         chosen = chosen[np.argsort(group[chosen], kind="stable")]
@@ -210,16 +209,16 @@ class Lifecycles:
         lane = np.cumsum(np.r_[True, member[1:] != member[:-1]]) - 1
         ready = ready_ms[chosen] - self.shape.start_ms
         ready[heads] = np.maximum(ready[heads], self._group_free_at[member[heads]])
-        busy_ms = service_ms[chosen] + 1  # the next one is delivered after this one's end, never with it
+        busy_ms = service_ms[chosen] + 1  # the next one is delivered after this one's end, never in the same millisecond
         served = np.cumsum(busy_ms)
         before = served - busy_ms
-        # Served one after the other, per group: finish[i] = served[i] + max(ready[j] - before[j], j <= i).
-        # One running maximum does all groups when each lies in a band of its own.
+        # Per group, messages are served one after another: finish[i] = served[i] + max(ready[j] - before[j], j <= i).
+        # One running maximum handles all groups if each group's values lie in a separate band.
         slack = ready - before + before[heads][lane]
         band = int(slack.max() - slack.min()) + 1
         latest = np.maximum.accumulate(slack + lane * band) - lane * band
         finish = latest + served - before[heads][lane]
-        self._group_free_at[member] = finish  # in order: the group's last one stays
+        self._group_free_at[member] = finish  # indices are in order, so the value of the group's last message remains
         start_ms[chosen] = finish - busy_ms + self.shape.start_ms
         return start_ms
 
@@ -268,7 +267,7 @@ class Lifecycles:
         self._file(done)
 
     def _file(self, rows: Rows) -> None:
-        """Put events into the windows they happen in; -1 is the time before the start."""
+        """Put events into the windows in which they happen; -1 is the time before the start."""
         if not len(rows):
             return
         window = np.maximum(-1, (rows["at"] - self.shape.start_ms) // self.shape.window_ms)
@@ -277,7 +276,7 @@ class Lifecycles:
         for part in np.split(order, edges):
             self._ahead[int(window[part[0]])].append(_pick(rows, part))
 
-    # The watcher's own events, and the counts they tell.
+    # The collector's own events, and the counts that they report.
 
     def _watcher(self, at_ms: int) -> Rows:
         shape, since_ms = self.shape, at_ms - self.shape.start_ms
@@ -319,7 +318,7 @@ def _blank(n: int, kind: int, at_ms: int) -> Rows:
 
 
 def _ids(rng: np.random.Generator, n: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """The two halves of `n` random UUIDs of version 4, big-endian."""
+    """Return the two halves of `n` random UUIDs of version 4, big-endian."""
     high, low = rng.integers(0, 2**64, (2, n), dtype=np.uint64)
     high = (high & np.uint64(0xFFFF_FFFF_FFFF_0FFF)) | np.uint64(0x4000)
     low = (low & np.uint64(0x3FFF_FFFF_FFFF_FFFF)) | np.uint64(0x8000_0000_0000_0000)
@@ -327,7 +326,7 @@ def _ids(rng: np.random.Generator, n: int) -> tuple[npt.NDArray[np.uint64], npt.
 
 
 def _pick(rows: Rows, index: npt.NDArray[np.intp]) -> Rows:
-    """`rows[index]`, three times as fast: numpy copies rows of plain words better than records."""
+    """Return `rows[index]` three times as fast: numpy copies rows of plain words faster than records."""
     words = np.ascontiguousarray(rows).view(np.int64).reshape(len(rows), ROW.itemsize // 8)
     return words.take(index, axis=0).view(ROW).reshape(len(index))
 

@@ -1,4 +1,4 @@
-"""Trigger time, and the size of the state, with very many live messages."""
+"""Trigger time and size of the state with very many live messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROMISED_BYTES: Final = 30.0
 
 
 def measure(run: Run, kafka: Kafka, jvm: Jvm, parallelism: int, *, quick: bool) -> None:
-    """Preload the live messages, then 100,000 events of their lives per trigger."""
+    """Preload the live messages, then measure triggers with 100,000 events of their lives."""
     live = 200_000 if quick else 1_000_000
     batches = 8 if quick else 20
     run.say(f"live: {live:,} live messages, {PER_TRIGGER:,} events per trigger")
@@ -48,7 +48,7 @@ def measure(run: Run, kafka: Kafka, jvm: Jvm, parallelism: int, *, quick: bool) 
     run.add(Figure("live.trigger_max", "  the longest", max(batch.duration_s for batch in measured), "s"))
     per_live = preloaded.bytes / preloaded.rows
     run.add(Figure("live.bytes", "state per live message", per_live, "bytes", at_most=PROMISED_BYTES, detail=detail))
-    # The live ones cost at the end what they cost before; what is left over is for those that ended.
+    # Live messages cost the same at the end as after the preload; the rest of the state is for ended ones.
     gone = ended.rows - ended.unsettled
     per_ended = (ended.bytes - per_live * ended.unsettled) / max(1, gone)
     run.add(Figure("live.ended_bytes", "  per message that ended within the lateness", per_ended, "bytes"))
@@ -59,7 +59,7 @@ def measure(run: Run, kafka: Kafka, jvm: Jvm, parallelism: int, *, quick: bool) 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the job says of its state. `rows` are messages, unsettled or ended within the lateness."""
+    """The size of the job's state. `rows` are messages, unsettled or ended within the lateness."""
 
     unsettled: int
     rows: int
@@ -67,14 +67,14 @@ class State:
 
     @classmethod
     def of(cls, metrics: Mapping[str, float]) -> Self:
-        """From `/metrics`."""
+        """Parse from `/metrics`."""
         unsettled = sum(value for key, value in metrics.items() if key.startswith("queuewatch_queue_messages{"))
         rows, size = metrics["queuewatch_pipeline_state_rows"], metrics["queuewatch_pipeline_state_bytes"]
         return cls(int(unsettled), int(rows), int(size))
 
 
 def _preload(job: Job, live: int) -> State:
-    """The state at the last look before any message ended."""
+    """Return the state at the last poll before any message ended."""
     found: list[State] = []
 
     def past() -> bool:
@@ -96,5 +96,5 @@ def _size(folder: Path) -> int:
         try:
             total += path.stat().st_size if path.is_file() else 0
         except OSError:
-            continue  # an old version was removed meanwhile
+            continue  # an old version was removed in the meantime
     return total

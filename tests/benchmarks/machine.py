@@ -1,4 +1,4 @@
-"""What the figures were measured on: without it they say nothing."""
+"""The machine that the figures were measured on; figures are meaningless without it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Machine:
     java: str
     spark: str
     load_before: float
-    """Load average (1 min) when the run began: well below `cores`, or the figures are of a busy machine."""
+    """Load average (1 min) at the start: well below `cores`, or the figures include other load."""
 
     @classmethod
     def here(cls) -> Self:
-        """This machine, now."""
+        """Describe this machine now."""
         try:
             found = find_java()
             java = f"{found.version} ({found.origin})"
@@ -54,7 +54,7 @@ class Machine:
 
     @property
     def words(self) -> str:
-        """One line for under the table."""
+        """One line for below the table."""
         return (
             f"{self.cores} × {self.processor}, {self.memory_gib} GiB, {self.system}, Python {self.python}, "
             f"Java {self.java}, Spark {self.spark}, load before {self.load_before}"

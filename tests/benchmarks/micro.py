@@ -1,4 +1,4 @@
-"""Each step of the way by itself, on one core: decode, route, track, merge, judge, and the blobs between them."""
+"""Each step of the pipeline alone, on one core: decode, route, track, merge, judge, and the serialization between them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _STEPS: Final = {
 
 
 class Chain:
-    """The pipeline's steps in one process, each timed on the processor's clock."""
+    """The pipeline's steps in one process, each timed in processor time."""
 
     def __init__(self, form: Form) -> None:
         self._form = form
@@ -55,20 +55,20 @@ class Chain:
         self._states = [ShardState.empty().pack()] * SHARDS
         self._memory = JudgeMemory.empty()
         self.snapshot: Snapshot | None = None
-        """What the last step published."""
+        """The snapshot that the last step published."""
         self._times_s: defaultdict[str, list[float]] = defaultdict(list)
 
     def step(self, table: pa.Table, beside: Iterable[bytes] = ()) -> None:
-        """One batch of a load, and `beside` further records."""
+        """Process one batch of a load, and `beside` further records."""
         self.take([*records(table, self._form), *beside], _last_ms(table))
 
     def take(self, values: list[bytes], now: int) -> dict[str, float]:
-        """One batch of records: what two input tasks, two shards and the driver do one after another here. Seconds by step."""
+        """Process a batch: do the work of two input tasks, two shards and the driver in sequence. Return seconds by step."""
         with gc_paused():
             return self._step(values, now)
 
     def median_of(self, times: int, batch: Callable[[], tuple[list[bytes], int]]) -> dict[str, float]:
-        """The median time of each step of so many batches."""
+        """Return the median time of each step over `times` batches."""
         taken = [self.take(*batch()) for _ in range(times)]
         return {step: median(spent[step] for spent in taken) for step in _STEPS}
 
@@ -113,11 +113,11 @@ class Chain:
         return spent
 
     def medians_s(self, first: int, last: int) -> dict[str, float]:
-        """The median time of each step in the batches [first, last)."""
+        """Return the median time of each step in the batches [first, last)."""
         return {name: median(times[first:last]) for name, times in self._times_s.items()}
 
     def state(self) -> tuple[int, int, int]:
-        """Rows of the state, rows of unsettled messages, and bytes, of all shards."""
+        """Return rows of the state, rows of unsettled messages, and bytes, over all shards."""
         rows = live = 0
         for packed in self._states:
             state = ShardState.unpack(packed)
@@ -127,7 +127,7 @@ class Chain:
 
 
 def measure(run: Run, *, quick: bool) -> None:
-    """Decode in every form; every step with few live messages and with a million."""
+    """Measure decoding of every form, and every step with few live messages and with a million."""
     run.say("micro: the steps one by one, per core")
     _decode(run, events=100_000 if quick else 500_000)
     _chain(run, "catching up", 0, 50_000 if quick else 250_000, 3 if quick else 5)
@@ -176,7 +176,7 @@ def _chain(run: Run, name: str, live: int, events: int, measured: int) -> None:
 
 
 def _bursts(run: Run, messages: int, measured: int) -> None:
-    """Steps of few events after very many messages went wrong at once: for minutes all of these are news."""
+    """Measure steps of few events after very many messages failed at once: for minutes, all of them count as new."""
     for kind, words in (("dead_lettered", "dead letters"), ("dropped", "losses")):
         chain = Chain("ndjson")
         stream = batches(Shape(queues=4, events_per_s=1_000), 1_000)
@@ -201,7 +201,7 @@ def _last_ms(table: pa.Table) -> int:
 
 
 def _long_empty(queues: int, now: int) -> Iterator[bytes]:
-    """Records in which the broker calls `queues` queues empty, now and long enough ago."""
+    """Yield records in which the broker reports `queues` queues as empty, now and 400 s ago."""
     for at in (now - 400_000, now):
         state = {"v": 1, "type": "queue_state", "system": "aws_sqs", "at": at, "attributes": _NOTHING}
         yield b"\n".join(json.dumps(state | {"queue": f"idle-{n}"}).encode() for n in range(queues))

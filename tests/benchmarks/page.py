@@ -1,4 +1,4 @@
-"""The status page of many queues in Chromium: how long until what somebody asked for is shown."""
+"""The status page with many queues in Chromium: the time from an action until the result is shown."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SHOWN: Final = """
   } else click(act);
 })
 """
-"""Acts, and answers the milliseconds until the table's first row is another one and was painted."""
+"""Performs an action and returns the milliseconds until a different first row of the table was painted."""
 
 
 def measure(run: Run, *, quick: bool) -> None:
@@ -68,7 +68,7 @@ def measure(run: Run, *, quick: bool) -> None:
 
         opening = [opened() for _ in range(rounds)]
         run.add(Figure("page.open.wall", "open until fifty rows are shown, median", statistics.median(opening), "ms"))
-        # Paused, so that nothing but the interaction is measured.
+        # Paused, so that only the interaction is measured.
         page.get_by_role("button", name="Pause").click()
         _add(run, cdp, "turn", "turn to the next page", lambda: _shown(page, "Next", None), rounds)
         _add(run, cdp, "sort", "sort by another column", lambda: _shown(page, "Queue", None), rounds)
@@ -107,7 +107,7 @@ def _add(
     at_most_ms: float = INTERACTIVE_MS,
     of: int = 1,
 ) -> None:
-    """Figures of `act`, which interacts `of` times and answers the milliseconds of the first."""
+    """Add figures for `act`, which interacts `of` times and returns the milliseconds of the first interaction."""
     walls, spent = [], []
     for _ in range(rounds):
         before = _busy_ms(cdp)

@@ -1,8 +1,8 @@
 """From a fault at a real broker to the pager, with every part real.
 
-An ordinary client of ElasticMQ, ActiveMQ or workerd causes the fault. What the library or the collector reports of it goes
-through Kafka (or HTTP ingest) to the Spark job, and from there to a webhook both ways at once: pushed straight to one
-Alertmanager, and through `/metrics`, Prometheus and another Alertmanager. Each time is taken from the program that did the
+An ordinary client of ElasticMQ, ActiveMQ or workerd causes the fault. Events from the library or the collector go through
+Kafka (or HTTP ingest) to the Spark job, and from there to a webhook on two paths at once: pushed directly to one
+Alertmanager, and through `/metrics`, Prometheus and a second Alertmanager. Each time comes from the program that did the
 step.
 """
 
@@ -38,7 +38,7 @@ from tests.services.process import ServiceUnavailable
 from tests.services.prometheus import Server
 
 SCRAPED_EVERY_S: Final = 15
-"""Prometheus scrapes, and evaluates the rules, as often as its own defaults and the generated rules say."""
+"""How often Prometheus scrapes and evaluates: the interval in its sample configuration and in the generated rules."""
 BETWEEN_ROUNDS_S: Final = 4.0
 ARRIVES_WITHIN_S: Final = 120.0
 PROMISED_PUSH_S, PROMISED_PROMETHEUS_S = 2.0, 20.0
@@ -57,7 +57,7 @@ class Pipeline:
 
 
 def measure(run: Run, *, rounds: int) -> None:
-    """So many rounds of each kind of fault, one after another while the earlier ones are still on their way."""
+    """Run `rounds` rounds of each kind of fault; rounds overlap."""
     try:
         connector_jars()
         with ExitStack() as stack:
@@ -73,7 +73,7 @@ def measure(run: Run, *, rounds: int) -> None:
 
 
 def report(run: Run, what: str, rounds: Sequence[Round], promised_s: float, wanted: int) -> None:
-    """The median and the 99th percentile of the whole way, with the legs beside them."""
+    """Add the median and the 99th percentile of the whole path, with the legs as detail."""
     if not rounds:
         run.fail("pager", f"{what}: no notification arrived")
         return
@@ -96,7 +96,7 @@ def report(run: Run, what: str, rounds: Sequence[Round], promised_s: float, want
 
 @contextmanager
 def started(run: Run, rounds: int) -> Iterator[tuple[Pipeline, list[Cause]]]:
-    """Everything, warm: a fault of each kind has gone through. Raises `ServiceUnavailable`, `RuntimeError`."""
+    """Start everything and warm up with one fault of each kind. Raises `ServiceUnavailable`, `RuntimeError`."""
     token = secrets.token_hex(8)
     with ExitStack() as stack:
         broker = stack.enter_context(kafka.start(log_message_timestamp_type="LogAppendTime"))
@@ -131,7 +131,7 @@ def started(run: Run, rounds: int) -> Iterator[tuple[Pipeline, list[Cause]]]:
 def config(
     broker: kafka.Kafka, topic: str, sqs: elasticmq.ElasticMQ, mq: activemq.ActiveMQ, alertmanager: Server
 ) -> dict[str, Any]:
-    """The service's file: defaults, except for addresses and a quicker look at ActiveMQ's counts."""
+    """Return the service's configuration: defaults, except for addresses."""
     return {
         "spark": {"master": "local[2]", "checkpoint_dir": "checkpoint", "driver_memory": "1g"},
         "source": {"kafka": {"bootstrap_servers": [broker.bootstrap], "topics": [topic]}, "spool": {"folder": "spool"}},
@@ -149,7 +149,7 @@ def config(
 
 @contextmanager
 def collecting(folder: Path, kind: str) -> Iterator[None]:
-    """`queuewatch collect KIND` beside the service, with the same file, while the block lasts."""
+    """Run `queuewatch collect KIND` beside the service inside the with block, with the same configuration file."""
     command = [sys.executable, "-m", "streaming.cli.main", "collect", kind, "--config", str(folder / "queuewatch.yaml")]
     login = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1"}
     with (folder / f"collect-{kind}.log").open("wb") as log:
@@ -162,7 +162,7 @@ def collecting(folder: Path, kind: str) -> Iterator[None]:
 
 
 def caused(run: Run, causes: Sequence[Cause], rounds: int) -> list[Fault]:
-    """Cause them, each round at another place between two scrapes. Raises what a cause raised."""
+    """Cause the faults, each round at another phase between two scrapes. Raises what a cause raised."""
     futures: list[Future[Fault]] = []
     with ThreadPoolExecutor(max_workers=4 * len(causes)) as pool:
         for number in range(rounds):
@@ -174,7 +174,7 @@ def caused(run: Run, causes: Sequence[Cause], rounds: int) -> list[Fault]:
 
 
 def arrived(run: Run, pipeline: Pipeline, faults: Sequence[Fault], way: Way) -> Iterator[Round]:
-    """The rounds whose notification arrived; the others are named."""
+    """Yield the rounds whose notification arrived; log the others."""
     notifications = pipeline.pushed if way == "push" else pipeline.prometheus.notifications
     appended, judged = in_kafka(pipeline, faults), in_signal_log(pipeline.folder)
     for fault in faults:
@@ -201,7 +201,7 @@ def arrived(run: Run, pipeline: Pipeline, faults: Sequence[Fault], way: Way) -> 
 
 
 def in_kafka(pipeline: Pipeline, faults: Sequence[Fault]) -> dict[str, float]:
-    """By culprit: when the broker appended the record with the receive that mattered, epoch seconds."""
+    """Return by culprit when the broker appended the record with the receive that matters, in epoch seconds."""
     wanted = {(fault.culprit, fault.receive_count) for fault in faults}
     consumer = KafkaConsumer(bootstrap_servers=pipeline.bootstrap)
     try:
@@ -210,7 +210,7 @@ def in_kafka(pipeline: Pipeline, faults: Sequence[Fault]) -> dict[str, float]:
         consumer.seek_to_beginning(*partitions)
         found: dict[str, float] = {}
         ends = consumer.end_offsets(partitions)
-        # The healthy queue goes on all the while: only what was there at the beginning is read.
+        # The healthy queue adds records all the time, so reading ends at the offsets known at the beginning.
         while any(consumer.position(partition) < end for partition, end in ends.items()):
             for record in chain.from_iterable(consumer.poll(timeout_ms=1_000).values()):
                 for event in _events(record.value):
@@ -223,7 +223,7 @@ def in_kafka(pipeline: Pipeline, faults: Sequence[Fault]) -> dict[str, float]:
 
 
 def in_signal_log(folder: Path) -> dict[tuple[str, str], float]:
-    """By signal and queue: when the batch began in which it first fired, epoch seconds."""
+    """Return by signal and queue when the batch began in which it first fired, in epoch seconds."""
     found: dict[tuple[str, str], float] = {}
     for line in (folder / "signals.ndjson").read_text(encoding="utf-8").splitlines():
         change = json.loads(line)

@@ -1,4 +1,4 @@
-"""Faults at real brokers, caused by ordinary clients: a message that nobody can process, and a consumer that hangs."""
+"""Faults at real brokers, caused by ordinary clients: a message that always fails, and a consumer that hangs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.sources.activemq.lab import Client
 from tests.sources.cloudflare.worker_script import SCRIPTS
 
 SUSPECT_AT: Final = 3
-"""The receive count at which a message becomes suspect, by default."""
+"""The receive count at which a message is a suspect, by default."""
 HANGS_S: Final = 30.0
 """How long a consumer may hold a message before it counts as slow, by default."""
 WITHIN_S: Final = 60.0
@@ -28,25 +28,25 @@ _POISON: Final = "PoisonMessage"
 _HUNG: Final = "SlowConsumer"
 
 Cause = Callable[[int], Fault]
-"""Causes fault number n, in a queue of its own, and returns when it is there to be seen."""
+"""Causes fault number n in a queue of its own, and returns once the fault is observable."""
 
 
 class SqsApplication:
-    """An application on boto3. Its client is watched by the library, and is otherwise used as always."""
+    """An application with boto3. The library watches its client, which is otherwise ordinary."""
 
     def __init__(self, endpoint: str, to: str) -> None:
         self._sqs = session().client("sqs", endpoint_url=endpoint)
         self._watch = watch(self._sqs, to=to, consumer="shop-1")
 
     def prepare(self, numbers: range) -> list[str]:
-        """The queues of these faults, which the collector is to know before: their names."""
+        """Create the queues of these faults, so that the collector knows them in advance; return their names."""
         names = {f"orders-{n}": 1 for n in numbers} | {f"invoices-{n}": 600 for n in numbers}
         for name, visibility_s in names.items():
             self._sqs.create_queue(QueueName=name, Attributes={"VisibilityTimeout": str(visibility_s)})
         return list(names)
 
     def poison(self, number: int) -> Fault:
-        """A message whose processing fails each time: its window runs out, and it is received again."""
+        """Processing of a message fails each time: its window ends, and it is received again."""
         url, message_id = self._send(f"orders-{number}")
         deadline = time.monotonic() + WITHIN_S
         while time.monotonic() < deadline:
@@ -56,7 +56,7 @@ class SqsApplication:
         raise RuntimeError(f"message {message_id} was not received {SUSPECT_AT} times within {WITHIN_S:.0f} s")
 
     def hang(self, number: int) -> Fault:
-        """A consumer that takes a message and comes to nothing."""
+        """A consumer receives a message and never finishes it."""
         url, message_id = self._send(f"invoices-{number}")
         count, at_s = self._receive(url)
         if not count:
@@ -65,7 +65,7 @@ class SqsApplication:
 
     @contextmanager
     def business(self) -> Iterator[None]:
-        """Healthy traffic on one more queue while the block lasts: ten messages a second are sent, received and deleted."""
+        """Run healthy traffic on another queue inside the with block: ten messages a second are sent, received and deleted."""
         over = threading.Event()
 
         def work() -> None:
@@ -84,7 +84,7 @@ class SqsApplication:
             worker.join(10)
 
     def close(self) -> None:
-        """Send what is left, and watch no more."""
+        """Send buffered events and stop watching."""
         self._watch.flush()
         self._watch.unwatch()
 
@@ -94,7 +94,7 @@ class SqsApplication:
         return url, message_id
 
     def _receive(self, url: str) -> tuple[int, float]:
-        """The receive count of the message that came, 0 for none; and when that was known."""
+        """Return the receive count of the received message, or 0 if there is none, and the time of the response."""
         got = self._sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5, AttributeNames=["ApproximateReceiveCount"])
         messages = got.get("Messages", [])
         return (int(messages[0]["Attributes"]["ApproximateReceiveCount"]) if messages else 0), time.time()
@@ -105,13 +105,13 @@ class SqsApplication:
 
 
 class ActiveMQApplication:
-    """STOMP clients that know nothing of queuewatch: the collector hears of them from the broker's advisories."""
+    """STOMP clients without queuewatch: the collector observes them through the broker's advisories."""
 
     def __init__(self, broker: ActiveMQ) -> None:
         self._broker = broker
 
     def poison(self, number: int) -> Fault:
-        """A message that ends every consumer that takes it."""
+        """A message ends every consumer that receives it."""
         queue = f"parcels.{number}"
         sender = Client(self._broker)
         sender.send(queue)
@@ -121,7 +121,7 @@ class ActiveMQApplication:
             victim.subscribe(queue, prefetch=1)
             frame, at_s = victim.receive(within_s=WITHIN_S), time.time()
             if count == SUSPECT_AT:
-                # The last one keeps its connection: whether it dies as well makes no difference any more.
+                # The last consumer stays connected, because its end would make no difference.
                 what = "ActiveMQ: a message that ends its consumers"
                 return Fault(what, _POISON, "activemq", queue, frame.headers["message-id"], at_s, count)
             victim.drop()
@@ -129,7 +129,7 @@ class ActiveMQApplication:
 
 
 class Workers:
-    """Cloudflare Workers in workerd with a queue for each fault, wrapped by the library; their events go to HTTP ingest."""
+    """Wrapped Cloudflare Workers in workerd, with a queue for each fault; their events go to HTTP ingest."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -137,7 +137,7 @@ class Workers:
         self._answers: dict[int, dict[str, Any]] = {}
 
     def poison(self, number: int) -> Fault:
-        """A message that its Worker retries each time."""
+        """The Worker retries a message each time."""
         assert self._process.stdin is not None
         with self._lock:
             self._process.stdin.write(f"{number}\n")
@@ -152,7 +152,7 @@ class Workers:
         return Fault(what, _POISON, "cloudflare_queues", answer["queue"], answer["id"], answer["at"] / 1000, SUSPECT_AT)
 
     def read(self) -> None:
-        """Take what the Workers say until they end."""
+        """Read the Workers' output until they end."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             answer = json.loads(line)
@@ -161,7 +161,7 @@ class Workers:
 
 @contextmanager
 def workers(node: Node, ingest_url: str, token: str, queues: int) -> Iterator[Workers]:
-    """The Workers with so many queues while the block lasts. Raises `RuntimeError`."""
+    """Run the Workers with this many queues inside the with block. Raises `RuntimeError`."""
     command = [node.executable, str(SCRIPTS / "pager_run.mjs"), ingest_url, token, str(queues)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     running = Workers(process)
@@ -171,7 +171,7 @@ def workers(node: Node, ingest_url: str, token: str, queues: int) -> Iterator[Wo
         yield running
     finally:
         assert process.stdin is not None
-        process.stdin.close()  # the script ends with its input
+        process.stdin.close()  # the script ends at the end of its input
         try:
             process.wait(20)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""The legs of the way from a fault to a notification, and what of many rounds is shown. Pure."""
+"""The legs from a fault to a notification, and their summary over many rounds. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ Way = Literal["push", "prometheus"]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault, as the application that causes it knows it."""
+    """One fault, as known to the application that causes it."""
 
     what: str
-    """The kind of fault and the broker: rounds of one kind are summed up together."""
+    """The kind of fault and the broker; rounds of the same kind are summarized together."""
     signal: SignalName
     system: str
     queue: str
     culprit: str
     """The message's id."""
     at_s: float
-    """When it was there to be seen, epoch seconds: the receive that makes a message suspect, the beginning of a hang."""
+    """When the fault became observable (the receive that makes a message a suspect, the begin of a hang), in epoch seconds."""
     receive_count: int
     rule_waits_s: float = 0.0
-    """How long the rule itself waits after that before the signal may fire."""
+    """How long the rule itself then waits before the signal may fire."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """When each step of one fault was done, epoch seconds; None where a step does not exist or was not seen."""
+    """When each step of one fault was finished, in epoch seconds; None if the step does not exist or was not observed."""
 
     fault: Fault
     way: Way
     in_kafka_s: float | None
-    """The broker appended the record with the receive. Never for events that a service takes by HTTP."""
+    """When the broker appended the record with the receive. None for events sent by HTTP."""
     judged_s: float
-    """The batch in which the signal fired began."""
+    """The begin of the batch in which the signal fired."""
     scraped_s: float | None
     evaluated_s: float | None
     notified_s: float
-    """The webhook arrived."""
+    """The arrival of the webhook."""
     names_culprit: bool
     """Whether the notification's text, rendered by the shipped template, has the message's id."""
 
     @property
     def beyond_rule_s(self) -> float:
-        """The whole way, without what the rule itself waits."""
+        """Duration of the whole path without the rule's own wait."""
         return self.notified_s - self.fault.at_s - self.fault.rule_waits_s
 
     @property
     def legs(self) -> Mapping[str, float]:
-        """Seconds of each leg. The first one after a rule's wait is counted from the end of that wait."""
+        """Seconds of each leg. After a rule's wait, the first leg starts at the end of that wait."""
         due_s = self.fault.at_s + self.fault.rule_waits_s
         steps: list[tuple[str, float | None]] = []
         if not self.fault.rule_waits_s:
@@ -74,11 +74,11 @@ LEGS: Final = ("to Kafka", "to the batch", "to the scrape", "to the rule", "to t
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of all do not exceed: with 30 values, p99 is the largest."""
+    """Return the smallest value that at least `share` of all do not exceed: with 30 values, p99 is the largest."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def leg_medians(rounds: Sequence[Round]) -> dict[str, float]:
-    """The median of each leg that these rounds have."""
+    """Return the median of each leg that these rounds have."""
     every = [one.legs for one in rounds]
     return {leg: quantile([legs[leg] for legs in every if leg in legs], 0.5) for leg in LEGS if any(leg in x for x in every)}

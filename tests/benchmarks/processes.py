@@ -1,4 +1,4 @@
-"""Processor time of a tree of processes, from /proc: what a batch costs, however busy the machine is otherwise."""
+"""Processor time of a process tree, from /proc: what a batch costs, regardless of other load on the machine."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Spent:
 
 
 def spent_by(root: int) -> Spent:
-    """What the process `root`, its descendants, and those of them that ended, have used so far.
+    """Return what the process `root`, its descendants, and descendants that have ended have used so far.
 
-    Raises `OSError` where there is no /proc.
+    Raises `OSError` if there is no /proc.
     """
     children: defaultdict[int, list[int]] = defaultdict(list)
     used: dict[int, tuple[bool, float]] = {}
@@ -38,11 +38,11 @@ def spent_by(root: int) -> Spent:
         try:
             stat = Path("/proc", entry, "stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
-            continue  # it ended meanwhile
+            continue  # it ended in the meantime
         name, _, rest = stat.partition("(")[2].rpartition(")")
         numbers = rest.split()
         children[int(numbers[1])].append(int(entry))
-        # Own user and system time, and that of children that ended.
+        # Own user and system time, and that of ended children.
         used[int(entry)] = (name == "java", sum(map(int, numbers[11:15])) / _TICKS_PER_S)
     jvm_s = python_s = 0.0
     waiting = [root]

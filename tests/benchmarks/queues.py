@@ -1,4 +1,4 @@
-"""What a step costs by the number of queues that are known, when few of them are touched."""
+"""The cost of a step by the number of known queues, when few of them have events."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MESSAGES_PER_QUEUE: Final = 3
 TOUCHED_RATIO: Final = 0.1
 WARM_UP_STEP_MS: Final = 10_000
 MOST_MS: Final = {(10_000, "touched"): 800.0, (10_000, "untouched"): 150.0}
-"""What is promised, in milliseconds of a core."""
+"""Promised limits, in milliseconds of a core."""
 _START_MS: Final = 1_700_000_000_000
 _RECORD_EVENTS: Final = 500
 
 
 class ManyQueues:
-    """Queues with a few messages each. In a step some of them are touched: one message deleted, another sent."""
+    """Queues with a few messages each. A step touches some of them: one message is deleted and another sent."""
 
     def __init__(self, queues: int, *, start_ms: int = _START_MS) -> None:
         self.queues = queues
@@ -31,21 +31,21 @@ class ManyQueues:
 
     @property
     def now_ms(self) -> int:
-        """The time of the step that was made last."""
+        """The time of the last step."""
         return self._now
 
     def begin(self) -> list[bytes]:
-        """All queues with their messages and the broker's counts."""
+        """Return records with all queues, their messages and the broker's counts."""
         events: list[dict[str, object]] = []
         for number in range(MESSAGES_PER_QUEUE):
             for queue in range(self.queues):
-                # As old as if the warm-up had gone on for ever, or each queue would seem to fall behind at first.
+                # As old as after an endless warm-up; otherwise every queue would seem to fall behind at first.
                 waited = MESSAGES_PER_QUEUE - number - TOUCHED_RATIO * (1 + queue // (TOUCHED_RATIO * self.queues))
                 events.append(self._sent(queue) | {"at": self._now - int(waited * WARM_UP_STEP_MS / TOUCHED_RATIO)})
         return _records([*events, *self._counts()])
 
     def step(self, touched: int, *, after_ms: int = 1_000, counted: bool = False) -> list[bytes]:
-        """One step: `touched` queues in turn, and the broker's counts of all where `counted`."""
+        """Return the records of one step: it touches `touched` queues in turn, and if `counted`, reports counts of all."""
         self._now += after_ms
         events: list[dict[str, object]] = []
         for i in range(touched):
@@ -72,7 +72,7 @@ class ManyQueues:
 
 
 def measure(run: Run, *, quick: bool) -> None:
-    """Steps in which a tenth of the queues is touched, none is, and all are counted."""
+    """Measure steps in which a tenth of the queues is touched, none is, and all are counted."""
     run.say("queues: a step by the number of queues known")
     for queues in (200, 2_000) if quick else (200, 2_000, 10_000, 100_000):
         _measure(run, queues, warm_up=40 if queues <= 10_000 else 34)
@@ -103,7 +103,7 @@ def _measure(run: Run, queues: int, warm_up: int) -> None:
 
 
 def _pages(run: Run, queues: int, chain: Chain) -> None:
-    """What is read of so many queues: `/metrics` the first time after a step, and again."""
+    """Measure rendering `/metrics` for so many queues: the first time after a step, and again."""
     exposition = Exposition(process_metrics=False)
     for key, words in (("first", "/metrics, first"), ("again", "/metrics, again")):
         begin = time.process_time()

@@ -1,4 +1,4 @@
-"""The three forms in which a table of events goes into Kafka records, encoded column by column."""
+"""The three forms of Kafka records for a table of events, encoded column by column."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORM_NAMES: Final[dict[Form, str]] = {
 
 
 def records(table: pa.Table, form: Form, per_record: int | None = None) -> Iterator[bytes]:
-    """The record values of `table`, in order. `per_record` overrides `EVENTS_PER_RECORD`."""
+    """Yield the record values of `table`, in order. `per_record` overrides `EVENTS_PER_RECORD`."""
     size = per_record or EVENTS_PER_RECORD[form]
     if form == "arrow":
         for begin in range(0, table.num_rows, size):
@@ -31,13 +31,13 @@ def records(table: pa.Table, form: Form, per_record: int | None = None) -> Itera
     offsets = memoryview(offsets_buffer).cast("i")
     view = memoryview(text)
     for begin in range(0, len(lines), size):
-        # Every line ends with a newline: a record is a slice of the column's own bytes. One event needs none.
+        # Every line ends with a newline, so a record is a slice of the column's bytes. A single event needs no newline.
         end = offsets[min(begin + size, len(lines))] - (1 if size == 1 else 0)
         yield bytes(view[offsets[begin] : end])
 
 
 def arrow_stream(table: pa.Table) -> bytes:
-    """One Arrow IPC stream, zstd-compressed. A dictionary holds only the names this record uses."""
+    """Encode one Arrow IPC stream, compressed with zstd. Its dictionaries hold only the names used in this record."""
     used = [name for name in table.column_names if table[name].null_count < table.num_rows]
     columns = [_narrow(table[name].combine_chunks()) for name in used]
     batch = pa.RecordBatch.from_arrays(columns, names=used)
@@ -50,7 +50,7 @@ def arrow_stream(table: pa.Table) -> bytes:
 
 
 def json_lines(table: pa.Table) -> pa.StringArray:
-    """One JSON object per row, absent fields left out, each ending with a newline."""
+    """Return one JSON object per row, without absent fields, each ending with a newline."""
     parts: list[pa.Array | str] = []
     for name in table.column_names:
         column = table[name].combine_chunks()
@@ -60,7 +60,7 @@ def json_lines(table: pa.Table) -> pa.StringArray:
 
 
 def _members(name: str, column: pa.Array, first: bool) -> pa.Array:
-    """`,"name":value` per row; null where the value is."""
+    """Return `,"name":value` per row; null if the value is null."""
     start = f'{"" if first else ","}"{name}":'
     if pa.types.is_dictionary(column.type):
         words = column.dictionary.to_pylist()

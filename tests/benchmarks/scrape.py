@@ -14,14 +14,14 @@ _ACCEPTED: Final = re.compile(r'^queuewatch_events_total\{result="accepted"\} (\
 
 
 def page(url: str) -> str:
-    """The text of `/metrics` below `url`. Raises `OSError` when nobody answers."""
+    """Return the text of `/metrics` below `url`. Raises `OSError` if the server does not answer."""
     with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
         text: str = answer.read().decode()
     return text
 
 
 def totals(text: str) -> Mapping[str, float]:
-    """Every sample by name and labels, summed over systems, scopes and queues."""
+    """Return every sample by name and labels, summed over systems, scopes and queues."""
     found: dict[str, float] = {}
     for name, labels, value in _SAMPLE.findall(text):
         own = [f'{key}="{word}"' for key, word in _LABEL.findall(labels) if key not in _OF_A_QUEUE]
@@ -31,6 +31,6 @@ def totals(text: str) -> Mapping[str, float]:
 
 
 def accepted(text: str) -> int:
-    """The count of accepted events, without reading the rest; 0 when it is not there."""
+    """Return the count of accepted events without parsing the rest; 0 if it is missing."""
     reported = _ACCEPTED.search(text)
     return int(float(reported[1])) if reported else 0

@@ -1,4 +1,4 @@
-"""What a load looks like: how many queues, how skewed, how often things go wrong. Pure parameters."""
+"""The shape of a load: how many queues, how skewed, how many failures. Parameters only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Shape:
     """A load of message lifecycles. Ratios are 0..1, times are event time.
 
-    `live` is the backlog: so many messages wait in the standard queues at any moment, all equally long, before
-    their first delivery. The load starts with those messages already sent.
+    `live` is the backlog: this many messages wait in the standard queues at any moment, all equally long, before their first
+    delivery. The load starts with those messages already sent.
     """
 
     seed: int = 1
@@ -22,19 +22,19 @@ class Shape:
     queue_skew: float = 1.05
     """Zipf exponent: the share of the n-th busiest queue is proportional to n ** -queue_skew."""
     fifo_every: int = 4
-    """Every so many-th queue keeps order within groups."""
+    """Every n-th queue keeps order within groups."""
     groups_per_queue: int = 2_000
     consumers_per_queue: int = 4
 
     redelivered_ratio: float = 0.05
-    """Messages that need a second delivery; of failed ones half are released, half run out of time."""
+    """Messages that need a second delivery; of the failed deliveries half are released, half end by time."""
     poison_ratio: float = 0.002
-    """Messages that fail every time: moved to the dead-letter queue where there is one."""
+    """Messages that fail every time; they are moved to the dead-letter queue if there is one."""
     extended_ratio: float = 0.03
     held_ratio: float = 0.00002
     """Messages whose consumer extends the window again and again and never finishes."""
     redriven_ratio: float = 0.3
-    """Dead letters moved back a while later, under a new id, and then processed."""
+    """Dead letters that are later moved back, under a new id, and then processed."""
 
     window_ms: int = 5_000
     poll_every_ms: int = 30_000
@@ -43,7 +43,7 @@ class Shape:
 
     @property
     def events_per_message(self) -> float:
-        """Mean number of events one message causes: sent, deliveries, what happens to them, the end."""
+        """Mean number of events per message: send, deliveries, their outcomes, and the end."""
         failed = self.redelivered_ratio + 4 * self.poison_ratio
         return 3 + failed * 1.5 + self.extended_ratio
 

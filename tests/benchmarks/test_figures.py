@@ -1,4 +1,4 @@
-"""What is made of measurements: bounds, latencies, sums."""
+"""Processing of measurements: bounds, latencies, sums."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.benchmarks.processes import spent_by
     ],
 )
 def test_a_bound_holds_up_to_its_value(figure: Figure, holds: bool | None) -> None:
-    """At least and at most include the bound; without one there is no verdict."""
+    """`at_least` and `at_most` include the bound; without a bound there is no verdict."""
     assert figure.holds is holds
 
 
@@ -38,12 +38,12 @@ def test_a_bound_holds_up_to_its_value(figure: Figure, holds: bool | None) -> No
     ("value", "text"), [(0.0123, "0.0123"), (1.204, "1.2"), (999.4, "999"), (1_234_567, "1,230,000"), (2500, "2,500")]
 )
 def test_numbers_have_three_digits(value: float, text: str) -> None:
-    """More digits than a measurement has would only look exact."""
+    """More digits than a measurement has would suggest a precision that it lacks."""
     assert readable(value) == text
 
 
 def test_the_json_has_what_the_table_has(tmp_path: Path) -> None:
-    """Machine, commit, every figure with its verdict, and what was left out with its reason."""
+    """The JSON has the machine, the commit, every figure with its verdict, and what was left out with the reason."""
     run = Run(Machine.here())
     run.add(Figure("a.b", "something", 5, "s", at_most=4, detail={"n": 1}))
     run.leave_out("live", "no javac")
@@ -66,14 +66,14 @@ def test_the_json_has_what_the_table_has(tmp_path: Path) -> None:
 
 
 def test_an_event_is_shown_when_the_count_reaches_it() -> None:
-    """Events 1 to 6 sent at 0.1 s steps; after a preload of 100 the page says 102 at 10 s, 103 at 11 s, 105 at 12 s."""
+    """Events 1 to 6 are sent 0.1 s apart; after a preload of 100, the page shows 102 at 10 s, 103 at 11 s, 105 at 12 s."""
     sent_at_s = np.array([9.1, 9.2, 9.3, 9.4, 9.5, 9.6])
     ages_s = latencies(sent_at_s, [(10.0, 102), (11.0, 103), (12.0, 105)], before=100)
     assert ages_s == pytest.approx([11.0 - 9.3, 12.0 - 9.4, 12.0 - 9.5])
 
 
 def test_samples_are_summed_over_queues() -> None:
-    """Labels of a queue go, the others stay; a comma or brace in a name does not confuse."""
+    """Queue labels are removed, other labels stay, and commas or braces in names are handled."""
     text = (
         "# TYPE queuewatch_queue_messages gauge\n"
         'queuewatch_queue_messages{system="s",scope_id="a,b",queue="x}",state="visible"} 3\n'
@@ -91,7 +91,7 @@ def test_samples_are_summed_over_queues() -> None:
 
 
 def test_processor_time_counts_children() -> None:
-    """A child that burns half a second of processor time is found by its parent's id."""
+    """A child's half second of processor time is counted for its parent."""
     before = spent_by(os.getpid())
     burn = "import time\nwhile time.process_time() < 0.5: pass"
     subprocess.run([sys.executable, "-c", burn], check=True)
@@ -99,7 +99,7 @@ def test_processor_time_counts_children() -> None:
 
 
 def test_a_published_table_replaces_the_one_before(tmp_path: Path) -> None:
-    """Only what is between the marks changes; a page without marks is refused."""
+    """Only the text between the marks changes; a page without marks is refused."""
     page = tmp_path / "page.md"
     page.write_text("above\n<!-- figures -->\nold\n<!-- end of figures -->\nbelow\n")
     run = Run(Machine.here())
@@ -116,8 +116,8 @@ def test_a_published_table_replaces_the_one_before(tmp_path: Path) -> None:
         run.publish(page)
 
 
-def test_a_section_that_fails_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table and the JSON have what was measured before and after it, and the exit code tells."""
+def test_a_failing_section_does_not_affect_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Table and JSON have the results of the other sections, and the exit code is 1."""
 
     def works(run: Run, *, quick: bool) -> None:
         run.add(Figure("micro.x", "x", 1 if quick else 2, "s"))
@@ -134,7 +134,7 @@ def test_a_section_that_fails_takes_no_other_with_it(tmp_path: Path, monkeypatch
     assert [figure["value"] for figure in found["figures"]] == [1]
 
 
-def test_an_unknown_section_is_refused_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_section_is_refused_with_the_existing_ones(capsys: pytest.CaptureFixture[str]) -> None:
     """A typo must not run everything for ten minutes."""
     with pytest.raises(SystemExit):
         bench.main(["throughputs"])

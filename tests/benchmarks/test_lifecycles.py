@@ -1,4 +1,4 @@
-"""The load is what it says: lives that make sense, in time order, the same for a seed, with true counts."""
+"""The generated load is realistic: consistent lifecycles in time order, reproducible by seed, with exact counts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BUSY = Shape(
     extended_ratio=0.1,
     held_ratio=0.01,
 )
-"""Everything happens often, and FIFO groups are busy enough to wait for one another."""
+"""Everything happens often, and FIFO groups are busy enough to wait."""
 
 
 @pytest.fixture(scope="module")
@@ -36,30 +36,30 @@ def events() -> list[Event]:
     return [event for table in tables for event in table.to_pylist()]
 
 
-def test_a_seed_gives_the_same_load_and_another_seed_another() -> None:
-    """A figure can be compared with yesterday's because the events are the same."""
+def test_a_seed_gives_the_same_load_and_another_seed_another_load() -> None:
+    """Figures of different days are comparable because the events are the same."""
     first, again = Lifecycles(BUSY).take(5_000), Lifecycles(BUSY).take(5_000)
     other = Lifecycles(Shape(seed=2)).take(5_000)
     assert first.equals(again)
     assert not set(first["message_id"].to_pylist()) & (set(other["message_id"].to_pylist()) - {None})
 
 
-def test_events_come_in_the_order_of_time(events: list[Event]) -> None:
-    """Windows follow one another and are sorted inside."""
+def test_events_are_in_time_order(events: list[Event]) -> None:
+    """Windows follow one another, and events are sorted within each."""
     times = [event["at"] for event in events]
     assert times == sorted(times)
 
 
 def test_every_kind_of_event_occurs(events: list[Event]) -> None:
-    """The load exercises every transition, poison and redrive included."""
+    """The load has every transition, including poison and redrive."""
     seen = Counter(event["type"] for event in events)
     for kind in ("sent", "received", "extended", "released", "deleted", "dead_lettered", "redriven"):
         assert seen[kind] > 10, kind
     assert "lapsed" not in seen
 
 
-def test_every_life_makes_sense(events: list[Event]) -> None:
-    """Sent first; receives count up by one, each after the last window ended; nothing follows the end."""
+def test_every_life_is_consistent(events: list[Event]) -> None:
+    """A message is sent first, receive counts rise by one after each window, and nothing follows the end."""
     lives: defaultdict[str, list[Event]] = defaultdict(list)
     for event in events:
         if event["message_id"]:
@@ -99,15 +99,15 @@ def test_a_group_is_delivered_one_message_after_another(events: list[Event]) -> 
         if event["type"] == "sent":
             lane.append(event["message_id"])
             waited += len(lane) > 1
-        elif event["message_id"] in lane:  # a redriven message lives outside its old place
+        elif event["message_id"] in lane:  # a redriven message is no longer in its old place
             assert lane[0] == event["message_id"]
             if event["type"] in ("deleted", "dead_lettered"):
                 lane.pop(0)
     assert waited > 100
 
 
-def test_the_broker_tells_true_counts(events: list[Event]) -> None:
-    """`visible` and `in_flight` of each report are what a recount of the events so far says."""
+def test_the_broker_reports_exact_counts(events: list[Event]) -> None:
+    """`visible` and `in_flight` of each report agree with a recount of the events so far."""
     where: dict[str, str] = {}
     until: dict[str, int] = {}
     compared = 0
@@ -132,7 +132,7 @@ def test_the_broker_tells_true_counts(events: list[Event]) -> None:
                 reported = json.loads(event["attributes"])
                 here = [m for m, queue in where.items() if queue == event["queue"]]
                 in_flight = sum(until.get(m, 0) > event["at"] for m in here)
-                # A window that ends at the very millisecond of the report may be counted either way.
+                # A window that ends in the millisecond of the report may be counted either way.
                 assert reported["visible"] + reported["in_flight"] == len(here)
                 assert abs(reported["in_flight"] - in_flight) <= 1
                 compared += bool(here)
@@ -140,7 +140,7 @@ def test_the_broker_tells_true_counts(events: list[Event]) -> None:
 
 
 def test_a_backlog_stays_as_large_as_asked() -> None:
-    """`live` messages wait from the first table on, whatever comes and goes."""
+    """`live` messages wait from the first table on, while messages come and go."""
     load = Lifecycles(Shape(live=20_000, events_per_s=4_000, queues=10))
     waiting = 0
     for number, table in enumerate(islice(load.windows(), 8)):
@@ -148,13 +148,13 @@ def test_a_backlog_stays_as_large_as_asked() -> None:
         waiting += kinds["sent"] - kinds["deleted"]
         if number == 0:
             assert table.num_rows == 20_000
-        # Those in flight or failing come on top: a second or two of what is sent.
+        # Messages in flight or failing are extra: one or two seconds of sends.
         assert 20_000 <= waiting <= 24_000
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_is_read_back_whole(form: Form) -> None:
-    """What the generator encodes the service's decoder takes without a refusal, event for event."""
+def test_every_form_can_be_decoded_completely(form: Form) -> None:
+    """The service's decoder accepts everything that the generator encodes, event for event."""
     table = Lifecycles(BUSY).take(25_000)
     values = list(records(table, form))
     expected_values = {

@@ -1,4 +1,4 @@
-"""Events per second from Kafka through the whole job, in each form, and beside the JVM's own per-message state."""
+"""Events per second from Kafka through the whole job, in each form, compared with per-message state in the JVM."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WARM_UP: Final = 3
 
 @dataclass(frozen=True)
 class _Read:
-    """Whole batches of one run of the job, and the processor time they took."""
+    """Complete batches of one run of the job, and their processor time."""
 
     batches: list[Batch]
     spent: Spent
@@ -36,7 +36,7 @@ class _Read:
 
 
 def measure(run: Run, kafka: Kafka, jvm: Jvm, parallelism: int, *, quick: bool) -> None:
-    """All three forms; the baselines read the topic of the first."""
+    """Measure all three forms; the baselines read the topic of the first."""
     for form in FORMS:
         run.say(f"throughput: {FORM_NAMES[form]}")
         events = EVENTS[form] // (4 if quick else 1)
@@ -45,7 +45,7 @@ def measure(run: Run, kafka: Kafka, jvm: Jvm, parallelism: int, *, quick: bool) 
         job = _job(kafka, topic, per_trigger, parallelism)
         baselines: dict[Signals, tuple[float, dict[str, Any]]] = {}
         if form == "ndjson":
-            # A shared machine is quicker one minute than the next: the job runs before the baseline and after it.
+            # The speed of a shared machine varies, so the job runs before and after the baseline.
             baselines["same"] = _baseline(run, kafka, jvm, topic, per_trigger, parallelism, "same")
             run.say(f"throughput: {FORM_NAMES[form]}, again")
             job += _job(kafka, topic, per_trigger, parallelism)
@@ -58,7 +58,7 @@ def _job(kafka: Kafka, topic: Topic, per_trigger: int, parallelism: int) -> _Rea
     per_batch = per_trigger // topic.events_per_record
     batches = -(-topic.records // per_batch)
     with running(kafka.bootstrap, topic.name, records_per_trigger=per_batch, parallelism=parallelism) as job:
-        # The job's own count tells that nothing was lost, not the number of batches.
+        # The job's own count shows that nothing was lost; the number of batches does not.
         job.wait(lambda: len(job.batches()) >= batches and job.accepted() >= topic.events)
         done = job.batches()
         metrics = job.metrics()
@@ -81,7 +81,7 @@ _LESSER: Final[tuple[Signals, ...]] = ("messages", "few")
 def _baseline(
     run: Run, kafka: Kafka, jvm: Jvm, topic: Topic, per_trigger: int, parallelism: int, signals: Signals
 ) -> tuple[float, dict[str, Any]]:
-    """Events per second, and how they came about."""
+    """Return events per second, and details of the measurement."""
     run.say(f"baseline: flatMapGroupsWithState, {_BASELINES[signals].strip()}")
     batches = jvm.per_message(
         kafka.bootstrap,
@@ -122,6 +122,6 @@ def _show(run: Run, form: Form, per_trigger: int, job: _Read, baselines: Mapping
 
 
 def stages_ms(batches: list[Batch]) -> dict[str, float]:
-    """The median of each part of a batch, by Spark's names."""
+    """Return the median of each part of a batch, by Spark's names."""
     names = {name for batch in batches for name in batch.durations_ms}
     return {name: median(batch.durations_ms.get(name, 0) for batch in batches) for name in sorted(names)}

@@ -1,4 +1,4 @@
-"""Topics filled with a load before a measurement begins."""
+"""Topics that are filled with a load before a measurement begins."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.benchmarks.shape import Shape
 from tests.services.kafka import Kafka
 
 _PIECE: Final = 100_000
-"""Events encoded at a time: a multiple of every form's record."""
+"""Events encoded at a time: a multiple of every form's record size."""
 _LIVE_EVENTS_PER_S: Final = 20_000.0
-"""Fast, so that a backlog of a million waits for minutes and not for longer than the lateness."""
+"""High, so that a backlog of a million messages waits for minutes and not for longer than the lateness."""
 _SPAN_S: Final = 300
-"""Of event time a load covers unless its shape says more: half the lateness, so that nothing is late."""
+"""Event time that a load covers unless its shape needs more: half the lateness, so that no event is late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class Topic:
 
     @property
     def events_per_record(self) -> int:
-        """The same in every record."""
+        """The number of events, equal in every record."""
         return EVENTS_PER_RECORD[self.form]
 
 
 def fill(run: Run, kafka: Kafka, jvm: Jvm, form: Form, events: int, partitions: int, *, live: int = 0) -> Topic:
-    """A new topic with `events` events that end now, after a backlog of `live` messages.
+    """Create a topic with `events` events that end now, after a backlog of `live` messages.
 
-    `events` and `live` are rounded down to whole pieces of 100,000.
+    `events` and `live` are rounded down to multiples of 100,000.
     """
     pieces = (events + live) // _PIECE
     rate = _LIVE_EVENTS_PER_S if live else max(10_000.0, events / _SPAN_S)

@@ -1,4 +1,4 @@
-"""The queues of a load, their settings and names, and how rows of indices become the wire format's table."""
+"""The queues of a load with settings and names, and the conversion from rows of indices to the wire format's table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Topology:
         number = np.arange(n)
         self.ordered: npt.NDArray[np.bool_] = number % shape.fifo_every == shape.fifo_every - 1
         self.visibility_ms: npt.NDArray[np.int64] = np.array([10_000, 30_000, 60_000])[number % 3]
-        # Every fifth queue has no redrive policy: its poison messages come back for ever.
+        # Every fifth queue has no redrive policy, so its poison messages come back forever.
         self.max_receives: npt.NDArray[np.int64] = np.where(number % 5 == 4, 0, np.array([3, 5, 4])[number % 3])
         with_dead_letter = np.flatnonzero(self.max_receives > 0)
         self.dead_letter: npt.NDArray[np.int64] = np.full(n, -1)
@@ -55,14 +55,14 @@ class Topology:
         self._groups: pa.Array = pa.array([f"customer-{g}" for g in range(shape.groups_per_queue)])
 
     def draw_queues(self, rng: np.random.Generator, n: int, *, standard_only: bool = False) -> npt.NDArray[np.int64]:
-        """`n` queues, the busy ones more often."""
+        """Draw `n` queues; busy ones are more likely."""
         share = self._standard if standard_only else self._share
         cumulated = np.cumsum(share / share.sum())
         drawn: npt.NDArray[np.int64] = np.searchsorted(cumulated[:-1], rng.random(n), side="right")
         return drawn
 
     def attributes(self, queue: int, visible: int, in_flight: int) -> str:
-        """The `attributes` of a `queue_state` event as JSON text."""
+        """Return the `attributes` of a `queue_state` event as JSON text."""
         names = self.queue_names
         values: dict[str, Any] = {
             "kind": "fifo" if names[queue].as_py().endswith(".fifo") else "standard",
@@ -80,7 +80,7 @@ class Topology:
         return json.dumps(values, separators=(",", ":"))
 
     def table(self, rows: Rows, attributes: list[str]) -> pa.Table:
-        """The wire format's columns; names as dictionary columns, absent values as nulls."""
+        """Return the wire format's columns; names are dictionary columns, absent values nulls."""
         from tests.benchmarks.lifecycles import HEARTBEAT, SENT, TYPES
 
         n = len(rows)
@@ -98,7 +98,7 @@ class Topology:
                 "scope": scope,
                 "queue": _named(np.where(has_queue, rows["queue"], -1), self.queue_names),
                 "message_id": uuid_text(rows["id_hi"], rows["id_lo"]),
-                # A send tells its time once, as `at`.
+                # A send reports its time only once, as `at`.
                 "sent_at": _known(np.where(rows["type"] == SENT, 0, rows["sent_at"])),
                 "first_received_at": _known(rows["first_received_at"]),
                 "receive_count": _known(rows["receive_count"]),
@@ -118,7 +118,7 @@ def _known(values: npt.NDArray[Any]) -> pa.Array:
 
 
 def _sequence_text(tails: npt.NDArray[np.int64]) -> pa.Array:
-    # Twenty digits, as SQS has them: more than 64 bits hold.
+    # SQS uses twenty digits, more than fit in 64 bits.
     return pc.binary_join_element_wise("18849", _known(tails).cast(pa.string()), "")
 
 
@@ -127,12 +127,12 @@ def _named(index: npt.NDArray[Any], names: pa.Array) -> pa.Array:
 
 
 _HEX: Final = np.frombuffer("".join(f"{b:02x}" for b in range(256)).encode(), dtype=np.uint16)
-# The five blocks of a UUID's text: where each begins in the text, and which of the 32 digits it shows.
+# The five blocks of a UUID's text: where each begins in the text, and the range of the 32 digits that it shows.
 _BLOCKS: Final = ((0, 0, 8), (9, 8, 12), (14, 12, 16), (19, 16, 20), (24, 20, 32))
 
 
 def uuid_text(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> pa.Array:
-    """The usual 36 characters of each id; null where both halves are 0."""
+    """Return the usual 36 characters of each id; null if both halves are 0."""
     known = (high != 0) | (low != 0)
     count = int(known.sum())
     raw = np.empty((count, 2), dtype=">u8")

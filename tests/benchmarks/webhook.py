@@ -1,4 +1,4 @@
-"""The end of the way to a pager: a webhook receiver that notes when each notification of Alertmanager's arrived."""
+"""The end of the path to a pager: a webhook receiver that records when each notification of Alertmanager arrives."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ TEXT: Final = '{{ template "queuewatch.text" . }}'
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """One webhook of Alertmanager's."""
+    """One webhook call by Alertmanager."""
 
     at_s: float
-    """When it arrived, epoch seconds."""
+    """When it arrived, in epoch seconds."""
     status: str
     alerts: Sequence[Mapping[str, Any]]
     body: Mapping[str, Any]
-    """All of it, which is also the data of Alertmanager's templates."""
+    """The whole body, which is also the data of Alertmanager's templates."""
 
     def firing(self) -> list[Mapping[str, Any]]:
-        """The alerts in it that fire."""
+        """Return its firing alerts."""
         return [alert for alert in self.alerts if alert["status"] == "firing"]
 
     def find(self, alertname: str, **labels: str) -> Mapping[str, Any] | None:
-        """The first firing alert with these labels."""
+        """Return the first firing alert with these labels."""
         wanted = {"alertname": alertname, **labels}.items()
         return next((alert for alert in self.firing() if wanted <= alert["labels"].items()), None)
 
@@ -52,19 +52,19 @@ class Notifications:
         self._all: list[Notification] = []
 
     def add(self, notification: Notification) -> None:
-        """One arrived."""
+        """Add a notification."""
         with self._arrived:
             self._all.append(notification)
             self._arrived.notify_all()
 
     def wait_for(self, position: int, within_s: float) -> Notification | None:
-        """The notification at `position`, counted from 0, or None when it does not come."""
+        """Return the notification at `position`, counted from 0, or None if it does not arrive in time."""
         with self._arrived:
             self._arrived.wait_for(lambda: len(self._all) > position, within_s)
             return self._all[position] if len(self._all) > position else None
 
     def first(self, alertname: str, within_s: float, **labels: str) -> tuple[Notification, Mapping[str, Any]]:
-        """The first notification ever with that alert firing, and the alert. Raises `TimeoutError`."""
+        """Return the first notification ever in which that alert fires, and the alert. Raises `TimeoutError`."""
         deadline, position = time.monotonic() + within_s, 0
         while notification := self.wait_for(position, max(0.0, deadline - time.monotonic())):
             if alert := notification.find(alertname, **labels):
@@ -74,7 +74,7 @@ class Notifications:
 
 
 def page_text(notification: Notification) -> str:
-    """The text that the shipped templates make of it."""
+    """Return the text that the shipped templates make of it."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as data:
         json.dump(notification.body, data)
         data.flush()
@@ -85,7 +85,7 @@ def page_text(notification: Notification) -> str:
 
 @contextmanager
 def paged_alertmanager() -> Iterator[tuple[Server, Notifications]]:
-    """An Alertmanager that notifies a webhook: grouping as in the sample, waits as short as they can be.
+    """Run an Alertmanager that notifies a webhook, with the sample's grouping and waits as short as possible.
 
     Raises `ServiceUnavailable`.
     """
@@ -100,7 +100,7 @@ def paged_alertmanager() -> Iterator[tuple[Server, Notifications]]:
             notifications.add(Notification(arrived_s, body["status"], body["alerts"], body))
 
         def log_message(self, *_: object) -> None:
-            """Nothing on standard error for every webhook."""
+            """Log nothing, although every webhook is a request."""
 
     waits = {"group_wait": "0s", "group_interval": "1s", "repeat_interval": "1h"}
     with listening(Webhook) as webhook:

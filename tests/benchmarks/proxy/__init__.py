@@ -1,1 +1,1 @@
-"""What the proxy costs, beside a bare pass-through of the same library."""
+"""The cost of the proxy, compared with a bare pass-through made with the same library."""

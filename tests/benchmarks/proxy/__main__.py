@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.proxy`: latency added, calls a second of a core, and memory of waiting long polls."""
+"""`python -m tests.benchmarks.proxy`: added latency, calls per second of a core, and memory of waiting long polls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _address(log: str) -> tuple[str, int] | None:
 
 
 def _pid(port: str) -> int:
-    """The process that listens on a loopback port."""
+    """Return the process that listens on a loopback port."""
     wanted = f"{int(port):04X}"
     inodes = {
         fields[9]
@@ -88,7 +88,7 @@ def _measure(name: str, address: str) -> tuple[load.Result, float, float]:
 
 
 def _in_turn(addresses: Sequence[str]) -> list[float]:
-    """CPU seconds per call of each process, called in turn in short rounds, so that other work on the machine hits all alike."""
+    """Return CPU seconds per call of each process, in short alternating rounds, so that other load affects all equally."""
     spent = [0.0] * len(addresses)
     for _ in range(_ROUNDS):
         for number, address in enumerate(addresses):
@@ -100,7 +100,7 @@ def _in_turn(addresses: Sequence[str]) -> list[float]:
 
 
 def main() -> None:
-    """Print a line for the endpoint alone, for the bare pass-through and for the proxy."""
+    """Print a line each for the endpoint alone, the bare pass-through and the proxy."""
     root = Path(__file__).parents[3]
     env = environment({"PYTHONPATH": f"{root}{os.pathsep}{root / 'client'}"})
 

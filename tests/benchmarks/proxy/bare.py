@@ -1,4 +1,4 @@
-"""The least a proxy made of aiohttp can do: `python -m tests.benchmarks.proxy.bare UPSTREAM`. Prints its address."""
+"""The minimal aiohttp proxy, for comparison: `python -m tests.benchmarks.proxy.bare UPSTREAM`. Prints its address."""
 
 from __future__ import annotations
 

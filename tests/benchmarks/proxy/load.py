@@ -1,4 +1,4 @@
-"""Calls at a proxy from a number of connections, each waiting for its answer before the next call."""
+"""Sends calls to a proxy over several connections; each connection waits for the answer before its next call."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _CREDENTIAL = "AWS4-HMAC-SHA256 Credential=AKIA/20260101/us-east-1/sqs/aws4_requ
 
 @dataclass
 class Result:
-    """What a run of calls took."""
+    """Durations of a run of calls."""
 
     calls: int
     seconds: float
     latencies_ms: list[float]
 
     def percentile(self, share: float) -> float:
-        """Latency in milliseconds."""
+        """Return a latency percentile in milliseconds."""
         ordered = sorted(self.latencies_ms)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def request(operation: str, host: str, **params: object) -> bytes:
-    """A call as an SDK words it."""
+    """Build a request as an SDK sends it."""
     body = json.dumps({"QueueUrl": f"http://{host}{_QUEUE}", **params}).encode()
     head = (
         f"POST / HTTP/1.1\r\nHost: {host}\r\nX-Amz-Target: AmazonSQS.{operation}\r\n"
@@ -49,7 +49,7 @@ def life(host: str) -> list[bytes]:
 
 
 async def call(address: str, requests: list[bytes], calls: int, connections: int, pause_s: float = 0.0) -> Result:
-    """`calls` calls, taken in turn from `requests`, over `connections` connections."""
+    """Make `calls` calls, taken in turn from `requests`, over `connections` connections."""
     host, _, port = address.rpartition(":")
     latencies: list[float] = []
     opened = [await asyncio.open_connection(host, int(port)) for _ in range(connections)]
@@ -73,7 +73,7 @@ async def call(address: str, requests: list[bytes], calls: int, connections: int
 
 
 async def read_answer(reader: asyncio.StreamReader) -> bytes:
-    """The body of an answer with status 200."""
+    """Read the body of a response with status 200."""
     head = await reader.readuntil(b"\r\n\r\n")
     if b" 200 " not in head.split(b"\r\n", 1)[0]:
         raise RuntimeError(head.decode())

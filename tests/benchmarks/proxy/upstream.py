@@ -1,6 +1,6 @@
-"""An endpoint that costs next to nothing: `python -m tests.benchmarks.proxy.upstream`. Prints its address.
+"""An endpoint with minimal cost: `python -m tests.benchmarks.proxy.upstream`. Prints its address.
 
-It answers by operation, without looking at the rest; a ReceiveMessage that waits is answered after that time.
+It answers by operation and ignores the rest of the request; a ReceiveMessage with a wait time is answered after that time.
 """
 
 from __future__ import annotations
