@@ -1,11 +1,11 @@
-// Screen reader announcements: only signals that began or ended. Other changes of the page are not announced.
+// Screen reader announcements, for signals that began or ended only.
 
 import { setText } from "./dom.js";
 import { count, signalWords } from "./format.js";
 
 let before = null;
 
-/** Compares the firing signals with those of the last call and says what is new. */
+/** Compares the firing signals with those of the last call and announces the difference. */
 export function announceSignals(firing) {
   const now = new Map(firing.map((signal) => [signal.id, signal]));
   if (before !== null) {

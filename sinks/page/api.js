@@ -1,6 +1,6 @@
 // Requests to the service. URLs are relative, so that the page works behind a proxy under any path.
 
-/** An answer other than success, in the service's own words. */
+/** An error response, with the service's own message. */
 export class ApiError extends Error {
   constructor(status, error) {
     super(error.message ?? `the service answered ${status}`);
@@ -10,7 +10,7 @@ export class ApiError extends Error {
   }
 }
 
-/** The JSON at `path` with the given parameters; null ones are left out, an empty scope is one. */
+/** Fetches the JSON at `path`. Null parameters are left out; an empty scope is a value. */
 export async function get(path, parameters = {}, signal = undefined) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {

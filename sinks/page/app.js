@@ -1,4 +1,4 @@
-// The frame around the views: routing, header, footer, announcements, and banners when the service is silent.
+// The frame around the views: routing, header, footer, and banners when the service does not answer.
 
 import { el, name, setAttribute, setChildren, setText } from "./dom.js";
 import { bytes, count, duration, number, time } from "./format.js";
@@ -162,7 +162,7 @@ function wireTheme() {
     try {
       localStorage.setItem("queuewatch-theme", theme);
     } catch {
-      // Without storage the choice lasts until the page is closed.
+      // Without storage, the choice lasts until the page is closed.
     }
   });
   new MutationObserver(label).observe(root, { attributeFilter: ["data-theme"] });

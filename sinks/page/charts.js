@@ -3,7 +3,7 @@
 import { svg } from "./dom.js";
 import { count, duration, number, time } from "./format.js";
 
-/** Paths of the known points over a `width` × `height` box, zero at the bottom; gaps stay gaps. */
+/** Paths through the known points in a `width` × `height` box, zero at the bottom, with gaps where values are unknown. */
 function paths(points, width, height, most) {
   const step = width / Math.max(1, points.length - 1);
   const y = (value) => height - (value / most) * height;
@@ -24,7 +24,7 @@ function paths(points, width, height, most) {
     line += from === null ? `M${at}` : `L${at}`;
     area += from === null ? `M${at}` : `L${at}`;
     from ??= index;
-    // A single point between two gaps would draw nothing.
+    // A path with a single point would draw nothing.
     if (points[index + 1] === null && points[index - 1] === null) line += "h0.1";
   });
   close(points.length - 1);
@@ -33,7 +33,7 @@ function paths(points, width, height, most) {
 
 const LEAST_POINTS = 12;
 
-/** The points from the first known one on, so that a young queue's trend is not a speck at the right edge. */
+/** Removes unknown points at the start, so that the trend of a new queue fills the chart. */
 export function sinceKnown(points) {
   const first = points.findIndex((value) => value !== null);
   return first < 0 ? [] : points.slice(Math.max(0, Math.min(first, points.length - LEAST_POINTS)));
@@ -43,7 +43,7 @@ function known(points) {
   return points.filter((value) => value !== null);
 }
 
-/** Backlog over the last minutes, in a table cell. */
+/** A small chart of the backlog over the last minutes, for a table cell. */
 export function sparkline(trend) {
   const points = sinceKnown(trend?.backlog ?? []);
   const values = known(points);
@@ -69,7 +69,7 @@ export function sparkline(trend) {
   return drawing;
 }
 
-/** A wide chart of one series with points every `stepS` seconds; `write` puts a value into words. */
+/** A wide chart of one series with a point every `stepS` seconds; `write` formats a value. */
 export function trendChart(title, stepS, points, write) {
   const width = 600;
   const height = 110;
@@ -96,7 +96,7 @@ function describe(title, spanS, values, write) {
   return `${title} over ${duration(spanS)}: from ${write(first)} to ${write(last)}, at most ${write(Math.max(...values))}`;
 }
 
-/** When a message was received, for how long it was invisible, and where it was given back. */
+/** A timeline of a message: its receives, how long it was invisible after each, and its releases. */
 export function timeline(message, nowMs) {
   const attempts = message.attempts;
   const width = 1000;

@@ -1,13 +1,13 @@
-// Creating and updating elements. External text always stays text: nothing here parses HTML.
+// Creating and updating elements. Nothing here parses HTML, so external text stays text.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element with attributes, children (nodes or text) and `on…` listeners. Null children are left out. */
+/** Creates an element with attributes, children (nodes or text) and `on…` listeners. Null children are left out. */
 export function el(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** The same for SVG. */
+/** Creates an SVG element in the same way. */
 export function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -22,18 +22,18 @@ function fill(node, attributes, children) {
   return node;
 }
 
-/** Sets text only when it differs: a screen reader need not hear, and a selection survives, what did not change. */
+/** Sets text only if it differs, so that unchanged text keeps its selection and is not announced again. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Sets or removes (null) an attribute, only when it differs. */
+/** Sets an attribute, or removes it if the value is null; only if it differs. */
 export function setAttribute(node, name, value) {
   if (value === null || value === undefined || value === false) node.removeAttribute(name);
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 
-/** Replaces the children of a node, only when `signature` (any text that stands for them) changed. */
+/** Replaces a node's children only if `signature`, a text that identifies them, changed. */
 export function setChildren(node, signature, make) {
   if (node.dataset.signature === signature) return;
   node.dataset.signature = signature;
@@ -41,8 +41,8 @@ export function setChildren(node, signature, make) {
 }
 
 /**
- * Gives `parent` one child per item, in order, and keeps the nodes of existing items, so that
- * focus, selection and opened details survive. `make(item)` creates a node, `update(node, item)` fills it.
+ * Gives `parent` one child per item, in order. Nodes of existing items are kept, with their focus, selection and opened
+ * details. `make(item)` creates a node, `update(node, item)` fills it.
  */
 export function sync(parent, items, keyOf, make, update) {
   const focused = document.activeElement;
@@ -70,7 +70,7 @@ export function sync(parent, items, keyOf, make, update) {
   }
 }
 
-/** A name from outside: kept apart from the direction of the text around it, and broken anywhere when long. */
+/** Shows an external name: its text direction does not affect the text around it, and long names wrap anywhere. */
 export function name(text, extra = "") {
   return el("bdi", { class: `name ${extra}`.trim() }, text);
 }

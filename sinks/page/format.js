@@ -1,4 +1,4 @@
-// Formatting of numbers and names, in the same way as the service.
+// Formats numbers and names in the same way as the service.
 
 const UNITS = [
   ["d", 86_400],
@@ -7,7 +7,7 @@ const UNITS = [
   ["s", 1],
 ];
 
-/** The two largest units of a number of seconds: `19 ms`, `0.4 s`, `12 min 38 s`, `3 d 4 h`. */
+/** Formats seconds with the two largest units: `19 ms`, `0.4 s`, `12 min 38 s`, `3 d 4 h`. */
 export function duration(seconds) {
   if (seconds < 0) return `−${duration(-seconds)}`;
   if (seconds > 0 && seconds < 0.095) return `${Math.max(1, Math.round(seconds * 1000))} ms`;
@@ -24,14 +24,14 @@ export function duration(seconds) {
   return parts.join(" ");
 }
 
-/** The same in whole seconds, for what ticks: tenths that jump are noise. */
+/** Formats whole seconds, for durations that tick: changing tenths are noise. */
 export function ticking(seconds) {
   return duration(seconds < 9.95 ? Math.floor(Math.max(0, seconds)) : seconds);
 }
 
 const NUMBER = new Intl.NumberFormat("en");
 
-/** `1,204`, or a dash for what is not known. */
+/** `1,204`, or a dash for an unknown value. */
 export function number(value) {
   return value === null || value === undefined ? "–" : NUMBER.format(value);
 }
@@ -63,7 +63,7 @@ const HOURS = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneNa
 const CLOCK = new Intl.DateTimeFormat([], { ...HOURS, second: "2-digit" });
 const DAY = new Intl.DateTimeFormat([], { ...HOURS, month: "short", day: "numeric" });
 
-/** The time of day and its zone, with the date when it is not within twelve hours of `nowMs`. */
+/** The time of day with its zone, and the date if it is more than twelve hours from `nowMs`. */
 export function time(ms, nowMs) {
   return (Math.abs(nowMs - ms) < 43_200_000 ? CLOCK : DAY).format(ms);
 }
@@ -84,7 +84,7 @@ const STATUS = {
   unknown: "Unknown",
 };
 
-/** A queue's status in a word. */
+/** The label of a queue's status. */
 export function statusWord(status) {
   return STATUS[status] ?? status;
 }
@@ -98,7 +98,7 @@ const BASIS = {
   unknown: "no telemetry",
 };
 
-/** What is known of a queue, in two words. */
+/** The label of a telemetry basis: what is known of a queue. */
 export function basisWord(basis) {
   return BASIS[basis] ?? basis;
 }
@@ -111,7 +111,7 @@ const SYSTEM = {
   rabbitmq: "RabbitMQ",
 };
 
-/** A system by the name people use. */
+/** The product name of a queue system. */
 export function systemName(system) {
   return SYSTEM[system] ?? system;
 }

@@ -1,4 +1,4 @@
-// The service's clock, the ticking of ages, and notifications of new snapshots. Pausing stops all three.
+// The service's clock, ages that tick, and notifications of new snapshots. Pausing stops all three.
 
 import { duration, ticking } from "./format.js";
 
@@ -12,12 +12,12 @@ let stream = null;
 let lastRefresh = 0;
 let timer = 0;
 
-/** Now by the service's clock, in epoch milliseconds; it stands still while paused. */
+/** The current time by the service's clock, in epoch milliseconds; it stands still while paused. */
 export function now() {
   return pausedAtMs ?? Date.now() + offsetMs;
 }
 
-/** Notes what time the service said it was. */
+/** Records the service's current time. */
 export function setServerTime(ms) {
   if (pausedAtMs === null) offsetMs = ms - Date.now();
 }
@@ -26,19 +26,19 @@ export function isPaused() {
   return pausedAtMs !== null;
 }
 
-/** Stops or resumes; answers whether it is paused now. */
+/** Pauses or resumes; returns whether the page is now paused. */
 export function togglePause() {
   pausedAtMs = pausedAtMs === null ? now() : null;
   if (pausedAtMs === null) refresh();
   return isPaused();
 }
 
-/** Marks a node whose text is the time passed since `sinceMs`. */
+/** Makes a node show the time since `sinceMs`. */
 export function since(node, sinceMs) {
   mark(node, "since", sinceMs);
 }
 
-/** Marks a node whose text is the time left until `untilMs`. */
+/** Makes a node show the time left until `untilMs`. */
 export function until(node, untilMs) {
   mark(node, "until", untilMs);
 }
@@ -62,14 +62,14 @@ function tickOne(node) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Brings every marked node up to date. */
+/** Updates every node that shows a time since or until. */
 export function tick() {
   for (const node of document.querySelectorAll("[data-since], [data-until]")) tickOne(node);
 }
 
 /**
- * Calls `fetchAndShow` (a promise) at once, for every new snapshot, and every few seconds without notifications.
- * A hidden page is not refreshed and holds no connection, because a browser has only six for all its tabs.
+ * Calls `fetchAndShow`, which returns a promise, at once, for every new snapshot, and every few seconds otherwise.
+ * A hidden page is not refreshed and holds no connection, because a browser allows only six per host for all tabs.
  */
 export function start(fetchAndShow) {
   wanted = fetchAndShow;
@@ -90,7 +90,7 @@ export function start(fetchAndShow) {
   return refresh();
 }
 
-/** Fetches and shows now, unless paused, hidden or just done; then a little later. */
+/** Fetches and shows, unless paused or hidden; shortly after the last refresh, it waits a little. */
 export async function refresh(force = false) {
   if (!force && (isPaused() || document.hidden)) return;
   const waitMs = lastRefresh + AT_MOST_EVERY_MS - Date.now();
@@ -110,8 +110,8 @@ function connect() {
   stream = new EventSource("api/v1/stream");
   stream.addEventListener("snapshot", () => refresh());
   stream.addEventListener("error", () => {
-    // A refusal (too many streams) is final for the browser; polling continues, and returning to the page tries
-    // again.
+    // A refusal (too many streams) is final for an EventSource. Polling continues, and a new connection is opened when
+    // the user returns to the page.
     if (stream?.readyState === EventSource.CLOSED) disconnect();
   });
 }

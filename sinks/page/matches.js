@@ -11,7 +11,7 @@ export class Matches {
     this.node = el("div", { class: "matches", hidden: true });
   }
 
-  /** `found` is the API's answer, or null when nothing was searched for. */
+  /** `found` is the API's response, or null without a search. */
   show(found) {
     const others = (found?.matches ?? []).filter((match) => match.kind !== "queue");
     this.node.hidden = others.length === 0;

@@ -1,4 +1,4 @@
-// The listed messages, each with its timeline; dead letters with the time they have left.
+// The listed messages, each with its timeline; dead letters show the time until they expire.
 
 import { timeline } from "./charts.js";
 import { el, name, setChildren, setText, sync } from "./dom.js";
@@ -42,7 +42,7 @@ export class MessageTable {
     this.node = el("div", {}, this.list, this.more);
   }
 
-  /** `messages` as the API gives them. */
+  /** `messages` as in the API's response. */
   show(messages) {
     this.last = messages;
     const few = messages.filter((message, index) => index < FEW || message.message_id === this.wanted);
@@ -148,7 +148,7 @@ async function copy(button, id) {
     await navigator.clipboard.writeText(id);
     setText(button, "Copied");
   } catch {
-    // Without https a browser may refuse to copy; the id can still be selected.
+    // Without HTTPS a browser may refuse to copy; the id can still be selected.
     const selection = getSelection();
     selection.selectAllChildren(button.parentElement.querySelector(".message-id"));
     setText(button, "Selected");

@@ -15,7 +15,7 @@ const MANY_SIGNALS = 200;
 const CHIPS = ["all", "firing", "failing", "stalled", "stopped", "lagging", "stale", "unknown", "ok"];
 
 export class Overview {
-  /** `parameters` is the query of the address; `onAddress(hash)` is called when it changes. */
+  /** `parameters` is the query of the URL's hash; `onAddress(hash)` is called when the hash changes. */
   constructor(parameters, onAddress) {
     this.onAddress = onAddress;
     this.filter = parameters.get("filter") ?? "";
@@ -87,7 +87,7 @@ export class Overview {
     );
   }
 
-  /** Fetches and shows; answers the summary. */
+  /** Fetches and shows; returns the summary. */
   async load() {
     this.asking?.abort();
     this.asking = new AbortController();
@@ -111,7 +111,7 @@ export class Overview {
       text.length > 1 ? get("search", { q: text }, signal) : null,
     ]);
     if (queues.total > 0 && queues.queues.length === 0) {
-      // The requested page no longer exists: queues disappeared, or the filter got narrower.
+      // The requested page no longer exists: queues vanished, or the filter got stricter.
       this.page = Math.ceil(queues.total / PAGE);
       return this.load();
     }
@@ -132,7 +132,7 @@ export class Overview {
     announceSignals(signals.firing);
   }
 
-  /** Says in the headline when it was true, once nothing newer can be had. */
+  /** Adds the time of the last data to the headline when there is no newer data. */
   outdate() {
     if (this.latest) setText(this.headline, headline(...this.latest, this.latest[0].at_ms));
   }
@@ -257,14 +257,14 @@ export class Overview {
     return refresh(true);
   }
 
-  /** Returns the focus to the row of the queue that was open before. */
+  /** Focuses the row of the queue that was open before. */
   takeFocus(queueHash) {
     const link = [...this.node.querySelectorAll("a[href]")].find((node) => node.getAttribute("href") === queueHash);
     link?.focus();
   }
 }
 
-/** What is wrong, in one line; `wasAtMs` is when it was, for a summary that is no longer current. */
+/** The headline; `wasAtMs` is the time of a summary that is no longer current. */
 function headline(summary, signals, wasAtMs = null) {
   const { critical = 0, warning = 0 } = signals.severities;
   const at = wasAtMs === null ? "" : ` at ${time(wasAtMs, now())}`;
@@ -275,7 +275,7 @@ function headline(summary, signals, wasAtMs = null) {
   return `${what} on ${number(summary.queues_firing)} of ${count(summary.queues, "queue")}${at}`;
 }
 
-/** No signal fires; but only queues whose status is OK are fine, the others are counted by status. */
+/** The headline without a firing signal: only queues with status OK are fine, the others are counted by status. */
 function fine({ queues, statuses }, verb) {
   const others = CHIPS.filter((status) => status !== "ok" && statuses[status]);
   if (queues === 1) return `The queue ${verb === "are" ? "is" : "was"} ${others[0] ?? "fine"}`;

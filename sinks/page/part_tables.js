@@ -1,4 +1,4 @@
-// Groups and consumers of a queue, as small tables.
+// Small tables of a queue's groups and consumers.
 
 import { el, name, setAttribute, setChildren, setText, sync } from "./dom.js";
 import { number } from "./format.js";
@@ -103,7 +103,7 @@ export function groupTable(wanted) {
   );
 }
 
-/** Who holds what, and for how long. */
+/** Consumers, the messages that they hold, and for how long. */
 export function consumerTable(wanted) {
   return new PartTable(
     "Consumers, the longest holding first",

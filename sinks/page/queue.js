@@ -18,7 +18,7 @@ const SCOPES = {
 };
 
 export class QueuePage {
-  /** `parameters` of the address; `back()` answers the address of the overview last seen. */
+  /** `parameters` is the query of the URL's hash; `back()` returns the URL of the last overview. */
   constructor(parameters, back) {
     this.who = Object.fromEntries(["system", "scope", "queue"].map((key) => [key, parameters.get(key)]));
     this.wanted = {
@@ -79,7 +79,7 @@ export class QueuePage {
     );
   }
 
-  /** Fetches and shows; answers the summary. */
+  /** Fetches and shows; returns the summary. */
   async load() {
     this.asking?.abort();
     this.asking = new AbortController();
@@ -123,7 +123,7 @@ export class QueuePage {
     sync(this.firing, firing, (signal) => signal.id, makeReason, updateReason);
   }
 
-  /** The queues that are folded into this one, those that need attention first, each with a link to its own page. */
+  /** The queues folded into this one, with links to their pages; those that need attention come first. */
   showMembers({ members, folded_queues: folded }) {
     this.membersPart.hidden = members.length === 0;
     sync(
@@ -228,7 +228,7 @@ export class QueuePage {
     );
   }
 
-  /** Coming from elsewhere, reading begins at the queue's name. */
+  /** Focuses the queue's name, where reading starts after navigation, and scrolls to a wanted message. */
   takeFocus() {
     this.title.focus({ preventScroll: true });
     document.getElementById("wanted")?.scrollIntoView({ block: "center" });
@@ -252,7 +252,7 @@ const TIMED = {
 function objectiveSentence(item) {
   const promise = `${Number((item.ratio * 100).toFixed(4))} % ${TIMED[item.of](duration(item.within_s))}`;
   if (item.ended === 0) return `${promise}: no message has ended yet.`;
-  // Rounded down: with one message missed it is not 100 %.
+  // Rounded down: if one message missed the objective, this is not 100 %.
   const share = `${Math.floor(item.in_time_ratio * 10_000) / 100} %`;
   const missed = `${number(item.missed)} of ${count(item.ended, "message")} late or lost`;
   return `${promise}: ${share} were, ${missed}, ${percent(item.budget_used_ratio)} of the misses allowed.`;
@@ -344,7 +344,7 @@ function makeReason(signal) {
   );
 }
 
-/** Text with what stands between backticks as code. */
+/** Text in which parts between backticks are code. */
 function codeWords(text) {
   return text.split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part));
 }

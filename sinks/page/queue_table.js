@@ -6,7 +6,7 @@ import { queueHash, queueKey } from "./links.js";
 import { since } from "./live.js";
 import { sparkline } from "./charts.js";
 
-/** Sort keys of the API, in the words of the page. */
+/** Labels of the API's sort keys. */
 export const SORTS = {
   attention: "Needs attention",
   queue: "Name",
@@ -45,14 +45,14 @@ export class QueueTable {
       return head;
     });
     this.body = el("tbody", { role: "rowgroup" });
-    // In the card layout the headers are hidden; a list of sort orders is shown above, and Tab skips the headers.
+    // The card layout hides the headers and has a list of sort orders above; Tab must skip the headers.
     const cards = matchMedia("(max-width: 60rem)");
     const reach = () => {
       for (const head of this.heads.values()) setAttribute(head.firstElementChild, "tabindex", cards.matches ? "-1" : null);
     };
     cards.addEventListener("change", reach);
     reach();
-    // On a phone the rows become cards; the roles keep it a table for screen readers.
+    // On a phone the rows are cards; with the roles, screen readers still see a table.
     this.node = el(
       "table",
       { class: "queue-table", role: "table" },
@@ -62,7 +62,7 @@ export class QueueTable {
     );
   }
 
-  /** `rows` as the API gives them. */
+  /** `rows` as in the API's response. */
   show(rows, sort, order) {
     for (const [key, head] of this.heads) {
       setAttribute(head, "aria-sort", key === sort ? (order === "asc" ? "ascending" : "descending") : null);
@@ -70,7 +70,7 @@ export class QueueTable {
     sync(this.body, this.steady(rows), queueKey, makeRow, updateRow);
   }
 
-  /** Rows stay where they are under a pointer or focus, as long as they are the same queues. */
+  /** Keeps the order under a pointer or focus while the table has the same queues. */
   steady(rows) {
     const shown = [...this.body.children].map((node) => node.dataset.key);
     const held = this.body.matches(":hover") || this.body.contains(document.activeElement);
@@ -102,7 +102,7 @@ function makeRow(row) {
   );
 }
 
-/** What the queue's figures rest on, where not every message is reported: with the reason and what would mend it. */
+/** For a queue without full telemetry: the basis of its numbers, the reason, and what would complete them. */
 export function basisBadge(queue) {
   if (!queue.basis || queue.basis === "messages") return [];
   const title = [queue.basis_reason, queue.next_step].filter(Boolean).join(": ");
@@ -112,7 +112,7 @@ export function basisBadge(queue) {
 function updateRow(node, row) {
   const find = (role) => node.querySelector(`[data-role="${role}"]`);
   setAttribute(node, "data-severity", row.severity);
-  // A queue that flows is still not fine while a critical signal fires for it.
+  // While a critical signal fires for a queue it is not fine, even if messages flow.
   const hidden = row.status === "ok" && row.severity === "critical";
   setAttribute(node, "data-status", hidden ? "failing" : row.status);
   setText(node.querySelector(".status"), hidden ? "Critical" : statusWord(row.status));

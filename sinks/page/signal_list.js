@@ -1,4 +1,4 @@
-// The list of firing signals: name, queue, start, and the evidence in a sentence.
+// The list of firing signals: name, queue, start, and a sentence with the evidence.
 
 import { el, name, setAttribute, setChildren, setText, sync } from "./dom.js";
 import { signalWords } from "./format.js";
@@ -10,13 +10,13 @@ export class SignalList {
     this.node = el("ul", { class: "signal-list", "aria-label": label });
   }
 
-  /** `firing` as the API gives it, the worst first. */
+  /** `firing` as in the API's response, worst first. */
   show(firing) {
     sync(this.node, firing, (signal) => signal.id, make, update);
     this.node.hidden = firing.length === 0;
   }
 
-  /** One line for a signal that fires no more. */
+  /** One line for a resolved signal. */
   static resolvedItem(signal) {
     return el(
       "li",
