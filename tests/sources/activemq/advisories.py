@@ -4,6 +4,7 @@ from typing import Any
 
 from sources.activemq.advisory import ConsumerAdded, MessageAdvisory, MessageBody, MessageKind
 from sources.activemq.lifecycle import Lifecycle, Limits
+from sources.activemq.queue_traits import QueueTraits
 from sources.events import Event
 
 START_MS = 1_800_000_000_000
@@ -47,8 +48,8 @@ def consumer(name: str = A, *, queue: str = QUEUE, prefetch: int = 1, **changes:
 class DrivenLifecycle:
     """A lifecycle that is driven at given times, in milliseconds since START_MS."""
 
-    def __init__(self, **limits: int) -> None:
-        self.lifecycle = Lifecycle("test", limits=Limits(**limits))
+    def __init__(self, traits: QueueTraits | None = None, **limits: int) -> None:
+        self.lifecycle = Lifecycle("test", traits, Limits(**limits))
         self.lifecycle.end_replay(START_MS)
         self.events: list[Event] = []
 

@@ -216,9 +216,9 @@ def test_other_queues_are_not_ordered() -> None:
 
 
 def test_a_queue_configured_as_ordered_is_ordered_from_its_first_event() -> None:
-    driven = DrivenLifecycle()
-    driven.lifecycle.traits = QueueTraits(is_ordered=lambda queue: queue == QUEUE)
-    assert driven.lifecycle.traits.is_ordered(QUEUE)
+    driven = DrivenLifecycle(QueueTraits(is_ordered=lambda queue: queue == QUEUE))
+    [event] = driven.apply(seen("delivered"), 1)
+    assert event["ordered"] is True
 
 
 def test_a_dead_letter_queue_is_never_ordered() -> None:
