@@ -94,7 +94,7 @@ def test_no_check_takes_a_message_away() -> None:
 
 @pytest.mark.parametrize("command", [c for c in [*COMMANDS, *IN_FIXES] if c.startswith("amq ")])
 def test_activemq_commands_use_existing_attributes_and_operations(command: str) -> None:
-    """They are those of the broker's management interfaces."""
+    """Attributes and operations are those of the broker's management interfaces."""
     quoted = re.match(r'amq "(read|exec)/([^"]*)"', command)
     assert quoted, command
     path = quoted[2].rsplit("/", 1) if quoted[1] == "read" else quoted[2].split("/", 1)

@@ -59,7 +59,7 @@ def test_there_is_one_file_per_board() -> None:
 
 @board
 def test_it_is_not_editable(name: str) -> None:
-    """It is generated, so an edit in Grafana would be lost."""
+    """Dashboards are generated, so an edit in Grafana would be lost."""
     assert BOARDS[name]["editable"] is False
 
 
@@ -96,7 +96,7 @@ def test_variable_queries_use_existing_series(name: str) -> None:
 
 @board
 def test_every_panel_is_described(name: str) -> None:
-    """Each has a title, a description, a unit, a data source and at least one query."""
+    """A panel has a title, a description, a unit, a data source and at least one query."""
     titles = [panel["title"] for panel in panels(name)]
     assert len(titles) == len(set(titles))
     for panel in panels(name):

@@ -50,7 +50,7 @@ CAUSES: list[SignalName] = [name for name in SIGNAL_NAMES if name in EXPLAINS]
 
 @pytest.mark.parametrize("cause", CAUSES)
 def test_the_push_sends_only_the_cause(cause: SignalName) -> None:
-    """All its consequences fire too, but one alert is sent."""
+    """When a cause and all its consequences fire, one alert is sent."""
     effects = [name for name in SIGNAL_NAMES if name in EXPLAINS[cause]]
     ledger = AlertLedger(
         AlertmanagerConfig.model_validate({"destinations": [{"url": "http://127.0.0.1:9093"}]}), AlertRulesConfig()

@@ -73,7 +73,7 @@ def test_outdated_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_runbook_is_stored_once() -> None:
-    """It is in docs/; `queuewatch rules` renders it again."""
+    """The runbook is stored only in docs/; `queuewatch rules` renders it again."""
     stored = [path for path in command.files() if path.stem == "runbook"]
     assert stored == [command.ROOT / "docs" / "runbook.md"]
     assert not list((command.ROOT / "alerts").rglob("runbook.[mh]*"))
@@ -129,7 +129,7 @@ def test_the_check_of_names_can_fail() -> None:
 
 
 def test_plain_rules_and_the_prometheusrule_are_equal() -> None:
-    """Both are made from one list."""
+    """Plain rules and the PrometheusRule are made from one list."""
     for config in (AlertRulesConfig(), CHANGED):
         files = render(config)
         plain = yaml.safe_load(files[PROMETHEUS_RULES])["groups"]

@@ -67,7 +67,7 @@ def test_links_inside_the_page_have_targets() -> None:
 
 @pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
 def test_a_section_holds_everything_the_entry_says(entry: Any) -> None:
-    """It has meaning, rule, evidence, checks with commands, remedies, and when to ignore the alert."""
+    """A section has meaning, rule, evidence, checks with commands, remedies, and when to ignore the alert."""
     section = _section(entry.name)
     assert entry.meaning in section
     for step in rule_text(entry):

@@ -15,13 +15,13 @@ SCRAPED = Round(FAULT, "prometheus", 100.2, 100.7, 110.0, 112.0, 112.5, names_cu
 
 
 def test_the_legs_of_a_push_add_up_to_the_whole_way() -> None:
-    """They are client, job and notification."""
+    """The legs of a push are client, job and notification."""
     assert PUSHED.legs == pytest.approx({"to Kafka": 0.2, "to the batch": 0.5, "to the webhook": 0.8})
     assert sum(PUSHED.legs.values()) == pytest.approx(PUSHED.beyond_rule_s) == pytest.approx(1.5)
 
 
 def test_the_legs_through_prometheus_have_the_scrape_and_the_rule() -> None:
-    """They begin in the same way and have two more steps."""
+    """The path through Prometheus begins like a push and has two more steps."""
     assert list(SCRAPED.legs) == ["to Kafka", "to the batch", "to the scrape", "to the rule", "to the webhook"]
     assert sum(SCRAPED.legs.values()) == pytest.approx(12.5)
 

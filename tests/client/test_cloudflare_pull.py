@@ -128,7 +128,7 @@ def test_a_receive_carries_what_the_api_returns() -> None:
 
 
 def test_the_calls_match_the_published_api() -> None:
-    """Checked are paths, bodies, and the bearer token."""
+    """Requests have the documented paths, bodies and bearer token."""
     with _consumer(Broker()) as (broker, consumer, _):
         _play("pull 2; ack 0; retry 1 after 7", broker, consumer)
     folder = "/client/v4/accounts/account/queues/0123/messages"

@@ -71,7 +71,7 @@ print("bad", bad)
 
 @pytest.mark.slow
 def test_a_child_forked_right_after_the_first_send_sends_its_own(kafka: Any) -> None:
-    """It forks 15 times, 30 ms apart, while the sender connects to Kafka; no child logs anything or waits for a thread."""
+    """The parent forks 15 times, every 30 ms, while the sender connects to Kafka; children exit without log or wait."""
     topic = kafka.create_topic()
     command = [sys.executable, "-c", _FORK_AFTER_THE_FIRST_SEND, f"kafka://{kafka.bootstrap}/{topic}", "15"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -108,7 +108,7 @@ print(bad, sum(numbers))
 
 
 @pytest.mark.slow
-def test_forks_under_load_neither_hang_nor_double_anything(tmp_path: Path) -> None:
+def test_forks_under_load_neither_hang_nor_duplicate_events(tmp_path: Path) -> None:
     """There are five hundred forks; every tenth child leaves through the interpreter's shutdown."""
     forks = 500
     to = f"spool:{tmp_path}?max_folder_bytes=4000000000"
@@ -123,7 +123,7 @@ def test_forks_under_load_neither_hang_nor_double_anything(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_children_stopped_by_sigterm_under_load_neither_hang_nor_double_anything(tmp_path: Path) -> None:
+def test_children_stopped_by_sigterm_under_load_neither_hang_nor_duplicate_events(tmp_path: Path) -> None:
     """The children's handlers call SQS wherever the signal interrupts. The variable FORKS sets another number of forks."""
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.client.forking"]
     to, forks = f"spool:{tmp_path}?max_folder_bytes=4000000000", int(os.environ.get("FORKS", "150"))

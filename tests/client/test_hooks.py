@@ -51,7 +51,7 @@ def watched(service: tuple[str, str], kept: Kept) -> Iterator[tuple[Any, Watch]]
     watching.unwatch()
 
 
-def test_a_message_s_life_is_reported(watched: tuple[Any, Watch], kept: Kept, service: tuple[str, str]) -> None:
+def test_the_life_of_a_message_is_reported(watched: tuple[Any, Watch], kept: Kept, service: tuple[str, str]) -> None:
     """Reported are send, receive, extension, release, second receive and deletion, with counts, times and the consumer."""
     client, watching = watched
     url = new_queue(client)
@@ -152,7 +152,7 @@ def test_fifo_events_carry_group_and_sequence(watched: tuple[Any, Watch], kept: 
 
 
 def test_a_delayed_message_says_when_it_becomes_visible(watched: tuple[Any, Watch], kept: Kept) -> None:
-    """This is for DelaySeconds of the message itself."""
+    """The event of a message with its own DelaySeconds says when it becomes visible."""
     client, watching = watched
     url = new_queue(client)
     client.send_message(QueueUrl=url, MessageBody="x", DelaySeconds=7)
@@ -384,7 +384,7 @@ def test_no_message_body_is_kept_in_the_buffer(moto_sqs: Any, kept: Kept) -> Non
 
 
 def test_a_message_received_while_the_buffer_is_full_is_known_when_it_is_deleted(moto_sqs: Any) -> None:
-    """Its receive is dropped and counted; its deletion, after the destination is back, is reported."""
+    """The receive is dropped and counted; the deletion, after the destination is back, is reported."""
     broken = Broken()
     broken.gate.clear()
     client = sqs.client(moto_sqs.endpoint)

@@ -71,7 +71,7 @@ boto3.client("sqs").delete_message(QueueUrl=url, ReceiptHandle=message.receipt_h
 
 
 def test_child_processes_are_watched_too(sqs_environment: dict[str, str], tmp_path: Path) -> None:
-    """They are another interpreter, a spawned one, and forks before and after the first call."""
+    """Another interpreter, a spawned process, and forks before and after the first call are watched."""
     script = tmp_path / "shop.py"
     script.write_text(f"""{_LIFE}
 import multiprocessing, os, subprocess, sys, uuid
@@ -109,7 +109,7 @@ if __name__ == "__main__":
 
 
 def test_an_existing_sitecustomize_runs_as_before(sqs_environment: dict[str, str], tmp_path: Path) -> None:
-    """It may load another agent: its errors are reported as Python reports them, and `sys.path` is unchanged."""
+    """A sitecustomize may load another agent: Python still reports its errors, and `sys.path` is unchanged."""
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.theirs = __file__\nimport botocore\n")
     program = "import sys, sitecustomize; print(sys.theirs, sitecustomize.__file__, [p for p in sys.path if 'queuewatch' in p])"
     plain = [sys.executable, "-c", "import sys; print(sys.path)"]
@@ -201,7 +201,7 @@ def test_a_command_that_cannot_run_is_named(sqs_environment: dict[str, str], com
 
 
 def test_the_command_becomes_the_program(sqs_environment: dict[str, str], tmp_path: Path) -> None:
-    """It stays the same process, so signals reach the application, and the supervisor gets its exit code."""
+    """The process stays the same, so signals reach the application, and the supervisor gets its exit code."""
     program = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
     command = [_COMMAND, "--to", f"spool:{tmp_path}", sys.executable, "-c", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=sqs_environment) as process:

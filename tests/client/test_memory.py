@@ -56,12 +56,12 @@ def test_handles_are_bounded_in_number_and_age() -> None:
         ("q", Place(None, "q")),
     ],
 )
-def test_a_queue_url_tells_its_place(url: str, place: Place) -> None:
+def test_a_queue_url_gives_its_place(url: str, place: Place) -> None:
     """The place has account and region as in the ARN, which is what a collector uses."""
     assert place_of_url(url, "client-region") == place
 
 
-def test_an_arn_tells_its_place() -> None:
+def test_an_arn_gives_its_place() -> None:
     """ARN and queue URL give the same place."""
     assert place_of_arn("arn:aws:sqs:eu-west-1:1:orders") == ORDERS
     assert place_of_arn("orders") == Place(None, "orders")
@@ -114,7 +114,7 @@ def test_a_message_seen_in_the_dlq_is_linked_when_it_comes_back() -> None:
 
 
 def test_a_message_sent_again_from_the_dlq_is_linked_too() -> None:
-    """This is a redrive by a script: received from the DLQ, sent to the queue, deleted from the DLQ."""
+    """A script may redrive: it receives from the DLQ, sends to the queue, and deletes from the DLQ."""
     client = Client(orders="orders-dlq")
     client.receive(DLQ, received("a", 4, "k"))
     sent = client.call(
@@ -127,7 +127,7 @@ def test_a_message_sent_again_from_the_dlq_is_linked_too() -> None:
 
 
 def test_a_failing_message_is_linked_when_its_dlq_is_configured() -> None:
-    """Not received from the DLQ: it was received twice, not deleted, and came back under a new id with receive count 1."""
+    """The message was never received from the DLQ: it failed twice and came back under a new id with receive count 1."""
     client = Client(orders="orders-dlq")
     client.receive(ORDERS, received("a", 1, "k"))
     client.receive(ORDERS, received("a", 2, "k"))

@@ -124,7 +124,7 @@ def test_a_dead_broker_does_not_delay_the_exit(moto_sqs: Any) -> None:
 
 
 def test_parent_and_forked_child_each_send_their_own_events_once(moto_sqs: Any, tmp_path: Path) -> None:
-    """This covers the buffer, the thread, the open file and the handles across the fork of a pre-forking server."""
+    """Buffer, thread, open file and handles survive the fork of a pre-forking server."""
     program = """
 message = send("before")
 got = client.receive_message(QueueUrl=url)["Messages"][0]

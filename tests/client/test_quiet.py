@@ -32,14 +32,14 @@ def _logged(to: str, tenths_s: int, environment: dict[str, str] | None = None) -
 
 @pytest.mark.slow
 def test_a_wrong_topic_causes_one_warning(kafka: Any) -> None:
-    """This is the log of 25 seconds, in which kafka-python alone writes a hundred lines."""
+    """In 25 seconds kafka-python alone would log a hundred lines."""
     [line] = _logged(f"kafka://{kafka.bootstrap}/no-such-topic", 250)
     assert line.startswith("queuewatch.client queuewatch-sender telemetry is not sent")
     assert "no-such-topic" in line
 
 
 def test_a_healthy_broker_causes_no_log_line(kafka: Any) -> None:
-    """This includes the library's message that a task blocked its event loop."""
+    """The log does not even have the library's message that a task blocked its event loop."""
     assert _logged(f"kafka://{kafka.bootstrap}/{kafka.create_topic()}", 30) == []
 
 

@@ -66,7 +66,7 @@ def test_an_invalid_destination_is_named_without_its_secret(to: str) -> None:
 
 
 def test_a_destination_is_shown_without_its_query() -> None:
-    """This holds for `stats()` and for warnings."""
+    """Neither `stats()` nor warnings show the query."""
     transport = open_transport(f"https://host:9400/api/v1/events?key={SECRET}")
     assert transport.name == "https://host:9400/api/v1/events"
 

@@ -115,7 +115,7 @@ def test_a_permanently_refused_record_is_dropped_and_counted() -> None:
 
 
 def test_a_record_too_large_for_the_destination_is_halved() -> None:
-    """It is halved until only the event that is too large is left."""
+    """The record is halved until only the event that is too large is left."""
 
     class Picky(Kept):
         def send(self, payload: bytes) -> None:
@@ -178,7 +178,7 @@ def test_a_sender_thread_that_ended_is_replaced(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_event_offered_just_before_closing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This is the last call of a program that exits at once, after the thread has looked for events for the last time."""
+    """The last call of a program may come after the thread has looked for events for the last time."""
     kept = Kept()
     sender = BackgroundSender(kept, linger_s=0.01)
     looked, closing = threading.Event(), threading.Event()

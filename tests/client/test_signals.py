@@ -181,7 +181,7 @@ signal.signal(signal.SIGTERM, mine)
 
 @pytest.mark.parametrize(("before", "after"), [(_OWN, ""), ("", _OWN), ("", _CHAINED)], ids=["before", "after", "chained"])
 def test_a_handler_of_the_application_is_left_alone(moto_sqs: Any, tmp_path: Path, before: str, after: str) -> None:
-    """This includes a handler that calls the previous one, which by default is none."""
+    """Even a handler that calls the previous one, which by default is none, stays in charge."""
     code, errors, _ = _terminate(moto_sqs.endpoint, f"spool:{tmp_path}", before=before, after=after)
     assert (code, errors) == (7, "")
 

@@ -106,7 +106,7 @@ def test_a_full_spool_accepts_nothing_until_it_is_read(tmp_path: Path) -> None:
 
 
 def test_files_of_a_dead_process_are_published(tmp_path: Path) -> None:
-    """Their complete lines are; files of a running process are left alone."""
+    """The next process publishes complete lines; files of a running process are left alone."""
     program = (
         "import os, sys; from queuewatch.transports.spool import SpoolTransport as S;"
         "s = S(sys.argv[1], max_age_s=1000); s.send(b'{1}\\n{2}\\n{3'); os._exit(9)"

@@ -84,7 +84,7 @@ class Worker(threading.Thread):
 
 
 def under_load(worker: Worker) -> None:
-    """It is fast, with prefetch 1, and always has more to do."""
+    """The consumer is fast, has prefetch 1, and always has more to do."""
     worker.send(400)
     worker.subscribe(prefetch=1)
     while not worker.over.is_set():
@@ -100,7 +100,7 @@ def slow_but_steady(worker: Worker) -> None:
 
 
 def hung(worker: Worker) -> None:
-    """It finishes three messages, and never finishes the fourth."""
+    """The consumer finishes three messages, but never the fourth."""
     worker.subscribe(prefetch=5)
     worker.send(3)
     for _ in range(3):
@@ -113,7 +113,7 @@ def hung(worker: Worker) -> None:
 
 
 def idle_then_one(worker: Worker) -> None:
-    """It finishes one message, gets none for a long time, then another that takes the usual time."""
+    """The consumer finishes a message, gets none for a long time, then another that takes the usual time."""
     worker.subscribe(prefetch=5)
     worker.send(1)
     worker.work(4.0)

@@ -21,7 +21,7 @@ def stand_in() -> StandIn:
 
 @pytest.fixture(scope="module")
 def scraped(stand_in: StandIn) -> Iterator[Scraped]:
-    """Its `/metrics` endpoint."""
+    """The `/metrics` endpoint of the stand-in."""
     with serve_metrics(stand_in.text) as server:
         yield server
 
@@ -75,7 +75,7 @@ def test_a_lasting_signal_notifies_once_and_does_not_flap(stand_in: StandIn, pat
 
 
 def test_links_of_a_notification_are_complete(stand_in: StandIn, path: AlertPath) -> None:
-    """They lead to the runbook's heading and to the dashboard with the queue selected, URL-escaped."""
+    """Links lead to the runbook's heading and to the dashboard with the queue selected, URL-escaped."""
     stand_in.fire("GroupStuck", "payments & refunds.fifo", 1, severity="critical")
     _, alert = path.notification_of("QueuewatchGroupStuck", 20)
     assert alert["annotations"]["runbook_url"].endswith("#alert-name-queuewatchgroupstuck")

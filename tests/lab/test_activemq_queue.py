@@ -38,7 +38,7 @@ def test_messages_are_spread_over_the_prefetch_windows() -> None:
 
 
 def test_messages_of_a_lost_connection_go_to_the_next_consumer_in_order() -> None:
-    """They are redelivered with the next count, before later messages; the old consumer acknowledges none of them."""
+    """Redelivery has the next count and precedes later messages; the old consumer acknowledges none of them."""
     q = queue()
     first = consumer(q, "a", 2)
     ids = [q.send().id for _ in range(3)]
@@ -54,7 +54,7 @@ def test_messages_of_a_lost_connection_go_to_the_next_consumer_in_order() -> Non
 
 
 def test_a_rejected_message_is_a_dead_letter_with_the_same_id() -> None:
-    """It is reported as moved from its queue and as sent to the dead-letter queue."""
+    """Events report the message as moved from its queue and as sent to the dead-letter queue."""
     q = queue()
     one = consumer(q, "a", 1)
     bad = q.send(fails=True)
@@ -69,7 +69,7 @@ def test_a_rejected_message_is_a_dead_letter_with_the_same_id() -> None:
 
 
 def test_a_hung_consumer_keeps_its_window() -> None:
-    """It acknowledges nothing more, and the messages that it holds stay in flight."""
+    """A hung consumer acknowledges nothing more, and the messages that it holds stay in flight."""
     q = queue()
     one = consumer(q, "a", 3)
     for _ in range(5):

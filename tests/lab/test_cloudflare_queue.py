@@ -80,7 +80,7 @@ def test_a_message_is_moved_or_dropped_when_its_retries_run_out(dead_letters: bo
 
 
 def test_a_retry_delay_delays_the_message() -> None:
-    """It is delayed for 30 s after its first delivery ended; the next delivery waits for the batch timeout."""
+    """The message is delayed for 30 s after its first delivery; the next one waits for the batch timeout."""
     q = queue(max_batch_size=10, retry_delay_s=30, max_batch_timeout_s=5)
     begin = q.sim.now
     q.send(fails_on="*")

@@ -75,7 +75,7 @@ def test_exact_ages_are_required_under_full_telemetry_and_where_marked() -> None
 
 
 def test_a_signal_that_ends_during_the_fault_is_lost() -> None:
-    """It fires at 200 s and is resolved from 310 s to 380 s, so it is missing at 330 s and 360 s."""
+    """The signal fires at 200 s and is resolved from 310 s to 380 s, so it is missing at 330 s and 360 s."""
     outcome = published("x", "", {})
     outcome.signals += [signal(200), signal(310, "resolved"), signal(380)]
     assert criteria.lost(outcome, "QueueStalled", "q", ms(100)) == 2
@@ -90,7 +90,7 @@ def test_status_ok_is_wrong_only_after_the_time_to_detect() -> None:
 
 
 def test_the_smallest_ratio_to_the_true_age_counts() -> None:
-    """It is measured from 15 minutes after the death; a gap has no ratio."""
+    """The ratio is measured from 15 minutes after the death; a gap has none."""
     history = one_message_from_minute_one()
     outcome = Outcome(times=[ms(960), ms(1060), ms(1160)])
     ages = outcome._series.setdefault(("queuewatch_oldest_message_age_seconds", "q", "all"), {})

@@ -27,7 +27,7 @@ def test_full_telemetry_of_an_idle_queue_is_published_exactly(trigger_ms: int | 
 
 
 def test_an_invalid_event_is_an_error_of_the_simulator() -> None:
-    """It raises instead of being counted."""
+    """An invalid event raises instead of being counted."""
     with pytest.raises(ValueError, match="cannot be read"):
         harness.run([{"v": 1, "type": "sent", "at": T0_MS, "queue": "q", "message_id": "m"}])
 

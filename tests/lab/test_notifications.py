@@ -36,7 +36,7 @@ def test_a_cause_within_the_group_wait_inhibits_too() -> None:
 
 
 def test_folded_info_and_non_alerting_signals_notify_nobody() -> None:
-    """They are listed elsewhere."""
+    """Such signals are listed elsewhere."""
     signals = [
         signal(1, "PoisonMessage", message_id="a"),
         signal(2, "PoisonMessage", message_id="b", folded="QueueFailing"),

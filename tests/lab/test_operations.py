@@ -25,7 +25,7 @@ def endings(recording: Recording, how: str, queue: str = "orders") -> list[float
 
 
 def test_an_accidental_purge_destroys_work_and_an_intended_one_leftovers() -> None:
-    """The first purges hundreds of messages during work, the second what is left a minute after everything was stopped."""
+    """One purge removes hundreds of messages during work, the other what is left a minute after everything stopped."""
     mistake, purpose = purged_by_mistake("standard", 1), purged_on_purpose("standard", 1)
     assert len(endings(mistake, "purged")) > 200
     assert set(endings(mistake, "purged")) == {1200}
@@ -105,7 +105,7 @@ def test_a_dead_collector_reports_nothing_more() -> None:
 
 
 def test_an_invalid_event_on_arrival_is_an_error_of_the_simulator() -> None:
-    """It raises instead of being counted."""
+    """An invalid event raises instead of being counted."""
     with pytest.raises(ValueError, match="cannot be read"):
         arrived([Arrival(T0_MS, {"v": 1, "type": "sent", "at": T0_MS})], Settings())
 

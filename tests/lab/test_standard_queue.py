@@ -18,7 +18,7 @@ def queue(duration_s: float = 3600.0, **settings: Any) -> StandardQueue:
 
 
 def test_a_window_that_ends_makes_the_message_visible_again() -> None:
-    """It is invisible until the visibility timeout ends, and is then received with the next count."""
+    """A message is invisible until the visibility timeout ends, and is then received with the next count."""
     q = queue(visibility_timeout_s=30)
     q.send()
     assert [r.receive_count for r in q.receive("a", 10)] == [1]

@@ -68,7 +68,7 @@ def test_one_of_two_consumers_reports_only_its_own() -> None:
 
 
 def test_counts_are_exact_or_off_by_five_percent_or_a_minute_old() -> None:
-    """They are compared with the truth at each poll."""
+    """Counts are compared with the truth at each poll."""
     history = recording().history.of("orders.fifo")
     view = VIEWS["attributes"]
     exact, noisy, late = (polled(seen(recording(), view.with_counts(c)), "orders.fifo") for c in ("exact", "noisy", "late"))

@@ -27,6 +27,6 @@ def test_the_week_has_deploys_bursts_and_a_nightly_batch() -> None:
 
 @pytest.mark.parametrize("kind", ["standard", "fifo"])
 def test_the_first_hours_of_the_week_are_quiet(kind: str) -> None:
-    """They have a burst and a deploy, but neither QueueFailing, QueueLagging nor a critical signal."""
+    """A burst and a deploy cause neither QueueFailing, QueueLagging nor a critical signal."""
     row = run_week(kind, 1, hours=2.7)
     assert (row["broken"], row["queue_wide"], row["criticals"]) == ([], 0, {})

@@ -54,7 +54,7 @@ def _without_times(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_events_are_those_of_the_hooks(proxy: Proxy) -> None:
-    """Both see the same calls: the hooks in the client, and the proxy behind it."""
+    """The hooks in the client and the proxy behind it see the same calls."""
     client = sqs.client(proxy.endpoint)
     kept = Kept()
     watching = watch(client, kept, consumer=proxy_service.CONSUMER, linger_s=0.01)

@@ -24,7 +24,7 @@ from queuewatch.proxy.requested_attributes import RequestedAttributes
     ],
 )
 def test_replacing_the_queue_url_changes_nothing_else(body: bytes, changed: bytes) -> None:
-    """This holds if a message body looks like a call, or if slashes are escaped."""
+    """Only the queue URL changes, even if a message body looks like a call or slashes are escaped."""
     assert json_protocol.with_queue_url(body, "http://new/1/q") == changed
 
 
@@ -81,7 +81,7 @@ def test_attributes_are_removed_and_every_other_byte_stays(kept: str, body: str,
 
 
 def test_a_message_attribute_called_attributes_is_kept() -> None:
-    """It may come before the system attributes, or alone."""
+    """The message attribute may come before the system attributes, or alone."""
     custom = {"Attributes": {"StringValue": "s", "DataType": "String"}}
     answer = {"Messages": [{"MessageAttributes": custom, "Attributes": {"SenderId": "x"}}, {"MessageAttributes": custom}]}
     stripped = json_protocol.strip(json.dumps(answer).encode(), answer, RequestedAttributes(frozenset(), False))

@@ -55,7 +55,7 @@ def test_a_form_is_parsed_into_the_parameters_of_the_json_protocol(form: dict[st
     ],
 )
 def test_all_system_attributes_are_requested(form: dict[str, str], more: bytes) -> None:
-    """They are appended to those that the application requests, with the same parameter name."""
+    """`All` is appended to the attributes that the application requests, with the same parameter name."""
     body = urlencode({"Action": "ReceiveMessage", **form}).encode()
     asking, _ = query.asking_for_all(body, query.parse(body), None)
     assert asking == body + more

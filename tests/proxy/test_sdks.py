@@ -101,7 +101,7 @@ def _built(command: Sequence[str], folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_aws_cli(elasticmq: ElasticMQ, proxy: Proxy) -> None:
-    """Each call is a process of its own; its JSON output is compared. This is version 1, which needs `--endpoint-url`."""
+    """Each call is a process whose JSON output is compared. CLI version 1 needs `--endpoint-url`."""
     aws = sdks.require("awscli").program("aws")
     name, _ = new_queue(elasticmq)
 

@@ -151,7 +151,7 @@ def test_unsafe_settings_are_refused(options: list[str], words: str) -> None:
 
 
 def test_no_log_contains_what_a_message_holds(fake: FakeSqs) -> None:
-    """This includes broken JSON, forms and HTTP, and telemetry that cannot be sent."""
+    """Broken JSON, forms and HTTP, and telemetry that cannot be sent, leave no content in the log."""
     with proxy_service.start(fake.endpoint, to="http://127.0.0.1:1/api/v1/events") as proxy:
         json_call = _signed_for("us-east-1")
         form = {**json_call, "Content-Type": "application/x-www-form-urlencoded"}

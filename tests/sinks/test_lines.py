@@ -48,7 +48,7 @@ def test_a_signal_that_never_alerts_says_so() -> None:
 
 
 def test_group_consumer_and_part_are_distinguished() -> None:
-    """Each has a field of its own."""
+    """Group, consumer and part each have a field of their own."""
     about = finding("GroupStuck", "q.fifo", "critical", NOW_MS, "stuck", group="g", consumer="c", part="p")
     line = signal_line(SignalChange(NOW_MS, "resolved", about, "a2"))
     assert (line["group"], line["consumer"], line["part"], line["status"]) == ("g", "c", "p", "resolved")

@@ -38,7 +38,9 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], tuple[int, int, float | N
 
 
 @pytest.mark.parametrize(("why", "promise", "known", "counted"), CASES, ids=[case[0] for case in CASES])
-def test_counted(why: str, promise: dict[str, Any], known: dict[str, Any], counted: tuple[int, int, float, float]) -> None:
+def test_an_objective_is_counted(
+    why: str, promise: dict[str, Any], known: dict[str, Any], counted: tuple[int, int, float, float]
+) -> None:
     del why
     durations = {name: took for name, took in known.items() if isinstance(took, Duration)}
     totals = {name: total for name, total in known.items() if name not in durations}

@@ -249,7 +249,7 @@ def test_a_renderer_kept_between_scrapes_gives_the_same_text_as_a_new_one() -> N
 
 
 def test_metrics_that_are_left_out_have_no_lines() -> None:
-    """This holds for metrics of the snapshot and of the sinks; the others do not change."""
+    """Metrics of the snapshot and of the sinks can be left out; the others do not change."""
     family = Family("queuewatch_http_connections", [({}, 3)])
     left_out = (
         "queuewatch_telemetry_basis",
@@ -282,7 +282,7 @@ def test_nan_and_infinity_have_no_series() -> None:
 
 
 def test_a_group_named_other_does_not_duplicate_a_series() -> None:
-    """It shares the series of the folded groups, which shows the older of the two."""
+    """The group shares the series of the folded groups, which shows the older of the two."""
     queue = replace(GOLDEN_QUEUE, top_groups=(GroupView("other", 1, 0, NOW_MS - 60_000, None, 0, None, False),))
     found = parsed(exposition(replace(GOLDEN_SNAPSHOT, queues=(queue,))))
     ages = [v for (name, _), v in found.items() if name == "queuewatch_group_oldest_message_age_seconds"]
@@ -296,7 +296,7 @@ def test_hostile_names_come_back_as_they_are() -> None:
     assert queues == {name.encode("utf-8", "replace").decode() for name in HOSTILE_NAMES}
 
 
-def test_a_sinks_own_metrics_follow() -> None:
+def test_metrics_of_the_sinks_are_included() -> None:
     """Counters of the sinks are read at scrape time."""
     family = Family("queuewatch_alertmanager_posts_total", [({"destination": 'a"b', "result": "ok"}, 3)])
     renderer = Exposition(process_metrics=False, about_sinks=[lambda: [family]])

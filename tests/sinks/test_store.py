@@ -69,7 +69,7 @@ def test_an_empty_queue_has_age_zero_and_an_unknown_one_has_none() -> None:
 
 
 def test_a_queue_that_vanishes_and_returns_starts_a_new_history() -> None:
-    """Its row may be used by other queues in between."""
+    """A queue's row may be used by other queues in between."""
     history = History(step_s=10, points=3)
     history.record(NOW_MS, [queue_view("a", visible=1), queue_view("b", visible=2)])
     history.record(NOW_MS + STEP_MS, [queue_view("c", visible=3), queue_view("b", visible=2)])

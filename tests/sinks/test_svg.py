@@ -19,7 +19,7 @@ from sinks import svg
     ],
 )
 def test_an_axis_ends_at_a_round_number_beyond_the_highest(low: float, high: float, ticks: list[str]) -> None:
-    """This also works if all values are the same."""
+    """Axes also work if all values are the same."""
     assert [text for _, text in svg.linear(low, high, 0, 100).ticks] == ticks
 
 
@@ -27,7 +27,7 @@ def test_an_axis_ends_at_a_round_number_beyond_the_highest(low: float, high: flo
     ("seconds", "first", "count"),
     [(8, "22:13:20", 9), (3600, "22:20", 6), (7 * 86_400, "11-15", 7), (0, "22:13:20", 1)],
 )
-def test_times_are_ticked_at_round_ones(seconds: float, first: str, count: int) -> None:
+def test_time_ticks_are_round(seconds: float, first: str, count: int) -> None:
     """The axis begins at 2023-11-14 22:13:20 UTC."""
     ticks = svg.time_axis(1_700_000_000_000, 1_700_000_000_000 + seconds * 1000, 0, 800).ticks
     assert (ticks[0][1], len(ticks)) == (first, count)
@@ -62,7 +62,7 @@ def test_downsampling_keeps_every_peak_and_gap() -> None:
     assert (222, None) in kept
 
 
-def test_a_picture_alone_is_a_whole_svg_file_with_escaped_text() -> None:
+def test_a_standalone_chart_is_a_whole_svg_file_with_escaped_text() -> None:
     """The file has its namespace and style, and markup in a title is escaped."""
     root = ElementTree.fromstring(svg.picture(svg.label("<b>&", 1, 2), 30, 20, 'a "b" <c>', alone=True))
     assert root.tag == "{http://www.w3.org/2000/svg}svg"

@@ -83,7 +83,7 @@ def test_without_a_terminal_each_change_is_printed_as_a_line() -> None:
 
 
 def test_in_a_terminal_the_view_is_redrawn_in_place() -> None:
-    """One view is updated in place."""
+    """The terminal gets one view that is updated in place."""
     text = shown(True, lambda store: store.publish(shop_snapshot()))
     assert "\x1b[" in text
     assert "payments.fifo" in text

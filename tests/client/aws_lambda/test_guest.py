@@ -33,7 +33,7 @@ def _same(result: Result) -> tuple[str, Any]:
 
 
 def test_answers_and_errors_are_the_same_with_and_without_the_wrapper(runtime: Runtime, ingest: Receiver) -> None:
-    """This holds for SQS events and all others."""
+    """Results are the same for SQS events and all others."""
     events = [*FOREIGN, *(event("m0", "m1", body=body) for body in SQS)]
     with runtime.start(None, wrapped=False) as bare:
         expected = [_same(bare.invoke(e)) for e in events]

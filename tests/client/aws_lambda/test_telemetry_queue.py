@@ -61,7 +61,7 @@ def test_a_large_batch_is_split_into_messages_that_sqs_accepts(runtime: Runtime,
 
 
 def test_a_poison_message_is_followed_into_the_dead_letter_queue(runtime: Runtime, sqs: SQSClient, ingest: Receiver) -> None:
-    """It is received twice, moved by the broker, and received from the dead-letter queue, with the broker's receive counts."""
+    """The message is received twice, moved by the broker, and received from the DLQ, with the broker's receive counts."""
     dead = sqs.create_queue(QueueName=f"dead-{runtime.name}", Attributes={"VisibilityTimeout": "1"})["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 2})

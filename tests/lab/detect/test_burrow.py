@@ -69,7 +69,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"case {case.number}")
 def test_every_rule_agrees_with_burrow(case: Case) -> None:
-    """Checked are each rule alone, and the status that follows from all rules in order."""
+    """Each rule alone and the status from all rules in order agree."""
     commits = [Commit(*point) for point in case.offsets]
     assert burrow.always_behind(commits, case.allowed) == case.always_behind
     assert burrow.rewound(commits) == case.rewound

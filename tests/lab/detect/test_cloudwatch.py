@@ -60,7 +60,7 @@ def received_every_two_minutes(receives: int, queue: str = "orders") -> Run:
 
 
 def test_the_age_restarts_as_in_the_published_experiment() -> None:
-    """It restarts when the third and the sixth receive end; after the move, the dead-letter queue counts from the move."""
+    """The age restarts when the third and sixth receives end; the dead-letter queue counts from the move."""
     run = received_every_two_minutes(6)
     minutes = [ms(60 * n) for n in range(1, 15)]
     assert [age / 60 for age in run.cloudwatch_age_s("orders", minutes)] == [1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0, 0, 0]

@@ -44,7 +44,7 @@ def test_queuewatch_detects_and_names_every_fault_without_false_alarms(rows: lis
 
 @pytest.mark.parametrize(("scenario", "within_s"), [("poison", 80), ("consumers_dead", 320), ("clock_ahead", 20)])
 def test_faults_are_detected_within_these_times(rows: list[Row], scenario: str, within_s: float) -> None:
-    """They are detected at the second failing receive, after five minutes without a settlement, and at the first event."""
+    """Detection is at the second failing receive, after five minutes without a settlement, and at the first event."""
     (row,) = of(rows, "queuewatch, by the fault's name", scenario)
     assert row["detected_s"] <= within_s
 
@@ -59,7 +59,7 @@ def test_the_usual_alarms_miss_what_they_are_known_to_miss(rows: list[Row]) -> N
 
 
 def test_a_lower_threshold_detects_no_later(rows: list[Row]) -> None:
-    """This is checked per run and rule of the sweep."""
+    """For each run and rule of the sweep, detection times rise with the threshold."""
     for rule in ("true age > 5 min", "CloudWatch: age > 5 min, 3 of 5"):
         swept = [r for r in rows if r["rule"] == rule and r["limit_s"] is not None and r["scenario"] == "consumers_dead"]
         detected = [

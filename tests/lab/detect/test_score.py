@@ -122,7 +122,7 @@ def row(detected_s: float | None, **more: Any) -> dict[str, Any]:
 
 
 def test_figures_of_a_few_runs() -> None:
-    """These are recall of faults, precision of alarms, the 95th percentile (nearest rank), and pages per quiet queue-day."""
+    """Figures are recall of faults, precision of alarms, p95 by nearest rank, and pages per quiet queue-day."""
     rows = [row(60.0, culprit=True), row(90.0, culprit=False), row(None), row(600.0, minimum_s=0.0)]
     rows.append(row(None, fault=None, minimum_s=None, false=2, false_pages=1, quiet_s=86_400 - 4800.0))
     found = figures(rows)

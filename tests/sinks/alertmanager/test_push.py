@@ -235,7 +235,7 @@ def test_a_hanging_alertmanager_delays_neither_the_batch_nor_the_others() -> Non
 
 
 def test_an_alertmanager_that_was_down_gets_everything_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
-    """It also gets the alerts that ended meanwhile. The outage is logged once, and the metric counts failed posts."""
+    """Alerts that ended meanwhile are sent too. The outage is logged once, and the metric counts failed posts."""
     port = free_port()
     with pushing({"url": f"http://127.0.0.1:{port}", "timeout_s": 1}, keep_firing_s=0) as push:
         push.publish(snapshot(stuck("stays"), stuck("goes")))

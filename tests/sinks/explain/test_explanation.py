@@ -77,7 +77,7 @@ def test_one_name_in_two_regions_is_explained_twice() -> None:
     assert [s.queue.scope for s in about("aws_sqs/us/orders", snapshot).subjects] == ["us"]
 
 
-def test_many_of_one_name_are_cut_and_counted() -> None:
+def test_many_queues_of_one_name_are_truncated_and_counted() -> None:
     """A thousand tenants with the same queue name must not fill the terminal."""
     snapshot = Snapshot(NOW_MS, tuple(queue_view("q", scope=str(i)) for i in range(25)), (), {})
     explanation = about("q", snapshot)

@@ -147,7 +147,7 @@ HOSTS = [
 
 @pytest.mark.parametrize(("host", "status"), HOSTS)
 def test_only_host_names_of_this_service_are_answered(start: StartService, host: str, status: int) -> None:
-    """This stops DNS rebinding: a foreign page that resolves to this address still sends its own name in the Host header."""
+    """The check stops DNS rebinding: a foreign page that resolves to this address still sends its own Host header."""
     service = start(None, HttpSettings(access=Access(hosts=("queuewatch.example.com",))))
     for path in ("/", "/metrics", "/api/v1/signals"):
         answer = service.client.get(path, headers={"Host": host})

@@ -251,7 +251,7 @@ def test_bytes_held_by_all_requests_are_bounded(start: StartService) -> None:
 
 
 def test_a_sender_that_stalls_within_its_body_gets_408(start: StartService) -> None:
-    """It is answered after `body_within_s`, and its slot becomes free."""
+    """A stalled request is answered with 408 after `body_within_s`."""
     service = start(None, HttpSettings(ingest=IngestSettings(Gate(), max_concurrent=1, body_within_s=0.3)))
     host, port = service.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=10) as slow:

@@ -161,7 +161,7 @@ def test_one_name_in_two_regions_must_be_distinguished(start: StartService) -> N
     assert client.get("/api/v1/queues/orders/messages?scope=asia").status_code == 404
 
 
-def test_a_queue_in_full(start: StartService) -> None:
+def test_one_queue_in_detail(start: StartService) -> None:
     """The detail response has what the drill-down shows, with the limits that apply to this queue."""
     settings = HttpSettings(
         clock_ms=lambda: NOW_MS,

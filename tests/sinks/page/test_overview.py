@@ -87,7 +87,7 @@ def test_pausing_freezes_the_page_and_resuming_catches_up(visit: StartVisit) -> 
 
 
 def test_filter_status_and_sort(visit: StartVisit) -> None:
-    """Each works alone and with the others, and the address keeps them for a reload or a colleague."""
+    """Filter, status and sort order combine, and the URL keeps them for a reload or a colleague."""
     visited = visit(shop_snapshot(wall_ms()))
     page = visited.open()
     page.get_by_label("Filter and find").fill("orders")
@@ -228,7 +228,7 @@ def test_a_screen_reader_announces_only_signals_that_began_or_ended(visit: Start
 
 
 def test_the_table_is_a_table_to_assistive_technology(visit: StartVisit) -> None:
-    """It also is one on a phone, where rows are drawn as cards."""
+    """The roles of a table are kept even on a phone, where rows are drawn as cards."""
     for width in (1360, 390):
         page = visit(shop_snapshot(wall_ms()), viewport={"width": width, "height": 844}).open()
         expect(page.get_by_role("table")).to_have_count(1)
@@ -256,7 +256,7 @@ def test_an_outage_of_the_service_and_its_return_are_shown(visit: StartVisit) ->
 
 
 def test_before_the_first_batch_it_waits(visit: StartVisit) -> None:
-    """The first batch then appears without a reload."""
+    """The page says that it waits, and shows the first batch without a reload."""
     visited = visit(None)
     page = visited.page
     page.goto(visited.server.url)

@@ -36,7 +36,7 @@ class Elements(HTMLParser):
 
 
 def test_every_printed_signal_is_on_the_page_with_begin_and_end(tmp_path: Path) -> None:
-    """Each has its summary, severity, begin in UTC, and how long it fired."""
+    """Every signal has its summary, severity, begin in UTC, and how long it fired."""
     report, lines = page_of(poisoned(), tmp_path)
     page = Elements(report.read_text())
     signals = [x for x in lines if x["kind"] == "signal" and x["status"] == "firing"]
