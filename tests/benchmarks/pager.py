@@ -131,7 +131,7 @@ def started(run: Run, rounds: int) -> Iterator[tuple[Pipeline, list[Cause]]]:
 def config(
     broker: kafka.Kafka, topic: str, sqs: elasticmq.ElasticMQ, mq: activemq.ActiveMQ, alertmanager: Server
 ) -> dict[str, Any]:
-    """Return the service's configuration: defaults, except for addresses."""
+    """Return the service's configuration: defaults, except for addresses, ingest, local Spark and logs."""
     return {
         "spark": {"master": "local[2]", "checkpoint_dir": "checkpoint", "driver_memory": "1g"},
         "source": {"kafka": {"bootstrap_servers": [broker.bootstrap], "topics": [topic]}, "spool": {"folder": "spool"}},

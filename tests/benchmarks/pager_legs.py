@@ -24,7 +24,7 @@ class Fault:
     culprit: str
     """The message's id."""
     at_s: float
-    """When the fault became observable (the receive that makes a message a suspect, the begin of a hang), in epoch seconds."""
+    """When the fault became observable (the receive that makes a message a suspect, the start of a hang), in epoch seconds."""
     receive_count: int
     rule_waits_s: float = 0.0
     """How long the rule itself then waits before the signal may fire."""
@@ -39,7 +39,7 @@ class Round:
     in_kafka_s: float | None
     """When the broker appended the record with the receive. None for events sent by HTTP."""
     judged_s: float
-    """The begin of the batch in which the signal fired."""
+    """The start of the batch in which the signal fired."""
     scraped_s: float | None
     evaluated_s: float | None
     notified_s: float

@@ -46,7 +46,7 @@ def test_folded_info_and_non_alerting_signals_notify_nobody() -> None:
     assert [s["message_id"] for s in announced(signals)] == ["a"]
 
 
-def test_a_group_is_sent_at_once_and_then_at_its_intervals() -> None:
+def test_a_group_is_sent_after_its_wait_and_then_at_its_intervals() -> None:
     """Poison messages of one queue are sent at 15 s, at 75 s for those since then, and so on."""
     poison = [signal(at_s, "PoisonMessage", message_id=str(at_s)) for at_s in (0, 10, 20, 70, 200)]
     assert notifications(poison) == 3

@@ -36,7 +36,7 @@ def seconds(alarms: list[Alarm]) -> list[tuple[float, float | None]]:
 
 
 def waiting(queue: str, *spans: tuple[float, float | None]) -> History:
-    """One message per span, visible from the begin of the span to its end."""
+    """One message per span, visible from the start of the span to its end."""
     history = History()
     for n, (begin, end) in enumerate(spans):
         history.of(queue).enter(f"m{n}", "visible", ms(begin), ms(begin))

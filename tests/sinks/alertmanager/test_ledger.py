@@ -143,7 +143,7 @@ def test_beyond_the_overall_limit_the_mildest_are_left_out_and_counted() -> None
     ids=lambda v: v if isinstance(v, str) else "",
 )
 def test_the_switches_of_the_alert_rules_apply_to_pushed_alerts(poisoned: Finding, found: bool, why: str) -> None:
-    """A rule that is switched off, excluded or given another severity is so for pushed alerts too."""
+    """Disabling a rule, excluding queues and overriding a severity affect pushed alerts too."""
     rules = AlertRulesConfig(
         rules={
             "PoisonMessage": AlertSwitch(exclude_queues="test-.*"),
