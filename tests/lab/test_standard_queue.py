@@ -76,12 +76,16 @@ def test_an_extension_replaces_the_window_and_a_release_ends_it() -> None:
 def test_retention_counts_from_the_send_in_the_dead_letter_queue_too() -> None:
     """A dead letter of a standard queue does not get a new retention period."""
     q = queue(max_receive_count=1, retention_s=500)
+    assert q.dead_letters is not None
+    q.dead_letters.settings = QueueSettings("dlq", retention_s=600)
     q.send()
     q.receive("a", 1)
     q.sim.run(100)
     q.receive("a", 1)
-    assert q.dead_letters is not None
+    q.sim.run(599.9)
     assert len(q.dead_letters.messages) == 1
+    q.sim.run(600)
+    assert q.dead_letters.messages == {}
     kept = queue(retention_s=500)
     kept.send()
     kept.sim.run(499.9)

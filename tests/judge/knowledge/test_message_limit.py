@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.judge.view import QueueView
+from streaming.judge.snapshot import QueueView
 from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import SETTINGS, judged
