@@ -67,11 +67,11 @@ def prometheus(prometheus_servers: None, tmp_path_factory: pytest.TempPathFactor
         return exposition.render(busy_snapshot(now_ms), now_ms)
 
     with serve_metrics(text) as scraped, start_prometheus([scraped.address], rule_files=[folder / PROMETHEUS_RULES]) as server:
-        _wait_for_two_scrapes(server)
+        _wait_for_three_scrapes(server)
         yield server
 
 
-def _wait_for_two_scrapes(server: Server) -> None:
+def _wait_for_three_scrapes(server: Server) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         if query(
