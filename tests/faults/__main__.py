@@ -14,11 +14,12 @@ import sys
 from typing import Final
 
 from tests.faults.cluster_faults import CLUSTER
+from tests.faults.destination import DESTINATION
 from tests.faults.kafka import KAFKA
 from tests.faults.one_machine import ONE_MACHINE
 from tests.faults.trial import HEAD, tried
 
-FAULTS: Final = {**ONE_MACHINE, **KAFKA, **CLUSTER}
+FAULTS: Final = {**ONE_MACHINE, **KAFKA, **DESTINATION, **CLUSTER}
 
 
 def main() -> int:

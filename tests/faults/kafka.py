@@ -1,4 +1,4 @@
-"""Faults of the Kafka broker that telemetry comes from and of the one that signals go to."""
+"""Faults of the Kafka broker that telemetry comes from."""
 
 from __future__ import annotations
 

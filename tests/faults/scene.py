@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -37,6 +38,11 @@ class Place:
             "log": {"format": "json"},
             **self.more,
         }
+
+    def announcements(self) -> list[str]:
+        """Return the announcements of every signal change, as often as they were made."""
+        lines = (self.folder / "signals.ndjson").read_text().splitlines()
+        return [json.loads(line)["announcement"] for line in lines]
 
     @property
     def put(self) -> Put:
