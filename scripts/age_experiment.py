@@ -1,8 +1,8 @@
 """`python scripts/age_experiment.py [--check]`: replays the experiment of docs/sqs.md with four definitions of age.
 
-Three scenarios follow the experiment on ApproximateAgeOfOldestMessage published in 2020: a message that is received every two
-minutes and never deleted, alone; the same together with good messages; and without a redrive policy. Writes the chart and the
-tables; `--check` only checks whether they are up to date.
+Three scenarios follow an experiment on ApproximateAgeOfOldestMessage (abicky.net, 21 May 2020): a message that is received
+every two minutes and never deleted, alone; the same together with good messages; and without a redrive policy. Writes the
+chart and the tables; `--check` only checks whether they are up to date.
 """
 
 from __future__ import annotations
