@@ -24,7 +24,7 @@ from tests.e2e.service import Service, running
 
 TARGET = Path(__file__).parents[1] / "tests" / "streaming" / "checkpoints"
 SETTLED = 4_400
-"""Number of deleted messages in one shard; enough for a frozen layer of its state."""
+"""Number of deleted messages in one shard; enough for a tombstone segment of its state."""
 
 
 def main(name: str) -> None:

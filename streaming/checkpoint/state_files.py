@@ -30,7 +30,7 @@ _NAMES: Final = b"F"
 _CHECKED: Final = b"C"
 """Marks names with length and checksum: see `StateFile`."""
 _HEAD: Final = ".state"
-_LAYER: Final = ".layer"
+_SEGMENT: Final = ".layer"
 
 
 _whole: set[tuple[Path, int, int]] = set()
@@ -132,7 +132,7 @@ class InlineState:
         """Return the whole state, each part preceded by its length."""
         del shard
         parts: list[Buffer] = [packed.head]
-        for name, body in packed.layers.items():
+        for name, body in packed.segments.items():
             parts += (name.encode(), body)
         return _INLINE + b"".join(chunk for part in parts for chunk in (struct.pack("<Q", len(part)), part))
 
@@ -164,15 +164,15 @@ class FileState:
     def keep(self, shard: int, packed: Packed) -> bytes:
         """Write what changed to new files; everything is on disk when this returns.
 
-        A file that an earlier version or another attempt may need is never overwritten. Layers that do not exist yet are written
-        to files named by their content.
+        A file that an earlier version or another attempt may need is never overwritten. Segments that do not exist yet are
+        written to files named by their content.
         """
-        layers = [StateFile.written(self.folder, f"{name}{_LAYER}", body) for name, body in packed.layers.items()]
+        segments = [StateFile.written(self.folder, f"{name}{_SEGMENT}", body) for name, body in packed.segments.items()]
         head = StateFile.written(self.folder, f"{shard}-{uuid.uuid4().hex}{_HEAD}", packed.head)
-        return _CHECKED + " ".join(map(str, [head, *layers])).encode()
+        return _CHECKED + " ".join(map(str, [head, *segments])).encode()
 
     def fetch(self, kept: bytes) -> Packed:
-        """Read the file and map the layers, or accept a state that was stored inline before."""
+        """Read the file and map the segments, or accept a state that was stored inline before."""
         if kept[:1] == _INLINE:
             return _from_inline(kept)
         return unpacked_files(self.folder, _files(kept))
@@ -184,8 +184,8 @@ class FileState:
 
 def unpacked_files(folder: Path, files: Sequence[StateFile]) -> Packed:
     """Read the state from some files, the head first. Raises `StateDamaged`."""
-    head, *layers = files
-    return Packed(bytes(head.read(folder)), {file.name.removesuffix(_LAYER): file.read(folder) for file in layers})
+    head, *segments = files
+    return Packed(bytes(head.read(folder)), {file.name.removesuffix(_SEGMENT): file.read(folder) for file in segments})
 
 
 def _files(kept: bytes) -> list[StateFile]:

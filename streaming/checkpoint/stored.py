@@ -110,9 +110,9 @@ def verify(checkpoint: Path) -> Iterator[str]:
         try:
             packed = stored.packed(key)
             ShardState.unpack(packed)
-            # A layer is named by its content, whichever release wrote it.
-            wrong = [name for name, body in packed.layers.items() if hashlib.blake2b(body, digest_size=16).hexdigest() != name]
-            yield from (f"shard {key}: the layer {name} has other bytes than were written" for name in wrong)
+            # A segment is named by its content, whichever release wrote it.
+            wrong = [name for name, body in packed.segments.items() if hashlib.blake2b(body, digest_size=16).hexdigest() != name]
+            yield from (f"shard {key}: the segment {name} has other bytes than were written" for name in wrong)
         except (StateDamaged, UnreadableBlob, ValueError, KeyError) as error:
             yield f"shard {key}: {error}"
     try:
@@ -130,15 +130,15 @@ def _without_ledger(checkpoint: Path, batch_id: int, shards: int) -> Version | N
     found: dict[int, ShardVersion] = {}
     for path in sorted((checkpoint / "shards").glob("*.state")):
         match = _HEAD.fullmatch(path.name)
-        layers = _layers_of(path, now_ms) if match is not None else None
-        if match is not None and layers is not None:
-            files = (StateFile(path.name), *(StateFile(f"{name}.layer") for name in layers))
+        segments = _segments_of(path, now_ms) if match is not None else None
+        if match is not None and segments is not None:
+            files = (StateFile(path.name), *(StateFile(f"{name}.layer") for name in segments))
             found[int(match[1])] = ShardVersion(files, path.stat().st_size)
     return Version(batch_id, now_ms, found) if len(found) == shards else None
 
 
-def _layers_of(head: Path, now_ms: int) -> Sequence[str] | None:
-    """Return the layers of a state, None when it is damaged or of another time."""
+def _segments_of(head: Path, now_ms: int) -> Sequence[str] | None:
+    """Return the segments of a state, None when it is damaged or of another time."""
     try:
         header = unpack_columns(head.read_bytes())[1]
         return [entry[0] for entry in header["frozen"]] if header["now"] == now_ms else None

@@ -20,7 +20,7 @@ from streaming.core.state.queues import TOTALS
 from streaming.core.state.reshard import report_of
 from streaming.core.state.rows import ENDS
 from streaming.core.state.state import ShardState
-from streaming.core.state.tombstones import thaw_queues
+from streaming.core.state.tombstones import restore_queues
 from streaming.folder import LocalFolder
 from streaming.spark.reshard import files_read_by_spark, reshard_into
 
@@ -39,8 +39,8 @@ def inspected(checkpoint: Path) -> Iterator[str]:
         yield f"kafka       {topic}/{partition} read up to {offset}, {stored.lost.get(f'{topic}/{partition}', 0)} lost"
     for key, state in sorted(states.items()):
         size = stored.packed(key).size
-        layers = len(state.frozen)
-        yield f"shard {key:<5} {state.messages} messages ({len(state.rows)} in rows, {layers} frozen layers), {size} bytes"
+        segments = len(state.segments)
+        yield f"shard {key:<5} {state.messages} messages ({len(state.rows)} in rows, {segments} tombstone segments), {size} bytes"
     merged = report_of(list(states.values()), Settings())
     for (system, scope, queue), facts in merged.queues.items():
         totals = ", ".join(f"{name} {n}" for name, n in zip(TOTALS, facts.totals, strict=True) if n)
@@ -105,7 +105,7 @@ def _states(stored: Stored) -> dict[int, ShardState]:
 
 
 def _messages(state: ShardState) -> Iterator[str]:
-    thaw_queues(state, range(len(state.queues)), Settings())
+    restore_queues(state, range(len(state.queues)), Settings())
     rows = state.rows
     everything = np.arange(len(rows))
     columns = {

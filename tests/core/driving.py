@@ -33,11 +33,11 @@ def run_steps(
     shards: int = 1,
     restart: bool = False,
     states: list[ShardState] | None = None,
-    fewest_frozen: int = tombstones.FEWEST_FROZEN,
+    fewest_tombstones: int = tombstones.FEWEST_TOMBSTONES,
 ) -> list[Merged]:
     """Return the merged report of each step `(now in ms after T0, events)`. `restart`: every step starts from the packed state.
 
-    `states`: an empty list that receives the shards' final states. `fewest_frozen`: the minimum of deleted messages in a layer.
+    `states`: an empty list that receives the shards' final states. `fewest_tombstones`: the fewest in a segment.
     """
     settings = settings or Settings()
     states = states if states is not None else []
@@ -51,7 +51,7 @@ def run_steps(
         for i, packet in enumerate(packets):
             if restart:
                 states[i] = ShardState.unpack(states[i].pack())
-            with patch.object(tombstones, "FEWEST_FROZEN", fewest_frozen):
+            with patch.object(tombstones, "FEWEST_TOMBSTONES", fewest_tombstones):
                 states[i], report = track(states[i], unpack([pack(packet)]), T0 + now_ms, settings)
             reports.append(type(report).from_bytes(report.to_bytes()))
         out.append(merge(reports, settings))

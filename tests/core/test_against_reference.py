@@ -132,7 +132,7 @@ def expected(model: Model, queue: str, now: int) -> dict[str, Any]:
 )
 @given(data=st.data())
 def test_core_and_reference_agree(data: st.DataObject) -> None:
-    """Shuffled, repeated, split into steps, restarted from the packed state, frozen at once or never, over one or more shards."""
+    """Shuffled, repeated, split into steps, restarted from the packed state, compacted at once or never, over several shards."""
     events = data.draw(lifecycles())
     reported = data.draw(st.permutations(events + data.draw(st.lists(st.sampled_from(events), max_size=5))))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(reported)), max_size=4)))
@@ -144,7 +144,7 @@ def test_core_and_reference_agree(data: st.DataObject) -> None:
         steps,
         shards=data.draw(st.sampled_from([1, 2, 5])),
         restart=data.draw(st.booleans()),
-        fewest_frozen=data.draw(st.sampled_from([1, 4_096])),
+        fewest_tombstones=data.draw(st.sampled_from([1, 4_096])),
     )
     model = Model(VISIBILITY_MS, MAX_RECEIVES)
     model.tell(events)

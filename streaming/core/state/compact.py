@@ -6,7 +6,7 @@ import numpy as np
 
 from streaming.core.settings import Settings
 from streaming.core.state.state import ShardState
-from streaming.core.state.tombstones import forgotten, freeze
+from streaming.core.state.tombstones import compact_deleted, forgotten
 from streaming.core.tracking.attempts import forget
 from streaming.core.tracking.queue_events import FAILED_BATCH_MEMORY_MS
 
@@ -27,7 +27,7 @@ def compact(state: ShardState, settings: Settings) -> None:
         for key in rows.key[old].tolist() if state.loss_reasons else []:
             state.loss_reasons.pop(key, None)
         rows.keep(~old)
-    freeze(state, settings)
+    compact_deleted(state, settings)
     memory = state.fingerprints
     old = memory["at"] < horizon
     if old.sum() * 8 > len(old):

@@ -25,7 +25,7 @@ from streaming.core.state.queue_table import QueueTable
 from streaming.core.state.queues import QueueRecord
 from streaming.core.state.rows import ROW_COLUMNS, Rows
 from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState
-from streaming.core.state.tombstones import thaw_queues
+from streaming.core.state.tombstones import restore_queues
 from streaming.core.track import track
 
 
@@ -89,7 +89,7 @@ NAME_COUNTERS: Final = tuple(
 def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> list[ShardState]:
     """Return the same state in `shards` shards, in shard order. `states` are consumed; all must be of the same batch."""
     for state in states:
-        thaw_queues(state, range(len(state.queues)), settings)
+        restore_queues(state, range(len(state.queues)), settings)
     records = _records(states)
     number = {name: place for place, name in enumerate(records)}
     moved_queues = [np.array([number[name] for name in state.queues.names] + [-1], dtype=np.int32) for state in states]

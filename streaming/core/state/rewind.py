@@ -48,7 +48,7 @@ def rewind(state: ShardState, now: int, settings: Settings) -> None:
             late = np.flatnonzero(rows[name] > limit)
             rows.put(name, late, np.full(len(late), now, dtype=np.int64))
     # A segment is dropped by the age of its last end.
-    state.frozen = [replace(layer, last_end=_at_most(layer.last_end, limit, now)) for layer in state.frozen]
+    state.segments = [replace(segment, last_end=_at_most(segment.last_end, limit, now)) for segment in state.segments]
 
 
 def _at_most(at: int, limit: int, now: int) -> int:

@@ -61,15 +61,15 @@ class TombstoneSegment:
 
 
 class Packed(NamedTuple):
-    """A state as bytes. `layers` maps names to parts that seldom change: a name always stands for the same bytes."""
+    """A state as bytes. `segments` maps names to parts that seldom change: a name always stands for the same bytes."""
 
     head: bytes
-    layers: Mapping[str, Buffer]
+    segments: Mapping[str, Buffer]
 
     @property
     def size(self) -> int:
         """Return the total size in bytes."""
-        return len(self.head) + sum(len(body) for body in self.layers.values())
+        return len(self.head) + sum(len(body) for body in self.segments.values())
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class ShardState:
     failed_batches: dict[int, int]
     loss_reasons: dict[int, str]
     """Key of a lost message's row -> the reported reason."""
-    frozen: list[TombstoneSegment]
+    segments: list[TombstoneSegment]
     """Oldest first."""
     renumberings: dict[int, tuple[str, Array]]
     """Number -> which column's names were renumbered, and how; kept as long as a segment uses the earlier numbers."""
@@ -118,7 +118,7 @@ class ShardState:
             consumer_states={},
             failed_batches={},
             loss_reasons={},
-            frozen=[],
+            segments=[],
             renumberings={},
             renumbered=0,
             high_water=0,
@@ -142,9 +142,9 @@ class ShardState:
 
     def remember_renumbering(self, column: str, moved: Array) -> None:
         """Record that the names of `column` (group or consumer) have new numbers: `moved[old]`. Segments keep the old ones."""
-        oldest = min((layer.renumbered for layer in self.frozen), default=self.renumbered + 1)
+        oldest = min((segment.renumbered for segment in self.segments), default=self.renumbered + 1)
         self.renumberings = {serial: reported for serial, reported in self.renumberings.items() if serial >= oldest}
-        if self.frozen:
+        if self.segments:
             self.renumberings[self.renumbered] = (column, moved)
         self.renumbered += 1
 
@@ -154,8 +154,8 @@ class ShardState:
 
     @property
     def messages(self) -> int:
-        """Return the number of remembered messages, frozen ones included."""
-        return len(self.rows) + sum(layer.rows for layer in self.frozen)
+        """Return the number of remembered messages, tombstones included."""
+        return len(self.rows) + sum(segment.rows for segment in self.segments)
 
     def pack(self) -> Packed:
         """Serialize the state to bytes."""
@@ -179,14 +179,16 @@ class ShardState:
             "consumer_states": [[q, c, *v] for (q, c), v in self.consumer_states.items()],
             "failed_batches": list(self.failed_batches.items()),
             "loss_reasons": list(self.loss_reasons.items()),
-            "frozen": [[layer.name, layer.rows, layer.last_end, layer.queues, layer.renumbered] for layer in self.frozen],
+            "segments": [
+                [segment.name, segment.rows, segment.last_end, segment.queues, segment.renumbered] for segment in self.segments
+            ],
             "renumberings": [[serial, column] for serial, (column, _) in self.renumberings.items()],
             "renumbered": self.renumbered,
             "high_water": self.high_water,
             "now": self.now,
         }
         head = pack_columns(columns, header, raw=_RAW_COLUMNS, compress=True)
-        return Packed(head, {layer.name: layer.body for layer in self.frozen})
+        return Packed(head, {segment.name: segment.body for segment in self.segments})
 
     @classmethod
     def unpack(cls, packed: Packed) -> ShardState:
@@ -194,14 +196,14 @@ class ShardState:
         columns, header = unpack_columns(packed.head)
         try:
             upgrade_head(columns, header)
-            return cls._of(columns, header, packed.layers)
+            return cls._of(columns, header, packed.segments)
         except UnreadableBlob:
             raise
         except DAMAGE as error:
             raise UnreadableBlob(f"the state is damaged: {type(error).__name__}: {error}") from error
 
     @classmethod
-    def _of(cls, columns: dict[str, Array], header: dict[str, Any], layers: Mapping[str, Buffer]) -> ShardState:
+    def _of(cls, columns: dict[str, Array], header: dict[str, Any], segments: Mapping[str, Buffer]) -> ShardState:
         row_columns: dict[str, Array | None] = {name: columns.get(name) for name in ROW_COLUMNS}
         state = cls.empty()
         state.queues = QueueTable.unpack(columns)
@@ -219,9 +221,9 @@ class ShardState:
         state.consumer_states = {(q, c): ConsumerState(*reported) for q, c, *reported in header["consumer_states"]}
         state.failed_batches = {int(k): v for k, v in header["failed_batches"]}
         state.loss_reasons = {int(k): v for k, v in header["loss_reasons"]}
-        state.frozen = [
-            TombstoneSegment(name, rows, last_end, queues, renumbered, layers[name])
-            for name, rows, last_end, queues, renumbered in header["frozen"]
+        state.segments = [
+            TombstoneSegment(name, rows, last_end, queues, renumbered, segments[name])
+            for name, rows, last_end, queues, renumbered in header["segments"]
         ]
         state.renumberings = {serial: (column, columns[f"moved.{serial}"]) for serial, column in header["renumberings"]}
         state.renumbered = header["renumbered"]

@@ -3,8 +3,8 @@
 A deleted message is kept for the lateness, so that its late events can still be applied. There may be a hundred times as many
 of these as live messages, and hardly any is looked up again. So they leave the rows in segments that are packed once, written
 once and normally never unpacked. A segment's keys precede it uncompressed, so looking a message up costs a search and no
-unpacking. A message with a late event becomes a row again (`thaw`); its copy in the segment is then ignored, because rows take
-precedence over segments and newer segments over older ones.
+unpacking. A message with a late event becomes a row again (`restore_rows`); its copy in the segment is then ignored, because
+rows take precedence over segments and newer segments over older ones.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from streaming.core.settings import Settings
 from streaming.core.state.interner import Interner
 from streaming.core.state.rows import ENDS, F_ARRIVED, F_DELETED, F_MOVE_INFERRED, ROW_COLUMNS, Rows
 from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState, TombstoneSegment
-from streaming.core.state.upgrades import FORMAT_VERSION, upgrade_layer
+from streaming.core.state.upgrades import FORMAT_VERSION, upgrade_segment
 from streaming.core.tracking.attempts import forget
 
-FEWEST_FROZEN: Final = 4_096
+FEWEST_TOMBSTONES: Final = 4_096
 """The fewest messages in a segment: each segment costs a search per step."""
-MERGED_LAYERS: Final = 8
+MERGED_SEGMENTS: Final = 8
 """The number of neighbouring segments of similar size that are merged into one."""
 MERGED_ROWS: Final = 1 << 18
 """The most rows a merge may produce: merging takes time within one step."""
@@ -35,52 +35,52 @@ MERGED_ROWS: Final = 1 << 18
 _RAW: Final = frozenset({"hi", "lo", "batch", "a.key", "a.batch"})
 
 
-def freeze(state: ShardState, settings: Settings) -> None:
+def compact_deleted(state: ShardState, settings: Settings) -> None:
     """Compact deleted messages once they are an eighth of the rows, and drop segments older than the lateness."""
     horizon = state.high_water - settings.lateness_ms
-    state.frozen = [layer for layer in state.frozen if layer.last_end >= horizon]
+    state.segments = [segment for segment in state.segments if segment.last_end >= horizon]
     rows = state.rows
     most = np.count_nonzero(rows["ended"])
-    if most < FEWEST_FROZEN or most * 8 < len(rows):
+    if most < FEWEST_TOMBSTONES or most * 8 < len(rows):
         return
     chosen = _plain(state, horizon)
     n = int(chosen.sum())
-    if n < FEWEST_FROZEN or n * 8 < len(rows):
+    if n < FEWEST_TOMBSTONES or n * 8 < len(rows):
         return
     part = _Part(rows.some(chosen), state.texts, _attempts_of(state.attempts, rows.key[chosen]))
-    state.frozen.append(_layer(state, part))
+    state.segments.append(_segment(state, part))
     forget(state, part.rows.key)
     rows.keep(~chosen)
-    while _may_merge(few := state.frozen[-MERGED_LAYERS:]):
-        state.frozen[-MERGED_LAYERS:] = [_merged(state, few, horizon)]
+    while _may_merge(few := state.segments[-MERGED_SEGMENTS:]):
+        state.segments[-MERGED_SEGMENTS:] = [_merged(state, few, horizon)]
 
 
-def thaw(state: ShardState, keys: Array, settings: Settings) -> bool:
-    """Restore as rows those of `keys` that are frozen and not older than the lateness.
+def restore_rows(state: ShardState, keys: Array, settings: Settings) -> bool:
+    """Restore as rows those of `keys` that are in segments and not older than the lateness.
 
     `keys` ascend. Returns True when there were any.
     """
-    if not state.frozen or not len(keys):
+    if not state.segments or not len(keys):
         return False
     horizon = state.high_water - settings.lateness_ms
     _, here = state.rows.find(keys)
     wanted = keys[~here]
-    thawed = False
-    for layer in reversed(state.frozen):
-        at = np.searchsorted(layer.keys, wanted)
-        found = layer.keys[np.minimum(at, layer.rows - 1)] == wanted
+    restored_any = False
+    for segment in reversed(state.segments):
+        at = np.searchsorted(segment.keys, wanted)
+        found = segment.keys[np.minimum(at, segment.rows - 1)] == wanted
         if found.any():
-            thawed |= _bring_back(state, layer, at[found], horizon)
+            restored_any |= _bring_back(state, segment, at[found], horizon)
             wanted = wanted[~found]
-    return thawed
+    return restored_any
 
 
-def thaw_queues(state: ShardState, numbers: Iterable[int], settings: Settings) -> None:
-    """Restore as rows everything frozen together with messages of these queues."""
+def restore_queues(state: ShardState, numbers: Iterable[int], settings: Settings) -> None:
+    """Restore as rows everything compacted together with messages of these queues."""
     asked = set(numbers)
-    for layer in [layer for layer in state.frozen if not asked.isdisjoint(layer.queues)]:
-        thaw(state, layer.keys, settings)
-        state.frozen.remove(layer)
+    for segment in [segment for segment in state.segments if not asked.isdisjoint(segment.queues)]:
+        restore_rows(state, segment.keys, settings)
+        state.segments.remove(segment)
 
 
 def forgotten(state: ShardState, ended: Array, settings: Settings) -> Array:
@@ -92,9 +92,9 @@ def forgotten(state: ShardState, ended: Array, settings: Settings) -> Array:
     return result
 
 
-def _may_merge(layers: Sequence[TombstoneSegment]) -> bool:
-    sizes = [layer.rows for layer in layers]
-    return len(sizes) == MERGED_LAYERS and sum(sizes) <= MERGED_ROWS and 2 * max(sizes) <= sum(sizes)
+def _may_merge(segments: Sequence[TombstoneSegment]) -> bool:
+    sizes = [segment.rows for segment in segments]
+    return len(sizes) == MERGED_SEGMENTS and sum(sizes) <= MERGED_ROWS and 2 * max(sizes) <= sum(sizes)
 
 
 def _plain(state: ShardState, horizon: int) -> Array:
@@ -147,7 +147,7 @@ def _in_order(tables: Sequence[dict[str, Array]]) -> dict[str, Array]:
     return {name: values[order] for name, values in joined.items()}
 
 
-def _layer(state: ShardState, part: _Part) -> TombstoneSegment:
+def _segment(state: ShardState, part: _Part) -> TombstoneSegment:
     rows = part.rows
     columns: dict[str, Array] = {name: values for name, values in rows.columns.items() if values is not None}
     if "text" in columns:
@@ -169,17 +169,17 @@ def _layer(state: ShardState, part: _Part) -> TombstoneSegment:
     )
 
 
-def _unpacked(state: ShardState, layer: TombstoneSegment) -> _Part:
+def _unpacked(state: ShardState, segment: TombstoneSegment) -> _Part:
     """Unpack a segment, with its names renumbered to the current numbers."""
-    columns, header = unpack_columns(memoryview(layer.body)[8 * layer.rows :])
-    upgrade_layer(columns, header)
+    columns, header = unpack_columns(memoryview(segment.body)[8 * segment.rows :])
+    upgrade_segment(columns, header)
     texts = pa.array([], pa.string())
     if "texts.lengths" in columns:
         texts = texts_of(columns.pop("texts.lengths"), columns.pop("texts.bytes"))
-    rows = Rows(layer.keys, {name: columns.get(name) for name in ROW_COLUMNS})
+    rows = Rows(segment.keys, {name: columns.get(name) for name in ROW_COLUMNS})
     attempts = {name: columns.get(f"a.{name}", np.zeros(0, dtype=dtype)) for name, dtype in ATTEMPT_COLUMNS.items()}
     for serial, (column, moved) in state.renumberings.items():
-        if serial < layer.renumbered:
+        if serial < segment.renumbered:
             continue
         numbers = rows.columns[column]
         if numbers is not None:
@@ -189,12 +189,12 @@ def _unpacked(state: ShardState, layer: TombstoneSegment) -> _Part:
     return _Part(rows, texts, attempts)
 
 
-def _bring_back(state: ShardState, layer: TombstoneSegment, at: Array, horizon: int) -> bool:
-    rows, texts, attempts = _unpacked(state, layer)
+def _bring_back(state: ShardState, segment: TombstoneSegment, at: Array, horizon: int) -> bool:
+    rows, texts, attempts = _unpacked(state, segment)
     at = at[rows.at("ended", at) >= horizon]
     if not len(at):
         return False
-    keys = layer.keys[at]
+    keys = segment.keys[at]
     where = np.searchsorted(state.rows.key, keys)
     state.rows.insert(where, keys)
     here = where + np.arange(len(keys))
@@ -212,9 +212,9 @@ def _bring_back(state: ShardState, layer: TombstoneSegment, at: Array, horizon: 
     return True
 
 
-def _merged(state: ShardState, layers: Sequence[TombstoneSegment], horizon: int) -> TombstoneSegment:
+def _merged(state: ShardState, segments: Sequence[TombstoneSegment], horizon: int) -> TombstoneSegment:
     """Merge neighbouring segments, oldest first: keep the newest copy of a message, and none older than the lateness."""
-    parts = [_unpacked(state, layer) for layer in layers]
+    parts = [_unpacked(state, segment) for segment in segments]
     key = np.concatenate([part.rows.key for part in parts])
     source = np.repeat(np.arange(len(parts)), [len(part.rows) for part in parts])
     offsets = np.cumsum([0] + [len(part.texts) for part in parts])
@@ -228,8 +228,8 @@ def _merged(state: ShardState, layers: Sequence[TombstoneSegment], horizon: int)
     order = np.argsort(key, kind="stable")
     newest = np.append(key[order][1:] != key[order][:-1], True)
     ended = columns["ended"]
-    assert ended is not None, "every frozen message ended"
+    assert ended is not None, "every compacted message ended"
     kept = order[newest & (ended[order] >= horizon)]
     rows = Rows(key, columns).some(kept)
     attempts = _in_order([_attempts_of(part.attempts, rows.key[source[kept] == i]) for i, part in enumerate(parts)])
-    return _layer(state, _Part(rows, pa.concat_arrays([part.texts for part in parts]), attempts))
+    return _segment(state, _Part(rows, pa.concat_arrays([part.texts for part in parts]), attempts))

@@ -1,8 +1,8 @@
 """Upgrade a packed state of an earlier format: one function per step from a version to the next.
 
 The format of a state has two parts that change independently: its head (columns and header, see `ShardState.pack`), and its
-frozen layers (columns, see `tombstones`). A head records its version; a layer without one has version 2, because layers were
-written once and kept by name while the heads around them moved on to later versions.
+tombstone segments (columns, see `tombstones`). A head records its version; a segment without one has version 2, because
+segments were written once and kept by name while the heads around them moved on to later versions.
 
 To change the format: raise `FORMAT_VERSION`, add the step from the version before to `STEPS`, and store a checkpoint written
 by the release before (`scripts/store_checkpoint.py`), which the tests then read with every later release.
@@ -34,8 +34,8 @@ def _head_as_it_was(columns: Columns, header: Header) -> None:
     """Leave the head unchanged."""
 
 
-def _layer_as_it_was(columns: Columns) -> None:
-    """Leave the layers unchanged: a missing column counts as all default."""
+def _segment_as_it_was(columns: Columns) -> None:
+    """Leave the segments unchanged: a missing column counts as all default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Step:
     """The step from one version to the next. Both functions modify their arguments in place."""
 
     head: Callable[[Columns, Header], None] = _head_as_it_was
-    layer: Callable[[Columns], None] = _layer_as_it_was
+    segment: Callable[[Columns], None] = _segment_as_it_was
 
 
 def _count_failures(columns: Columns, header: Header) -> None:
@@ -79,14 +79,15 @@ _RENAMED_IN_5: Final = {
 }
 
 
-def _rename_columns(columns: Columns, _header: Header) -> None:
-    """Upgrade to version 5: rename columns, and add when a message was last left out.
+def _rename_columns(columns: Columns, header: Header) -> None:
+    """Upgrade to version 5: rename columns and the list of segments, and add when a message was last left out.
 
     The step from version 3 to 4 makes the queues' columns as they are today.
     """
     for before, now in _RENAMED_IN_5.items():
         if before in columns:
             columns[now] = columns.pop(before)
+    header["segments"] = header.pop("frozen")
     columns.setdefault("q.left_out_at", np.zeros_like(columns["q.last_event_at"]))
 
 
@@ -115,7 +116,7 @@ def upgrade_head(
     header["version"] = to
 
 
-def upgrade_layer(columns: Columns, header: Header, *, steps: Mapping[int, Step] = STEPS, to: int = FORMAT_VERSION) -> None:
-    """Upgrade the unpacked columns of a frozen layer to version `to`, in place. `header` is the layer's own."""
+def upgrade_segment(columns: Columns, header: Header, *, steps: Mapping[int, Step] = STEPS, to: int = FORMAT_VERSION) -> None:
+    """Upgrade the unpacked columns of a tombstone segment to version `to`, in place. `header` is the segment's own."""
     for step in range(int(header.get("version", 2)), to):
-        steps[step].layer(columns)
+        steps[step].segment(columns)

@@ -17,7 +17,7 @@ from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER
 from streaming.core.state.rows import ENDS, F_MOVE_INFERRED, F_MOVE_REPORTED
 from streaming.core.state.state import ShardState
-from streaming.core.state.tombstones import forgotten, thaw
+from streaming.core.state.tombstones import forgotten, restore_rows
 from streaming.core.tracking import attempts
 from streaming.core.tracking.admission import without_room
 from streaming.core.tracking.apply_columns import apply_segments
@@ -38,7 +38,7 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
     starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
     late = columns["at"] < state.high_water - settings.lateness_ms
     keys = key[starts]
-    thaw(state, keys, settings)
+    restore_rows(state, keys, settings)
     rows, found = state.rows.find(keys)
     alive_news = np.logical_or.reduceat(~late, starts)
     known = found.copy()

@@ -23,7 +23,7 @@ from streaming.core.state.rows import (
     F_SENT_KNOWN,
 )
 from streaming.core.state.state import ShardState
-from streaming.core.state.tombstones import forgotten, thaw, thaw_queues
+from streaming.core.state.tombstones import forgotten, restore_queues, restore_rows
 from streaming.core.tracking.durations import first_received
 from streaming.core.tracking.ends import count_totals, end, find_remembered
 
@@ -36,7 +36,7 @@ def notice_dead_letters(state: ShardState, settings: Settings) -> None:
     dead = state.queues.column("dead_letter")
     if not dead.any():
         return
-    thaw_queues(state, np.flatnonzero(dead).tolist(), settings)
+    restore_queues(state, np.flatnonzero(dead).tolist(), settings)
     rows = state.rows
     hit = np.flatnonzero(dead[rows["queue"]])
     flags = rows.at("flags", hit)
@@ -72,7 +72,7 @@ def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Sett
         keys = row_key(
             rows.at("hi", hit[here]), rows.at("lo", hit[here]), np.full(len(here), queue_hash(source.name), dtype=np.uint64)
         )
-        if thaw(state, np.unique(keys), settings):
+        if restore_rows(state, np.unique(keys), settings):
             hit, _ = rows.find(hit_keys)
         originals, found = find_remembered(state, keys, settings)
         here, originals, keys = here[found], originals[found], keys[found]
@@ -87,7 +87,7 @@ def share_send_times(state: ShardState, settings: Settings) -> None:
     rows = state.rows
     if not rows.has("parent"):
         return
-    thaw(state, np.unique(rows["parent"][_with_original(state, settings)]), settings)
+    restore_rows(state, np.unique(rows["parent"][_with_original(state, settings)]), settings)
     here = _with_original(state, settings)
     if not len(here):
         return

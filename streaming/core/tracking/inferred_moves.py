@@ -25,7 +25,7 @@ from streaming.core.state.rows import (
     F_SENT_KNOWN,
 )
 from streaming.core.state.state import ShardState
-from streaming.core.state.tombstones import thaw
+from streaming.core.state.tombstones import restore_rows
 from streaming.core.tracking.admission import has_room
 from streaming.core.tracking.ends import count_totals, end, find_remembered
 from streaming.core.tracking.windows import window_ends
@@ -89,7 +89,7 @@ def _add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived:
     texts = rows.at("text", at)
     new = row_key(copied["hi"], copied["lo"], np.full(len(at), queue_hash(there.name), dtype=np.uint64))
     order = np.argsort(new)
-    thaw(state, new[order], settings)
+    restore_rows(state, new[order], settings)
     place, found = find_remembered(state, new[order], settings)
     order, place = order[~found], place[~found]
     _, stale = rows.find(new[order])

@@ -128,12 +128,12 @@ def test_a_clock_that_was_set_right_is_accused_until_the_full_hour_at_most() -> 
     assert [merged.queues[NAME].skew_ms for merged in run_steps(steps, shards=2)] == [90_000, 90_000, 90_000, 5_000, 0]
 
 
-def test_what_it_ended_is_frozen_and_forgotten_like_the_rest() -> None:
-    """An end in 2096 would keep its layer for ever."""
+def test_what_it_ended_is_compacted_and_forgotten_like_the_rest() -> None:
+    """An end in 2096 would keep its segment for ever."""
     states: list[ShardState] = []
     lives = [event("sent", 0, message_id="m"), event("deleted", YEARS, message_id="m")]
     hours = [(3_600_000 * n, [event("sent", 3_600_000 * n, message_id=f"n{n}")]) for n in range(1, 4)]
-    run_steps([(1_000, lives), *hours], states=states, fewest_frozen=1)
+    run_steps([(1_000, lives), *hours], states=states, fewest_tombstones=1)
     assert states[0].messages == 3
 
 

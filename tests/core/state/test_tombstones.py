@@ -20,13 +20,13 @@ from tests.core.test_against_reference import EXAMPLES
 
 LATENESS_MS = 30_000
 STEP_MS = 4_000
-NEVER_FROZEN = 1 << 40
+NEVER_COMPACTED = 1 << 40
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Merge layers two by two, and drop names at once."""
-    monkeypatch.setattr(tombstones, "MERGED_LAYERS", 2)
+    """Merge segments two by two, and drop names at once."""
+    monkeypatch.setattr(tombstones, "MERGED_SEGMENTS", 2)
     monkeypatch.setattr(compact, "SWEPT_NAMES", 1)
 
 
@@ -69,7 +69,7 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_what_is_said_is_the_same_frozen_or_not(data: st.DataObject) -> None:
+def test_what_is_said_is_the_same_compacted_or_not(data: st.DataObject) -> None:
     """This includes events within the lateness or later, dropped names, and restarts."""
     events = data.draw(histories())
     delays = data.draw(st.lists(st.sampled_from([0, 0, 0, 5_000, 20_000, 60_000]), min_size=len(events), max_size=len(events)))
@@ -79,18 +79,18 @@ def test_what_is_said_is_the_same_frozen_or_not(data: st.DataObject) -> None:
     steps = [(end, [e for at, e in arrivals if end - STEP_MS <= at < end]) for end in ends]
     shards, restart = data.draw(st.sampled_from([1, 3])), data.draw(st.booleans())
 
-    def run(fewest_frozen: int) -> list[Merged]:
+    def run(fewest_tombstones: int) -> list[Merged]:
         chosen = Settings(lateness_ms=LATENESS_MS)
-        reports = run_steps(steps, chosen, shards=shards, restart=restart, fewest_frozen=fewest_frozen)
+        reports = run_steps(steps, chosen, shards=shards, restart=restart, fewest_tombstones=fewest_tombstones)
         return [replace(merged, rows=0) for merged in reports]
 
-    for frozen_ones, rows in zip(run(1), run(NEVER_FROZEN), strict=True):
-        assert dict(frozen_ones.queues) == dict(rows.queues)
-        assert frozen_ones == rows
+    for compacted, rows in zip(run(1), run(NEVER_COMPACTED), strict=True):
+        assert dict(compacted.queues) == dict(rows.queues)
+        assert compacted == rows
 
 
 def test_a_loss_is_counted_no_longer_than_its_row_is_sure_to_be_kept() -> None:
-    """In the report only: with frozen messages beside it, this row is compacted some steps later."""
+    """In the report only: with compacted messages beside it, this row is compacted some steps later."""
 
     def about(n: int) -> str:
         return f"00000000-0000-4000-8000-{n:012d}"
@@ -108,8 +108,8 @@ def test_a_loss_is_counted_no_longer_than_its_row_is_sure_to_be_kept() -> None:
     ]
     ends = range(STEP_MS, 13 * STEP_MS, STEP_MS)
     steps = [(end, [e for at, e in came if end - STEP_MS <= at < end]) for end in ends]
-    for fewest_frozen in (1, NEVER_FROZEN):
-        reports = run_steps(steps, Settings(lateness_ms=LATENESS_MS), fewest_frozen=fewest_frozen)
+    for fewest_tombstones in (1, NEVER_COMPACTED):
+        reports = run_steps(steps, Settings(lateness_ms=LATENESS_MS), fewest_tombstones=fewest_tombstones)
         orders = [merged.queues.get(QueueName("aws_sqs", "", "orders")) for merged in reports]
         counted = [queue.numbers["lost_at_receives"] if queue else 0 for queue in orders]
         assert counted == [3 if 28_246 < end < 8_246 + LATENESS_MS else 0 for end in ends]
@@ -124,7 +124,7 @@ def _lives(n: int, *, at_ms: int = 0, prefix: int = 0) -> list[dict[str, Any]]:
 
 def _state(*steps: tuple[int, list[dict[str, Any]]], lateness_ms: int = 600_000) -> ShardState:
     kept: list[ShardState] = []
-    run_steps(steps, Settings(lateness_ms=lateness_ms), states=kept, fewest_frozen=10)
+    run_steps(steps, Settings(lateness_ms=lateness_ms), states=kept, fewest_tombstones=10)
     return kept[0]
 
 
@@ -136,7 +136,7 @@ def test_deleted_messages_leave_the_rows() -> None:
     assert state.queues[0].totals[T_DELETED] == 100
 
 
-def test_an_event_of_a_frozen_message_brings_it_back_and_counts_once() -> None:
+def test_an_event_of_a_compacted_message_brings_it_back_and_counts_once() -> None:
     """A repeated event is still a duplicate; a new delivery brings the message back to life."""
     again = [event("deleted", 100, message_id=f"00000000-0000-4000-8000-{i:012d}") for i in range(3)]
     lives = [event("received", 5_000, message_id="00000000-0000-4000-8000-000000000007", receive_count=2)]
@@ -146,17 +146,17 @@ def test_an_event_of_a_frozen_message_brings_it_back_and_counts_once() -> None:
     assert int(state.rows["receive_count"].max()) == 2
 
 
-def test_layers_vanish_once_they_are_older_than_the_lateness() -> None:
+def test_segments_vanish_once_they_are_older_than_the_lateness() -> None:
     """They are dropped without being unpacked."""
     state = _state((1_000, _lives(100)), (100_000, _lives(50, at_ms=99_000, prefix=1)), lateness_ms=60_000)
     assert state.messages == 50
 
 
-def test_neighbours_become_one_layer() -> None:
-    """Every step searches each layer, so there must be few."""
+def test_neighbours_become_one_segment() -> None:
+    """Every step searches each segment, so there must be few."""
     steps = [(1_000 * n, _lives(20, at_ms=1_000 * n - 500, prefix=n)) for n in range(1, 9)]
     state = _state(*steps)
-    assert len(state.frozen) == 1
+    assert len(state.segments) == 1
     assert state.messages == 160
 
 
@@ -168,12 +168,12 @@ def test_what_a_name_stands_for_does_not_depend_on_whether_a_row_has_it() -> Non
         event("sent", 0, "payments.fifo", message_id="p1", group="g", sequence="1"),
         event("deleted", 500, "payments.fifo", message_id="p1", group="g", sequence="1"),
     ]
-    # Forgotten rows are only dropped once there are many, so the early ones stay here unless they are frozen.
+    # Forgotten rows are only dropped once there are many, so the early ones stay here unless they are compacted.
     others = [event("sent", 40_000, message_id=f"other-{n}") for n in range(20)]
     back = [event("sent", 60_000, "payments.fifo", message_id="p2", group="g", sequence="2")]
     steps = [(1_000, early), (2_000, []), (41_000, others), (42_000, []), (61_000, back)]
-    for fewest_frozen in (1, NEVER_FROZEN):
-        reported = run_steps(steps, Settings(lateness_ms=LATENESS_MS), fewest_frozen=fewest_frozen)[-1].queues
+    for fewest_tombstones in (1, NEVER_COMPACTED):
+        reported = run_steps(steps, Settings(lateness_ms=LATENESS_MS), fewest_tombstones=fewest_tombstones)[-1].queues
         assert reported[QueueName("aws_sqs", "", "orders")].consumer_acks == {"w1": T0 + 500}
         ordered = reported[QueueName("aws_sqs", "", "payments.fifo")].ordered_facts
         assert ordered is not None

@@ -14,7 +14,7 @@ from streaming.core.reporting.merge import merge
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.state import Packed, ShardState
-from streaming.core.state.tombstones import thaw_queues
+from streaming.core.state.tombstones import restore_queues
 from streaming.core.state.upgrades import (
     FORMAT_VERSION,
     OLDEST_READABLE,
@@ -23,7 +23,7 @@ from streaming.core.state.upgrades import (
     Header,
     Step,
     upgrade_head,
-    upgrade_layer,
+    upgrade_segment,
 )
 from streaming.core.track import track
 from tests.streaming.checkpoints import FOLDER, NAMES, unpacked
@@ -32,11 +32,11 @@ from tests.streaming.checkpoints import FOLDER, NAMES, unpacked
 def stored_states(checkpoint: Path) -> list[ShardState]:
     """Return the latest state of each shard of a stored checkpoint."""
     latest: dict[str, ShardState] = {}
-    layers = {path.stem: path.read_bytes() for path in (checkpoint / "shards").glob("*.layer")}
+    segments = {path.stem: path.read_bytes() for path in (checkpoint / "shards").glob("*.layer")}
     for path in (checkpoint / "shards").glob("*.state"):
         head = path.read_bytes()
         frozen = [entry[0] for entry in unpack_columns(head)[1]["frozen"]]
-        state = ShardState.unpack(Packed(head, {name: layers[name] for name in frozen}))
+        state = ShardState.unpack(Packed(head, {name: segments[name] for name in frozen}))
         shard = path.name.split("-")[0]
         if shard not in latest or state.now > latest[shard].now:
             latest[shard] = state
@@ -45,13 +45,13 @@ def stored_states(checkpoint: Path) -> list[ShardState]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stored_state_of_every_format_is_read_and_says_what_it_said(name: str, tmp_path: Path) -> None:
-    """Totals per queue equal those its release published, frozen messages included; and it can be packed again."""
+    """Totals per queue equal those its release published, compacted messages included; and it can be packed again."""
     states = stored_states(unpacked(name, tmp_path))
     for state in states:
         assert ShardState.unpack(state.pack()).messages == state.messages
     reports: list[ShardReport] = []
     for state in states:
-        thaw_queues(state, range(len(state.queues)), Settings())
+        restore_queues(state, range(len(state.queues)), Settings())
         reports.append(track(state, empty_packet(), state.now, Settings())[1])
     merged = merge(reports, Settings())
     published = json.loads((FOLDER / f"{name}.json").read_text())["metrics"]
@@ -71,7 +71,7 @@ def test_there_is_a_step_from_every_version_that_is_read() -> None:
     assert set(range(OLDEST_READABLE, FORMAT_VERSION)) <= stored | {FORMAT_VERSION}
 
 
-def test_an_old_head_and_an_old_layer_go_through_every_step_in_between() -> None:
+def test_an_old_head_and_an_old_segment_go_through_every_step_in_between() -> None:
     """Each starts at its own version, in order."""
 
     def doubled(columns: Columns, header: Header) -> None:
@@ -81,19 +81,19 @@ def test_an_old_head_and_an_old_layer_go_through_every_step_in_between() -> None
     def renamed(columns: Columns, _: Header) -> None:
         columns["y"] = columns.pop("x")
 
-    def layer_doubled(columns: Columns) -> None:
+    def segment_doubled(columns: Columns) -> None:
         columns["x"] = columns["x"] * 2
 
-    steps = {2: Step(doubled, layer_doubled), 3: Step(renamed)}
+    steps = {2: Step(doubled, segment_doubled), 3: Step(renamed)}
     for version, expected in ((2, [2, 4]), (3, [1, 2])):
         columns, header = unpack_columns(pack_columns({"x": np.array([1, 2])}, {"version": version}, compress=True))
         upgrade_head(columns, header, steps=steps, to=4)
         assert columns["y"].tolist() == expected
         assert header == {"version": 4} | ({"doubled": True} if version == 2 else {})
     for header, expected in (({}, [2]), ({"version": 2}, [2]), ({"version": 3}, [1])):
-        layer = {"x": np.array([1])}
-        upgrade_layer(layer, header, steps=steps, to=4)
-        assert layer["x"].tolist() == expected
+        segment = {"x": np.array([1])}
+        upgrade_segment(segment, header, steps=steps, to=4)
+        assert segment["x"].tolist() == expected
 
 
 @pytest.mark.parametrize("version", [FORMAT_VERSION + 1, OLDEST_READABLE - 1, "2"])

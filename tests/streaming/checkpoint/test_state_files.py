@@ -15,8 +15,8 @@ from streaming.core.state.state import Packed
 BLOB = bytes(range(256)) * 4
 
 
-def packed(head: bytes, **layers: bytes) -> Packed:
-    return Packed(head, layers)
+def packed(head: bytes, **segments: bytes) -> Packed:
+    return Packed(head, segments)
 
 
 @pytest.mark.parametrize("keeper", ["files", "inline"])
@@ -26,7 +26,7 @@ def test_a_stored_state_is_fetched_by_another_worker(tmp_path: Path, keeper: str
     state = packed(BLOB, a=b"one layer", b=BLOB)
     fetched = pickle.loads(pickle.dumps(made)).fetch(made.keep(3, state))
     assert fetched.head == BLOB
-    assert {name: bytes(body) for name, body in fetched.layers.items()} == state.layers
+    assert {name: bytes(body) for name, body in fetched.segments.items()} == state.segments
     assert fetched.size == state.size
 
 
@@ -108,24 +108,24 @@ def test_nothing_is_deleted_before_every_shard_is_known(tmp_path: Path) -> None:
     assert keeper.fetch(before).head == b"before the restart"
 
 
-def test_a_layer_is_written_once_and_kept_while_a_version_refers_to_it(tmp_path: Path) -> None:
+def test_a_segment_is_written_once_and_kept_while_a_version_refers_to_it(tmp_path: Path) -> None:
     """Any number of versions may share it."""
     keeper = state_keeper(str(tmp_path))
     pruner = Pruner(keeper, 1)
-    layer = tmp_path / "shards" / "abc.layer"
+    segment = tmp_path / "shards" / "abc.layer"
 
-    def batch(**layers: bytes) -> None:
-        pruner.published({0: keeper.files_of(keeper.keep(0, packed(b"x", **layers)))})
+    def batch(**segments: bytes) -> None:
+        pruner.published({0: keeper.files_of(keeper.keep(0, packed(b"x", **segments)))})
 
     batch(abc=BLOB)
-    written = layer.stat().st_ino
+    written = segment.stat().st_ino
     for _ in range(2 * VERSIONS_KEPT):
         batch(abc=BLOB)
-    assert layer.stat().st_ino == written
-    assert layer.read_bytes() == BLOB
+    assert segment.stat().st_ino == written
+    assert segment.read_bytes() == BLOB
     for _ in range(VERSIONS_KEPT):
         batch()
-    assert not layer.exists()
+    assert not segment.exists()
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ DAMAGES = {
 @pytest.mark.parametrize("suffix", ["state", "layer"])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_file_is_found_and_named(tmp_path: Path, suffix: str, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that did not write the files detects it, in the head and in layers."""
+    """A worker that did not write the files detects it, in the head and in segments."""
     keeper = state_keeper(str(tmp_path))
     kept = keeper.keep(0, packed(BLOB, abc=BLOB))
     (path,) = (tmp_path / "shards").glob(f"*.{suffix}")
@@ -156,13 +156,13 @@ def test_a_damaged_file_is_found_and_named(tmp_path: Path, suffix: str, damage: 
 
 
 @pytest.mark.usefixtures("another_process")
-def test_an_empty_layer_file_is_not_reused(tmp_path: Path) -> None:
+def test_an_empty_segment_file_is_not_reused(tmp_path: Path) -> None:
     """A power cut may leave an empty file under the right name; it is written again."""
     keeper = state_keeper(str(tmp_path))
-    layer = tmp_path / "shards" / "abc.layer"
-    layer.write_bytes(b"")
+    segment = tmp_path / "shards" / "abc.layer"
+    segment.write_bytes(b"")
     kept = keeper.keep(0, packed(BLOB, abc=BLOB))
-    assert bytes(keeper.fetch(kept).layers["abc"]) == BLOB
+    assert bytes(keeper.fetch(kept).segments["abc"]) == BLOB
 
 
 def test_a_state_is_synced_before_spark_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,5 +186,5 @@ def test_a_state_of_an_earlier_release_is_fetched(tmp_path: Path) -> None:
     (tmp_path / "shards" / "0-1.state").write_bytes(b"head")
     (tmp_path / "shards" / "abc.layer").write_bytes(b"layer")
     fetched = keeper.fetch(b"F0-1.state abc.layer")
-    assert (fetched.head, bytes(fetched.layers["abc"])) == (b"head", b"layer")
+    assert (fetched.head, bytes(fetched.segments["abc"])) == (b"head", b"layer")
     assert keeper.files_of(b"F0-1.state abc.layer") == ["0-1.state", "abc.layer"]
