@@ -52,6 +52,7 @@ def test_rule_text_shows_the_given_thresholds() -> None:
     assert "older than 2 hours" in rule_text(entry("MessageTooOld"), limit=7200.0)[0]
 
 
+@pytest.mark.slow
 def test_severities_are_those_of_the_judge() -> None:
     """The runbook must not promise a page that the judge does not send."""
     judged = {(finding.key.signal, finding.severity) for finding in every_finding()}

@@ -172,6 +172,7 @@ def test_a_broken_line_in_another_encoding_among_good_ones_is_a_line(tmp_path: P
     assert replayed_file([path]).metric("events_total", result="invalid")[90] == 1
 
 
+@pytest.mark.slow
 def test_standard_input_is_a_file_called_minus(tmp_path: Path) -> None:
     """Plain or gzip; unreadable events are reported, too."""
     command = [sys.executable, "-m", "streaming.cli.main", "replay", "-"]
@@ -305,6 +306,7 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_exit_codes_of_the_process(tmp_path: Path) -> None:
     """0 with bad lines, 2 with them when strict, 2 when a file cannot be opened: each names file, line and reason."""
     path = tmp_path / "events.ndjson"
@@ -321,6 +323,7 @@ def test_exit_codes_of_the_process(tmp_path: Path) -> None:
     assert str(tmp_path / "none") in missing.stderr
 
 
+@pytest.mark.slow
 def test_a_report_leaves_the_lines_as_they_are_and_is_refused_before_the_work(tmp_path: Path) -> None:
     """The page is written beside the lines; an unwritable path is reported before anything is printed."""
     path, report = tmp_path / "events.ndjson", tmp_path / "out.html"

@@ -52,6 +52,7 @@ def test_poison_counts_receives_without_a_count(tmp_path: Path) -> None:
     assert lines.times("PoisonMessage", "firing") == [90]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("visibility_s", "fires_after_s", "extended"),
     [(30, 900, "at least 32 extensions"), (300, 1500, "5 extensions")],
@@ -75,6 +76,7 @@ def test_held_too_long(tmp_path: Path, visibility_s: int, fires_after_s: int, ex
     assert lines.times("MessageHeldTooLong", "resolved") == [2000]
 
 
+@pytest.mark.slow
 def test_held_is_broken_by_a_return(tmp_path: Path) -> None:
     """A message that becomes visible in between is not held without a break."""
     events = [ev("sent", 0, message_id="m")]
@@ -82,6 +84,7 @@ def test_held_is_broken_by_a_return(tmp_path: Path) -> None:
     assert not replayed(events, tmp_path).signals("MessageHeldTooLong")
 
 
+@pytest.mark.slow
 def test_each_dead_letter_is_announced_and_all_end_five_minutes_after_the_last(tmp_path: Path) -> None:
     """0→1 is not enough: a second arrival fires again while the first still does."""
     events = [ev("queue_state", 0, attributes=STANDARD)]
@@ -134,6 +137,7 @@ def test_a_move_nobody_saw_is_concluded_from_the_depth(tmp_path: Path) -> None:
     assert lines.metric("messages_dead_lettered_total", queue="q")[360] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fifo", "lost_after_move_d"), [(False, 3), (True, 4)], ids=["standard: from the send", "fifo: from the move"]
 )
@@ -305,6 +309,7 @@ def test_queue_stalled_and_its_reasons(tmp_path: Path, finish: bool) -> None:
     assert lines.times("QueueStalled", "resolved") == [400]
 
 
+@pytest.mark.slow
 def test_a_quiet_queue_raises_nothing(tmp_path: Path) -> None:
     """A day with one message every twenty minutes: no signal, and status ok throughout."""
     events = []

@@ -60,6 +60,7 @@ def found_first(folder: Path, environment: dict[str, str]) -> dict[str, str]:
     return environment | {"PATH": f"{folder}{os.pathsep}{environment['PATH']}"}
 
 
+@pytest.mark.slow
 def test_the_library_installs_as_the_page_says(tmp_path: Path) -> None:
     """Into an empty environment, without an index, from the folder and from the wheel."""
     venv.create(tmp_path / "venv", symlinks=True)

@@ -253,6 +253,7 @@ def damaged(count: int) -> Iterator[bytes]:
         yield bytes(line[: generator.randrange(len(line) + 1) if generator.random() < 0.5 else None])
 
 
+@pytest.mark.slow
 def test_the_scan_stays_within_its_buffers(tmp_path: Path) -> None:
     """It runs over damaged lines, compiled with AddressSanitizer and the undefined behaviour checks."""
     compiler = shutil.which("cc")

@@ -135,6 +135,7 @@ def test_a_port_in_use_is_reported_before_spark_starts(queuewatch: Run, tmp_path
     assert "--port" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_unreachable_broker_is_named(queuewatch: Run, tmp_path: Path) -> None:
     """The error comes before Spark starts and names the keys to check."""
     with socket.socket() as probe:
@@ -183,6 +184,7 @@ def test_a_collector_needs_a_destination(queuewatch: Run, tmp_path: Path) -> Non
     assert "carrier-pigeon" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_recording_is_replayed_to_standard_output(queuewatch: Run, tmp_path: Path) -> None:
     """NDJSON goes to standard output, unreadable events to standard error; `--strict` turns these into exit 2."""
     events = [event("received", "bad", T0, sent_at=T0, receive_count=3, invisible_until=T0 + 1000)]
