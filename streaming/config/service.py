@@ -27,7 +27,7 @@ class SparkSection(Section):
     """Settings of Spark, which runs the job."""
 
     master: str = "local[*]"
-    """The Spark master, as in `spark-submit --master`."""
+    """The Spark master, as in `spark-submit --master`. A job started by spark-submit uses that command's instead."""
     shards: Annotated[int, Field(ge=1, le=256)] = 2
     """Number of parts of the state, each processed by one core. Fixed for the life of a checkpoint."""
     trigger_interval_s: Seconds = 0.5
@@ -37,7 +37,7 @@ class SparkSection(Section):
     batch_deadline_s: Annotated[float, Field(ge=10)] = 240
     """Longest duration of a batch. Beyond it, Spark's Python workers are killed, and if that does not help, Java."""
     driver_memory: str = "2g"
-    """Heap of the Java process; in local mode this is all of Spark. Python needs additional memory."""
+    """Heap of the Java process; in local mode this is all of Spark. Python needs additional memory. spark-submit has its own."""
     conf: dict[str, str] = Field(default_factory=dict)
     """Additional Spark settings, by Spark's names."""
 

@@ -7,6 +7,7 @@ fails and names it.
 from __future__ import annotations
 
 import gc
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+_PARENT_PID: Final = os.getppid()
 LISTENER_INTERFACE: Final = "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
 """The Java interface that PySpark's own wrapper of a listener implements."""
 
@@ -56,6 +58,11 @@ def has_java() -> bool:
     return SparkContext._gateway is not None
 
 
+def is_submitted() -> bool:
+    """Whether `spark-submit` started this process: Spark's Java process is its parent."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def start_java(conf: SparkConf, *, kept_off_the_command_line: re.Pattern[str]) -> SparkContext:
     """Start Spark's Java process in its own process group, and the context of this process with it.
 
@@ -71,8 +78,21 @@ def start_java(conf: SparkConf, *, kept_off_the_command_line: re.Pattern[str]) -
     return SparkContext(conf=conf, gateway=launch(conf=shown, popen_kwargs={"process_group": 0}))
 
 
-def java_process() -> subprocess.Popen[bytes] | None:
-    """Return Spark's Java process; None where this process has not started it."""
+def java_pid() -> int | None:
+    """Return the id of Spark's Java process; None where it has ended, or was not started by or for this process."""
+    if is_submitted():
+        # A process whose parent ended has another one.
+        return _PARENT_PID if os.getppid() == _PARENT_PID else None
+    process = _java_process()
+    return process.pid if process is not None and process.poll() is None else None
+
+
+def java_lives() -> bool:
+    """Whether Spark's Java process still runs, as far as this process can tell."""
+    return java_pid() is not None or not (is_submitted() or _java_process())
+
+
+def _java_process() -> subprocess.Popen[bytes] | None:
     process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
     return process
 

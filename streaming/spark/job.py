@@ -34,7 +34,7 @@ from streaming.spark.batch_barrier import BatchBarrier
 from streaming.spark.batch_time import BatchTimes
 from streaming.spark.failure import is_full_disk, reason_of
 from streaming.spark.hadoop_folder import open_folder
-from streaming.spark.internals import java_process
+from streaming.spark.internals import java_lives, java_pid
 from streaming.spark.listener import ProgressListener
 from streaming.spark.publish import Publisher
 from streaming.spark.readers.kafka import Topics, survey
@@ -85,7 +85,7 @@ class Job:
         self._outlets = outlets
         self._monitor = monitor
         self._liveness = monitor.liveness
-        self._watchdog = Watchdog(monitor.liveness, _java_pid, deadline_s=config.spark.batch_deadline_s)
+        self._watchdog = Watchdog(monitor.liveness, java_pid, deadline_s=config.spark.batch_deadline_s)
         self._barrier = BatchBarrier()
         kafka = config.source.kafka
         self._losses = KafkaLosses(self._folder("offsets"), Brokers(kafka).earliest) if kafka is not None else None
@@ -103,7 +103,7 @@ class Job:
         try:
             self._run(stop)
         except Exception as error:
-            if isinstance(error, JobError) or _java_lives():
+            if isinstance(error, JobError) or java_lives():
                 raise
             if self._watchdog.ended_java is not None:
                 raise SparkDied(
@@ -124,7 +124,7 @@ class Job:
                 self._run_query(topics if topics is not None else survey_of(self._config), stop)
             except Exception as error:
                 problem = error.problem if isinstance(error, JobError) else reason_of(error)
-                if is_full_disk(error) and _java_lives():
+                if is_full_disk(error) and java_lives():
                     # This is temporary, and a restarted process would find the disk just as full.
                     problem, wait_s = f"a disk is full: {problem}", FULL_DISK_WAIT_S
                 elif isinstance(error, QueryFailed | SourceUnavailable):
@@ -161,7 +161,7 @@ class Job:
                         say_at_s = 2 * silent_s
                         self._say_silent(query, silent_s)
         finally:
-            if _java_lives():
+            if java_lives():
                 query.stop()
         cause = query.exception()
         raise QueryFailed(f"the streaming query failed: {reason_of(cause)}", "See the log above") from cause
@@ -285,7 +285,7 @@ def open_job(config: Config, outlets_for: Callable[[Checkpoint, FolderOf], Outle
             shards=checkpoint.shards,
             sources=kinds,
             spark=spark.version,
-            master=config.spark.master,
+            master=spark.sparkContext.master,
         )
         outlets = outlets_for(checkpoint, lambda name: open_folder(spark, f"{location.rstrip('/')}/{name}"))
         yield Job(spark, config, checkpoint, lease, topics, outlets, monitor)
@@ -304,18 +304,8 @@ def source_kinds(config: Config) -> tuple[str, ...]:
     return kinds
 
 
-def _java_lives() -> bool:
-    process = java_process()
-    return process is None or process.poll() is None
-
-
-def _java_pid() -> int | None:
-    process = java_process()
-    return process.pid if process is not None and process.poll() is None else None
-
-
 def _close(spark: SparkSession) -> None:
-    if _java_lives():
+    if java_lives():
         spark.stop()
 
 

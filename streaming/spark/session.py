@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from streaming.config.service import SparkSection
 from streaming.folder import local_folder
-from streaming.spark.internals import has_java, start_java
+from streaming.spark.internals import has_java, is_submitted, start_java
 from streaming.spark.runtime import RuntimeUnavailable, connector_jars, ensure_java
 
 _LOG_SETUP = Path(__file__).with_name("log4j2.xml")
@@ -77,14 +77,19 @@ def open_session(
 
     `scratch` is the session's own folder for Spark's temporary files; by default Spark creates one in the system's.
 
+    If `spark-submit` started this process, master, memory and jars are those it was given.
+
     Raises `RuntimeUnavailable` when this machine lacks a Java, or the jars.
     """
-    ensure_java()
-    conf = SparkConf().setMaster(config.master).setAppName(app_name)
-    for name, value in conf_of(config, with_kafka=with_kafka, log_level=log_level, scratch=scratch).items():
-        conf.set(name, value)
-    if not has_java():
-        _start_java(conf)
+    conf = SparkConf().setAppName(app_name)
+    if is_submitted():
+        conf.setAll(list(submitted_conf_of(config).items()))
+    else:
+        ensure_java()
+        conf.setMaster(config.master)
+        conf.setAll(list(conf_of(config, with_kafka=with_kafka, log_level=log_level, scratch=scratch).items()))
+        if not has_java():
+            _start_java(conf)
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     # For a JVM that was already running, whose own logging configuration remains.
     spark.sparkContext.setLogLevel(log_level)
@@ -102,19 +107,29 @@ def _start_java(conf: SparkConf) -> None:
         ) from error
 
 
-def conf_of(config: SparkSection, *, with_kafka: bool, log_level: str, scratch: Path | None = None) -> dict[str, str]:
-    """Return every Spark setting of the session, the user's own included."""
-    conf = {
+def submitted_conf_of(config: SparkSection) -> dict[str, str]:
+    """Return the Spark settings that the session of a process started by `spark-submit` adds, the user's own included.
+
+    Those of Java itself are not among them: it runs already.
+    """
+    return {
         **DEFAULTS,
         "spark.sql.execution.arrow.maxBytesPerBatch": _arrow_batch(config.checkpoint_dir),
-        "spark.driver.memory": config.driver_memory,
-        **({"spark.local.dir": str(scratch)} if scratch is not None and "SPARK_LOCAL_DIRS" not in os.environ else {}),
         "spark.python.worker.idleTimeoutSeconds": str(max(5, round(config.batch_deadline_s / 2))),
         "spark.executorEnv.GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", MEMORY_TUNABLES),
         "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": os.environ.get("ARROW_DEFAULT_MEMORY_POOL", ARROW_MEMORY),
         **config.conf,
         **REQUIRED,
         "spark.sql.shuffle.partitions": str(config.shards),
+    }
+
+
+def conf_of(config: SparkSection, *, with_kafka: bool, log_level: str, scratch: Path | None = None) -> dict[str, str]:
+    """Return every Spark setting of the session, the user's own included."""
+    conf = {
+        "spark.driver.memory": config.driver_memory,
+        **({"spark.local.dir": str(scratch)} if scratch is not None and "SPARK_LOCAL_DIRS" not in os.environ else {}),
+        **submitted_conf_of(config),
     }
     if _is_local(config.master):
         # On one machine workers use this very Python; a cluster's machines have their own.

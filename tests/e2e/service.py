@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import yaml
 
 from tests.services.process import free_port
 
+COMMAND = (sys.executable, "-m", "streaming.cli.main")
 WITHIN_S = 180.0
 
 
@@ -104,13 +105,13 @@ class Service:
 
 
 @contextmanager
-def running(folder: Path, config: dict[str, Any]) -> Iterator[Service]:
-    """Run the service with `config` in `folder` inside the with block, on a free port."""
+def running(folder: Path, config: dict[str, Any], command: Sequence[str] = COMMAND) -> Iterator[Service]:
+    """Run the service with `config` in `folder` inside the with block, on a free port. `command` is what `queuewatch` is."""
     port = free_port()
     path = folder / "queuewatch.yaml"
     path.write_text(yaml.safe_dump({**config, "http": {"port": port, **config.get("http", {})}}))
     process = subprocess.Popen(
-        [sys.executable, "-m", "streaming.cli.main", "run", "--config", str(path)],
+        [*command, "run", "--config", str(path)],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from streaming.health.liveness import Liveness, Watchdog, descendants, state_of
 from streaming.spark.failure import reason_of
-from streaming.spark.internals import java_process
+from streaming.spark.internals import java_pid
 from tests.streaming.spark.live import Live
 
 
@@ -102,9 +102,8 @@ def wait_gone(pid: int) -> None:
 def test_a_stopped_worker_is_ended_and_fails_the_query(spark: SparkSession, tmp_path: Path) -> None:
     """On real Spark, the batch hangs on the worker until the watchdog ends it; then the query restarts as usual."""
     live = Live(spark, tmp_path)
-    process = java_process()
-    assert process is not None
-    java = process.pid
+    java = java_pid()
+    assert java is not None
     with live.running() as query:
         live.wait(lambda _: True, query)
         liveness = Liveness()

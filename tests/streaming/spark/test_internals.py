@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
 from functools import reduce
+from pathlib import Path
 
 import pytest
 from pyspark import SparkContext, __version__, daemon
@@ -62,10 +62,10 @@ def test_the_java_side_has_the_used_parts(spark: SparkSession) -> None:
 def test_the_java_process_is_known(spark: SparkSession) -> None:
     """The watchdog ends it by its id, and the job can tell its death from a failed query."""
     del spark
-    process = internals.java_process()
-    require(isinstance(process, subprocess.Popen), "SparkContext._gateway.proc", "the id of Java's process")
-    assert process is not None
-    assert process.poll() is None
+    pid = internals.java_pid()
+    require(pid is not None, "SparkContext._gateway.proc", "the id of Java's process")
+    assert Path(f"/proc/{pid}/exe").resolve().name == "java"
+    assert internals.java_lives()
     assert internals.has_java()
 
 

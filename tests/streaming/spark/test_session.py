@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 from streaming.config.service import SparkSection
-from streaming.spark.internals import hadoop_configuration, java_process
+from streaming.spark.internals import hadoop_configuration, java_pid
 from streaming.spark.session import ARROW_MEMORY, MEMORY_TUNABLES, REQUIRED, conf_of
 from tests.streaming.conftest import SECRET
 
@@ -78,9 +78,7 @@ def test_workers_get_memory_settings_unless_the_user_set_their_own(
 
 def test_java_gets_a_secret_but_not_on_its_command_line(spark: SparkSession) -> None:
     """Every user of the machine can read command lines."""
-    java = java_process()
-    assert java is not None
-    command = Path(f"/proc/{java.pid}/cmdline").read_text()
+    command = Path(f"/proc/{java_pid()}/cmdline").read_text()
     assert "spark.sql.warehouse.dir" in command
     assert SECRET not in command
     assert hadoop_configuration(spark).get("fs.s3a.secret.key") == SECRET
