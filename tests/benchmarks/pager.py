@@ -186,7 +186,7 @@ def arrived(run: Run, pipeline: Pipeline, faults: Sequence[Fault], way: Way) -> 
         except TimeoutError as missing:
             run.say(f"    {missing}")
             continue
-        judged_s = judged.get((fault.signal, fault.queue)) or in_signal_log(pipeline.folder)[fault.signal, fault.queue]
+        judged_s = judged.get((fault.signal, fault.queue)) or logged_at_s(pipeline.folder, fault)
         through = way == "prometheus"
         yield Round(
             fault,
@@ -220,6 +220,18 @@ def in_kafka(pipeline: Pipeline, faults: Sequence[Fault]) -> dict[str, float]:
         return found
     finally:
         consumer.close()
+
+
+def logged_at_s(folder: Path, fault: Fault) -> float:
+    """Return when the fault's signal was judged; its line may be written a moment after it was pushed."""
+    until_s = time.monotonic() + 10
+    while True:
+        at_s = in_signal_log(folder).get((fault.signal, fault.queue))
+        if at_s is not None:
+            return at_s
+        if time.monotonic() > until_s:
+            raise RuntimeError(f"{fault.signal} of {fault.queue} was notified, but is not in the signal log")
+        time.sleep(0.1)
 
 
 def in_signal_log(folder: Path) -> dict[tuple[str, str], float]:
