@@ -191,6 +191,7 @@ def _counts(published: Published) -> Json:
         "folded_queues": sum(len(fold.members) for fold in snapshot.folds),
         "statuses": dict(statuses),
         "queues_firing": sum(queue.name in findings for queue in rows),
+        "queues_alerting": sum(findings[q.name][0].severity != "info" for q in rows if q.name in findings),
         "firing": dict(Counter(finding.severity for finding in snapshot.firing)),
         "visible": sum(queue.visible or 0 for queue in snapshot.queues),
         "in_flight": sum(queue.in_flight or 0 for queue in snapshot.queues),

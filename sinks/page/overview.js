@@ -272,7 +272,9 @@ function headline(summary, signals, wasAtMs = null) {
   if (critical + warning === 0) return `${fine(summary, wasAtMs === null ? "are" : "were")}${at}`;
   const parts = [critical ? `${number(critical)} critical` : "", warning ? count(warning, "warning") : ""];
   const what = parts.filter(Boolean).join(" and ");
-  return `${what} on ${number(summary.queues_firing)} of ${count(summary.queues, "queue")}${at}`;
+  // Silent collectors and untrusted clocks belong to no queue.
+  if (summary.queues_alerting === 0) return `${what}, none of them on a queue${at}`;
+  return `${what} on ${number(summary.queues_alerting)} of ${count(summary.queues, "queue")}${at}`;
 }
 
 /** The headline without a firing signal: only queues with status OK are fine, the others are counted by status. */

@@ -350,6 +350,7 @@ def test_folded_queues_are_one_row_that_links_to_each(start: StartService) -> No
     ]
     assert found["queues"][0] | {"visible": 6, "status": "stalled", "severity": "critical"} == found["queues"][0]
     assert (found["summary"]["queues"], found["summary"]["folded_queues"], found["summary"]["queues_firing"]) == (2, 3, 1)
+    assert found["summary"]["queues_alerting"] == 1
     assert found["summary"]["visible"] == 6
     by_member = shop.client.get("/api/v1/queues?filter=orders-3").json()["queues"]
     assert [r["queue"] for r in by_member] == ["orders-*"]

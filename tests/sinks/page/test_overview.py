@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 from sinks.clock import wall_ms
 from streaming.core.settings import QueueName
 from streaming.judge.folds import fold_views
+from streaming.judge.signals import SignalKey
 from streaming.judge.snapshot import Snapshot
 from tests.sinks.fakes import finding, many_queues, queue_view, shop_snapshot
 from tests.sinks.page.conftest import Q, StartVisit, Visit
@@ -287,6 +288,20 @@ def test_only_queues_whose_status_is_ok_are_fine(visit: StartVisit, statuses: li
     queues = tuple(queue_view(f"q-{n}", wall_ms(), status=status) for n, status in enumerate(statuses))
     page = visit(Snapshot(wall_ms(), queues, (), {"accepted": 1})).open()
     expect(page.get_by_role("heading", level=1)).to_have_text(headline)
+
+
+def test_the_headline_counts_only_queues_with_a_critical_signal_or_a_warning(visit: StartVisit) -> None:
+    """Signals of severity info are not in it, and those of collectors and clocks belong to no queue."""
+    now = wall_ms()
+    queues = tuple(queue_view(name, now) for name in ("a", "b", "c"))
+    poison = finding("PoisonMessage", "a", "warning", now, "received again and again", message_id="m")
+    lint = finding("QueueMisconfigured", "b", "info", now, "no dead-letter queue")
+    stale = replace(poison, key=SignalKey("TelemetryStale", "", "", "", consumer="sqs"))
+    visited = visit(Snapshot(now, queues, (poison, lint), {"accepted": 1}))
+    heading = visited.open().get_by_role("heading", level=1)
+    expect(heading).to_have_text("1 warning on 1 of 3 queues")
+    visited.store.publish(Snapshot(wall_ms(), queues, (stale, lint), {"accepted": 1}))
+    expect(heading).to_have_text("1 warning, none of them on a queue")
 
 
 def test_queues_that_were_fine_before_an_outage_are_not_called_fine_now(visit: StartVisit) -> None:
