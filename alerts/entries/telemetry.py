@@ -204,26 +204,26 @@ INVALID_EVENTS = Entry(
     group="telemetry",
     subject="telemetry",
     meaning=(
-        "A noticeable part of the telemetry cannot be read, or is about more queues or collectors than the limits allow. It is "
-        "counted, what cannot be read is quarantined, and the rest is processed; but its information is missing."
+        "A noticeable part of the telemetry cannot be read, or is about more queues, messages or collectors than the limits "
+        "allow. It is counted, what cannot be read is quarantined, and the rest is processed; but its information is missing."
     ),
-    rule=("For {wait}, more than {limit} of all events of the last ten minutes could not be read.",),
+    rule=("For {wait}, more than {limit} of all events of the last ten minutes could not be read, or were beyond a limit.",),
     thresholds=(),
     severity="warning",
     alert=AlertSpec(
         expr="job:queuewatch_events_invalid:ratio_rate10m > %(limit)s",
         why="A recording rule computes the ratio of raw counters, so the dashboard shows exactly the value the alert compares.",
-        summary="Part of the telemetry cannot be read.",
+        summary="Part of the telemetry cannot be read or is beyond a limit.",
         description=(
-            f"{own_value('percent')} of the events cannot be read. The reasons are in queuewatch_events_invalid_total, the "
-            "events themselves in quarantine."
+            f"{own_value('percent')} of the events cannot be read or are beyond a limit. The reasons are in "
+            "queuewatch_events_invalid_total: those beginning with too_many are limits. Unreadable events are in quarantine."
         ),
         identity=("job",),
         for_s=300.0,
-        limit=Limit(0.01, "ratio", "maximum share of unreadable events"),
+        limit=Limit(0.01, "ratio", "maximum share of events that are unreadable or beyond a limit"),
     ),
     dashboard="pipeline",
-    evidence=(EvidenceField("queuewatch_events_invalid_total", "unreadable events by reason"),),
+    evidence=(EvidenceField("queuewatch_events_invalid_total", "events that were not processed, by reason"),),
     checks={},
     watcher_checks=(
         watcher.events("the reason that grows"),

@@ -30,9 +30,9 @@ class _Sighting:
 class Lineage:
     """Remembers where each sender id was last seen, for the 50,000 ids seen last.
 
-    A new message id counts as a redrive only with evidence. Either the old message was seen in a dead-letter queue. Or it was
-    received at least twice from the same queue and never deleted here, the queue's dead-letter queue is configured, and the new
-    message is at its first receive. Without such evidence, the same sender id in two messages is a duplicate send.
+    A new message id counts as a redrive only with evidence. Seeing the old message in a dead-letter queue is enough. Otherwise
+    it must have been received at least twice from the same queue and never deleted here, the queue's dead-letter queue must be
+    configured, and the new message must be at its first receive. Without evidence, it is a duplicate send.
     """
 
     def __init__(self, attribute: str, dead_letter_queues: Mapping[str, str]) -> None:

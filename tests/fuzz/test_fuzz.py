@@ -1,4 +1,4 @@
-"""A short fuzzing run in every test run; `make fuzz` takes as long as it is told."""
+"""A short fuzzing run in every test run; `make fuzz` runs for as long as you choose."""
 
 from __future__ import annotations
 

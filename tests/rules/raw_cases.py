@@ -60,8 +60,8 @@ def _events(accepted: str, invalid: str, late: str) -> dict[str, str]:
 
 def _invalid(share: str) -> Alert:
     text = (
-        f"{share} of the events cannot be read. The reasons are in queuewatch_events_invalid_total, the events themselves in "
-        "quarantine."
+        f"{share} of the events cannot be read or are beyond a limit. The reasons are in queuewatch_events_invalid_total: those "
+        "beginning with too_many are limits. Unreadable events are in quarantine."
     )
     return Alert({**FIXED, "severity": "warning"}, text)
 

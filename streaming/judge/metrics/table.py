@@ -223,7 +223,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "queuewatch_events_invalid_total",
         "counter",
-        "Telemetry events that could not be read, or are about queues or collectors beyond the limits, by reason.",
+        "Telemetry events that could not be read, or are about queues, messages or collectors beyond the limits, by reason.",
         ("reason",),
         per_queue=False,
         of_snapshot=lambda snapshot: values.by_label(snapshot.invalid_total),
