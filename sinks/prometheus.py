@@ -1,7 +1,8 @@
 """Render a snapshot as Prometheus exposition text, fast enough for ten thousand queues.
 
-Lines are rendered when they are first scraped and cached per queue until the queue changes, which few queues do
-between two scrapes. Ages are computed for every scrape: a gauge that was right at the last batch is wrong now.
+A queue's lines are rendered when they are first scraped and kept until the queue changes, which few queues do between two
+scrapes; so are compressed blocks of lines. Ages are computed for every scrape: a gauge that was right at the last batch is
+wrong now.
 `streaming.judge.metrics` defines every series and where its value comes from.
 
 `queuewatch_message_age_seconds` describes the messages waiting now, so its buckets can fall as well as rise. It is
@@ -12,26 +13,34 @@ type. `histogram_quantile` and heat maps work with these buckets; only `rate()` 
 
 from __future__ import annotations
 
-import gzip
-import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from importlib import metadata
+from itertools import chain
 from platform import python_version
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
+import numpy as np
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import generate_latest as _text_of
 from prometheus_client.openmetrics import exposition as _openmetrics
 
+from sinks.gzip_blocks import Piece, gzipped, in_blocks, joined
+from sinks.queue_lines import AgeLines, QueueLines, age_lines, encoded, info_line, labels_text, queue_labels, with_sum
+from streaming.core.columns import Array
 from streaming.core.settings import QueueName
 from streaming.judge.metrics import METRIC_BY_NAME, METRICS, QUEUE_LABELS, Metric, MetricName
 from streaming.judge.snapshot import QueueView, Snapshot
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+_BLOCK_LINES: Final = 512
+"""Lines of a metric that are compressed together: about 64 kB."""
+
+Cell = TypeVar("Cell")
 
 _openmetrics_of: Callable[[CollectorRegistry], bytes] = _openmetrics.generate_latest
 
@@ -44,22 +53,28 @@ class Family:
     samples: Sequence[tuple[Mapping[str, str], float]]
 
 
-class _QueueText(NamedTuple):
-    """The part of one queue's exposition that is constant until the queue changes."""
+@dataclass(slots=True)
+class _Queue:
+    """What is kept of one queue from scrape to scrape."""
 
+    name: QueueName
     view: QueueView
     labels: str
-    lines: tuple[str, ...]
-    """The lines of each family that is constant until the queue changes, in the order of the metrics."""
+    lasting: tuple[bytes, ...]
+    """The lines of each metric that is constant until the queue changes…"""
+    aging: list[bytes]
+    """…and of each that changes when messages grow older."""
+    ages: tuple[AgeLines, ...]
 
 
 class _Fixed(NamedTuple):
     """The part of a snapshot's exposition that is constant until the next snapshot."""
 
     snapshot: Snapshot
-    queues: list[_QueueText]
-    lines: dict[str, str]
-    """Family name -> the lines of samples that belong to no single queue, or that age with every batch."""
+    pieces: dict[str, list[Piece]]
+    """Family name -> its lines."""
+    ages: dict[str, tuple[list[str], Array]]
+    """Family name -> its lines without the ages, and the times from or until which those count."""
 
 
 class Exposition:
@@ -79,67 +94,98 @@ class Exposition:
         """
         self._left_out = frozenset(left_out)
         self._metrics = tuple(metric for metric in METRICS if metric.name not in self._left_out)
-        self._lasting = tuple(metric for metric in self._metrics if (metric.of_queue or metric.info) and not metric.by_age)
-        self._place = {metric.name: place for place, metric in enumerate(self._lasting)}
+        self._aging = QueueLines(metric for metric in self._metrics if metric.by_age)
+        self._lasting = [metric for metric in self._metrics if metric.of_queue is not None and not metric.by_age]
+        self._lines = QueueLines((*self._aging.metrics, *self._lasting))
+        self._infos = [metric for metric in self._metrics if metric.info is not None]
+        self._ages = [metric for metric in self._metrics if metric.times is not None]
         self._about_sinks = tuple(about_sinks)
         self._version = version or _installed_version()
         self._process = CollectorRegistry() if process_metrics else None
         if self._process is not None:
             ProcessCollector(registry=self._process)
         self._lock = threading.Lock()
-        self._fixed: _Fixed | None = None
-        self._texts: dict[QueueName, _QueueText] = {}
+        self._fixed = _Fixed(Snapshot(0, (), (), {}), {}, {})
+        self._queues: dict[QueueName, _Queue] = {}
 
     def render(self, snapshot: Snapshot | None, now_ms: int, *, openmetrics: bool = False) -> bytes:
         """Render the exposition at `now_ms` (epoch ms); before the first snapshot, only metrics of this process."""
-        blocks = [self._build_info(openmetrics)]
+        return joined(self._pieces(snapshot, now_ms, openmetrics))
+
+    def render_gzip(self, snapshot: Snapshot | None, now_ms: int, *, openmetrics: bool = False) -> bytes:
+        """Render the same, compressed."""
+        return gzipped(self._pieces(snapshot, now_ms, openmetrics))
+
+    def _pieces(self, snapshot: Snapshot | None, now_ms: int, openmetrics: bool) -> Iterator[Piece]:
+        yield self._build_info(openmetrics)
         if snapshot is not None:
             fixed = self._fixed_part(snapshot)
             for metric in self._metrics:
-                if lines := self._family(metric, fixed, now_ms):
-                    blocks += (_header(metric, openmetrics), lines)
+                if metric.name in fixed.ages:
+                    lines: list[Piece] = [_with_values(metric, *fixed.ages[metric.name], now_ms)]
+                else:
+                    lines = fixed.pieces.get(metric.name, [])
+                if any(lines):
+                    yield _header(metric, openmetrics)
+                    yield from lines
         for source in self._about_sinks:
             for family in (found for found in source() if found.name not in self._left_out):
-                blocks += (_header(METRIC_BY_NAME[family.name], openmetrics), _family_lines(family))
-        # A name may hold half of a surrogate pair, which JSON can represent and UTF-8 cannot.
-        body = "".join(blocks).encode("utf-8", "replace")
-        if self._process is None:
-            return body + b"# EOF\n" if openmetrics else body
-        return body + (_openmetrics_of(self._process) if openmetrics else _text_of(self._process))
+                yield _header(METRIC_BY_NAME[family.name], openmetrics)
+                yield encoded("".join([f"{family.name}{labels_text(labels)} {value}\n" for labels, value in family.samples]))
+        if self._process is not None:
+            yield _openmetrics_of(self._process) if openmetrics else _text_of(self._process)
+        elif openmetrics:
+            yield b"# EOF\n"
 
     def _fixed_part(self, snapshot: Snapshot) -> _Fixed:
         with self._lock:
-            if self._fixed is None or self._fixed.snapshot is not snapshot:
-                self._texts = {view.name: self._text(view) for view in snapshot.rows()}
-                queues = list(self._texts.values())
-                lines: dict[str, str] = {
-                    m.name: "".join(_snapshot_lines(m, snapshot)) for m in self._metrics if m.of_snapshot is not None
+            if self._fixed.snapshot is not snapshot:
+                self._queues = {queue.name: queue for queue in map(self._queue, snapshot.rows())}
+                queues, known = self._queues.values(), self._fixed.pieces
+                pieces: dict[str, list[Piece]] = {
+                    metric.name: [encoded("".join(_snapshot_lines(metric, snapshot)))]
+                    for metric in self._metrics
+                    if metric.of_snapshot is not None
                 }
-                lines |= {m.name: _queues_lines(m, queues, snapshot.at_ms) for m in self._metrics if m.by_age}
-                self._fixed = _Fixed(snapshot, queues, lines)
+                for metric, lines in chain(
+                    _columns((*self._infos, *self._lasting), (queue.lasting for queue in queues)),
+                    _columns(self._aging.metrics, (queue.aging for queue in queues)),
+                ):
+                    size = max(1, _BLOCK_LINES // len(metric.series))
+                    pieces[metric.name] = in_blocks(lines, size, known.get(metric.name, ()))
+                ages: dict[str, tuple[list[str], Array]] = {
+                    metric.name: _without_values(of_metric)
+                    for metric, of_metric in _columns(self._ages, (queue.ages for queue in queues))
+                }
+                self._fixed = _Fixed(snapshot, pieces, ages)
             return self._fixed
 
-    def _text(self, view: QueueView) -> _QueueText:
-        known = self._texts.get(view.name)
+    def _queue(self, view: QueueView) -> _Queue:
+        name = view.name
+        known = self._queues.get(name)
         if known is not None and view.revision and known.view.revision == view.revision:
-            return known._replace(view=view)
-        labels = _id_labels(view.system, view.scope, view.queue)
-        lines = tuple("".join(_queue_lines(metric, labels, view, 0)) for metric in self._lasting)
-        return _QueueText(view, labels, lines)
+            # Nothing is allocated for a queue that only aged: ten thousand new objects would start the garbage collector.
+            if view.age_counts != known.view.age_counts:
+                known.aging[:] = self._aging.of(view, known.labels)
+            elif view.age_sum_s != known.view.age_sum_s:
+                known.aging[:] = [with_sum(lines, view.age_sum_s) for lines in known.aging]
+            known.view = view
+            return known
+        labels = queue_labels(view)
+        lines, aging = self._lines.of(view, labels), len(self._aging.metrics)
+        lasting = (*[info_line(metric, view, labels) for metric in self._infos], *lines[aging:])
+        if known is not None:
+            # Lines that are equal are kept as they are: to compare them with those of a block takes no time then.
+            lasting = tuple([old if old == new else new for old, new in zip(known.lasting, lasting, strict=True)])
+        ages = tuple([age_lines(metric, view, labels) for metric in self._ages])
+        return _Queue(name, view, labels, lasting, lines[:aging], ages)
 
-    def _family(self, metric: Metric, fixed: _Fixed, now_ms: int) -> str:
-        """Render the lines of all samples of one family."""
-        if metric.times is not None:
-            return _queues_lines(metric, fixed.queues, now_ms)
-        place = self._place.get(metric.name)
-        return fixed.lines[metric.name] if place is None else "".join([text.lines[place] for text in fixed.queues])
-
-    def _build_info(self, openmetrics: bool) -> str:
+    def _build_info(self, openmetrics: bool) -> bytes:
         name = "queuewatch_build_info"
         family, kind = ("queuewatch_build", "info") if openmetrics else (name, "gauge")
-        labels = _labels({"version": self._version, "python": python_version()})
+        labels = labels_text({"version": self._version, "python": python_version()})
         help_line = f"# HELP {family} Version of queuewatch and of its Python.\n"
-        return f"{help_line}# TYPE {family} {kind}\n{name}{labels} 1\n"
+        return encoded(f"{help_line}# TYPE {family} {kind}\n{name}{labels} 1\n")
 
 
 def wants_openmetrics(accept: str) -> bool:
@@ -153,31 +199,20 @@ def wants_openmetrics(accept: str) -> bool:
     return quality["application/openmetrics-text"] > quality["text/plain"]
 
 
-def compress(body: bytes) -> bytes:
-    """Compress with gzip level 1: higher levels cost a scrape of many queues seconds for a few per cent."""
-    return gzip.compress(body, compresslevel=1, mtime=0)
+def _columns(metrics: Sequence[Metric], rows: Iterable[Sequence[Cell]]) -> Iterable[tuple[Metric, tuple[Cell, ...]]]:
+    """Return each metric with what each queue has of it; `rows` has what each queue has of all of them."""
+    columns: list[tuple[Cell, ...]] = list(zip(*rows, strict=True))
+    return zip(metrics, columns, strict=True) if columns else ()
 
 
-@lru_cache(maxsize=4096)
-def escape_label(value: str) -> str:
-    """Escape a label's value for use between quotes."""
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _without_values(lines: Sequence[AgeLines]) -> tuple[list[str], Array]:
+    starts = list(chain.from_iterable([of_queue.starts for of_queue in lines]))
+    return starts, np.fromiter(chain.from_iterable([of_queue.times_ms for of_queue in lines]), dtype=np.int64, count=len(starts))
 
 
-def _queues_lines(metric: Metric, queues: Iterable[_QueueText], now_ms: int) -> str:
-    return "".join([line for text in queues for line in _queue_lines(metric, text.labels, text.view, now_ms)])
-
-
-def _queue_lines(metric: Metric, labels: str, queue: QueueView, now_ms: int) -> Iterator[str]:
-    """Yield the lines of a family for one queue; `labels` is the text of the queue's own labels."""
-    name, label = metric.name, f',{metric.labels[0]}="' if metric.labels else ""
-    if metric.info is not None:
-        own = "".join(f',{key}="{escape_label(word)}"' for key, word in metric.info(queue).items())
-        yield f"{name}{{{labels}{own}}} 1\n"
-    for suffix, values, value in metric.parts(queue, now_ms):
-        if math.isfinite(value):
-            own = f'{label}{escape_label(values[0])}"' if values else ""
-            yield f"{name}{suffix}{{{labels}{own}}} {value}\n"
+def _with_values(metric: Metric, starts: Sequence[str], times_ms: Array, now_ms: int) -> bytes:
+    ages_s = metric.ages_s(times_ms, now_ms)
+    return encoded("".join([f"{start}{age_s}\n" for start, age_s in zip(starts, ages_s, strict=True)]))
 
 
 def _snapshot_lines(metric: Metric, snapshot: Snapshot) -> Iterator[str]:
@@ -185,26 +220,15 @@ def _snapshot_lines(metric: Metric, snapshot: Snapshot) -> Iterator[str]:
     assert metric.of_snapshot is not None
     names = (*QUEUE_LABELS, *metric.labels) if metric.per_queue else metric.labels
     for values, value in metric.of_snapshot(snapshot):
-        yield f"{metric.name}{_labels(dict(zip(names, values, strict=True)))} {value}\n"
+        yield f"{metric.name}{labels_text(dict(zip(names, values, strict=True)))} {value}\n"
 
 
-def _id_labels(system: str, scope: str, queue: str) -> str:
-    return f'system="{escape_label(system)}",scope_id="{escape_label(scope)}",queue="{escape_label(queue)}"'
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    return "{" + ",".join(f'{name}="{escape_label(value)}"' for name, value in labels.items()) + "}" if labels else ""
-
-
-def _family_lines(family: Family) -> str:
-    return "".join(f"{family.name}{_labels(labels)} {value}\n" for labels, value in family.samples)
-
-
-def _header(metric: Metric, openmetrics: bool) -> str:
+@cache
+def _header(metric: Metric, openmetrics: bool) -> bytes:
     # OpenMetrics names a counter's family without the `_total` of its samples.
     family = metric.name.removesuffix("_total") if openmetrics and metric.kind == "counter" else metric.name
     text = metric.help.replace("\\", "\\\\").replace("\n", "\\n")
-    return f"# HELP {family} {text}\n# TYPE {family} {metric.kind}\n"
+    return encoded(f"# HELP {family} {text}\n# TYPE {family} {metric.kind}\n")
 
 
 def _quality(text: str) -> float:

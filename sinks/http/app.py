@@ -23,7 +23,7 @@ from sinks.http.guard import Guard, content_security_policy
 from sinks.http.health import Health
 from sinks.http.ingest import Ingest
 from sinks.http.read import ReadApi
-from sinks.http.responses import compressible
+from sinks.http.responses import compressible, takes_gzip
 from sinks.http.settings import HttpSettings, Page
 from sinks.http.stream import Stream
 from sinks.prometheus import OPENMETRICS_TYPE, TEXT_TYPE, Exposition, wants_openmetrics
@@ -84,13 +84,11 @@ def _metrics(store: SnapshotStore, settings: HttpSettings, exposition: Expositio
         """`GET /metrics`."""
         openmetrics = wants_openmetrics(request.headers.get("accept", ""))
         published = store.latest
-        body = exposition.render(None if published is None else published.snapshot, settings.clock_ms(), openmetrics=openmetrics)
-        return compressible(
-            body,
-            OPENMETRICS_TYPE if openmetrics else TEXT_TYPE,
-            request.headers.get("accept-encoding", ""),
-            headers={"Vary": "Accept, Accept-Encoding"},
-        )
+        render, headers = exposition.render, {"Vary": "Accept, Accept-Encoding"}
+        if takes_gzip(request.headers.get("accept-encoding", "")):
+            render, headers["Content-Encoding"] = exposition.render_gzip, "gzip"
+        body = render(None if published is None else published.snapshot, settings.clock_ms(), openmetrics=openmetrics)
+        return Response(body, headers=headers | {"Content-Type": OPENMETRICS_TYPE if openmetrics else TEXT_TYPE})
 
     return metrics
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from starlette.responses import Response
 
+from sinks.gzip_blocks import gzipped
 from sinks.lines import to_json
-from sinks.prometheus import compress
 
 _WORTH_COMPRESSING = 2_048
 """Minimum size in bytes; below it, the headers cost as much as the compression saves."""
@@ -37,7 +37,7 @@ def compressible(
     """Return `body`, gzipped if the client accepts that and it is large enough."""
     sent = {"Content-Type": content_type, "Vary": "Accept-Encoding", **(headers or {})}
     if len(body) >= _WORTH_COMPRESSING and takes_gzip(accept_encoding):
-        body = compress(body)
+        body = gzipped([body])
         sent["Content-Encoding"] = "gzip"
     return Response(body, status, sent)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -12,9 +13,20 @@ from prometheus_client import Metric as ParsedFamily
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from sinks.prometheus import Exposition, Family, _id_labels, wants_openmetrics
+from sinks import gzip_blocks
+from sinks.prometheus import Exposition, Family, wants_openmetrics
+from sinks.queue_lines import queue_labels
 from streaming.judge.metrics import METRICS, samples
-from streaming.judge.snapshot import DURATION_BUCKETS_S, TOTALS, ConsumerView, Duration, GroupView, PipelineView, Snapshot
+from streaming.judge.snapshot import (
+    DURATION_BUCKETS_S,
+    TOTALS,
+    ConsumerView,
+    Duration,
+    GroupView,
+    PipelineView,
+    QueueView,
+    Snapshot,
+)
 from tests.core.driving import event
 from tests.judge.driving import in_steps, judged
 from tests.services.prometheus import Binaries
@@ -47,6 +59,11 @@ def parsed(text: str, *, openmetrics: bool = False) -> dict[SampleKey, float]:
             assert key not in found, f"{sample.name} {sample.labels} stands twice"
             found[key] = sample.value
     return {key: value for key, value in found.items() if key[0] != "queuewatch_build_info"}
+
+
+def gunzipped(body: bytes) -> bytes:
+    """Decompress the first gzip member only, as many clients do."""
+    return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(body)
 
 
 def catalogued(snapshot: Snapshot, now_ms: int = NOW_MS) -> dict[SampleKey, float]:
@@ -244,6 +261,7 @@ def test_a_renderer_kept_between_scrapes_gives_the_same_text_as_a_new_one() -> N
     for snapshot in judged(in_steps(sorted(events, key=lambda e: e["at"]), 1, 70)).snapshots:
         text = kept.render(snapshot, snapshot.at_ms)
         assert text == Exposition(process_metrics=False).render(snapshot, snapshot.at_ms)
+        assert text == gunzipped(kept.render_gzip(snapshot, snapshot.at_ms))
         seen.add(text)
     assert len(seen) > 60
 
@@ -355,11 +373,11 @@ def test_only_queues_that_changed_are_rendered_again(monkeypatch: pytest.MonkeyP
     """Of thousands of queues few change between two scrapes. A queue without a revision counts as changed."""
     rendered: list[str] = []
 
-    def noted(system: str, scope: str, queue: str) -> str:
-        rendered.append(queue)
-        return _id_labels(system, scope, queue)
+    def noted(view: QueueView) -> str:
+        rendered.append(view.queue)
+        return queue_labels(view)
 
-    monkeypatch.setattr("sinks.prometheus._id_labels", noted)
+    monkeypatch.setattr("sinks.prometheus.queue_labels", noted)
     views = [replace(view, revision=i) for i, view in enumerate(many_queues(6).queues)]
     renderer = Exposition(process_metrics=False)
     renderer.render(replace(GOLDEN_SNAPSHOT, queues=tuple(views)), NOW_MS)
@@ -369,3 +387,42 @@ def test_only_queues_that_changed_are_rendered_again(monkeypatch: pytest.MonkeyP
     text = renderer.render(replace(GOLDEN_SNAPSHOT, queues=tuple(changed)), NOW_MS).decode()
     assert rendered == [views[0].queue, views[5].queue]
     assert f'queue="{views[5].queue}",state="visible"}} 99' in text
+
+
+@pytest.mark.parametrize("openmetrics", [False, True], ids=["text", "openmetrics"])
+def test_the_compressed_exposition_is_the_same(openmetrics: bool) -> None:
+    """A thousand queues fill blocks that are kept; then one of them changes, all grow older, one vanishes and one appears."""
+    views = [replace(view, revision=1 + i) for i, view in enumerate(many_queues(1_000).queues)]
+    renderer = Exposition(process_metrics=False)
+    changed = [*views[:500], replace(views[500], visible=99, revision=7_777), *views[501:]]
+    older = [replace(view, age_sum_s=view.age_sum_s + 5, age_counts=view.age_counts[::-1]) for view in changed]
+    other = [*older[:300], *older[301:], replace(views[300], queue="zzz", revision=8_888)]
+    for queues in (views, changed, older, other):
+        snapshot = replace(GOLDEN_SNAPSHOT, queues=tuple(queues))
+        text = Exposition(process_metrics=False).render(snapshot, NOW_MS, openmetrics=openmetrics)
+        assert gunzipped(renderer.render_gzip(snapshot, NOW_MS, openmetrics=openmetrics)) == text
+        assert parsed(text.decode(), openmetrics=openmetrics) == catalogued(snapshot)
+
+
+def test_lines_that_did_not_change_are_not_compressed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a scrape in which all blocks were compressed, only the block of the queue that changed is, and what is no block."""
+    sizes: list[int] = []
+    deflate = gzip_blocks._deflated
+
+    def noted(text: bytes) -> gzip_blocks.Deflated:
+        sizes.append(len(text))
+        return deflate(text)
+
+    monkeypatch.setattr("sinks.gzip_blocks._deflated", noted)
+    views = [replace(view, revision=1 + i) for i, view in enumerate(many_queues(1_000).queues)]
+    renderer = Exposition(process_metrics=False)
+    renderer.render_gzip(replace(GOLDEN_SNAPSHOT, queues=tuple(views)), NOW_MS)
+    all_of_it = sum(sizes)
+    sizes.clear()
+    renderer.render_gzip(replace(GOLDEN_SNAPSHOT, queues=tuple(views)), NOW_MS + 1_000)
+    loose = sum(sizes)
+    assert loose < all_of_it / 3, "ages, and the queues that fill no block"
+    sizes.clear()
+    changed = [*views[:10], replace(views[10], visible=99, revision=7_777), *views[11:]]
+    renderer.render_gzip(replace(GOLDEN_SNAPSHOT, queues=tuple(changed)), NOW_MS + 1_000)
+    assert loose < sum(sizes) < loose + 70_000, "and one block of lines"

@@ -29,8 +29,8 @@ def samples(snapshot: Snapshot, now_ms: int) -> Iterator[Sample]:
             if metric.info is not None:
                 labels = dict(zip(QUEUE_LABELS, own, strict=True)) | dict(metric.info(queue))
                 yield Sample(metric.name, labels, 1)
-            for suffix, values, value in metric.parts(queue, now_ms):
-                yield _sample(metric, metric.name + suffix, own + values, value)
+            for series, value in metric.samples(queue, now_ms):
+                yield _sample(metric, metric.name + series.suffix, own + series.labels, value)
     for metric in METRICS:
         if metric.of_snapshot is not None:
             for values, value in metric.of_snapshot(snapshot):

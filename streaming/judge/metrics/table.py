@@ -20,6 +20,7 @@ METRICS: tuple[Metric, ...] = (
         "Messages of the queue by state: tracked messages if all are reported, otherwise the broker's own count.",
         ("state",),
         of_queue=values.messages,
+        series=values.MESSAGE_SERIES,
     ),
     Metric(
         "queuewatch_tracked_messages",
@@ -27,6 +28,7 @@ METRICS: tuple[Metric, ...] = (
         "Unsettled messages tracked one by one, by state.",
         ("state",),
         of_queue=values.tracked,
+        series=values.MESSAGE_SERIES,
     ),
     Metric(
         "queuewatch_telemetry_basis",
@@ -34,6 +36,7 @@ METRICS: tuple[Metric, ...] = (
         "1 for the basis of what is known about the queue (messages, consumers, …), 0 for the others.",
         ("basis",),
         of_queue=values.basis,
+        series=values.BASIS_SERIES,
     ),
     Metric(
         "queuewatch_oldest_message_age_seconds",
@@ -48,6 +51,7 @@ METRICS: tuple[Metric, ...] = (
         "Unix time from which the age of the oldest unsettled message counts, per scope.",
         ("scope",),
         of_queue=values.oldest_timestamp,
+        series=values.SCOPE_SERIES,
     ),
     Metric(
         "queuewatch_oldest_message_age_exact",
@@ -55,6 +59,7 @@ METRICS: tuple[Metric, ...] = (
         "1 if the age of the oldest message is exact, 0 if it is a lower bound.",
         ("scope",),
         of_queue=values.oldest_exact,
+        series=values.SCOPE_SERIES,
     ),
     Metric(
         "queuewatch_message_age_seconds",
@@ -62,6 +67,7 @@ METRICS: tuple[Metric, ...] = (
         "Ages of the unsettled messages as of the last batch.",
         ("le",),
         of_queue=values.age_histogram,
+        series=values.AGE_SERIES,
         by_age=True,
     ),
     Metric(
@@ -70,6 +76,7 @@ METRICS: tuple[Metric, ...] = (
         "Waiting time of messages that have been deleted: from their send to their first delivery.",
         ("le",),
         of_queue=values.duration("wait"),
+        series=values.DURATION_SERIES,
     ),
     Metric(
         "queuewatch_processing_seconds",
@@ -77,6 +84,7 @@ METRICS: tuple[Metric, ...] = (
         "Processing time of messages that have been deleted: from their last delivery to the deletion.",
         ("le",),
         of_queue=values.duration("processing"),
+        series=values.DURATION_SERIES,
     ),
     Metric(
         "queuewatch_sojourn_seconds",
@@ -84,6 +92,7 @@ METRICS: tuple[Metric, ...] = (
         "Total time of messages that have been deleted: from their send to the deletion.",
         ("le",),
         of_queue=values.duration("sojourn"),
+        series=values.DURATION_SERIES,
     ),
     Metric("queuewatch_messages_sent_total", "counter", "Messages that entered the queue.", of_queue=values.total("sent")),
     Metric(
@@ -149,7 +158,12 @@ METRICS: tuple[Metric, ...] = (
         times=values.group_since,
     ),
     Metric(
-        "queuewatch_groups", "gauge", "Ordering groups by state; a group can be in several.", ("state",), of_queue=values.groups
+        "queuewatch_groups",
+        "gauge",
+        "Ordering groups by state; a group can be in several.",
+        ("state",),
+        of_queue=values.groups,
+        series=values.GROUP_SERIES,
     ),
     Metric(
         "queuewatch_dead_letter_expiry_seconds",
@@ -170,6 +184,7 @@ METRICS: tuple[Metric, ...] = (
         "1 for the status the queue is in, 0 for the others.",
         ("status",),
         of_queue=values.status,
+        series=values.STATUS_SERIES,
     ),
     Metric(
         "queuewatch_consumer_oldest_held_seconds",

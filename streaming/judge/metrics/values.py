@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from itertools import accumulate
+from typing import Any
 
-from streaming.judge.metrics.metric import Part
-from streaming.judge.snapshot import AGE_BUCKETS_S, BASES, DURATION_BUCKETS_S, QUEUE_STATUSES, PipelineView, QueueView, Snapshot
+from streaming.judge.knowledge.queue import STATES
+from streaming.judge.metrics.metric import Times, Values, histogram_series, labelled
+from streaming.judge.snapshot import (
+    AGE_BUCKETS_S,
+    AGE_SCOPES,
+    BASES,
+    DURATION_BUCKETS_S,
+    GROUP_STATES,
+    QUEUE_STATUSES,
+    PipelineView,
+    QueueView,
+    Snapshot,
+)
 
 OTHER = "other"
 """The name under which groups and consumers beyond the top K are folded."""
@@ -25,118 +36,125 @@ def info(queue: QueueView) -> dict[str, str]:
 _NOT_OF_A_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 
 
-def messages(queue: QueueView) -> Iterator[Part]:
+MESSAGE_SERIES = labelled(STATES)
+BASIS_SERIES = labelled(BASES)
+STATUS_SERIES = labelled(QUEUE_STATUSES)
+GROUP_SERIES = labelled(GROUP_STATES)
+SCOPE_SERIES = labelled(AGE_SCOPES)
+AGE_SERIES = histogram_series(AGE_BUCKETS_S)
+DURATION_SERIES = histogram_series(DURATION_BUCKETS_S)
+
+
+def messages(queue: QueueView) -> Values:
     """Messages by state, where known."""
-    for state, count in (("visible", queue.visible), ("in_flight", queue.in_flight), ("delayed", queue.delayed)):
-        if count is not None:
-            yield "", (state,), count
+    return queue.visible, queue.in_flight, queue.delayed
 
 
-def tracked(queue: QueueView) -> Iterator[Part]:
+def tracked(queue: QueueView) -> Values:
     """Unsettled messages tracked individually, by state."""
-    for state, count in queue.tracked_states.items():
-        yield "", (state,), count
+    return _chosen(queue.tracked_states, STATES)
 
 
-def basis(queue: QueueView) -> Iterator[Part]:
+def basis(queue: QueueView) -> Values:
     """1 for the queue's basis, 0 for the others."""
-    for name in BASES:
-        yield "", (name,), int(name == queue.basis)
+    return _ONE_BASIS[queue.basis]
 
 
-def status(queue: QueueView) -> Iterator[Part]:
+def status(queue: QueueView) -> Values:
     """1 for the queue's status, 0 for the others."""
-    for name in QUEUE_STATUSES:
-        yield "", (name,), int(name == queue.status)
+    return _ONE_STATUS[queue.status]
 
 
-def groups(queue: QueueView) -> Iterator[Part]:
+_ONE_BASIS = {one: tuple(int(name == one) for name in BASES) for one in BASES}
+_ONE_STATUS = {one: tuple(int(name == one) for name in QUEUE_STATUSES) for one in QUEUE_STATUSES}
+
+
+def groups(queue: QueueView) -> Values:
     """Ordering groups by state."""
-    for state, count in queue.groups.items():
-        yield "", (state,), count
+    return _chosen(queue.groups, GROUP_STATES)
 
 
-_Times = Iterator[tuple[tuple[str, ...], int]]
+def _chosen(counts: Mapping[Any, int], names: Sequence[str]) -> Values:
+    return tuple(map(counts.get, names)) if counts else ()
 
 
-def oldest_since(queue: QueueView) -> _Times:
+def oldest_since(queue: QueueView) -> Times:
     """The times from which the ages of the oldest messages count, by scope."""
     for scope, since_ms in queue.oldest_ms.items():
         yield (scope,), since_ms
 
 
-def oldest_timestamp(queue: QueueView) -> Iterator[Part]:
+def oldest_timestamp(queue: QueueView) -> Values:
     """The same times as Unix timestamps."""
-    for scope, since_ms in queue.oldest_ms.items():
-        yield "", (scope,), since_ms / 1000
+    since_ms = queue.oldest_ms
+    return tuple([since_ms[scope] / 1000 if scope in since_ms else None for scope in AGE_SCOPES]) if since_ms else ()
 
 
-def oldest_exact(queue: QueueView) -> Iterator[Part]:
+def oldest_exact(queue: QueueView) -> Values:
     """1 for every scope with an exact age, 0 for a lower bound."""
-    for scope in queue.oldest_ms:
-        yield "", (scope,), int(scope in queue.exact_ages)
+    known, exact = queue.oldest_ms, queue.exact_ages
+    return tuple([int(scope in exact) if scope in known else None for scope in AGE_SCOPES]) if known else ()
 
 
-def _histogram(bounds_s: Sequence[float], counts: Sequence[int], sum_s: float) -> Iterator[Part]:
-    cumulated = 0
-    for upper_s, count in zip((*bounds_s, math.inf), counts, strict=True):
-        cumulated += count
-        yield "_bucket", (le_label(upper_s),), cumulated
-    yield "_count", (), cumulated
-    yield "_sum", (), sum_s
+def _histogram(counts: Sequence[int], sum_s: float) -> Values:
+    cumulated = tuple(accumulate(counts))
+    return *cumulated, cumulated[-1], sum_s
 
 
-def age_histogram(queue: QueueView) -> Iterator[Part]:
+def age_histogram(queue: QueueView) -> Values:
     """Unsettled messages by age."""
-    if queue.tracked and queue.age_counts:
-        yield from _histogram(AGE_BUCKETS_S, queue.age_counts, queue.age_sum_s)
+    return _histogram(queue.age_counts, queue.age_sum_s) if queue.tracked and queue.age_counts else ()
 
 
-def duration(name: str) -> Callable[[QueueView], Iterator[Part]]:
+def duration(name: str) -> Callable[[QueueView], Values]:
     """Return the samples of one histogram of durations, by its name in DURATIONS."""
 
-    def parts(queue: QueueView) -> Iterator[Part]:
-        if name in queue.durations:
-            yield from _histogram(DURATION_BUCKETS_S, *queue.durations[name])
+    def values(queue: QueueView) -> Values:
+        known = queue.durations.get(name)
+        return () if known is None else _histogram(*known)
 
-    return parts
+    return values
 
 
-def value(of: Callable[[QueueView], float | None]) -> Callable[[QueueView], Iterator[Part]]:
+def value(of: Callable[[QueueView], float | None]) -> Callable[[QueueView], Values]:
     """Return the samples of a family with one value per queue; none where it is unknown."""
 
-    def parts(queue: QueueView) -> Iterator[Part]:
+    def values(queue: QueueView) -> Values:
         known = of(queue)
-        if known is not None:
-            yield "", (), known
+        return () if known is None else (known,)
 
-    return parts
+    return values
 
 
-def total(name: str) -> Callable[[QueueView], Iterator[Part]]:
+def total(name: str) -> Callable[[QueueView], Values]:
     """Return the samples of one running total, by its name in TOTALS."""
-    return value(lambda queue: queue.totals.get(name))
+
+    def values(queue: QueueView) -> Values:
+        known = queue.totals.get(name)
+        return () if known is None else (known,)
+
+    return values
 
 
-def dead_letter_expires(queue: QueueView) -> _Times:
+def dead_letter_expires(queue: QueueView) -> Times:
     """When the first dead letter is lost to retention."""
     if queue.dead_letter_expires_at_ms is not None:
         yield (), queue.dead_letter_expires_at_ms
 
 
-def group_since(queue: QueueView) -> _Times:
+def group_since(queue: QueueView) -> Times:
     """Since when the oldest message of each group has been waiting."""
     named = ((group.group, group.oldest_sent_at_ms) for group in queue.top_groups)
     return _with_other(named, queue.other_groups_oldest_ms)
 
 
-def held_since(queue: QueueView) -> _Times:
+def held_since(queue: QueueView) -> Times:
     """Since when each consumer has held its oldest message."""
     named = ((one.consumer, one.oldest_held_since_ms) for one in queue.consumers)
     return _with_other(named, queue.other_consumers_held_since_ms)
 
 
-def _with_other(named: Iterable[tuple[str, int | None]], other_ms: int | None) -> _Times:
+def _with_other(named: Iterable[tuple[str, int | None]], other_ms: int | None) -> Times:
     """Yield names with their times, and `other` once: a group or consumer with that name is included in it."""
     for name, since_ms in named:
         if name == OTHER and since_ms is not None:
@@ -185,9 +203,3 @@ def pipeline(of: Callable[[PipelineView], float | None]) -> Callable[[Snapshot],
             yield (), known
 
     return parts
-
-
-@cache
-def le_label(upper_s: float) -> str:
-    """A bucket's bound as Prometheus' own clients write it: `1.0`, `+Inf`."""
-    return "+Inf" if upper_s == math.inf else str(float(upper_s))
