@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +65,8 @@ def now_ms(batch_id: int) -> int:
     return T0 + batch_id * STEP_MS
 
 
+_FOLDER: Final = re.compile('(?<="origin": ")[^"]*(?=/spool/)')
+"""The run's folder in a quarantined record, which differs between the processes that try points."""
 SPARED: Final = ("sent", "topic", "checkpoint/offsets", "checkpoint/commits", "checkpoint/pointers")
 """Files written by Spark and by senders, which get no faults."""
 
@@ -117,12 +120,13 @@ class Run:
             path.mkdir(parents=True, exist_ok=True)
         spool_ledger.INDEX_EVERY = 3  # type: ignore[misc] # so that plans are compacted and deleted within the run
 
-    def until(self, last: int) -> None:
+    def until(self, last: int, before_batch: Callable[[], object] = lambda: None) -> None:
         """Start, continue from the checkpoint, and commit every batch up to `last`. Raises what a batch raises."""
         recover(self.checkpoint)
         publisher, drain = self._publisher()
         committed = numbered(self.checkpoint / "commits")
         for batch_id in range(committed[-1] + 1 if committed else 0, last + 1):
+            before_batch()
             self._send(batch_id)
             self._log("offsets", batch_id, f'v1\n{{"batchTimestampMs":{now_ms(batch_id)}}}\n{batch_id + 1}')
             publisher(cast(DataFrame, _Batch(self, batch_id)), batch_id)
@@ -152,7 +156,7 @@ class Run:
             "invalid": dict(snapshot.invalid_total),
             "firing": sorted(map(repr, snapshot.firing)),
             "signal_log": _lines(self.folder / "signals.ndjson"),
-            "quarantine": [line.replace(str(self.folder), "") for line in _lines(self.folder / "quarantine.ndjson")],
+            "quarantine": [_FOLDER.sub("", line) for line in _lines(self.folder / "quarantine.ndjson")],
             "topic": topic,
             "lost": dict(ledger.read(ledger.batches[-1]).lost),
             "waiting": sum(len(_names(self.checkpoint / "outbox" / name)) for name in ("log", "bad", "topic")),

@@ -1,7 +1,7 @@
 """Count a process's operations on disk and destinations, and fail or end the process at one of them.
 
-It is installed in a child process. A power cut undoes what was written but not fsynced, and renames and deletions in a
-folder that was not fsynced afterwards.
+It is installed in a child process, which sends itself SIGKILL. A power cut undoes what was written but not fsynced, and
+renames and deletions in a folder that was not fsynced afterwards.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import builtins
 import errno
 import io
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
 Mode = Literal["kill", "tear", "power", "fail"]
-"""`kill`: the process ends before the operation. `tear`: it ends in the middle of a write. `power`: as `kill`, and what was not
-synced is gone. `fail`: the operation raises as on a full disk, once.
+"""`kill`: the process is killed before the operation. `tear`: it is killed in the middle of a write. `power`: as `kill`, and what
+was not synced is gone. `fail`: the operation raises as on a full disk, once.
 """
 MODES: Final[tuple[Mode, ...]] = ("kill", "tear", "power", "fail")
-KILLED: Final = 77
 Operation = Literal["write", "truncate", "fsync", "rename", "unlink", "send"]
 
 
@@ -56,7 +56,7 @@ class Shim:
             half()
         if self.mode == "power":
             self._lose_power()
-        os._exit(KILLED)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def install(self) -> None:
         """Replace the operating system's functions in this process."""

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.points import problem, undisturbed
+from tests.crash.points import undisturbed
+from tests.crash.trial import tried
 
 TRIED = 60
 """The number of points in a normal test run, spread evenly over all of them."""
@@ -20,15 +21,19 @@ TRIED = 60
 def test_a_fault_at_any_point_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The test covers some of the points; CRASH_POINTS=all (`make crash`) covers all of them."""
     run = undisturbed(tmp_path)
-    points = list(run.points())
+    points, processes = list(run.points()), os.cpu_count() or 1
+    total = len(points)
     if os.environ.get("CRASH_POINTS") != "all":
-        points = points[:: max(1, len(points) // TRIED)]
-    found = {point: wrong for point in points if (wrong := problem(run, point)) is not None}
+        # One process, because the other half of the test suite runs at the same time.
+        points, processes = points[:: max(1, total // TRIED)], 1
+    outcomes = tried(run, points, processes)
     with capsys.disabled():
-        total = sum(1 for _ in run.points())
         by_mode = ", ".join(f"{mode} {count}" for mode, count in sorted(Counter(point.mode for point in points).items()))
+        restarts = sum(outcome.restarted for outcome in outcomes)
         sys.stdout.write(
-            f"\n{len(points)} of {total} crash points tried ({by_mode}), {sum(map(len, run.operations))} operations\n"
+            f"\n{len(points)} of {total} crash points tried ({by_mode}), {sum(map(len, run.operations))} operations, "
+            f"{restarts} restarts\n"
         )
+    found = {outcome.point: outcome.wrong for outcome in outcomes if outcome.wrong is not None}
     assert not found, "\n".join(f"{point}: {wrong}" for point, wrong in found.items())
     assert total > 1_000
