@@ -22,6 +22,8 @@ Array = npt.NDArray[Any]
 MAGIC = b"QWC2"
 _CODEC = pa.Codec("zstd", compression_level=1)
 _UNSIGNED = (np.dtype("u1"), np.dtype("u2"), np.dtype("u4"))
+_TYPES = {np.dtype(code).str: np.dtype(code) for code in "?bBhHiIqQefd"}
+"""The types a column can have. NumPy itself would read any name, some as a Python expression."""
 
 
 def plain(column: pa.ChunkedArray) -> pa.Array:
@@ -167,7 +169,7 @@ def _unshuffled(body: memoryview, stored: np.dtype[Any], length: int) -> Array:
 
 
 def _decode(spec: Mapping[str, Any], body: memoryview) -> Array:
-    dtype, length = np.dtype(spec["t"]), spec["l"]
+    dtype, length = _TYPES[spec["t"]], spec["l"]
     if "k" in spec:
         return np.full(length, spec["k"], dtype=dtype)
     if "w" not in spec:

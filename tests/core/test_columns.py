@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import struct
 from typing import Any
 
 import numpy as np
@@ -67,3 +69,15 @@ def test_what_is_no_blob_of_this_version_is_refused_by_name(blob: bytes) -> None
     """A file of another kind, a truncated one, one of an earlier layout."""
     with pytest.raises(UnreadableBlob, match="QWC2"):
         unpack_columns(blob)
+
+
+@pytest.mark.parametrize("dtype", ["4,,", "4,4", "O", "<M8[s]", "", 4, None])
+def test_a_column_of_a_type_that_is_never_packed_is_refused(dtype: object) -> None:
+    """NumPy would parse such a name as a Python expression, with any error that a parser has."""
+    blob = pack_columns({"x": np.arange(3, dtype="<i4")}, {}, compress=False)
+    (length,) = struct.unpack_from("<I", blob, 4)
+    head = json.loads(blob[8 : 8 + length])
+    head["c"][0]["t"] = dtype
+    changed = json.dumps(head).encode()
+    with pytest.raises(UnreadableBlob, match="damaged"):
+        unpack_columns(MAGIC + struct.pack("<I", len(changed)) + changed + blob[8 + length :])
