@@ -20,6 +20,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Final
 
+from sources.wire.scan import is_compiled
 from tests.fuzz.mutate import mutated
 from tests.fuzz.targets import TARGETS, Target
 
@@ -38,6 +39,9 @@ def main() -> int:
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     names = options.targets or list(TARGETS)
+    if "scan" in names and not is_compiled():
+        names.remove("scan")
+        sys.stdout.write("scan: no inputs, because the scan in C is not compiled\n")
     if options.atheris:
         return _by_coverage(names[0], options.seconds)
     seed = options.seed if options.seed is not None else random.randrange(1 << 32)

@@ -18,8 +18,10 @@ SEED = int(os.environ.get("FUZZ_SEED", "1"))
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", TARGETS)
-def test_malformed_input_breaks_no_reader(name: str) -> None:
+def test_malformed_input_breaks_no_reader(name: str, request: pytest.FixtureRequest) -> None:
     """Each input is read or refused as documented, within a time limit."""
+    if name == "scan":
+        request.getfixturevalue("compiled_scan")
     tried, problem = fuzz(TARGETS[name], SECONDS, SEED)
     assert tried > 10
     if problem is not None:
