@@ -38,6 +38,8 @@ class Shim:
     """Folders below it whose writes are not counted."""
     at: int | None = None
     mode: Mode = "kill"
+    before: Callable[[], object] = lambda: None
+    """Called before each operation."""
     log: list[Operation] = field(default_factory=list)
     _synced: dict[str, int] = field(default_factory=dict)
     """By path of a written file: the number of bytes that survive a power cut."""
@@ -47,6 +49,7 @@ class Shim:
 
     def operation(self, kind: Operation, half: Callable[[], object] = lambda: None) -> None:
         """Count an operation that is about to be done; `half` does half of it."""
+        self.before()
         self.log.append(kind)
         if len(self.log) - 1 != self.at:
             return
