@@ -10,6 +10,8 @@ import numpy as np
 from streaming.judge.history import Ints, Window
 
 COUNT_ERROR_RATIO = 0.05
+MOST_UNREPORTED_RATIO = 0.05
+"""The share of sends that may be missing where some receives have shown that nearly all are reported."""
 NEIGHBOUR_MS = 90_000
 """A count may be this old: the smallest count within this time is used."""
 
@@ -50,6 +52,23 @@ def send_bound(past: Window, counted: int, established_since: int, *, exact: boo
     if not len(younger):
         return None
     at = int(past.at[younger[0]])
+    return at if at > established_since else None
+
+
+def standstill_bound(past: Window, counted: int, reported_by: int, established_since: int) -> int | None:
+    """Return the latest time by which the oldest of `counted` messages was certainly sent, or None, from a count in the past.
+
+    It is `send_bound` at the time of that count, and holds for as long as none of those messages has left the queue. Early in an
+    outage the backlog is small: so is what the error of its count costs. `reported_by`: when every send until the count had been
+    reported. Requires nearly every send to be reported since `established_since`.
+    """
+    by = int(past.at.searchsorted(reported_by, side="left"))
+    counted = int(counted / (1 + COUNT_ERROR_RATIO) * (1 - MOST_UNREPORTED_RATIO))
+    if by >= len(past) or counted <= 0:
+        return None
+    sent = past["sent"]
+    # The first sample since which fewer than that were sent.
+    at = int(past.at[sent.searchsorted(sent[by] - counted, side="right")])
     return at if at > established_since else None
 
 

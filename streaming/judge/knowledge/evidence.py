@@ -15,6 +15,7 @@ import numpy as np
 
 from streaming.core.state.queues import Depth
 from streaming.judge.history import Window
+from streaming.judge.knowledge.bounds import standstill_bound
 
 COUNT_ERROR_RATIO = 0.06
 COUNT_LAG_MS = 90_000
@@ -41,6 +42,8 @@ SURE_COUNTED = 20
 FLUKES = 3
 """A count may catch busy consumers with nothing in flight; this many in a row may not."""
 ALIVE_FADES = 0.98
+FEWEST_RECEIVED = 100
+"""With a twentieth of the sends not reported, a hundred messages received in a row were all reported once in 170 times."""
 EARLY_SLACK = 5
 """Before there is a minute of samples, counts may differ by this many messages from what is tracked."""
 FROZEN_FALL_RATIO = 0.1
@@ -134,6 +137,8 @@ class Evidence:
     """The smallest lateness of reports between the last two counts…"""
     least_late_ms: int = REPORTS_LAG_MS
     """…and since then."""
+    standstill_at: int = 0
+    """While nothing leaves: by when the oldest message was sent at the latest; 0: unknown."""
 
     def is_sure(self, now: int) -> bool:
         """Whether complete tracking is established beyond chance, or there are no counts to contradict it."""
@@ -330,9 +335,22 @@ def see_life(e: Evidence, depths: list[Depth], depth: Depth, visibility_ms: int)
     # A message in flight at a count was received at most a visibility timeout earlier; a fall happened since the previous count.
     since = depth.at - min(visibility_ms, 60_000) if depth.in_flight else previous
     e.life_at = max(e.life_at, min(since, depth.at))
-    e.frozen_since = e.frozen_counts = e.frozen_sure_at = 0
+    e.frozen_since = e.frozen_counts = e.frozen_sure_at = e.standstill_at = 0
     e.frozen_most = depth.unsettled
     e.alive_most = max(ALIVE_FADES * e.alive_most, depth.unsettled)
+
+
+def see_standstill(e: Evidence, depth: Depth, past: Window) -> None:
+    """Conclude from the first count that is certainly about a standstill when the oldest message was sent, at the latest.
+
+    A count may be old: that nothing has left since it was true is certain only when it is later than the standstill by its lag.
+    That the backlog never grew by more than the sends does not show that all sends are reported: what was received shows it.
+    """
+    if e.standstill_at or not e.frozen_sure_at or depth.at < e.frozen_sure_at + COUNT_LAG_MS or not e.sends.agreed_since:
+        return
+    since = e.sends.agreed_since
+    if past.change("touched", since) >= FEWEST_RECEIVED and not past.change("touched_unsent", since):
+        e.standstill_at = standstill_bound(past, depth.visible, depth.at + REPORTS_LAG_MS, since) or 0
 
 
 def see_backlog(e: Evidence, at: int, backlog: int, active_at: int) -> None:

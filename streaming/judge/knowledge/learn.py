@@ -14,7 +14,15 @@ from streaming.judge.knowledge.basis import (
     passed_over,
     sides,
 )
-from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, compare_count, is_far_below, see_backlog, see_lateness, see_life
+from streaming.judge.knowledge.evidence import (
+    REPORTS_LAG_MS,
+    compare_count,
+    is_far_below,
+    see_backlog,
+    see_lateness,
+    see_life,
+    see_standstill,
+)
 from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages
 
 if TYPE_CHECKING:
@@ -31,6 +39,7 @@ def learn(c: Context) -> Knowledge:
             see_life(evidence, summary.depths[:i], depth, c.visibility_ms or NEVER)
         if evidence.counted_at < depth.at <= c.now - REPORTS_LAG_MS:
             compare_count(evidence, summary.depths[:i], depth, c.recent)
+            see_standstill(evidence, depth, c.recent)
             if left_out:
                 # Sums that lack what was left out would contradict long after it has gone.
                 evidence.drop_sums()

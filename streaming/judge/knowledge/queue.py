@@ -116,12 +116,11 @@ def least_ages(e: Evidence, summary: QueueSummary, past: Window, latest: Depth |
             if summary.numbers[name] < NEVER:
                 found[scope].append(summary.numbers[name])
     frozen = e.frozen_counts >= FROZEN_COUNTS and e.seen_at - e.frozen_since >= FROZEN_MS
-    prompt = e.exact_sends >= EXACT_COUNTS or e.exact_ends >= EXACT_COUNTS
     # A count that is a minute old does not show consumers that have just come back.
-    current = counted and (frozen or prompt)
-    if current and latest is not None and e.sends.holds(now) and past["sent"][-1] > past["sent"][0]:
+    prompt = counted and (e.exact_sends >= EXACT_COUNTS or e.exact_ends >= EXACT_COUNTS)
+    if prompt and latest is not None and e.sends.holds(now) and past["sent"][-1] > past["sent"][0]:
         for scope, most in (("all", latest.unsettled), ("visible", latest.visible)):
-            at = send_bound(past, most, int(past.at[0]), exact=e.exact_sends >= EXACT_COUNTS)
+            at = send_bound(past, most, max(int(past.at[0]), e.sends.agreed_since), exact=e.exact_sends >= EXACT_COUNTS)
             if at is not None:
                 found[scope].append(at)
     if _rows_are_there(e, past, now):
@@ -131,6 +130,9 @@ def least_ages(e: Evidence, summary: QueueSummary, past: Window, latest: Depth |
         # No message is in flight and none leaves: these are the messages of that time.
         found["all"].append(e.frozen_sure_at)
         found["visible"].append(e.frozen_sure_at)
+        if e.standstill_at > e.sends.agreed_since and e.sends.holds(now):
+            found["all"].append(e.standstill_at)
+            found["visible"].append(e.standstill_at)
     return {scope: Age(min(times), False) for scope, times in found.items() if times and min(times) < NEVER}
 
 
@@ -143,6 +145,9 @@ def _rows_are_there(e: Evidence, past: Window, now: int) -> bool:
     if not e.rows.holds(now) or not e.rows.is_long(now):
         return False
     sent, touched = past["sent"], past["touched"] - past["touched_unsent"]
+    if sent[max(past.last_before(e.life_at), 0)] and not touched[-1]:
+        # Only sends are reported: a message that was sent while consumers worked may be long gone.
+        return False
     first = max(past.last_before(e.rows.agreed_since), 0)
     return bool(touched[-1] - touched[first] >= 0.9 * (sent[-1] - sent[first]) - 20 or _were_there(e, past))
 

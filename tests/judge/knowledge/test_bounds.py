@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.judge.history import COLUMN, FIELDS, Window
-from streaming.judge.knowledge.bounds import send_bound, settlement_bound
+from streaming.judge.knowledge.bounds import send_bound, settlement_bound, standstill_bound
 
 STEP_MS = 10_000
 
@@ -73,3 +73,39 @@ def test_without_consumers_both_bounds_come_close() -> None:
     sent = send_bound(past, len(left), 0, exact=True)
     assert sent is not None
     assert oldest <= sent <= oldest + 2 * STEP_MS
+
+
+OUTAGE = st.lists(st.integers(0, 6), min_size=1, max_size=30)
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps=STEPS, outage=OUTAGE, counted_in=st.integers(0, 30), error=st.floats(-0.05, 0.05), seed=st.integers(0, 10_000))
+def test_a_standstill_bound_is_never_younger_than_the_truth(
+    steps: list[tuple[int, int]], outage: list[int], counted_in: int, error: float, seed: int
+) -> None:
+    """Whichever count of an outage is used, however inexact or old: nothing has left since it was true."""
+    sends, takes = [n for n, _ in steps] + outage, [m for _, m in steps] + [0] * len(outage)
+    past, left = simulated(sends, takes, seed)
+    true = len(steps) - 1 + min(counted_in, len(outage))
+    counted = round(int(past["counted_visible"][true]) * (1 + error))
+    for late in range(min(9, len(past) - true)):
+        bound = standstill_bound(past, counted, int(past.at[true + late]), 0)
+        assert bound is None or (left and min(left) <= bound)
+
+
+def test_a_standstill_bound_stays_near_the_truth_however_long_the_outage() -> None:
+    """The send bound loses a twentieth of the outage, because it counts the whole backlog."""
+    past, left = simulated([3] * 400, [3] * 6 + [0] * 394, 1)
+    early = standstill_bound(past, int(past["counted_visible"][12]), int(past.at[12]), 0)
+    late = send_bound(past, len(left), 0, exact=False)
+    assert early is not None
+    assert late is not None
+    assert early - min(left) <= 2 * STEP_MS
+    assert late - min(left) > 15 * STEP_MS
+
+
+def test_no_send_from_before_the_reports_were_complete_is_part_of_a_standstill_bound() -> None:
+    """Unreported sends would make the newest ones appear older than they are."""
+    past, _ = simulated([3] * 20, [0] * 20, 1)
+    assert standstill_bound(past, 30, int(past.at[15]), int(past.at[4])) is not None
+    assert standstill_bound(past, 30, int(past.at[15]), int(past.at[9])) is None

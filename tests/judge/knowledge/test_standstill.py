@@ -1,0 +1,82 @@
+"""When the oldest message of an outage was sent, from the first count that is certainly about it: when it is concluded at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streaming.core.state.queues import Depth
+from streaming.judge.history import COLUMN, FIELDS, Window
+from streaming.judge.knowledge.evidence import Claim, Evidence, see_life, see_standstill
+
+STEP_MS = 10_000
+DIED_AT = 600_000
+"""A message a second until then and after; samples every ten seconds for fifteen minutes."""
+
+
+def samples(*, received: int, unsent: int = 0) -> Window:
+    """Return samples of a queue whose consumers died at DIED_AT."""
+    at = np.arange(STEP_MS, 900_001, STEP_MS, dtype=np.int64)
+    values = np.zeros((len(at), len(FIELDS)), dtype=np.int64)
+    done = (np.minimum(at, DIED_AT) - STEP_MS) / (DIED_AT - STEP_MS)
+    values[:, COLUMN["sent"]] = at // 1000
+    values[:, COLUMN["touched"]] = done * received
+    values[:, COLUMN["touched_unsent"]] = done * unsent
+    return Window(at, values)
+
+
+def evidence(*, agreed_since: int = 1) -> Evidence:
+    """Return evidence of a standstill since one minute after the death, where sends agree with the counts."""
+    return Evidence(frozen_since=660_000, frozen_sure_at=660_000, frozen_counts=4, sends=Claim(agreed_since, 20))
+
+
+def depth(at: int, visible: int) -> Depth:
+    return Depth(at, visible, 0, 0)
+
+
+def test_the_oldest_is_at_the_youngest_as_old_as_the_newest_sends_before_the_count() -> None:
+    """90 messages are counted a minute late: nine tenths of them, 81, were sent in the 91 s before all sends were reported."""
+    e = evidence()
+    see_standstill(e, depth(750_000, 90), samples(received=500))
+    assert e.standstill_at == 680_000
+
+
+@pytest.mark.parametrize(
+    ("why", "at", "received", "unsent", "agreed_since"),
+    [
+        ("the count may be from before the standstill", 749_999, 500, 0, 1),
+        ("few receives do not show that sends are complete", 750_000, 99, 0, 1),
+        ("some sends are not reported", 750_000, 500, 1, 1),
+        ("only producers are instrumented", 750_000, 0, 0, 1),
+        ("a count contradicted the sends", 750_000, 500, 0, 0),
+        ("sends were complete only after that", 750_000, 500, 0, 700_000),
+    ],
+)
+def test_nothing_is_concluded(why: str, at: int, received: int, unsent: int, agreed_since: int) -> None:
+    """Each condition of the argument is checked."""
+    e = evidence(agreed_since=agreed_since)
+    see_standstill(e, depth(at, 90), samples(received=received, unsent=unsent))
+    assert e.standstill_at == 0, why
+
+
+def test_a_hundred_receives_are_enough() -> None:
+    """The boundary of the evidence that sends are complete."""
+    e = evidence()
+    see_standstill(e, depth(750_000, 90), samples(received=100))
+    assert e.standstill_at > 0
+
+
+def test_a_sign_of_life_ends_the_conclusion() -> None:
+    """What was there then may have left."""
+    e = evidence()
+    see_standstill(e, depth(750_000, 90), samples(received=500))
+    see_life(e, [depth(750_000, 90)], Depth(780_000, 100, 4, 0), 30_000)
+    assert e.standstill_at == 0
+
+
+def test_it_is_concluded_once() -> None:
+    """A later count is larger, so its error costs more, and a producer that joins meanwhile would be missed."""
+    e = evidence()
+    see_standstill(e, depth(750_000, 90), samples(received=500))
+    see_standstill(e, depth(780_000, 400), samples(received=500))
+    assert e.standstill_at == 680_000
