@@ -1,0 +1,108 @@
+"""What can be watched: sessions, clients and resources, each once; one variable switches it off."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import boto3
+import pytest
+
+from queuewatch import unwatch, watch
+from tests.client.hooked import new_queue, reported
+from tests.client.transports import Kept
+from tests.services import sqs
+
+
+def test_sessions_cover_clients_and_resources_made_later(moto_sqs: Any, kept: Kept) -> None:
+    """Message objects of a resource have only the attributes that were asked for."""
+    session = sqs.session()
+    watching = watch(session, kept)
+    resource = session.resource("sqs", endpoint_url=moto_sqs.endpoint)
+    queue = resource.create_queue(QueueName=f"r-{uuid.uuid4().hex[:8]}")
+    queue.send_message(MessageBody="x")
+    [message] = queue.receive_messages(AttributeNames=["SenderId"])
+    assert set(message.attributes) == {"SenderId"}
+    message.delete()
+    assert reported(watching, kept, "type") == [("sent",), ("received",), ("deleted",)]
+    unwatch(session)
+    queue.send_message(MessageBody="unseen")
+    assert not watching.active
+    assert len(kept.events()) == 3
+
+
+@pytest.mark.parametrize("kind", ["resource", "botocore session", "default session"])
+def test_resources_and_sessions_can_be_watched(moto_sqs: Any, kept: Kept, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`watch` accepts a resource, a botocore session, or boto3's default session."""
+    session = sqs.session()
+    if kind == "resource":
+        resource = session.resource("sqs", endpoint_url=moto_sqs.endpoint)
+        watching = watch(resource, kept)
+        client = resource.meta.client
+    elif kind == "botocore session":
+        watching = watch(session._session, kept)
+        client = session.client("sqs", endpoint_url=moto_sqs.endpoint)
+    else:
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", session)
+        watching = watch(to=kept)
+        client = boto3.client("sqs", endpoint_url=moto_sqs.endpoint)
+    client.send_message(QueueUrl=new_queue(client), MessageBody="x")
+    assert reported(watching, kept, "type") == [("sent",)]
+    watching.unwatch()
+
+
+def test_nothing_is_reported_twice(moto_sqs: Any, kept: Kept) -> None:
+    """A session and its client are both watched, and the client twice."""
+    session = sqs.session()
+    one = watch(session, kept)
+    client = session.client("sqs", endpoint_url=moto_sqs.endpoint)
+    two = watch(client, kept)
+    three = watch(client, kept)
+    client.send_message(QueueUrl=new_queue(client), MessageBody="x")
+    for watching in (one, two, three):
+        assert watching.flush() or not watching.active
+    assert [event["type"] for event in kept.events()] == ["sent"]
+    for watching in (one, three):
+        watching.unwatch()
+
+
+def test_a_watched_client_is_not_kept_alive(moto_sqs: Any, kept: Kept) -> None:
+    """Watches are kept in a table with weak references."""
+    import gc
+    import weakref
+
+    client = sqs.client(moto_sqs.endpoint)
+    watching = watch(client, kept)
+    gone = weakref.ref(client.meta.events)
+    del client
+    gc.collect()
+    assert gone() is None
+    watching.unwatch()
+
+
+@pytest.mark.parametrize(
+    ("what", "error"), [(object(), TypeError), (sqs.session(), ValueError)], ids=["no client", "no destination"]
+)
+def test_misuse_fails_at_once(what: Any, error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong arguments are the caller's error, so `watch` raises."""
+    monkeypatch.delenv("QUEUEWATCH_TO", raising=False)
+    with pytest.raises(error):
+        watch(what, None if error is ValueError else Kept())
+
+
+def test_a_typo_in_the_environment_does_not_stop_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistyped destination is logged; the application starts without telemetry."""
+    monkeypatch.setenv("QUEUEWATCH_TO", "kafak://broker/topic")
+    assert not watch(sqs.session()).active
+
+
+def test_one_variable_switches_everything_off(moto_sqs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no hook and no thread, and the destination is not even parsed."""
+    monkeypatch.setenv("QUEUEWATCH_DISABLED", "1")
+    client = sqs.client(moto_sqs.endpoint)
+    watching = watch(client, "nonsense")
+    client.send_message(QueueUrl=new_queue(client), MessageBody="x")
+    assert not watching.active
+    assert watching.flush()
+    assert watching.stats() == {"calls": 0}
+    watching.unwatch()
