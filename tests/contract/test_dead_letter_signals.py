@@ -1,0 +1,112 @@
+"""The signals about dead and lost messages: how an arrival is known, when it is gone, and when the signal ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.failing import STANDARD, failing
+from tests.contract.replaying import ev, replayed
+
+DAY = 86_400
+
+
+@pytest.mark.slow
+def test_each_dead_letter_is_announced_and_all_end_five_minutes_after_the_last(tmp_path: Path) -> None:
+    """0→1 is not enough: a second arrival fires again while the first still does."""
+    events = [ev("queue_state", 0, attributes=STANDARD)]
+    for at, name in ((10, "a"), (200, "b"), (1000, "c")):
+        events += [ev("sent", at - 5, message_id=name), ev("dead_lettered", at, message_id=name, to_queue="q-dlq")]
+    lines = replayed([*events, ev("heartbeat", 2000, consumer="x")], tmp_path)
+    assert lines.times("DeadLetterArrived", "firing", queue="q-dlq") == [10, 200, 1000]
+    assert lines.times("DeadLetterArrived", "resolved", queue="q-dlq") == [500, 500, 1300]
+    assert {x["message_id"] for x in lines.signals("DeadLetterArrived")} == {"a", "b", "c"}
+    assert lines.metric("messages_dead_lettered_total", queue="q")[1980] == 3
+
+
+@pytest.mark.parametrize(
+    ("arrival", "known_by"),
+    [
+        ([ev("dead_lettered", 100, message_id="bad", to_queue="q-dlq")], "event"),
+        ([ev("received", 100, "q-dlq", message_id="bad", receive_count=5, from_queue="q")], "first_receive"),
+        ([ev("received", 100, "q-dlq", message_id="bad", receive_count=5)], "first_receive"),
+    ],
+    ids=["reported", "source named at the first receive", "turns up in a known dead-letter queue"],
+)
+def test_an_arrival_says_how_it_is_known_and_counts_once(tmp_path: Path, arrival: list[dict[str, Any]], known_by: str) -> None:
+    """However the arrival is known, the source loses the message once; a later report of the same adds nothing."""
+    later = [ev("received", 130, "q-dlq", message_id="bad", receive_count=5, from_queue="q")]
+    lines = replayed([*failing(2), *arrival, *later, ev("heartbeat", 180, consumer="x")], tmp_path)
+    (fired,) = lines.signals("DeadLetterArrived", "firing")
+    assert fired["evidence"]["known_by"] == known_by
+    assert fired["evidence"]["from_queue"] == "q"
+    assert lines.metric("messages_dead_lettered_total", queue="q")[180] == 1
+    assert lines.metric("queue_messages", queue="q", state="visible")[180] == 0
+
+
+def test_a_move_nobody_saw_is_concluded_from_the_depth(tmp_path: Path) -> None:
+    """Its receives are used up, its window is over, others were received since, and the broker counts fewer."""
+    events = failing(4, max_receive_count=4)
+    events += [ev("queue_state", 130, attributes={"visible": 0, "in_flight": 1, "delayed": 0})]
+    for n in range(6):
+        events += [
+            ev("sent", 150 + 30 * n, message_id=f"g{n}"),
+            ev("received", 151 + 30 * n, message_id=f"g{n}", receive_count=1),
+        ]
+        events += [ev("deleted", 152 + 30 * n, message_id=f"g{n}")]
+    events += [
+        ev("queue_state", 230, attributes={"visible": 0, "in_flight": 0, "delayed": 0}),
+        ev("heartbeat", 400, consumer="x"),
+    ]
+    lines = replayed(events, tmp_path)
+    (fired,) = lines.signals("DeadLetterArrived", "firing", queue="q-dlq")
+    assert fired["evidence"]["known_by"] == "inferred"
+    assert lines.metric("messages_dead_lettered_total", queue="q")[360] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fifo", "lost_after_move_d"), [(False, 3), (True, 4)], ids=["standard: from the send", "fifo: from the move"]
+)
+def test_dead_letter_clocks(tmp_path: Path, fifo: bool, lost_after_move_d: int) -> None:
+    """A day in the source, 4 days retention: gone 3 days after the move, on FIFO 4; a day before that it is announced."""
+    tail = ".fifo" if fifo else ""
+    source, dead = f"q{tail}", f"d{tail}"
+    group = {"group": "g", "sequence": "1"} if fifo else {}
+    events = [
+        ev(
+            "queue_state",
+            0,
+            source,
+            attributes={"kind": "fifo" if fifo else "standard", "retention_s": 4 * DAY, "dead_letter_queue": dead},
+        ),
+        ev("queue_state", 0, dead, attributes={"retention_s": 4 * DAY}),
+        ev("sent", 0, source, message_id="m", **group),
+        ev("dead_lettered", DAY, source, message_id="m", to_queue=dead, **group),
+        ev("heartbeat", 6 * DAY, consumer="x"),
+    ]
+    lines = replayed(events, tmp_path, every="30m")
+    lost_at = (1 + lost_after_move_d) * DAY
+    (announced,) = lines.times("DeadLetterExpiring", "firing", queue=dead)
+    assert lost_at - DAY <= announced <= lost_at - DAY + 1800
+    (lost,) = lines.times("MessageDropped", "firing", queue=dead, message_id="m")
+    assert lost_at <= lost <= lost_at + 1800
+    expiry = lines.metric("dead_letter_expiry_seconds", queue=dead)
+    assert expiry[DAY + 1800] == lost_at - DAY - 1800
+
+
+@pytest.mark.parametrize("kind", ["dropped", "expired"])
+def test_message_dropped(tmp_path: Path, kind: str) -> None:
+    """Lost by used-up retries or by retention, with the reason; ends after five quiet minutes."""
+    events = [
+        ev("sent", 0, message_id="m"),
+        ev("received", 5, message_id="m", receive_count=3),
+        ev(kind, 10, message_id="m", reason="why not"),
+    ]
+    lines = replayed([*events, ev("heartbeat", 700, consumer="x")], tmp_path)
+    (fired,) = lines.signals("MessageDropped", "firing", message_id="m")
+    assert (fired["evidence"]["kind"], fired["evidence"]["reason"], fired["evidence"]["receive_count"]) == (kind, "why not", 3)
+    assert lines.times("MessageDropped", "resolved") == [310]
+    assert lines.metric(f"messages_{kind}_total", queue="q")[660] == 1

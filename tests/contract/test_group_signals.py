@@ -1,0 +1,135 @@
+"""The signals about ordering groups: stuck groups, the look-ahead, and collapsed concurrency."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.replaying import ev, replayed
+
+FIFO: dict[str, Any] = {"kind": "fifo", "visibility_timeout_s": 20}
+
+
+def group(n: int, name: str, at_s: float = 0) -> list[dict[str, Any]]:
+    """Return `n` messages of one ordering group."""
+    return [ev("sent", at_s + i / 10, "f.fifo", message_id=f"{name}{i}", group=name, sequence=str(10**19 + i)) for i in range(n)]
+
+
+def flowing(name: str, until_s: int) -> list[dict[str, Any]]:
+    """Return a group whose messages are received and deleted throughout."""
+    out = []
+    for i, at in enumerate(range(0, until_s, 10)):
+        about = {"message_id": f"{name}{i}", "group": name}
+        out += [
+            ev("sent", at, "f.fifo", sequence=str(2 * 10**19 + i), **about),
+            ev("received", at + 1, "f.fifo", receive_count=1, **about),
+        ]
+        out += [ev("deleted", at + 2, "f.fifo", **about)]
+    return out
+
+
+def receives(message_id: str, times: list[float], **more: Any) -> list[dict[str, Any]]:
+    """Return receives of a group's head."""
+    return [
+        ev("received", at, "f.fifo", message_id=message_id, group="A", receive_count=n + 1, **more) for n, at in enumerate(times)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        (receives("A0", [1, 22, 43, 64]), "poison_head"),
+        (receives("A0", [1], invisible_until=ev("x", 3600)["at"]), "held_head"),
+        ([], "not_received"),
+    ],
+    ids=["poison_head", "held_head", "not_received"],
+)
+def test_group_stuck_names_group_head_reason_and_what_waits(tmp_path: Path, head: list[dict[str, Any]], reason: str) -> None:
+    """No message of the group is settled for max(2 x visibility, 60 s) while others flow; it ends when the head is settled."""
+    events = [ev("queue_state", 0, "f.fifo", attributes=FIFO), *group(5, "A"), *head, *flowing("B", 200)]
+    events += [ev("deleted", 150, "f.fifo", message_id="A0", group="A")]
+    lines = replayed(sorted(events, key=lambda e: e["at"]), tmp_path)
+    (fired,) = lines.signals("GroupStuck", "firing", group="A")
+    assert fired["at"] == ev("x", 60)["at"]
+    assert fired["evidence"]["reason"] == reason
+    assert fired["evidence"]["head_message_id"] == "A0"
+    assert fired["evidence"]["waiting_behind"] == 4
+    assert lines.times("GroupStuck", "resolved", group="A") == [150]
+    assert not lines.signals("GroupStuck", group="B")
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [*group(1, "A"), *receives("A0", [1, 22, 43])],
+        [*group(5, "A"), ev("heartbeat", 200, consumer="x")],
+        [ev("sent", 0, "f.fifo", message_id="A0", group="A", sequence="1", visible_at=ev("x", 500)["at"]), *group(3, "A", 5)],
+    ],
+    ids=["nothing waits behind", "nobody receives anything", "the head is merely delayed"],
+)
+def test_group_not_stuck(tmp_path: Path, events: list[dict[str, Any]]) -> None:
+    """Similar cases that must not fire: QueueStalled covers a queue without consumers."""
+    lines = replayed([ev("queue_state", 0, "f.fifo", attributes=FIFO), *events, ev("heartbeat", 210, consumer="x")], tmp_path)
+    assert not lines.signals("GroupStuck")
+
+
+@pytest.mark.parametrize(
+    ("ahead", "look_ahead", "hidden"),
+    [(19_999, 20_000, None), (20_000, 20_000, 2), (20_000, None, None), (120_000, None, 2)],
+    ids=["one fewer", "20,000 as in older accounts", "the default is 120,000", "120,000"],
+)
+def test_look_ahead(tmp_path: Path, ahead: int, look_ahead: int | None, hidden: int | None) -> None:
+    """Messages of one blocked group in front hide two other groups, from exactly the look-ahead on."""
+    reported = {} if look_ahead is None else {"look_ahead": look_ahead}
+    events = [ev("queue_state", 0, "f.fifo", attributes={"kind": "fifo", "visibility_timeout_s": 600, **reported})]
+    for i in range(ahead):
+        events.append(ev("sent", i / 10_000, "f.fifo", message_id=f"a{i}", group="A", sequence=str(10**19 + i)))
+    for i, name in enumerate("BC"):
+        events.append(ev("sent", 13 + i, "f.fifo", message_id=name, group=name, sequence=str(2 * 10**19 + i)))
+    events += [ev("received", 16, "f.fifo", message_id="a0", group="A", receive_count=1), ev("heartbeat", 20, consumer="x")]
+    lines = replayed(events, tmp_path)
+    fired = lines.signals("LookAheadSaturated", "firing")
+    assert [x["evidence"]["hidden_messages"] for x in fired] == ([] if hidden is None else [hidden])
+    if fired:
+        assert fired[0]["evidence"]["blocking_group"] == "A"
+        assert lines.metric("groups", queue="f.fifo", state="hidden")[20] == 2
+
+
+def test_delayed_messages_do_not_block_a_group(tmp_path: Path) -> None:
+    """They are in front, but delayed: other groups are still found."""
+    later = ev("x", 900)["at"]
+    events = [ev("queue_state", 0, "f.fifo", attributes=FIFO | {"look_ahead": 10})]
+    events += [ev("sent", i / 100, "f.fifo", message_id=f"a{i}", group="A", sequence=str(i), visible_at=later) for i in range(20)]
+    events += [ev("sent", 5, "f.fifo", message_id="b", group="B", sequence="99"), ev("heartbeat", 20, consumer="x")]
+    assert not replayed(events, tmp_path).signals("LookAheadSaturated")
+
+
+def test_a_message_that_failed_blocks_its_group_until_it_is_visible(tmp_path: Path) -> None:
+    """As Lambda reports it: released at once, received again when the window ends. SQS has it in flight throughout."""
+    events = [ev("queue_state", 0, "f.fifo", attributes=FIFO | {"look_ahead": 10})]
+    events += [ev("sent", i / 100, "f.fifo", message_id=f"a{i}", group="A", sequence=str(i)) for i in range(20)]
+    events.append(ev("sent", 5, "f.fifo", message_id="b", group="B", sequence="99"))
+    for n in range(6):
+        about = {"message_id": "a0", "group": "A"}
+        until = ev("x", 10 + 30 * (n + 1))["at"]
+        events.append(ev("received", 10 + 30 * n, "f.fifo", receive_count=n + 1, invisible_until=until, **about))
+        events.append(ev("released", 11 + 30 * n, "f.fifo", visible_at=until, **about))
+    lines = replayed([*events, ev("heartbeat", 200, consumer="x")], tmp_path, every="10s")
+    assert lines.times("LookAheadSaturated", "firing") == [10]
+    assert lines.times("LookAheadSaturated", "resolved") == [190]
+    assert lines.metric("groups", queue="f.fifo", state="in_flight")[60] == 1
+    (stuck,) = lines.signals("GroupStuck", "firing")
+    assert stuck["at"] == ev("x", 60)["at"]
+
+
+def test_concurrency_collapsed(tmp_path: Path) -> None:
+    """One group in flight for five minutes while six have backlog."""
+    events = [ev("queue_state", 0, "f.fifo", attributes=FIFO)]
+    for name in "ABCDEF":
+        events += group(3, name)
+    events += [ev("received", 10 + 15 * n, "f.fifo", message_id="A0", group="A", receive_count=n + 1) for n in range(30)]
+    lines = replayed(sorted(events, key=lambda e: e["at"]), tmp_path)
+    (at,) = lines.times("ConcurrencyCollapsed", "firing")
+    assert 300 <= at <= 303

@@ -1,0 +1,73 @@
+"""The signals about one message: poison and held too long. When each fires, its evidence, and that it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.contract.failing import failing
+from tests.contract.replaying import ev, replayed
+
+
+@pytest.mark.parametrize(
+    ("max_receive_count", "fires_at_receive"),
+    [(4, 3), (10, 3), (2, 2), (1, 2)],
+    ids=["three", "never later than three", "at its last of two", "never at the first"],
+)
+def test_poison_message_fires_at_min_3_max_2_n(tmp_path: Path, max_receive_count: int, fires_at_receive: int) -> None:
+    """receive_count >= min(3, max(2, max_receive_count)), at that receive and not before."""
+    lines = replayed(failing(4, max_receive_count=max_receive_count), tmp_path)
+    assert lines.times("PoisonMessage", "firing", message_id="bad") == [10 + (fires_at_receive - 1) * 40]
+
+
+def test_poison_message_says_what_is_left_and_ends_when_settled(tmp_path: Path) -> None:
+    """Evidence: receives left, final attempt; resolved by the deletion."""
+    events = [*failing(4), ev("deleted", 140, message_id="bad")]
+    lines = replayed(events, tmp_path)
+    (fired,) = lines.signals("PoisonMessage", "firing")
+    (ended,) = lines.signals("PoisonMessage", "resolved")
+    assert (fired["evidence"]["receives_left"], fired["evidence"]["final_attempt"]) == (1, False)
+    assert (ended["evidence"]["receives_left"], ended["evidence"]["final_attempt"]) == (0, True)
+    assert lines.times("PoisonMessage", "resolved") == [140]
+    assert fired["queue"] == "q"
+    assert fired["system"] == "aws_sqs"
+
+
+def test_poison_counts_receives_without_a_count(tmp_path: Path) -> None:
+    """Where the system reports no count, receives are counted; the same receive reported twice counts once."""
+    receives = [ev("received", 10 + 40 * n, message_id="m") for n in range(3)]
+    lines = replayed([*receives[:2], receives[1], receives[2]], tmp_path)
+    assert lines.times("PoisonMessage", "firing") == [90]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("visibility_s", "fires_after_s", "extended"),
+    [(30, 900, "at least 32 extensions"), (300, 1500, "5 extensions")],
+    ids=["a timeline that was cut", "a whole one"],
+)
+def test_held_too_long(tmp_path: Path, visibility_s: int, fires_after_s: int, extended: str) -> None:
+    """In flight without a break, by extensions, for longer than max(5 x visibility timeout, 15 min)."""
+    step = visibility_s - 5
+    events = [ev("queue_state", 0, attributes={"visibility_timeout_s": visibility_s}), ev("sent", 0, message_id="m")]
+    events.append(ev("received", 10, message_id="m", receive_count=1, consumer="c"))
+    for at in range(10 + step, 2000, step):
+        events.append(ev("extended", at, message_id="m", invisible_until=events[0]["at"] + (at + visibility_s) * 1000))
+    events.append(ev("deleted", 2000, message_id="m"))
+    lines = replayed(events, tmp_path)
+    (fired,) = lines.signals("MessageHeldTooLong", "firing", message_id="m")
+    (fired_at,) = lines.times("MessageHeldTooLong", "firing", message_id="m")
+    assert fired["evidence"]["limit_s"] == fires_after_s
+    assert fired["evidence"]["extensions_exact"] is not extended.startswith("at least")
+    assert f"({extended})" in fired["evidence"]["summary"]
+    assert 10 + fires_after_s < fired_at <= 10 + fires_after_s + 2
+    assert lines.times("MessageHeldTooLong", "resolved") == [2000]
+
+
+@pytest.mark.slow
+def test_held_is_broken_by_a_return(tmp_path: Path) -> None:
+    """A message that becomes visible in between is not held without a break."""
+    events = [ev("sent", 0, message_id="m")]
+    events += [ev("received", 1 + 35 * n, message_id="m", receive_count=n + 1) for n in range(40)]
+    assert not replayed(events, tmp_path).signals("MessageHeldTooLong")

@@ -1,0 +1,156 @@
+"""The signals about a queue, its consumers, settings and telemetry: that each fires, when, that it ends, and when it must not fire."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.core.settings import QueueRule, Settings
+from tests.contract.replaying import Lines, ev, replayed
+
+DAY = 86_400
+
+
+@pytest.mark.parametrize("finish", [False, True], ids=["no_receives", "no_progress"])
+def test_queue_stalled_and_its_reasons(tmp_path: Path, finish: bool) -> None:
+    """A visible backlog of which nothing is settled for five minutes; a settlement ends it."""
+    events = [ev("queue_state", 0, attributes={"visibility_timeout_s": 30})]
+    events += [ev("sent", n, message_id=f"m{n}") for n in range(10)]
+    if finish:
+        events += [ev("received", 20 + 31 * n, message_id=f"m{n % 3}", receive_count=n // 3 + 1) for n in range(12)]
+    events += [ev("deleted", 400, message_id="m0")]
+    lines = replayed(events, tmp_path)
+    (fired,) = lines.signals("QueueStalled", "firing")
+    assert fired["at"] == ev("x", 300)["at"]
+    assert fired["evidence"]["reason"] == ("no_progress" if finish else "no_receives")
+    assert lines.times("QueueStalled", "resolved") == [400]
+
+
+@pytest.mark.slow
+def test_a_quiet_queue_raises_nothing(tmp_path: Path) -> None:
+    """A day with one message every twenty minutes: no signal, and status ok throughout."""
+    events = []
+    for n in range(72):
+        about = {"message_id": f"m{n}"}
+        events += [
+            ev("sent", 1200 * n, **about),
+            ev("received", 1200 * n + 2, receive_count=1, **about),
+            ev("deleted", 1200 * n + 3, **about),
+        ]
+    lines = replayed(events, tmp_path, every="5m")
+    assert not lines.signals()
+    assert set(lines.metric("queue_status", status="ok").values()) == {1}
+
+
+def test_slow_consumer_compares_with_what_is_usual_here(tmp_path: Path) -> None:
+    """With a median hold of 8 s the limit is ten times that, not 30 s."""
+    events = [ev("queue_state", 0, attributes={"visibility_timeout_s": 600})]
+    for n in range(20):
+        about = {"message_id": f"m{n}"}
+        events += [ev("sent", 10 * n, **about), ev("received", 10 * n + 1, receive_count=1, consumer="quick", **about)]
+        events += [ev("deleted", 10 * n + 9, **about)]
+    events += [ev("sent", 200, message_id="slow"), ev("received", 201, message_id="slow", receive_count=1, consumer="hung")]
+    lines = replayed(sorted([*events, ev("deleted", 400, message_id="slow")], key=lambda e: e["at"]), tmp_path)
+    (fired,) = lines.signals("SlowConsumer", "firing")
+    assert (fired["consumer"], fired["evidence"]["message_id"], fired["evidence"]["strategy"]) == ("hung", "slow", "hold")
+    assert 201 + 65 < (fired["at"] - ev("x", 0)["at"]) / 1000 < 201 + 100
+    assert lines.times("SlowConsumer", "resolved") == [400]
+
+
+def test_batch_retry_storm(tmp_path: Path) -> None:
+    """Batches of ten fail because of one bad message each: nine good ones of each are redelivered."""
+    events = []
+    for n in range(6):
+        at = 20.0 * n
+        for m in range(10):
+            events.append(
+                ev("received", at, message_id=f"m{m}", receive_count=n + 1, batch_id=f"b{n}", system="cloudflare_queues")
+            )
+        events.append(
+            ev(
+                "batch",
+                at + 1,
+                batch_id=f"b{n}",
+                attributes={"size": 10, "failed": 1, "acked": 0, "retried": 10},
+                system="cloudflare_queues",
+            )
+        )
+    lines = replayed([*events, ev("heartbeat", 800, consumer="x")], tmp_path)
+    (fired,) = lines.signals("BatchRetryStorm", "firing")
+    assert fired["evidence"]["redeliveries_from_failed_batches"] >= 10
+    assert lines.signals("BatchRetryStorm", "resolved")
+
+
+@pytest.mark.parametrize(("in_flight", "fires"), [(29, False), (30, True)])
+def test_noisy_group(tmp_path: Path, in_flight: int, fires: bool) -> None:
+    """A fair queue's group with more than 10 % of what is in flight and at least 30 messages."""
+    events = [ev("queue_state", 0, attributes={"visibility_timeout_s": 300})]
+    for n in range(in_flight + 10):
+        about = {"message_id": f"m{n}", "group": "loud"}
+        events.append(ev("sent", n / 100, **about))
+        if n < in_flight:
+            events.append(ev("received", 1 + n / 100, receive_count=1, **about))
+    events += [ev("sent", 2, message_id="x", group="calm"), ev("heartbeat", 60, consumer="x")]
+    lines = replayed(events, tmp_path)
+    assert [x["group"] for x in lines.signals("NoisyGroup", "firing")] == (["loud"] if fires else [])
+
+
+def test_telemetry_stale(tmp_path: Path) -> None:
+    """A collector is silent for two minutes, not a second earlier; the signal ends with its next event."""
+    events = [ev("heartbeat", 30 * n, consumer="sqs-1", queue="") for n in range(5)] + [
+        ev("heartbeat", 300, consumer="sqs-1", queue="")
+    ]
+    lines = replayed(events, tmp_path)
+    assert lines.times("TelemetryStale", "firing", consumer="sqs-1") == [240]
+    assert lines.times("TelemetryStale", "resolved", consumer="sqs-1") == [300]
+
+
+@pytest.mark.parametrize(
+    ("tracked", "counted", "fires"), [(89, 100, True), (90, 100, False), (110, 100, False), (111, 100, True)]
+)
+def test_telemetry_partial_and_coverage(tmp_path: Path, tracked: int, counted: int, fires: bool) -> None:
+    """Outside 90 to 110 % of the broker's own count for ten minutes."""
+    events = [ev("sent", n / 100, message_id=f"m{n}") for n in range(tracked)]
+    states = [ev("queue_state", 5 + 60 * n, attributes={"visible": counted, "in_flight": 0, "delayed": 0}) for n in range(13)]
+    lines = replayed([*events, *states], tmp_path)
+    assert bool(lines.signals("TelemetryPartial", "firing")) is fires
+    assert lines.metric("telemetry_coverage_ratio", queue="q")[600] == tracked / counted
+    if fires:
+        assert 605 <= lines.times("TelemetryPartial", "firing")[0] <= 607
+
+
+LINT = [
+    ("redrive_type_mismatch", {"kind": "standard", "dead_letter_queue": "d.fifo"}, {"kind": "fifo"}),
+    ("dead_letter_retention", {"retention_s": 4 * DAY, "dead_letter_queue": "d"}, {"retention_s": 4 * DAY}),
+    ("single_receive", {"max_receive_count": 1, "dead_letter_queue": "d"}, {"retention_s": 14 * DAY}),
+    ("no_dead_letter_queue", {"kind": "standard", "dead_letter_queue": None}, {}),
+    ("allow_policy", {"dead_letter_queue": "d"}, {"redrive_allow_policy": {"permission": "denyAll"}}),
+    ("allow_policy", {"dead_letter_queue": "d"}, {"redrive_allow_policy": {"permission": "byQueue", "sources": ["other"]}}),
+    ("backoff_beyond_cap", {"retry_delay_s": 50_000, "dead_letter_queue": "d"}, {}),
+]
+
+
+@pytest.mark.parametrize(("rule", "own", "theirs"), LINT, ids=[f"{rule}-{i}" for i, (rule, _, _) in enumerate(LINT)])
+def test_misconfigured(tmp_path: Path, rule: str, own: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Each rule of the lint fires with the fix in words, and ends when the setting is corrected."""
+    dead = own.get("dead_letter_queue") or "d"
+    events = [
+        ev("queue_state", 0, attributes=own),
+        ev("queue_state", 0, dead, attributes=theirs),
+        ev("heartbeat", 60, consumer="x"),
+    ]
+    fired = replayed(events, tmp_path).signals("QueueMisconfigured", "firing", queue="q")
+    assert [x["evidence"]["rule"] for x in fired] == [rule]
+    assert len(fired[0]["evidence"]["summary"]) > 40
+
+
+def test_thresholds_by_pattern(tmp_path: Path) -> None:
+    """A queue's own limits count for it alone."""
+    settings = Settings(rules=(QueueRule("b*", {"poison_receives": 2}),))
+    events = []
+    for queue in ("a", "b"):
+        events += [ev("received", 10 + 40 * n, queue, message_id="m", receive_count=n + 1) for n in range(2)]
+    lines: Lines = replayed(events, tmp_path, settings=settings)
+    assert [x["queue"] for x in lines.signals("PoisonMessage", "firing")] == ["b"]
