@@ -23,18 +23,10 @@ from tests.sources.cloudflare.api_stub import (
     answering,
     failure,
     hanging_up,
-    serving,
     success,
 )
 
 SENT_MS = 1_750_000_000_000
-
-
-@pytest.fixture
-def stub() -> Iterator[Stub]:
-    """An account without queues."""
-    with serving() as stub:
-        yield stub
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,9 @@ from sources.cloudflare.config import CloudflareCollectorConfig
 from sources.cloudflare.doctor import examine
 from sources.collect.base import CollectorRefused
 from sources.doctor import Examination
-from tests.sources.cloudflare.api_stub import ACCOUNT, TOKEN, Stub, answering, serving
+from tests.sources.cloudflare.api_stub import ACCOUNT, Stub, answering
 
 DAY_S = 86_400
-
-
-@pytest.fixture
-def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
-    """An account without queues, with its token set."""
-    monkeypatch.setenv("QUEUEWATCH_CLOUDFLARE_TOKEN", TOKEN)
-    with serving() as stub:
-        yield stub
 
 
 def consumer(dead_letter_queue: str = "dlq", **settings: Any) -> dict[str, Any]:

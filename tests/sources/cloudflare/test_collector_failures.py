@@ -1,0 +1,92 @@
+"""A failing queue or response does not affect the others, and requests stay within their limits."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.sources.cloudflare.api_stub import ACCOUNT, Stub, answering
+from tests.sources.cloudflare.driven import WORKER, running
+
+
+def test_a_failing_queue_does_not_affect_the_others(stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
+    """It is polled less and less often, logged once, and reported again as soon as it answers."""
+    bad, good = stub.add("bad", consumer=WORKER, backlog=1), stub.add("good", consumer=WORKER, backlog=2)
+    stub.standing[f"{bad.id}/metrics"] = answering(500, "<html>no</html>")
+    with caplog.at_level(logging.WARNING), running(stub, poll_interval_s=0.05) as run:
+        run.until(lambda: len(stub.calls(f"{good.id}/metrics")) >= 20)
+        assert run.of("queue_state", "bad") == []
+        assert len(stub.calls(f"{bad.id}/metrics")) < len(stub.calls(f"{good.id}/metrics")) / 2
+        del stub.standing[f"{bad.id}/metrics"]
+        run.until(lambda: run.of("queue_state", "bad"))
+    reported = [record.getMessage() for record in caplog.records if "500" in record.getMessage()]
+    assert len(reported) == 1, reported
+    assert reported[0].startswith("Cloudflare: queue bad: metrics")
+
+
+def test_known_queues_are_polled_when_the_list_fails(stub: Stub) -> None:
+    """A failing listing does not stop the polling of queues that are already known."""
+    stub.add("orders", consumer=WORKER)
+    with running(stub) as run:
+        run.until(lambda: run.of("queue_state", "orders"))
+        stub.standing["/queues"] = answering(502, "<html>")
+        reported = len(run.of("queue_state", "orders"))
+        run.until(lambda: len(run.of("queue_state", "orders")) >= reported + 10)
+
+
+def test_heartbeats_stop_when_the_api_is_silent(stub: Stub) -> None:
+    """A collector that has no answer for a minute must look like one that fell silent."""
+    stub.add("orders", consumer=WORKER)
+    with running(stub) as run:
+        run.until(lambda: run.of("heartbeat"))
+        assert run.of("heartbeat")[0]["consumer"] == f"cloudflare:{ACCOUNT}"
+        for end in ("/metrics", "/queues", "/peek"):
+            stub.standing[end] = answering(503, "")
+        before = len(run.of("heartbeat"))
+        run.go_on(61)
+        reported = len(run.of("heartbeat"))
+        assert reported > before
+        run.go_on(30)
+        assert len(run.of("heartbeat")) == reported
+        stub.standing.clear()
+        run.until(lambda: len(run.of("heartbeat")) > reported, within_s=600)
+
+
+def test_no_heartbeat_before_the_api_answered(
+    stub: Stub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A wrong token shows at once, and the log says what to do."""
+    monkeypatch.setenv("QUEUEWATCH_CLOUDFLARE_TOKEN", "wrong")
+    with caplog.at_level(logging.WARNING), running(stub) as run:
+        run.until(lambda: stub.requests)
+        run.go_on(20)
+    assert run.events == []
+    assert "Authentication error" in caplog.text
+    assert len(stub.requests) == 1, "a token that is refused is not tried again at once"
+
+
+def test_too_many_requests_stop_all_of_them(stub: Stub) -> None:
+    """All requests stop for as long as the API asks, then resume."""
+    stub.add("orders", consumer=WORKER)
+    stub.add("mail", consumer=WORKER)
+    with running(stub) as run:
+        run.until(lambda: run.of("queue_state", "mail") and run.of("queue_state", "orders"))
+        stub.faults["/metrics"].append(answering(429, "{}", retry_after="1"))
+        run.until(lambda: not stub.faults["/metrics"])
+        asked = len(stub.requests)
+        run.go_on(0.9)
+        assert len(stub.requests) == asked
+        reported = len(run.of("queue_state", "orders"))
+        run.until(lambda: len(run.of("queue_state", "orders")) > reported)
+
+
+def test_requests_stay_within_the_budget(stub: Stub) -> None:
+    """With many queues and a small budget, polls are less frequent; the number of requests stays the same."""
+    for i in range(40):
+        stub.add(f"q{i}", consumer=WORKER)
+    with running(stub, requests_per_5min=300) as run:
+        run.until(lambda: len(stub.requests) >= 30)
+        before = len(stub.requests)
+        run.go_on(20)
+        assert 19 <= len(stub.requests) - before <= 21, "one request a second"
