@@ -1,0 +1,61 @@
+"""A plugin that shares a run between processes: a test file is run by the process that claims it first.
+
+Loaded with `-p tests.halves`; `.ci/halves.py` runs one process forwards and one backwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options that `.ci/halves.py` passes."""
+    parser.addoption("--claims", type=Path, required=True, help="a folder, empty at first, that the processes share")
+    parser.addoption("--backwards", action="store_true", help="run the last test file first")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Run the tests of the claimed files, like pytest's own loop runs all."""
+    config = session.config
+    if session.testsfailed or config.option.collectonly:
+        return None  # pytest's own loop reports a failed collection
+    files = dict(_by_file(session.items))
+    claims: Path = config.getoption("--claims")
+    parts = [(name, len(items)) for name, items in files.items()]
+    (claims / f"collected-{hashlib.sha256(repr(parts).encode()).hexdigest()}").mkdir(exist_ok=True)
+    due = _claimed(reversed(files.items()) if config.getoption("--backwards") else files.items(), claims)
+    item = next(due, None)
+    while item is not None:
+        following = next(due, None)
+        config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)
+        item = following
+    return True
+
+
+def _by_file(items: Iterable[pytest.Item]) -> Iterator[tuple[str, list[pytest.Item]]]:
+    """Yield the tests of each file. A file comes again for each value of a session fixture with parameters."""
+    times: Counter[Path] = Counter()
+    for path, tests in groupby(items, lambda item: item.path):
+        times[path] += 1
+        yield f"{path}-{times[path]}", list(tests)
+
+
+def _claimed(files: Iterable[tuple[str, list[pytest.Item]]], claims: Path) -> Iterator[pytest.Item]:
+    """Yield the tests of each file that no other process has claimed; a file is claimed when its first test is due."""
+    for name, tests in files:
+        try:
+            (claims / hashlib.sha256(name.encode()).hexdigest()).mkdir()
+        except FileExistsError:
+            continue
+        yield from tests
