@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,5 +49,8 @@ def judged(steps: Sequence[Step], settings: Settings | None = None, *, shards: i
 
 def in_steps(events: Sequence[dict[str, Any]], every_s: int, until_s: int) -> list[Step]:
     """The events by the time of the evaluation that takes them in."""
-    times = range(0, until_s * 1000 + 1, every_s * 1000)
-    return [(t, [e for e in events if t - every_s * 1000 < e["at"] - T0 <= t]) for t in times]
+    every_ms = every_s * 1000
+    due: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for event in events:
+        due[-(-(event["at"] - T0) // every_ms) * every_ms].append(event)
+    return [(t, due.get(t, [])) for t in range(0, until_s * 1000 + 1, every_ms)]

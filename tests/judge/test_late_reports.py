@@ -49,8 +49,8 @@ def reported(messages: list[Message], late_s: float, *, every: int = 1, sends: b
         unsettled = sum(sent <= at < deleted for sent, _, deleted in messages)
         counts = {"visible": unsettled - in_flight, "in_flight": in_flight, "delayed": 0, "visibility_timeout_s": 60}
         came.append((at, ev("queue_state", at, attributes=counts)))
-    steps = range(0, UNTIL_S + 1, STEP_S)
-    return [(t * 1000, [e for at, e in sorted(came, key=lambda c: c[0]) if t - STEP_S < at <= t]) for t in steps]
+    came.sort(key=lambda c: c[0])
+    return [(t * 1000, [e for at, e in came if t - STEP_S < at <= t]) for t in range(0, UNTIL_S + 1, STEP_S)]
 
 
 def bases(steps: list[Step]) -> list[str]:
