@@ -28,6 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="only tests that need no broker, browser, Java or node, and are quick")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Register `simulation`: such tests wait for nothing, but take seconds to minutes of processor time each."""
+    config.addinivalue_line("markers", "simulation: simulates minutes or hours of a queue; `--fast` leaves it out")
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say in the header where this run starts its services."""
     return [] if config.getoption("--fast") else [f"services: {place.chosen()}"]
@@ -40,30 +45,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = filter(_is_fast, items)
 
 
-SIMULATIONS = (
-    "tests/contract/test_events.py::test_shuffled_within_the_lateness_and_repeated_it_is_the_same",
-    "tests/contract/test_incidents.py",
-    "tests/contract/test_look_ahead_fake.py",
-    "tests/contract/test_metrics.py",
-    "tests/contract/test_partial.py",
-    "tests/core/state/test_tombstones.py::test_what_is_said_is_the_same_frozen_or_not",
-    "tests/docs/test_generated.py::test_generated_page_is_up_to_date[scripts/age_experiment.py]",
-    "tests/judge/test_memory.py",
-    "tests/judge/test_schedule.py",
-    "tests/judge/test_shards.py",
-    "tests/judge/test_steady_counts.py",
-    "tests/lab/detect/test_comparison.py",
-    "tests/lab/test_detection.py",
-    "tests/lab/test_harness.py",
-    "tests/lab/test_looks.py",
-    "tests/lab/test_week.py",
-)
-"""Tests that simulate hours of a queue. They take minutes of processor time, so `--fast` leaves them out too."""
-
-
 def _is_fast(item: pytest.Item) -> bool:
-    marked = any(item.get_closest_marker(name) for name in ("slow", "e2e"))
-    return not marked and "services" not in getattr(item, "fixturenames", ()) and not item.nodeid.startswith(SIMULATIONS)
+    marked = any(item.get_closest_marker(name) for name in ("slow", "e2e", "simulation"))
+    return not marked and "services" not in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session")

@@ -59,6 +59,7 @@ def test_severities_are_those_of_the_judge() -> None:
     assert judged == {(name, BY_NAME[name].severity) for name in SIGNAL_NAMES}
 
 
+@pytest.mark.simulation
 @each
 def test_evidence_fields_exist(entry_: Entry) -> None:
     """Fields that readers are asked to check must be in the judge's evidence or be a metric."""

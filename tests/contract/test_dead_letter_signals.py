@@ -46,6 +46,7 @@ def test_an_arrival_says_how_it_is_known_and_counts_once(tmp_path: Path, arrival
     assert lines.metric("queue_messages", queue="q", state="visible")[180] == 0
 
 
+@pytest.mark.simulation
 def test_a_move_nobody_saw_is_concluded_from_the_depth(tmp_path: Path) -> None:
     """Its receives are used up, its window is over, others were received since, and the broker counts fewer."""
     events = failing(4, max_receive_count=4)
@@ -97,6 +98,7 @@ def test_dead_letter_clocks(tmp_path: Path, fifo: bool, lost_after_move_d: int) 
     assert expiry[DAY + 1800] == lost_at - DAY - 1800
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("kind", ["dropped", "expired"])
 def test_message_dropped(tmp_path: Path, kind: str) -> None:
     """Lost by used-up retries or by retention, with the reason; ends after five quiet minutes."""

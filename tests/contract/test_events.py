@@ -237,6 +237,7 @@ NAMED = [
 FREE = ["tags", "findings", "redrive_allow_policy", "returned_since", "last_ack_at", "failed"]
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("seed", range(4))
 def test_attributes_may_hold_anything(tmp_path: Path, seed: int) -> None:
     """An attribute of an invalid type or range is ignored, and processing continues."""
@@ -313,6 +314,7 @@ def lives(n: int) -> list[Event]:
     return sorted(events, key=lambda e: int(e["at"]))
 
 
+@pytest.mark.simulation
 def test_shuffled_within_the_lateness_and_repeated_it_is_the_same(tmp_path: Path) -> None:
     """Every line but the count of duplicates; totals are exact."""
     events = lives(50)
@@ -331,6 +333,7 @@ def test_shuffled_within_the_lateness_and_repeated_it_is_the_same(tmp_path: Path
     assert max(out_of_order.metric("events_total", result="late").values()) == 0
 
 
+@pytest.mark.simulation
 def test_a_late_event_raises_no_dead(tmp_path: Path) -> None:
     """Beyond the lateness the end is forgotten, as is anything that would contradict it; the event is counted as late."""
     events = [
@@ -369,6 +372,7 @@ def test_what_is_past_its_retention_is_gone(tmp_path: Path) -> None:
     assert reported(lines, 420) == {"sent": 1, "expired": 1}
 
 
+@pytest.mark.simulation
 def test_what_the_broker_no_longer_counts_is_reconciled_away(tmp_path: Path) -> None:
     """After five minutes of an empty queue; younger messages stay, and it is counted."""
     empty = [ev("queue_state", 60 * n, attributes={"visible": 0, "in_flight": 0, "delayed": 0}) for n in range(1, 12)]

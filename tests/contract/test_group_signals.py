@@ -124,6 +124,7 @@ def test_a_message_that_failed_blocks_its_group_until_it_is_visible(tmp_path: Pa
     assert stuck["at"] == ev("x", 60)["at"]
 
 
+@pytest.mark.simulation
 def test_concurrency_collapsed(tmp_path: Path) -> None:
     """One group in flight for five minutes while six have backlog."""
     events = [ev("queue_state", 0, "f.fifo", attributes=FIFO)]

@@ -10,6 +10,8 @@ import pytest
 
 from tests.contract.replaying import Lines, ev, replayed
 
+pytestmark = pytest.mark.simulation
+
 Events = list[dict[str, Any]]
 STANDARD = ev("queue_state", 0, attributes={"visibility_timeout_s": 30, "max_receive_count": 10, "dead_letter_queue": "d"})
 

@@ -7,10 +7,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contract.replaying import ev, replayed
+
+pytestmark = pytest.mark.simulation
 
 LOOK_AHEAD = 20
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.contract.replaying import Lines, ev, ms, replayed
 
+pytestmark = pytest.mark.simulation
+
 Events = list[dict[str, Any]]
 GOOD: Events = [
     e

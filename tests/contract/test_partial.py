@@ -9,6 +9,8 @@ import pytest
 
 from tests.contract.replaying import Lines, ev, replayed
 
+pytestmark = pytest.mark.simulation
+
 Events = list[dict[str, Any]]
 END_S = 2_400
 

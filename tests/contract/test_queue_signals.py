@@ -13,6 +13,7 @@ from tests.contract.replaying import Lines, ev, replayed
 DAY = 86_400
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("finish", [False, True], ids=["no_receives", "no_progress"])
 def test_queue_stalled_and_its_reasons(tmp_path: Path, finish: bool) -> None:
     """A visible backlog of which nothing is settled for five minutes; a settlement ends it."""
@@ -59,6 +60,7 @@ def test_slow_consumer_compares_with_what_is_usual_here(tmp_path: Path) -> None:
     assert lines.times("SlowConsumer", "resolved") == [400]
 
 
+@pytest.mark.simulation
 def test_batch_retry_storm(tmp_path: Path) -> None:
     """Batches of ten fail because of one bad message each: nine good ones of each are redelivered."""
     events = []
@@ -107,6 +109,7 @@ def test_telemetry_stale(tmp_path: Path) -> None:
     assert lines.times("TelemetryStale", "resolved", consumer="sqs-1") == [300]
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(
     ("tracked", "counted", "fires"), [(89, 100, True), (90, 100, False), (110, 100, False), (111, 100, True)]
 )

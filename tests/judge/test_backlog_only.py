@@ -10,6 +10,8 @@ from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import Judged, in_steps, judged
 
+pytestmark = pytest.mark.simulation
+
 Events = list[dict[str, Any]]
 CF = {"system": "cloudflare_queues"}
 GONE_S = 300

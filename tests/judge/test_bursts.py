@@ -14,6 +14,8 @@ from streaming.core.settings import Settings
 from tests.core.driving import T0, event
 from tests.judge.driving import Step, in_steps, judged
 
+pytestmark = pytest.mark.simulation
+
 LISTED = 5
 EVENT_TIME = Settings(now_is_event_time=True, messages_per_queue=LISTED)
 LIVE = Settings(messages_per_queue=LISTED)

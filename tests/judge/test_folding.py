@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from streaming.judge.signals import SignalChange
 from tests.contract.replaying import ev
 from tests.judge.driving import Judged, in_steps, judged
+
+pytestmark = pytest.mark.simulation
 
 Events = list[dict[str, Any]]
 GROUPS = 40

@@ -12,6 +12,8 @@ from tests.contract.replaying import ev
 from tests.contract.test_incidents import flow
 from tests.judge.driving import in_steps, judged
 
+pytestmark = pytest.mark.simulation
+
 Events = list[dict[str, Any]]
 QUEUE = ev("queue_state", 0, attributes={"visibility_timeout_s": 30})
 DIED_S = 600

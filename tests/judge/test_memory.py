@@ -13,6 +13,8 @@ from streaming.judge.signals import SignalKey
 from tests.core.driving import T0, event, run_steps
 from tests.judge.driving import SETTINGS, Step, in_steps, judged
 
+pytestmark = pytest.mark.simulation
+
 WORKER = {"consumer": "conn:1:1", "system": "activemq", "queue": "work"}
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.core.driving import T0, event
 from tests.judge.driving import Judged, in_steps, judged
+
+pytestmark = pytest.mark.simulation
 
 
 def traffic(until_s: int, works: list[tuple[int, int]]) -> list[dict[str, Any]]:

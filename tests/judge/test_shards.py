@@ -11,6 +11,8 @@ from tests.core.driving import T0, event
 from tests.judge.driving import in_steps, judged
 from tests.judge.test_memory import everything
 
+pytestmark = pytest.mark.simulation
+
 Events = list[dict[str, Any]]
 
 

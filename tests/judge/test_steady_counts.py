@@ -14,6 +14,8 @@ from streaming.judge.looks import Look
 from tests.core.driving import T0, event
 from tests.judge.driving import in_steps, judged
 
+pytestmark = pytest.mark.simulation
+
 EVERY_S = 10
 MINUTE_MS = 60_000
 

@@ -8,6 +8,8 @@ from lab.incidents import Selection as IncidentSelection
 from lab.incidents import run_incidents
 from lab.matrix import Cell, run_cells
 
+pytestmark = pytest.mark.simulation
+
 HOLDS = [
     ("healthy_busy", "attributes"),
     ("healthy_busy", "producers"),

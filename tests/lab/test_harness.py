@@ -10,6 +10,8 @@ from lab.scenarios.matrix import healthy_idle
 from lab.simulation import T0_MS, ms
 from lab.telemetry import COUNTS, VIEWS, polled, seen
 
+pytestmark = pytest.mark.simulation
+
 
 @pytest.mark.parametrize("trigger_ms", [None, 10_000])
 def test_full_telemetry_of_an_idle_queue_is_published_exactly(trigger_ms: int | None) -> None:

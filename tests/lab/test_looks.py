@@ -22,6 +22,8 @@ from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import QueueView, Snapshot
 from streaming.replay.recording import read_recording, steps
 
+pytestmark = pytest.mark.simulation
+
 SETTINGS = Settings(now_is_event_time=True)
 CELLS = (
     Cell("healthy_busy", "standard", 3, "full", "exact"),

@@ -108,6 +108,7 @@ def test_the_recorded_truth_agrees_with_deliveries_and_ends(scenario: Scenario, 
         assert queue.oldest_sent_at(at, visible_only=True) == min(visible, default=None)
 
 
+@pytest.mark.simulation
 def test_the_same_seed_gives_the_same_recording_and_another_seed_another() -> None:
     """Reports and labels are compared."""
     first, again, other = (releases("standard", seed) for seed in (5, 5, 6))

@@ -7,6 +7,8 @@ import pytest
 from lab.simulation import T0_MS
 from lab.week import calendar_week, run_week
 
+pytestmark = pytest.mark.simulation
+
 HOUR_MS = 3_600_000
 
 

@@ -62,6 +62,7 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
     return events
 
 
+@pytest.mark.simulation
 @pytest.mark.timeout(900)  # a machine several times slower than usual
 @settings(
     max_examples=EXAMPLES,

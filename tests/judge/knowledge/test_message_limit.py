@@ -12,6 +12,8 @@ from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import SETTINGS, judged
 
+pytestmark = pytest.mark.simulation
+
 LIMITED = replace(SETTINGS, max_messages_per_shard=50)
 BURST = 200
 DRAINED_S = 300

@@ -34,6 +34,7 @@ def leaving() -> Judged:
     return judged(in_steps(sorted(events, key=lambda e: e["at"]), 15, END_S))
 
 
+@pytest.mark.simulation
 def test_the_depth_is_the_brokers_at_every_count(leaving: Judged) -> None:
     """By then only two of eight messages are known, before the basis changes."""
     for snapshot in leaving.snapshots:

@@ -13,7 +13,7 @@ from lab.detect.compare import HELD_OUT, SEEDS, Row, Selection, figures, rows_of
 from lab.detect.pictures import thresholds, time_to_detect
 from lab.table import detection, markdown, misses
 
-pytestmark = pytest.mark.timeout(900)  # hours are simulated, and the machine may be busy
+pytestmark = [pytest.mark.simulation, pytest.mark.timeout(900)]  # hours are simulated, and the machine may be busy
 
 FIXED = [
     ("poison", "standard", 1),
