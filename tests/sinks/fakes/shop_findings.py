@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.judge.snapshot import Finding
+from streaming.judge.signals import Finding
 from tests.sinks.fakes.shop_messages import ShopMessages
 from tests.sinks.fakes.views import finding
 
