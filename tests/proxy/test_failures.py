@@ -88,7 +88,7 @@ def silent_server() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("trouble", ["away", "silent", "full", "refusing", "unusable"])
-def test_no_call_waits_for_telemetry_or_fails_with_it(elasticmq: ElasticMQ, trouble: str) -> None:
+def test_no_call_waits_for_telemetry_or_fails_with_it(elasticmq: ElasticMQ, proxy_of_elasticmq: Proxy, trouble: str) -> None:
     """The destination is down, accepts and never answers, is full, refuses, or is invalid."""
     with silent_server() as silent, fake_sqs(lambda _: (403, "text/plain", b"no")) as refusing:
         to = {
@@ -98,12 +98,9 @@ def test_no_call_waits_for_telemetry_or_fails_with_it(elasticmq: ElasticMQ, trou
             "refusing": f"{refusing.endpoint}/api/v1/events",
             "unusable": "carrier-pigeon:home",
         }[trouble]
-        with (
-            proxy_service.start(elasticmq.endpoint) as healthy,
-            proxy_service.start(elasticmq.endpoint, "--max-buffered", "50", to=to) as troubled,
-        ):
+        with proxy_service.start(elasticmq.endpoint, "--max-buffered", "50", to=to) as troubled:
             url = new_queue(client(elasticmq.endpoint))
-            both = client(healthy.endpoint), client(troubled.endpoint)
+            both = client(proxy_of_elasticmq.endpoint), client(troubled.endpoint)
             for made in both:
                 sends(made, url, 20)
             usual, found = (sends(made, url, 200) for made in both)
