@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -35,9 +36,17 @@ class Elements(HTMLParser):
         self.text += data + " "
 
 
-def test_every_printed_signal_is_on_the_page_with_begin_and_end(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    """The report of the recording with one poisoned message, and the lines of its replay."""
+    return page_of(poisoned(), tmp_path_factory.mktemp("poisoned"))
+
+
+def test_every_printed_signal_is_on_the_page_with_begin_and_end(
+    replayed: tuple[Path, list[dict[str, Any]]], tmp_path: Path
+) -> None:
     """Every signal has its summary, severity, begin in UTC, and how long it fired."""
-    report, lines = page_of(poisoned(), tmp_path)
+    report, lines = replayed
     page = Elements(report.read_text())
     signals = [x for x in lines if x["kind"] == "signal" and x["status"] == "firing"]
     assert {"PoisonMessage", "DeadLetterArrived"} <= {s["signal"] for s in signals}
@@ -49,9 +58,9 @@ def test_every_printed_signal_is_on_the_page_with_begin_and_end(tmp_path: Path) 
     assert "until the end" in Elements(cut_off.read_text()).text
 
 
-def test_the_culprits_deliveries_are_drawn_with_how_each_ended(tmp_path: Path) -> None:
+def test_the_culprits_deliveries_are_drawn_with_how_each_ended(replayed: tuple[Path, list[dict[str, Any]]]) -> None:
     """Three windows ended; the table has every event, the move included."""
-    report, _ = page_of(poisoned(), tmp_path)
+    report, _ = replayed
     html = report.read_text()
     assert html.count("receive 1: window ended after 30 s") == 1
     assert html.count("receive 3: dead-lettered") + html.count("receive 3: window ended") == 1
@@ -77,9 +86,9 @@ def test_folded_signals_are_in_a_list_of_their_own() -> None:
     assert "50 later ones are not shown" in page.text
 
 
-def test_the_page_is_self_contained(tmp_path: Path) -> None:
+def test_the_page_is_self_contained(replayed: tuple[Path, list[dict[str, Any]]]) -> None:
     """The page has no script, external link, image, font or import, and its own policy forbids them."""
-    report, _ = page_of(poisoned(), tmp_path)
+    report, _ = replayed
     html = report.read_text()
     page = Elements(html)
     assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
@@ -134,18 +143,23 @@ def test_an_empty_recording_and_a_healthy_one_have_a_page(tmp_path: Path) -> Non
     assert "Queue orders" in healthy.read_text()
 
 
+@pytest.fixture(scope="module")
+def long_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report with a message id of 512 characters."""
+    return page_of(poisoned("x" * 512), tmp_path_factory.mktemp("long"), until_s=150)[0]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1360])
-def test_the_page_is_readable_without_scripts(browser: Browser, tmp_path: Path, scheme: str, width: int) -> None:
+def test_the_page_is_readable_without_scripts(browser: Browser, long_names: Path, scheme: str, width: int) -> None:
     """On a phone and a wide screen, in both themes, nothing is cut off, charts have a size, and evidence can be opened."""
-    report, _ = page_of(poisoned("x" * 512), tmp_path, until_s=150)
     with browser.new_context(
         color_scheme="dark" if scheme == "dark" else "light", viewport={"width": width, "height": 800}
     ) as context:
         page = context.new_page()
         troubles: list[str] = []
         page.on("console", lambda message: troubles.append(message.text))
-        page.goto(report.as_uri())
+        page.goto(long_names.as_uri())
         assert page.evaluate(CONTRASTS) == []
         assert wider_than_the_window(page) == 0
         boxes = [box for one in page.locator("svg").all() if (box := one.bounding_box())]
