@@ -15,6 +15,7 @@ from unittest.mock import patch
 import pytest
 import structlog
 
+from streaming.cli.main import main
 from streaming.cli.service import run_service
 from streaming.cli.versions import all_versions, own_version
 from streaming.config.model import Config
@@ -30,6 +31,24 @@ def queuewatch(tmp_path: Path) -> Run:
     def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "streaming.cli.main", *map(str, arguments)]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+
+    return run
+
+
+@pytest.fixture
+def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Return the same function for commands that set up no logging: here, they need not import everything again."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        words = list(map(str, arguments))
+        monkeypatch.setattr(sys, "argv", ["queuewatch", *words])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capfd.readouterr()
+        assert isinstance(ended.value.code, int | None)
+        return subprocess.CompletedProcess(words, ended.value.code or 0, printed.out, printed.err)
 
     return run
 
@@ -77,18 +96,18 @@ def test_an_installation_without_compiled_code_says_that_it_is_slow(compiled: bo
 @pytest.mark.parametrize(
     "arguments", [["no-such-command"], ["run"], ["replay", "--every"], ["run", "--config", "x", "--port", "99999"]]
 )
-def test_a_wrong_command_line_exits_with_2(queuewatch: Run, arguments: list[str]) -> None:
+def test_a_wrong_command_line_exits_with_2(in_process: Run, arguments: list[str]) -> None:
     """The error is printed without a traceback."""
-    done = queuewatch(*arguments)
+    done = in_process(*arguments)
     assert done.returncode == 2
     assert "Error" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_valid_configuration_is_summarised(queuewatch: Run, tmp_path: Path) -> None:
+def test_a_valid_configuration_is_summarised(in_process: Run, tmp_path: Path) -> None:
     """The summary is on standard output."""
     (tmp_path / "q.yaml").write_text("source: {spool: {folder: in}}\n")
-    done = queuewatch("check-config", "q.yaml")
+    done = in_process("check-config", "q.yaml")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("q.yaml: OK\n  reads files")
 
@@ -96,10 +115,10 @@ def test_a_valid_configuration_is_summarised(queuewatch: Run, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "command", [["check-config"], ["run", "--config"], ["collect", "sqs", "--config"], ["rules", "--out", "o", "-c"]]
 )
-def test_every_configuration_error_is_one_line_and_exit_2(queuewatch: Run, tmp_path: Path, command: list[str]) -> None:
+def test_every_configuration_error_is_one_line_and_exit_2(in_process: Run, tmp_path: Path, command: list[str]) -> None:
     """This holds for every command."""
     (tmp_path / "q.yaml").write_text("sprak: {}\nhttp:\n  prt: 1\n")
-    done = queuewatch(*command, "q.yaml")
+    done = in_process(*command, "q.yaml")
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "queuewatch: q.yaml:1: sprak: unknown key. Did you mean `spark`?",
@@ -107,9 +126,9 @@ def test_every_configuration_error_is_one_line_and_exit_2(queuewatch: Run, tmp_p
     ]
 
 
-def test_a_missing_configuration_file_is_named(queuewatch: Run) -> None:
+def test_a_missing_configuration_file_is_named(in_process: Run) -> None:
     """The exit code is 2."""
-    done = queuewatch("check-config", "gone.yaml")
+    done = in_process("check-config", "gone.yaml")
     assert done.returncode == 2
     assert done.stderr == "queuewatch: gone.yaml does not exist. Give the configuration file with --config\n"
 
@@ -198,24 +217,24 @@ def test_a_recording_is_replayed_to_standard_output(queuewatch: Run, tmp_path: P
     assert queuewatch("replay", "gone.ndjson").returncode == 2
 
 
-def test_thresholds_of_a_configuration_apply_to_a_replay(queuewatch: Run, tmp_path: Path) -> None:
+def test_thresholds_of_a_configuration_apply_to_a_replay(in_process: Run, tmp_path: Path) -> None:
     """Users can try thresholds on a recording."""
     events = [event("received", "bad", T0, sent_at=T0, receive_count=3, invisible_until=T0 + 1000)]
     (tmp_path / "events.ndjson").write_bytes(ndjson(*events))
     (tmp_path / "q.yaml").write_text("queues: [{pattern: 'ord*', thresholds: {poison_receives: 9}}]\n")
-    done = queuewatch("replay", "events.ndjson", "--config", "q.yaml")
+    done = in_process("replay", "events.ndjson", "--config", "q.yaml")
     assert '"signal"' not in done.stdout
 
 
-def test_rules_are_written_to_the_given_folder(queuewatch: Run, tmp_path: Path) -> None:
+def test_rules_are_written_to_the_given_folder(in_process: Run, tmp_path: Path) -> None:
     """Every file is listed; an impossible folder is refused."""
-    done = queuewatch("rules", "--out", "generated")
+    done = in_process("rules", "--out", "generated")
     assert done.returncode == 0
     named = [Path(line) for line in done.stdout.splitlines()]
     assert named
     assert all((tmp_path / path).is_file() for path in named)
     (tmp_path / "file").write_text("x")
-    done = queuewatch("rules", "--out", "file")
+    done = in_process("rules", "--out", "file")
     assert done.returncode == 1
     assert "--out" in done.stderr
 
@@ -244,17 +263,17 @@ def service() -> Iterator[str]:
         server.shutdown()
 
 
-def test_explain_asks_the_service(queuewatch: Run, service: str) -> None:
+def test_explain_asks_the_service(in_process: Run, service: str) -> None:
     """The output is text or JSON and names are escaped; the exit code is 1 for an unknown name."""
-    assert queuewatch("explain", "orders/eu", "--url", service).stdout == "text: because\n"
-    assert queuewatch("explain", "orders/eu", "--url", service, "--json").stdout == "json: because\n"
-    done = queuewatch("explain", "nobody", "--url", service)
+    assert in_process("explain", "orders/eu", "--url", service).stdout == "text: because\n"
+    assert in_process("explain", "orders/eu", "--url", service, "--json").stdout == "json: because\n"
+    done = in_process("explain", "nobody", "--url", service)
     assert (done.returncode, done.stdout) == (1, "text: nothing is called so\n")
 
 
-def test_explain_reports_that_no_service_answers(queuewatch: Run) -> None:
+def test_explain_reports_that_no_service_answers(in_process: Run) -> None:
     """The error says how to give another address."""
-    done = queuewatch("explain", "orders", "--url", "http://127.0.0.1:1")
+    done = in_process("explain", "orders", "--url", "http://127.0.0.1:1")
     assert done.returncode == 1
     assert done.stderr.startswith("queuewatch: no queuewatch answers at http://127.0.0.1:1")
     assert "--url" in done.stderr
