@@ -1,10 +1,11 @@
-"""A Spark standalone cluster of real processes: a master and workers that share a secret."""
+"""A Spark standalone cluster of real processes: a master and workers that share a secret and encrypt what they send."""
 
 from __future__ import annotations
 
 import os
 import re
 import secrets
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -25,8 +26,8 @@ _READY_S: Final = 180
 class Cluster:
     """A master and workers of one core each."""
 
-    def __init__(self, folder: Path, secret: Path, stack: ExitStack) -> None:
-        """Prepare the cluster and start its master; `secret` is a folder with the Spark settings that all processes share."""
+    def __init__(self, folder: Path, settings: Path, stack: ExitStack) -> None:
+        """Prepare the cluster and start its master; `settings` is a folder with the Spark settings that all processes share."""
         port = free_port()
         self.master = f"spark://127.0.0.1:{port}"
         self.workers: list[int] = []
@@ -37,7 +38,7 @@ class Cluster:
             **os.environ,
             "JAVA_HOME": str(ensure_java().home),
             "SPARK_HOME": str(_SPARK),
-            "SPARK_CONF_DIR": str(secret),
+            "SPARK_CONF_DIR": str(settings),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
@@ -63,9 +64,9 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, *, workers: int) -> Iterator[Cluster]:
-    """Run a cluster while the block runs; a Spark started by this process in the meantime uses its secret."""
-    with shared_secret(folder / "spark") as settings, ExitStack() as stack:
+def cluster(folder: Path, *, workers: int, tls: bool = False) -> Iterator[Cluster]:
+    """Run a cluster while the block runs; a Spark started by this process in the meantime uses its settings."""
+    with shared_settings(folder / "spark", tls=tls) as settings, ExitStack() as stack:
         made = Cluster(folder, settings, stack)
         for _ in range(workers):
             made.start_worker()
@@ -73,15 +74,15 @@ def cluster(folder: Path, *, workers: int) -> Iterator[Cluster]:
 
 
 @contextmanager
-def shared_secret(folder: Path) -> Iterator[Path]:
-    """Create a folder of Spark settings with a secret, used by every Spark this process starts while the block runs."""
+def shared_settings(folder: Path, *, tls: bool = False) -> Iterator[Path]:
+    """Create a folder of Spark settings with a secret, used by every Spark this process starts while the block runs.
+
+    What the processes send, pickled data included, is encrypted: with TLS, or with AES under a key derived from the secret.
+    """
     folder.mkdir(parents=True, mode=0o700)
-    (folder / "spark-defaults.conf").write_text(
-        "spark.authenticate true\n"
-        f"spark.authenticate.secret {secrets.token_hex(32)}\n"
-        # Data that the Python workers pickle is encrypted in transit.
-        "spark.network.crypto.enabled true\n"
-    )
+    settings = {"spark.authenticate": "true", "spark.authenticate.secret": secrets.token_hex(32)}
+    settings |= _tls(folder) if tls else {"spark.network.crypto.enabled": "true"}
+    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
     before = os.environ.get("SPARK_CONF_DIR")
     os.environ["SPARK_CONF_DIR"] = str(folder)
     try:
@@ -91,6 +92,38 @@ def shared_secret(folder: Path) -> Iterator[Path]:
             del os.environ["SPARK_CONF_DIR"]
         else:
             os.environ["SPARK_CONF_DIR"] = before
+
+
+def _tls(folder: Path) -> dict[str, str]:
+    """Create a key with a self-signed certificate, which is also the only one trusted; return the settings that use them."""
+    password = secrets.token_hex(16)
+    keys = folder / "keys.p12"
+    keytool = ensure_java().installation / "bin" / "keytool"
+    command = [str(keytool), "-genkeypair", "-alias", "spark", "-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1"]
+    command += [
+        "-keyalg",
+        "EC",
+        "-validity",
+        "2",
+        "-storetype",
+        "PKCS12",
+        "-keystore",
+        str(keys),
+        "-storepass:env",
+        "STORE_PASSWORD",
+    ]
+    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "STORE_PASSWORD": password})
+    return {
+        "spark.ssl.rpc.enabled": "true",
+        "spark.ssl.rpc.protocol": "TLSv1.3",
+        "spark.ssl.rpc.keyStore": str(keys),
+        "spark.ssl.rpc.keyStoreType": "PKCS12",
+        "spark.ssl.rpc.keyStorePassword": password,
+        "spark.ssl.rpc.keyPassword": password,
+        "spark.ssl.rpc.trustStore": str(keys),
+        "spark.ssl.rpc.trustStoreType": "PKCS12",
+        "spark.ssl.rpc.trustStorePassword": password,
+    }
 
 
 def executors() -> list[int]:
