@@ -65,12 +65,19 @@ DTYPES: dict[str, str] = {
 
 
 class QueueEvent(NamedTuple):
-    """An event about a queue, consumer or collector: `body` is the wire event with `attributes` as an object."""
+    """An event about a queue, consumer or collector."""
 
     type: str
     at: int
     queue: QueueName
-    body: dict[str, Any]
+    identity: int
+    """A 64-bit hash of all its fields: an event with the same one is a repetition."""
+    consumer: str = ""
+    batch_id: str = ""
+    attributes: str = "{}"
+    """The valid attributes, in the form of `report_text`."""
+    counts: tuple[int, int, int] | None = None
+    """The broker's counts of visible, in-flight and delayed messages (-1: not reported); None without the first two."""
     primary: bool = True
     ahead: bool = False
     """The event was dated in the future; `at` is its time of arrival."""

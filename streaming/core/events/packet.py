@@ -49,12 +49,13 @@ def empty_packet() -> Packet:
 def pack(packet: Packet) -> bytes:
     """Serialize the packet to a blob that `unpack` reads."""
     events = packet.events
+    place = {name: i for i, name in enumerate(events.queues)} if events.facts else {}
     header: dict[str, Any] = {
         "queues": events.queues,
         "groups": events.groups,
         "consumers": events.consumers,
         "reasons": events.reasons,
-        "facts": [list(fact) for fact in events.facts],
+        "facts": [[fact.type, fact.at, place[fact.queue], *fact[3:]] for fact in events.facts],
         "skews": [[queue, skew] for queue, skew in events.skews.items()],
         "dlq": sorted(events.dead_letter_queues),
         "ordered": sorted(events.ordered_queues),
@@ -105,20 +106,38 @@ def _unpack_one(blob: bytes) -> Packet:
     texts = pa.array([], pa.string())
     if "texts.lengths" in columns:
         texts = texts_of(columns.pop("texts.lengths"), columns.pop("texts.bytes"))
+    queues = [_name(q) for q in header["queues"]]
     events = Events(
         columns,
-        [_name(q) for q in header["queues"]],
+        queues,
         header["groups"],
         header["consumers"],
         header["reasons"],
         texts,
-        [QueueEvent(kind, at, _name(queue), *others) for kind, at, queue, *others in header["facts"]],
+        [_fact(queues, *fact) for fact in header["facts"]],
         {_name(q) for q in header["dlq"]},
         {_name(q) for q in header["ordered"]},
         {_name(q): skew for q, skew in header["skews"]},
     )
     kept = [Quarantined(r, d, base64.b64decode(raw), o, line) for r, d, raw, o, line in header["quarantine"]]
     return Packet(events, Counter(header["invalid"]), kept)
+
+
+def _fact(
+    queues: Sequence[QueueName],
+    kind: str,
+    at: int,
+    queue: int,
+    identity: int,
+    consumer: str,
+    batch_id: str,
+    attributes: str,
+    counts: Sequence[int] | None,
+    primary: bool,
+    ahead: bool,
+) -> QueueEvent:
+    counted = None if counts is None else (counts[0], counts[1], counts[2])
+    return QueueEvent(kind, at, queues[queue], identity, consumer, batch_id, attributes, counted, primary, ahead)
 
 
 def _name(parts: Sequence[str]) -> QueueName:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +17,9 @@ from streaming.core.events.attributes import read_attributes
 from streaming.core.events.events import AHEAD, EXTENDED, MESSAGE_TYPES, PRIMARY, RECEIVED, RELEASED, Events, QueueEvent
 from streaming.core.events.moves import expand_moves
 from streaming.core.events.sequences import read_sequences
-from streaming.core.hashing import hash_texts, ids_to_bits
+from streaming.core.hashing import hash_texts, ids_to_bits, text_hash
 from streaming.core.settings import QueueName
+from streaming.core.state.queue_text import report_text
 
 
 def prepare(table: pa.Table) -> Events:
@@ -134,12 +137,37 @@ def _queue_events(
         return []
     facts = []
     ahead = np.zeros(len(rows), dtype=bool) if ahead_ms is None else ahead_ms[rows] > 0
-    bodies = table.take(pa.array(rows)).to_pylist()
-    for body, queue, was_ahead in zip(bodies, queue_index[rows].tolist(), ahead.tolist(), strict=True):
-        body = {k: v for k, v in body.items() if v is not None and k != AHEAD_MS}
-        body["attributes"] = read_attributes(body.get("attributes"))
-        facts.append(QueueEvent(body["type"], int(body["at"]), queues[queue], body, ahead=was_ahead))
+    chosen = table.take(pa.array(rows))
+    # Most fields of such events are null in all of them.
+    used = [name for name in chosen.column_names if name != AHEAD_MS and chosen[name].null_count < len(rows)]
+    for event, queue, was_ahead in zip(chosen.select(used).to_pylist(), queue_index[rows].tolist(), ahead.tolist(), strict=True):
+        body = {name: value for name, value in event.items() if value is not None}
+        facts.append(_queue_event(body, queues[queue], ahead=was_ahead))
     return facts
+
+
+def _queue_event(body: dict[str, Any], queue: QueueName, *, ahead: bool) -> QueueEvent:
+    attributes = body["attributes"] = read_attributes(body.get("attributes"))
+    kind, at = body["type"], int(body["at"])
+    counts = None
+    visible, in_flight, delayed = (attributes.get(name) for name in ("visible", "in_flight", "delayed"))
+    if isinstance(visible, int) and isinstance(in_flight, int):
+        counts = visible, in_flight, delayed if isinstance(delayed, int) else -1
+    return QueueEvent(
+        kind,
+        at,
+        queue,
+        text_hash(_encoder.encode([kind, at, queue, body])),
+        consumer=str(body.get("consumer", "")),
+        batch_id=str(body.get("batch_id", "")),
+        attributes=report_text(attributes),
+        counts=counts,
+        ahead=ahead,
+    )
+
+
+# A shared encoder: `json.dumps` creates a new one per call, and there are thousands.
+_encoder = json.JSONEncoder(sort_keys=True, default=str)
 
 
 def _learn_ordered(events: Events, column: pa.ChunkedArray) -> None:

@@ -104,18 +104,3 @@ class QueueRow:
             known = {name: known[name] for name in latest}
         self.last_state_at = max(self.last_state_at, at)
         self.table.put_attributes(self.place, known)
-
-    def count(self, at: int, attributes: dict[str, Any], keep_since: int) -> None:
-        """Apply the counts of a queue_state of time `at`; those before `keep_since` are folded into `empty_from`."""
-        depths = self.depths
-        visible, in_flight = attributes.get("visible"), attributes.get("in_flight")
-        if isinstance(visible, int) and isinstance(in_flight, int):
-            delayed = attributes.get("delayed")
-            depth = Depth(at, visible, in_flight, delayed if isinstance(delayed, int) else -1)
-            if depth not in depths:
-                depths.append(depth)
-                depths.sort()
-        while len(depths) > 2 and depths[1].at < keep_since:
-            oldest = depths.pop(0)
-            self.empty_from = (self.empty_from or oldest.at) if oldest.unsettled == 0 else 0
-        self.table.put_depths(self.place, depths)

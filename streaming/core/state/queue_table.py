@@ -15,6 +15,7 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.events.events import queue_hash
 from streaming.core.settings import QueueName, Settings
+from streaming.core.state.counts import empty_since, foldable, sorted_counts, summary_of_counts
 from streaming.core.state.limits import LIMITS, limits_of
 from streaming.core.state.queue_row import QueueRow
 from streaming.core.state.queue_text import read_attributes, read_names, write_attributes
@@ -49,7 +50,7 @@ REPORTED = ("visible_counted_at", "paused", "redrive_reported")
 _INTS = (*TIMES, *COUNTS, *REPORTED)
 _DEPTH = tuple(Depth._fields)
 
-COUNTS_LOOKED_AT_MS = 300_000
+_NO_ATTRIBUTES = b"{}"
 
 
 class QueueTable:
@@ -107,7 +108,7 @@ class QueueTable:
         self._holds.grow(n)
         self._durations.grow(n)
         self._depths.grow(n)
-        self._texts += [b"{}"] * n
+        self._texts += [_NO_ATTRIBUTES] * n
         self._limits = np.concatenate([self._limits, np.zeros((n, len(LIMITS)), dtype=np.int64)])
         self._unlimited.update(range(first, first + n))
         self._packed_names = None
@@ -163,12 +164,13 @@ class QueueTable:
         self._columns["paused"][number] = attributes.get("paused", (0, None))[1] is True
         self._columns["redrive_reported"][number] = "redrive_task" in attributes
 
-    def repeat(self, number: int, at: int, attributes: dict[str, Any]) -> bool:
-        """Record a queue_state of time `at` if it equals the one before; return whether it does. Most do."""
+    def repeat(self, number: int, at: int, attributes: bytes) -> bool:
+        """Record a queue_state of time `at` if it equals the one before; return whether it does. Most do.
+
+        `attributes`: the text of `report_text`.
+        """
         before = int(self._columns["last_state_at"][number])
-        if at <= before or not attributes or number in self._changed:
-            return False
-        if self._texts[number] != write_attributes({name: (at, value) for name, value in attributes.items()}, at):
+        if at <= before or attributes == _NO_ATTRIBUTES or number in self._changed or self._texts[number] != attributes:
             return False
         self._columns["last_state_at"][number] = at
         if self._columns["visible_counted_at"][number] == before:
@@ -180,18 +182,30 @@ class QueueTable:
         """Return recent counts by the broker, oldest first."""
         return [Depth(*row) for row in self._depths.rows(number)]
 
-    def put_depths(self, number: int, depths: Sequence[Depth]) -> None:
-        """Replace the broker's recent counts, oldest first."""
-        self._depths.put(number, depths)
-        columns, latest = self._columns, depths[-1] if depths else None
-        for name, value in zip(COUNTS, latest or (0, 0, 0, 0), strict=False):
-            columns[name][number] = value
-        since = latest.at - COUNTS_LOOKED_AT_MS if latest is not None else 0
-        columns["counted_most"][number] = max((depth.unsettled for depth in depths if depth.at >= since), default=-1)
-        start = int(columns["empty_from"][number])
-        for depth in depths:
-            start = (start or depth.at) if depth.unsettled == 0 else 0
-        columns["empty_since"][number] = start if latest is not None and latest.unsettled == 0 else -1
+    def add_depths(self, queues: Array, keep_since: Array, owner: Array, depths: Array) -> None:
+        """Add counts by the broker: a row of the fields of Depth for each element of `owner`, all of them of `queues`.
+
+        `queues` (row numbers, ascending) may have further ones. Counts before a queue's `keep_since` (epoch milliseconds), except
+        the last two, are folded into `empty_from`.
+        """
+        known_owner, known = self._depths.take(queues)
+        owner, rows = sorted_counts(np.concatenate([known_owner, owner]), np.concatenate([known, depths]))
+        folded = foldable(owner, rows, queues, keep_since)
+        columns = self._columns
+        columns["empty_from"][queues] = empty_since(columns["empty_from"][queues], owner[folded], rows[folded], queues)
+        self._put_depths(queues, owner[~folded], rows[~folded])
+
+    def forget_depths_after(self, limit: int) -> None:
+        """Forget counts later than `limit` (epoch milliseconds), which were taken while the clock was wrong."""
+        everyone = np.arange(len(self))
+        owner, rows = self._depths.take(everyone)
+        kept = rows[:, _DEPTH.index("at")] <= limit
+        self._put_depths(everyone, owner[kept], rows[kept])
+
+    def _put_depths(self, queues: Array, owner: Array, rows: Array) -> None:
+        self._depths.replace(queues, owner, rows)
+        for name, values in summary_of_counts(self._columns["empty_from"][queues], owner, rows, queues).items():
+            self._columns[name][queues] = values
 
     def holds(self, number: int) -> dict[int, int]:
         """Return holding-time bucket -> messages deleted after being held that long."""
@@ -244,10 +258,12 @@ class QueueTable:
             for name in (*FLAGS, *TIMES):
                 table._columns[name][number] = getattr(record, name)
             table.totals[number] = record.totals
-            table._holds.put(number, sorted(record.holds.items()))
-            table._durations.put(number, sorted(record.durations.items()))
             table.put_attributes(number, record.attributes)
-            table.put_depths(number, record.depths)
+        table._holds = Ragged.of(table._holds.fields, [sorted(record.holds.items()) for record in found])
+        table._durations = Ragged.of(table._durations.fields, [sorted(record.durations.items()) for record in found])
+        depths = Ragged.of(_DEPTH, [record.depths for record in found])
+        everyone = np.arange(len(found))
+        table.add_depths(everyone, np.zeros(len(found), dtype=np.int64), *depths.take(everyone))
         return table
 
     def pack(self) -> dict[str, Array]:

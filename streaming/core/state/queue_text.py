@@ -22,8 +22,21 @@ def read_names(packed: bytes) -> tuple[tuple[QueueName, ...], dict[QueueName, in
 
 def write_attributes(attributes: dict[str, tuple[int, Any]], last_state_at: int) -> bytes:
     """Return the attributes as JSON, with time 0 for those of the latest queue_state: most states repeat the one before."""
-    reported = {name: (0 if at == last_state_at else at, value) for name, (at, value) in attributes.items()}
-    return json.dumps(reported, separators=(",", ":")).encode()
+    return _encoder.encode({name: (0 if at == last_state_at else at, value) for name, (at, value) in attributes.items()}).encode()
+
+
+def report_text(attributes: dict[str, Any]) -> str:
+    """Return the attributes of one event as `write_attributes` writes those of a queue that reports no others."""
+    return _encoder.encode({name: (0, value) for name, value in attributes.items()})
+
+
+def read_report(text: str) -> dict[str, Any]:
+    """Parse the text of `report_text`."""
+    return {name: value for name, (_, value) in _read_attributes(text.encode()).items()}
+
+
+# A shared encoder: `json.dumps` creates a new one per call, and there are thousands.
+_encoder = json.JSONEncoder(separators=(",", ":"))
 
 
 @lru_cache(maxsize=4096)

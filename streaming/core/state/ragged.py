@@ -10,13 +10,21 @@ from streaming.core.columns import Array
 
 
 class Ragged:
-    """Rows of integers, queue by queue. Objects are created only for queues whose rows were replaced."""
+    """Rows of integers, queue by queue."""
 
     def __init__(self, fields: Sequence[str]) -> None:
         self.fields = tuple(fields)
         self._flat = [np.zeros(0, dtype=np.int64) for _ in self.fields]
         self._starts = np.zeros(1, dtype=np.int64)
-        self._put: dict[int, list[tuple[int, ...]]] = {}
+
+    @classmethod
+    def of(cls, fields: Sequence[str], rows: Sequence[Sequence[tuple[int, ...]]]) -> Ragged:
+        """Build the rows of all queues from those of each."""
+        ragged = cls(fields)
+        flat = np.array([row for of_queue in rows for row in of_queue], dtype=np.int64).reshape(-1, len(ragged.fields))
+        ragged._flat = list(flat.T.copy())
+        ragged._starts = np.append(0, np.cumsum([len(of_queue) for of_queue in rows], dtype=np.int64))
+        return ragged
 
     def grow(self, queues: int) -> None:
         """Add this many queues without rows."""
@@ -24,19 +32,30 @@ class Ragged:
 
     def rows(self, queue: int) -> list[tuple[int, ...]]:
         """Return the rows of one queue, in order."""
-        put = self._put.get(queue)
-        if put is not None:
-            return list(put)
         start, stop = int(self._starts[queue]), int(self._starts[queue + 1])
         return list(zip(*(values[start:stop].tolist() for values in self._flat), strict=True))
 
-    def put(self, queue: int, rows: Sequence[tuple[int, ...]]) -> None:
-        """Replace the rows of one queue."""
-        self._put[queue] = list(rows)
+    def take(self, queues: Array) -> tuple[Array, Array]:
+        """Return the rows of some queues (ascending): the queue of each row, and the rows, with a column per field."""
+        starts = self._starts[queues]
+        lengths = self._starts[queues + 1] - starts
+        at = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))
+        return np.repeat(queues, lengths), np.stack([values[at] for values in self._flat], axis=1)
+
+    def replace(self, queues: Array, owner: Array, rows: Array) -> None:
+        """Replace all rows of some queues. `owner`: the queue of each new row, ascending; `rows`: a column per field."""
+        lengths = np.diff(self._starts)
+        replaced = np.zeros(len(lengths), dtype=bool)
+        replaced[queues] = True
+        of_old = np.repeat(np.arange(len(lengths)), lengths)
+        kept = np.flatnonzero(~replaced[of_old])
+        owners = np.concatenate([of_old[kept], owner])
+        order = np.argsort(owners, kind="stable")
+        self._flat = [np.concatenate([values[kept], rows[:, i]])[order] for i, values in enumerate(self._flat)]
+        self._starts = np.append(0, np.cumsum(np.bincount(owners, minlength=len(lengths))))
 
     def add(self, queue: Array, key: Array, count: Array) -> None:
         """Add `count` to the second field of the row whose first field is `key`, or append a row. For two fields only."""
-        self._settle()
         owner = np.repeat(np.arange(len(self._starts) - 1), np.diff(self._starts))
         pairs = np.concatenate([owner << 32 | self._flat[0], queue << 32 | key])
         distinct, place = np.unique(pairs, return_inverse=True)
@@ -46,12 +65,10 @@ class Ragged:
 
     def flat(self) -> tuple[Array, ...]:
         """Return the queue of each row, ascending, and the columns."""
-        self._settle()
         return np.repeat(np.arange(len(self._starts) - 1), np.diff(self._starts)), *self._flat
 
     def pack(self, prefix: str) -> dict[str, Array]:
         """Return the columns and each queue's number of rows, under names that begin with `prefix`."""
-        self._settle()
         columns = dict(zip(self.fields, self._flat, strict=True)) | {"lengths": np.diff(self._starts)}
         return {prefix + name: values for name, values in columns.items()}
 
@@ -62,22 +79,3 @@ class Ragged:
         ragged._flat = [columns[prefix + name] for name in ragged.fields]
         ragged._starts = np.append(0, np.cumsum(columns[prefix + "lengths"]))
         return ragged
-
-    def _settle(self) -> None:
-        """Merge replaced rows into the columns."""
-        if not self._put:
-            return
-        queues = np.array(sorted(self._put), dtype=np.int64)
-        lengths = np.diff(self._starts)
-        of_old = np.repeat(np.arange(len(lengths)), lengths)
-        replaced = np.zeros(len(lengths), dtype=bool)
-        replaced[queues] = True
-        kept = np.flatnonzero(~replaced[of_old])
-        new = [row for queue in queues.tolist() for row in self._put[queue]]
-        of_new = np.repeat(queues, [len(self._put[queue]) for queue in queues.tolist()])
-        owner = np.concatenate([of_old[kept], of_new])
-        order = np.argsort(owner, kind="stable")
-        added = np.array(new, dtype=np.int64).reshape(len(new), len(self.fields))
-        self._flat = [np.concatenate([values[kept], added[:, i]])[order] for i, values in enumerate(self._flat)]
-        self._starts = np.append(0, np.cumsum(np.bincount(owner, minlength=len(lengths))))
-        self._put = {}

@@ -41,7 +41,7 @@ def rewind(state: ShardState, now: int, settings: Settings) -> None:
         if any(at > limit for at, _ in attributes.values()):
             attributes = {name: (_at_most(at, limit, now), value) for name, (at, value) in attributes.items()}
         state.queues.put_attributes(number, attributes)
-        state.queues.put_depths(number, [depth for depth in state.queues.depths(number) if depth.at <= limit])
+    state.queues.forget_depths_after(limit)
     rows = state.rows
     for name in ("ended", "ended_noticed"):
         if len(rows) and rows.has(name):

@@ -34,7 +34,7 @@ def admit(state: ShardState, events: Events, settings: Settings) -> tuple[Events
         events, refused[TOO_MANY_QUEUES] = _without_queues(events, outside)
     silenced = _collectors_outside(state, events, settings)
     if silenced:
-        kept = [fact for fact in events.facts if fact.type != "heartbeat" or fact.body.get("consumer") not in silenced]
+        kept = [fact for fact in events.facts if fact.type != "heartbeat" or fact.consumer not in silenced]
         refused[TOO_MANY_COLLECTORS] = len(events.facts) - len(kept)
         events = replace(events, facts=kept)
     return events, refused
@@ -101,6 +101,6 @@ def _without_queues(events: Events, outside: Set[QueueName]) -> tuple[Events, in
 
 
 def _collectors_outside(state: ShardState, events: Events, settings: Settings) -> Set[str]:
-    heard = dict.fromkeys(str(fact.body.get("consumer", "")) for fact in events.facts if fact.type == "heartbeat")
+    heard = dict.fromkeys(fact.consumer for fact in events.facts if fact.type == "heartbeat")
     new = [name for name in heard if name not in state.collectors]
     return frozenset(new[max(0, settings.max_collectors - len(state.collectors)) :])

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from streaming.core.events.dedup import is_new
 from streaming.core.events.events import Events, QueueEvent
-from streaming.core.hashing import hash_texts, text_hash
-from streaming.core.settings import Settings
-from streaming.core.state.queues import ConsumerState, visibility_ms
+from streaming.core.hashing import hash_texts
+from streaming.core.settings import QueueName, Settings
+from streaming.core.state.queue_text import read_report
+from streaming.core.state.queues import ConsumerState, Depth, visibility_ms
 from streaming.core.state.rows import F_TIMELINE
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.admission import has_room
@@ -30,30 +30,32 @@ def apply_queue_events(state: ShardState, events: Events, settings: Settings) ->
         state.queues[state.queue_number(name)].ordered = True
     if not events.facts:
         return
-    prints = np.array([text_hash(_canonical(fact)) for fact in events.facts], dtype=np.uint64)
+    prints = np.array([fact.identity for fact in events.facts], dtype=np.uint64)
     times = np.array([fact.at for fact in events.facts], dtype=np.int64)
     fresh = is_new(state, prints, times)
     windows: set[int] = set()
     failed: dict[str, int] = {}
+    counted: list[tuple[int, QueueEvent]] = []
     for fact, new in zip(events.facts, fresh.tolist(), strict=True):
         if fact.primary:
             late = fact.at < state.high_water - settings.lateness_ms
             result = "late" if late else "duplicate" if not new else "ahead" if fact.ahead else "accepted"
             state.events_total[result] += 1
-        if new:
-            _apply_one(state, fact, settings, windows, failed)
+        if not new:
+            continue
+        if fact.type == "heartbeat":
+            state.collectors[fact.consumer] = max(state.collectors.get(fact.consumer, 0), fact.at)
+        elif fact.queue.queue:
+            # A heartbeat may come without a queue: the collector is alive, but no queue has an empty name.
+            number = state.queue_number(fact.queue)
+            _apply_one(state, number, fact, settings, windows, failed)
+            if fact.type == "queue_state":
+                counted.append((number, fact))
+    _count(state, counted, settings)
     _batches_failed(state, failed)
     if windows:
         chosen = np.isin(state.rows["queue"], sorted(windows)) & ((state.rows["flags"] & F_TIMELINE) != 0)
         refold(state, state.rows.key[chosen], settings)
-
-
-def _canonical(fact: QueueEvent) -> str:
-    return _encoder.encode([fact.type, fact.at, fact.queue, fact.body])
-
-
-# A shared encoder: `json.dumps` creates a new one per call, and there are thousands.
-_encoder = json.JSONEncoder(sort_keys=True, default=str)
 
 
 def _batches_failed(state: ShardState, failed: dict[str, int]) -> None:
@@ -68,44 +70,46 @@ def _batches_failed(state: ShardState, failed: dict[str, int]) -> None:
         count_retried_of(state, new)
 
 
-def _apply_one(state: ShardState, fact: QueueEvent, settings: Settings, windows: set[int], failed: dict[str, int]) -> None:
-    attributes: dict[str, Any] = fact.body.get("attributes") or {}
-    if fact.type == "heartbeat":
-        collector = str(fact.body.get("consumer", ""))
-        state.collectors[collector] = max(state.collectors.get(collector, 0), fact.at)
-        return
-    if not fact.queue.queue:
-        # A heartbeat may come without a queue: the collector is alive, but no queue has an empty name.
-        return
-    number = state.queue_number(fact.queue)
+def _apply_one(
+    state: ShardState, number: int, fact: QueueEvent, settings: Settings, windows: set[int], failed: dict[str, int]
+) -> None:
     record = state.queues[number]
     record.last_event_at = max(record.last_event_at, fact.at)
     if fact.type == "queue_state":
-        thresholds = settings.thresholds(record.name)
-        keep_ms = max(settings.lateness_ms, int(thresholds.reconcile_after_s * 1000))
-        if not state.queues.repeat(number, fact.at, attributes):
-            _configure(state, number, fact, attributes, settings, windows)
-        record.count(fact.at, attributes, state.high_water - keep_ms)
+        if not state.queues.repeat(number, fact.at, fact.attributes.encode()):
+            _configure(state, number, fact, settings, windows)
     elif fact.type == "purged":
         record.purged_at = max(record.purged_at, fact.at)
         record.last_settled_at = max(record.last_settled_at, fact.at)
     elif fact.type == "batch":
-        batch = fact.body.get("batch_id")
-        if batch and attributes.get("failed"):
-            failed[str(batch)] = max(fact.at, failed.get(str(batch), 0))
+        if fact.batch_id and read_report(fact.attributes).get("failed"):
+            failed[fact.batch_id] = max(fact.at, failed.get(fact.batch_id, 0))
     elif fact.type == "consumer_state":
-        key = (number, str(fact.body.get("consumer", "")))
+        key = (number, fact.consumer)
         known = state.consumer_states.get(key)
         if known is None or fact.at >= known.at:
-            merged = {**(known.attributes if known else {}), **attributes}
+            merged = {**(known.attributes if known else {}), **read_report(fact.attributes)}
             state.consumer_states[key] = ConsumerState(fact.at, merged)
 
 
-def _configure(
-    state: ShardState, number: int, fact: QueueEvent, attributes: dict[str, Any], settings: Settings, windows: set[int]
-) -> None:
+def _count(state: ShardState, states: Sequence[tuple[int, QueueEvent]], settings: Settings) -> None:
+    """Apply the counts of these queue_state events, each with the row number of its queue."""
+    if not states:
+        return
+    queues = np.unique([number for number, _ in states])
+    keep_ms = [_kept_ms(settings, state.queues.names[number]) for number in queues.tolist()]
+    found = [(number, fact.at, *fact.counts) for number, fact in states if fact.counts is not None]
+    counts = np.array(found, dtype=np.int64).reshape(len(found), 1 + len(Depth._fields))
+    state.queues.add_depths(queues, state.high_water - np.array(keep_ms, dtype=np.int64), counts[:, 0], counts[:, 1:])
+
+
+def _kept_ms(settings: Settings, name: QueueName) -> int:
+    return max(settings.lateness_ms, int(settings.thresholds(name).reconcile_after_s * 1000))
+
+
+def _configure(state: ShardState, number: int, fact: QueueEvent, settings: Settings, windows: set[int]) -> None:
     """Apply the broker's report on a queue where it differs from the previous one."""
-    record = state.queues[number]
+    record, attributes = state.queues[number], read_report(fact.attributes)
     window = visibility_ms(record, settings)
     record.learn(fact.at, attributes)
     if str(attributes.get("kind", "")) == "fifo":

@@ -1,0 +1,82 @@
+"""The broker's recent counts of many queues, as rows of the fields of `Depth`: sort them, fold old ones, sum them up.
+
+Everywhere, `owner` is the queue of each row, ascending, and `queues` (ascending) are the queues the result is for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.state.queues import NEVER, Depth
+
+KEPT_AT_LEAST = 2
+LOOKED_AT_MS = 300_000
+
+_AT, _VISIBLE, _IN_FLIGHT, _DELAYED = (Depth._fields.index(name) for name in ("at", "visible", "in_flight", "delayed"))
+
+
+def sorted_counts(owner: Array, rows: Array) -> tuple[Array, Array]:
+    """Return owners and rows by queue and time, each count once."""
+    order = np.lexsort((*rows.T[::-1], owner))
+    owner, rows = owner[order], rows[order]
+    if not len(owner):
+        return owner, rows
+    first = np.append(True, (owner[1:] != owner[:-1]) | (rows[1:] != rows[:-1]).any(axis=1))
+    return owner[first], rows[first]
+
+
+def foldable(owner: Array, rows: Array, queues: Array, keep_since: Array) -> Array:
+    """Return which counts are no longer needed: those before the one that holds at `keep_since`, except the last two."""
+    place = np.searchsorted(queues, owner)
+    left = np.searchsorted(owner, queues, side="right")[place] - np.arange(len(owner))
+    next_at = np.append(rows[1:, _AT], NEVER)
+    needless: Array = (left > KEPT_AT_LEAST) & (next_at < keep_since[place])
+    return needless
+
+
+def empty_since(before: Array, owner: Array, rows: Array, queues: Array) -> Array:
+    """Return since when each queue's counts have been empty as of its last row (0: that one is not).
+
+    `before`: the same as of the count before its first row.
+    """
+    starts, stops = (np.searchsorted(owner, queues, side=side) for side in ("left", "right"))
+    at = np.append(rows[:, _AT], 0)
+    # For each row, the index of the latest row up to it that is not empty.
+    latest = np.append(np.maximum.accumulate(np.where(_unsettled(rows) > 0, np.arange(len(rows)), -1)), -1)[stops - 1]
+    always = np.where(before > 0, before, at[starts])
+    since = np.where(latest < starts, always, np.where(latest == stops - 1, 0, at[np.minimum(latest + 1, len(rows))]))
+    result: Array = np.where(starts == stops, before, since)
+    return result
+
+
+def summary_of_counts(empty_from: Array, owner: Array, rows: Array, queues: Array) -> dict[str, Array]:
+    """Return the columns COUNTS of the queue table. `empty_from`: see `empty_since`."""
+    starts, stops = (np.searchsorted(owner, queues, side=side) for side in ("left", "right"))
+    any_known = starts < stops
+    unsettled = _unsettled(rows)
+    if not len(rows):
+        rows, unsettled = np.zeros((1, len(Depth._fields)), dtype=np.int64), np.zeros(1, dtype=np.int64)
+    latest = np.where(any_known, stops - 1, 0)
+    found = {
+        name: np.where(any_known, rows[latest, field], 0)
+        for name, field in (
+            ("counted_at", _AT),
+            ("counted_visible", _VISIBLE),
+            ("counted_in_flight", _IN_FLIGHT),
+            ("counted_delayed", _DELAYED),
+        )
+    }
+    most = np.full(len(queues), -1, dtype=np.int64)
+    if len(owner):
+        place = np.searchsorted(queues, owner)
+        lately = rows[:, _AT] >= rows[latest[place], _AT] - LOOKED_AT_MS
+        np.maximum.at(most, place[lately], unsettled[lately])
+    empty = any_known & (unsettled[latest] == 0)
+    since = np.where(empty, empty_since(empty_from, owner, rows[: len(owner)], queues), -1)
+    return found | {"counted_most": most, "empty_since": since}
+
+
+def _unsettled(rows: Array) -> Array:
+    total: Array = rows[:, _VISIBLE] + rows[:, _IN_FLIGHT] + np.maximum(rows[:, _DELAYED], 0)
+    return total
