@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -147,27 +146,14 @@ def _queue_events(
 
 
 def _queue_event(body: dict[str, Any], queue: QueueName, *, ahead: bool) -> QueueEvent:
-    attributes = body["attributes"] = read_attributes(body.get("attributes"))
-    kind, at = body["type"], int(body["at"])
+    attributes = read_attributes(body.get("attributes"))
+    body["attributes"] = text = report_text(attributes)
     counts = None
-    visible, in_flight, delayed = (attributes.get(name) for name in ("visible", "in_flight", "delayed"))
+    visible, in_flight, delayed = attributes.get("visible"), attributes.get("in_flight"), attributes.get("delayed")
     if isinstance(visible, int) and isinstance(in_flight, int):
         counts = visible, in_flight, delayed if isinstance(delayed, int) else -1
-    return QueueEvent(
-        kind,
-        at,
-        queue,
-        text_hash(_encoder.encode([kind, at, queue, body])),
-        consumer=str(body.get("consumer", "")),
-        batch_id=str(body.get("batch_id", "")),
-        attributes=report_text(attributes),
-        counts=counts,
-        ahead=ahead,
-    )
-
-
-# A shared encoder: `json.dumps` creates a new one per call, and there are thousands.
-_encoder = json.JSONEncoder(sort_keys=True, default=str)
+    consumer, batch_id = body.get("consumer", ""), body.get("batch_id", "")
+    return QueueEvent(body["type"], int(body["at"]), queue, text_hash(repr(body)), consumer, batch_id, text, counts, ahead=ahead)
 
 
 def _learn_ordered(events: Events, column: pa.ChunkedArray) -> None:
