@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 from streaming.core.settings import QueueName
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 FIELDS = (
     "present",
@@ -73,6 +74,10 @@ class Window:
     def __getitem__(self, field: str) -> Ints:
         return self.values[:, COLUMN[field]]
 
+    def column(self, field: str, chosen: Sequence[int]) -> Ints:
+        """Return one field of the chosen samples as a column: see `History.stretch`."""
+        return self.values[list(chosen), COLUMN[field], None]
+
     def columns(self, *fields: str) -> list[int]:
         """Return the indices of some fields in a row of `values`."""
         return [COLUMN[field] for field in fields]
@@ -108,6 +113,9 @@ class History:
 
     def __init__(self) -> None:
         self._place: dict[QueueName, int] = {}
+        self._names: Sequence[QueueName] = ()
+        self._rows: Ints = np.zeros(0, dtype=np.int64)
+        self._packed_names: bytes | None = None
         self._samples: list[_Sample] = []
         self._now: _Sample | None = None
         self._dense: tuple[Ints, Ints, dict[QueueName, int]] | None = None
@@ -127,11 +135,14 @@ class History:
 
     def add(self, at: int, names: Sequence[QueueName], values: Ints) -> None:
         """Add the present of all queues: `values` has a row for each of `names`. Queues not named are forgotten."""
-        self._forget(names)
-        for name in names:
-            self._place.setdefault(name, len(self._place))
+        if names != self._names:
+            self._forget(names)
+            for name in names:
+                self._place.setdefault(name, len(self._place))
+            self._names, self._packed_names = names, None
+            self._rows = np.array([self._place[name] for name in names], dtype=np.int64)
         table = np.zeros((len(self._place), len(FIELDS)), dtype=np.int64)
-        table[[self._place[name] for name in names]] = values
+        table[self._rows] = values
         self._dense = None
         self._now = _Sample(at, table)
         if not self._samples or at - self._samples[-1].at >= SAMPLE_EVERY_MS:
@@ -153,13 +164,24 @@ class History:
         values = np.ascontiguousarray(values.swapaxes(0, 1))
         self._dense = at, values, {name: i for i, name in enumerate(name for name in names if name in self._place)}
 
-    def stretch(self, since: int, names: Sequence[QueueName]) -> tuple[Ints, Ints]:
-        """Return the times and values of some queues' samples at `since` or later, including the present.
+    def stretch(self, since: int, queues: Ints) -> tuple[Ints, Callable[[str, Sequence[int]], Ints]]:
+        """Return the times of the samples at `since` or later, including the present, and a function that reads a field of them.
 
-        The values have a row per sample and in it one per queue; zeros where a queue was not known yet.
+        `queues`: indices of the names last added. The function takes a field and indices of samples, and returns a row per sample
+        with a value per queue: zero where a queue was not known yet.
         """
         samples = [sample for sample in self._all() if sample.at >= since]
-        return self._stacked(samples, np.array([self._place[name] for name in names], dtype=np.int64))
+        rows = self._rows[queues]
+
+        def values(field: str, chosen: Sequence[int]) -> Ints:
+            column = COLUMN[field]
+            found = np.zeros((len(chosen), len(rows)), dtype=np.int64)
+            for i, sample in enumerate(samples[at] for at in chosen):
+                known = rows < len(sample.values)
+                found[i, known] = sample.values[rows[known], column]
+            return found
+
+        return np.array([sample.at for sample in samples], dtype=np.int64), values
 
     def recent(self, name: QueueName) -> Window:
         """Return the dense range of one queue, including the present."""
@@ -184,12 +206,10 @@ class History:
 
     def to_bytes(self) -> bytes:
         """Serialize the kept samples; the present is not one of them."""
-        head = {
-            "fields": FIELDS,
-            "queues": [list(name) for name in self._place],
-            "samples": [[s.at, len(s.values), len(s.packed)] for s in self._samples],
-        }
-        text = json.dumps(head, separators=(",", ":")).encode()
+        if self._packed_names is None:
+            self._packed_names = json.dumps([list(name) for name in self._place], separators=(",", ":")).encode()
+        head = {"fields": FIELDS, "samples": [[s.at, len(s.values), len(s.packed)] for s in self._samples]}
+        text = json.dumps(head, separators=(",", ":")).encode()[:-1] + b',"queues":' + self._packed_names + b"}"
         return b"".join((struct.pack("<I", len(text)), text, *(s.packed for s in self._samples)))
 
     @classmethod

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from streaming.core.clock import counted
-from streaming.core.reporting.merge import Merged, MergedQueues
+from streaming.core.reporting.merge import Merged
 from streaming.core.reporting.report import Arrival
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.context import Context
 from streaming.judge.folding import FOLDED_AFTER_MS, fold, fold_held
 from streaming.judge.folds import Folds
+from streaming.judge.history import Bools, Ints
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.needs import supported
 from streaming.judge.look import look_at
@@ -24,7 +24,7 @@ from streaming.judge.rules import config, consumers, failing, groups, messages, 
 from streaming.judge.samples import sample_table
 from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalStatus
 from streaming.judge.snapshot import Snapshot
-from streaming.judge.status import recent_flows
+from streaming.judge.status import flows_not_ok, recent_flows
 from streaming.judge.view import Views
 
 RULES: tuple[Callable[[Context], Iterator[Finding]], ...] = (
@@ -75,11 +75,11 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     history.add(now, [queues.names[place] for place in places.tolist()], sample_table(queues, places))
     due = looks.due(queues, (*fired, *arrivals), now)
     due[list({*queues.places_of("losses"), *queues.places_of("consumer_states")})] = True
-    due |= _flows_otherwise(memory, queues, present & ~due, now)
-    looked_at = np.flatnonzero(due & present).tolist()
-    history.gather([queues.names[place] for place in looked_at])
-    flows = recent_flows(history, [queues.names[place] for place in looked_at], now)
-    for place in looked_at:
+    due |= _flows_otherwise(memory, present, due, now)
+    looked_at = np.flatnonzero(due & present)
+    history.gather([queues.names[place] for place in looked_at.tolist()])
+    flows = recent_flows(history, _rank(present)[looked_at], now)
+    for place, flow in zip(looked_at.tolist(), flows, strict=True):
         name = queues.names[place]
         context = Context(
             summary=queues.summary(place),
@@ -91,7 +91,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
             recent=history.recent(name),
             history=history,
             arrivals=tuple(arrivals.get(name, ())),
-            flow_status=flows.get(name),
+            flow_status=flow,
         )
         context.memory.packed = None
         found = _findings(context)
@@ -102,7 +102,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
         looks.forget(place)
     making = {
         name
-        for name in (queues.names[place] for place in looked_at)
+        for name in (queues.names[place] for place in looked_at.tolist())
         if failing.failing_in_the_making(memory.queues[name], now, settings.thresholds(name))
     }
     findings = fold(findings, merged, _failed_lately(findings, memory.queues, now), making, memory.firing)
@@ -110,7 +110,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     changes, firing = _changes(memory.firing, findings, now)
     folded_now = looks.folded(places)
     folded = {what: memory.folded.get(what, 0) + max(0, n - memory.folded_now.get(what, 0)) for what, n in folded_now.items()}
-    views = Views(queues, places.tolist(), looks.at(places), looks.views, settings)
+    views = Views(queues, places.tolist(), looks.latest(), looks.views, settings)
     snapshot = Snapshot(
         now,
         views,
@@ -124,13 +124,18 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     return JudgeMemory(memory.queues, firing, folded, folded_now, now, history, clock, looks), snapshot, changes
 
 
-def _flows_otherwise(memory: JudgeMemory, queues: MergedQueues, asked: npt.NDArray[np.bool_], now: int) -> npt.NDArray[np.bool_]:
-    """Return which of the queues asked about were well and, by the flow of the last minutes, no longer are."""
-    otherwise = np.zeros(len(asked), dtype=bool)
-    places = np.flatnonzero(asked & memory.looks.by_flow()).tolist()
-    flows = recent_flows(memory.history, [queues.names[place] for place in places], now)
-    otherwise[places] = [flows.get(queues.names[place]) != "ok" for place in places]
+def _flows_otherwise(memory: JudgeMemory, present: Bools, due: Bools, now: int) -> Bools:
+    """Return which of the present queues that are not due were well and, by the flow of the last minutes, no longer are."""
+    otherwise = np.zeros(len(present), dtype=bool)
+    places = np.flatnonzero(present & ~due & memory.looks.by_flow())
+    otherwise[places] = flows_not_ok(memory.history, _rank(present)[places], now)
     return otherwise
+
+
+def _rank(present: Bools) -> Ints:
+    """Return the index of each present queue among all that are present."""
+    rank: Ints = np.cumsum(present) - 1
+    return rank
 
 
 def _findings(c: Context) -> dict[SignalKey, Finding]:
@@ -145,7 +150,7 @@ def _findings(c: Context) -> dict[SignalKey, Finding]:
     }
 
 
-def _present(merged: Merged, now: int, settings: Settings) -> npt.NDArray[np.bool_]:
+def _present(merged: Merged, now: int, settings: Settings) -> Bools:
     """Return which queues have not vanished.
 
     A queue vanishes when it is empty and had no event for long, or when it was only ever counted and no longer is.
@@ -156,7 +161,7 @@ def _present(merged: Merged, now: int, settings: Settings) -> npt.NDArray[np.boo
     silent = now - heard > settings.forget_queue_after_ms
     reported_only = ~column["messages_seen"] & (column["last_state_at"] > 0)
     silent = np.where(reported_only, now - column["last_state_at"] > SILENT_DEPTH_MS, silent)
-    present: npt.NDArray[np.bool_] = ~silent | (column["visible"] + column["in_flight"] + column["delayed"] > 0)
+    present: Bools = ~silent | (column["visible"] + column["in_flight"] + column["delayed"] > 0)
     present[list(queues.places_of("losses"))] = True
     for arrival in merged.arrivals:
         place = queues.place(arrival.queue)

@@ -11,22 +11,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from streaming.core.reporting.merge import MergedQueues
 from streaming.core.reporting.queue_columns import COUNTS, FLAGS, NUMBERS, REPORTED, TIMES
 from streaming.core.settings import QueueName
+from streaming.judge.history import Bools, Ints
 from streaming.judge.knowledge.queue import Knowledge
 from streaming.judge.snapshot import QueueStatus, QueueView
-
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 
 _REPORTED_AT = ("last_event_at", "last_state_at", "counted_at", "visible_counted_at")
 """When each queue was last reported on: the only columns that a count equal to the previous one changes."""
 _COMPARED = tuple(
     name for name in (*NUMBERS, *FLAGS, *TIMES, *COUNTS, *REPORTED) if name != "age_sum_ms" and name not in _REPORTED_AT
 )
+
+
+FOLDED = ("groups", "consumers", "messages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Look:
     coverage_ratio: float | None
     time_to_drain_s: float | None
     folded: tuple[int, int, int]
-    """Groups, consumers and messages folded into `other` or left out of the lists."""
+    """How many of each of FOLDED are folded into `other` or left out of the lists."""
     dead_letter_queue: QueueName | None
     by_flow: bool
     """Its status follows from the flow of the last minutes, so it may change with every step: see `flow_status`."""
@@ -61,6 +61,7 @@ class Looks:
         self._siblings: Ints = np.zeros(0, dtype=np.int64)
         self._by_flow: Bools = np.zeros(0, dtype=bool)
         self._steady: Bools = np.zeros(0, dtype=bool)
+        self._folded: Ints = np.zeros((0, len(FOLDED)), dtype=np.int64)
         self._of: list[Look | None] = []
         self.views: dict[QueueName, tuple[Look, QueueView]] = {}
         """Views already built, each with the look it shows."""
@@ -89,22 +90,20 @@ class Looks:
         self._of[place] = look
         self._again_at[place], self._by_flow[place], self._steady[place] = look.again_at, look.by_flow, look.steady
         self._siblings[place] = self._sibling(look, queues)
+        self._folded[place] = look.folded
 
     def forget(self, place: int) -> None:
         """Forget the queue of one row, which has vanished: should it come back, it is new."""
         self._of[place], self._again_at[place] = None, 0
         self.views.pop(self._names[place], None)
 
-    def at(self, places: Ints) -> list[Look]:
-        """Return the latest looks at the queues of some rows, all of which have been judged."""
-        return [look for place in places.tolist() if (look := self._of[place]) is not None]
+    def latest(self) -> list[Look | None]:
+        """Return the latest look at the queue of each row; None for those that were never judged or have vanished."""
+        return list(self._of)
 
     def folded(self, places: Ints) -> dict[str, int]:
         """Count what is folded into `other` or left out of the lists now; the published counter is of increases."""
-        groups, consumers, messages = (
-            sum(each) for each in zip((0, 0, 0), *(look.folded for look in self.at(places)), strict=True)
-        )
-        return {"groups": groups, "consumers": consumers, "messages": messages}
+        return dict(zip(FOLDED, self._folded[places].sum(axis=0).tolist(), strict=True))
 
     def _align(self, queues: MergedQueues) -> None:
         """Reorder what is remembered to match `queues`, which may have new ones."""
@@ -115,6 +114,7 @@ class Looks:
         self._of = [None if place < 0 else self._of[place] for place in before.tolist()]
         self._again_at = np.append(self._again_at, 0)[before]
         self._by_flow, self._steady = (np.append(flags, False)[before] for flags in (self._by_flow, self._steady))
+        self._folded = np.concatenate([self._folded, np.zeros((1, len(FOLDED)), dtype=np.int64)])[before]
         if self._rows.size:
             self._rows = np.concatenate([self._rows, np.full((1, self._rows.shape[1]), -1)])[before]
         siblings = np.array([self._sibling(look, queues) for look in self._of], dtype=np.int64)

@@ -6,15 +6,14 @@ without it. A queue that was empty a moment ago is never called slow, which avoi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
 
-from streaming.core.settings import QueueName
 from streaming.core.state.queues import Depth
 from streaming.judge.context import Context
-from streaming.judge.history import COLUMN, History, Ints, Window
+from streaming.judge.history import Bools, History, Ints, Window
 from streaming.judge.rules.failing import is_failing
 from streaming.judge.rules.queues import is_long_stalled, stalled_since
 from streaming.judge.snapshot import QueueStatus
@@ -69,19 +68,30 @@ def _messages_status(c: Context) -> QueueStatus:
         return "ok"
     if c.flow_status is None:
         window = _window(c)
-        c.flow_status = FLOW_STATUSES[int(flow_status(window.at, window.values[:, None])[0])] if len(window) else "ok"
+        c.flow_status = FLOW_STATUSES[int(_flow_codes(window.at, window.column)[0])] if len(window) else "ok"
     return c.flow_status
 
 
-def recent_flows(history: History, names: Sequence[QueueName], now: int) -> dict[QueueName, QueueStatus]:
-    """Return the status by the flow of the last minutes, for queues that were sampled throughout."""
-    at, values = history.stretch(now - WINDOW_MS, names)
-    if len(at) < 2 or not names:
-        return {}
-    known = values[0, :, COLUMN["present"]] > 0
-    codes = flow_status(at, values[:, known])
-    known_names = [name for name, is_known in zip(names, known.tolist(), strict=True) if is_known]
-    return {name: FLOW_STATUSES[code] for name, code in zip(known_names, codes.tolist(), strict=True)}
+def recent_flows(history: History, queues: Ints, now: int) -> list[QueueStatus | None]:
+    """Return the status by the flow of the last minutes; None for queues that were not sampled throughout.
+
+    `queues`: indices of the names last added to the history.
+    """
+    at, values = history.stretch(now - WINDOW_MS, queues)
+    if len(at) < 2:
+        return [None] * len(queues)
+    known = values("present", [0])[0] > 0
+    codes = _flow_codes(at, values)
+    return [FLOW_STATUSES[code] if is_known else None for code, is_known in zip(codes.tolist(), known.tolist(), strict=True)]
+
+
+def flows_not_ok(history: History, queues: Ints, now: int) -> Bools:
+    """Return which queues' status by `recent_flows` is not ok."""
+    at, values = history.stretch(now - WINDOW_MS, queues)
+    if len(at) < 2:
+        return np.ones(len(queues), dtype=bool)
+    not_ok: Bools = (values("present", [0])[0] == 0) | (_flow_codes(at, values) > 0)
+    return not_ok
 
 
 def _counts_status(c: Context) -> QueueStatus:
@@ -123,23 +133,23 @@ def _telemetry_stale(c: Context) -> bool:
 FLOW_STATUSES: tuple[QueueStatus, ...] = ("ok", "stopped", "stalled", "lagging")
 
 
-def flow_status(at: Ints, values: Ints) -> Ints:
+def _flow_codes(at: Ints, values: Callable[[str, Sequence[int]], Ints]) -> Ints:
     """Return the index of each queue's status in FLOW_STATUSES, by its messages.
 
-    `at`: the times of one or more samples; `values`: a row per sample and in it one per queue.
+    `at`: the times of one or more samples; `values`: see `History.stretch`.
     """
-    first, last = values[0], values[-1]
+    every, ends = range(len(at)), (0, len(at) - 1)
     # 2. "If nothing was waiting at some point of the window, the consumers keep up."
-    caught_up = (values[:, :, COLUMN["oldest_visible_at"]] == 0).any(axis=0)
+    caught_up = (values("oldest_visible_at", every) == 0).any(axis=0)
     if at[-1] - at[0] < WINDOW_MS // 2:
         caught_up[:] = True
     # 3. "If nothing was received or settled, they stopped." 4. "If nothing was settled, they are stalled."
-    settled, received = (last[:, COLUMN[total]] > first[:, COLUMN[total]] for total in ("settled", "received"))
+    settled, received = (np.greater(*values(total, ends)[::-1]) for total in ("settled", "received"))
     # 5. "If the oldest waiting message grew older in every part of the window and the backlog did not shrink, consumers work
     # but do not keep up."
     parts = sorted({i * (len(at) - 1) // 4 for i in range(5)})
-    ages = at[parts, None] - values[parts][:, :, COLUMN["oldest_visible_at"]]
-    behind = (np.diff(ages, axis=0) > 0).all(axis=0) & (last[:, COLUMN["unsettled"]] >= first[:, COLUMN["unsettled"]])
+    ages = at[parts, None] - values("oldest_visible_at", parts)
+    behind = (np.diff(ages, axis=0) > 0).all(axis=0) & np.greater_equal(*values("unsettled", ends)[::-1])
     codes: Ints = np.where(caught_up, 0, np.where(~settled & ~received, 1, np.where(~settled, 2, np.where(behind, 3, 0)))).astype(
         np.int64
     )

@@ -24,6 +24,7 @@ _revisions = count(1)
 class Views(Sequence[QueueView]):
     """The published views of all queues, in name order. A view is built on first access.
 
+    `places` are the rows of the queues to show, all of which have been judged; `looks` the latest look at the queue of each row.
     `made` has the views of earlier steps, by queue: the view of a queue that was not judged since is reused.
     """
 
@@ -31,7 +32,7 @@ class Views(Sequence[QueueView]):
         self,
         queues: MergedQueues,
         places: Sequence[int],
-        looks: Sequence[Look],
+        looks: Sequence[Look | None],
         made: dict[QueueName, tuple[Look, QueueView]],
         settings: Settings,
     ) -> None:
@@ -63,14 +64,21 @@ class Views(Sequence[QueueView]):
         return found
 
     def _new(self, i: int) -> QueueView:
-        view = queue_view(self._queues.summary(self._places[i]), self._looks[i], self._settings)
-        self._shared[view.name] = self._looks[i], view
+        place = self._places[i]
+        look = self._look(place)
+        view = queue_view(self._queues.summary(place), look, self._settings)
+        self._shared[view.name] = look, view
         return view
+
+    def _look(self, place: int) -> Look:
+        look = self._looks[place]
+        assert look is not None, f"{self._queues.names[place]} was never judged"
+        return look
 
     def _again(self, i: int) -> QueueView | None:
         place = self._places[i]
         look, view = self._shared.get(self._queues.names[place], (None, None))
-        if view is None or look is not self._looks[i]:
+        if view is None or look is not self._looks[place]:
             return None
         reported_at = int(self._queues.columns["last_event_at"][place])
         if not view.tracked:
@@ -85,7 +93,8 @@ class Views(Sequence[QueueView]):
 
         Builds no views.
         """
-        for place, look in zip(self._places, self._looks, strict=True):
+        for place in self._places:
+            look = self._look(place)
             oldest = look.knowledge.ages.get("all")
             yield self._queues.names[place], look.knowledge.depth.get("visible"), oldest.since_ms if oldest is not None else None
 
