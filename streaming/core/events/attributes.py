@@ -8,7 +8,9 @@ unchanged.
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, TypeGuard
 
 COUNTS = frozenset(
     {
@@ -52,26 +54,49 @@ def read_attributes(text: str | None) -> dict[str, Any]:
         return {}
     if not isinstance(reported, dict):
         return {}
-    kept = {name: value for name, value in reported.items() if fits(name, value)}
-    return kept | {name: int(kept[name]) for name in COUNTS & kept.keys() if kept[name] is not None}
+    kept: dict[str, Any] = {}
+    for name, value in reported.items():
+        check = _check_of(name)
+        if value is None or check is None:
+            kept[name] = value
+        elif check(value):
+            kept[name] = int(value) if check is _is_count else value
+    return kept
 
 
-def fits(name: str, value: object) -> bool:
-    """Whether the value is valid for an attribute of this name."""
-    if value is None:
-        return True
+@lru_cache(maxsize=1024)
+def _check_of(name: str) -> Callable[[object], bool] | None:
+    """Return what a value of this name must satisfy; None for anything."""
     if name in FLAGS:
-        return isinstance(value, bool)
+        return _is_flag
     if name in TEXTS:
-        return isinstance(value, str) and len(value) <= LONGEST_TEXT
+        return _is_text
     if name in COUNTS:
-        return isinstance(value, int | float) and _is_number(value, 0, MOST) and value == int(value)
+        return _is_count
     if name.endswith("_s"):
-        return _is_number(value, 0, LONGEST_S)
-    if name.endswith(("_at", "_since")):
-        return isinstance(value, int) and _is_number(value, EARLIEST_MS, LATEST_MS)
-    return True
+        return _is_duration
+    return _is_time if name.endswith(("_at", "_since")) else None
 
 
-def _is_number(value: object, least: int, most: int) -> bool:
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_TEXT
+
+
+def _is_count(value: object) -> TypeGuard[float]:
+    return _is_number(value, 0, MOST) and value == int(value)
+
+
+def _is_duration(value: object) -> bool:
+    return _is_number(value, 0, LONGEST_S)
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int) and _is_number(value, EARLIEST_MS, LATEST_MS)
+
+
+def _is_number(value: object, least: int, most: int) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most

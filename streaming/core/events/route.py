@@ -18,7 +18,7 @@ from streaming.core.events.events import Events, QueueEvent, queue_hash
 from streaming.core.events.packet import Packet, Quarantined
 from streaming.core.events.prepare import prepare
 from streaming.core.hashing import id_hash
-from streaming.core.settings import Settings
+from streaming.core.settings import QueueName, Settings
 
 BROADCAST = frozenset({"queue_state", "purged", "batch"})
 
@@ -41,9 +41,8 @@ def route(
     for shard in range(shards):
         columns = events.take(np.flatnonzero(owner == shard)) if shards > 1 else events.columns
         packets.append(Packet(_compact(events, columns) if shards > 1 else events))
-    facts = events.facts
-    for shard, packet in enumerate(packets):
-        packet.events.facts = [placed for fact in facts if (placed := _place(fact, shard, shards)) is not None]
+    for packet, facts in zip(packets, _spread(events.facts, shards), strict=True):
+        packet.events.facts = facts
         packet.events.dead_letter_queues = events.dead_letter_queues
         packet.events.ordered_queues = events.ordered_queues
         packet.events.skews = events.skews
@@ -64,13 +63,24 @@ def shard_of(events: Events, shards: int, settings: Settings) -> Array:
     return (chosen % np.uint64(shards)).astype(np.int64)
 
 
-def _place(fact: QueueEvent, shard: int, shards: int) -> QueueEvent | None:
-    if fact.type == "heartbeat":
-        return fact if shard == 0 else None
-    home = queue_hash(fact.queue) % shards == shard
-    if home:
-        return fact
-    return fact._replace(primary=False) if fact.type in BROADCAST else None
+def _spread(facts: Sequence[QueueEvent], shards: int) -> list[list[QueueEvent]]:
+    """Return the queue events of each shard."""
+    spread: list[list[QueueEvent]] = [[] for _ in range(shards)]
+    homes: dict[QueueName, int] = {}
+    for fact in facts:
+        if fact.type == "heartbeat":
+            spread[0].append(fact)
+            continue
+        home = homes.get(fact.queue)
+        if home is None:
+            home = homes[fact.queue] = queue_hash(fact.queue) % shards
+        if fact.type in BROADCAST and shards > 1:
+            copy = fact._replace(primary=False)
+            for shard, placed in enumerate(spread):
+                placed.append(fact if shard == home else copy)
+        else:
+            spread[home].append(fact)
+    return spread
 
 
 def _compact(events: Events, columns: dict[str, Array]) -> Events:
