@@ -6,8 +6,9 @@ that is a few seconds old still gives the true age.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, get_args
 
 from streaming.core.reporting.report import AGE_BUCKETS_S as AGE_BUCKETS_S
@@ -108,7 +109,8 @@ class QueueView:
     dead_letter_expires_at_ms: int | None
     time_to_drain_s: float | None
     coverage_ratio: float | None
-    messages: tuple[MessageView, ...]
+    messages: Sequence[MessageView]
+    """The listed messages: suspects, heads, held and oldest messages, and dead letters."""
     broker: Mapping[str, Any]
     """Attributes of the latest queue_state, as sent."""
     last_event_at_ms: int
@@ -142,12 +144,34 @@ class QueueView:
     worst_member: QueueName | None = None
     """…and the worst of them: by the signals that fire there, its status and its oldest message."""
     revision: int = field(default=0, compare=False)
-    """Two views of one revision differ at most in `age_counts`, `age_sum_s` and `last_event_at_ms`; 0: no revision."""
+    """Two views of one revision differ at most in what `moved` changes; 0: no revision."""
 
     @property
     def name(self) -> QueueName:
         """The queue's unique name."""
         return QueueName(self.system, self.scope, self.queue)
+
+    def moved(
+        self, age_counts: tuple[int, ...], age_sum_s: float, last_event_at_ms: int, messages: Sequence[MessageView]
+    ) -> QueueView:
+        """Return a copy with other values of what changes without the queue being judged."""
+        # Ten thousand views are copied per scrape, and `dataclasses.replace` takes several times as long.
+        copy = object.__new__(QueueView)
+        for put, value in zip(_SETTERS, _fields_of(self), strict=True):
+            put(copy, value)
+        for put, value in zip(_MOVED, (age_counts, age_sum_s, last_event_at_ms, messages), strict=True):
+            put(copy, value)
+        return copy
+
+
+def _setter(name: str) -> Callable[[QueueView, object], None]:
+    setter: Callable[[QueueView, object], None] = getattr(QueueView, name).__set__
+    return setter
+
+
+_fields_of = attrgetter(*QueueView.__slots__)
+_SETTERS = tuple(map(_setter, QueueView.__slots__))
+_MOVED = tuple(map(_setter, ("age_counts", "age_sum_s", "last_event_at_ms", "messages")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,17 +57,13 @@ class Views(Sequence[QueueView]):
 
     __hash__ = None  # type: ignore[assignment] # equal views have no hash of their own
 
-    def _view(self, i: int) -> QueueView:
-        found = self._made.get(i)
-        if found is None:
-            found = self._made[i] = self._again(i) or self._new(i)
-        return found
-
-    def _new(self, i: int) -> QueueView:
-        place = self._places[i]
+    def _made_of(self, place: int) -> QueueView:
+        """Return the view of the queue of one row, or that of an earlier step if the queue was not judged since."""
         look = self._look(place)
-        view = queue_view(self._queues.summary(place), look, self._settings)
-        self._shared[view.name] = look, view
+        known, view = self._shared.get(self._queues.names[place], (None, None))
+        if view is None or look is not known:
+            view = queue_view(self._queues.summary(place), look, self._settings)
+            self._shared[view.name] = look, view
         return view
 
     def _look(self, place: int) -> Look:
@@ -75,18 +71,22 @@ class Views(Sequence[QueueView]):
         assert look is not None, f"{self._queues.names[place]} was never judged"
         return look
 
-    def _again(self, i: int) -> QueueView | None:
-        place = self._places[i]
-        look, view = self._shared.get(self._queues.names[place], (None, None))
-        if view is None or look is not self._looks[place]:
-            return None
+    def _view(self, i: int) -> QueueView:
+        found = self._made.get(i)
+        if found is None:
+            found = self._made[i] = self._moved(self._places[i])
+        return found
+
+    def _moved(self, place: int) -> QueueView:
+        """Return the view with what may have changed without a look: messages age even when nothing happens."""
+        view = self._made_of(place)
         reported_at = int(self._queues.columns["last_event_at"][place])
         if not view.tracked:
-            return view if view.last_event_at_ms == reported_at else replace(view, last_event_at_ms=reported_at)
-        # Messages age even when nothing happens.
+            same = view.last_event_at_ms == reported_at
+            return view if same else view.moved(view.age_counts, view.age_sum_s, reported_at, view.messages)
         counts = tuple(self._queues.age_counts[place].tolist()) if view.age_counts else ()
         age_sum_s = int(self._queues.columns["age_sum_ms"][place]) / 1000
-        return replace(view, age_counts=counts, age_sum_s=age_sum_s, last_event_at_ms=reported_at)
+        return view.moved(counts, age_sum_s, reported_at, _Messages(self._queues, place))
 
     def backlogs(self) -> Iterator[tuple[QueueName, int | None, int | None]]:
         """Yield each queue's name, its visible messages and since when (epoch milliseconds) its oldest message has been in it.
@@ -99,6 +99,36 @@ class Views(Sequence[QueueView]):
             yield self._queues.names[place], look.knowledge.depth.get("visible"), oldest.since_ms if oldest is not None else None
 
 
+class _Messages(Sequence[MessageView]):
+    """The listed messages of one queue, built on first access: a scrape does not read them."""
+
+    __slots__ = ("_found", "_place", "_queues")
+
+    def __init__(self, queues: MergedQueues, place: int) -> None:
+        self._queues, self._place = queues, place
+        self._found: tuple[MessageView, ...] | None = None
+
+    def _all(self) -> tuple[MessageView, ...]:
+        if self._found is None:
+            self._found = _messages(self._queues.summary(self._place))
+        return self._found
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    @overload
+    def __getitem__(self, at: int) -> MessageView: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[MessageView, ...]: ...
+    def __getitem__(self, at: int | slice) -> MessageView | tuple[MessageView, ...]:
+        return self._all()[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._all() == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment] # a tuple with the same messages is equal and has another hash
+
+
 def backlogs(queues: Sequence[QueueView]) -> Iterator[tuple[QueueName, int | None, int | None]]:
     """Return each queue's name, its visible messages and since when (epoch milliseconds) its oldest message has been in it."""
     if isinstance(queues, Views):
@@ -107,7 +137,7 @@ def backlogs(queues: Sequence[QueueView]) -> Iterator[tuple[QueueName, int | Non
 
 
 def queue_view(summary: QueueSummary, look: Look, settings: Settings) -> QueueView:
-    """Return the published values of one queue. What is unknown is None or absent, never zero."""
+    """Return the published values of one queue, without its messages. What is unknown is None or absent, never zero."""
     numbers = summary.numbers
     depth, reason = look.knowledge.depth, look.knowledge.reason
     receives = reason.basis in ("messages", "consumers", "partial")
@@ -151,7 +181,7 @@ def queue_view(summary: QueueSummary, look: Look, settings: Settings) -> QueueVi
         dead_letter_expires_at_ms=numbers["expires_at"] if numbers["dead_letters"] else None,
         time_to_drain_s=look.time_to_drain_s,
         coverage_ratio=look.coverage_ratio,
-        messages=_messages(summary),
+        messages=(),
         broker={name: value for name, (_, value) in summary.attributes.items()},
         last_event_at_ms=summary.last_event_at,
         last_settled_at_ms=summary.last_settled_at or None,
