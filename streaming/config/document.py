@@ -14,6 +14,7 @@ from streaming.config.errors import ConfigError, place
 ENV_PREFIX: Final = "QUEUEWATCH_"
 ENV_SEPARATOR: Final = "__"
 _DEEPEST: Final = 32
+_TOO_DEEP: Final = "it is nested too deeply"
 
 KeyPath = tuple[str | int, ...]
 """The path of a value: ("queues", 0, "pattern")."""
@@ -58,6 +59,8 @@ def read_document(path: Path) -> Document:
         values = reader.read(root, ())
     except yaml.YAMLError as error:
         raise _not_yaml(error, path) from error
+    except RecursionError as error:
+        raise ConfigError("", _TOO_DEEP, "Close its brackets", str(path)) from error
     finally:
         loader.dispose()
     if not isinstance(values, dict):
@@ -95,12 +98,12 @@ class _Reader:
 
     def read(self, node: yaml.Node, key: KeyPath) -> Any:
         if len(key) > _DEEPEST:
-            raise ConfigError("", "the file is nested too deeply", "An anchor may contain itself", self._place(node))
+            raise ConfigError("", _TOO_DEEP, "An anchor may contain itself", self._place(node))
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, key)
         if isinstance(node, yaml.SequenceNode):
             return [self._item(child, (*key, index)) for index, child in enumerate(node.value)]
-        return self._loader.construct_object(node)
+        return self._scalar(node)
 
     def _mapping(self, node: yaml.MappingNode, key: KeyPath) -> dict[str, Any]:
         # Check before `<<` merges keys that may be overridden: only a key that is written twice is an error.
@@ -113,10 +116,17 @@ class _Reader:
         self._loader.flatten_mapping(node)
         values: dict[str, Any] = {}
         for name_node, child in node.value:
-            name = str(self._loader.construct_object(name_node))
+            name = str(self._scalar(name_node))
             self.origins[(*key, name)] = self._place(name_node)
             values[name] = self.read(child, (*key, name))
         return values
+
+    def _scalar(self, node: yaml.Node) -> Any:
+        try:
+            return self._loader.construct_object(node)
+        except ValueError as error:
+            # A date or number that looks like one and is none.
+            raise ConfigError("", f"is not valid YAML: {error}", "Quote it if it is text", self._place(node)) from error
 
     def _item(self, node: yaml.Node, key: KeyPath) -> Any:
         self.origins[key] = self._place(node)
@@ -157,7 +167,9 @@ def _env_value(text: str, where: str) -> Any:
         return text
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except RecursionError as error:
+        raise ConfigError("", _TOO_DEEP, "Close its brackets", where) from error
+    except (yaml.YAMLError, ValueError) as error:
         problem = f"begins like a list or mapping but is not valid YAML ({_first_line(error)})"
         raise ConfigError("", problem, "Correct its brackets and quotes", where) from error
 

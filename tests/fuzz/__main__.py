@@ -90,7 +90,7 @@ def _tried(target: Target, content: bytes) -> str | None:
     try:
         target.run(content)
     except BaseException:
-        return traceback.format_exc()
+        return traceback.format_exc(limit=-12)
     finally:
         signal.alarm(0)
     return None

@@ -120,6 +120,8 @@ def test_all_errors_are_listed_at_once_in_the_order_of_the_file(write: ConfigFil
         ("- a\n- b\n", "not a mapping", 1),
         ("spark:\n  shards: 1\n  shards: 2\n", "is set twice", 3),
         ("a: &a\n  b: *a\n", "nested too deeply", None),
+        ("a: " + "[" * 2_000, "nested too deeply", None),
+        ("a: 2001-99-99\n", "is not valid YAML", 1),
     ],
 )
 def test_a_file_that_is_not_a_configuration_is_refused(write: ConfigFile, text: str, says: str, line: int | None) -> None:
@@ -166,6 +168,10 @@ def test_an_error_in_a_variable_names_the_variable(write: ConfigFile) -> None:
     assert mistake.where == "environment variable QUEUEWATCH_HTTP__PORT"
     (mistake,) = mistakes(write(""), QUEUEWATCH_HTP__PORT="1")
     assert "`http`" in mistake.fix
+    (mistake,) = mistakes(write(""), QUEUEWATCH_QUEUES__X="[" * 2_000)
+    assert "nested too deeply" in mistake.problem
+    (mistake,) = mistakes(write(""), QUEUEWATCH_QUEUES__X="[2001-99-99]")
+    assert mistake.where == "environment variable QUEUEWATCH_QUEUES__X"
 
 
 def test_variables_of_other_parts_are_ignored(write: ConfigFile) -> None:
