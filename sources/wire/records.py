@@ -18,9 +18,6 @@ Values: TypeAlias = Sequence[bytes | None] | pa.Array | pa.ChunkedArray
 GROUP_BYTES: Final = 2 << 20
 """The approximate size of a group: what one step writes is still cached for the next."""
 
-_NOTHING: Final = pa.scalar(b"", pa.binary())
-_BREAK: Final = pa.scalar(b"\n", pa.binary())
-
 
 @dataclass(frozen=True)
 class Group:
@@ -84,7 +81,9 @@ def _join_array(part: pa.Array) -> bytes:
     """Join the records in place, without creating a Python object for each."""
     if part.null_count:
         return b""
-    joined = pc.binary_join_element_wise(part.cast(pa.binary()), _NOTHING, _BREAK)
+    # Not constants of the module: the first conversion imports pandas, a second of every command's start.
+    nothing, line_break = pa.scalar(b"", pa.binary()), pa.scalar(b"\n", pa.binary())
+    joined = pc.binary_join_element_wise(part.cast(pa.binary()), nothing, line_break)
     _, offsets, data = joined.buffers()
     end = np.frombuffer(offsets, np.int32)[joined.offset + len(joined)]
     start = np.frombuffer(offsets, np.int32)[joined.offset]

@@ -61,6 +61,14 @@ def test_the_command_line_starts_without_heavy_imports() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("module", ["sources.wire", "streaming.cli.collecting", "streaming.spark.session"])
+def test_pandas_is_imported_only_where_it_is_needed(module: str) -> None:
+    """It takes a second: collectors do without, and Java starts before it is imported."""
+    code = f"import sys, {module}; print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 def test_help_names_every_command(queuewatch: Run) -> None:
     """It exits with 0."""
     done = queuewatch("--help")
