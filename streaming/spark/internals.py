@@ -32,9 +32,9 @@ def jvm(spark: SparkSession) -> Any:
 
 
 def hadoop_configuration(spark: SparkSession) -> Any:
-    """Return the Hadoop configuration of the session: credentials and settings of file systems."""
-    context: Any = spark.sparkContext
-    return context._jsc.hadoopConfiguration()
+    """Return the Hadoop configuration of the session: settings of file systems, and the class that manages checkpoints."""
+    session: Any = spark
+    return session._jsparkSession.sessionState().newHadoopConf()
 
 
 def checkpoint_files(java: Any, root: Any, configuration: Any) -> Any:
@@ -63,8 +63,8 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def start_java(conf: SparkConf, *, kept_off_the_command_line: re.Pattern[str]) -> SparkContext:
-    """Start Spark's Java process in its own process group, and the context of this process with it.
+def launch_java(conf: SparkConf, *, kept_off_the_command_line: re.Pattern[str]) -> Any:
+    """Start Spark's Java process in its own process group, and return PySpark's gateway to it.
 
     A shell or `timeout` sends a stop to the whole group, but Java must live until the current batch is finished. Java ends
     when this process does, because its standard input is closed then.
@@ -75,7 +75,12 @@ def start_java(conf: SparkConf, *, kept_off_the_command_line: re.Pattern[str]) -
     launch: Any = launch_gateway
     shown = SparkConf(loadDefaults=False)
     shown.setAll([(name, value) for name, value in conf.getAll() if not kept_off_the_command_line.search(name)])
-    return SparkContext(conf=conf, gateway=launch(conf=shown, popen_kwargs={"process_group": 0}))
+    return launch(conf=shown, popen_kwargs={"process_group": 0})
+
+
+def make_context(conf: SparkConf, gateway: Any) -> SparkContext:
+    """Make the context of this process, which runs in the Java of `gateway`."""
+    return SparkContext(conf=conf, gateway=gateway)
 
 
 def java_pid() -> int | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark import SparkConf
 from pyspark.errors import PySparkRuntimeError
@@ -15,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from streaming.config.service import SparkSection
 from streaming.folder import local_folder
-from streaming.spark.internals import has_java, is_submitted, start_java
+from streaming.spark.class_archive import options_for
+from streaming.spark.internals import has_java, is_submitted, launch_java, make_context
 from streaming.spark.runtime import RuntimeUnavailable, connector_jars, ensure_java
 
 _LOG_SETUP = Path(__file__).with_name("log4j2.xml")
@@ -70,6 +73,30 @@ ARROW_MEMORY: Final = "system"
 """pyarrow's memory pool in the workers: glibc, which follows the settings above. pyarrow's own allocator returns memory."""
 
 
+_java_ahead: Future[Any] | None = None
+"""The gateway to the Java that `start_java_ahead` starts, until a session uses it."""
+
+
+def start_java_ahead(config: SparkSection, *, with_kafka: bool, log_level: str) -> None:
+    """Start Java in a thread: it takes seconds, in which this process can import its modules. `open_session` waits for it.
+
+    An error is raised there, too.
+    """
+    global _java_ahead  # noqa: PLW0603 -- a process has one Java
+    if is_submitted() or has_java():
+        return
+    ahead: Future[Any] = Future()
+    _java_ahead = ahead
+
+    def start() -> None:
+        try:
+            ahead.set_result(_start_java(_java_conf(config, with_kafka=with_kafka, log_level=log_level)))
+        except BaseException as error:
+            ahead.set_exception(error)
+
+    threading.Thread(target=start, name="java-start").start()
+
+
 def open_session(
     config: SparkSection, *, app_name: str, with_kafka: bool, log_level: str = "ERROR", scratch: Path | None = None
 ) -> SparkSession:
@@ -81,25 +108,31 @@ def open_session(
 
     Raises `RuntimeUnavailable` when this machine lacks a Java, or the jars.
     """
-    conf = SparkConf().setAppName(app_name)
+    global _java_ahead
     if is_submitted():
-        conf.setAll(list(submitted_conf_of(config).items()))
+        conf = SparkConf().setAll(list(submitted_conf_of(config).items()))
     else:
-        ensure_java()
-        conf.setMaster(config.master)
-        conf.setAll(list(conf_of(config, with_kafka=with_kafka, log_level=log_level, scratch=scratch).items()))
+        ahead, _java_ahead = _java_ahead, None
+        gateway = ahead.result() if ahead is not None else None
+        conf = _java_conf(config, with_kafka=with_kafka, log_level=log_level, scratch=scratch)
         if not has_java():
-            _start_java(conf)
-    spark = SparkSession.builder.config(conf=conf).getOrCreate()
+            make_context(conf.setAppName(app_name), gateway if gateway is not None else _start_java(conf))
+    spark = SparkSession.builder.config(conf=conf.setAppName(app_name)).getOrCreate()
     # For a JVM that was already running, whose own logging configuration remains.
     spark.sparkContext.setLogLevel(log_level)
     return spark
 
 
-def _start_java(conf: SparkConf) -> None:
+def _java_conf(config: SparkSection, *, with_kafka: bool, log_level: str, scratch: Path | None = None) -> SparkConf:
+    conf = SparkConf().setMaster(config.master)
+    return conf.setAll(list(conf_of(config, with_kafka=with_kafka, log_level=log_level, scratch=scratch).items()))
+
+
+def _start_java(conf: SparkConf) -> Any:
+    ensure_java()
     os.environ.setdefault("GLIBC_TUNABLES", MEMORY_TUNABLES)
     try:
-        start_java(conf, kept_off_the_command_line=re.compile(SECRETS))
+        return launch_java(conf, kept_off_the_command_line=re.compile(SECRETS))
     except PySparkRuntimeError as error:
         raise RuntimeUnavailable(
             "Spark's Java process ended at its start",
@@ -152,7 +185,8 @@ def conf_of(config: SparkSection, *, with_kafka: bool, log_level: str, scratch: 
         options.append("-XX:+UseParallelGC")
     if sys.platform == "linux":
         options.append("-XX:+UseTransparentHugePages")
-    options += [f"-Dlog4j2.configurationFile={_LOG_SETUP.as_uri()}", f"-Dqueuewatch.log.level={log_level}", given]
+    options += [f"-Dlog4j2.configurationFile={_LOG_SETUP.as_uri()}", f"-Dqueuewatch.log.level={log_level}"]
+    options += [*options_for(given), given]
     conf["spark.driver.extraJavaOptions"] = " ".join(options).strip()
     return conf
 

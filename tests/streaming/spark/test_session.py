@@ -14,7 +14,9 @@ from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 from streaming.config.service import SparkSection
+from streaming.spark import session
 from streaming.spark.internals import hadoop_configuration, java_pid
+from streaming.spark.runtime import RuntimeUnavailable
 from streaming.spark.session import ARROW_MEMORY, MEMORY_TUNABLES, REQUIRED, conf_of
 from tests.streaming.conftest import SECRET
 
@@ -94,3 +96,23 @@ def test_a_worker_runs_with_the_memory_settings(spark: SparkSession) -> None:
     tunables, pool = spark.range(1, numPartitions=1).mapInArrow(says, "said string").collect()
     assert tunables[0] == os.environ.get("GLIBC_TUNABLES", MEMORY_TUNABLES)
     assert pool[0] == os.environ.get("ARROW_DEFAULT_MEMORY_POOL", ARROW_MEMORY)
+
+
+def test_an_error_of_the_java_that_was_started_ahead_is_the_session_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread's error ends the start where it did without the thread."""
+
+    def fail(_: object) -> None:
+        raise RuntimeUnavailable("no Java", "install one")
+
+    monkeypatch.setattr(session, "has_java", lambda: False)
+    monkeypatch.setattr(session, "_start_java", fail)
+    session.start_java_ahead(SparkSection(), with_kafka=False, log_level="ERROR")
+    with pytest.raises(RuntimeUnavailable, match="no Java"):
+        session.open_session(SparkSection(), app_name="test", with_kafka=False)
+
+
+def test_java_is_started_ahead_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that has a Java uses it."""
+    monkeypatch.setattr(session, "has_java", lambda: True)
+    session.start_java_ahead(SparkSection(), with_kafka=False, log_level="ERROR")
+    assert session._java_ahead is None

@@ -1,0 +1,44 @@
+"""Java's class archive is used where it exists, and not where the user's own options are about archives."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from streaming.config.service import SparkSection
+from streaming.spark import class_archive
+from streaming.spark.session import conf_of
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return where the archive would be, in a cache of the test's own."""
+    monkeypatch.setenv("QUEUEWATCH_CACHE", str(tmp_path))
+    (tmp_path / "java").mkdir()
+    return class_archive._path()
+
+
+def _options() -> str:
+    return conf_of(SparkSection(), with_kafka=False, log_level="ERROR")["spark.driver.extraJavaOptions"]
+
+
+def test_java_starts_with_the_archive_once_there_is_one(archive: Path) -> None:
+    assert "SharedArchiveFile" not in _options()
+    archive.write_bytes(b"")
+    assert f"-XX:SharedArchiveFile={archive} " in _options()
+
+
+@pytest.mark.parametrize("given", ["-XX:SharedArchiveFile=/own.jsa", "-XX:ArchiveClassesAtExit=/new.jsa"])
+def test_the_user_s_own_archive_is_left_alone(archive: Path, given: str) -> None:
+    """Java accepts one archive, and writes none while it uses one."""
+    archive.write_bytes(b"")
+    assert class_archive.options_for(f"-Xlog:gc {given}") == []
+
+
+def test_a_run_that_fails_leaves_no_archive(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeError, match="the run for Java's class archive failed"):
+        class_archive.make()
+    assert list(archive.parent.iterdir()) == []
