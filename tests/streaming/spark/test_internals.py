@@ -56,7 +56,8 @@ def test_the_java_side_has_the_used_parts(spark: SparkSession) -> None:
         found = reduce(getattr, name.split("."), internals.jvm(spark))
         require(type(found).__name__ == "JavaClass", f"Java class {name}", used_for)
     configuration = internals.hadoop_configuration(spark)
-    require(configuration is not None, "SparkContext._jsc.hadoopConfiguration()", "a checkpoint behind a URI")
+    retained = configuration.get("spark.sql.streaming.minBatchesToRetain")
+    require(retained is not None, "sessionState().newHadoopConf() with Spark's SQL settings", "a checkpoint behind a URI")
 
 
 def test_the_java_process_is_known(spark: SparkSession) -> None:
