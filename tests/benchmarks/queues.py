@@ -15,7 +15,7 @@ MESSAGES_PER_QUEUE: Final = 3
 TOUCHED_RATIO: Final = 0.1
 STEPS: Final = ("touched", "untouched", "counted")
 WARM_UP_STEP_MS: Final = 10_000
-MOST_MS: Final = {(10_000, "touched"): 800.0, (10_000, "untouched"): 150.0}
+MOST_MS: Final = {(10_000, "touched"): 800.0, (10_000, "untouched"): 150.0, (10_000, "counted"): 1_200.0}
 """Promised limits, in milliseconds of a core."""
 MOST_METRICS_MS: Final = {(10_000, "again"): 300.0, (10_000, "touched"): 300.0}
 _START_MS: Final = 1_700_000_000_000
