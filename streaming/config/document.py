@@ -109,6 +109,10 @@ class _Reader:
         # Check before `<<` merges keys that may be overridden: only a key that is written twice is an error.
         written: set[str] = set()
         for name_node, _ in node.value:
+            if not isinstance(name_node, yaml.ScalarNode):
+                problem = f"is a {name_node.id} where a name must be"
+                fix = "Double braces are of a template that was not filled in"
+                raise ConfigError(dotted_name(key), problem, fix, self._place(name_node))
             if name_node.value in written and name_node.tag != "tag:yaml.org,2002:merge":
                 dotted = dotted_name((*key, name_node.value))
                 raise ConfigError(dotted, "is set twice", "Keep one of the two", self._place(name_node))

@@ -122,6 +122,7 @@ def test_all_errors_are_listed_at_once_in_the_order_of_the_file(write: ConfigFil
         ("a: &a\n  b: *a\n", "nested too deeply", None),
         ("a: " + "[" * 2_000, "nested too deeply", None),
         ("a: 2001-99-99\n", "is not valid YAML", 1),
+        ("spark:\n  shards: {{ shards }}\n", "is a mapping where a name must be", 2),
     ],
 )
 def test_a_file_that_is_not_a_configuration_is_refused(write: ConfigFile, text: str, says: str, line: int | None) -> None:
