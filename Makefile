@@ -51,7 +51,7 @@ bench: venv-dev jars  ## Measure throughput, latency and state size; prints a ta
 lab: venv-dev  ## Measure fault detection on simulated queues; prints a table. Takes minutes. ARGS="matrix --only healthy" selects runs.
 	@$(BIN)/python -m lab $(or $(ARGS),matrix)
 
-crash: venv-dev  ## Try every crash point of a run, some thousands; the tests try some of them. Takes ten minutes of two idle cores.
+crash: venv-dev  ## Try every crash point of a run, some thousands; the tests try some of them. Takes a quarter of an hour of processor time.
 	@CRASH_POINTS=all $(BIN)/python -m pytest -q -s tests/crash
 
 faults: venv-dev  ## Break a running service in each way listed in docs/reliability.md. Needs root, takes minutes. ARGS="driver_killed" selects.
