@@ -68,7 +68,7 @@ def test_a_poison_message_is_followed_into_the_dead_letter_queue(runtime: Runtim
     attributes: Any = {"VisibilityTimeout": "1", "RedrivePolicy": policy}
     url = sqs.create_queue(QueueName=f"poisoned-{runtime.name}", Attributes=attributes)["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="raises|0")
-    settings = {"QUEUEWATCH_LAMBDA_SEND_MS": "1000", "QUEUEWATCH_LAMBDA_VISIBILITY_TIMEOUT_S": "1"}
+    settings = {"QUEUEWATCH_LAMBDA_SEND_MS": "10000", "QUEUEWATCH_LAMBDA_VISIBILITY_TIMEOUT_S": "1"}
     with runtime.start(ingest.url, **settings) as function:  # type: ignore[arg-type]
         ids = set()
         for _ in range(2):
