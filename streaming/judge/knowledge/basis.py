@@ -74,11 +74,26 @@ def passed_over(past: Window, came_back: int, late_ms: int) -> bool:
     """Whether several younger messages passed over the oldest one that seems to wait: an unseen consumer may have it.
 
     `came_back` is the send time of the oldest visible message that was received before: such a message waits for its next turn.
-    `late_ms`: how late reports may be, so that the send may have become known only then.
     """
     oldest = int(past["oldest_visible_at"][-1]) if len(past) else 0
-    if not oldest or came_back <= oldest:
-        return False
+    return came_back > oldest > 0 and _were_received_since(past, oldest, late_ms)
+
+
+def head_passed_over(past: Window, groups: Iterable[GroupFacts], late_ms: int) -> bool:
+    """Whether messages of other groups passed over the oldest head that could be received and never was.
+
+    Groups may overtake each other, but brokers serve them about in order of arrival.
+    """
+    waiting = [g.head for g in groups if not g.in_flight and g.head is not None and g.head.state == "visible"]
+    oldest = min((h.sent_at_ms for h in waiting if not h.receive_count), default=0)
+    return len(past) > 0 and oldest > 0 and _were_received_since(past, oldest, late_ms)
+
+
+def _were_received_since(past: Window, oldest: int, late_ms: int) -> bool:
+    """Whether several messages were received that were sent later than `oldest`.
+
+    `late_ms`: how late reports may be, so that the send may have become known only then.
+    """
     received = int(past["touched"][-1] - past["touched_unsent"][-1])
     # Sends between two samples may have happened in any order: half of them are allowed for.
     known_at = oldest + min(max(late_ms, 0), REPORTS_LAG_MS)

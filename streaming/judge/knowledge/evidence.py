@@ -39,6 +39,8 @@ FEWEST_IN_FLIGHT = 15
 SURE_COUNTS = 2
 SURE_COUNTED = 20
 """This many counts of this many messages no longer agree by chance."""
+SURE_RATIO = 0.2
+"""…if they differ by at most this share: of so few, half may be missing and the sums still agree by chance."""
 FLUKES = 3
 """A count may catch busy consumers with nothing in flight; this many in a row may not."""
 ALIVE_FADES = 0.98
@@ -143,7 +145,12 @@ class Evidence:
     def is_sure(self, now: int) -> bool:
         """Whether complete tracking is established beyond chance, or there are no counts to contradict it."""
         several = self.tracked.agreed >= SURE_COUNTS and self.counted_sum >= SURE_COUNTED
+        several = several and _outside(self.counted_sum, self.tracked_sum, self.tracked_sum_soon) <= SURE_RATIO * self.counted_sum
         return not self.seen_at or several or self.tracked.is_long(now)
+
+    def counts_are_below(self) -> bool:
+        """Whether the broker counted clearly fewer messages than were tracked: it is late, or some left unseen."""
+        return self.counted_sum < (1 - SURE_RATIO) * min(self.tracked_sum, self.tracked_sum_soon)
 
     def drop_sums(self) -> None:
         """Start the sums over the latest counts anew: what they compare is known to differ, and for another reason."""

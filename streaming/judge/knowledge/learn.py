@@ -11,6 +11,7 @@ from streaming.judge.knowledge.basis import (
     QUIET_MS,
     basis_of,
     group_passed_over,
+    head_passed_over,
     passed_over,
     sides,
 )
@@ -89,11 +90,13 @@ def _left_out(c: Context) -> bool:
 
 def _passed_over(c: Context) -> bool:
     """Whether messages that seem to wait were passed over, as if an unseen consumer had received them."""
+    late_ms = c.now - _last_taken_at(c)
     if not c.ordered:
-        return passed_over(c.recent, c.summary.numbers["oldest_received_visible"], c.now - _last_taken_at(c))
-    # Groups overtake each other; messages of one group do not.
+        return passed_over(c.recent, c.summary.numbers["oldest_received_visible"], late_ms)
     evidence = c.memory.evidence
-    if c.summary.ordered_facts is not None and group_passed_over(c.summary.ordered_facts.oldest):
+    groups = c.summary.ordered_facts.oldest if c.summary.ordered_facts is not None else []
+    # A group may really be stuck while others flow: then the counts grow with it.
+    if group_passed_over(groups) or (evidence.counts_are_below() and head_passed_over(c.recent, groups, late_ms)):
         evidence.group_passed_at = c.now
     return c.now - evidence.group_passed_at <= PASSED_OVER_KEPT_MS
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from streaming.judge.knowledge.evidence import Claim, Evidence
 from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import Judged, in_steps, judged
@@ -74,6 +75,41 @@ def test_a_head_that_its_group_passed_over_was_somebodys(unseen: bool, basis: st
     assert last.queues[0].basis == basis
     oldest = last.queues[0].oldest_ms.get("all")
     assert oldest is None or last.at_ms - oldest < 10_000, "nothing is there for longer than five seconds"
+
+
+def by_group(until_s: int, *, unseen: bool) -> Events:
+    """A message per second, each in a group of its own: every second group goes to another consumer, which may be unseen."""
+    out: Events = []
+    for i in range(until_s):
+        about = {"message_id": f"m{i}", "group": f"g{i}", "sequence": str(i)}
+        sent = ev("sent", i, "q.fifo", **about)
+        out.append(sent)
+        if i % 2 and unseen:
+            continue
+        got = ev("received", i + 0.5, "q.fifo", receive_count=1, consumer=f"w{i % 2}", sent_at=sent["at"], **about)
+        out += [got, ev("deleted", i + 4.5, "q.fifo", consumer=f"w{i % 2}", **about)]
+    return out
+
+
+@pytest.mark.parametrize(("unseen", "basis"), [(False, "messages"), (True, "partial")], ids=["both seen", "one unseen"])
+def test_heads_that_other_groups_passed_over_were_somebodys(unseen: bool, basis: str) -> None:
+    """No group is passed over by its own messages, and a count that is a minute late agrees with anything."""
+    counts = {"visibility_timeout_s": 30, "visible": 0, "in_flight": 0, "delayed": 0, "kind": "fifo"}
+    polls = [ev("queue_state", at, "q.fifo", attributes=counts) for at in (0, 30)]
+    events = sorted([*by_group(60, unseen=unseen), *polls], key=lambda e: e["at"])
+    found = judged(in_steps(events, 10, 60))
+    assert found.snapshots[-1].queues[0].basis == basis
+    assert not [s for s in found.changes if s.finding.key.signal == "GroupStuck"]
+
+
+def test_half_of_the_messages_is_not_all_of_them_by_chance() -> None:
+    """Nine counted and five tracked twice may agree, but no age is called exact on that."""
+    half, all_of_them = Evidence(tracked=Claim(1, 3), seen_at=9), Evidence(tracked=Claim(1, 3), seen_at=9)
+    half.counted_sum = all_of_them.counted_sum = 21.0
+    half.tracked_sum = half.tracked_sum_soon = 12.0
+    all_of_them.tracked_sum = all_of_them.tracked_sum_soon = 17.0
+    assert not half.is_sure(60_000)
+    assert all_of_them.is_sure(60_000)
 
 
 def test_a_first_count_far_below_what_is_tracked_is_heard_at_once() -> None:
