@@ -54,6 +54,8 @@ class CountedArrivals:
     """…and when it was made."""
     quiet_ids: list[str] = field(default_factory=list)
     """Messages whose arrival was reported later and is not announced again."""
+    concluded_ids: list[str] = field(default_factory=list)
+    """Messages whose move was concluded and is in no total: see `messages.dead_letters_counted`."""
 
 
 @dataclass(slots=True)

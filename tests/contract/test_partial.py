@@ -144,3 +144,20 @@ def test_a_concluded_dead_letter_is_a_message_of_its_queue(tmp_path: Path) -> No
     (fired,) = lines.signals("DeadLetterArrived", "firing", queue="d")
     assert (fired["evidence"]["known_by"], fired["message_id"]) == ("inferred", "bad")
     assert fired["evidence"]["dead_letters_now"] == 1
+
+
+def test_a_dead_letter_concluded_in_a_fifo_queue_is_announced_once(tmp_path: Path) -> None:
+    """It has no row in the dead-letter queue, whose depth rises by it: the rise is not a second arrival."""
+    state = {"kind": "fifo", "visibility_timeout_s": 30, "max_receive_count": 2, "dead_letter_queue": "d.fifo"}
+    events = [ev("queue_state", 0, "q.fifo", attributes=state), ev("queue_state", 0, "d.fifo", attributes={"kind": "fifo"})]
+    about = {"message_id": "bad", "group": "g"}
+    events += [ev("sent", 0, "q.fifo", **about)]
+    events += [ev("received", 10 + 40 * n, "q.fifo", receive_count=n + 1, **about) for n in range(2)]
+    for at in range(60, 900, 30):
+        there = int(at >= 90)
+        for queue, visible in (("q.fifo", 1 - there), ("d.fifo", there)):
+            events.append(ev("queue_state", at, queue, attributes={"visible": visible, "in_flight": 0, "delayed": 0}))
+    lines = replayed(ordered([*events, ev("heartbeat", 900, consumer="x")]), tmp_path)
+    (fired,) = lines.signals("DeadLetterArrived", "firing", queue="d.fifo")
+    assert (fired["evidence"]["known_by"], fired["message_id"]) == ("inferred", "bad")
+    assert fired["evidence"]["dead_letters_now"] == 1

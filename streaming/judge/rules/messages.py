@@ -154,7 +154,7 @@ def _arrival(c: Context, arrival: Arrival) -> dict[str, Any]:
         "arrived_at": arrival.at,
         **_noticed(arrival.at, arrival.rank),
         "receive_count": arrival.receive_count,
-        "dead_letters_now": c.summary.numbers["dead_letters"],
+        "dead_letters_now": _dead_letters_now(c),
     }
     if arrival.source:
         evidence["from_queue"] = arrival.source
@@ -201,7 +201,7 @@ def dead_letters_counted(c: Context) -> Iterator[Finding]:
 def _count_arrivals(c: Context) -> None:
     known = c.memory.counted_arrivals
     arrived = c.summary.total("arrived")
-    reported = arrived - known.arrived
+    reported = arrived - known.arrived + _newly_concluded(c)
     known.arrived = arrived
     if known.depth < 0:
         known.depth = c.summary.depths[-1].unsettled if c.summary.depths else -1
@@ -227,6 +227,21 @@ def _count_arrivals(c: Context) -> None:
     elif -rise > slack:
         known.depth = counted
         known.announced = min(known.announced, counted)
+
+
+def _newly_concluded(c: Context) -> int:
+    """Count the arrivals concluded since the last evaluation that are in no total: those of a FIFO queue have no row here."""
+    if not c.ordered:
+        return 0
+    known = c.memory.counted_arrivals
+    new = [a.message_id for a in c.arrivals if a.known_by == "inferred" and a.message_id not in known.concluded_ids]
+    known.concluded_ids = [*known.concluded_ids, *new][-QUIET_IDS_KEPT:]
+    return len(new)
+
+
+def _dead_letters_now(c: Context) -> int:
+    """Return how many messages are known to be in this dead-letter queue: tracked there, or counted by the broker."""
+    return max(c.summary.numbers["dead_letters"], sum(c.broker_counts.values()))
 
 
 def dead_letter_expiring(c: Context) -> Iterator[Finding]:
