@@ -107,7 +107,8 @@ def least_ages(e: Evidence, summary: QueueSummary, past: Window, latest: Depth |
         since = max(e.ends.agreed_since - COUNT_LAG_MS, 1)
         delayed = max(latest.delayed, 0) if latest is not None else 0
         poison, used_up = summary.numbers["poison"], summary.numbers["used_up"]
-        exact = e.exact_ends >= EXACT_COUNTS
+        # The number in flight is small and often constant: it matches counts that are late, or wrong by some per cent, as well.
+        exact = e.exact_ends >= EXACT_COUNTS and e.exact_sends >= EXACT_COUNTS
         for scope, minus in (("all", used_up), ("visible", used_up + in_flight + delayed), ("healthy", used_up + poison)):
             at = settlement_bound(past, since, minus=minus, exact=exact)
             if at is not None:
