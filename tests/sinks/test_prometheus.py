@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-import zlib
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from prometheus_client import Metric as ParsedFamily
-from prometheus_client.openmetrics import parser as openmetrics_parser
-from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from sinks import gzip_blocks
 from sinks.prometheus import Exposition, Family, wants_openmetrics
-from sinks.queue_lines import queue_labels
-from streaming.judge.metrics import METRICS, samples
+from streaming.judge.metrics import METRICS
 from streaming.judge.snapshot import (
     DURATION_BUCKETS_S,
     TOTALS,
@@ -24,12 +17,12 @@ from streaming.judge.snapshot import (
     Duration,
     GroupView,
     PipelineView,
-    QueueView,
     Snapshot,
 )
 from tests.core.driving import event
 from tests.judge.driving import in_steps, judged
 from tests.services.prometheus import Binaries
+from tests.sinks.exposed import catalogued, exposition, gunzipped, parsed
 from tests.sinks.fakes import (
     HOSTILE_NAMES,
     NOW_MS,
@@ -40,35 +33,6 @@ from tests.sinks.fakes import (
     queue_view,
     shop_snapshot,
 )
-
-parse_openmetrics: Callable[[str], Iterator[ParsedFamily]] = openmetrics_parser.text_string_to_metric_families
-
-SampleKey = tuple[str, frozenset[tuple[str, str]]]
-
-
-def exposition(snapshot: Snapshot, now_ms: int = NOW_MS, *, openmetrics: bool = False) -> str:
-    return Exposition(process_metrics=False, version="9.9").render(snapshot, now_ms, openmetrics=openmetrics).decode()
-
-
-def parsed(text: str, *, openmetrics: bool = False) -> dict[SampleKey, float]:
-    families = parse_openmetrics(text) if openmetrics else parse_text(text)
-    found: dict[SampleKey, float] = {}
-    for family in families:
-        for sample in family.samples:
-            key = (sample.name, frozenset(sample.labels.items()))
-            assert key not in found, f"{sample.name} {sample.labels} stands twice"
-            found[key] = sample.value
-    return {key: value for key, value in found.items() if key[0] != "queuewatch_build_info"}
-
-
-def gunzipped(body: bytes) -> bytes:
-    """Decompress the first gzip member only, as many clients do."""
-    return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(body)
-
-
-def catalogued(snapshot: Snapshot, now_ms: int = NOW_MS) -> dict[SampleKey, float]:
-    return {(s.name, frozenset(s.labels.items())): s.value for s in samples(snapshot, now_ms)}
-
 
 GOLDEN_QUEUE = queue_view(
     "jobs.fifo",
@@ -367,62 +331,3 @@ def test_promtool_finds_no_problem(prometheus_binaries: Binaries, snapshot: Snap
         check=False,
     )
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
-
-
-def test_only_queues_that_changed_are_rendered_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of thousands of queues few change between two scrapes. A queue without a revision counts as changed."""
-    rendered: list[str] = []
-
-    def noted(view: QueueView) -> str:
-        rendered.append(view.queue)
-        return queue_labels(view)
-
-    monkeypatch.setattr("sinks.prometheus.queue_labels", noted)
-    views = [replace(view, revision=i) for i, view in enumerate(many_queues(6).queues)]
-    renderer = Exposition(process_metrics=False)
-    renderer.render(replace(GOLDEN_SNAPSHOT, queues=tuple(views)), NOW_MS)
-    assert len(rendered) == 6
-    rendered.clear()
-    changed = [*views[:5], replace(views[5], visible=99, revision=77)]
-    text = renderer.render(replace(GOLDEN_SNAPSHOT, queues=tuple(changed)), NOW_MS).decode()
-    assert rendered == [views[0].queue, views[5].queue]
-    assert f'queue="{views[5].queue}",state="visible"}} 99' in text
-
-
-@pytest.mark.parametrize("openmetrics", [False, True], ids=["text", "openmetrics"])
-def test_the_compressed_exposition_is_the_same(openmetrics: bool) -> None:
-    """A thousand queues fill blocks that are kept; then one of them changes, all grow older, one vanishes and one appears."""
-    views = [replace(view, revision=1 + i) for i, view in enumerate(many_queues(1_000).queues)]
-    renderer = Exposition(process_metrics=False)
-    changed = [*views[:500], replace(views[500], visible=99, revision=7_777), *views[501:]]
-    older = [replace(view, age_sum_s=view.age_sum_s + 5, age_counts=view.age_counts[::-1]) for view in changed]
-    other = [*older[:300], *older[301:], replace(views[300], queue="zzz", revision=8_888)]
-    for queues in (views, changed, older, other):
-        snapshot = replace(GOLDEN_SNAPSHOT, queues=tuple(queues))
-        text = Exposition(process_metrics=False).render(snapshot, NOW_MS, openmetrics=openmetrics)
-        assert gunzipped(renderer.render_gzip(snapshot, NOW_MS, openmetrics=openmetrics)) == text
-        assert parsed(text.decode(), openmetrics=openmetrics) == catalogued(snapshot)
-
-
-def test_lines_that_did_not_change_are_not_compressed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a scrape in which all blocks were compressed, only the block of the queue that changed is, and what is no block."""
-    sizes: list[int] = []
-    deflate = gzip_blocks._deflated
-
-    def noted(text: bytes) -> gzip_blocks.Deflated:
-        sizes.append(len(text))
-        return deflate(text)
-
-    monkeypatch.setattr("sinks.gzip_blocks._deflated", noted)
-    views = [replace(view, revision=1 + i) for i, view in enumerate(many_queues(1_000).queues)]
-    renderer = Exposition(process_metrics=False)
-    renderer.render_gzip(replace(GOLDEN_SNAPSHOT, queues=tuple(views)), NOW_MS)
-    all_of_it = sum(sizes)
-    sizes.clear()
-    renderer.render_gzip(replace(GOLDEN_SNAPSHOT, queues=tuple(views)), NOW_MS + 1_000)
-    loose = sum(sizes)
-    assert loose < all_of_it / 3, "ages, and the queues that fill no block"
-    sizes.clear()
-    changed = [*views[:10], replace(views[10], visible=99, revision=7_777), *views[11:]]
-    renderer.render_gzip(replace(GOLDEN_SNAPSHOT, queues=tuple(changed)), NOW_MS + 1_000)
-    assert loose < sum(sizes) < loose + 70_000, "and one block of lines"
