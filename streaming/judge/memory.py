@@ -55,7 +55,7 @@ class CountedArrivals:
     quiet_ids: list[str] = field(default_factory=list)
     """Messages whose arrival was reported later and is not announced again."""
     concluded_ids: list[str] = field(default_factory=list)
-    """Messages whose move was concluded and is in no total: see `messages.dead_letters_counted`."""
+    """The arrivals at the last evaluation that were concluded and are in no total: those in a FIFO dead-letter queue."""
 
 
 @dataclass(slots=True)

@@ -234,9 +234,8 @@ def _newly_concluded(c: Context) -> int:
     if not c.ordered:
         return 0
     known = c.memory.counted_arrivals
-    new = [a.message_id for a in c.arrivals if a.known_by == "inferred" and a.message_id not in known.concluded_ids]
-    known.concluded_ids = [*known.concluded_ids, *new][-QUIET_IDS_KEPT:]
-    return len(new)
+    before, known.concluded_ids = known.concluded_ids, [a.message_id for a in c.arrivals if a.known_by == "inferred"]
+    return len(set(known.concluded_ids).difference(before))
 
 
 def _dead_letters_now(c: Context) -> int:
