@@ -1,7 +1,8 @@
 """Spark's Java classes, parsed and verified once and kept in a file that Java maps at its next starts (class data sharing).
 
-`python -m streaming.spark.class_archive` makes the file for this machine's Java and Spark. A start with it takes half the
-processor time until the first batch. Java ignores the file if anything on its class path has changed since.
+`python -m streaming.spark.class_archive` makes the file for this machine's Java and Spark. Java then needs about half the
+processor time until the first batch (docs/reliability.md has figures). It ignores the file if anything on its class path has
+changed since.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ def _run(folder: Path, archive: Path) -> None:
 
 def _path() -> Path:
     """Return where the archive of this Spark is; another installation has another one."""
-    told = f"{pyspark.__version__} {Path(pyspark.__file__).parent}"
-    return cache_dir() / "java" / f"classes-{hashlib.sha256(told.encode()).hexdigest()[:16]}.jsa"
+    installation = f"{pyspark.__version__} {Path(pyspark.__file__).parent}"
+    return cache_dir() / "java" / f"classes-{hashlib.sha256(installation.encode()).hexdigest()[:16]}.jsa"
 
 
 def main() -> int:
