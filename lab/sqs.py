@@ -171,11 +171,11 @@ class SqsQueue(ABC):
     def _arrive(self, message: Message, delay_s: float = 0.0) -> None:
         message.arrived_at = self.sim.now
         self.messages[message.id] = message
-        self._log.enter(message.id, "delayed" if delay_s else "visible", message.sent_at, self.sim.now)
+        # A standard dead letter keeps its send time; in a FIFO dead-letter queue its age and retention start again.
+        sent_at = message.arrived_at if self.settings.fifo else message.sent_at
+        self._log.enter(message.id, "delayed" if delay_s else "visible", sent_at, self.sim.now)
         self._add(message)
-        # A standard dead letter's retention runs from its first send; a FIFO one's starts again.
-        kept_from = message.arrived_at if self.settings.fifo else message.sent_at
-        self.sim.at(kept_from + round(self.settings.retention_s * 1000), lambda: self._expire(message))
+        self.sim.at(sent_at + round(self.settings.retention_s * 1000), lambda: self._expire(message))
         if delay_s:
             self.sim.after_s(delay_s, lambda: self._appear(message))
         else:

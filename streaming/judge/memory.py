@@ -54,8 +54,6 @@ class CountedArrivals:
     """…and when it was made."""
     quiet_ids: list[str] = field(default_factory=list)
     """Messages whose arrival was reported later and is not announced again."""
-    concluded_ids: list[str] = field(default_factory=list)
-    """The arrivals at the last evaluation that were concluded and are in no total: those in a FIFO dead-letter queue."""
 
 
 @dataclass(slots=True)
@@ -214,5 +212,5 @@ def _queue_of(body: dict[str, Any]) -> QueueMemory:
         memory.consumer_marks = [
             (at, {name: ConsumerResults(*results) for name, results in marks.items()}) for at, marks in body["consumer_marks"]
         ]
-        memory.counted_arrivals = CountedArrivals(*body["counted_arrivals"])
+        memory.counted_arrivals = CountedArrivals(*body["counted_arrivals"][: len(CountedArrivals.__slots__)])
     return memory

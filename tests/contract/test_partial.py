@@ -147,9 +147,13 @@ def test_a_concluded_dead_letter_is_a_message_of_its_queue(tmp_path: Path) -> No
 
 
 def test_a_dead_letter_concluded_in_a_fifo_queue_is_announced_once(tmp_path: Path) -> None:
-    """It has no row in the dead-letter queue, whose depth rises by it: the rise is not a second arrival."""
+    """It is a message of the dead-letter queue, whose depth rises by it: the rise is not a second arrival.
+
+    Its age and its retention count from the move.
+    """
     state = {"kind": "fifo", "visibility_timeout_s": 30, "max_receive_count": 2, "dead_letter_queue": "d.fifo"}
-    events = [ev("queue_state", 0, "q.fifo", attributes=state), ev("queue_state", 0, "d.fifo", attributes={"kind": "fifo"})]
+    kept = {"kind": "fifo", "retention_s": 3_600}
+    events = [ev("queue_state", 0, "q.fifo", attributes=state), ev("queue_state", 0, "d.fifo", attributes=kept)]
     about = {"message_id": "bad", "group": "g"}
     events += [ev("sent", 0, "q.fifo", **about)]
     events += [ev("received", 10 + 40 * n, "q.fifo", receive_count=n + 1, **about) for n in range(2)]
@@ -161,3 +165,12 @@ def test_a_dead_letter_concluded_in_a_fifo_queue_is_announced_once(tmp_path: Pat
     (fired,) = lines.signals("DeadLetterArrived", "firing", queue="d.fifo")
     assert (fired["evidence"]["known_by"], fired["message_id"]) == ("inferred", "bad")
     assert fired["evidence"]["dead_letters_now"] == 1
+    assert lines.metric("tracked_messages", queue="d.fifo", state="visible")[840] == 1
+    assert lines.metric("messages_dead_lettered_total", queue="q.fifo")[840] == 1
+    # Its last window ended at 80 s.
+    assert lines.metric("dead_letter_expiry_seconds", queue="d.fifo")[840] == pytest.approx(3_600 - (840 - 80), abs=1)
+    assert lines.metric("oldest_message_age_seconds", queue="d.fifo", scope="all")[840] == pytest.approx(840 - 80, abs=1)
+    (expiring,) = replayed(ordered([*events, ev("heartbeat", 3_000, consumer="x")]), tmp_path).signals(
+        "DeadLetterExpiring", "firing", queue="d.fifo"
+    )
+    assert expiring["evidence"]["message_id"] == "bad"

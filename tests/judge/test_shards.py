@@ -56,12 +56,44 @@ def seen_in_dead(queue: str, dead: str, n: int) -> Events:
     return events
 
 
+def concluded_in_fifo(n: int) -> Events:
+    """Return messages of a FIFO queue whose receives are used up, and counts that show that they left."""
+    policy = {"visibility_timeout_s": 30, "max_receive_count": 2, "dead_letter_queue": "d.fifo"}
+    events = [event("queue_state", 0, "q.fifo", attributes=policy)]
+    events.append(event("queue_state", 0, "d.fifo", attributes={"retention_s": 86_400}))
+    for i in range(n):
+        about = {"message_id": f"bad{i}", "group": f"g{i}"}
+        events.append(event("sent", 100 * i, "q.fifo", **about))
+        events += [event("received", 10_000 + 40_000 * c + i, "q.fifo", receive_count=c + 1, **about) for c in range(2)]
+    for at, left in ((75_000, n), (100_000, 0), (130_000, 0)):
+        for queue, visible in (("q.fifo", left), ("d.fifo", n - left)):
+            events.append(event("queue_state", at, queue, attributes={"visible": visible, "in_flight": 0, "delayed": 0}))
+    return events
+
+
+def found_in_dead(n: int) -> Events:
+    """Return what happens to them later: received from the dead-letter queue, some deleted there, some moved back."""
+    events: Events = []
+    for i in range(n):
+        about = {"message_id": f"bad{i}", "group": f"g{i}"}
+        if i % 3 < 2:
+            events.append(event("received", 300_000 + i, "d.fifo", receive_count=3, from_queue="q.fifo", **about))
+        if i % 3 == 0:
+            events.append(event("deleted", 310_000 + i, "d.fifo", **about))
+        elif i % 3 == 2:
+            again = {"to_queue": "q.fifo", "new_message_id": f"bad{i}"}
+            events.append(event("redriven", 320_000 + i, "d.fifo", **again, **about))
+    return events
+
+
 SCENARIOS: dict[str, Events] = {
     "moves nobody reported": [*used_up(12), *others(9), counted(230_000, 0, 0)],
     "used up and nobody receives": [*used_up(12), counted(230_000, 12, 0), counted(290_000, 12, 0)],
     "dead letters": seen_in_dead("orders", "dead", 12),
     "dead letters of a fifo queue": seen_in_dead("q.fifo", "dead.fifo", 12),
     "dead letters of a fifo queue in a standard one": seen_in_dead("q.fifo", "dead", 12),
+    "moves of a fifo queue nobody reported": [*concluded_in_fifo(6)],
+    "moves of a fifo queue that are seen later": [*concluded_in_fifo(6), *found_in_dead(6)],
     "a purge": [event("sent", 1_000 * n, message_id=f"m{n}") for n in range(20)] + [event("purged", 9_500)],
 }
 

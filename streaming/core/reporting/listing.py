@@ -17,7 +17,7 @@ from streaming.core.settings import Settings
 from streaming.core.state.compact import SILENT_MEMORY_MS
 from streaming.core.state.interner import Interner
 from streaming.core.state.queues import NEVER
-from streaming.core.state.rows import F_ARRIVED_INFERRED, F_DROPPED, F_EXPIRED, F_MOVE_INFERRED, F_TIMELINE
+from streaming.core.state.rows import F_DROPPED, F_EXPIRED, F_TIMELINE
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.ends import find_remembered
 from streaming.core.tracking.retention import expiry
@@ -191,26 +191,22 @@ def held_since(state: ShardState, rows: Array) -> Array:
 def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[Arrival]:
     """Return the latest dead letters of each queue that arrived after `since`, inferred moves included."""
     rows = state.rows
-    came = np.flatnonzero(rows["arrived"] > max(since, 0)) if rows.has("arrived") else np.zeros(0, dtype=np.int64)
-    moved, there = _inferred_moves(state, since, settings)
-    hit = np.concatenate([came, moved])
+    hit = np.flatnonzero(rows["arrived"] > max(since, 0)) if rows.has("arrived") else np.zeros(0, dtype=np.int64)
     if not len(hit):
         return []
-    queue = np.concatenate([rows.at("queue", came), there])
-    source = np.concatenate([rows.at("origin", came), rows.at("queue", moved)])
-    at = np.concatenate([rows.at("arrived", came), rows.at("ended", moved)])
-    noticed = np.concatenate([rows.at("arrived_noticed", came), rows.at("ended_noticed", moved)])
+    queue, at, noticed = rows.at("queue", hit), rows.at("arrived", hit), rows.at("arrived_noticed", hit)
     quiet_ms = state.queues.limit("dead_letter_quiet_ms", settings)
     rank, chosen = _latest(state, hit, queue, _quiet_from(at, noticed, quiet_ms[queue]), settings.messages_per_queue)
-    hit, queue, source, at, reported = hit[chosen], queue[chosen], source[chosen], at[chosen], chosen < len(came)
+    hit, queue, at = hit[chosen], queue[chosen], at[chosen]
+    source = rows.at("origin", hit)
     names = state.queues.names
     fields = zip(
         queue.tolist(),
         state.message_ids(hit),
         at.tolist(),
-        np.where(reported, rows.at("flags", hit), F_ARRIVED_INFERRED).tolist(),
+        rows.at("flags", hit).tolist(),
         source.tolist(),
-        _receives(state, hit, queue, np.where(reported, source, -1), settings).tolist(),
+        _receives(state, hit, queue, source, settings).tolist(),
         rank,
         strict=True,
     )
@@ -250,24 +246,6 @@ def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int
         reason = state.loss_reasons.get(key, "" if dropped else RETENTION_RAN_OUT)
         out.setdefault(number, []).append(Loss(placed, at_ms, message_id, kind, reason, receives, sent_at))
     return out
-
-
-def _inferred_moves(state: ShardState, since: int, settings: Settings) -> tuple[Array, Array]:
-    """Return the rows of messages whose move was inferred after `since`, and each one's dead-letter queue (by index)."""
-    rows = state.rows
-    moved = np.flatnonzero(((rows["flags"] & F_MOVE_INFERRED) != 0) & (rows["ended"] > since))
-    target = np.full(len(state.queues), -1, dtype=np.int32)
-    ordered = state.queues.is_ordered(settings)
-    for number in np.unique(rows.at("queue", moved)).tolist():
-        record = state.queues[number]
-        there = record.attribute("dead_letter_queue")
-        if isinstance(there, str):
-            target[number] = state.queues.index.get(record.name.sibling(there), -1)
-        if target[number] >= 0 and not ordered[number] and not ordered[target[number]]:
-            # The message already has a row in the dead-letter queue, and is listed by it.
-            target[number] = -1
-    queue = target[rows.at("queue", moved)]
-    return moved[queue >= 0], queue[queue >= 0]
 
 
 def _quiet_from(happened: Array, noticed: Array, quiet_ms: Array) -> Array:

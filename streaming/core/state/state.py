@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 
 from streaming.core.columns import DAMAGE, Array, UnreadableBlob, pack_columns, unpack_columns
 from streaming.core.events.packet import text_columns, texts_of
-from streaming.core.hashing import bits_to_uuid, row_key
+from streaming.core.hashing import bits_to_uuid
 from streaming.core.settings import QueueName
 from streaming.core.state.interner import Interner
 from streaming.core.state.queue_table import QueueTable
 from streaming.core.state.queues import ConsumerState
-from streaming.core.state.rows import ROW_COLUMNS, Rows
+from streaming.core.state.rows import ROW_COLUMNS, Rows, keys_of
 from streaming.core.state.upgrades import FORMAT_VERSION, upgrade_head
 
 ATTEMPT_COLUMNS: dict[str, str] = {
@@ -209,7 +209,7 @@ class ShardState:
         state.queues = QueueTable.unpack(columns)
         if header["rows"]:
             shell = Rows(np.zeros(header["rows"], dtype=np.uint64), row_columns)
-            shell.key = row_key(shell["hi"], shell["lo"], state.queues.hashes[shell["queue"]])
+            shell.key = keys_of(shell["hi"], shell["lo"], state.queues.hashes[shell["queue"]], shell["flags"])
             state.rows = shell
         state.groups, state.consumers = (_names(columns, kind) for kind in ("g", "c"))
         state.texts = texts_of(columns["texts.lengths"], columns["texts.bytes"])

@@ -24,7 +24,7 @@ from streaming.core.state.queues import TOTALS, Depth, QueueRecord
 Columns = dict[str, Array]
 Header = dict[str, Any]
 
-FORMAT_VERSION: Final = 5
+FORMAT_VERSION: Final = 6
 """The version that is written."""
 OLDEST_READABLE: Final = 2
 """The oldest version that can still be read."""
@@ -91,8 +91,8 @@ def _rename_columns(columns: Columns, header: Header) -> None:
     columns.setdefault("q.left_out_at", np.zeros_like(columns["q.last_event_at"]))
 
 
-STEPS: Final[Mapping[int, Step]] = {2: Step(_count_failures), 3: Step(_queues_as_columns), 4: Step(_rename_columns)}
-"""Version read -> the step to the next version."""
+STEPS: Final[Mapping[int, Step]] = {2: Step(_count_failures), 3: Step(_queues_as_columns), 4: Step(_rename_columns), 5: Step()}
+"""Version read -> the step to the next version. Version 6 has rows of another key: see `rows.F_STAND_IN`."""
 
 
 def upgrade_head(

@@ -7,7 +7,6 @@ import pyarrow as pa
 
 from streaming.core.columns import Array
 from streaming.core.events.events import queue_hash
-from streaming.core.hashing import row_key
 from streaming.core.settings import Settings
 from streaming.core.state.queue_row import QueueRow
 from streaming.core.state.queues import (
@@ -23,6 +22,8 @@ from streaming.core.state.rows import (
     F_DEAD_LETTERED,
     F_MOVE_INFERRED,
     F_SENT_KNOWN,
+    F_STAND_IN,
+    keys_of,
 )
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import restore_rows
@@ -72,7 +73,7 @@ def conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
 def _add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived: Array, settings: Settings) -> bool:
     """Add messages with an inferred move to the dead-letter queue, with its expiry time. Returns True when any were added.
 
-    Ordered queues are left out: the two may be in different shards.
+    An ordered queue may be in another shard: there, stand-ins are added (see `stand_ins`).
     """
     name = dead_letter_queue(source, settings)
     if not name or not len(keys) or not has_room(state, source.name.sibling(name), settings):
@@ -80,14 +81,16 @@ def _add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived:
     target = state.queue_number(source.name.sibling(name))
     there = state.queues[target]
     ordered = state.queues.is_ordered(settings)
-    if ordered[source.place] or ordered[target]:
-        return False
+    apart = np.uint32(F_STAND_IN if ordered[source.place] or ordered[target] else 0)
     there.dead_letter = True
     rows = state.rows
     at, _ = rows.find(keys)
-    copied = {column: rows.at(column, at) for column in ("hi", "lo", "sent", "flags", "receive_count", "group")}
+    copied = {column: rows.at(column, at) for column in ("hi", "lo", "sent", "flags", "receive_count")}
     texts = rows.at("text", at)
-    new = row_key(copied["hi"], copied["lo"], np.full(len(at), queue_hash(there.name), dtype=np.uint64))
+    if ordered[target]:
+        # An ordered dead-letter queue gives a message a new send time when it arrives.
+        copied["sent"], copied["flags"] = arrived, copied["flags"] | np.uint32(F_SENT_KNOWN)
+    new = keys_of(copied["hi"], copied["lo"], np.full(len(at), queue_hash(there.name), dtype=np.uint64), apart)
     order = np.argsort(new)
     restore_rows(state, new[order], settings)
     place, found = find_remembered(state, new[order], settings)
@@ -102,7 +105,7 @@ def _add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived:
         rows.put(column, here, copied[column][order])
     known = copied["flags"][order] & np.uint32(F_SENT_KNOWN)
     rows.put("queue", here, target)
-    rows.put("flags", here, known | np.uint32(F_ARRIVED | F_ARRIVED_INFERRED))
+    rows.put("flags", here, known | np.uint32(F_ARRIVED | F_ARRIVED_INFERRED) | apart)
     rows.put("arrived", here, arrived[order])
     rows.put("parent", here, keys[order])
     rows.put("origin", here, source.place)

@@ -201,7 +201,7 @@ def dead_letters_counted(c: Context) -> Iterator[Finding]:
 def _count_arrivals(c: Context) -> None:
     known = c.memory.counted_arrivals
     arrived = c.summary.total("arrived")
-    reported = arrived - known.arrived + _newly_concluded(c)
+    reported = arrived - known.arrived
     known.arrived = arrived
     if known.depth < 0:
         known.depth = c.summary.depths[-1].unsettled if c.summary.depths else -1
@@ -227,15 +227,6 @@ def _count_arrivals(c: Context) -> None:
     elif -rise > slack:
         known.depth = counted
         known.announced = min(known.announced, counted)
-
-
-def _newly_concluded(c: Context) -> int:
-    """Count the arrivals concluded since the last evaluation that are in no total: those of a FIFO queue have no row here."""
-    if not c.ordered:
-        return 0
-    known = c.memory.counted_arrivals
-    before, known.concluded_ids = known.concluded_ids, [a.message_id for a in c.arrivals if a.known_by == "inferred"]
-    return len(set(known.concluded_ids).difference(before))
 
 
 def _dead_letters_now(c: Context) -> int:

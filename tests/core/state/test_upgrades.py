@@ -35,8 +35,9 @@ def stored_states(checkpoint: Path) -> list[ShardState]:
     segments = {path.stem: path.read_bytes() for path in (checkpoint / "shards").glob("*.layer")}
     for path in (checkpoint / "shards").glob("*.state"):
         head = path.read_bytes()
-        frozen = [entry[0] for entry in unpack_columns(head)[1]["frozen"]]
-        state = ShardState.unpack(Packed(head, {name: segments[name] for name in frozen}))
+        header = unpack_columns(head)[1]
+        needed = header["segments"] if "segments" in header else header["frozen"]
+        state = ShardState.unpack(Packed(head, {name: segments[name] for name, *_ in needed}))
         shard = path.name.split("-")[0]
         if shard not in latest or state.now > latest[shard].now:
             latest[shard] = state
