@@ -149,8 +149,8 @@ class Evidence:
         return not self.seen_at or several or self.tracked.is_long(now)
 
     def counts_are_below(self) -> bool:
-        """Whether the broker counted clearly fewer messages than were tracked: it is late, or some left unseen."""
-        return self.counted_sum < (1 - SURE_RATIO) * min(self.tracked_sum, self.tracked_sum_soon)
+        """Whether the broker counted no messages yet, or clearly fewer than were tracked: it is late, or some left unseen."""
+        return not self.counted_sum or self.counted_sum < (1 - SURE_RATIO) * min(self.tracked_sum, self.tracked_sum_soon)
 
     def drop_sums(self) -> None:
         """Start the sums over the latest counts anew: what they compare is known to differ, and for another reason."""
@@ -227,7 +227,8 @@ def _range(lately: Window, gauge: str, *, into: str, out: str) -> tuple[int, int
 
 
 def _floor(low: int) -> int:
-    return math.floor(low * (1 - COUNT_ERROR_RATIO))
+    # However inexact, a count of zero is not that of a queue that held a message all the time.
+    return max(math.floor(low * (1 - COUNT_ERROR_RATIO)), min(low, 1))
 
 
 def _within(counted: int, low: int, high: int) -> bool:

@@ -71,7 +71,9 @@ def learn(c: Context) -> Knowledge:
     messages = depth_of(reason, evidence, summary, c.broker_counts, c.recent)
     if reason.basis == "messages":
         sure = evidence.is_sure(c.now)
-        ages = {scope: Age(age.since_ms, age.exact and sure) for scope, age in exact_ages(summary).items()}
+        # A count that may be late and one that shows an unseen consumer look the same until a minute has passed.
+        none_at = latest.at if latest is not None and not latest.unsettled else 0
+        ages = {scope: Age(a.since_ms, a.exact and sure and a.since_ms > none_at) for scope, a in exact_ages(summary).items()}
         return Knowledge(reason, messages, ages)
     if summary.messages_seen and "visible" not in summary.attributes:
         # There are no counts to contradict it, so what is tracked is published as a lower bound.

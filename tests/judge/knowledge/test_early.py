@@ -136,3 +136,34 @@ def test_ages_are_called_exact_once_agreement_is_more_than_chance() -> None:
     exact = {(s.at_ms - T0) // 1000: bool(s.queues[0].exact_ages) for s in found.snapshots if s.at_ms > T0}
     assert not exact[20]
     assert exact[160]
+
+
+def test_only_counts_of_messages_can_say_that_a_group_is_really_stuck() -> None:
+    """Until the broker has counted any, or where it counts clearly fewer than are tracked, heads that were passed over are gone."""
+    counted = [Evidence(counted_sum=n, tracked_sum=10.0, tracked_sum_soon=10.0).counts_are_below() for n in (0.0, 7.0, 9.0)]
+    assert [Evidence().counts_are_below(), *counted] == [True, True, True, False]
+
+
+def now_and_then(sent_s: int) -> Events:
+    """A quiet queue that is known well, and then a message that is received unseen."""
+    events = [ev("queue_state", at, attributes={"visible": 0, "in_flight": 0, "delayed": 0}) for at in range(0, 900, 30)]
+    for at in (60, 240, 420):
+        about = {"message_id": f"m{at}"}
+        events += [ev("sent", at, **about), ev("received", at + 1, receive_count=1, **about), ev("deleted", at + 5, **about)]
+    return [*events, ev("sent", sent_s, message_id="unseen")]
+
+
+def test_counts_of_zero_for_longer_than_they_may_be_late_show_that_a_message_was_received_unseen() -> None:
+    """However inexact, they are not those of a queue that holds a message."""
+    snapshots = seen(now_and_then(600), 800).snapshots
+    bases = {(s.at_ms - T0) // 1_000: s.queues[0].basis for s in snapshots}
+    assert (bases[690], bases[740]) == ("messages", "partial")
+    assert "all" not in snapshots[-1].queues[0].oldest_ms
+
+
+def test_an_age_is_not_called_exact_while_the_latest_count_says_that_the_queue_is_empty() -> None:
+    """The count may be a minute old, or the message was received unseen."""
+    called = {(s.at_ms - T0) // 1_000: "all" in s.queues[0].exact_ages for s in seen(now_and_then(595), 640).snapshots}
+    assert (called[600], called[630]) == (False, False)
+    called = {(s.at_ms - T0) // 1_000: "all" in s.queues[0].exact_ages for s in seen(now_and_then(605), 640).snapshots}
+    assert (called[620], called[640]) == (True, False)
