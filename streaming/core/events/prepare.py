@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from streaming.core.events.sequences import read_sequences
 from streaming.core.hashing import hash_texts, ids_to_bits, text_hash
 from streaming.core.settings import QueueName
 from streaming.core.state.queue_text import report_text
+
+REMEMBERED_CHARS = 2048
+"""Attributes of at most this length are parsed once for all events that repeat them. Longer ones are rare, and take memory."""
 
 
 def prepare(table: pa.Table) -> Events:
@@ -146,14 +150,26 @@ def _queue_events(
 
 
 def _queue_event(body: dict[str, Any], queue: QueueName, *, ahead: bool) -> QueueEvent:
-    attributes = read_attributes(body.get("attributes"))
-    body["attributes"] = text = report_text(attributes)
+    reported = body.get("attributes")
+    known = reported is None or len(reported) <= REMEMBERED_CHARS
+    text, counts = (_attributes_again if known else _attributes)(reported)
+    body["attributes"] = text
+    consumer, batch_id = body.get("consumer", ""), body.get("batch_id", "")
+    return QueueEvent(body["type"], int(body["at"]), queue, text_hash(repr(body)), consumer, batch_id, text, counts, ahead=ahead)
+
+
+def _attributes(text: str | None) -> tuple[str, tuple[int, int, int] | None]:
+    """Return the valid attributes in the form of `report_text`, and the broker's counts among them."""
+    attributes = read_attributes(text)
     counts = None
     visible, in_flight, delayed = attributes.get("visible"), attributes.get("in_flight"), attributes.get("delayed")
     if isinstance(visible, int) and isinstance(in_flight, int):
         counts = visible, in_flight, delayed if isinstance(delayed, int) else -1
-    consumer, batch_id = body.get("consumer", ""), body.get("batch_id", "")
-    return QueueEvent(body["type"], int(body["at"]), queue, text_hash(repr(body)), consumer, batch_id, text, counts, ahead=ahead)
+    return report_text(attributes), counts
+
+
+# Queues created from one template report the same while they are empty, and a quiet queue repeats itself.
+_attributes_again = lru_cache(maxsize=4096)(_attributes)
 
 
 def _learn_ordered(events: Events, column: pa.ChunkedArray) -> None:
