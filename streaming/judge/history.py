@@ -13,44 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from streaming.core.settings import QueueName
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-
-FIELDS = (
-    "present",
-    "received",
-    "settled",
-    "departed",
-    "deleted",
-    "retried",
-    "sent",
-    "touched",
-    "touched_unsent",
-    "unseen_receives",
-    "failed",
-    "outlived",
-    "arrived",
-    "unsettled",
-    "tracked_visible",
-    "tracked_in_flight",
-    "tracked_delayed",
-    "oldest_visible_at",
-    "counted_at",
-    "counted_visible",
-    "counted_in_flight",
-    "counted_delayed",
-    "work_ms",
-    "work_count",
-)
-"""Columns of a sample. Running totals: `received` to `arrived` (`settled`: every end; `departed`: every end but reconciliations),
-`work_ms` and `work_count` (total holding time and number of deleted messages). Gauges: `unsettled`, `tracked_*`,
-`oldest_visible_at` (0: nothing visible). The broker's latest count and its time (0: none yet). Times are epoch milliseconds."""
-COLUMN = {name: i for i, name in enumerate(FIELDS)}
+from streaming.judge.window import COLUMN as COLUMN
+from streaming.judge.window import FIELDS as FIELDS
+from streaming.judge.window import Bools as Bools
+from streaming.judge.window import Ints as Ints
+from streaming.judge.window import Window as Window
 
 SAMPLE_EVERY_MS = 10_000
 DENSE_MS = 660_000
@@ -60,45 +30,6 @@ KEPT_MS = 14 * 86_400_000
 _CODEC = pa.Codec("zstd", compression_level=1)
 
 
-class Window:
-    """Some samples of one queue, oldest first: `at` (epoch milliseconds) and a column per field."""
-
-    __slots__ = ("at", "values")
-
-    def __init__(self, at: Ints, values: Ints) -> None:
-        self.at, self.values = at, values
-
-    def __len__(self) -> int:
-        return len(self.at)
-
-    def __getitem__(self, field: str) -> Ints:
-        return self.values[:, COLUMN[field]]
-
-    def column(self, field: str, chosen: Sequence[int]) -> Ints:
-        """Return one field of the chosen samples as a column: see `History.stretch`."""
-        return self.values[list(chosen), COLUMN[field], None]
-
-    def columns(self, *fields: str) -> list[int]:
-        """Return the indices of some fields in a row of `values`."""
-        return [COLUMN[field] for field in fields]
-
-    def since(self, at: int) -> Window:
-        """Return the samples at `at` or later."""
-        first = int(self.at.searchsorted(at, side="left"))
-        return Window(self.at[first:], self.values[first:])
-
-    def last_before(self, at: int) -> int:
-        """Return the index of the latest sample at `at` or earlier, -1 for none."""
-        return int(self.at.searchsorted(at, side="right")) - 1
-
-    def change(self, field: str, since: int) -> int:
-        """Return the growth of a running total since the latest sample at or before `since`, or else the oldest sample."""
-        if not len(self):
-            return 0
-        column = self[field]
-        return int(column[-1] - column[max(self.last_before(since), 0)])
-
-
 @dataclass(slots=True)
 class _Sample:
     at: int
@@ -106,6 +37,20 @@ class _Sample:
     """A row per queue known then, a column per field."""
     packed: bytes = b""
     """Stored as the difference from the previous sample."""
+
+
+@dataclass(slots=True)
+class _Dense:
+    """The dense range of some queues."""
+
+    at: Ints
+    times: list[int]
+    """The same as a list."""
+    values: Ints
+    """By queue, sample and field."""
+    firsts: list[int]
+    """Each queue's first sample in which it was known."""
+    places: dict[QueueName, int]
 
 
 class History:
@@ -118,7 +63,7 @@ class History:
         self._packed_names: bytes | None = None
         self._samples: list[_Sample] = []
         self._now: _Sample | None = None
-        self._dense: tuple[Ints, Ints, dict[QueueName, int]] | None = None
+        self._dense: _Dense | None = None
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -162,7 +107,12 @@ class History:
         at, values = self._stack(np.array(places, dtype=np.int64))
         # Store queue by queue in memory: thousands may be read one after the other.
         values = np.ascontiguousarray(values.swapaxes(0, 1))
-        self._dense = at, values, {name: i for i, name in enumerate(name for name in names if name in self._place)}
+        present = values[:, :, COLUMN["present"]] > 0
+        firsts = (
+            np.where(present.any(axis=1), present.argmax(axis=1), len(at)) if len(at) else np.zeros(len(values), dtype=np.int64)
+        )
+        index = {name: i for i, name in enumerate(name for name in names if name in self._place)}
+        self._dense = _Dense(at, at.tolist(), values, firsts.tolist(), index)
 
     def stretch(self, since: int, queues: Ints) -> tuple[Ints, Callable[[str, Sequence[int]], Ints]]:
         """Return the times of the samples at `since` or later, including the present, and a function that reads a field of them.
@@ -185,15 +135,15 @@ class History:
 
     def recent(self, name: QueueName) -> Window:
         """Return the dense range of one queue, including the present."""
-        if self._dense is None or name not in self._dense[2]:
+        if self._dense is None or name not in self._dense.places:
             self.gather([name])
         assert self._dense is not None
-        at, values, places = self._dense
-        if name not in places:
-            return Window(at[:0], np.zeros((0, len(FIELDS)), dtype=np.int64))
-        mine = values[places[name]]
-        first = int(np.argmax(mine[:, 0] > 0)) if mine[:, 0].any() else len(mine)
-        return Window(at[first:], mine[first:])
+        dense = self._dense
+        place = dense.places.get(name)
+        if place is None:
+            return Window(dense.at[:0], np.zeros((0, len(FIELDS)), dtype=np.int64))
+        first = dense.firsts[place]
+        return Window(dense.at[first:], dense.values[place, first:], dense.times[first:])
 
     def window(self, name: QueueName) -> Window:
         """Return all samples of one queue, including the present."""

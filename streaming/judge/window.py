@@ -1,0 +1,93 @@
+"""Some samples of one queue as rules read them: a row per time, a column per field."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+FIELDS = (
+    "present",
+    "received",
+    "settled",
+    "departed",
+    "deleted",
+    "retried",
+    "sent",
+    "touched",
+    "touched_unsent",
+    "unseen_receives",
+    "failed",
+    "outlived",
+    "arrived",
+    "unsettled",
+    "tracked_visible",
+    "tracked_in_flight",
+    "tracked_delayed",
+    "oldest_visible_at",
+    "counted_at",
+    "counted_visible",
+    "counted_in_flight",
+    "counted_delayed",
+    "work_ms",
+    "work_count",
+)
+"""Columns of a sample. Running totals: `received` to `arrived` (`settled`: every end; `departed`: every end but reconciliations),
+`work_ms` and `work_count` (total holding time and number of deleted messages). Gauges: `unsettled`, `tracked_*`,
+`oldest_visible_at` (0: nothing visible). The broker's latest count and its time (0: none yet). Times are epoch milliseconds."""
+COLUMN = {name: i for i, name in enumerate(FIELDS)}
+
+
+class Window:
+    """Some samples of one queue, oldest first: `at` (epoch milliseconds) and a column per field."""
+
+    __slots__ = ("_times", "at", "values")
+
+    def __init__(self, at: Ints, values: Ints, times: list[int] | None = None) -> None:
+        self.at, self.values, self._times = at, values, times
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def __getitem__(self, field: str) -> Ints:
+        return self.values[:, COLUMN[field]]
+
+    @property
+    def times(self) -> list[int]:
+        """The times as a list: looking up one time takes a tenth of what it takes in an array."""
+        if self._times is None:
+            self._times = self.at.tolist()
+        return self._times
+
+    def value(self, field: str, i: int) -> int:
+        """Return one field of the sample of index `i`; -1 is the latest."""
+        return self.values.item(i, COLUMN[field])
+
+    def column(self, field: str, chosen: Sequence[int]) -> Ints:
+        """Return one field of the chosen samples as a column: see `History.stretch`."""
+        return self.values[list(chosen), COLUMN[field], None]
+
+    def columns(self, *fields: str) -> list[int]:
+        """Return the indices of some fields in a row of `values`."""
+        return [COLUMN[field] for field in fields]
+
+    def since(self, at: int) -> Window:
+        """Return the samples at `at` or later."""
+        first = bisect_left(self.times, at)
+        return Window(self.at[first:], self.values[first:], self.times[first:])
+
+    def last_before(self, at: int) -> int:
+        """Return the index of the latest sample at `at` or earlier, -1 for none."""
+        return bisect_right(self.times, at) - 1
+
+    def change(self, field: str, since: int) -> int:
+        """Return the growth of a running total since the latest sample at or before `since`, or else the oldest sample."""
+        if not len(self.at):
+            return 0
+        column = COLUMN[field]
+        return self.values.item(-1, column) - self.values.item(max(self.last_before(since), 0), column)
