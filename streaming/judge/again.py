@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-import numpy as np
-
 from streaming.core.state.queues import NEVER, Depth
 from streaming.judge import measures
 from streaming.judge.context import BROKER_COUNTS_FRESH_MS, Context
@@ -86,11 +84,10 @@ def _may_slide(c: Context) -> bool:
     if fresh and c.summary.numbers["visible"] and e.seen_at and not e.tracked.is_long(c.now):
         # Early on, messages that seem to wait may have been passed over: not all samples around them are taken yet.
         return True
-    first, last = c.recent.values[0], c.recent.values[-1]
-    columns = c.recent.columns("failed", "retried", "outlived", "touched_unsent")
-    if (first[columns] != last[columns]).any():
+    recent = c.recent
+    if any(recent.value(field, 0) != recent.value(field, -1) for field in ("failed", "retried", "outlived", "touched_unsent")):
         return True
-    return bool(c.recent.since(c.now - WINDOW_MS)["unsettled"].max(initial=0) > c.tracked)
+    return max(recent.since(c.now - WINDOW_MS)["unsettled"].tolist(), default=0) > c.tracked
 
 
 def _moments(c: Context) -> Iterator[int]:
@@ -126,9 +123,10 @@ def _moments(c: Context) -> Iterator[int]:
         if claim.agreed_since and claim.agreed >= AGREEING_COUNTS:
             yield claim.agreed_since + AGREEMENT_MS
     # Which sides report is read from the dense samples: it can change until the last touched message leaves them.
-    touched = np.flatnonzero(np.diff(c.recent["touched"]))
-    if len(touched):
-        yield int(c.recent.at[touched[-1]]) + DENSE_MS
+    touched = c.recent["touched"].tolist()
+    before = next((i for i in range(len(touched) - 2, -1, -1) if touched[i] != touched[-1]), None)
+    if before is not None:
+        yield c.recent.times[before] + DENSE_MS
     # An hour after the last event, the whole memory is used instead.
     yield summary.last_event_at + QUIET_MS + 1
     yield silent_from(c)

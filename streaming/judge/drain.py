@@ -13,7 +13,7 @@ def time_to_drain_s(c: Context) -> float | None:
     if not c.tracked or c.is_dead_letter_queue or c.basis != "messages":
         return None
     unsettled, settled = c.recent["unsettled"], c.recent["settled"]
-    if unsettled.max(initial=0) <= c.tracked:
+    if max(unsettled.tolist(), default=0) <= c.tracked:
         return None
     peak = _peak_behind(c)
     if peak is None:

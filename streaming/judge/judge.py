@@ -78,6 +78,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     due |= _flows_otherwise(memory, present, due, now)
     looked_at = np.flatnonzero(due & present)
     history.gather([queues.names[place] for place in looked_at.tolist()])
+    queues.load(looked_at.tolist())
     flows = recent_flows(history, _rank(present)[looked_at], now)
     for place, flow in zip(looked_at.tolist(), flows, strict=True):
         name = queues.names[place]

@@ -170,8 +170,8 @@ def _finding_json(finding: Finding) -> list[Any]:
     return [_OF_KEY(finding.key), *_OF_FINDING(finding)]
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+# A shared encoder: `json.dumps` creates a new one per call, and there are thousands.
+_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _packed(name: QueueName, q: QueueMemory) -> str:

@@ -90,7 +90,11 @@ def flows_not_ok(history: History, queues: Ints, now: int) -> Bools:
     at, values = history.stretch(now - WINDOW_MS, queues)
     if len(at) < 2:
         return np.ones(len(queues), dtype=bool)
-    not_ok: Bools = (values("present", [0])[0] == 0) | (_flow_codes(at, values) > 0)
+    not_ok: Bools = (values("present", [0])[0] == 0) | _may_be_slow(at, values)
+    # Most are well by a few of the samples: all of them are read only for the others.
+    slow = np.flatnonzero(not_ok)
+    at, values = history.stretch(now - WINDOW_MS, queues[slow])
+    not_ok[slow] = (values("present", [0])[0] == 0) | (_flow_codes(at, values) > 0)
     return not_ok
 
 
@@ -133,27 +137,49 @@ def _telemetry_stale(c: Context) -> bool:
 FLOW_STATUSES: tuple[QueueStatus, ...] = ("ok", "stopped", "stalled", "lagging")
 
 
-def _flow_codes(at: Ints, values: Callable[[str, Sequence[int]], Ints]) -> Ints:
+Values = Callable[[str, Sequence[int]], Ints]
+"""Reads a field of some samples: see `History.stretch`."""
+
+
+def _flow_codes(at: Ints, values: Values) -> Ints:
     """Return the index of each queue's status in FLOW_STATUSES, by its messages.
 
     `at`: the times of one or more samples; `values`: see `History.stretch`.
     """
-    every, ends = range(len(at)), (0, len(at) - 1)
+    every = range(len(at))
     # 2. "If nothing was waiting at some point of the window, the consumers keep up."
     caught_up = (values("oldest_visible_at", every) == 0).any(axis=0)
     if at[-1] - at[0] < WINDOW_MS // 2:
         caught_up[:] = True
     # 3. "If nothing was received or settled, they stopped." 4. "If nothing was settled, they are stalled."
-    settled, received = (np.greater(*values(total, ends)[::-1]) for total in ("settled", "received"))
-    # 5. "If the oldest waiting message grew older in every part of the window and the backlog did not shrink, consumers work
-    # but do not keep up."
-    parts = sorted({i * (len(at) - 1) // 4 for i in range(5)})
-    ages = at[parts, None] - values("oldest_visible_at", parts)
-    behind = (np.diff(ages, axis=0) > 0).all(axis=0) & np.greater_equal(*values("unsettled", ends)[::-1])
+    settled, received = (_grew(total, at, values) for total in ("settled", "received"))
+    behind = _is_behind(at, values)
     codes: Ints = np.where(caught_up, 0, np.where(~settled & ~received, 1, np.where(~settled, 2, np.where(behind, 3, 0)))).astype(
         np.int64
     )
     return codes
+
+
+def _may_be_slow(at: Ints, values: Values) -> Bools:
+    """Return which queues are not ok by their messages unless they caught up in between: see `_flow_codes`."""
+    slow: Bools = ~_grew("settled", at, values) | _is_behind(at, values)
+    return slow
+
+
+def _grew(total: str, at: Ints, values: Values) -> Bools:
+    first, last = values(total, (0, len(at) - 1))
+    grew: Bools = last > first
+    return grew
+
+
+def _is_behind(at: Ints, values: Values) -> Bools:
+    # 5. "If the oldest waiting message grew older in every part of the window and the backlog did not shrink, consumers work
+    # but do not keep up."
+    parts = sorted({i * (len(at) - 1) // 4 for i in range(5)})
+    ages = at[parts, None] - values("oldest_visible_at", parts)
+    first, last = values("unsettled", (0, len(at) - 1))
+    behind: Bools = (np.diff(ages, axis=0) > 0).all(axis=0) & (last >= first)
+    return behind
 
 
 def _grows(counts: list[Depth]) -> bool:

@@ -52,6 +52,11 @@ class Views(Sequence[QueueView]):
             return tuple(self._view(i) for i in range(len(self))[at])
         return self._view(range(len(self))[at])
 
+    def __iter__(self) -> Iterator[QueueView]:
+        """Yield every view. The summaries of those yet to be built are built together."""
+        self._queues.load([place for place in self._places if self._made_before(place) is None])
+        return (self._view(i) for i in range(len(self)))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
 
@@ -59,12 +64,15 @@ class Views(Sequence[QueueView]):
 
     def _made_of(self, place: int) -> QueueView:
         """Return the view of the queue of one row, or that of an earlier step if the queue was not judged since."""
-        look = self._look(place)
-        known, view = self._shared.get(self._queues.names[place], (None, None))
-        if view is None or look is not known:
-            view = queue_view(self._queues.summary(place), look, self._settings)
-            self._shared[view.name] = look, view
+        view = self._made_before(place)
+        if view is None:
+            view = queue_view(self._queues.summary(place), self._look(place), self._settings)
+            self._shared[view.name] = self._look(place), view
         return view
+
+    def _made_before(self, place: int) -> QueueView | None:
+        known, view = self._shared.get(self._queues.names[place], (None, None))
+        return view if known is self._look(place) else None
 
     def _look(self, place: int) -> Look:
         look = self._looks[place]

@@ -72,10 +72,6 @@ class Window:
         """Return one field of the chosen samples as a column: see `History.stretch`."""
         return self.values[list(chosen), COLUMN[field], None]
 
-    def columns(self, *fields: str) -> list[int]:
-        """Return the indices of some fields in a row of `values`."""
-        return [COLUMN[field] for field in fields]
-
     def since(self, at: int) -> Window:
         """Return the samples at `at` or later."""
         first = bisect_left(self.times, at)

@@ -23,16 +23,14 @@ from streaming.core.reporting.report import (
     OLDEST_LISTED,
     SUMS,
     Arrival,
-    ConsumerResults,
-    GroupFacts,
-    HeldBy,
     QueueAttributes,
     QueueSummary,
 )
 from streaming.core.reporting.shard_report import ShardReport
+from streaming.core.reporting.summaries import make_summaries
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queue_text import read_names
-from streaming.core.state.queues import HOLD_BUCKETS, NEVER, TOTALS, Depth
+from streaming.core.state.queues import HOLD_BUCKETS, NEVER, TOTALS
 
 
 class _Places(NamedTuple):
@@ -130,45 +128,24 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
 
     def summary(self, place: int) -> QueueSummary:
         """Return everything reported about one queue."""
-        found = self._summaries.get(place)
-        if found is None:
-            found = self._summaries[place] = self._made(place)
-        return found
+        if place not in self._summaries:
+            self.load([place])
+        return self._summaries[place]
 
-    def _made(self, place: int) -> QueueSummary:
-        number = dict(zip(self.columns, self._table[place].tolist(), strict=True))
-        counts = self.holds[place]
-        used = np.flatnonzero(counts)
-        summary = QueueSummary(
-            name=self.names[place],
-            attributes=self._attributes_of(place),
-            totals=self.totals[place].tolist(),
-            holds=dict(zip(used.tolist(), counts[used].tolist(), strict=True)),
-            durations={},
-            depths=[],
-            ordered=bool(number["ordered"]),
-            dead_letter=bool(number["dead_letter"]),
-            messages_seen=bool(number["messages_seen"]),
-            last_event_at=number["last_event_at"],
-            last_received_at=number["last_received_at"],
-            last_settled_at=number["last_settled_at"],
-            last_state_at=number["last_state_at"],
-            skew_ms=number["skew_ms"],
-            left_out_at=number["left_out_at"],
-            numbers={name: number[name] for name in NUMBERS},
-            oldest=self.oldest[place].tolist(),
-            oldest_but_used_up=self.oldest_but_used_up[place].tolist(),
-            age_counts=self.age_counts[place].tolist(),
-        )
-        summary.messages = _ListedOf(self, place)
-        for shard, row in self._known(place):
-            # How long a shard keeps counts depends on the events it has seen.
-            counts = zip(
-                *(values[slice(*self._bounds(shard.depths[0], row))].tolist() for values in shard.depths[1:]), strict=True
-            )
-            summary.depths = max(summary.depths, [Depth(*count) for count in counts], key=len)
-            self._add_details(summary, shard, row)
-        return summary
+    def load(self, places: Sequence[int]) -> None:
+        """Build the summaries of several queues together, which takes a third of the time of one after the other."""
+        missing = [place for place in places if place not in self._summaries]
+        if missing:
+            self._summaries.update(zip(missing, make_summaries(self, missing, self._settings), strict=True))
+
+    def messages_of(self, place: int) -> Mapping[str, list[Listed]]:
+        """Return the listed messages of one queue by kind."""
+        return _ListedOf(self, place)
+
+    def shard_rows(self, places: Array) -> Iterator[tuple[QueueColumns, Array]]:
+        """Yield each shard with the rows it has these queues in, -1 where it does not know one."""
+        for shard, rows in zip(self._shards, self._rows, strict=True):
+            yield shard, rows[places]
 
     def _attributes_of(self, place: int) -> dict[str, tuple[int, Any]]:
         found: dict[str, tuple[int, Any]] = {}
@@ -199,27 +176,6 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
             edges = self._edges[id(owner)] = np.searchsorted(owner, np.arange(queues)).tolist()
         return (edges[row], edges[row + 1]) if row + 1 < len(edges) else (len(owner), len(owner))
 
-    def _add_details(self, summary: QueueSummary, shard: QueueColumns, row: int) -> None:
-        """Add the fields that few queues have, and the messages, groups and consumers listed by name."""
-        if row in shard.losses:
-            summary.losses = sorted(summary.losses + shard.losses[row])[-self._settings.messages_per_queue :]
-        if row in shard.groups:
-            groups, folded = shard.groups[row]
-            summary.groups = _merge_groups(summary.groups, groups)
-            summary.folded_groups += folded
-        summary.ordered_facts = summary.ordered_facts or shard.ordered_facts.get(row)
-        if row in shard.consumers:
-            summary.consumers = _merge_consumers(summary.consumers, shard.consumers[row])
-        start, stop = self._bounds(shard.durations[0], row)
-        for bucket, count in zip(*(values[start:stop].tolist() for values in shard.durations[1:]), strict=True):
-            summary.durations[bucket] = summary.durations.get(bucket, 0) + count
-        summary.consumer_states.update(shard.consumer_states.get(row, {}))
-        for consumer, (at,) in shard.acks.between(*self._bounds(shard.acks.queue, row)).items():
-            summary.consumer_acks[consumer] = max(at, summary.consumer_acks.get(consumer, 0))
-        for consumer, (finished, failed) in shard.results.between(*self._bounds(shard.results.queue, row)).items():
-            before = summary.consumer_results.get(consumer, ConsumerResults(0, 0))
-            summary.consumer_results[consumer] = ConsumerResults(before.finished + finished, before.failed + failed)
-
     def durations_of(self, places: Sequence[int]) -> dict[int, int]:
         """The durations of several queues together: kind and bucket -> deleted messages."""
         chosen = np.zeros(len(self.names), dtype=bool)
@@ -234,10 +190,7 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
 
     def listed_kinds(self, place: int) -> list[str]:
         """Return the kinds under which messages of one queue are listed."""
-        found: dict[str, None] = {}
-        for kinds, rows in zip(self._kinds, self._rows, strict=True):
-            found |= dict.fromkeys(kinds.get(int(rows[place]), ()))
-        return list(found)
+        return list(dict.fromkeys(kind for kind, lists in self._kinds if lists[place]))
 
     def listed(self, place: int, kind: str) -> list[Listed]:
         """Return the messages of one queue listed under a kind, lowest rank first."""
@@ -252,20 +205,15 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
         return nsmallest(most, found, key=attrgetter("rank"))
 
     @cached_property
-    def _kinds(self) -> tuple[dict[int, list[str]], ...]:
-        """Return, per shard and row, the kinds under which messages of a queue are listed."""
-        found: list[dict[int, list[str]]] = []
-        for shard in self._shards:
-            kinds: dict[int, list[str]] = {}
+    def _kinds(self) -> list[tuple[str, bytes]]:
+        """Return, per shard and kind, a byte per queue: whether messages of it are listed there."""
+        found = []
+        for shard, place in zip(self._shards, self._places, strict=True):
             for listed in shard.listed:
-                for row in np.unique(listed.queue).tolist():
-                    kinds.setdefault(row, []).append(listed.kind)
-            found.append(kinds)
-        return tuple(found)
-
-    @cached_property
-    def _table(self) -> Array:
-        return np.stack([values.astype(np.int64, copy=False) for values in self.columns.values()], axis=1)
+                lists = np.zeros(len(self.names), dtype=bool)
+                lists[place[listed.queue]] = True
+                found.append((listed.kind, lists.tobytes()))
+        return found
 
     @cached_property
     def _rows(self) -> tuple[Array, ...]:
@@ -315,6 +263,9 @@ class _ListedOf(Mapping[str, list[Listed]]):
         self._queues, self._place = queues, place
         self._kinds = queues.listed_kinds(place)
         self._made: dict[str, list[Listed]] = {}
+
+    def __contains__(self, kind: object) -> bool:
+        return kind in self._kinds
 
     def __getitem__(self, kind: str) -> list[Listed]:
         if kind not in self._kinds:
@@ -382,34 +333,3 @@ def _add_attributes(known: dict[str, tuple[int, Any]], attributes: Mapping[str, 
         before = known.get(name)
         if before is None or (at, repr(value)) >= (before[0], repr(before[1])):
             known[name] = (at, value)
-
-
-def _merge_groups(a: list[GroupFacts], b: list[GroupFacts]) -> list[GroupFacts]:
-    if not a or not b:
-        return a or b
-    known = {group.name: group for group in a}
-    for group in b:
-        other = known.get(group.name)
-        if other is not None:
-            group = GroupFacts(
-                group.name,
-                group.unsettled + other.unsettled,
-                group.in_flight + other.in_flight,
-                min(group.oldest_sent_at, other.oldest_sent_at),
-                max(group.last_settled_at, other.last_settled_at),
-            )
-        known[group.name] = group
-    return sorted(known.values(), key=lambda g: (g.oldest_sent_at, g.name))
-
-
-def _merge_consumers(a: list[HeldBy], b: list[HeldBy]) -> list[HeldBy]:
-    if not a or not b:
-        return a or b
-    known = {held.consumer: held for held in a}
-    for held in b:
-        other = known.get(held.consumer)
-        if other is not None:
-            since, message_id = min((held.since, held.message_id), (other.since, other.message_id))
-            held = HeldBy(held.consumer, held.held + other.held, since, message_id)
-        known[held.consumer] = held
-    return sorted(known.values(), key=lambda h: (h.since, h.consumer))

@@ -31,13 +31,6 @@ class ConsumerColumns:
     names: pa.Array
     values: tuple[Array, ...]
 
-    def between(self, start: int, stop: int) -> dict[str, tuple[int, ...]]:
-        """Return the values of a range of rows, by consumer."""
-        if start == stop:
-            return {}
-        names = self.names.slice(start, stop - start).to_pylist()
-        return dict(zip(names, zip(*(column[start:stop].tolist() for column in self.values), strict=True), strict=True))
-
 
 @dataclass(slots=True)
 class QueueColumns:

@@ -12,7 +12,7 @@ from streaming.core.columns import Array
 from streaming.core.reporting.message_columns import Listed
 from streaming.core.reporting.views import MessageView
 from streaming.core.settings import QueueName
-from streaming.core.state.queues import NEVER, TOTALS, ConsumerState, Depth, latest_number, latest_value
+from streaming.core.state.queues import NEVER, TOTALS, ConsumerState, Depth, latest_number
 
 AGE_BUCKETS_S: tuple[float, ...] = (
     1,
@@ -146,6 +146,9 @@ class Loss(NamedTuple):
     sent_at: int
 
 
+_TOTAL = {name: i for i, name in enumerate(TOTALS)}
+
+
 @dataclass(slots=True)
 class QueueAttributes:
     """What the broker reports about one queue."""
@@ -156,7 +159,8 @@ class QueueAttributes:
 
     def attribute(self, name: str) -> Any:
         """Return the latest value of an attribute, or None when it was never reported."""
-        return latest_value(self.attributes, name)
+        found = self.attributes.get(name)
+        return None if found is None else found[1]
 
     def number(self, name: str) -> float | None:
         """Return the latest value of a numeric attribute."""
@@ -205,7 +209,7 @@ class QueueSummary(QueueAttributes):
 
     def total(self, name: str) -> int:
         """Return one of the running totals."""
-        return self.totals[TOTALS.index(name)]
+        return self.totals[_TOTAL[name]]
 
 
 def per_queue_min(queue: Array, values: Array, mask: Array, n: int) -> Array:

@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numpy as np
-
 from streaming.core.reporting.report import GroupFacts
 from streaming.judge.history import Window
 from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, Evidence
@@ -59,14 +57,17 @@ class Sides:
 
 def sides(past: Window, now: int) -> Sides:
     """Return what arrived recently or, if nothing did, at any time."""
-    touched, unsent = past.change("touched", now - SIDES_MS), past.change("touched_unsent", now - SIDES_MS)
-    sent = past.change("sent", now - SIDES_MS) + past.change("arrived", now - SIDES_MS)
-    if not touched and len(past):
+    if not len(past):
+        return Sides(False, False, None)
+    before = max(past.last_before(now - SIDES_MS), 0)
+    ever = {field: past.value(field, -1) for field in ("sent", "arrived", "touched", "touched_unsent")}
+    sent, arrived, touched, unsent = (total - past.value(field, before) for field, total in ever.items())
+    sent += arrived
+    if not touched:
         # A quiet or new queue: use everything known about it.
-        touched, unsent = int(past["touched"][-1]), int(past["touched_unsent"][-1])
-    ever_sent = bool(len(past)) and past["sent"][-1] + past["arrived"][-1] > 0
-    ever_touched = bool(len(past)) and past["touched"][-1] > 0
-    takes = touched > 0 if sent else ever_touched
+        touched, unsent = ever["touched"], ever["touched_unsent"]
+    ever_sent = ever["sent"] + ever["arrived"] > 0
+    takes = touched > 0 if sent else ever["touched"] > 0
     return Sides(ever_sent if not sent else True, takes, max(unsent, 0) / touched if touched > 0 else None)
 
 
@@ -75,7 +76,7 @@ def passed_over(past: Window, came_back: int, late_ms: int) -> bool:
 
     `came_back` is the send time of the oldest visible message that was received before: such a message waits for its next turn.
     """
-    oldest = int(past["oldest_visible_at"][-1]) if len(past) else 0
+    oldest = past.value("oldest_visible_at", -1) if len(past) else 0
     return came_back > oldest > 0 and _were_received_since(past, oldest, late_ms)
 
 
@@ -94,11 +95,15 @@ def _were_received_since(past: Window, oldest: int, late_ms: int) -> bool:
 
     `late_ms`: how late reports may be, so that the send may have become known only then.
     """
-    received = int(past["touched"][-1] - past["touched_unsent"][-1])
+    received = past.value("touched", -1) - past.value("touched_unsent", -1)
     # Sends between two samples may have happened in any order: half of them are allowed for.
     known_at = oldest + min(max(late_ms, 0), REPORTS_LAG_MS)
-    sent, after = past["sent"], min(past.last_before(known_at) + 1, len(past) - 1)
-    before = float(np.interp(known_at, past.at, sent)) + float(sent[after] - sent[max(after - 1, 0)]) / 2
+    i = past.last_before(known_at)
+    after = min(i + 1, len(past) - 1)
+    then, soon = past.value("sent", max(i, 0)), past.value("sent", after)
+    between_ms = past.times[after] - past.times[max(i, 0)]
+    reached = (soon - then) / between_ms * (known_at - past.times[i]) + then if between_ms else float(then)
+    before = reached + (soon - past.value("sent", max(after - 1, 0))) / 2
     return received - before > max(FEWEST_PASSED, 0.1 * received)
 
 

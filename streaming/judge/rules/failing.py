@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from streaming.core.state.queues import hold_quantile_ms
 from streaming.core.thresholds import Thresholds
 from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
-from streaming.judge.history import COLUMN
 from streaming.judge.memory import QueueMemory
 from streaming.judge.signals import Finding
 
@@ -48,8 +46,7 @@ OTHERS_RATIO = 0.1
 CULPRITS_NAMED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Outcomes:
+class Outcomes(NamedTuple):
     """How the deliveries that ended in a period ended."""
 
     failed: int
@@ -65,9 +62,6 @@ class Outcomes:
         return self.failed / self.ended if self.ended > 0 else 0.0
 
 
-_ENDS = [COLUMN["failed"], COLUMN["deleted"]]
-
-
 def outcomes(c: Context, window_ms: int, until_ms: int = 0) -> Outcomes:
     """Return the deliveries that ended between `window_ms` ago and `until_ms` ago."""
     known = c.outcomes.get((window_ms, until_ms))
@@ -81,8 +75,8 @@ def _counted(c: Context, since: int, until: int) -> tuple[int, int]:
     first, last = max(c.recent.last_before(since), 0), c.recent.last_before(until)
     if last < 0:
         return 0, 0
-    (failed, deleted), (failed_before, deleted_before) = (c.recent.values[at, _ENDS].tolist() for at in (last, first))
-    return max(failed - failed_before, 0), max(deleted - deleted_before, 0)
+    failed, deleted = (c.recent.value(field, last) - c.recent.value(field, first) for field in ("failed", "deleted"))
+    return max(failed, 0), max(deleted, 0)
 
 
 def is_failing(c: Context) -> bool:

@@ -90,6 +90,8 @@ def message_held_too_long(c: Context) -> Iterator[Finding]:
 
 def dead_letter_arrived(c: Context) -> Iterator[Finding]:
     """A message arrived in this dead-letter queue; each arrival is its own finding, and all end 5 min after the last."""
+    if not c.arrivals and not c.firing:
+        return
     quiet_ms = int(c.thresholds.dead_letter_quiet_s * 1000)
     # Shards report arrivals for as long as events may be late; a longer burst is remembered by its firing signals.
     found = {f.key: f for f in c.firing_here("DeadLetterArrived")}
@@ -270,6 +272,8 @@ def _may_be_gone(c: Context) -> bool:
 
 def message_dropped(c: Context) -> Iterator[Finding]:
     """A message was dropped (retries used up, no dead-letter queue) or expired unprocessed."""
+    if not c.summary.losses and not c.firing:
+        return
     quiet_ms = int(c.thresholds.dropped_quiet_s * 1000)
     # A loss is reported for as long as events may be late, and at least once; its signal may last longer.
     found = {f.key: f for f in c.firing_here("MessageDropped")}

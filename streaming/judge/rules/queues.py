@@ -139,7 +139,7 @@ def batch_retry_storm(c: Context) -> Iterator[Finding]:
     received, retried = c.summary.total("received"), c.summary.total("retried")
     before = c.recent.last_before(c.now - window_ms)
     if before >= 0:
-        received, retried = received - int(c.recent["received"][before]), retried - int(c.recent["retried"][before])
+        received, retried = received - c.recent.value("received", before), retried - c.recent.value("retried", before)
     measured = measures.retries(retried, received, c.thresholds) if retried > 0 else None
     if measured is not None:
         c.near["BatchRetryStorm"] = measured

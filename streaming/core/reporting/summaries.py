@@ -1,0 +1,158 @@
+"""Build the summaries of several queues together: most of the time goes to looking up their rows in each column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.reporting.queue_columns import NUMBERS, QueueColumns
+from streaming.core.reporting.report import ConsumerResults, GroupFacts, HeldBy, QueueSummary
+from streaming.core.settings import Settings
+from streaming.core.state.queues import Depth
+
+if TYPE_CHECKING:
+    from streaming.core.reporting.merge import MergedQueues
+
+
+def make_summaries(queues: MergedQueues, places: Sequence[int], settings: Settings) -> list[QueueSummary]:
+    """Return everything reported about the queues at `places`."""
+    chosen = np.array(places, dtype=np.int64)
+    columns = {name: values[chosen].tolist() for name, values in queues.columns.items()}
+    numbers = zip(*(columns[name] for name in NUMBERS), strict=True)
+    summaries = [
+        QueueSummary(
+            name=queues.names[place],
+            attributes=queues.attributes(place).attributes,
+            totals=totals,
+            holds={},
+            durations={},
+            depths=[],
+            ordered=columns["ordered"][i],
+            dead_letter=columns["dead_letter"][i],
+            messages_seen=columns["messages_seen"][i],
+            last_event_at=columns["last_event_at"][i],
+            last_received_at=columns["last_received_at"][i],
+            last_settled_at=columns["last_settled_at"][i],
+            last_state_at=columns["last_state_at"][i],
+            skew_ms=columns["skew_ms"][i],
+            left_out_at=columns["left_out_at"][i],
+            numbers=dict(zip(NUMBERS, values, strict=True)),
+            oldest=oldest,
+            oldest_but_used_up=but_used_up,
+            age_counts=age_counts,
+            messages=queues.messages_of(place),
+        )
+        for i, (place, values, totals, oldest, but_used_up, age_counts) in enumerate(
+            zip(
+                places,
+                numbers,
+                *(
+                    table[chosen].tolist()
+                    for table in (queues.totals, queues.oldest, queues.oldest_but_used_up, queues.age_counts)
+                ),
+                strict=True,
+            )
+        )
+    ]
+    _add_holds(summaries, queues.holds[chosen])
+    for shard, rows in queues.shard_rows(chosen):
+        _add_shard(summaries, shard, rows, settings)
+    return summaries
+
+
+def _add_holds(summaries: Sequence[QueueSummary], counts: Array) -> None:
+    index, bucket = np.nonzero(counts)
+    for i, one, count in zip(index.tolist(), bucket.tolist(), counts[index, bucket].tolist(), strict=True):
+        summaries[i].holds[one] = count
+
+
+def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Array, settings: Settings) -> None:
+    """Add what one shard reports; `rows`: each queue's row there, -1 where the shard does not know it."""
+    for summary, counts in zip(summaries, _rows_of(shard.depths, rows), strict=True):
+        # How long a shard keeps counts depends on the events it has seen.
+        if len(counts) > len(summary.depths):
+            summary.depths = [Depth._make(count) for count in counts]
+    for summary, counted in zip(summaries, _rows_of(shard.durations, rows), strict=True):
+        for bucket, count in counted:
+            summary.durations[bucket] = summary.durations.get(bucket, 0) + count
+    acks = (shard.acks.queue, shard.acks.names, *shard.acks.values)
+    for summary, known in zip(summaries, _rows_of(acks, rows), strict=True):
+        for consumer, at in known:
+            summary.consumer_acks[consumer] = max(at, summary.consumer_acks.get(consumer, 0))
+    results = (shard.results.queue, shard.results.names, *shard.results.values)
+    for summary, known in zip(summaries, _rows_of(results, rows), strict=True):
+        for consumer, finished, failed in known:
+            before = summary.consumer_results.get(consumer)
+            summary.consumer_results[consumer] = (
+                ConsumerResults(finished, failed)
+                if before is None
+                else ConsumerResults(before.finished + finished, before.failed + failed)
+            )
+    for summary, row in zip(summaries, rows.tolist(), strict=True):
+        if row >= 0:
+            _add_details(summary, shard, row, settings)
+
+
+def _rows_of(columns: Sequence[Any], rows: Array) -> list[list[tuple[Any, ...]]]:
+    """Return, for each of `rows`, its part of the columns as tuples. The first column has the row of each, ascending."""
+    owner, *fields = columns
+    starts, stops = (np.searchsorted(owner, rows, side=side) for side in ("left", "right"))
+    lengths = stops - starts
+    ends = np.cumsum(lengths)
+    at = np.repeat(starts - (ends - lengths), lengths) + np.arange(int(lengths.sum()))
+    found = list(zip(*(_list(column, at) for column in fields), strict=True))
+    return [found[end - length : end] for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)]
+
+
+def _list(column: Any, at: Array) -> list[Any]:
+    values: list[Any] = column[at].tolist() if isinstance(column, np.ndarray) else column.take(at).to_pylist()
+    return values
+
+
+def _add_details(summary: QueueSummary, shard: QueueColumns, row: int, settings: Settings) -> None:
+    """Add the fields that few queues have, and the groups and consumers listed by name."""
+    if row in shard.losses:
+        summary.losses = sorted(summary.losses + shard.losses[row])[-settings.messages_per_queue :]
+    if row in shard.groups:
+        groups, folded = shard.groups[row]
+        summary.groups = _merge_groups(summary.groups, groups)
+        summary.folded_groups += folded
+    summary.ordered_facts = summary.ordered_facts or shard.ordered_facts.get(row)
+    if row in shard.consumers:
+        summary.consumers = _merge_consumers(summary.consumers, shard.consumers[row])
+    if row in shard.consumer_states:
+        summary.consumer_states.update(shard.consumer_states[row])
+
+
+def _merge_groups(a: list[GroupFacts], b: list[GroupFacts]) -> list[GroupFacts]:
+    if not a or not b:
+        return a or b
+    known = {group.name: group for group in a}
+    for group in b:
+        other = known.get(group.name)
+        if other is not None:
+            group = GroupFacts(
+                group.name,
+                group.unsettled + other.unsettled,
+                group.in_flight + other.in_flight,
+                min(group.oldest_sent_at, other.oldest_sent_at),
+                max(group.last_settled_at, other.last_settled_at),
+            )
+        known[group.name] = group
+    return sorted(known.values(), key=lambda g: (g.oldest_sent_at, g.name))
+
+
+def _merge_consumers(a: list[HeldBy], b: list[HeldBy]) -> list[HeldBy]:
+    if not a or not b:
+        return a or b
+    known = {held.consumer: held for held in a}
+    for held in b:
+        other = known.get(held.consumer)
+        if other is not None:
+            since, message_id = min((held.since, held.message_id), (other.since, other.message_id))
+            held = HeldBy(held.consumer, held.held + other.held, since, message_id)
+        known[held.consumer] = held
+    return sorted(known.values(), key=lambda h: (h.since, h.consumer))
