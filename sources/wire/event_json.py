@@ -97,11 +97,15 @@ def _boolean(name: str, value: Any) -> bool:
     return value
 
 
+# A shared encoder: `json.dumps` creates a new one per call, and there is one for each report of a queue.
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def _attributes(name: str, value: Any) -> str:
     if not isinstance(value, dict):
         raise RefusalError("wrong_type", f"{name} is {_kind(value)}; send a JSON object")
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _encoder.encode(value)
     except ValueError:
         raise RefusalError("out_of_range", f"{name} holds a number that is not finite; leave it out") from None
     except RecursionError:

@@ -6,6 +6,7 @@ import base64
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,12 +51,18 @@ def pack(packet: Packet) -> bytes:
     """Serialize the packet to a blob that `unpack` reads."""
     events = packet.events
     place = {name: i for i, name in enumerate(events.queues)} if events.facts else {}
+    # Most queues report the same attributes as another one.
+    attributes = {text: i for i, text in enumerate(dict.fromkeys(fact.attributes for fact in events.facts))}
     header: dict[str, Any] = {
         "queues": events.queues,
         "groups": events.groups,
         "consumers": events.consumers,
         "reasons": events.reasons,
-        "facts": [[fact.type, fact.at, place[fact.queue], *fact[3:]] for fact in events.facts],
+        "attributes": list(attributes),
+        "facts": [
+            [fact.type, fact.at, place[fact.queue], attributes[fact.attributes], fact.counts, *_others(fact)]
+            for fact in events.facts
+        ],
         "skews": [[queue, skew] for queue, skew in events.skews.items()],
         "dlq": sorted(events.dead_letter_queues),
         "ordered": sorted(events.ordered_queues),
@@ -96,6 +103,9 @@ def texts_of(lengths: Array, body: Array) -> pa.Array:
     return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(body)))
 
 
+_others = attrgetter("identity", "consumer", "batch_id", "primary", "ahead")
+
+
 def _is_empty(packet: Packet) -> bool:
     events = packet.events
     return not (len(events) or events.facts or packet.invalid or events.dead_letter_queues or events.ordered_queues)
@@ -114,7 +124,7 @@ def _unpack_one(blob: bytes) -> Packet:
         header["consumers"],
         header["reasons"],
         texts,
-        [_fact(queues, *fact) for fact in header["facts"]],
+        [_fact(queues, header["attributes"], *fact) for fact in header["facts"]],
         {_name(q) for q in header["dlq"]},
         {_name(q) for q in header["ordered"]},
         {_name(q): skew for q, skew in header["skews"]},
@@ -125,19 +135,20 @@ def _unpack_one(blob: bytes) -> Packet:
 
 def _fact(
     queues: Sequence[QueueName],
+    texts: Sequence[str],
     kind: str,
     at: int,
     queue: int,
+    attributes: int,
+    counts: Sequence[int] | None,
     identity: int,
     consumer: str,
     batch_id: str,
-    attributes: str,
-    counts: Sequence[int] | None,
     primary: bool,
     ahead: bool,
 ) -> QueueEvent:
     counted = None if counts is None else (counts[0], counts[1], counts[2])
-    return QueueEvent(kind, at, queues[queue], identity, consumer, batch_id, attributes, counted, primary, ahead)
+    return QueueEvent(kind, at, queues[queue], identity, consumer, batch_id, texts[attributes], counted, primary, ahead)
 
 
 def _name(parts: Sequence[str]) -> QueueName:

@@ -18,10 +18,13 @@ _AT, _VISIBLE, _IN_FLIGHT, _DELAYED = (Depth._fields.index(name) for name in ("a
 
 def sorted_counts(owner: Array, rows: Array) -> tuple[Array, Array]:
     """Return owners and rows by queue and time, each count once."""
+    order = np.argsort(owner, kind="stable")
+    owner, rows = owner[order], rows[order]
+    if ((owner[1:] != owner[:-1]) | (rows[1:, _AT] > rows[:-1, _AT])).all():
+        # New counts nearly always follow the known ones, so there is nothing more to sort.
+        return owner, rows
     order = np.lexsort((*rows.T[::-1], owner))
     owner, rows = owner[order], rows[order]
-    if not len(owner):
-        return owner, rows
     first = np.append(True, (owner[1:] != owner[:-1]) | (rows[1:] != rows[:-1]).any(axis=1))
     return owner[first], rows[first]
 
@@ -69,9 +72,8 @@ def summary_of_counts(empty_from: Array, owner: Array, rows: Array, queues: Arra
     }
     most = np.full(len(queues), -1, dtype=np.int64)
     if len(owner):
-        place = np.searchsorted(queues, owner)
-        lately = rows[:, _AT] >= rows[latest[place], _AT] - LOOKED_AT_MS
-        np.maximum.at(most, place[lately], unsettled[lately])
+        lately = rows[:, _AT] >= np.repeat(rows[latest, _AT] - LOOKED_AT_MS, stops - starts)
+        most[any_known] = np.maximum.reduceat(np.where(lately, unsettled, -1), starts[any_known])
     empty = any_known & (unsettled[latest] == 0)
     since = np.where(empty, empty_since(empty_from, owner, rows[: len(owner)], queues), -1)
     return found | {"counted_most": most, "empty_since": since}

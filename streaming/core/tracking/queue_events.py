@@ -10,7 +10,7 @@ import pyarrow as pa
 from streaming.core.events.dedup import is_new
 from streaming.core.events.events import Events, QueueEvent
 from streaming.core.hashing import hash_texts
-from streaming.core.settings import QueueName, Settings
+from streaming.core.settings import Settings
 from streaming.core.state.queue_text import read_report
 from streaming.core.state.queues import ConsumerState, Depth, visibility_ms
 from streaming.core.state.rows import F_TIMELINE
@@ -35,6 +35,7 @@ def apply_queue_events(state: ShardState, events: Events, settings: Settings) ->
     fresh = is_new(state, prints, times)
     windows: set[int] = set()
     failed: dict[str, int] = {}
+    heard: list[tuple[int, int]] = []
     counted: list[tuple[int, QueueEvent]] = []
     for fact, new in zip(events.facts, fresh.tolist(), strict=True):
         if fact.primary:
@@ -48,14 +49,23 @@ def apply_queue_events(state: ShardState, events: Events, settings: Settings) ->
         elif fact.queue.queue:
             # A heartbeat may come without a queue: the collector is alive, but no queue has an empty name.
             number = state.queue_number(fact.queue)
+            heard.append((number, fact.at))
             _apply_one(state, number, fact, settings, windows, failed)
             if fact.type == "queue_state":
                 counted.append((number, fact))
+    _hear(state, heard)
     _count(state, counted, settings)
     _batches_failed(state, failed)
     if windows:
         chosen = np.isin(state.rows["queue"], sorted(windows)) & ((state.rows["flags"] & F_TIMELINE) != 0)
         refold(state, state.rows.key[chosen], settings)
+
+
+def _hear(state: ShardState, heard: Sequence[tuple[int, int]]) -> None:
+    """Record the latest event of each queue, given its row number and the event's time."""
+    if heard:
+        number, at = np.array(heard, dtype=np.int64).T
+        np.maximum.at(state.queues.column("last_event_at"), number, at)
 
 
 def _batches_failed(state: ShardState, failed: dict[str, int]) -> None:
@@ -73,12 +83,11 @@ def _batches_failed(state: ShardState, failed: dict[str, int]) -> None:
 def _apply_one(
     state: ShardState, number: int, fact: QueueEvent, settings: Settings, windows: set[int], failed: dict[str, int]
 ) -> None:
-    record = state.queues[number]
-    record.last_event_at = max(record.last_event_at, fact.at)
     if fact.type == "queue_state":
         if not state.queues.repeat(number, fact.at, fact.attributes.encode()):
             _configure(state, number, fact, settings, windows)
     elif fact.type == "purged":
+        record = state.queues[number]
         record.purged_at = max(record.purged_at, fact.at)
         record.last_settled_at = max(record.last_settled_at, fact.at)
     elif fact.type == "batch":
@@ -97,14 +106,10 @@ def _count(state: ShardState, states: Sequence[tuple[int, QueueEvent]], settings
     if not states:
         return
     queues = np.unique([number for number, _ in states])
-    keep_ms = [_kept_ms(settings, state.queues.names[number]) for number in queues.tolist()]
+    keep_ms = np.maximum(settings.lateness_ms, state.queues.limit("reconcile_after_ms", settings)[queues])
     found = [(number, fact.at, *fact.counts) for number, fact in states if fact.counts is not None]
     counts = np.array(found, dtype=np.int64).reshape(len(found), 1 + len(Depth._fields))
-    state.queues.add_depths(queues, state.high_water - np.array(keep_ms, dtype=np.int64), counts[:, 0], counts[:, 1:])
-
-
-def _kept_ms(settings: Settings, name: QueueName) -> int:
-    return max(settings.lateness_ms, int(settings.thresholds(name).reconcile_after_s * 1000))
+    state.queues.add_depths(queues, state.high_water - keep_ms, counts[:, 0], counts[:, 1:])
 
 
 def _configure(state: ShardState, number: int, fact: QueueEvent, settings: Settings, windows: set[int]) -> None:
