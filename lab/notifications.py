@@ -60,14 +60,19 @@ def reaching(signals: Sequence[Signal], rules: Iterable[Inhibition] | None = Non
     spans = _spans(signals)
     found = []
     for signal, _, ends_at in spans:
-        if signal["severity"] == "info" or signal.get("alerting") is False or signal.get("folded"):
+        if signal["severity"] == "info" or not _alerts(signal):
             continue
         sent_at = min(signal["at"] + GROUP_WAIT_MS, ends_at)
-        others = (o for o, begins, ends in spans if begins <= sent_at < ends and not o.get("folded"))
+        others = (o for o, begins, ends in spans if begins <= sent_at < ends and _alerts(o))
         mine = labels_of(signal)
         if not any(rule.holds_back(labels_of(o), mine) for o in others for rule in inhibitions):
             found.append((signal, None if ends_at == STILL else ends_at))
     return found
+
+
+def _alerts(signal: Signal) -> bool:
+    """Whether Alertmanager hears of it: what it does not hear of inhibits nothing."""
+    return signal.get("alerting") is not False and not signal.get("folded")
 
 
 def every(signals: Sequence[Signal]) -> list[tuple[Signal, int | None]]:

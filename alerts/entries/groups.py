@@ -6,7 +6,7 @@ from alerts.checks import activemq, sqs
 from alerts.entries import links
 from alerts.entry import Entry, EvidenceField
 from alerts.remedy import Remedy
-from alerts.signal_alert import signal_alert
+from alerts.signal_alert import WHY, signal_alert
 from alerts.templating import QUEUE, companion, groups_in, messages_in, oldest, own_value
 
 _NO_GROUPS = "Cloudflare Queues have no ordering groups."
@@ -26,6 +26,9 @@ GROUP_STUCK = Entry(
         "Its head was received at least once, or has not been received while other groups flow.",
         "More messages of the group wait behind the head. A message sent with a delay blocks nothing; one that failed blocks its "
         "group until it is visible again.",
+        "The severity is info, and nothing alerts, while the head is in flight on its first delivery, its consumer extends the "
+        "window, and it has been held no longer than twice the 99th percentile of the queue's holds. With fewer than ten finished "
+        "messages, the limit is that of MessageHeldTooLong. Otherwise it is critical.",
     ),
     thresholds=("group_stuck_visibility_factor", "group_stuck_min_s"),
     severity="critical",
@@ -36,6 +39,8 @@ GROUP_STUCK = Entry(
         f"{companion('queuewatch_group_oldest_message_age_seconds', 'duration')}. Highest receive count in the queue: "
         f"{companion('queuewatch_receive_count_max', 'count')}. Groups with a backlog: {groups_in('backlog')}, in flight: "
         f"{groups_in('in_flight')}.",
+        matchers=',severity!="info"',
+        why=f"{WHY} Findings of severity info are groups that wait for work of usual length: they are shown, but never alert.",
     ),
     dashboard="groups",
     evidence=(
@@ -49,6 +54,7 @@ GROUP_STUCK = Entry(
         EvidenceField("head_consumer", "the consumer that holds the head, if known"),
         EvidenceField("waiting_behind", "how many messages wait behind it"),
         EvidenceField("stuck_s", "seconds since a message of the group was settled"),
+        EvidenceField("usual_limit_s", "with severity info: how long the head may be in work before that is unusual, in seconds"),
     ),
     checks={
         "aws_sqs": (
@@ -96,7 +102,10 @@ GROUP_STUCK = Entry(
         ),
         "To prevent this, use a low max_receive_count on ordered queues, so that a bad head cannot block for hours.",
     ),
-    ignore=("A message of the group naturally takes that long: raise group_stuck_min_s for the queue's pattern.",),
+    ignore=(
+        "A message of the group naturally takes that long, and its consumer does not extend the visibility window: extend it "
+        "while working, or raise group_stuck_min_s for the queue's pattern.",
+    ),
     links=(links.SQS_FIFO, links.LAMBDA_SQS, links.ACTIVEMQ_GROUPS),
 )
 

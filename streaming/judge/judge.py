@@ -195,12 +195,12 @@ def _changes(
     for key, finding in after.items():
         known = before.get(key)
         announced = known is not None and known.was_announced
-        if known is None or (finding.folded is None and not announced):
-            # A finding folded since it began, and no longer explained, is now announced itself.
+        if known is None or (finding.announced and not announced):
+            # A finding folded or not alerting since it began, and no longer so, is now announced itself.
             changes.append(_change(now, "firing", finding))
         since_ms = finding.since_ms if known is None else min(known.since_ms, finding.since_ms)
-        if since_ms != finding.since_ms or announced or finding.folded is None:
-            finding = replace(finding, since_ms=since_ms, was_announced=announced or finding.folded is None)
+        if since_ms != finding.since_ms or announced or finding.announced:
+            finding = replace(finding, since_ms=since_ms, was_announced=announced or finding.announced)
         firing[key] = finding
     changes += [_change(now, "resolved", finding) for key, finding in before.items() if key not in after]
     changes.sort(key=lambda c: (c.status, _order(c.finding.key)))

@@ -51,3 +51,12 @@ def test_a_group_is_sent_after_its_wait_and_then_at_its_intervals() -> None:
     poison = [signal(at_s, "PoisonMessage", message_id=str(at_s)) for at_s in (0, 10, 20, 70, 200)]
     assert notifications(poison) == 3
     assert notifications([*poison, signal(5, "DeadLetterArrived")]) == 4
+
+
+def test_what_is_only_shown_inhibits_nothing() -> None:
+    """The rules do not alert on it, so Alertmanager never sees it."""
+    shown = signal(90, "GroupStuck", "info", group="a", alerting=False)
+    assert names([shown, signal(100, "SlowConsumer", consumer="w")]) == ["SlowConsumer"]
+    assert names([{**shown, "severity": "critical", "alerting": True}, signal(100, "SlowConsumer", consumer="w")]) == [
+        "GroupStuck"
+    ]

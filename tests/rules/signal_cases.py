@@ -235,14 +235,22 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         f"The first message of {WHERE} is deleted in 2h 30m 0s. Waiting there: 184. Signals: {{n}}.",
         f"The first message of {WHERE} is deleted in unknown. Waiting there: unknown. Signals: {{n}}.",
     ),
-    "GroupStuck": state_signal(
-        "GroupStuck",
-        "critical",
-        _all((of("queuewatch_group_oldest_message_age_seconds", group="g1"), "412x40"), RECEIVES, BACKLOG, GROUPS_IN_FLIGHT),
-        f"{{n}} group(s) of {WHERE} are stuck. Oldest message of a group: 6m 52s. Highest receive count in the queue: 5. Groups "
-        "with a backlog: 214, in flight: 1.",
-        f"{{n}} group(s) of {WHERE} are stuck. Oldest message of a group: unknown. Highest receive count in the queue: unknown. "
-        "Groups with a backlog: unknown, in flight: unknown.",
+    "GroupStuck": (
+        *state_signal(
+            "GroupStuck",
+            "critical",
+            _all((of("queuewatch_group_oldest_message_age_seconds", group="g1"), "412x40"), RECEIVES, BACKLOG, GROUPS_IN_FLIGHT),
+            f"{{n}} group(s) of {WHERE} are stuck. Oldest message of a group: 6m 52s. Highest receive count in the queue: 5. "
+            "Groups with a backlog: 214, in flight: 1.",
+            f"{{n}} group(s) of {WHERE} are stuck. Oldest message of a group: unknown. Highest receive count in the queue: "
+            "unknown. Groups with a backlog: unknown, in flight: unknown.",
+        ),
+        Check(
+            "quiet",
+            "a group whose head takes no longer than usual is only shown",
+            {signal("GroupStuck", "info"): "4x40"},
+            "5m",
+        ),
     ),
     "LookAheadSaturated": state_signal(
         "LookAheadSaturated",

@@ -50,7 +50,7 @@ def slow_consumer(c: Context) -> Iterator[Finding]:
             continue
         held_ms = c.now - held.since
         extended = c.visibility_ms is not None and held_ms > c.visibility_ms
-        if extended and held_ms <= _extended_limit_ms(c):
+        if extended and held_ms <= extended_limit_ms(c):
             continue
         finished = c.summary.consumer_acks.get(held.consumer, 0) > held.since
         evidence: dict[str, Any] = {
@@ -77,8 +77,8 @@ def slow_consumer(c: Context) -> Iterator[Finding]:
         yield c.finding("SlowConsumer", "warning", held.since, evidence, consumer=held.consumer)
 
 
-def _extended_limit_ms(c: Context) -> float:
-    """Return how long a repeatedly extended hold may last before it is unusual for this queue."""
+def extended_limit_ms(c: Context) -> float:
+    """Return how long an extended hold may last before it is unusual for this queue; infinite while too few were finished."""
     if sum(c.summary.holds.values()) < FEWEST_HOLDS:
         return math.inf
     return EXTENDED_FACTOR * (hold_quantile_ms(c.memory.holds, EXTENDED_QUANTILE) or 0)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from streaming.core.reporting.report import StuckGroup
 from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
+from streaming.judge.rules.consumers import extended_limit_ms
 from streaming.judge.signals import Finding
 
 _REASONS = {
@@ -18,13 +21,21 @@ _REASONS = {
 
 
 def group_stuck(c: Context) -> Iterator[Finding]:
-    """No message of the group was settled for max(2 x visibility timeout, 60 s) while messages wait behind its head."""
+    """No message of the group was settled for max(2 x visibility timeout, 60 s) while messages wait behind its head.
+
+    It is shown, but does not alert, while a consumer works on the head for no longer than usual: the group only waits its turn.
+    Once announced, it stays so until the group moves.
+    """
     facts = c.summary.ordered_facts
     for stuck in facts.stuck if facts else []:
         if c.basis != "messages" and not _is_proved(c, stuck):
             continue
-        evidence = _stuck(c, stuck)
-        yield c.finding("GroupStuck", "critical", stuck.since, evidence, group=stuck.group.name)
+        finding = c.finding("GroupStuck", "critical", stuck.since, _stuck(c, stuck), group=stuck.group.name)
+        known, usual_limit_ms = c.firing.get(finding.key), _usual_limit_ms(c, stuck)
+        if usual_limit_ms is not None and not (known is not None and known.was_announced):
+            evidence = {**finding.evidence, **_in_work(c, stuck, usual_limit_ms)}
+            finding = replace(finding, severity="info", evidence=evidence, alerting=False)
+        yield finding
 
 
 def _is_proved(c: Context, stuck: StuckGroup) -> bool:
@@ -37,6 +48,42 @@ def _is_proved(c: Context, stuck: StuckGroup) -> bool:
         return False
     limit_ms = measures.stand(stuck.since, c.now, c.summary, c.settings).limit
     return head.state == "in_flight" or c.now - head.last_received_at_ms <= limit_ms
+
+
+def _usual_limit_ms(c: Context, stuck: StuckGroup) -> float | None:
+    """Return how long the head may be in work before that is unusual; None where it is not in work, or for longer already.
+
+    In work: in flight on its first delivery, and its consumer extended the window. Where too few messages were finished to know
+    what is usual, the limit is that of MessageHeldTooLong.
+    """
+    head = stuck.group.head
+    if head is None or head.state != "in_flight" or head.receive_count > 1 or not head.last_received_at_ms:
+        return None
+    held_since = head.last_received_at_ms
+    if not any(a.what == "extended" and a.at_ms >= held_since for a in head.attempts):
+        return None
+    limit_ms = extended_limit_ms(c)
+    if limit_ms == math.inf:
+        limit_ms = measures.hold(held_since, c.now, c.summary, c.settings).limit
+    return limit_ms if c.now - held_since <= limit_ms else None
+
+
+def _in_work(c: Context, stuck: StuckGroup, usual_limit_ms: float) -> dict[str, Any]:
+    head = stuck.group.head
+    assert head is not None
+    held_ms = c.now - (head.last_received_at_ms or c.now)
+    return {
+        "usual_limit_s": seconds(usual_limit_ms),
+        "summary": (
+            f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration(c.now - stuck.since)}: "
+            f"{head.consumer or 'a consumer'} works on its head and extends its window, for {duration(held_ms)} so far, which is "
+            f"not unusual here (up to {duration(usual_limit_ms)}); {_waiting(stuck)}."
+        ),
+    }
+
+
+def _waiting(stuck: StuckGroup) -> str:
+    return f"{plural(stuck.waiting, 'message')} {'waits' if stuck.waiting == 1 else 'wait'} behind it"
 
 
 def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:
@@ -59,7 +106,7 @@ def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:
             evidence["head_consumer"] = head.consumer
     evidence["summary"] = (
         f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration(c.now - stuck.since)}: "
-        f"{_REASONS[stuck.reason]}; {plural(stuck.waiting, 'message')} wait behind it."
+        f"{_REASONS[stuck.reason]}; {_waiting(stuck)}."
     )
     return evidence
 

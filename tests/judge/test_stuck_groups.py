@@ -1,0 +1,131 @@
+"""Groups whose head is long work: while a consumer extends it within what is usual, it is shown and pages nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming.judge.signals import Finding
+from tests.contract.replaying import ev
+from tests.judge.driving import Judged, in_steps, judged
+
+Events = list[dict[str, Any]]
+NAME = "f.fifo"
+QUEUE = ev("queue_state", 0, NAME, attributes={"kind": "fifo", "visibility_timeout_s": 30})
+
+
+def extended(
+    group: str, message_id: str, from_s: float, until_s: float, *, receive_count: int = 1, deleted: bool = False
+) -> Events:
+    """Return a delivery whose window of 30 s is extended every 20 s."""
+    about = {"message_id": message_id, "group": group, "consumer": "w"}
+    out = [ev("received", from_s, NAME, receive_count=receive_count, **about)]
+    for i in range(1, int((until_s - from_s) // 20) + 1):
+        at = from_s + 20 * i
+        out.append(ev("extended", at, NAME, invisible_until=ev("x", at + 30)["at"], **about))
+    return [*out, ev("deleted", until_s, NAME, **about)] if deleted else out
+
+
+def sent(group: str, message_id: str, at_s: float) -> dict[str, Any]:
+    """Return a send to a group."""
+    return ev("sent", at_s, NAME, message_id=message_id, group=group, sequence=str(round(at_s * 10)))
+
+
+def finished(n: int, work_s: float) -> Events:
+    """Return the only messages of `n` groups, worked on side by side from second 5."""
+    out: Events = []
+    for i in range(n):
+        out += [sent(f"done{i}", f"d{i}", 1 + i / 10), *extended(f"done{i}", f"d{i}", 5, 5 + work_s, deleted=True)]
+    return out
+
+
+def flowing(until_s: int) -> Events:
+    """Return a group that is received and settled throughout, three times in a hundred seconds."""
+    out: Events = []
+    for i, at in enumerate(range(10, until_s, 33)):
+        out += [sent("B", f"b{i}", at), *extended("B", f"b{i}", at + 1, at + 3, deleted=True)]
+    return out
+
+
+BEHIND = [sent("A", "a0", 200), sent("A", "a1", 201)]
+
+
+def stuck(events: Events, until_s: int) -> Judged:
+    """Judge every ten seconds."""
+    return judged(in_steps(sorted([QUEUE, *BEHIND, *events], key=lambda e: e["at"]), 10, until_s))
+
+
+def only(found: Judged) -> Finding:
+    """Return the one stuck group."""
+    (finding,) = found.firing("GroupStuck")
+    assert finding.key.group == "A"
+    return finding
+
+
+def loudness(found: Judged) -> list[tuple[str, str, bool]]:
+    """Return every line about stuck groups: status, severity, whether it is announced."""
+    return [(c.status, c.finding.severity, c.finding.announced) for c in found.changes if c.finding.key.signal == "GroupStuck"]
+
+
+def test_a_head_in_work_for_no_longer_than_usual_is_shown_and_not_announced() -> None:
+    """Jobs take 150 s here. The head has been in work for 100 s, its window extended throughout."""
+    found = only(stuck([*finished(12, 150), *extended("A", "a0", 210, 310)], 310))
+    assert (found.severity, found.announced, found.evidence["reason"]) == ("info", False, "held_head")
+    assert found.evidence["usual_limit_s"] >= 300
+    assert "w works on its head" in found.evidence["summary"]
+
+
+def test_it_pages_once_the_work_takes_longer_than_usual() -> None:
+    """At twice the slowest of this queue, with a line of its own, and once."""
+    found = stuck([*finished(12, 150), *extended("A", "a0", 210, 900)], 900)
+    assert only(found).severity == "critical"
+    assert loudness(found) == [("firing", "info", False), ("firing", "critical", True)]
+    paged = next(c for c in found.changes if c.finding.key.signal == "GroupStuck" and c.finding.announced)
+    assert 300 <= (paged.at_ms - ev("x", 210)["at"]) / 1000 <= 450
+
+
+@pytest.mark.parametrize("finished_before", [0, 9], ids=["nothing finished", "nine"])
+def test_without_a_comparison_the_limit_is_that_of_any_work(finished_before: int) -> None:
+    """Too few were finished to know what is usual: MessageHeldTooLong's quarter of an hour applies."""
+    events = [*finished(finished_before, 150), *extended("A", "a0", 210, 1_300)]
+    assert not only(stuck(events, 1_100)).announced
+    assert only(stuck(events, 1_130)).announced
+
+
+@pytest.mark.parametrize(
+    ("events", "reason"),
+    [
+        ([*finished(12, 2), *extended("A", "a0", 210, 310)], "held_head"),
+        (
+            [
+                *finished(12, 150),
+                ev("received", 210, NAME, message_id="a0", group="A", receive_count=1, invisible_until=ev("x", 900)["at"]),
+            ],
+            "held_head",
+        ),
+        ([*finished(12, 150), *extended("A", "a0", 210, 310, receive_count=2)], "held_head"),
+        ([*finished(12, 150), *extended("A", "a0", 210, 310, receive_count=3)], "poison_head"),
+        ([*finished(12, 150), *flowing(310)], "not_received"),
+    ],
+    ids=["work is short here", "never extended", "it failed once", "poison", "not received"],
+)
+def test_all_other_stuck_groups_page_as_soon_as_ever(events: Events, reason: str) -> None:
+    """Nothing of the group was settled for a minute: a hung consumer among short work, a head that failed, a silent consumer."""
+    found = stuck(events, 310)
+    assert (only(found).severity, only(found).announced, only(found).evidence["reason"]) == ("critical", True, reason)
+    assert [line for line in loudness(found) if line[0] == "firing"] == [("firing", "critical", True)]
+
+
+def test_a_group_that_was_announced_stays_so() -> None:
+    """A head paged about is not taken back because slow work elsewhere moves the limit."""
+    slow = [e for i in range(30) for e in (sent(f"s{i}", f"s{i}", 202), *extended(f"s{i}", f"s{i}", 203, 330, deleted=True))]
+    found = stuck([*finished(12, 2), *slow, *extended("A", "a0", 210, 400)], 400)
+    assert only(found).announced
+    assert [line for line in loudness(found) if line[0] == "firing"] == [("firing", "critical", True)]
+
+
+def test_the_group_flows_again_and_the_signal_ends() -> None:
+    """The head is deleted after its usual time: one line each, neither announced."""
+    found = stuck([*finished(12, 150), *extended("A", "a0", 210, 350, deleted=True)], 360)
+    assert loudness(found) == [("firing", "info", False), ("resolved", "info", False)]
