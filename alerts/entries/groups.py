@@ -27,8 +27,8 @@ GROUP_STUCK = Entry(
         "More messages of the group wait behind the head. A message sent with a delay blocks nothing; one that failed blocks its "
         "group until it is visible again.",
         "The severity is info, and nothing alerts, while the head is in flight on its first delivery, its consumer extends the "
-        "window, and it has been held no longer than twice the 99th percentile of the queue's holds. With fewer than ten finished "
-        "messages, the limit is that of MessageHeldTooLong. Otherwise it is critical.",
+        "window, and it has been held no longer than twice the 99th percentile of the queue's holds. With fewer than ten "
+        "finished messages, the limit is that of MessageHeldTooLong. Otherwise it is critical.",
     ),
     thresholds=("group_stuck_visibility_factor", "group_stuck_min_s"),
     severity="critical",
@@ -175,6 +175,9 @@ CONCURRENCY_COLLAPSED = Entry(
     rule=(
         "At least {collapsed_groups_backlog} groups of the queue have a backlog.",
         "At most {collapsed_groups_in_flight} group(s) were in flight for {collapsed_s}.",
+        "Messages sent with a delay are no backlog until they are visible.",
+        "The severity is info, and nothing alerts, while consumers that work on a schedule are away, and for {collapsed_s} after "
+        "they return. QueueStalled reports consumers that stay away for longer than usual.",
     ),
     thresholds=("collapsed_groups_in_flight", "collapsed_groups_backlog", "collapsed_s"),
     severity="warning",
@@ -183,6 +186,8 @@ CONCURRENCY_COLLAPSED = Entry(
         "Many groups wait while hardly any is being processed.",
         f"In {QUEUE}, {groups_in('in_flight')} group(s) are being processed while {groups_in('backlog')} have a backlog. Oldest "
         f"visible message: {oldest('visible')}. Signals: {own_value('count')}.",
+        matchers=',severity!="info"',
+        why=f"{WHY} Findings of severity info are scheduled pauses of the consumers: they are shown, but never alert.",
     ),
     dashboard="groups",
     evidence=(

@@ -38,6 +38,70 @@ def test_a_schedule_is_learned_from_its_first_pause() -> None:
     assert times == [480], "once in the first pause, and never again"
 
 
+def test_a_wait_before_the_first_settlement_is_a_pause_too() -> None:
+    """The same schedule, first seen in the middle of a pause: once in that pause, and never again."""
+    works = [(begin, begin + 180) for begin in range(720, 7_200, 900)]
+    times = stalls_at(judged(in_steps(traffic(7_200, works), 10, 7_200)))
+    assert times == [300]
+
+
+def test_after_a_first_wait_consumers_that_never_caught_up_page_as_ever() -> None:
+    """They worked for five minutes and left a backlog: a fix that did not hold, not a schedule."""
+    events = traffic(2_400, [(1_200, 1_500)])
+    left_over = [event("sent", 1000 * i, message_id=f"left{i}") for i in range(50)]
+    times = stalls_at(judged(in_steps(sorted([*events, *left_over], key=lambda e: e["at"]), 10, 2_400)))
+    assert len(times) == 2
+    assert 1_500 + 290 <= times[1] <= 1_500 + 320
+
+
+def test_after_a_first_wait_steady_consumers_page_as_ever() -> None:
+    """They have worked for longer than the queue had waited for them."""
+    times = stalls_at(judged(in_steps(traffic(2_400, [(600, 1_500)]), 10, 2_400)))
+    assert len(times) == 2
+    assert 1_500 + 290 <= times[1] <= 1_500 + 320
+
+
+def fifo(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the events as those of a FIFO queue of twelve groups."""
+    grouped = [{**e, "queue": "q.fifo", "group": f"g{int(e['message_id'][1:]) % 12}"} for e in events]
+    return [event("queue_state", 0, queue="q.fifo", attributes={"kind": "fifo", "visibility_timeout_s": 30}), *grouped]
+
+
+def collapses(said: Judged) -> list[tuple[int, str, bool]]:
+    """Return when ConcurrencyCollapsed began to fire, its severity and whether it is announced."""
+    found = [c for c in said.changes if c.finding.key.signal == "ConcurrencyCollapsed" and c.status == "firing"]
+    return [((c.at_ms - T0) // 1000, c.finding.severity, c.finding.announced) for c in found]
+
+
+def test_in_a_pause_of_the_schedule_no_concurrency_has_collapsed() -> None:
+    """Groups wait because nobody is there: shown in each pause once the schedule is known, never announced."""
+    works = [(begin, begin + 180) for begin in range(0, 7_200, 900)]
+    found = [c for c in collapses(judged(in_steps(fifo(traffic(7_200, works)), 10, 7_200))) if c[0] > 900]
+    assert len(found) >= 6
+    assert {c[1:] for c in found} == {("info", False)}
+
+
+def test_consumers_that_return_from_a_pause_one_group_at_a_time_are_announced() -> None:
+    """Five minutes after they returned, not at once: the pause does not count."""
+    works = [(begin, begin + 180) for begin in range(0, 2_700, 900)]
+    events = traffic(2_700, works)
+    returned_s = 2_700
+    waiting = [e["message_id"] for e in events if e["type"] == "sent" and e["at"] >= T0 + 1_980_000]
+    one = {"message_id": waiting[0], "consumer": "cron"}
+    events = [e for e in events if e["type"] == "sent" or e["at"] < T0 + 1_985_000]
+    events.append(event("received", 1000 * returned_s, receive_count=1, invisible_until=T0 + 4_000_000, **one))
+    found = collapses(judged(in_steps(fifo(sorted(events, key=lambda e: e["at"])), 10, 3_300)))
+    announced = [at_s for at_s, severity, is_announced in found if is_announced and severity == "warning" and at_s > 900]
+    assert announced == [returned_s + 300]
+
+
+def test_delayed_messages_are_no_backlog_of_groups() -> None:
+    """Twelve groups, of which every message is delayed: nothing could be in flight."""
+    later = T0 + 900_000
+    events = [event("sent", 1000 * i, message_id=f"m{i}", visible_at=later) for i in range(60)]
+    assert collapses(judged(in_steps(fifo(events), 10, 800))) == []
+
+
 def test_consumers_that_stay_away_longer_than_their_schedule_page() -> None:
     """It fires a quarter of the usual pause later."""
     works = [(begin, begin + 180) for begin in range(0, 3_600, 900)]

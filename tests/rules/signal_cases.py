@@ -259,13 +259,22 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         f"Groups hidden behind the front of {WHERE}: 57, blocked: 3. Visible messages: 184. Signals: {{n}}.",
         f"Groups hidden behind the front of {WHERE}: unknown, blocked: unknown. Visible messages: unknown. Signals: {{n}}.",
     ),
-    "ConcurrencyCollapsed": state_signal(
-        "ConcurrencyCollapsed",
-        "warning",
-        _all(GROUPS_IN_FLIGHT, BACKLOG, OLDEST_VISIBLE),
-        f"In {WHERE}, 1 group(s) are being processed while 214 have a backlog. Oldest visible message: 1m 36s. Signals: {{n}}.",
-        f"In {WHERE}, unknown group(s) are being processed while unknown have a backlog. Oldest visible message: unknown. "
-        f"Signals: {{n}}.",
+    "ConcurrencyCollapsed": (
+        *state_signal(
+            "ConcurrencyCollapsed",
+            "warning",
+            _all(GROUPS_IN_FLIGHT, BACKLOG, OLDEST_VISIBLE),
+            f"In {WHERE}, 1 group(s) are being processed while 214 have a backlog. Oldest visible message: 1m 36s. "
+            f"Signals: {{n}}.",
+            f"In {WHERE}, unknown group(s) are being processed while unknown have a backlog. Oldest visible message: unknown. "
+            f"Signals: {{n}}.",
+        ),
+        Check(
+            "quiet",
+            "a pause of consumers on a schedule is only shown",
+            {signal("ConcurrencyCollapsed", "info"): "4x40"},
+            "5m",
+        ),
     ),
     "NoisyGroup": state_signal(
         "NoisyGroup",

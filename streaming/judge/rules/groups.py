@@ -11,6 +11,7 @@ from streaming.core.reporting.report import StuckGroup
 from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.rules.consumers import extended_limit_ms
+from streaming.judge.rules.queues import is_scheduled_pause
 from streaming.judge.signals import Finding
 
 _REASONS = {
@@ -137,16 +138,20 @@ def look_ahead_saturated(c: Context) -> Iterator[Finding]:
 
 
 def concurrency_collapsed(c: Context) -> Iterator[Finding]:
-    """At most 1 group in flight for 5 min while at least 5 groups have backlog."""
+    """At most 1 group in flight for 5 min while at least 5 groups have backlog.
+
+    Delayed messages are no backlog. While consumers that work on a schedule are away it is shown, but does not alert.
+    """
     facts = c.summary.ordered_facts
     collapsed = (
         facts is not None
         and facts.in_flight <= c.thresholds.collapsed_groups_in_flight
-        and facts.backlog >= c.thresholds.collapsed_groups_backlog
+        and min(facts.backlog, c.summary.numbers["visible"]) >= c.thresholds.collapsed_groups_backlog
         and not c.paused
         and not c.is_dead_letter_queue
     )
     since = c.memory.holds_since("collapsed", collapsed, c.now)
+    at_work = c.memory.holds_since("collapsed_at_work", collapsed and not is_scheduled_pause(c), c.now)
     if facts is None or since is None:
         return
     c.near["ConcurrencyCollapsed"] = lasted = measures.collapse(since, c.now, c.thresholds)
@@ -161,7 +166,10 @@ def concurrency_collapsed(c: Context) -> Iterator[Finding]:
             f"while {facts.backlog} have messages waiting: consumers work one group at a time."
         ),
     }
-    yield c.finding("ConcurrencyCollapsed", "warning", since, evidence)
+    finding = c.finding("ConcurrencyCollapsed", "warning", since, evidence)
+    if at_work is None or not measures.collapse(at_work, c.now, c.thresholds).reached:
+        finding = replace(finding, severity="info", alerting=False)
+    yield finding
 
 
 def noisy_group(c: Context) -> Iterator[Finding]:

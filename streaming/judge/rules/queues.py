@@ -10,6 +10,7 @@ import numpy as np
 from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
+from streaming.judge.history import Bools, Ints
 from streaming.judge.signals import Finding
 
 COUNTS_RECENT_MS = 300_000
@@ -63,22 +64,41 @@ def scheduled_ms(c: Context) -> int:
     """Return how long a stall must last where consumers work on a schedule; 0 where they do not.
 
     That is the longest of the last pauses plus a quarter of it and a minute. Consumers work on a schedule when, since the first
-    pause that ended within the day, they paused for at least half of the time.
+    pause that ended within the day, they paused for at least half of the time. A wait before the first settlement is a pause if
+    the consumers then caught up with its messages: those that leave some behind may have failed again.
     """
     past = c.past.since(c.now - SCHEDULE_MS)
     grew = np.flatnonzero(np.diff(past["settled"]) > 0)
-    if len(grew) < 2:
+    if not len(grew):
         return 0
     begin, end = past.at[grew[:-1] + 1], past.at[grew[1:]]
     waited = (past["oldest_visible_at"] > 0) | (past["counted_visible"] > 0)
     pauses = (end - begin >= c.thresholds.stalled_s * 1000) & waited[grew[1:]]
     lengths = (end - begin)[pauses]
+    began_ms = int(past.at[grew[0]])
+    if past["settled"][0] == 0:
+        oldest = past["oldest_visible_at"][grew[0] + 1 :]
+        behind = np.where(oldest > 0, oldest <= began_ms, past["counted_visible"][grew[0] + 1 :] > 0)
+        first_ms = began_ms - _waiting_since(past.at[: grew[0] + 1], waited[: grew[0] + 1])
+        if first_ms >= c.thresholds.stalled_s * 1000 and not behind.all():
+            began_ms, lengths = began_ms - first_ms, np.append(first_ms, lengths)
     if not len(lengths):
         return 0
-    began_ms = int(past.at[grew[0]])
     if 2 * int(lengths.sum()) < int(past.at[grew[-1] + 1]) - began_ms:
         return 0
     return int(lengths[-LATEST_PAUSES:].max() * PAUSE_MARGIN) + 60_000
+
+
+def _waiting_since(at: Ints, waited: Bools) -> int:
+    """Return the first of the last samples in which messages waited without a break; the last one if they do not wait."""
+    empty = np.flatnonzero(~waited)
+    return int(at[min(int(empty[-1]) + 1, len(at) - 1)] if len(empty) else at[0])
+
+
+def is_scheduled_pause(c: Context) -> bool:
+    """Whether messages wait because consumers that work on a schedule are away, for no longer than usual."""
+    since = stalled_since(c)
+    return since is not None and not c.summary.numbers["in_flight"] and c.now - since < scheduled_ms(c)
 
 
 def stalled_since(c: Context) -> int | None:
