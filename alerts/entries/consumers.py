@@ -55,6 +55,7 @@ SLOW_CONSUMER = Entry(
         EvidenceField("held_s", "how long it has held the message, in seconds"),
         EvidenceField("limit_s", "the limit that applies here, in seconds"),
         EvidenceField("usual_hold_s", "how long this queue's messages are usually held, in seconds"),
+        EvidenceField("noisy_group", "the group that crowds the queue meanwhile (see NoisyGroup), if there is one"),
         EvidenceField("strategy", "hold: this rule; prefetch or ack: the verdict of one of ActiveMQ's own strategies"),
     ),
     checks={

@@ -97,3 +97,18 @@ def test_from_three_on_the_consumer_is_what_hangs(hung: int, reported: list[str]
     """It finishes others meanwhile."""
     events = usual(60, 2, consumer="w") + [e for i in range(hung) for e in held(f"h{i}", 60, 1_000, "w")]
     assert loud(seen(events, 1_000).firing("MessageHeldTooLong")) == reported
+
+
+@pytest.mark.parametrize("crowded", [True, False])
+def test_a_slow_consumer_among_a_noisy_groups_jobs_names_the_group(crowded: bool) -> None:
+    """A tenant's long jobs fill the consumers of a fair queue: the tenant is where to look, not the consumer."""
+    jobs = [
+        {**e, "group": "tenant-07" if crowded else f"tenant-{i:02d}"}
+        for i in range(40)
+        for e in held(f"j{i:02d}", 100 + i / 10, 160, f"w{i % 2}")
+    ]
+    other = [{**e, "group": f"tenant-{e['message_id']}"} for e in usual(36, 2)]
+    slow = [f for f in seen([*other, *jobs], 160).firing("SlowConsumer") if f.announced]
+    assert len(slow) == 2
+    assert {f.evidence.get("noisy_group") for f in slow} == {"tenant-07" if crowded else None}
+    assert all(("Group tenant-07 crowds the queue." in f.evidence["summary"]) == crowded for f in slow)

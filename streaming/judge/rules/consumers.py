@@ -44,6 +44,7 @@ def slow_consumer(c: Context) -> Iterator[Finding]:
     usual, factor = c.median_hold_ms, c.thresholds.slow_hold_factor
     if c.summary.consumers:
         c.near["SlowConsumer"] = slow_hold(c.summary.consumers[0].since, c.now, usual, min_hold_ms, factor)
+    noisy = _noisiest(c)
     for held in c.summary.consumers[: c.settings.messages_per_queue]:
         verdict = judge_hold(_facts(c, held.consumer, held), min_hold_ms, factor, c.now)
         if not verdict.slow:
@@ -70,11 +71,20 @@ def slow_consumer(c: Context) -> Iterator[Finding]:
         nothing = "" if finished else "; it has finished nothing since"
         if "client_id" in client:
             evidence["client_id"] = client["client_id"]
+        crowd = ""
+        if noisy is not None:
+            evidence["noisy_group"], crowd = noisy, f" Group {noisy} crowds the queue."
         evidence["summary"] = (
             f"Consumer {held.consumer}{_in_words(client)} of {c.name.queue} has held message {held.message_id}{others} for "
-            f"{duration(held_ms)}{compared}{nothing}."
+            f"{duration(held_ms)}{compared}{nothing}.{crowd}"
         )
         yield c.finding("SlowConsumer", "warning", held.since, evidence, consumer=held.consumer)
+
+
+def _noisiest(c: Context) -> str | None:
+    """Return the noisy group (see NoisyGroup) with the most messages in flight, whose jobs a slow consumer most likely holds."""
+    noisy = [group for group in c.summary.groups if group.name in c.memory.noisy]
+    return max(noisy, key=lambda group: (group.in_flight, group.name)).name if noisy else None
 
 
 def extended_limit_ms(c: Context) -> float:
