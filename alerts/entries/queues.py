@@ -21,8 +21,8 @@ QUEUE_STALLED = Entry(
         "Messages are visible: a consumer could receive one now. Delayed messages do not count, and dead-letter queues and "
         "paused queues are not expected to move.",
         "Nothing was settled for {stalled_s}. If the consumers work on a schedule, nothing was settled for a quarter longer than "
-        "their longest recent pause, plus a minute. A wait before the first settlement is such a pause if the consumers then caught "
-        "up with its messages.",
+        "their longest recent pause, plus a minute. A wait before the first settlement is such a pause if the consumers then "
+        "caught up with its messages.",
         "The reason is no_receives if nothing was received in the last {stalled_s} either, otherwise no_progress.",
         "If not all messages are reported, the broker's counts must show the stall: visible messages at every count, nothing in "
         "flight, and a backlog that never falls. For a broker that does not report messages in flight (Cloudflare), deliveries "
