@@ -139,7 +139,7 @@ def test_ages_are_called_exact_once_agreement_is_more_than_chance() -> None:
 
 
 def test_only_counts_of_messages_can_say_that_a_group_is_really_stuck() -> None:
-    """Until the broker has counted any, or where it counts clearly fewer than are tracked, heads that were passed over are gone."""
+    """Heads that were passed over are gone until it has counted any, or while it counts clearly fewer than are tracked."""
     counted = [Evidence(counted_sum=n, tracked_sum=10.0, tracked_sum_soon=10.0).counts_are_below() for n in (0.0, 7.0, 9.0)]
     assert [Evidence().counts_are_below(), *counted] == [True, True, True, False]
 
