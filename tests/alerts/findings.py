@@ -76,9 +76,13 @@ def _messages() -> Events:
 
 
 def _ordered() -> Events:
-    """A stuck group, hidden groups, a single group in flight, and a queue without receives."""
+    """A stuck group, one whose head is long work, hidden groups, a single group in flight, and a queue without receives."""
     fifo = {"kind": "fifo", "visibility_timeout_s": 30}
     events = [ev("queue_state", 0, queue, attributes=fifo) for queue in ("f.fifo", "ahead.fifo", "one.fifo")]
+    head = {"message_id": "l0", "group": "L", "consumer": "w"}
+    events += [ev("sent", n, "f.fifo", message_id=f"l{n}", group="L", sequence=str(n)) for n in range(2)]
+    events += [ev("received", 2, "f.fifo", receive_count=1, **head)]
+    events += [ev("extended", at, "f.fifo", invisible_until=T0 + (at + 30) * 1000, **head) for at in range(22, 420, 20)]
     for queue, groups, each in (("f.fifo", "A", 5), ("ahead.fifo", "A", 6), ("ahead.fifo", "BC", 1), ("one.fifo", "ABCDEF", 3)):
         first = 10**19 if groups.startswith("A") else 2 * 10**19
         for i in range(each):
@@ -93,7 +97,7 @@ def _ordered() -> Events:
 
 
 def _flow() -> Events:
-    """A failing consumer beside good ones, a hanging one, windows that are too short, and a deployment that slows work down."""
+    """A failing consumer beside good ones, hanging ones, windows that are too short, and a deployment that slows work down."""
     state = {"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 3, "dead_letter_queue": "d"}
     events = [ev("queue_state", 0, queue, attributes=state) for queue in ("failing", "short", "lagging", "hung")]
     for i in range(100):
@@ -114,6 +118,13 @@ def _flow() -> Events:
     events += [ev("sent", 200, "hung", message_id="stuck")]
     events += [ev("consumer_state", 200, "hung", consumer="hung", attributes={"client_id": "billing"})]
     events += [ev("received", 201, "hung", message_id="stuck", receive_count=1, consumer="hung", invisible_until=T0 + 9_000_000)]
+    for i in range(36):
+        events += [{**e, "group": f"t{i}"} for e in _work("crowded", 2 * i, f"c{i}")]
+    for i in range(40):
+        about = {"message_id": f"big{i}", "group": "big"}
+        taken = {"receive_count": 1, "consumer": f"w{i % 2}", "invisible_until": T0 + 9_000_000}
+        events += [ev("sent", 100 + i / 10, "crowded", **about), ev("received", 101 + i / 10, "crowded", **about, **taken)]
+    events.append(ev("sent", 102, "crowded", message_id="calm", group="calm"))
     for i in range(1_800):
         takes = 1 if i < 900 else 8
         free = i + 0.1 if i < 900 else 900 + (i - 900) * 2

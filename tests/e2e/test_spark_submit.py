@@ -35,6 +35,14 @@ def sent(service: Service, count: int) -> None:
     service.wait(lambda m: sum(v for k, v in m.items() if k.startswith("queuewatch_messages_sent_total")) == count, 300)
 
 
+def _command_line(pid: int) -> str:
+    """Return the command line of a process, empty if it has ended meanwhile, as short-lived helpers of Java and Spark do."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except FileNotFoundError:
+        return ""
+
+
 def test_spark_submit_decides_master_and_memory_and_the_checkpoint_carries_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,9 +57,8 @@ def test_spark_submit_decides_master_and_memory_and_the_checkpoint_carries_on(
         (ready,) = service.said("job_ready")
         assert ready["master"] == "local[2]"
         java = service.process.pid
-        assert "-Xmx1g" in Path(f"/proc/{java}/cmdline").read_text()
-        python = [pid for pid in descendants(java) if "queuewatch_job.py" in Path(f"/proc/{pid}/cmdline").read_text()]
-        assert python
+        assert "-Xmx1g" in _command_line(java)
+        assert [pid for pid in descendants(java) if "queuewatch_job.py" in _command_line(pid)]
         service.stop()
     put([ev("sent", 200 + n, message_id=f"n{n}") for n in range(50)])
     with running(tmp_path, CONFIG, COMMAND) as service:
