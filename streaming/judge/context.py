@@ -21,13 +21,14 @@ from streaming.core.state.queues import (
     visibility_ms,
 )
 from streaming.core.thresholds import Thresholds
-from streaming.judge.history import History, Window
+from streaming.judge.history import History
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.queue import NOTHING_KNOWN, Knowledge
 from streaming.judge.measures import Measured
 from streaming.judge.memory import QueueMemory
 from streaming.judge.signals import Finding, Severity, SignalKey, SignalName
 from streaming.judge.snapshot import QueueStatus
+from streaming.judge.window import Window
 
 BROKER_COUNTS_FRESH_MS = 600_000
 """Broker counts older than this are not used as current."""

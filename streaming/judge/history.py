@@ -16,11 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.core.settings import QueueName
-from streaming.judge.window import COLUMN as COLUMN
-from streaming.judge.window import FIELDS as FIELDS
-from streaming.judge.window import Bools as Bools
-from streaming.judge.window import Ints as Ints
-from streaming.judge.window import Window as Window
+from streaming.judge.window import COLUMN, FIELDS, Ints, Window
 
 SAMPLE_EVERY_MS = 10_000
 DENSE_MS = 660_000

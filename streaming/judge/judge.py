@@ -15,7 +15,6 @@ from streaming.core.settings import QueueName, Settings
 from streaming.judge.context import Context
 from streaming.judge.folding import FOLDED_AFTER_MS, fold, fold_held
 from streaming.judge.folds import Folds
-from streaming.judge.history import Bools, Ints
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.needs import supported
 from streaming.judge.look import look_at
@@ -26,6 +25,7 @@ from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalStat
 from streaming.judge.snapshot import Snapshot
 from streaming.judge.status import flows_not_ok, recent_flows
 from streaming.judge.view import Views
+from streaming.judge.window import Bools, Ints
 
 RULES: tuple[Callable[[Context], Iterator[Finding]], ...] = (
     messages.poison_message,

@@ -15,9 +15,9 @@ import numpy as np
 from streaming.core.reporting.merge import MergedQueues
 from streaming.core.reporting.queue_columns import COUNTS, FLAGS, NUMBERS, REPORTED, TIMES
 from streaming.core.settings import QueueName
-from streaming.judge.history import Bools, Ints
 from streaming.judge.knowledge.queue import Knowledge
 from streaming.judge.snapshot import QueueStatus, QueueView
+from streaming.judge.window import Bools, Ints
 
 _REPORTED_AT = ("last_event_at", "last_state_at", "counted_at", "visible_counted_at")
 """When each queue was last reported on: the only columns that a count equal to the previous one changes."""

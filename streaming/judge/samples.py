@@ -7,7 +7,7 @@ import numpy as np
 from streaming.core.reporting.merge import MergedQueues
 from streaming.core.reporting.queue_columns import COUNTS
 from streaming.core.state.queues import ENDS, NEVER, TOTALS
-from streaming.judge.history import COLUMN, FIELDS, Ints
+from streaming.judge.window import COLUMN, FIELDS, Ints
 
 _SAME = tuple(name for name in FIELDS if name in TOTALS)
 _SAME_FROM = [TOTALS.index(name) for name in _SAME]

@@ -13,10 +13,11 @@ import numpy as np
 
 from streaming.core.state.queues import Depth
 from streaming.judge.context import Context
-from streaming.judge.history import Bools, History, Ints, Window
+from streaming.judge.history import History
 from streaming.judge.rules.failing import is_failing
 from streaming.judge.rules.queues import is_long_stalled, stalled_since
 from streaming.judge.snapshot import QueueStatus
+from streaming.judge.window import Bools, Ints, Window
 
 WINDOW_MS = 300_000
 GROWTH_RATIO = 1.1

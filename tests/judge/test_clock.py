@@ -9,10 +9,10 @@ import numpy as np
 from streaming.core.clock import Clock, tick
 from streaming.core.reporting.merge import Merged, MergedQueues
 from streaming.core.settings import QueueName, Settings
-from streaming.judge.history import FIELDS
 from streaming.judge.judge import judge
 from streaming.judge.memory import JudgeMemory, QueueMemory
 from streaming.judge.rewind import rewind_memory
+from streaming.judge.window import FIELDS
 
 T0 = 1_700_000_000_000
 DAY = 86_400_000

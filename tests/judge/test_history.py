@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.core.settings import QueueName
-from streaming.judge.history import AGE_TO_GAP, DENSE_MS, FIELDS, History, Ints
+from streaming.judge.history import AGE_TO_GAP, DENSE_MS, History
+from streaming.judge.window import FIELDS, Ints
 
 T0 = 1_700_000_000_000
 A, B, C = (QueueName("aws_sqs", "", name) for name in "abc")

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.core.settings import QueueName
-from streaming.judge.history import COLUMN, FIELDS, History
+from streaming.judge.history import History
 from streaming.judge.status import flows_not_ok, recent_flows
-from streaming.judge.window import Window
+from streaming.judge.window import COLUMN, FIELDS, Window
 
 T0 = 1_700_000_000_000
 VALUES = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9)), max_size=12)

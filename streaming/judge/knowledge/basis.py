@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from streaming.core.reporting.report import GroupFacts
-from streaming.judge.history import Window
 from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, Evidence
+from streaming.judge.window import Window
 
 Basis = Literal["messages", "consumers", "producers", "partial", "counts", "unknown"]
 BASES: tuple[Basis, ...] = get_args(Basis)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.judge.history import Ints, Window
+from streaming.judge.window import Ints, Window
 
 COUNT_ERROR_RATIO = 0.05
 MOST_UNREPORTED_RATIO = 0.05

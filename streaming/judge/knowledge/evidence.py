@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from streaming.core.state.queues import Depth
-from streaming.judge.history import Window
 from streaming.judge.knowledge.bounds import standstill_bound
+from streaming.judge.window import Window
 
 COUNT_ERROR_RATIO = 0.06
 COUNT_LAG_MS = 90_000

@@ -10,12 +10,12 @@ import numpy as np
 
 from streaming.core.reporting.report import AGE_SCOPES, QueueSummary
 from streaming.core.state.queues import NEVER, Depth
-from streaming.judge.history import Window
 from streaming.judge.knowledge.basis import BasisReason
 from streaming.judge.knowledge.bounds import send_bound, settlement_bound
 from streaming.judge.knowledge.evidence import COUNT_LAG_MS, FEWEST_IN_FLIGHT, Evidence, then_and_soon
 from streaming.judge.measures import Measured
 from streaming.judge.signals import SignalName
+from streaming.judge.window import Window
 
 State = Literal["visible", "in_flight", "delayed"]
 STATES: tuple[State, ...] = ("visible", "in_flight", "delayed")

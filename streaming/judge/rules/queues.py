@@ -10,8 +10,8 @@ import numpy as np
 from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
-from streaming.judge.history import Bools, Ints
 from streaming.judge.signals import Finding
+from streaming.judge.window import Bools, Ints
 
 COUNTS_RECENT_MS = 300_000
 """A stall inferred from counts needs a count this recent."""

@@ -12,11 +12,11 @@ import numpy as np
 from streaming.core.state.queues import NEVER
 from streaming.judge import measures
 from streaming.judge.context import Context, duration, seconds
-from streaming.judge.history import Ints
 from streaming.judge.rules.failing import is_failing
 from streaming.judge.rules.queues import stalled_since
 from streaming.judge.signals import Finding
 from streaming.judge.status import WINDOW_MS, is_lagging
+from streaming.judge.window import Ints
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 SLOT_MS = 600_000

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.judge.history import COLUMN, FIELDS, Window
 from streaming.judge.knowledge.bounds import send_bound, settlement_bound, standstill_bound
+from streaming.judge.window import COLUMN, FIELDS, Window
 
 STEP_MS = 10_000
 
