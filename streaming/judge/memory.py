@@ -212,5 +212,6 @@ def _queue_of(body: dict[str, Any]) -> QueueMemory:
         memory.consumer_marks = [
             (at, {name: ConsumerResults(*results) for name, results in marks.items()}) for at, marks in body["consumer_marks"]
         ]
+        # A list of concluded arrivals was stored behind these values for a while.
         memory.counted_arrivals = CountedArrivals(*body["counted_arrivals"][: len(CountedArrivals.__slots__)])
     return memory
