@@ -36,7 +36,11 @@ def again_at(c: Context, status: QueueStatus, time_to_drain_s: float | None, *, 
     """
     if found or status not in _STANDING or time_to_drain_s is not None or _is_under_way(c) or _may_slide(c):
         return c.now
-    return min((at for at in _moments(c) if at > c.now), default=NEVER)
+    now, first = c.now, NEVER
+    for at in _moments(c):
+        if now < at < first:
+            first = at
+    return first
 
 
 def is_steady(c: Context) -> bool:

@@ -144,8 +144,11 @@ def latest_value(attributes: Mapping[str, tuple[int, Any]], name: str) -> Any:
 
 def latest_number(attributes: Mapping[str, tuple[int, Any]], name: str) -> float | None:
     """Return the latest value of a numeric attribute."""
-    value = latest_value(attributes, name)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    found = attributes.get(name)
+    if found is None:
+        return None
+    value = found[1]
+    return value if isinstance(value, (int, float)) and value is not True and value is not False else None
 
 
 class Described(Protocol):
