@@ -14,7 +14,7 @@ class Ragged:
 
     def __init__(self, fields: Sequence[str]) -> None:
         self.fields = tuple(fields)
-        self._flat = [np.zeros(0, dtype=np.int64) for _ in self.fields]
+        self._flat: list[Array] = [np.zeros(0, dtype=np.int64) for _ in self.fields]
         self._starts = np.zeros(1, dtype=np.int64)
 
     @classmethod
@@ -57,11 +57,19 @@ class Ragged:
     def add(self, queue: Array, key: Array, count: Array) -> None:
         """Add `count` to the second field of the row whose first field is `key`, or append a row. For two fields only."""
         owner = np.repeat(np.arange(len(self._starts) - 1), np.diff(self._starts))
-        pairs = np.concatenate([owner << 32 | self._flat[0], queue << 32 | key])
-        distinct, place = np.unique(pairs, return_inverse=True)
-        total = np.bincount(place, weights=np.concatenate([self._flat[1], count]), minlength=len(distinct)).astype(np.int64)
-        self._flat = [distinct & 0xFFFFFFFF, total]
-        self._starts = np.searchsorted(distinct >> 32, np.arange(len(self._starts)))
+        pairs = owner << 32 | self._flat[0]
+        added, place = np.unique(queue << 32 | key, return_inverse=True)
+        total = np.bincount(place, weights=count, minlength=len(added)).astype(np.int64)
+        at = np.asarray(pairs.searchsorted(added))
+        known: Array = at < len(pairs)
+        known[known] = pairs[at[known]] == added[known]
+        self._flat[1][at[known]] += total[known]
+        new = ~known
+        if new.any():
+            self._flat = [
+                np.insert(old, at[new], more[new]) for old, more in zip(self._flat, (added & 0xFFFFFFFF, total), strict=True)
+            ]
+            self._starts[1:] += np.cumsum(np.bincount(added[new] >> 32, minlength=len(self._starts) - 1))
 
     def flat(self) -> tuple[Array, ...]:
         """Return the queue of each row, ascending, and the columns."""
