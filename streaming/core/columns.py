@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Array = npt.NDArray[Any]
 
@@ -32,6 +33,33 @@ def plain(column: pa.ChunkedArray) -> pa.Array:
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def int_column(column: pa.ChunkedArray) -> Array:
+    """Return a column of integers or booleans, 0 for null."""
+    array = plain(column)
+    if array.null_count == len(array):
+        return np.zeros(len(array), dtype=np.int64)
+    if array.null_count:
+        array = pc.fill_null(array, 0)
+    values: Array = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return values
+
+
+def dictionary(column: pa.ChunkedArray) -> tuple[list[str], Array]:
+    """Return the distinct strings and each row's index into them, -1 for null or an empty string."""
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    if len(array) == array.null_count:
+        return [], np.full(len(array), -1, dtype=np.int32)
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    words = array.dictionary.to_pylist()
+    index = pc.fill_null(array.indices, -1).to_numpy(zero_copy_only=False).astype(np.int32)
+    if "" in words:
+        index[index == words.index("")] = -1
+    return words, index
 
 
 def distinct(numbers: Array, below: int) -> tuple[Array, Array]:

@@ -53,6 +53,5 @@ def _newest(packet: Packet, now: int, settings: Settings) -> int:
     """Return how far event time has advanced. A sender whose clock is ahead must not make everyone else's events late."""
     if settings.now_is_event_time:
         return now
-    times = packet.events.columns["at"]
-    latest = int(times[times <= now].max()) if len(times) and (times <= now).any() else 0
-    return latest or max((fact.at for fact in packet.events.facts if fact.at <= now), default=0)
+    of_messages, of_queues = (times[times <= now] for times in (packet.events.columns["at"], packet.events.about_queues["at"]))
+    return int(of_messages.max(initial=0)) or int(of_queues.max(initial=0))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.core.columns import Array, plain
+from streaming.core.columns import Array, int_column
 
 AHEAD_MS = "ahead_ms"
 """The column with the milliseconds an event was ahead, 0 where it was not. A table without it has no such event."""
@@ -31,7 +31,7 @@ def hold_back(table: pa.Table, now: int | Array, allowance_ms: int) -> pa.Table:
     if not len(table) or all(_latest(table, name) <= latest for name in _PAST):
         return table
     limit = np.broadcast_to(np.asarray(now, dtype=np.int64), (len(table),))
-    times = {name: _ints(table, name) for name in _PAST}
+    times = {name: int_column(table.column(name)) for name in _PAST}
     beyond = {name: np.where(values > limit + allowance_ms, values - limit, 0) for name, values in times.items()}
     ahead_ms = np.maximum.reduce(list(beyond.values()))
     hit = ahead_ms > 0
@@ -46,7 +46,7 @@ def hold_back(table: pa.Table, now: int | Array, allowance_ms: int) -> pa.Table:
         back = np.where(hit & (back > limit + allowance_ms), at, back)
         table = _put(table, name, back, times[name] > 0)
     for name in _ENDS:
-        ends = _ints(table, name)
+        ends = int_column(table.column(name))
         table = _put(table, name, np.maximum(ends - shift, 1), ends > 0)
     return table.append_column(AHEAD_MS, pa.array(ahead_ms))
 
@@ -54,11 +54,6 @@ def hold_back(table: pa.Table, now: int | Array, allowance_ms: int) -> pa.Table:
 def _latest(table: pa.Table, name: str) -> int:
     column = table.column(name)
     return 0 if column.null_count == len(column) else int(pc.max(column).as_py())
-
-
-def _ints(table: pa.Table, name: str) -> Array:
-    values: Array = pc.fill_null(plain(table.column(name)), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return values
 
 
 def _put(table: pa.Table, name: str, values: Array, present: Array) -> pa.Table:

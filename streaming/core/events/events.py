@@ -6,12 +6,13 @@ An event that concerns two queues (`dead_lettered`, `redriven`, a first receive 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from streaming.core.events.queue_events import QueueEvents
 from streaming.core.hashing import row_key, text_hash
 from streaming.core.settings import QueueName
 
@@ -64,25 +65,6 @@ DTYPES: dict[str, str] = {
 }
 
 
-class QueueEvent(NamedTuple):
-    """An event about a queue, consumer or collector."""
-
-    type: str
-    at: int
-    queue: QueueName
-    identity: int
-    """A 64-bit hash of all its fields: an event with the same one is a repetition."""
-    consumer: str = ""
-    batch_id: str = ""
-    attributes: str = "{}"
-    """The valid attributes, in the form of `report_text`."""
-    counts: tuple[int, int, int] | None = None
-    """The broker's counts of visible, in-flight and delayed messages (-1: not reported); None without the first two."""
-    primary: bool = True
-    ahead: bool = False
-    """The event was dated in the future; `at` is its time of arrival."""
-
-
 @dataclass(slots=True)
 class Events:
     """Rows as columns (see DTYPES; all of the same length), the strings they refer to, and queue events."""
@@ -93,7 +75,7 @@ class Events:
     consumers: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     texts: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
-    facts: list[QueueEvent] = field(default_factory=list)
+    about_queues: QueueEvents = field(default_factory=QueueEvents)
     dead_letter_queues: set[QueueName] = field(default_factory=set)
     """Queues that something was dead-lettered to: every shard must know them as dead-letter queues."""
     ordered_queues: set[QueueName] = field(default_factory=set)

@@ -6,21 +6,24 @@ import base64
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from streaming.core.columns import Array, pack_columns, unpack_columns
-from streaming.core.events.events import DTYPES, Events, QueueEvent, empty_columns
+from streaming.core.events.events import DTYPES, Events, empty_columns
+from streaming.core.events.queue_events import DTYPES as OF_QUEUES
+from streaming.core.events.queue_events import QueueEvents, concatenated
 from streaming.core.settings import QueueName
 
 QUARANTINED_BYTES = 4096
 """The most that is kept of an unreadable event, in bytes; the rest is cut."""
 
 # Ids and hashes do not narrow: their bytes are random.
-_RAW = frozenset({"hi", "lo", "batch"})
+_OF_QUEUES = "q."
+"""Begins the names of the columns of events about queues."""
+_RAW = frozenset({"hi", "lo", "batch", _OF_QUEUES + "identity"})
 
 
 class Quarantined(NamedTuple):
@@ -50,26 +53,20 @@ def empty_packet() -> Packet:
 def pack(packet: Packet) -> bytes:
     """Serialize the packet to a blob that `unpack` reads."""
     events = packet.events
-    place = {name: i for i, name in enumerate(events.queues)} if events.facts else {}
-    # Most queues report the same attributes as another one.
-    attributes = {text: i for i, text in enumerate(dict.fromkeys(fact.attributes for fact in events.facts))}
+    about_queues = events.about_queues
     header: dict[str, Any] = {
         "queues": events.queues,
         "groups": events.groups,
         "consumers": events.consumers,
         "reasons": events.reasons,
-        "attributes": list(attributes),
-        "facts": [
-            [fact.type, fact.at, place[fact.queue], attributes[fact.attributes], fact.counts, *_others(fact)]
-            for fact in events.facts
-        ],
+        "about_queues": [about_queues.consumers, about_queues.batches, about_queues.attributes],
         "skews": [[queue, skew] for queue, skew in events.skews.items()],
         "dlq": sorted(events.dead_letter_queues),
         "ordered": sorted(events.ordered_queues),
         "invalid": packet.invalid,
         "quarantine": [[q.reason, q.detail, base64.b64encode(q.raw).decode(), q.origin, q.line] for q in packet.quarantine],
     }
-    columns = dict(events.columns)
+    columns = events.columns | {_OF_QUEUES + name: values for name, values in about_queues.columns.items()}
     if len(events.texts):
         columns["texts.lengths"], columns["texts.bytes"] = text_columns(events.texts)
     return pack_columns(columns, header, raw=_RAW, compress=False)
@@ -103,12 +100,9 @@ def texts_of(lengths: Array, body: Array) -> pa.Array:
     return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(body)))
 
 
-_others = attrgetter("identity", "consumer", "batch_id", "primary", "ahead")
-
-
 def _is_empty(packet: Packet) -> bool:
     events = packet.events
-    return not (len(events) or events.facts or packet.invalid or events.dead_letter_queues or events.ordered_queues)
+    return not (len(events) or len(events.about_queues) or packet.invalid or events.dead_letter_queues or events.ordered_queues)
 
 
 def _unpack_one(blob: bytes) -> Packet:
@@ -117,6 +111,7 @@ def _unpack_one(blob: bytes) -> Packet:
     if "texts.lengths" in columns:
         texts = texts_of(columns.pop("texts.lengths"), columns.pop("texts.bytes"))
     queues = [_name(q) for q in header["queues"]]
+    about_queues = QueueEvents({name: columns.pop(_OF_QUEUES + name) for name in OF_QUEUES}, *header["about_queues"])
     events = Events(
         columns,
         queues,
@@ -124,31 +119,13 @@ def _unpack_one(blob: bytes) -> Packet:
         header["consumers"],
         header["reasons"],
         texts,
-        [_fact(queues, header["attributes"], *fact) for fact in header["facts"]],
+        about_queues,
         {_name(q) for q in header["dlq"]},
         {_name(q) for q in header["ordered"]},
         {_name(q): skew for q, skew in header["skews"]},
     )
     kept = [Quarantined(r, d, base64.b64decode(raw), o, line) for r, d, raw, o, line in header["quarantine"]]
     return Packet(events, Counter(header["invalid"]), kept)
-
-
-def _fact(
-    queues: Sequence[QueueName],
-    texts: Sequence[str],
-    kind: str,
-    at: int,
-    queue: int,
-    attributes: int,
-    counts: Sequence[int] | None,
-    identity: int,
-    consumer: str,
-    batch_id: str,
-    primary: bool,
-    ahead: bool,
-) -> QueueEvent:
-    counted = None if counts is None else (counts[0], counts[1], counts[2])
-    return QueueEvent(kind, at, queues[queue], identity, consumer, batch_id, texts[attributes], counted, primary, ahead)
 
 
 def _name(parts: Sequence[str]) -> QueueName:
@@ -168,6 +145,7 @@ def _concatenate(packets: Sequence[Packet]) -> Packet:
     out = Packet(Events(empty_columns(), []))
     texts: list[pa.Array] = []
     n_texts = 0
+    about_queues: list[tuple[QueueEvents, Array]] = []
     for packet in packets:
         events = packet.events
         moved: dict[str, Array] = {}
@@ -181,7 +159,7 @@ def _concatenate(packets: Sequence[Packet]) -> Packet:
             columns[name].append(values)
         texts.append(events.texts)
         n_texts += len(events.texts)
-        out.events.facts += events.facts
+        about_queues.append((events.about_queues, moved["queues"]))
         out.events.dead_letter_queues |= events.dead_letter_queues
         out.events.ordered_queues |= events.ordered_queues
         for queue, skew in events.skews.items():
@@ -190,6 +168,7 @@ def _concatenate(packets: Sequence[Packet]) -> Packet:
         out.quarantine += packet.quarantine
     out.events.columns = {name: np.concatenate(parts) for name, parts in columns.items()}
     out.events.texts = pa.concat_arrays(texts)
+    out.events.about_queues = concatenated(about_queues)
     for name, table in tables.items():
         setattr(out.events, name, list(table))
     return out

@@ -14,13 +14,12 @@ import pyarrow as pa
 
 from streaming.core.columns import Array, distinct
 from streaming.core.events.ahead import hold_back
-from streaming.core.events.events import Events, QueueEvent, queue_hash
+from streaming.core.events.events import Events
 from streaming.core.events.packet import Packet, Quarantined
 from streaming.core.events.prepare import prepare
+from streaming.core.events.queue_events import spread
 from streaming.core.hashing import id_hash
-from streaming.core.settings import QueueName, Settings
-
-BROADCAST = frozenset({"queue_state", "purged", "batch"})
+from streaming.core.settings import Settings
 
 
 def route(
@@ -41,8 +40,8 @@ def route(
     for shard in range(shards):
         columns = events.take(np.flatnonzero(owner == shard)) if shards > 1 else events.columns
         packets.append(Packet(_compact(events, columns) if shards > 1 else events))
-    for packet, facts in zip(packets, _spread(events.facts, shards), strict=True):
-        packet.events.facts = facts
+    for packet, about_queues in zip(packets, spread(events.about_queues, events.queue_hashes(), shards), strict=True):
+        packet.events.about_queues = about_queues
         packet.events.dead_letter_queues = events.dead_letter_queues
         packet.events.ordered_queues = events.ordered_queues
         packet.events.skews = events.skews
@@ -61,26 +60,6 @@ def shard_of(events: Events, shards: int, settings: Settings) -> Array:
     spread = id_hash(events.columns["hi"], events.columns["lo"])
     chosen = np.where(ordered[queue], hashes[queue], spread)
     return (chosen % np.uint64(shards)).astype(np.int64)
-
-
-def _spread(facts: Sequence[QueueEvent], shards: int) -> list[list[QueueEvent]]:
-    """Return the queue events of each shard."""
-    spread: list[list[QueueEvent]] = [[] for _ in range(shards)]
-    homes: dict[QueueName, int] = {}
-    for fact in facts:
-        if fact.type == "heartbeat":
-            spread[0].append(fact)
-            continue
-        home = homes.get(fact.queue)
-        if home is None:
-            home = homes[fact.queue] = queue_hash(fact.queue) % shards
-        if fact.type in BROADCAST and shards > 1:
-            copy = fact._replace(primary=False)
-            for shard, placed in enumerate(spread):
-                placed.append(fact if shard == home else copy)
-        else:
-            spread[home].append(fact)
-    return spread
 
 
 def _compact(events: Events, columns: dict[str, Array]) -> Events:

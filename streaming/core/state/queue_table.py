@@ -164,19 +164,23 @@ class QueueTable:
         self._columns["paused"][number] = attributes.get("paused", (0, None))[1] is True
         self._columns["redrive_reported"][number] = "redrive_task" in attributes
 
-    def repeat(self, number: int, at: int, attributes: bytes) -> bool:
-        """Record a queue_state of time `at` if it equals the one before; return whether it does. Most do.
+    def repeat(self, numbers: Array, at: Array, texts: Sequence[bytes]) -> Array:
+        """Record the reports (queue_state) that equal the one before; return which do. Most do.
 
-        `attributes`: the text of `report_text`.
+        One report per queue: `numbers` are rows, `at` the reports' times, `texts` their attributes in the form of `report_text`.
         """
-        before = int(self._columns["last_state_at"][number])
-        if at <= before or attributes == _NO_ATTRIBUTES or number in self._changed or self._texts[number] != attributes:
-            return False
-        self._columns["last_state_at"][number] = at
-        if self._columns["visible_counted_at"][number] == before:
-            self._columns["visible_counted_at"][number] = at
-        self._attributes.pop(number, None)
-        return True
+        before, counted = (self._columns[name][numbers] for name in ("last_state_at", "visible_counted_at"))
+        known = [text == self._texts[number] for number, text in zip(numbers.tolist(), texts, strict=True)]
+        same: Array = np.array(known, dtype=bool) & (at > before) & [text != _NO_ATTRIBUTES for text in texts]
+        if self._changed:
+            same &= ~np.isin(numbers, list(self._changed))
+        self._columns["last_state_at"][numbers[same]] = at[same]
+        visible = same & (counted == before)
+        self._columns["visible_counted_at"][numbers[visible]] = at[visible]
+        if self._attributes:
+            for number in numbers[same].tolist():
+                self._attributes.pop(number, None)
+        return same
 
     def depths(self, number: int) -> list[Depth]:
         """Return recent counts by the broker, oldest first."""

@@ -14,7 +14,9 @@ from typing import Final
 import numpy as np
 
 from streaming.core.columns import Array
+from streaming.core.events import queue_events
 from streaming.core.events.events import PRIMARY, Events
+from streaming.core.events.queue_events import HEARTBEAT
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.state import ShardState
 
@@ -34,9 +36,11 @@ def admit(state: ShardState, events: Events, settings: Settings) -> tuple[Events
         events, refused[TOO_MANY_QUEUES] = _without_queues(events, outside)
     silenced = _collectors_outside(state, events, settings)
     if silenced:
-        kept = [fact for fact in events.facts if fact.type != "heartbeat" or fact.consumer not in silenced]
-        refused[TOO_MANY_COLLECTORS] = len(events.facts) - len(kept)
-        events = replace(events, facts=kept)
+        about_queues = events.about_queues
+        out = np.array([name in silenced for name in (*about_queues.consumers, "")])[about_queues["consumer"]]
+        out &= about_queues["kind"] == HEARTBEAT
+        refused[TOO_MANY_COLLECTORS] = int(out.sum())
+        events = replace(events, about_queues=about_queues.take(~out))
     return events, refused
 
 
@@ -87,12 +91,13 @@ def _without_queues(events: Events, outside: Set[QueueName]) -> tuple[Events, in
     columns = events.take(np.flatnonzero(~left_out))
     peer = columns["peer"]
     columns["peer"] = np.where(np.append(gone, False)[peer], -1, peer).astype(peer.dtype)
-    facts = [fact for fact in events.facts if fact.queue not in outside]
-    refused += sum(fact.primary for fact in events.facts if fact.queue in outside)
+    about_queues = events.about_queues
+    unknown = gone[about_queues["queue"]]
+    refused += int((unknown & ((about_queues["flags"] & queue_events.PRIMARY) != 0)).sum())
     kept = replace(
         events,
         columns=columns,
-        facts=facts,
+        about_queues=about_queues.take(~unknown),
         dead_letter_queues=events.dead_letter_queues - outside,
         ordered_queues=events.ordered_queues - outside,
         skews={name: skew_ms for name, skew_ms in events.skews.items() if name not in outside},
@@ -101,6 +106,7 @@ def _without_queues(events: Events, outside: Set[QueueName]) -> tuple[Events, in
 
 
 def _collectors_outside(state: ShardState, events: Events, settings: Settings) -> Set[str]:
-    heard = dict.fromkeys(fact.consumer for fact in events.facts if fact.type == "heartbeat")
+    beats = events.about_queues.take(events.about_queues["kind"] == HEARTBEAT)
+    heard = dict.fromkeys(beats.names("consumer", beats.consumers))
     new = [name for name in heard if name not in state.collectors]
     return frozenset(new[max(0, settings.max_collectors - len(state.collectors)) :])

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 
+from streaming.core.columns import Array
 from streaming.core.events.dedup import is_new
-from streaming.core.events.events import Events, QueueEvent
+from streaming.core.events.events import Events
+from streaming.core.events.queue_events import (
+    AHEAD,
+    BATCH,
+    CONSUMER_STATE,
+    COUNTED,
+    HEARTBEAT,
+    PRIMARY,
+    PURGED,
+    QUEUE_STATE,
+    QueueEvents,
+)
 from streaming.core.hashing import hash_texts
 from streaming.core.settings import Settings
 from streaming.core.state.queue_text import read_report
@@ -23,52 +35,57 @@ FAILED_BATCH_MEMORY_MS = 24 * 3_600_000
 
 
 def apply_queue_events(state: ShardState, events: Events, settings: Settings) -> None:
-    """Apply the queue events of `events`, each once."""
+    """Apply the events about queues, consumers and collectors among `events`, each once."""
     for name in events.dead_letter_queues:
         state.queues[state.queue_number(name)].dead_letter = True
     for name in events.ordered_queues:
         state.queues[state.queue_number(name)].ordered = True
-    if not events.facts:
+    reported = events.about_queues
+    if not len(reported):
         return
-    prints = np.array([fact.identity for fact in events.facts], dtype=np.uint64)
-    times = np.array([fact.at for fact in events.facts], dtype=np.int64)
-    fresh = is_new(state, prints, times)
-    windows: set[int] = set()
+    new = is_new(state, reported["identity"], reported["at"])
+    _count_results(state, reported, new, settings)
+    reported = reported.take(new)
+    _hear_collectors(state, reported.take(reported["kind"] == HEARTBEAT))
+    # No queue has an empty name.
+    named = np.array([bool(name.queue) for name in events.queues])
+    reported = reported.take((reported["kind"] != HEARTBEAT) & named[reported["queue"]])
+    queues, place = np.unique(reported["queue"], return_inverse=True)
+    numbers = np.array([state.queue_number(events.queues[i]) for i in queues.tolist()], dtype=np.int64)[place]
+    np.maximum.at(state.queues.column("last_event_at"), numbers, reported["at"])
+    kind = reported["kind"]
+    _purge(state, numbers[kind == PURGED], reported["at"][kind == PURGED])
+    _batches_failed(state, reported.take(kind == BATCH))
+    _hear_consumers(state, numbers[kind == CONSUMER_STATE], reported.take(kind == CONSUMER_STATE))
+    _learn(state, numbers[kind == QUEUE_STATE], reported.take(kind == QUEUE_STATE), settings)
+
+
+def _count_results(state: ShardState, reported: QueueEvents, new: Array, settings: Settings) -> None:
+    flags = reported["flags"]
+    counts = (flags & PRIMARY) != 0
+    late = reported["at"] < state.high_water - settings.lateness_ms
+    result = np.where(late, 0, np.where(~new, 1, np.where((flags & AHEAD) != 0, 2, 3)))[counts]
+    for name, n in zip(("late", "duplicate", "ahead", "accepted"), np.bincount(result, minlength=4).tolist(), strict=True):
+        if n:
+            state.events_total[name] += n
+
+
+def _hear_collectors(state: ShardState, heartbeats: QueueEvents) -> None:
+    for name, at in zip(heartbeats.names("consumer", heartbeats.consumers), heartbeats["at"].tolist(), strict=True):
+        state.collectors[name] = max(state.collectors.get(name, 0), at)
+
+
+def _purge(state: ShardState, numbers: Array, at: Array) -> None:
+    for column in ("purged_at", "last_settled_at"):
+        np.maximum.at(state.queues.column(column), numbers, at)
+
+
+def _batches_failed(state: ShardState, batches: QueueEvents) -> None:
     failed: dict[str, int] = {}
-    heard: list[tuple[int, int]] = []
-    counted: list[tuple[int, QueueEvent]] = []
-    for fact, new in zip(events.facts, fresh.tolist(), strict=True):
-        if fact.primary:
-            late = fact.at < state.high_water - settings.lateness_ms
-            result = "late" if late else "duplicate" if not new else "ahead" if fact.ahead else "accepted"
-            state.events_total[result] += 1
-        if not new:
-            continue
-        if fact.type == "heartbeat":
-            state.collectors[fact.consumer] = max(state.collectors.get(fact.consumer, 0), fact.at)
-        elif fact.queue.queue:
-            # A heartbeat may come without a queue: the collector is alive, but no queue has an empty name.
-            number = state.queue_number(fact.queue)
-            heard.append((number, fact.at))
-            _apply_one(state, number, fact, settings, windows, failed)
-            if fact.type == "queue_state":
-                counted.append((number, fact))
-    _hear(state, heard)
-    _count(state, counted, settings)
-    _batches_failed(state, failed)
-    if windows:
-        chosen = np.isin(state.rows["queue"], sorted(windows)) & ((state.rows["flags"] & F_TIMELINE) != 0)
-        refold(state, state.rows.key[chosen], settings)
-
-
-def _hear(state: ShardState, heard: Sequence[tuple[int, int]]) -> None:
-    """Record the latest event of each queue, given its row number and the event's time."""
-    if heard:
-        number, at = np.array(heard, dtype=np.int64).T
-        np.maximum.at(state.queues.column("last_event_at"), number, at)
-
-
-def _batches_failed(state: ShardState, failed: dict[str, int]) -> None:
+    named = zip(batches.names("batch", batches.batches), batches["attributes"].tolist(), batches["at"].tolist(), strict=True)
+    for batch_id, attributes, at in named:
+        if batch_id and read_report(batches.attributes[attributes]).get("failed"):
+            failed[batch_id] = max(at, failed.get(batch_id, 0))
     if not failed:
         return
     # There may be thousands of ids, and hashing them together takes hardly longer than hashing one.
@@ -80,47 +97,62 @@ def _batches_failed(state: ShardState, failed: dict[str, int]) -> None:
         count_retried_of(state, new)
 
 
-def _apply_one(
-    state: ShardState, number: int, fact: QueueEvent, settings: Settings, windows: set[int], failed: dict[str, int]
-) -> None:
-    if fact.type == "queue_state":
-        if not state.queues.repeat(number, fact.at, fact.attributes.encode()):
-            _configure(state, number, fact, settings, windows)
-    elif fact.type == "purged":
-        record = state.queues[number]
-        record.purged_at = max(record.purged_at, fact.at)
-        record.last_settled_at = max(record.last_settled_at, fact.at)
-    elif fact.type == "batch":
-        if fact.batch_id and read_report(fact.attributes).get("failed"):
-            failed[fact.batch_id] = max(fact.at, failed.get(fact.batch_id, 0))
-    elif fact.type == "consumer_state":
-        key = (number, fact.consumer)
-        known = state.consumer_states.get(key)
-        if known is None or fact.at >= known.at:
-            merged = {**(known.attributes if known else {}), **read_report(fact.attributes)}
-            state.consumer_states[key] = ConsumerState(fact.at, merged)
+def _hear_consumers(state: ShardState, numbers: Array, states: QueueEvents) -> None:
+    columns = (numbers, states["at"], states["attributes"])
+    for consumer, number, at, attributes in zip(
+        states.names("consumer", states.consumers), *(values.tolist() for values in columns), strict=True
+    ):
+        known = state.consumer_states.get((number, consumer))
+        if known is None or at >= known.at:
+            merged = {**(known.attributes if known else {}), **read_report(states.attributes[attributes])}
+            state.consumer_states[number, consumer] = ConsumerState(at, merged)
 
 
-def _count(state: ShardState, states: Sequence[tuple[int, QueueEvent]], settings: Settings) -> None:
-    """Apply the counts of these queue_state events, each with the row number of its queue."""
-    if not states:
+def _learn(state: ShardState, numbers: Array, states: QueueEvents, settings: Settings) -> None:
+    """Apply the broker's reports on queues, each with the row number of its queue."""
+    if not len(states):
         return
-    queues = np.unique([number for number, _ in states])
+    windows: set[int] = set()
+    texts = [text.encode() for text in states.attributes]
+    for some in _rounds(numbers):
+        at, attributes = states["at"][some], states["attributes"][some]
+        same = state.queues.repeat(numbers[some], at, [texts[i] for i in attributes.tolist()])
+        for i in np.flatnonzero(~same).tolist():
+            _configure(state, int(numbers[some[i]]), int(at[i]), states.attributes[attributes[i]], settings, windows)
+    _count(state, numbers, states, settings)
+    if windows:
+        chosen = np.isin(state.rows["queue"], sorted(windows)) & ((state.rows["flags"] & F_TIMELINE) != 0)
+        refold(state, state.rows.key[chosen], settings)
+
+
+def _rounds(numbers: Array) -> Iterator[Array]:
+    """Yield the indices of the first report on each queue, then those of the second, and so on."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    turn = np.arange(len(ordered)) - np.repeat(first, np.diff(np.append(first, len(ordered))))
+    by_turn = order[np.argsort(turn, kind="stable")]
+    yield from np.split(by_turn, np.cumsum(np.bincount(turn))[:-1])
+
+
+def _count(state: ShardState, numbers: Array, states: QueueEvents, settings: Settings) -> None:
+    """Apply the broker's counts in its reports on queues, each with the row number of its queue."""
+    queues = np.unique(numbers)
     keep_ms = np.maximum(settings.lateness_ms, state.queues.limit("reconcile_after_ms", settings)[queues])
-    found = [(number, fact.at, *fact.counts) for number, fact in states if fact.counts is not None]
-    counts = np.array(found, dtype=np.int64).reshape(len(found), 1 + len(Depth._fields))
-    state.queues.add_depths(queues, state.high_water - keep_ms, counts[:, 0], counts[:, 1:])
+    counted = (states["flags"] & COUNTED) != 0
+    counts = np.stack([states[name] for name in Depth._fields], axis=1)
+    state.queues.add_depths(queues, state.high_water - keep_ms, numbers[counted], counts[counted])
 
 
-def _configure(state: ShardState, number: int, fact: QueueEvent, settings: Settings, windows: set[int]) -> None:
+def _configure(state: ShardState, number: int, at: int, reported: str, settings: Settings, windows: set[int]) -> None:
     """Apply the broker's report on a queue where it differs from the previous one."""
-    record, attributes = state.queues[number], read_report(fact.attributes)
+    record, attributes = state.queues[number], read_report(reported)
     window = visibility_ms(record, settings)
-    record.learn(fact.at, attributes)
+    record.learn(at, attributes)
     if str(attributes.get("kind", "")) == "fifo":
         record.ordered = True
     if visibility_ms(record, settings) != window:
         windows.add(number)
     dead_letters = attributes.get("dead_letter_queue")
-    if isinstance(dead_letters, str) and dead_letters and has_room(state, fact.queue.sibling(dead_letters), settings):
-        state.queues[state.queue_number(fact.queue.sibling(dead_letters))].dead_letter = True
+    if isinstance(dead_letters, str) and dead_letters and has_room(state, record.name.sibling(dead_letters), settings):
+        state.queues[state.queue_number(record.name.sibling(dead_letters))].dead_letter = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,15 +35,16 @@ def test_a_repeated_count_leaves_the_table_as_reading_it_would(reported: list[tu
     for at, attributes in reported:
         if stored:
             quick.attribute_texts()
-        if not quick.repeat(0, at, text(attributes)):
+        if not repeats(quick, at, attributes):
             quick[0].learn(at, attributes)
         slow[0].learn(at, attributes)
     assert quick.record(0) == slow.record(0)
     assert [int(quick.column(name)[0]) for name in REPORTED] == [int(slow.column(name)[0]) for name in REPORTED]
 
 
-def text(attributes: dict[str, Any]) -> bytes:
-    return report_text(attributes).encode()
+def repeats(table: QueueTable, at: int, attributes: dict[str, Any]) -> bool:
+    """Report the attributes of the only queue at a time, and return whether that was a repeat."""
+    return bool(table.repeat(np.array([0]), np.array([at]), [report_text(attributes).encode()])[0])
 
 
 def test_a_count_that_says_the_same_is_a_repeat() -> None:
@@ -51,8 +53,23 @@ def test_a_count_that_says_the_same_is_a_repeat() -> None:
     table.add([QueueName("aws_sqs", "eu-west-1", "orders")])
     table[0].learn(1_000, {"visible": 1, "in_flight": 0})
     table.attribute_texts()
-    assert not table.repeat(0, 2_000, text({"visible": 1}))
-    assert not table.repeat(0, 1_000, text({"visible": 1, "in_flight": 0}))
-    assert not table.repeat(0, 2_000, text({"visible": 1, "in_flight": 2}))
-    assert table.repeat(0, 2_000, text({"visible": 1, "in_flight": 0}))
+    assert not repeats(table, 2_000, {"visible": 1})
+    assert not repeats(table, 1_000, {"visible": 1, "in_flight": 0})
+    assert not repeats(table, 2_000, {"visible": 1, "in_flight": 2})
+    assert repeats(table, 2_000, {"visible": 1, "in_flight": 0})
     assert table[0].attributes == {"visible": (2_000, 1), "in_flight": (2_000, 0)}
+
+
+def test_reports_on_several_queues_are_compared_each_with_its_own() -> None:
+    """Also where one of them was changed in this step and is not written yet."""
+    table = QueueTable()
+    table.add([QueueName("aws_sqs", "eu-west-1", name) for name in ("orders", "invoices", "mail")])
+    for number in range(3):
+        table[number].learn(1_000, {"visible": number})
+    table.attribute_texts()
+    table[1].learn(1_500, {"visible": 9})
+    texts = [report_text({"visible": visible}).encode() for visible in (0, 9, 1)]
+    same = table.repeat(np.arange(3), np.array([2_000, 2_000, 2_000]), texts)
+    assert same.tolist() == [True, False, False]
+    assert table.column("last_state_at").tolist() == [2_000, 1_500, 1_000]
+    assert table.column("visible_counted_at").tolist() == [2_000, 1_500, 1_000]

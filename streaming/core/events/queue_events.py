@@ -1,0 +1,198 @@
+"""Events about queues, consumers and collectors as columns, and how they are read from a table of the wire format.
+
+A collector reports the counts of all its queues together, so a step may bring one such event for each of ten thousand queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from streaming.core.columns import dictionary, distinct, int_column, plain
+from streaming.core.events.ahead import AHEAD_MS
+from streaming.core.events.attributes import read_attributes
+from streaming.core.hashing import hash_texts, mix, text_hash
+from streaming.core.state.queue_text import report_text
+
+Array = npt.NDArray[Any]
+
+KINDS: Final = ("queue_state", "purged", "batch", "consumer_state", "heartbeat")
+QUEUE_STATE, PURGED, BATCH, CONSUMER_STATE, HEARTBEAT = range(len(KINDS))
+
+# Flags of a queue event.
+PRIMARY = 1
+"""The copy that counts as the event; the other shards get copies that do not."""
+AHEAD = 2
+"""The event was dated in the future; its time is its time of arrival."""
+COUNTED = 4
+"""The attributes hold the broker's counts of visible and in-flight messages."""
+
+DTYPES: Final[dict[str, str]] = {
+    "kind": "u1",  # index into KINDS
+    "at": "i8",
+    "queue": "i4",  # index into the queues of the events it comes with
+    "identity": "u8",  # hash of all its fields: an event with the same one is a repetition
+    "consumer": "i4",  # index into `consumers`; -1: none
+    "batch": "i4",  # index into `batches`; -1: none
+    "attributes": "i4",  # index into `attributes`
+    "visible": "i8",  # the broker's counts, where COUNTED
+    "in_flight": "i8",
+    "delayed": "i8",  # -1: not reported
+    "flags": "u1",
+}
+
+REMEMBERED_CHARS = 2048
+"""Attributes of at most this length are parsed once for all events that repeat them. Longer ones are rare, and take memory."""
+
+
+def _no_columns() -> dict[str, Array]:
+    return {name: np.zeros(0, dtype=dtype) for name, dtype in DTYPES.items()}
+
+
+@dataclass(slots=True)
+class QueueEvents:
+    """Columns (see DTYPES; all of the same length) and the strings they refer to."""
+
+    columns: dict[str, Array] = field(default_factory=_no_columns)
+    consumers: list[str] = field(default_factory=list)
+    batches: list[str] = field(default_factory=list)
+    attributes: list[str] = field(default_factory=list)
+    """Valid attributes in the form of `report_text`."""
+
+    def __len__(self) -> int:
+        return len(self.columns["kind"])
+
+    def __getitem__(self, name: str) -> Array:
+        return self.columns[name]
+
+    def take(self, rows: Array) -> QueueEvents:
+        """Return these rows (indices, or a mask), with the same strings."""
+        return replace(self, columns={name: values[rows] for name, values in self.columns.items()})
+
+    def names(self, column: str, words: Sequence[str]) -> list[str]:
+        """Return one of the columns of names as strings, empty for none."""
+        return [words[i] if i >= 0 else "" for i in self.columns[column].tolist()]
+
+
+def read_queue_events(table: pa.Table, queue: Array, ahead_ms: Array | None) -> QueueEvents:
+    """Return the events of a wire-format table without events about messages.
+
+    `queue`: the index of each event's queue; `ahead_ms`: how far each was dated in the future.
+    """
+    n = len(table)
+    if not n:
+        return QueueEvents()
+    words, kind = _words(table["type"])
+    consumers, consumer = _words(table["consumer"])
+    batches, batch = _words(table["batch_id"])
+    reported, attributes = _words(table["attributes"])
+    read = [_attributes_again(text) if len(text) <= REMEMBERED_CHARS else _attributes(text) for text in (*reported, "")]
+    texts = {one.text: i for i, one in enumerate(dict.fromkeys(read))}
+    counts = np.array([one.counts or (0, 0, 0) for one in read], dtype=np.int64)[attributes]
+    flags = np.full(n, PRIMARY, dtype=np.uint8)
+    flags[np.array([one.counts is not None for one in read])[attributes]] |= COUNTED
+    if ahead_ms is not None:
+        flags[ahead_ms > 0] |= AHEAD
+    columns = {
+        "kind": np.array([KINDS.index(word) for word in words], dtype=np.uint8)[kind],
+        "at": int_column(table["at"]),
+        "queue": queue.astype(np.int32),
+        "identity": _identities(table, np.array([one.hash for one in read], dtype=np.uint64)[attributes]),
+        "consumer": consumer,
+        "batch": batch,
+        "attributes": np.array([texts[one.text] for one in read], dtype=np.int32)[attributes],
+        "visible": counts[:, 0],
+        "in_flight": counts[:, 1],
+        "delayed": counts[:, 2],
+        "flags": flags,
+    }
+    return QueueEvents(columns, consumers, batches, list(texts))
+
+
+def spread(events: QueueEvents, queue_hashes: Array, shards: int) -> list[QueueEvents]:
+    """Return the events of each shard.
+
+    Those about a whole queue go to every shard, but only the copy in the queue's home shard counts as the event; a consumer's
+    state goes to the home shard of its queue, and a heartbeat to the first.
+    """
+    if shards == 1 or not len(events):
+        return [events, *(QueueEvents() for _ in range(shards - 1))]
+    kind = events["kind"]
+    home = np.where(kind == HEARTBEAT, 0, (queue_hashes[events["queue"]] % np.uint64(shards)).astype(np.int64))
+    everywhere = kind <= BATCH
+    found = []
+    for shard in range(shards):
+        here = events.take(np.flatnonzero(everywhere | (home == shard)))
+        copies = (home != shard)[everywhere | (home == shard)]
+        here.columns["flags"] = np.where(copies, here["flags"] & ~np.uint8(PRIMARY), here["flags"])
+        found.append(here)
+    return found
+
+
+def concatenated(parts: Sequence[tuple[QueueEvents, Array]]) -> QueueEvents:
+    """Return several parts as one, in order; each comes with the new index of each of its queues."""
+    tables: dict[str, dict[str, int]] = {"consumer": {}, "batch": {}, "attributes": {}}
+    columns: dict[str, list[Array]] = {name: [] for name in DTYPES}
+    for events, queues in parts:
+        words = {"consumer": events.consumers, "batch": events.batches, "attributes": events.attributes}
+        moved = {"queue": queues.astype(np.int32)}
+        for name, table in tables.items():
+            moved[name] = np.array([*(table.setdefault(word, len(table)) for word in words[name]), -1], dtype=np.int32)
+        for name, values in events.columns.items():
+            columns[name].append(moved[name][values] if name in moved else values)
+    joined = {name: np.concatenate(values) for name, values in columns.items()}
+    return QueueEvents(joined, *(list(table) for table in tables.values()))
+
+
+def _words(column: pa.ChunkedArray) -> tuple[list[str], Array]:
+    """Return the distinct strings of a column and each row's index into them, -1 for null or an empty string."""
+    words, index = dictionary(column)
+    # Rows chosen from a table keep its whole dictionary.
+    used, index = distinct(index, len(words))
+    return [words[i] for i in used.tolist()], index
+
+
+class _Read(NamedTuple):
+    """Attributes as read: in the form of `report_text`, the broker's counts among them (the third -1: not reported), a hash."""
+
+    text: str
+    counts: tuple[int, int, int] | None
+    hash: int
+
+
+def _attributes(reported: str) -> _Read:
+    attributes = read_attributes(reported)
+    counts = None
+    visible, in_flight, delayed = attributes.get("visible"), attributes.get("in_flight"), attributes.get("delayed")
+    if isinstance(visible, int) and isinstance(in_flight, int):
+        counts = visible, in_flight, delayed if isinstance(delayed, int) else -1
+    text = report_text(attributes)
+    return _Read(text, counts, text_hash(text))
+
+
+# Queues created from one template report the same while they are empty, and a quiet queue repeats itself.
+_attributes_again = lru_cache(maxsize=4096)(_attributes)
+
+
+def _identities(table: pa.Table, attributes: Array) -> Array:
+    """Return a hash of all fields of each event; `attributes`: that of the valid ones, so that spelling makes no difference."""
+    identity: Array = mix(attributes)
+    for column in table.schema:
+        if column.name in ("attributes", AHEAD_MS) or table[column.name].null_count == len(table):
+            continue
+        # An absent field adds nothing, so it makes no difference whether other events of the table have it.
+        if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
+            values = plain(table[column.name])
+            known = np.asarray(values.is_valid())
+            hashes = int_column(table[column.name]).astype(np.uint64)
+        else:
+            words, index = _words(table[column.name])
+            known, hashes = index >= 0, np.append(hash_texts(pa.array(words, pa.string())), np.uint64(0))[index]
+        identity += np.where(known, mix(hashes ^ np.uint64(text_hash(column.name))), np.uint64(0))
+    return identity
