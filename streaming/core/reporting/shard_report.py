@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any, Final
 
+import numpy as np
+
+from streaming.core.columns import Array
 from streaming.core.events.packet import Quarantined
 from streaming.core.gc_pause import gc_paused
 from streaming.core.reporting.queue_columns import QueueColumns
@@ -29,7 +34,9 @@ class ShardReport:
 
     def to_bytes(self) -> bytes:
         """Serialize the report to send it from a worker to a driver of the same release; not for storage."""
-        return pickle.dumps(self, protocol=5)
+        body = io.BytesIO()
+        _Narrowing(body, protocol=5).dump(self)
+        return body.getvalue()
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> ShardReport:
@@ -39,3 +46,31 @@ class ShardReport:
         if not isinstance(report, cls):
             raise TypeError(f"not a shard report: {type(report).__name__}")
         return report
+
+
+class _Narrowing(pickle.Pickler):
+    """Writes integer columns in as few bytes as their values need: most are small, or the same for all queues."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) is not np.ndarray or value.dtype != np.int64 or value.size < _FEWEST:
+            return NotImplemented
+        low, high = int(value.min()), int(value.max())
+        if low == high:
+            return _constant, (low, value.shape)
+        narrow = next((dtype for dtype in _NARROW if high - low <= np.iinfo(dtype).max), None)
+        return NotImplemented if narrow is None else (_widened, (low, (value - low).astype(narrow)))
+
+
+_NARROW: Final = (np.uint8, np.uint16, np.uint32)
+_FEWEST: Final = 64
+"""Shorter columns are written as they are."""
+
+
+def _constant(value: int, shape: tuple[int, ...]) -> Array:
+    return np.full(shape, value, dtype=np.int64)
+
+
+def _widened(low: int, values: Array) -> Array:
+    wide: Array = values.astype(np.int64)
+    wide += low
+    return wide
