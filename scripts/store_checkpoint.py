@@ -75,7 +75,8 @@ def _events(now: int) -> list[dict[str, Any]]:
         message = {**common, "queue": "payments.fifo", "message_id": str(uuid.UUID(int=number + 1)), "sequence": str(number)}
         message["group"] = f"customer-{number % 7}"
         out.append({**message, "type": "sent", "at": now - 50_000, "sent_at": now - 50_000})
-        out.append({**message, "type": "deleted", "at": now - 40_000, "consumer": "till-1"})
+        out.append({**message, "type": "received", "at": now - 45_000, "receive_count": 1, "consumer": "till-1"})
+        out.append({**message, "type": "deleted", "at": now - 44_990 + number, "consumer": "till-1"})
     for number in range(60):
         message_id = str(uuid.UUID(int=numbers.getrandbits(128))) if number % 2 else f"order/{number}"
         message = {**common, "queue": "orders", "message_id": message_id}
@@ -109,7 +110,8 @@ def _later(now: int) -> list[dict[str, Any]]:
 
 def _published(service: Service) -> dict[str, Any]:
     """Return what later releases must still report: totals and counts that do not change with time."""
-    lasting = ("queuewatch_messages_", "queuewatch_events_total", "queuewatch_tracked_messages")
+    durations = ("queuewatch_wait_seconds", "queuewatch_processing_seconds", "queuewatch_sojourn_seconds")
+    lasting = ("queuewatch_messages_", "queuewatch_events_total", "queuewatch_tracked_messages", *durations)
     with urllib.request.urlopen(service.url + "/api/v1/queues", timeout=10) as answer:  # noqa: S310 -- a service started here
         queues = json.load(answer)
     metrics = {name: value for name, value in sorted(service.metrics().items()) if name.startswith(lasting)}
