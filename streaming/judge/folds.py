@@ -15,13 +15,12 @@ import numpy as np
 from streaming.core.reporting.merge import MergedQueues
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queues import TOTALS
-from streaming.core.tracking.durations import DURATION_BUCKETS_S, DURATIONS
+from streaming.judge.durations import durations
 from streaming.judge.signals import Finding, Severity
 from streaming.judge.snapshot import (
     AGE_SCOPES,
     AgeScope,
     ConsumerView,
-    Duration,
     GroupState,
     GroupView,
     QueueStatus,
@@ -101,13 +100,8 @@ def _counted(queues: MergedQueues, places: list[int], members: Sequence[QueueVie
     """Totals and durations, with those of queues that have vanished: a counter must never fall."""
     sums = dict(zip(TOTALS, queues.totals[places].sum(axis=0).tolist(), strict=True))
     reported = {name for view in members for name in view.totals}
-    buckets = queues.durations_of(places)
-    durations = {}
-    for kind, name in enumerate(DURATIONS):
-        counts = tuple(buckets.get(kind << 8 | bucket, 0) for bucket in range(len(DURATION_BUCKETS_S) + 1))
-        if any(counts):
-            durations[name] = Duration(counts, sums[f"{name}_ms"] / 1000)
-    return {"totals": {name: count for name, count in sums.items() if name in reported}, "durations": durations}
+    counted = {"durations": durations(queues.durations_of(places), sums)}
+    return {"totals": {name: count for name, count in sums.items() if name in reported}} | counted
 
 
 def fold_views(name: QueueName, members: Sequence[QueueView], severity: Mapping[QueueName, int], top_k: int) -> QueueView:

@@ -6,16 +6,20 @@ that is a few seconds old still gives the true age.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
+import numpy as np
+
+from streaming.core.columns import Array
 from streaming.core.reporting.report import AGE_BUCKETS_S as AGE_BUCKETS_S
 from streaming.core.reporting.views import Attempt as Attempt
 from streaming.core.reporting.views import MessageView as MessageView
 from streaming.core.settings import QueueName
-from streaming.core.tracking.durations import DURATION_BUCKETS_S as DURATION_BUCKETS_S
+from streaming.core.state.duration_buckets import DURATION_BUCKETS_S as DURATION_BUCKETS_S
 from streaming.judge.knowledge.basis import BASES as BASES
 from streaming.judge.knowledge.basis import Basis as Basis
 from streaming.judge.measures import Measured
@@ -59,12 +63,40 @@ class ConsumerView:
     prefetch: int | None = None
 
 
+class NativeBuckets(NamedTuple):
+    """The buckets of a native histogram that have messages, ascending.
+
+    As bytes: for thousands of queues, an object for each bucket would cost seconds of garbage collection.
+    """
+
+    indexes: bytes
+    """Integers of two bytes: as Prometheus numbers buckets, or NATIVE_ZERO."""
+    counts: bytes
+    """Integers of eight bytes."""
+
+    @classmethod
+    def of(cls, indexes: Array, counts: Array) -> NativeBuckets:
+        """Pack the buckets."""
+        return cls(indexes.astype(np.int16).tobytes(), counts.astype(np.int64).tobytes())
+
+    def to_dict(self) -> dict[int, int]:
+        """Return the buckets as index -> messages."""
+        return dict(zip(array("h", self.indexes), array("q", self.counts), strict=True))
+
+
+NO_BUCKETS: Final = NativeBuckets(b"", b"")
+
+
 class Duration(NamedTuple):
     """The distribution of how long deleted messages took so far."""
 
     counts: tuple[int, ...]
     """Per bucket of DURATION_BUCKETS_S, not cumulative, the last one is +Inf."""
     sum_s: float
+    native: NativeBuckets = NO_BUCKETS
+    """Without the messages counted in classic buckets by a release before state version 7, which cannot be divided…"""
+    native_sum_s: float = 0.0
+    """…as is this sum."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from streaming.core.reporting.merge import MergedQueues
 from streaming.core.reporting.report import GroupFacts, QueueSummary
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queues import TOTALS
-from streaming.core.tracking.durations import DURATION_BUCKETS_S, DURATIONS
+from streaming.judge.durations import durations
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.queue import STATES
 from streaming.judge.looks import Look
-from streaming.judge.snapshot import ConsumerView, Duration, GroupState, GroupView, MessageView, QueueView
+from streaming.judge.snapshot import ConsumerView, GroupState, GroupView, MessageView, QueueView
 
 _revisions = count(1)
 """Numbers for the views yet to be built: see `QueueView.revision`."""
@@ -196,7 +196,7 @@ def queue_view(summary: QueueSummary, look: Look, settings: Settings) -> QueueVi
         last_received_at_ms=summary.last_received_at or None,
         dead_letter_queue=look.dead_letter_queue.queue if look.dead_letter_queue else None,
         tags=_tags(summary, settings),
-        durations=_durations(summary),
+        durations=durations(summary.durations, dict(zip(TOTALS, summary.totals, strict=True))),
         clock_skew_s=summary.skew_ms / 1000 if summary.skew_ms else None,
         near=look.knowledge.near,
         near_at_ms=look.at,
@@ -226,15 +226,6 @@ TAG_CHARS = 128
 def _tags(summary: QueueSummary, settings: Settings) -> dict[str, str]:
     tags = summary.attribute("tags") if settings.tag_labels else None
     return {name: str(tags[name])[:TAG_CHARS] for name in settings.tag_labels if name in tags} if isinstance(tags, dict) else {}
-
-
-def _durations(summary: QueueSummary) -> dict[str, Duration]:
-    found = {}
-    for kind, name in enumerate(DURATIONS):
-        counts = tuple(summary.durations.get(kind << 8 | bucket, 0) for bucket in range(len(DURATION_BUCKETS_S) + 1))
-        if any(counts):
-            found[name] = Duration(counts, summary.total(f"{name}_ms") / 1000)
-    return found
 
 
 def _connection(summary: QueueSummary, consumer: str) -> tuple[bool | None, int | None]:

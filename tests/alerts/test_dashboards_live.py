@@ -13,7 +13,7 @@ from alerts.config import AlertRulesConfig
 from alerts.objectives import Objective
 from alerts.rules import PROMETHEUS_RULES, generate
 from sinks.prometheus import Exposition, Family
-from streaming.core.tracking.durations import DURATIONS
+from streaming.core.state.duration_buckets import DURATIONS
 from streaming.judge.snapshot import DURATION_BUCKETS_S, QUEUE_STATUSES, Duration, Snapshot
 from tests.alerts.scrape import serve_metrics
 from tests.alerts.test_dashboards import BOARDS, targets

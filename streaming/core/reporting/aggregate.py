@@ -72,7 +72,7 @@ def _queues(state: ShardState, now: int, since: int, settings: Settings) -> Queu
         age_counts=_age_counts(state, w, now),
         attributes=list(table.attribute_texts()),
         holds=table.flat_holds(),
-        durations=table.flat_durations(),
+        durations=table.durations,
         depths=table.flat_depths(),
         acks=last_acks(state, settings),
         results=consumer_results(state, settings),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from heapq import nlargest, nsmallest
@@ -14,6 +14,7 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.events.packet import Quarantined
+from streaming.core.reporting.counted_durations import CountedDurations
 from streaming.core.reporting.message_columns import Listed
 from streaming.core.reporting.queue_columns import COUNTS, FLAGS, NUMBERS, REPORTED, TIMES, QueueColumns
 from streaming.core.reporting.report import (
@@ -176,17 +177,9 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
             edges = self._edges[id(owner)] = np.searchsorted(owner, np.arange(queues)).tolist()
         return (edges[row], edges[row + 1]) if row + 1 < len(edges) else (len(owner), len(owner))
 
-    def durations_of(self, places: Sequence[int]) -> dict[int, int]:
-        """The durations of several queues together: kind and bucket -> deleted messages."""
-        chosen = np.zeros(len(self.names), dtype=bool)
-        chosen[list(places)] = True
-        found: dict[int, int] = {}
-        for shard, place in zip(self._shards, self._places, strict=True):
-            queue, bucket, count = shard.durations
-            mine = chosen[place[queue]]
-            for one, number in zip(bucket[mine].tolist(), count[mine].tolist(), strict=True):
-                found[one] = found.get(one, 0) + number
-        return found
+    def durations_of(self, places: Iterable[int]) -> CountedDurations:
+        """Return the durations of some queues together."""
+        return CountedDurations([(shard.durations, row) for place in places for shard, row in self._known(place)])
 
     def listed_kinds(self, place: int) -> list[str]:
         """Return the kinds under which messages of one queue are listed."""

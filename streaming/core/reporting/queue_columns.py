@@ -11,6 +11,7 @@ import pyarrow as pa
 from streaming.core.columns import Array
 from streaming.core.reporting.message_columns import ListedMessages
 from streaming.core.reporting.report import MAXIMA, MINIMA, SUMS, GroupFacts, HeldBy, Loss, OrderedFacts
+from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_table import FLAGS as FLAGS
 from streaming.core.state.queue_table import REPORTED as REPORTED
 from streaming.core.state.queue_text import read_attributes
@@ -50,8 +51,8 @@ class QueueColumns:
     attributes: list[bytes]
     holds: tuple[Array, ...]
     """Queue (ascending), bucket, count."""
-    durations: tuple[Array, ...]
-    """Queue (ascending), kind and bucket, count."""
+    durations: PackedCounts
+    """Deleted messages by queue and key of `duration_buckets`."""
     depths: tuple[Array, ...]
     """Queue (ascending) and the fields of Depth."""
     acks: ConsumerColumns

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaming.core.columns import Array
+from streaming.core.reporting.counted_durations import CountedDurations
 from streaming.core.reporting.message_columns import Listed
 from streaming.core.reporting.views import MessageView
 from streaming.core.settings import QueueName
@@ -173,8 +174,7 @@ class QueueSummary(QueueAttributes):
 
     totals: list[int]
     holds: dict[int, int]
-    durations: dict[int, int]
-    """Kind and bucket of `durations` -> deleted messages."""
+    durations: CountedDurations
     depths: list[Depth]
     ordered: bool
     dead_letter: bool

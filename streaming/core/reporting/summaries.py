@@ -28,7 +28,7 @@ def make_summaries(queues: MergedQueues, places: Sequence[int], settings: Settin
             attributes=queues.attributes(place).attributes,
             totals=totals,
             holds={},
-            durations={},
+            durations=queues.durations_of([place]),
             depths=[],
             ordered=columns["ordered"][i],
             dead_letter=columns["dead_letter"][i],
@@ -75,9 +75,6 @@ def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Arr
         # How long a shard keeps counts depends on the events it has seen.
         if len(counts) > len(summary.depths):
             summary.depths = [Depth._make(count) for count in counts]
-    for summary, counted in zip(summaries, _rows_of(shard.durations, rows), strict=True):
-        for bucket, count in counted:
-            summary.durations[bucket] = summary.durations.get(bucket, 0) + count
     acks = (shard.acks.queue, shard.acks.names, *shard.acks.values)
     for summary, known in zip(summaries, _rows_of(acks, rows), strict=True):
         for consumer, at in known:

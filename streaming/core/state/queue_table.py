@@ -17,6 +17,7 @@ from streaming.core.events.events import queue_hash
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.counts import empty_since, foldable, sorted_counts, summary_of_counts
 from streaming.core.state.limits import LIMITS, limits_of
+from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_row import QueueRow
 from streaming.core.state.queue_text import read_attributes, read_names, write_attributes
 from streaming.core.state.queues import TOTALS, Depth, QueueRecord
@@ -66,7 +67,8 @@ class QueueTable:
         self._columns: dict[str, Array] = {name: np.zeros(0, dtype=np.int64) for name in _INTS}
         self._columns |= {name: np.zeros(0, dtype=bool) for name in FLAGS}
         self._holds = Ragged(("bucket", "count"))
-        self._durations = Ragged(("bucket", "count"))
+        self.durations = PackedCounts(b"")
+        """Deleted messages by queue and key of `duration_buckets`."""
         self._depths = Ragged(_DEPTH)
         self._texts: list[bytes] = []
         self._attributes: dict[int, dict[str, tuple[int, Any]]] = {}
@@ -106,7 +108,6 @@ class QueueTable:
         self._columns["counted_most"][first:] = -1
         self._columns["empty_since"][first:] = -1
         self._holds.grow(n)
-        self._durations.grow(n)
         self._depths.grow(n)
         self._texts += [_NO_ATTRIBUTES] * n
         self._limits = np.concatenate([self._limits, np.zeros((n, len(LIMITS)), dtype=np.int64)])
@@ -125,10 +126,9 @@ class QueueTable:
         pairs, n = np.unique(queue.astype(np.int64) << 8 | bucket, return_counts=True)
         self._holds.add(pairs >> 8, pairs & 0xFF, n)
 
-    def add_durations(self, queue: Array, bucket: Array) -> None:
-        """Count message durations: one in the queue's `bucket` (kind and index, see `durations`) for each element."""
-        pairs, n = np.unique(queue.astype(np.int64) << 16 | bucket, return_counts=True)
-        self._durations.add(pairs >> 16, pairs & 0xFFFF, n)
+    def add_durations(self, queue: Array, key: Array) -> None:
+        """Count message durations: one under the queue's `key` of `duration_buckets` for each element."""
+        self.durations = self.durations.add(queue.astype(np.int64) << 16 | key)
 
     def limit(self, name: str, settings: Settings) -> Array:
         """Return one of LIMITS for all queues, resolved from their attributes and the settings."""
@@ -215,14 +215,6 @@ class QueueTable:
         """Return holding-time bucket -> messages deleted after being held that long."""
         return {int(bucket): int(count) for bucket, count in self._holds.rows(number)}
 
-    def durations(self, number: int) -> dict[int, int]:
-        """Return kind and bucket of `durations` -> deleted messages."""
-        return {int(bucket): int(count) for bucket, count in self._durations.rows(number)}
-
-    def flat_durations(self) -> tuple[Array, ...]:
-        """Return all message durations: queue (row numbers, ascending), kind and bucket, count."""
-        return self._durations.flat()
-
     def flat_holds(self) -> tuple[Array, ...]:
         """Return all holding times: queue (row numbers, ascending), bucket, count."""
         return self._holds.flat()
@@ -250,7 +242,7 @@ class QueueTable:
         row = self[number]
         values = {name: getattr(row, name) for name in (*FLAGS, *TIMES)}
         totals = self.totals[number].tolist()
-        durations = self.durations(number)
+        durations = dict(zip(*(column.tolist() for column in self.durations.of_queue(number)), strict=True))
         return QueueRecord(row.name, dict(row.attributes), totals, self.holds(number), self.depths(number), durations, **values)
 
     @classmethod
@@ -264,7 +256,7 @@ class QueueTable:
             table.totals[number] = record.totals
             table.put_attributes(number, record.attributes)
         table._holds = Ragged.of(table._holds.fields, [sorted(record.holds.items()) for record in found])
-        table._durations = Ragged.of(table._durations.fields, [sorted(record.durations.items()) for record in found])
+        table.durations = PackedCounts.of_queues(record.durations for record in found)
         depths = Ragged.of(_DEPTH, [record.depths for record in found])
         everyone = np.arange(len(found))
         table.add_depths(everyone, np.zeros(len(found), dtype=np.int64), *depths.take(everyone))
@@ -277,7 +269,8 @@ class QueueTable:
         columns |= {f"q.{name}": self._columns[name].view(np.uint8) for name in FLAGS}
         columns |= {f"q.t.{name}": np.ascontiguousarray(self.totals[:, i]) for i, name in enumerate(TOTALS)}
         columns |= {f"q.l.{name}": np.ascontiguousarray(self._limits[:, i]) for i, name in enumerate(LIMITS)}
-        columns |= self._holds.pack("q.h.") | self._durations.pack("q.w.") | self._depths.pack("q.d.")
+        columns |= self._holds.pack("q.h.") | self._depths.pack("q.d.")
+        columns["q.durations"] = np.frombuffer(self.durations.to_bytes(), dtype=np.uint8)
         columns["q.names"] = np.frombuffer(self.packed_names(), dtype=np.uint8)
         columns["q.hash"] = self.hashes
         columns["q.attributes.lengths"] = np.fromiter(map(len, texts), dtype=np.int32, count=len(texts))
@@ -299,7 +292,7 @@ class QueueTable:
         table._columns = {name: columns[f"q.{name}"] for name in _INTS}
         table._columns |= {name: columns[f"q.{name}"].view(bool) for name in FLAGS}
         table._holds = Ragged.unpack(("bucket", "count"), columns, "q.h.")
-        table._durations = Ragged.unpack(("bucket", "count"), columns, "q.w.")
+        table.durations = PackedCounts(columns["q.durations"].tobytes())
         table._depths = Ragged.unpack(_DEPTH, columns, "q.d.")
         ends = np.cumsum(columns["q.attributes.lengths"]).tolist()
         body = columns["q.attributes.bytes"].tobytes()

@@ -116,7 +116,7 @@ class QueueRecord:
     depths: list[Depth] = field(default_factory=list)
     """Recent counts by the broker, oldest first."""
     durations: dict[int, int] = field(default_factory=dict)
-    """Kind and bucket of `durations` -> deleted messages."""
+    """Key of `duration_buckets` -> deleted messages."""
     empty_from: int = 0
     """Since when the broker's counts have been empty, as of the oldest of `depths` (0: they were not)."""
     ordered: bool = False

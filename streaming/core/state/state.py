@@ -34,7 +34,7 @@ ATTEMPT_COLUMNS: dict[str, str] = {
     "consumer": "i4",
     "batch": "u8",
 }
-_RAW_COLUMNS = frozenset({"hi", "lo", "batch", "a.key", "a.batch", "parent", "fp.hash", "q.hash"})
+_RAW_COLUMNS = frozenset({"hi", "lo", "batch", "a.key", "a.batch", "parent", "fp.hash", "q.durations", "q.hash"})
 
 
 Buffer = bytes | memoryview

@@ -18,13 +18,15 @@ import numpy as np
 
 from streaming.core.columns import Array, UnreadableBlob
 from streaming.core.settings import QueueName
+from streaming.core.state.duration_buckets import DURATIONS, SUM, UNDIVIDED
+from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_table import QueueTable
 from streaming.core.state.queues import TOTALS, Depth, QueueRecord
 
 Columns = dict[str, Array]
 Header = dict[str, Any]
 
-FORMAT_VERSION: Final = 6
+FORMAT_VERSION: Final = 7
 """The version that is written."""
 OLDEST_READABLE: Final = 2
 """The oldest version that can still be read."""
@@ -91,7 +93,32 @@ def _rename_columns(columns: Columns, header: Header) -> None:
     columns.setdefault("q.left_out_at", np.zeros_like(columns["q.last_event_at"]))
 
 
-STEPS: Final[Mapping[int, Step]] = {2: Step(_count_failures), 3: Step(_queues_as_columns), 4: Step(_rename_columns), 5: Step()}
+def _keep_undivided_durations(columns: Columns, _: Header) -> None:
+    """Upgrade to version 7: keep counts in classic buckets, with their sums, apart from those in finer buckets.
+
+    The step from version 3 to 4 makes the queues' columns as they are today.
+    """
+    if "q.w.lengths" not in columns:
+        return
+    lengths, key, counts = (columns.pop(f"q.w.{name}") for name in ("lengths", "bucket", "count"))
+    queue = np.repeat(np.arange(len(lengths)), lengths)
+    pairs, sums = [queue << 16 | key + (UNDIVIDED << 8)], [counts]
+    for kind, name in enumerate(DURATIONS):
+        counted = np.unique(queue[key >> 8 == kind])
+        pairs.append(counted << 16 | (kind + UNDIVIDED) << 8 | SUM)
+        sums.append(columns[f"q.t.{name}_ms"][counted])
+    every, found = np.concatenate(pairs), np.concatenate(sums)
+    order = np.argsort(every)
+    columns["q.durations"] = np.frombuffer(PackedCounts.of(every[order], found[order]).to_bytes(), dtype=np.uint8)
+
+
+STEPS: Final[Mapping[int, Step]] = {
+    2: Step(_count_failures),
+    3: Step(_queues_as_columns),
+    4: Step(_rename_columns),
+    5: Step(),
+    6: Step(_keep_undivided_durations),
+}
 """Version read -> the step to the next version. Version 6 has rows of another key: see `rows.F_STAND_IN`."""
 
 

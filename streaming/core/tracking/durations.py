@@ -10,14 +10,11 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.events.events import RECEIVED
+from streaming.core.state.duration_buckets import DURATIONS, bucket_of
 from streaming.core.state.queues import T_PROCESSING_MS, T_SOJOURN_MS, T_WAIT_MS
 from streaming.core.state.rows import F_DELETED, F_LIFE_TIMED, F_SENT_KNOWN, F_TIMELINE, F_WORK_TIMED
 from streaming.core.state.state import ShardState
 
-DURATIONS = ("wait", "processing", "sojourn")
-"""Sent to first received; last received to deleted; sent to deleted."""
-DURATION_BUCKETS_S: tuple[float, ...] = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3_600, 14_400, 86_400)
-_BOUNDS_MS = np.array([int(bound * 1000) for bound in DURATION_BUCKETS_S], dtype=np.int64)
 _WAIT, _PROCESSING, _SOJOURN = range(len(DURATIONS))
 
 
@@ -33,10 +30,13 @@ def count_durations(state: ShardState, rows: Array) -> None:
         return
     queue, ended = live.at("queue", rows), live.at("ended", rows)
     sent = live.at("sent", rows)
-    _count(state, _PROCESSING, T_PROCESSING_MS, queue[work], (ended - live.at("last_received", rows))[work])
-    _count(state, _SOJOURN, T_SOJOURN_MS, queue[life], (ended - sent)[life])
     waited = life & received
-    _count(state, _WAIT, T_WAIT_MS, queue[waited], first_received(state, rows[waited]) - sent[waited])
+    counted = (
+        _timed(state, _PROCESSING, T_PROCESSING_MS, queue[work], (ended - live.at("last_received", rows))[work]),
+        _timed(state, _SOJOURN, T_SOJOURN_MS, queue[life], (ended - sent)[life]),
+        _timed(state, _WAIT, T_WAIT_MS, queue[waited], first_received(state, rows[waited]) - sent[waited]),
+    )
+    state.queues.add_durations(*map(np.concatenate, zip(*counted, strict=True)))
     timed = np.where(work, F_WORK_TIMED, 0) | np.where(life, F_LIFE_TIMED, 0)
     live.put("flags", rows, flags | timed.astype(np.uint32))
 
@@ -56,9 +56,9 @@ def first_received(state: ShardState, rows: Array) -> Array:
     return first
 
 
-def _count(state: ShardState, kind: int, total: int, queue: Array, took_ms: Array) -> None:
-    if len(queue):
-        # A receiver's clock may be behind the sender's.
-        took_ms = np.maximum(took_ms, 0)
-        np.add.at(state.queues.totals[:, total], queue, took_ms)
-        state.queues.add_durations(queue, kind << 8 | np.searchsorted(_BOUNDS_MS, took_ms, side="left"))
+def _timed(state: ShardState, kind: int, total: int, queue: Array, took_ms: Array) -> tuple[Array, Array]:
+    """Add to the total; return each duration's queue and key of `duration_buckets`."""
+    # A receiver's clock may be behind the sender's.
+    took_ms = np.maximum(took_ms, 0)
+    np.add.at(state.queues.totals[:, total], queue, took_ms)
+    return queue, kind << 8 | bucket_of(took_ms)

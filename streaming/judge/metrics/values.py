@@ -111,7 +111,7 @@ def duration(name: str) -> Callable[[QueueView], Values]:
 
     def values(queue: QueueView) -> Values:
         known = queue.durations.get(name)
-        return () if known is None else _histogram(*known)
+        return () if known is None else _histogram(known.counts, known.sum_s)
 
     return values
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from sinks.queue_lines import labels_text
+from sources.wire import decode_records
 from streaming.core.columns import UnreadableBlob, pack_columns, unpack_columns
 from streaming.core.events.packet import empty_packet
+from streaming.core.events.route import route
 from streaming.core.reporting.merge import merge
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import QueueName, Settings
+from streaming.core.state.reshard import reshard
 from streaming.core.state.state import Packed, ShardState
 from streaming.core.state.tombstones import restore_queues
 from streaming.core.state.upgrades import (
@@ -26,6 +33,10 @@ from streaming.core.state.upgrades import (
     upgrade_segment,
 )
 from streaming.core.track import track
+from streaming.judge.judge import judge
+from streaming.judge.memory import JudgeMemory
+from streaming.judge.metrics import samples
+from streaming.judge.snapshot import NO_BUCKETS, Duration
 from tests.streaming.checkpoints import FOLDER, NAMES, unpacked
 
 
@@ -63,6 +74,52 @@ def test_a_stored_state_of_every_format_is_read_and_says_what_it_said(name: str,
             assert facts.total(total) == published[series], series
     assert merged.events_total["accepted"] == published['queuewatch_events_total{result="accepted"}']
     assert merged.queues[QueueName("aws_sqs", "eu/1", "payments.fifo")].numbers["visible"] == 12
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 5])
+def test_durations_counted_by_an_earlier_release_stay_in_the_classic_histograms(shards: int, tmp_path: Path) -> None:
+    """Bucket by bucket as published, for any number of shards; the native histograms have what was counted since."""
+    states = reshard(stored_states(unpacked("state-6", tmp_path)), shards, Settings())
+    stored = json.loads((FOLDER / "state-6.json").read_text())["metrics"]
+    published = {series: value for series, value in stored.items() if "_seconds" in series}
+    queue = QueueName("aws_sqs", "eu/1", "payments.fifo")
+    now = max(state.now for state in states) + 1_000
+
+    def histograms(events: list[dict[str, Any]]) -> tuple[dict[str, float], Mapping[str, Duration]]:
+        decoded = decode_records([json.dumps(one).encode() for one in events])
+        packets = route(decoded.events, Counter(), [], shards, Settings())
+        reports = []
+        for i, packet in enumerate(packets):
+            states[i], report = track(ShardState.unpack(states[i].pack()), packet, now, Settings())
+            reports.append(report)
+        _, snapshot, _ = judge(JudgeMemory.empty(), merge(reports, Settings()), now, Settings())
+        series = {
+            f"{one.name}{labels_text(one.labels)}": one.value
+            for one in samples(snapshot, now)
+            if one.name.removeprefix("queuewatch_").startswith(("wait_", "processing_", "sojourn_"))
+        }
+        return series, next(view.durations for view in snapshot.queues if view.name == queue)
+
+    before, took = histograms([])
+    assert before == published
+    assert len(published) == 3 * 15
+    assert [one.native for one in took.values()] == [NO_BUCKETS] * 3
+    message = {"v": 1, "system": "aws_sqs", "scope": "eu/1", "queue": queue.queue, "message_id": "new"}
+    after, took = histograms(
+        [
+            message | {"type": "sent", "at": now - 7_000},
+            message | {"type": "received", "at": now - 4_000, "receive_count": 1},
+            message | {"type": "deleted", "at": now},
+        ]
+    )
+    changed = {series: after[series] - value for series, value in before.items() if after[series] != value}
+    assert {name: (one.native.to_dict(), one.native_sum_s) for name, one in took.items()} == {
+        "wait": ({7: 1}, 3.0),
+        "processing": ({8: 1}, 4.0),
+        "sojourn": ({12: 1}, 7.0),
+    }
+    assert sum(value for series, value in changed.items() if "_count" in series) == 3
+    assert sum(value for series, value in changed.items() if "_sum" in series) == pytest.approx(14)
 
 
 def test_there_is_a_step_from_every_version_that_is_read() -> None:

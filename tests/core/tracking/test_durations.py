@@ -6,12 +6,20 @@ import bisect
 from collections import Counter
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.core.settings import QueueName
-from streaming.core.tracking.durations import DURATION_BUCKETS_S, DURATIONS
+from streaming.core.reporting.merge import Merged
+from streaming.core.settings import QueueName, Settings
+from streaming.core.state.duration_buckets import DURATION_BUCKETS_S, DURATIONS, NATIVE_ZERO
+from streaming.core.state.queues import TOTALS
+from streaming.core.state.reshard import report_of, reshard
+from streaming.core.state.state import ShardState
+from streaming.judge.durations import durations
+from streaming.judge.snapshot import Duration, NativeBuckets
 from tests.core.driving import event, run_steps
+from tests.core.state.test_reshard import go_on
 
 ORDERS = QueueName("aws_sqs", "", "orders")
 
@@ -39,18 +47,40 @@ def events_of(number: int, message: Message) -> list[dict[str, Any]]:
     return [*events, event("deleted", sent + receives[-1] + work, **named)]
 
 
-def expected(made: list[Message]) -> tuple[dict[int, int], dict[str, int]]:
-    """Return buckets and sums by their definitions."""
-    counts: Counter[int] = Counter()
-    sums = dict.fromkeys(DURATIONS, 0)
+def native_bucket(took_ms: int) -> int:
+    """Return the native bucket of a duration by its definition: the lowest k with seconds ≤ 2^(k/4), in integers."""
+    if took_ms == 0:
+        return NATIVE_ZERO
+    index = NATIVE_ZERO
+    while took_ms**4 * 2 ** max(-index, 0) > 1_000**4 * 2 ** max(index, 0):
+        index += 1
+    return index
+
+
+def expected(made: list[Message]) -> dict[str, Duration]:
+    """Return the distributions by their definitions."""
+    took: dict[str, list[int]] = {name: [] for name in DURATIONS}
     for _, receives, work, reported in made:
-        took = {"processing": work}
+        took["processing"].append(work)
         if reported:
-            took |= {"wait": receives[0], "sojourn": receives[-1] + work}
-        for name, ms in took.items():
-            counts[DURATIONS.index(name) << 8 | bisect.bisect_left(DURATION_BUCKETS_S, ms / 1000)] += 1
-            sums[name] += ms
-    return dict(counts), sums
+            took["wait"].append(receives[0])
+            took["sojourn"].append(receives[-1] + work)
+    return {name: distribution(found) for name, found in took.items() if found}
+
+
+def distribution(took_ms: list[int]) -> Duration:
+    """Return the distribution of some durations."""
+    classic = Counter(bisect.bisect_left(DURATION_BUCKETS_S, ms / 1000) for ms in took_ms)
+    native = Counter(map(native_bucket, took_ms))
+    counts = tuple(classic[bucket] for bucket in range(len(DURATION_BUCKETS_S) + 1))
+    buckets = NativeBuckets.of(np.array(sorted(native)), np.array([native[index] for index in sorted(native)]))
+    return Duration(counts, sum(took_ms) / 1000, buckets, sum(took_ms) / 1000)
+
+
+def found_in(report: Merged) -> dict[str, Duration]:
+    """Return the distributions that are published of the queue."""
+    facts = report.queues[ORDERS]
+    return durations(facts.durations, dict(zip(TOTALS, facts.totals, strict=True)))
 
 
 @given(st.data())
@@ -63,11 +93,23 @@ def test_durations_are_those_of_the_messages(data: st.DataObject) -> None:
     again = data.draw(st.lists(st.sampled_from(reported), max_size=4))
     cut = data.draw(st.integers(0, len(by_time)))
     steps = [(300_000, by_time[:cut]), (301_000, [*by_time[cut:], *again]), (302_000, again)]
-    shards, restart = data.draw(st.sampled_from([1, 3])), data.draw(st.booleans())
-    facts = run_steps(steps, shards=shards, restart=restart)[-1].queues[ORDERS]
-    counts, sums = expected(made)
-    assert facts.durations == counts
-    assert {name: facts.total(f"{name}_ms") for name in DURATIONS} == sums
+    shards, restart = data.draw(st.sampled_from([1, 2, 3, 5])), data.draw(st.booleans())
+    states: list[ShardState] = []
+    report = run_steps(steps, shards=shards, restart=restart, states=states)[-1]
+    assert found_in(report) == expected(made)
+    there = reshard(states, data.draw(st.sampled_from([1, 2, 3, 5])), Settings())
+    assert found_in(report_of(there, Settings())) == expected(made)
+
+
+def test_a_batch_that_runs_again_counts_its_messages_once() -> None:
+    """After a crash it starts from the state of the batch before, whose counts are not changed by the first attempt."""
+    before, again = (1_000, [500], 70, True), (2_000, [1_000, 1_200], 140, True)
+    states: list[ShardState] = []
+    run_steps([(60_000, events_of(1, before))], states=states)
+    packed = states[0].pack()
+    for _ in range(2):
+        report = go_on([ShardState.unpack(packed)], 61_000, events_of(2, again))
+        assert found_in(report) == expected([before, again])
 
 
 def test_a_send_that_is_reported_late_is_counted_then() -> None:
