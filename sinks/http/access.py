@@ -15,7 +15,7 @@ from sinks.http.errors import ApiError
 OPEN_PATHS = frozenset({"/-/healthy", "/-/ready"})
 """Paths for load balancers and kubelets, which send no credentials or host name. They reveal only a state."""
 INGEST_PATH = "/api/v1/events"
-METRICS_PATH = "/metrics"
+METRICS_PATHS = frozenset({"/metrics", "/metrics/native"})
 
 _PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".svc", ".svc.cluster.local", ".lan", ".home.arpa", ".test", ".invalid")
 """Names below these suffixes cannot be registered, so no foreign page can use one."""
@@ -86,7 +86,7 @@ class Access:
         if path in OPEN_PATHS:
             return
         self._check_host(host)
-        if path == METRICS_PATH:
+        if path in METRICS_PATHS:
             self.metrics.check(authorization)
         elif path != INGEST_PATH:
             self.page.check(authorization)

@@ -26,6 +26,7 @@ from sinks.http.read import ReadApi
 from sinks.http.responses import compressible, takes_gzip
 from sinks.http.settings import HttpSettings, Page
 from sinks.http.stream import Stream
+from sinks.native_histograms import PROTOBUF_TYPE, NativeExposition, wants_protobuf
 from sinks.prometheus import OPENMETRICS_TYPE, TEXT_TYPE, Exposition, wants_openmetrics
 from sinks.store import SnapshotStore
 
@@ -57,6 +58,7 @@ def create_app(store: SnapshotStore, settings: HttpSettings | None = None) -> St
             Route("/", page.index),
             Route("/assets/{name}", page.asset),
             Route("/metrics", _metrics(store, settings, exposition)),
+            Route("/metrics/native", _native_histograms(store, NativeExposition(left_out=settings.metrics_left_out))),
             Route("/api/v1/queues", read.queues),
             # A queue's name may contain slashes, and even end in /messages: the longest name wins.
             Route("/api/v1/queues/{queue:name}/messages", read.messages),
@@ -91,6 +93,25 @@ def _metrics(store: SnapshotStore, settings: HttpSettings, exposition: Expositio
         return Response(body, headers=headers | {"Content-Type": OPENMETRICS_TYPE if openmetrics else TEXT_TYPE})
 
     return metrics
+
+
+def _native_histograms(store: SnapshotStore, exposition: NativeExposition) -> Callable[[Request], Response]:
+    def native_histograms(request: Request) -> Response:
+        """`GET /metrics/native`."""
+        if not wants_protobuf(request.headers.get("accept", "")):
+            raise ApiError(
+                406,
+                "protobuf_only",
+                "native histograms exist in Prometheus' protobuf format only, which this request does not accept",
+                "let Prometheus scrape them with --enable-feature=native-histograms; classic histograms are at /metrics",
+            )
+        published = store.latest
+        render, headers = exposition.render, {"Vary": "Accept, Accept-Encoding", "Content-Type": PROTOBUF_TYPE}
+        if takes_gzip(request.headers.get("accept-encoding", "")):
+            render, headers["Content-Encoding"] = exposition.render_gzip, "gzip"
+        return Response(render(None if published is None else published.snapshot), headers=headers)
+
+    return native_histograms
 
 
 def _further_page(content: Page) -> Callable[[Request], Awaitable[Response]]:

@@ -25,12 +25,17 @@ from streaming.judge.snapshot import Duration, NativeBuckets
 _CLASSICS: Final = len(DURATION_BUCKETS_S) + 1
 _NATIVES: Final = NATIVE_LAST - NATIVE_ZERO + 1
 _SLOTS: Final = _CLASSICS + _NATIVES + 1
-"""Of a kind: the classic buckets, the native ones, the sum of what is only in classic ones. A last slot takes the rest."""
+"""Of a kind: the classic buckets, the native ones, the sum of what is only in classic ones."""
+_REST: Final = len(DURATIONS) * _SLOTS
+"""The slot of what does not count."""
+_CUTS: Final = np.array([kind * _SLOTS + _CLASSICS + end for kind in range(len(DURATIONS)) for end in (0, _NATIVES)])
+_NATIVE_INDEX: Final[Array] = (np.arange(_REST + 1) % _SLOTS - _CLASSICS + NATIVE_ZERO).astype(np.int16)
+"""Per slot of a native bucket its index."""
 
 
 def _slots() -> tuple[Array, Array]:
     """Return, per key of `duration_buckets`, the slot in which it counts for the classic, and for the native histogram."""
-    classic, native = (np.full(2 * UNDIVIDED << 8, len(DURATIONS) * _SLOTS) for _ in range(2))
+    classic, native = (np.full(2 * UNDIVIDED << 8, _REST) for _ in range(2))
     for kind in range(len(DURATIONS)):
         key, undivided, slot = kind << 8, kind + UNDIVIDED << 8, kind * _SLOTS
         classic[key : key + len(BOUNDS_MS)] = slot + CLASSIC
@@ -48,15 +53,17 @@ def durations(counted: CountedDurations, totals: Mapping[str, int]) -> dict[str,
     keys, counts = counted.columns()
     if not len(keys):
         return {}
-    slots = np.concatenate([_CLASSIC_SLOT[keys], _NATIVE_SLOT[keys]])
+    slots, twice = np.concatenate([_CLASSIC_SLOT[keys], _NATIVE_SLOT[keys]]), np.concatenate([counts, counts])
     # A double is exact up to 2^53: 285,000 years of milliseconds.
-    filled = np.bincount(slots, weights=np.concatenate([counts, counts]), minlength=len(DURATIONS) * _SLOTS + 1).astype(np.int64)
+    filled = np.bincount(slots, weights=twice, minlength=_REST + 1).astype(np.int64)
+    at = filled.nonzero()[0]
+    indexes, numbers, cuts = _NATIVE_INDEX[at], filled[at], at.searchsorted(_CUTS).tolist()
     found = {}
-    for name, own in zip(DURATIONS, filled[:-1].reshape(len(DURATIONS), _SLOTS), strict=True):
-        classic, native = tuple(own[:_CLASSICS].tolist()), own[_CLASSICS:-1]
+    for kind, name in enumerate(DURATIONS):
+        slot, (start, stop) = kind * _SLOTS, cuts[2 * kind : 2 * kind + 2]
+        classic = tuple(filled[slot : slot + _CLASSICS].tolist())
         if any(classic):
-            at = native.nonzero()[0]
             sum_ms = totals[f"{name}_ms"]
-            buckets = NativeBuckets.of(at + NATIVE_ZERO, native[at])
-            found[name] = Duration(classic, sum_ms / 1000, buckets, (sum_ms - int(own[-1])) / 1000)
+            native = NativeBuckets(indexes[start:stop].tobytes(), numbers[start:stop].tobytes())
+            found[name] = Duration(classic, sum_ms / 1000, native, (sum_ms - int(filled[slot + _SLOTS - 1])) / 1000)
     return found

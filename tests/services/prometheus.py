@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +75,11 @@ def start_prometheus(
     interval: str = "1s",
     job: str = "queuewatch",
     config: Mapping[str, Any] | None = None,
+    features: Sequence[str] = (),
 ) -> Iterator[Server]:
     """Run a Prometheus that scrapes `targets` (host:port) and evaluates `rule_files` every `interval`.
 
-    `config` adds or replaces top-level entries of its configuration. Raises `ServiceUnavailable`.
+    `config` adds or replaces top-level entries of its configuration; `features` are those to enable. Raises `ServiceUnavailable`.
     """
     settings: dict[str, Any] = {
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
@@ -90,7 +91,8 @@ def start_prometheus(
         settings["alerting"] = {"alertmanagers": peers}
     settings |= config or {}
     rules = {f"rules-{number}.yml": path.read_text() for number, path in enumerate(rule_files)}
-    with _serving(_PROMETHEUS, settings, rules) as server:
+    program = replace(_PROMETHEUS, options=(*_PROMETHEUS.options, *(f"--enable-feature={name}" for name in features)))
+    with _serving(program, settings, rules) as server:
         yield server
 
 
@@ -110,7 +112,7 @@ def _serving(program: _Program, config: Mapping[str, Any], files: Mapping[str, s
     server = Server(f"http://127.0.0.1:{free_port()}")
     files = {**files, "config.yml": yaml.safe_dump(dict(config))}
     if chosen().containers:
-        with containers.running(definition(program.service, server, files), lambda _: _is_ready(server)):
+        with containers.running(_definition(program, server, files), lambda _: _is_ready(server)):
             yield server
         return
     with scratch_folder(program.service) as folder:
@@ -123,9 +125,12 @@ def _serving(program: _Program, config: Mapping[str, Any], files: Mapping[str, s
 
 def definition(service: str, server: Server, files: Mapping[str, str]) -> containers.Definition:
     """Return Prometheus or Alertmanager as a container of the deployed image; its data is in the image's usual place."""
-    program = _PROMETHEUS if service == "prometheus" else _ALERTMANAGER
-    command = _arguments(program, server, containers.FOLDER, f"/{service}")
-    return containers.Definition(containers.deployed_image(service), command, files)
+    return _definition(_PROMETHEUS if service == "prometheus" else _ALERTMANAGER, server, files)
+
+
+def _definition(program: _Program, server: Server, files: Mapping[str, str]) -> containers.Definition:
+    command = _arguments(program, server, containers.FOLDER, f"/{program.service}")
+    return containers.Definition(containers.deployed_image(program.service), command, files)
 
 
 def _arguments(program: _Program, server: Server, folder: str, data: str) -> tuple[str, ...]:
