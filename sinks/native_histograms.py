@@ -1,7 +1,7 @@
 """Render the durations of a snapshot as native histograms: length-delimited `io.prometheus.client.MetricFamily` messages.
 
-Only these histograms are rendered, without classic buckets. Everything else, the same histograms with classic buckets included, is
-in the text exposition. See docs/metrics.md for the reasons.
+Only these histograms are rendered, without classic buckets. Everything else, the same histograms with classic buckets
+included, is in the text exposition. See docs/metrics.md for the reasons.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from sinks.gzip_blocks import Piece, gzipped, in_blocks, joined
-from sinks.protobuf import block, double, head, integer, packed, varint, zigzag
+from sinks.protobuf import block, double, integer, packed, varint, zigzag
 from sinks.queue_lines import encoded
 from streaming.core.settings import QueueName
 from streaming.core.state.duration_buckets import NATIVE_SCHEMA, NATIVE_ZERO
@@ -101,10 +101,9 @@ def _start(name: MetricName) -> bytes:
 
 def _metric(queue: QueueName, duration: Duration) -> bytes:
     """Encode a queue's Metric, as a field of its MetricFamily."""
-    labels = [block(1, block(1, label.encode()) + block(2, encoded(text))) for label, text in zip(QUEUE_LABELS, queue, strict=True)]
-    histogram = _histogram(duration)
-    body = b"".join((*labels, head(7, len(histogram)), histogram))
-    return block(4, body)
+    pairs = zip(QUEUE_LABELS, queue, strict=True)
+    labels = b"".join([block(1, block(1, label.encode()) + block(2, encoded(text))) for label, text in pairs])
+    return block(4, labels + block(7, _histogram(duration)))
 
 
 def _histogram(duration: Duration) -> bytes:

@@ -35,12 +35,7 @@ def double(field: int, value: float) -> bytes:
 
 def block(field: int, body: bytes) -> bytes:
     """Encode a field that is a message or a string."""
-    return head(field, len(body)) + body
-
-
-def head(field: int, size: int) -> bytes:
-    """Encode what precedes the body of a message or string of this size."""
-    return varint(field << 3 | _BYTES) + varint(size)
+    return varint(field << 3 | _BYTES) + varint(len(body)) + body
 
 
 def packed(field: int, values: Iterable[int]) -> bytes:

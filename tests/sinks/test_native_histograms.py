@@ -126,7 +126,9 @@ def test_protobuf_is_sent_only_to_those_who_name_it(accept: str, wanted: bool) -
     assert wants_protobuf(accept) is wanted
 
 
-@pytest.mark.parametrize(("value", "encoded"), [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (2**64 - 1, "ff" * 9 + "01")])
+@pytest.mark.parametrize(
+    ("value", "encoded"), [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (2**64 - 1, "ff" * 9 + "01")]
+)
 def test_integers_are_encoded_as_the_format_defines(value: int, encoded: str) -> None:
     assert varint(value).hex() == encoded
 

@@ -191,6 +191,8 @@ ANSWERS = [
     (PAGE, "/metrics", None, 401, 'Bearer realm="queuewatch"'),
     (PAGE, "/metrics", "Bearer wrong", 401, 'Bearer realm="queuewatch", error="invalid_token"'),
     (PAGE, "/metrics", basic("ops", "pässword:1"), 401, 'Bearer realm="queuewatch"'),
+    (PAGE, "/metrics/native", "Bearer scrape-me", 406, None),  # as it does not accept protobuf
+    (PAGE, "/metrics/native", None, 401, 'Bearer realm="queuewatch"'),
     (PAGE, "/-/healthy", None, 200, None),
     (BOTH, "/", "bearer token", 200, None),
     (BOTH, "/", basic("ops", "secret"), 200, None),

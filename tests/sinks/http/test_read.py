@@ -14,6 +14,7 @@ import pytest
 
 from alerts.objectives import Objective
 from sinks.http import HttpSettings
+from sinks.native_histograms import PROTOBUF_TYPE
 from streaming.core.settings import QueueName, QueueRule, Settings
 from streaming.judge.folds import fold_views
 from streaming.judge.snapshot import Duration, Snapshot
@@ -26,6 +27,8 @@ from tests.sinks.fakes import (
     shop_snapshot,
 )
 from tests.sinks.http.conftest import Service, StartService
+from tests.sinks.metrics_proto import families
+from tests.sinks.test_native_histograms import ACCEPT_2_42, took
 
 POISON = "7f3a1c52-90de-4b7b-8a11-3f2f4f0a9c01"
 TOOK = Duration((0, 0, 99, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0), 61.0)
@@ -301,6 +304,33 @@ def test_metrics_are_negotiated(shop: Service) -> None:
     assert text.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert openmetrics.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
     assert openmetrics.text.endswith("# EOF\n")
+
+
+def test_a_server_that_prefers_protobuf_keeps_all_classic_series(shop: Service) -> None:
+    """Prometheus with native histograms would drop the classic series of a histogram that has both, so /metrics stays text."""
+    text = shop.client.get("/metrics", headers={"Accept": ACCEPT_2_42})
+    assert text.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+def test_native_histograms_have_a_path_of_their_own(start: StartService) -> None:
+    """Compressed or not; before the first batch there is none. A client that does not accept protobuf is told what to do."""
+    service = start(None)
+    client, headers = service.client, {"Accept": ACCEPT_2_42, "Accept-Encoding": "identity"}
+    assert client.get("/metrics/native", headers=headers).content == b""
+    views = [replace(view, durations={"wait": took({2: 5})}) for view in many_queues(3).queues]
+    service.store.publish(Snapshot(NOW_MS, tuple(views), (), {}))
+    answer = client.get("/metrics/native", headers=headers)
+    assert answer.headers["content-type"] == PROTOBUF_TYPE
+    assert "content-encoding" not in answer.headers
+    (family,) = families(answer.content)
+    assert len(family.metric) == 3
+    packed = client.get("/metrics/native", headers=headers | {"Accept-Encoding": "gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert packed.content == answer.content
+    for accept in ("*/*", "text/plain", "application/openmetrics-text;version=1.0.0,*/*;q=0.1"):
+        refused = client.get("/metrics/native", headers={"Accept": accept})
+        assert refused.status_code == 406
+        assert "--enable-feature=native-histograms" in error_of(refused)["fix"]
 
 
 def test_unchanged_page_files_are_not_sent_again(shop: Service) -> None:
