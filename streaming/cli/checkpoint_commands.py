@@ -105,7 +105,7 @@ def _states(stored: Stored) -> dict[int, ShardState]:
 
 
 def _messages(state: ShardState) -> Iterator[str]:
-    restore_queues(state, range(len(state.queues)), Settings())
+    restore_queues(state, np.ones(len(state.queues), dtype=bool), Settings())
     rows = state.rows
     everything = np.arange(len(rows))
     columns = {

@@ -273,8 +273,11 @@ class QueueTable:
         columns["q.durations"] = np.frombuffer(self.durations.to_bytes(), dtype=np.uint8)
         columns["q.names"] = np.frombuffer(self.packed_names(), dtype=np.uint8)
         columns["q.hash"] = self.hashes
-        columns["q.attributes.lengths"] = np.fromiter(map(len, texts), dtype=np.int32, count=len(texts))
-        columns["q.attributes.bytes"] = np.frombuffer(b"".join(texts), dtype=np.uint8)
+        # Queues made from one template report the same attributes.
+        distinct: dict[bytes, int] = {}
+        columns["q.attributes.of"] = np.array([distinct.setdefault(text, len(distinct)) for text in texts], dtype=np.int32)
+        columns["q.attributes.lengths"] = np.fromiter(map(len, distinct), dtype=np.int32, count=len(distinct))
+        columns["q.attributes.bytes"] = np.frombuffer(b"".join(distinct), dtype=np.uint8)
         columns["q.limits_by"] = np.array([0 if self._unlimited else self._limits_by], dtype=np.uint64)
         return columns
 
@@ -296,5 +299,6 @@ class QueueTable:
         table._depths = Ragged.unpack(_DEPTH, columns, "q.d.")
         ends = np.cumsum(columns["q.attributes.lengths"]).tolist()
         body = columns["q.attributes.bytes"].tobytes()
-        table._texts = [body[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        distinct = [body[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        table._texts = [distinct[i] for i in columns["q.attributes.of"].tolist()]
         return table

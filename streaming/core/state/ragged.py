@@ -87,3 +87,15 @@ class Ragged:
         ragged._flat = [columns[prefix + name] for name in ragged.fields]
         ragged._starts = np.append(0, np.cumsum(columns[prefix + "lengths"]))
         return ragged
+
+
+def pack_lists(name: str, lists: Sequence[Array]) -> dict[str, Array]:
+    """Return lists of integers, of different lengths, as two columns for `unpack_lists`."""
+    joined = np.concatenate([np.zeros(0, dtype=np.int64), *lists])
+    return {name: joined, f"{name}.lengths": np.array([len(one) for one in lists], dtype=np.int64)}
+
+
+def unpack_lists(name: str, columns: dict[str, Array]) -> list[Array]:
+    """Return the lists of `pack_lists`."""
+    ends = np.cumsum(columns[f"{name}.lengths"])
+    return [columns[name][end - length : end] for end, length in zip(ends, columns[f"{name}.lengths"], strict=True)]

@@ -89,7 +89,7 @@ NAME_COUNTERS: Final = tuple(
 def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> list[ShardState]:
     """Return the same state in `shards` shards, in shard order. `states` are consumed; all must be of the same batch."""
     for state in states:
-        restore_queues(state, range(len(state.queues)), settings)
+        restore_queues(state, np.ones(len(state.queues), dtype=bool), settings)
     records = _records(states)
     number = {name: place for place, name in enumerate(records)}
     moved_queues = [np.array([number[name] for name in state.queues.names] + [-1], dtype=np.int32) for state in states]

@@ -22,6 +22,7 @@ from streaming.core.settings import QueueName
 from streaming.core.state.interner import Interner
 from streaming.core.state.queue_table import QueueTable
 from streaming.core.state.queues import ConsumerState
+from streaming.core.state.ragged import pack_lists, unpack_lists
 from streaming.core.state.rows import ROW_COLUMNS, Rows, keys_of
 from streaming.core.state.upgrades import FORMAT_VERSION, upgrade_head
 
@@ -48,7 +49,8 @@ class TombstoneSegment:
     rows: int
     last_end: int
     """When the last of these messages ended, in epoch milliseconds."""
-    queues: list[int]
+    queues: Array
+    """The queues of these messages, ascending row numbers."""
     renumbered: int
     """How many renumberings of names had happened when this was written."""
     body: Buffer
@@ -170,6 +172,7 @@ class ShardState:
             columns[f"{kind}.lengths"], columns[f"{kind}.bytes"] = text_columns(names.texts)
         columns |= {f"moved.{serial}": moved for serial, (_, moved) in self.renumberings.items()}
         columns["texts.lengths"], columns["texts.bytes"] = text_columns(self.texts)
+        columns |= pack_lists("s.queues", [segment.queues for segment in self.segments])
         header = {
             "version": FORMAT_VERSION,
             "rows": len(self.rows),
@@ -179,9 +182,7 @@ class ShardState:
             "consumer_states": [[q, c, *v] for (q, c), v in self.consumer_states.items()],
             "failed_batches": list(self.failed_batches.items()),
             "loss_reasons": list(self.loss_reasons.items()),
-            "segments": [
-                [segment.name, segment.rows, segment.last_end, segment.queues, segment.renumbered] for segment in self.segments
-            ],
+            "segments": [[segment.name, segment.rows, segment.last_end, segment.renumbered] for segment in self.segments],
             "renumberings": [[serial, column] for serial, (column, _) in self.renumberings.items()],
             "renumbered": self.renumbered,
             "high_water": self.high_water,
@@ -221,9 +222,10 @@ class ShardState:
         state.consumer_states = {(q, c): ConsumerState(*reported) for q, c, *reported in header["consumer_states"]}
         state.failed_batches = {int(k): v for k, v in header["failed_batches"]}
         state.loss_reasons = {int(k): v for k, v in header["loss_reasons"]}
+        queues = unpack_lists("s.queues", columns)
         state.segments = [
-            TombstoneSegment(name, rows, last_end, queues, renumbered, segments[name])
-            for name, rows, last_end, queues, renumbered in header["segments"]
+            TombstoneSegment(name, rows, last_end, of_segment, renumbered, segments[name])
+            for (name, rows, last_end, renumbered), of_segment in zip(header["segments"], queues, strict=True)
         ]
         state.renumberings = {serial: (column, columns[f"moved.{serial}"]) for serial, column in header["renumberings"]}
         state.renumbered = header["renumbered"]

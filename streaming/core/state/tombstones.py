@@ -10,7 +10,7 @@ rows take precedence over segments and newer segments over older ones.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -75,10 +75,9 @@ def restore_rows(state: ShardState, keys: Array, settings: Settings) -> bool:
     return restored_any
 
 
-def restore_queues(state: ShardState, numbers: Iterable[int], settings: Settings) -> None:
-    """Restore as rows everything compacted together with messages of these queues."""
-    asked = set(numbers)
-    for segment in [segment for segment in state.segments if not asked.isdisjoint(segment.queues)]:
+def restore_queues(state: ShardState, asked: Array, settings: Settings) -> None:
+    """Restore as rows everything compacted together with messages of some queues; `asked`: whether it is, for each queue."""
+    for segment in [segment for segment in state.segments if asked[segment.queues].any()]:
         restore_rows(state, segment.keys, settings)
         state.segments.remove(segment)
 
@@ -163,7 +162,7 @@ def _segment(state: ShardState, part: _Part) -> TombstoneSegment:
         hashlib.blake2b(body, digest_size=16).hexdigest(),
         len(rows),
         int(rows["ended"].max()),
-        np.flatnonzero(np.bincount(rows["queue"])).tolist(),
+        np.flatnonzero(np.bincount(rows["queue"])),
         state.renumbered,
         body,
     )

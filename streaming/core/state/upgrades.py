@@ -22,6 +22,7 @@ from streaming.core.state.duration_buckets import DURATIONS, SUM, UNDIVIDED
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_table import QueueTable
 from streaming.core.state.queues import TOTALS, Depth, QueueRecord
+from streaming.core.state.ragged import pack_lists
 
 Columns = dict[str, Array]
 Header = dict[str, Any]
@@ -93,11 +94,8 @@ def _rename_columns(columns: Columns, header: Header) -> None:
     columns.setdefault("q.left_out_at", np.zeros_like(columns["q.last_event_at"]))
 
 
-def _keep_undivided_durations(columns: Columns, _: Header) -> None:
-    """Upgrade to version 7: keep counts in classic buckets, with their sums, apart from those in finer buckets.
-
-    The step from version 3 to 4 makes the queues' columns as they are today.
-    """
+def _keep_undivided_durations(columns: Columns) -> None:
+    """Keep counts in classic buckets, with their sums, apart from those in finer buckets."""
     if "q.w.lengths" not in columns:
         return
     lengths, key, counts = (columns.pop(f"q.w.{name}") for name in ("lengths", "bucket", "count"))
@@ -112,12 +110,22 @@ def _keep_undivided_durations(columns: Columns, _: Header) -> None:
     columns["q.durations"] = np.frombuffer(PackedCounts.of(every[order], found[order]).to_bytes(), dtype=np.uint8)
 
 
+def _to_version_7(columns: Columns, header: Header) -> None:
+    """Upgrade to version 7: durations in finer buckets, each distinct text of attributes once, queues of segments as columns.
+
+    The step from version 3 to 4 makes the queues' columns as they are today.
+    """
+    _keep_undivided_durations(columns)
+    columns.setdefault("q.attributes.of", np.arange(len(columns["q.attributes.lengths"]), dtype=np.int32))
+    columns |= pack_lists("s.queues", [np.array(segment.pop(3), dtype=np.int64) for segment in header["segments"]])
+
+
 STEPS: Final[Mapping[int, Step]] = {
     2: Step(_count_failures),
     3: Step(_queues_as_columns),
     4: Step(_rename_columns),
     5: Step(),
-    6: Step(_keep_undivided_durations),
+    6: Step(_to_version_7),
 }
 """Version read -> the step to the next version. Version 6 has rows of another key: see `rows.F_STAND_IN`."""
 

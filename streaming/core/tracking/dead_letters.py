@@ -36,7 +36,7 @@ def notice_dead_letters(state: ShardState, settings: Settings) -> None:
     dead = state.queues.column("dead_letter")
     if not dead.any():
         return
-    restore_queues(state, np.flatnonzero(dead).tolist(), settings)
+    restore_queues(state, dead, settings)
     rows = state.rows
     hit = np.flatnonzero(dead[rows["queue"]])
     flags = rows.at("flags", hit)

@@ -63,7 +63,7 @@ def test_a_stored_state_of_every_format_is_read_and_says_what_it_said(name: str,
         assert ShardState.unpack(state.pack()).messages == state.messages
     reports: list[ShardReport] = []
     for state in states:
-        restore_queues(state, range(len(state.queues)), Settings())
+        restore_queues(state, np.ones(len(state.queues), dtype=bool), Settings())
         reports.append(track(state, empty_packet(), state.now, Settings())[1])
     merged = merge(reports, Settings())
     published = json.loads((FOLDER / f"{name}.json").read_text())["metrics"]
