@@ -7,7 +7,7 @@ arrives, its result remains valid.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,7 +56,8 @@ class Looks:
 
     def __init__(self) -> None:
         self._names: tuple[QueueName, ...] = ()
-        self._rows: Ints = np.zeros((0, 0), dtype=np.int64)
+        self._before: list[Ints] = []
+        """The columns of the step before."""
         self._again_at: Ints = np.zeros(0, dtype=np.int64)
         self._siblings: Ints = np.zeros(0, dtype=np.int64)
         self._by_flow: Bools = np.zeros(0, dtype=bool)
@@ -68,13 +69,16 @@ class Looks:
 
     def due(self, queues: MergedQueues, besides: Iterable[QueueName], now: int) -> Bools:
         """Return the rows of the merged table to judge: those with new data or due by time, and those of `besides`."""
-        self._align(queues)
-        rows = _rows(queues)
-        changed = rows != self._rows if rows.shape == self._rows.shape else np.ones(rows.shape, dtype=bool)
-        self._rows = rows
-        reported, otherwise = (changed[:, columns].any(axis=1) for columns in (_REPORTED, slice(len(_REPORTED_AT), None)))
-        configured = np.append(changed[:, _ATTRIBUTES], False)
-        due: Bools = otherwise | (reported & ~self._steady) | (self._again_at <= now) | configured[self._siblings]
+        new = self._align(queues)
+        columns = _columns(queues)
+        if self._before:
+            changed = [values != before for values, before in zip(columns, self._before, strict=True)]
+        else:
+            changed = [np.ones(values.shape, dtype=bool) for values in columns]
+        self._before = columns
+        reported, otherwise = (_any(changed[some]) for some in (slice(len(_REPORTED_AT)), slice(len(_REPORTED_AT), None)))
+        configured = np.append(changed[_ATTRIBUTES], False)
+        due: Bools = new | otherwise | (reported & ~self._steady) | (self._again_at <= now) | configured[self._siblings]
         for name in besides:
             place = queues.place(name)
             if place is not None:
@@ -105,22 +109,24 @@ class Looks:
         """Count what is folded into `other` or left out of the lists now; the published counter is of increases."""
         return dict(zip(FOLDED, self._folded[places].sum(axis=0).tolist(), strict=True))
 
-    def _align(self, queues: MergedQueues) -> None:
-        """Reorder what is remembered to match `queues`, which may have new ones."""
+    def _align(self, queues: MergedQueues) -> Bools:
+        """Reorder what is remembered to match `queues`; return which of them are new."""
         if queues.names is self._names:
-            return
+            return np.zeros(len(queues.names), dtype=bool)
         known = {name: place for place, name in enumerate(self._names)}
         before = np.array([known.get(name, -1) for name in queues.names], dtype=np.int64)
         self._of = [None if place < 0 else self._of[place] for place in before.tolist()]
         self._again_at = np.append(self._again_at, 0)[before]
         self._by_flow, self._steady = (np.append(flags, False)[before] for flags in (self._by_flow, self._steady))
         self._folded = np.concatenate([self._folded, np.zeros((1, len(FOLDED)), dtype=np.int64)])[before]
-        if self._rows.size:
-            self._rows = np.concatenate([self._rows, np.full((1, self._rows.shape[1]), -1)])[before]
+        self._before = [
+            np.concatenate([values, np.zeros_like(values, shape=(1, *values.shape[1:]))])[before] for values in self._before
+        ]
         siblings = np.array([self._sibling(look, queues) for look in self._of], dtype=np.int64)
         # A queue whose dead-letter queue has only now become known is judged again.
         self._again_at[(siblings >= 0) & (before[siblings] < 0)] = 0
         self._siblings, self._names = siblings, queues.names
+        return before < 0
 
     def _sibling(self, look: Look | None, queues: MergedQueues) -> int:
         name = look.dead_letter_queue if look is not None else None
@@ -128,12 +134,16 @@ class Looks:
         return -1 if place is None else place
 
 
-def _rows(queues: MergedQueues) -> Ints:
-    """Return all numeric columns of each queue, except those that change in every step."""
-    reported, compared = ([queues.columns[name] for name in names] for names in (_REPORTED_AT, _COMPARED))
-    columns = np.stack([*reported, queues.attribute_digest, queues.group_digest, *compared], axis=1)
-    tables = (columns, queues.totals, queues.oldest, queues.oldest_but_used_up)
-    return np.concatenate([table.astype(np.int64, copy=False) for table in tables], axis=1)
+def _columns(queues: MergedQueues) -> list[Ints]:
+    """Return all numbers of each queue, a row per queue, except those that change in every step."""
+    columns = [queues.columns[name] for name in _REPORTED_AT]
+    columns += [queues.attribute_digest, queues.group_digest, *(queues.columns[name] for name in _COMPARED)]
+    return [*columns, queues.totals, queues.oldest, queues.oldest_but_used_up]
 
 
-_REPORTED, _ATTRIBUTES = slice(0, len(_REPORTED_AT)), len(_REPORTED_AT)
+_ATTRIBUTES = len(_REPORTED_AT)
+
+
+def _any(changed: Sequence[Bools]) -> Bools:
+    found: Bools = np.logical_or.reduce([values if values.ndim == 1 else values.any(axis=1) for values in changed])
+    return found

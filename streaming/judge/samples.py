@@ -6,20 +6,20 @@ import numpy as np
 
 from streaming.core.reporting.merge import MergedQueues
 from streaming.core.reporting.queue_columns import COUNTS
-from streaming.core.state.queues import ENDS, NEVER, TOTALS
+from streaming.core.state.queues import ENDS, HOLD_BUCKETS, NEVER, TOTALS
 from streaming.judge.window import COLUMN, FIELDS, Ints
 
 _SAME = tuple(name for name in FIELDS if name in TOTALS)
 _SAME_FROM = [TOTALS.index(name) for name in _SAME]
 _SAME_TO = [COLUMN[name] for name in _SAME]
 _SETTLED_FROM = [TOTALS.index(name) for name in ENDS]
-_BUCKET_MS = np.array([2 ** ((bucket + 0.5) / 2) for bucket in range(64)])
+_BUCKET_MS: Ints = np.array([round(2 ** ((bucket + 0.5) / 2)) for bucket in range(HOLD_BUCKETS)], dtype=np.int64)
 
 
 def sample_table(queues: MergedQueues, places: Ints) -> Ints:
     """Return a row of FIELDS for each of the queues at `places`."""
     table = np.zeros((len(places), len(FIELDS)), dtype=np.int64)
-    totals, holds = queues.totals[places], queues.holds[places]
+    totals = queues.totals[places]
     column = {name: queues.columns[name][places] for name in ("visible", "in_flight", "delayed")}
     table[:, _SAME_TO] = totals[:, _SAME_FROM]
     settled = totals[:, _SETTLED_FROM].sum(axis=1)
@@ -33,8 +33,8 @@ def sample_table(queues: MergedQueues, places: Ints) -> Ints:
         ("unsettled", column["visible"] + column["in_flight"] + column["delayed"]),
         ("present", 1),
         # Total holding time of deleted messages, to the precision of a bucket, and their number.
-        ("work_ms", (holds * _BUCKET_MS).sum(axis=1).astype(np.int64)),
-        ("work_count", holds.sum(axis=1)),
+        ("work_ms", queues.sum_of_holds(_BUCKET_MS)[places]),
+        ("work_count", queues.sum_of_holds(np.ones_like(_BUCKET_MS))[places]),
     ):
         table[:, COLUMN[name]] = values
     return table

@@ -31,7 +31,7 @@ from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.reporting.summaries import make_summaries
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queue_text import read_names
-from streaming.core.state.queues import HOLD_BUCKETS, NEVER, TOTALS
+from streaming.core.state.queues import NEVER, TOTALS
 
 
 class _Places(NamedTuple):
@@ -72,14 +72,13 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
         self.oldest_but_used_up = self._least([shard.oldest_but_used_up for shard in shards], len(AGE_SCOPES))
         self.age_counts = self._summed([shard.age_counts for shard in shards], len(AGE_BUCKETS_S) + 1)
 
-    @cached_property
-    def holds(self) -> Array:
-        """Holding times: a column per bucket."""
-        counts = np.zeros((len(self.names), HOLD_BUCKETS), dtype=np.int64)
+    def sum_of_holds(self, weight: Array) -> Array:
+        """Return the sum of each queue's counted holding times, each counted as the whole number `weight` has for its bucket."""
+        sums = np.zeros(len(self.names))
         for shard, place in zip(self._shards, self._places, strict=True):
             queue, bucket, count = shard.holds
-            counts[place[queue], bucket] += count
-        return counts
+            sums += np.bincount(place[queue], weights=count * weight[bucket], minlength=len(sums))
+        return sums.astype(np.int64)
 
     @cached_property
     def attribute_digest(self) -> Array:

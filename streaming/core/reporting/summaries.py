@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -57,16 +58,9 @@ def make_summaries(queues: MergedQueues, places: Sequence[int], settings: Settin
             )
         )
     ]
-    _add_holds(summaries, queues.holds[chosen])
     for shard, rows in queues.shard_rows(chosen):
         _add_shard(summaries, shard, rows, settings)
     return summaries
-
-
-def _add_holds(summaries: Sequence[QueueSummary], counts: Array) -> None:
-    index, bucket = np.nonzero(counts)
-    for i, one, count in zip(index.tolist(), bucket.tolist(), counts[index, bucket].tolist(), strict=True):
-        summaries[i].holds[one] = count
 
 
 def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Array, settings: Settings) -> None:
@@ -75,6 +69,12 @@ def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Arr
         # How long a shard keeps counts depends on the events it has seen.
         if len(counts) > len(summary.depths):
             summary.depths = [Depth._make(count) for count in counts]
+    for summary, held in zip(summaries, _rows_of(shard.holds, rows), strict=True):
+        if summary.holds:
+            # In the order of the buckets, however many shards there are.
+            summary.holds = dict(sorted((Counter(summary.holds) + Counter(dict(held))).items()))
+        else:
+            summary.holds = dict(held)
     acks = (shard.acks.queue, shard.acks.names, *shard.acks.values)
     for summary, known in zip(summaries, _rows_of(acks, rows), strict=True):
         for consumer, at in known:
