@@ -23,10 +23,8 @@ Written by `python scripts/metrics_page.py` from [`streaming/judge/metrics/table
   Groups and consumers appear by name for the top K (10), the rest as `other`; `queuewatch_folded_total` counts the folded ones.
 - Ages are computed when they are scraped, from the timestamps published beside them.
 - Totals are kept in the state: they survive restarts, and a batch that runs twice is counted once.
-- Histograms have classic buckets. Prometheus 3.9 stores them as native histograms with these buckets, one series each, if the
-  scrape job sets `scrape_native_histograms` and `convert_classic_histograms_to_nhcb`, as its documentation says; this was not
-  tested with queuewatch. Set `always_scrape_classic_histograms` too: the generated rules and dashboards read the classic series.
-- There are no native histograms with exponential buckets; [why](#no-native-histograms).
+- Histograms have classic buckets. `queuewatch_wait_seconds`, `queuewatch_processing_seconds` and `queuewatch_sojourn_seconds`
+  can be scraped as [native histograms](#native-histograms) besides.
 
 | metric | type | labels | meaning |
 |---|---|---|---|
@@ -34,23 +32,47 @@ Written by `python scripts/metrics_page.py` from [`streaming/judge/metrics/table
 
 
 TAIL = """
-## No native histograms
+## Native histograms
 
-A scrape in protobuf could carry native histograms with exponential buckets (Prometheus from 2.40 on, with
-`--enable-feature=native-histograms`). The state keeps one count for each of the classic buckets, and those cannot be expressed:
-the bounds of a native histogram are 2^(k / 2^n), that is powers of two, or irrational. Of the bounds 0.1, 0.5, 1, 5, 10, 30, 60,
-300, 900, 3600, 14400 and 86400 s, only 0.5 and 1 are among them. To spread a count over several exponential buckets would be a
-guess that looks like a measurement.
+`/metrics/native` has `queuewatch_wait_seconds`, `queuewatch_processing_seconds` and `queuewatch_sojourn_seconds` as native
+histograms: one series for each queue, and quantiles that are at most 19 % off (schema 2, four buckets per doubling) for
+durations of any length, while a classic bucket may end at six times the duration it starts at. Scrape it by a second job:
 
-Exact native histograms beside the same `le` values need finer counts in the state, for example:
+```yaml
+scrape_configs:
+  - job_name: queuewatch
+    static_configs:
+      - targets: [queuewatch:9400]
+  - job_name: queuewatch-native
+    metrics_path: /metrics/native
+    scrape_native_histograms: true # from Prometheus 3.8 on; before, start it with --enable-feature=native-histograms instead
+    static_configs:
+      - targets: [queuewatch:9400]
+```
 
-- Buckets between all bounds of both kinds. From 1 ms to 48 days, schema 2 (a bucket is 19 % wide) gives 139 bounds, which fit the
-  byte that a bucket's number has in the state; schema 3 gives 267, which do not.
-- 94 to 131 counts per queue instead of 14 to 18 (three simulated queues with 4,500 to 6,300 deleted messages each), in the state
-  and in the report of each step.
-- A new version of the state's format. Counts of earlier versions cannot be divided, so native histograms would begin at the
-  upgrade, with sums of their own, while the classic ones go on.
-- The protobuf format for all metrics, because a scrape has one format; the text format would stay the default.
+```
+histogram_quantile(0.9, queuewatch_sojourn_seconds{queue="orders"})          # since the series began
+histogram_quantile(0.9, rate(queuewatch_sojourn_seconds{queue="orders"}[5m]))
+histogram_fraction(0, 45, rate(queuewatch_sojourn_seconds[5m]))              # the share within 45 s, a bound that no bucket has
+```
+
+- **The job that scrapes `/metrics` stays as it is**, and the generated rules and dashboards read its classic series. It is
+  text, whatever the server accepts: a Prometheus that ingests a histogram as a native one drops its classic series unless the
+  scrape job says otherwise (`scrape_classic_histograms` from 2.45 on, `always_scrape_classic_histograms` from 3.0 on; before
+  2.45 it cannot).
+- **`/metrics/native` has no classic buckets**, so the two jobs have no series in common, whatever these settings are. With
+  classic series of a second job, the objectives' rules would see a second queue in which no message is ever lost.
+- It is in the protobuf format only, and answers 406 to a client that does not accept that: Prometheus before 2.40, or without
+  the flag or setting above. Credentials are those of `/metrics` (`http.metrics_auth`).
+- A duration is measured in milliseconds. One below a millisecond is in the zero bucket; the others are in the bucket that
+  their exact value belongs to, the upper bound included. A queue's buckets add up to the count of its classic histogram.
+- **After an upgrade** from a release with state version 6 or earlier, a queue's native histogram begins with the first
+  message that is settled then, with a count and a sum of its own. What was counted before is known by classic bucket only,
+  and to spread it over native buckets would be a guess that looks like a measurement. The classic histograms go on.
+
+The tests scrape both paths with Prometheus 2.42; newer versions were not tested. Prometheus 3.9 can also store the classic
+histograms of `/metrics` as native histograms with these buckets (`convert_classic_histograms_to_nhcb`, as its documentation
+says); this was not tested either. Set `always_scrape_classic_histograms` there, for the rules and dashboards.
 """
 
 
