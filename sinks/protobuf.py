@@ -6,10 +6,14 @@ import struct
 from collections.abc import Iterable
 
 _VARINT, _DOUBLE, _BYTES = 0, 1, 2
+_SHORT = [bytes([value]) for value in range(0x80)]
+"""Nearly all integers of a histogram are one byte."""
 
 
 def varint(value: int) -> bytes:
     """Encode an integer that is not negative: seven bits a byte, the lowest first."""
+    if value < len(_SHORT):
+        return _SHORT[value]
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
