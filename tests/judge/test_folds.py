@@ -90,6 +90,8 @@ def test_a_total_does_not_fall_when_a_queue_vanishes() -> None:
     assert [len(snapshot.folds[0].members) for snapshot in (before, after)] == [2, 1]
     for name, counts in (("queuewatch_messages_deleted_total", (2, 3)), ("queuewatch_sojourn_seconds_count", (2, 3))):
         assert (value(before, name), value(after, name)) == counts
+    # 20 ms is in the native bucket that ends at 2^-5.5 s.
+    assert [snapshot.folds[0].durations["sojourn"].native.to_dict() for snapshot in (before, after)] == [{-22: 2}, {-22: 3}]
 
 
 def test_a_restart_and_more_shards_change_nothing() -> None:
