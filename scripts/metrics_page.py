@@ -62,8 +62,10 @@ histogram_fraction(0, 45, rate(queuewatch_sojourn_seconds[5m]))              # t
   2.45 it cannot).
 - **`/metrics/native` has no classic buckets**, so the two jobs have no series in common, whatever these settings are. With
   classic series of a second job, the objectives' rules would see a second queue in which no message is ever lost.
-- It is in the protobuf format only, and answers 406 to a client that does not accept that: Prometheus before 2.40, or without
-  the flag or setting above. Credentials are those of `/metrics` (`http.metrics_auth`).
+- The second job needs a name of its own. Where labels come from elsewhere, set `job`: in a `ServiceMonitor`, by an endpoint with
+  this path and `relabelings: [{targetLabel: job, replacement: queuewatch-native}]`. Otherwise both jobs write the same `up`.
+- `/metrics/native` is in the protobuf format only, and answers 406 to a client that does not accept that: Prometheus before
+  2.40, or without the flag or setting above. Credentials are those of `/metrics` (`http.metrics_auth`).
 - A duration is measured in milliseconds. One below a millisecond is in the zero bucket; the others are in the bucket that
   their exact value belongs to, the upper bound included. A queue's buckets add up to the count of its classic histogram.
 - **After an upgrade** from a release with state version 6 or earlier, a queue's native histogram begins with the first

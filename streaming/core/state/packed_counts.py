@@ -36,7 +36,7 @@ class PackedCounts:
         return made
 
     @classmethod
-    def of_queues(cls, counts: Iterable[Mapping[int, int]]) -> PackedCounts:
+    def from_queues(cls, counts: Iterable[Mapping[int, int]]) -> PackedCounts:
         """Build them from the counts by key of each queue."""
         found = sorted((queue << _KEY_BITS | key, n) for queue, of_queue in enumerate(counts) for key, n in of_queue.items())
         pairs = np.array(found, dtype=np.int64).reshape(-1, 2)

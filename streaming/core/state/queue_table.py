@@ -256,7 +256,7 @@ class QueueTable:
             table.totals[number] = record.totals
             table.put_attributes(number, record.attributes)
         table._holds = Ragged.of(table._holds.fields, [sorted(record.holds.items()) for record in found])
-        table.durations = PackedCounts.of_queues(record.durations for record in found)
+        table.durations = PackedCounts.from_queues(record.durations for record in found)
         depths = Ragged.of(_DEPTH, [record.depths for record in found])
         everyone = np.arange(len(found))
         table.add_depths(everyone, np.zeros(len(found), dtype=np.int64), *depths.take(everyone))

@@ -33,7 +33,7 @@ def test_counts_are_those_of_a_dictionary(steps: list[list[tuple[int, int]]], pa
             counts = pickle.loads(pickle.dumps(PackedCounts(counts.to_bytes())))
         for queue in range(7):
             assert of_queue(counts, queue) == {key: n for (q, key), n in expected.items() if q == queue}
-    by_queue = PackedCounts.of_queues([of_queue(counts, queue) for queue in range(7)])
+    by_queue = PackedCounts.from_queues([of_queue(counts, queue) for queue in range(7)])
     assert [column.tolist() for column in by_queue.pairs()] == [column.tolist() for column in counts.pairs()]
 
 
