@@ -48,7 +48,8 @@ def test_the_compressed_exposition_is_the_same(openmetrics: bool) -> None:
         snapshot = replace(SNAPSHOT, queues=tuple(queues))
         text = Exposition(process_metrics=False).render(snapshot, NOW_MS, openmetrics=openmetrics)
         assert gunzipped(renderer.render_gzip(snapshot, NOW_MS, openmetrics=openmetrics)) == text
-        assert parsed(text.decode(), openmetrics=openmetrics) == catalogued(snapshot)
+    # Parsing a hundred thousand lines takes seconds, so only the last text is parsed.
+    assert parsed(text.decode(), openmetrics=openmetrics) == catalogued(snapshot)
 
 
 def test_lines_that_did_not_change_are_not_compressed_again(monkeypatch: pytest.MonkeyPatch) -> None:
