@@ -159,6 +159,12 @@ def queue_failing(c: Context) -> Iterator[Finding]:
 
     The deliveries counted are those of the queue, or those of some of its consumers while the others finish theirs.
     """
+    if not c.summary.total("failed"):
+        # In most queues nothing ever failed.
+        c.memory.consumer_marks.clear()
+        for condition in ("failing_making", "failing"):
+            c.memory.holds_since(condition, False, c.now)
+        return
     window_ms = int(c.thresholds.failing_window_s * 1000)
     whole = outcomes(c, window_ms)
     if whole.failed and not c.is_dead_letter_queue:
