@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import subprocess
@@ -51,6 +52,28 @@ def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
         return subprocess.CompletedProcess(words, ended.value.code or 0, printed.out, printed.err)
 
     return run
+
+
+def test_run_imports_without_looking_for_garbage_and_frees_later_collections_of_the_modules(
+    in_process: Run, tmp_path: Path
+) -> None:
+    """Java's start is asked for meanwhile. The service itself runs with the collector on."""
+    (tmp_path / "queuewatch.yaml").write_text("source: {spool: {folder: spool}}")
+    seen: list[tuple[str, bool, bool]] = []
+
+    def note(name: str) -> Callable[..., None]:
+        return lambda *_, **__: seen.append((name, gc.isenabled(), gc.get_freeze_count() > 0))
+
+    gc.unfreeze()
+    try:
+        with (
+            patch("streaming.spark.session.start_java_ahead", note("java")),
+            patch("streaming.cli.service.serve_until_stopped", note("service")),
+        ):
+            assert in_process("run", "--config", "queuewatch.yaml").returncode == 0
+    finally:
+        gc.unfreeze()
+    assert seen == [("java", False, False), ("service", True, True)]
 
 
 def test_the_command_line_starts_without_heavy_imports() -> None:
