@@ -63,4 +63,6 @@ def test_a_java_without_an_archive_of_its_own_gets_one(tmp_path: Path, monkeypat
 
 def _starts_with(java: Path, archive: str) -> bool:
     """Whether this Java starts if it must not do without the archive."""
-    return subprocess.run([java, "-Xshare:on", f"-XX:SharedArchiveFile={archive}", "-version"], capture_output=True).returncode == 0
+    return (
+        subprocess.run([java, "-Xshare:on", f"-XX:SharedArchiveFile={archive}", "-version"], capture_output=True).returncode == 0
+    )
