@@ -167,9 +167,10 @@ def last_acks(state: ShardState, settings: Settings) -> ConsumerColumns:
 
 
 def consumer_results(state: ShardState, settings: Settings) -> ConsumerColumns:
-    """Return how the deliveries of consumers ended, for those with the most failed deliveries of each queue."""
+    """Return how the deliveries of consumers ended, for those of the last day with the most failed deliveries of each queue."""
     names = state.consumers
-    known = np.flatnonzero((names.finished > 0) | (names.failed > 0))
+    lately = names.active_at >= max(state.high_water - SILENT_MEMORY_MS, 1)
+    known = np.flatnonzero(lately & ((names.finished > 0) | (names.failed > 0)))
     chosen = _first_of_each_queue(names, known, -names.failed[known], settings.consumers_per_report)
     return ConsumerColumns(names.queue[chosen], names.taken(chosen), (names.finished[chosen], names.failed[chosen]))
 

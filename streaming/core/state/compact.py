@@ -74,7 +74,7 @@ def _sweep_names(state: ShardState, horizon: int) -> None:
         if column == "consumer":
             held = state.attempts["consumer"]
             used[held[held >= 0]] = True
-        used |= names.time >= since
+        used |= names.active_at >= since
         if used.sum() * 2 > len(names):
             continue
         moved = names.keep(used)

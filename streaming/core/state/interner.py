@@ -10,6 +10,8 @@ import pyarrow as pa
 from streaming.core.columns import Array, distinct
 from streaming.core.hashing import hash_texts, mix
 
+CONSUMER_COLUMNS = ("finished", "failed", "failed_at")
+
 
 @dataclass(slots=True)
 class Interner:
@@ -24,6 +26,8 @@ class Interner:
     """Consumers only: deliveries that ended with a deletion, as a running total…"""
     failed: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """…and those that ended without a settlement."""
+    failed_at: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Consumers only: the latest receive of a message that they failed to settle (epoch milliseconds, 0: none)."""
     _hashes: Array | None = None
     """Hashes of queue and name, ascending…"""
     _numbers: Array | None = None
@@ -31,6 +35,11 @@ class Interner:
 
     def __len__(self) -> int:
         return len(self.queue)
+
+    @property
+    def active_at(self) -> Array:
+        """When a message of each name was last settled, or received by a consumer that then failed (epoch milliseconds)."""
+        return np.maximum(self.time, self.failed_at)
 
     def text(self, number: int) -> str:
         """Return one name."""
@@ -66,7 +75,7 @@ class Interner:
             numbers[new] = len(self) + np.arange(int(new.sum()), dtype=np.int32)
             self.queue = np.concatenate([self.queue, owners[new].astype(np.int32)])
             self.texts = pa.concat_arrays([self.texts, pa.array([words[i] for i in word[new].tolist()], pa.string())])
-            for column in ("time", "finished", "failed"):
+            for column in ("time", *CONSUMER_COLUMNS):
                 setattr(self, column, np.concatenate([getattr(self, column), np.zeros(int(new.sum()), dtype=np.int64)]))
             order = np.argsort(hashes[new])
             where = np.searchsorted(known, hashes[new][order])
@@ -81,7 +90,8 @@ class Interner:
         kept = np.flatnonzero(used)
         moved[kept] = np.arange(len(kept))
         self.queue, self.time = self.queue[kept], self.time[kept]
-        self.finished, self.failed = self.finished[kept], self.failed[kept]
+        for column in CONSUMER_COLUMNS:
+            setattr(self, column, getattr(self, column)[kept])
         self.texts = self.texts.take(pa.array(kept))
         self._hashes = self._numbers = None
         return moved

@@ -204,25 +204,25 @@ def _names(found: Sequence[Interner], moved_queues: Sequence[Array]) -> tuple[In
     """Return one table of all names, and per state the new number of each old one; -1 stays."""
     numbers: dict[tuple[int, str], int] = {}
     counters: dict[str, list[int]] = {name: [] for name in NAME_COUNTERS}
-    times: list[int] = []
+    times: list[tuple[int, int]] = []
     moved = []
     for names, queues in zip(found, moved_queues, strict=True):
         own = np.full(len(names) + 1, -1, dtype=np.int32)
-        for old, (queue, text, at) in enumerate(
-            zip(queues[names.queue].tolist(), names.texts.to_pylist(), names.time.tolist(), strict=True)
-        ):
+        columns = (queues[names.queue].tolist(), names.texts.to_pylist(), names.time.tolist(), names.failed_at.tolist())
+        for old, (queue, text, at, failed_at) in enumerate(zip(*columns, strict=True)):
             place = numbers.setdefault((queue, text), len(numbers))
             if place == len(times):
-                times.append(at)
+                times.append((at, failed_at))
                 for values in counters.values():
                     values.append(0)
-            times[place] = max(times[place], at)
+            times[place] = max(times[place][0], at), max(times[place][1], failed_at)
             for name, values in counters.items():
                 values[place] += int(getattr(names, name)[old])
             own[old] = place
         moved.append(own)
     queue = np.array([queue for queue, _ in numbers], dtype=np.int32)
-    merged = Interner(queue, pa.array([text for _, text in numbers], pa.string()), np.array(times, dtype=np.int64))
+    time, failed = np.array(times, dtype=np.int64).reshape(-1, 2).T
+    merged = Interner(queue, pa.array([text for _, text in numbers], pa.string()), time.copy(), failed_at=failed.copy())
     for name, values in counters.items():
         setattr(merged, name, np.array(values, dtype=np.int64))
     return merged, moved
@@ -230,7 +230,7 @@ def _names(found: Sequence[Interner], moved_queues: Sequence[Array]) -> tuple[In
 
 def _names_for(names: Interner, home: Array) -> Interner:
     """Return a shard's own copy; `home` marks the queues it is the home of."""
-    own = Interner(names.queue.copy(), names.texts, names.time.copy())
+    own = Interner(names.queue.copy(), names.texts, names.time.copy(), failed_at=names.failed_at.copy())
     for name in NAME_COUNTERS:
         setattr(own, name, np.where(home[names.queue], getattr(names, name), 0))
     return own

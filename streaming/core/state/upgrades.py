@@ -111,11 +111,14 @@ def _keep_undivided_durations(columns: Columns) -> None:
 
 
 def _to_version_7(columns: Columns, header: Header) -> None:
-    """Upgrade to version 7: durations in finer buckets, each distinct text of attributes once, queues of segments as columns.
+    """Upgrade to version 7: finer buckets of durations, distinct attributes, queues of segments, when consumers last failed.
 
     The step from version 3 to 4 makes the queues' columns as they are today.
     """
     _keep_undivided_durations(columns)
+    for kind in ("g", "c"):
+        failed = columns[f"{kind}.failed"] > 0
+        columns[f"{kind}.failed_at"] = np.where(failed, header["high_water"], 0).astype(np.int64)
     columns.setdefault("q.attributes.of", np.arange(len(columns["q.attributes.lengths"]), dtype=np.int32))
     columns |= pack_lists("s.queues", [np.array(segment.pop(3), dtype=np.int64) for segment in header["segments"]])
 

@@ -61,12 +61,14 @@ def _failed_deliveries(state: ShardState, received: Array, now: int, settings: S
 
 def _blame_consumers(state: ShardState, hit: Array, before: Array, more: Array) -> None:
     """Count newly failed deliveries for the consumers that had them, by the timeline where there is one, else by the row."""
-    rows, failed = state.rows, state.consumers.failed
+    rows, failed, failed_at = state.rows, state.consumers.failed, state.consumers.failed_at
+    received = rows.at("last_received", hit)
     timeline = (rows.at("flags", hit) & F_TIMELINE) != 0
     single = np.flatnonzero(~timeline | (more < 0))
     owner = rows.at("consumer", hit[single])
     known = owner >= 0
     np.add.at(failed, owner[known], more[single][known])
+    np.maximum.at(failed_at, owner[known], received[single][known])
     several = np.flatnonzero(timeline & (more > 0))
     if not len(several):
         return
@@ -81,3 +83,4 @@ def _blame_consumers(state: ShardState, hit: Array, before: Array, more: Array) 
     owner = table["consumer"][receives[np.maximum(place, 0)]] if len(receives) else np.full(int(n.sum()), -1)
     known = (owner >= 0) & np.repeat(right > left, n)
     np.add.at(failed, owner[known], 1)
+    np.maximum.at(failed_at, owner[known], np.repeat(received[several], n)[known])

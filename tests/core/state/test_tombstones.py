@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streaming.core.reporting.merge import Merged
+from streaming.core.reporting.report import ConsumerResults
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state import compact, tombstones
 from streaming.core.state.queues import T_DELETED
@@ -114,6 +115,31 @@ def test_a_loss_is_counted_no_longer_than_its_row_is_sure_to_be_kept() -> None:
         orders = [merged.queues.get(QueueName("aws_sqs", "", "orders")) for merged in reports]
         counted = [queue.numbers["lost_at_receives"] if queue else 0 for queue in orders]
         assert counted == [3 if 28_246 < end < 8_246 + LATENESS_MS else 0 for end in ends]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_how_a_consumer_s_deliveries_ended_is_known_for_a_day(shards: int) -> None:
+    """Also those of one that only failed, and whether its messages are compacted, forgotten or neither."""
+    about = {"message_id": "00000000-0000-4000-8000-000000000001"}
+    came = [
+        event("received", 0, "orders", consumer="w0", receive_count=1, **about),
+        event("released", 100, "orders", **about),
+        event("received", 200, "orders", consumer="w0", receive_count=2, **about),
+        event("released", 300, "orders", **about),
+        event("received", 400, "orders", consumer="w2", receive_count=3, **about),
+        event("deleted", 500, "orders", **about),
+    ]
+    others = [event("sent", 100_000, "orders", message_id=f"other-{n}") for n in range(20)]
+    day_ms = compact.SILENT_MEMORY_MS
+    later = [(at, [event("sent", at, "orders", message_id=f"{at}")]) for at in (110_000, day_ms, day_ms + 1_000)]
+    steps = [(1_000, came), (100_000, others), *later]
+    known = {"w0": ConsumerResults(finished=0, failed=2), "w2": ConsumerResults(finished=1, failed=0)}
+    for fewest_tombstones in (1, NEVER_COMPACTED):
+        reports = run_steps(
+            steps, Settings(lateness_ms=LATENESS_MS), shards=shards, restart=True, fewest_tombstones=fewest_tombstones
+        )
+        results = [merged.queues[QueueName("aws_sqs", "", "orders")].consumer_results for merged in reports]
+        assert results == [known, known, known, known, {}]
 
 
 def _lives(n: int, *, at_ms: int = 0, prefix: int = 0) -> list[dict[str, Any]]:
