@@ -37,7 +37,7 @@ def test_the_service_accepts_every_configuration(file: Path) -> None:
 
 def test_there_are_configurations_to_check() -> None:
     """They are those of compose, the Kubernetes base and the example, the Spark operator and the managed services."""
-    assert len(CONFIGS) == 5
+    assert len(CONFIGS) == 6
 
 
 def test_prometheus_accepts_the_sample(prometheus_binaries: Binaries) -> None:

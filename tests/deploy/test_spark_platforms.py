@@ -24,6 +24,7 @@ SCHEMA = Path(__file__).parent / "schemas" / "sparkapplication-v1beta2.json"
 JOB = DEPLOY / "spark" / "queuewatch_job.py"
 CONNECTOR = [line.split()[1] for line in (ROOT / "streaming" / "spark" / "spark-kafka.sha256").read_text().splitlines()]
 SPARK = re.search(r"^pyspark==(\S+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+MANAGED = ("emr-serverless/queuewatch.yaml", "databricks/queuewatch.yaml")
 PASSWORDS = {"source": "QUEUEWATCH_SOURCE__KAFKA__SASL_PASSWORD", "signal_log": "QUEUEWATCH_SIGNAL_LOG__KAFKA__SASL_PASSWORD"}
 
 
@@ -32,10 +33,10 @@ def _read(file: str) -> Any:
 
 
 def _config(file: str) -> Config:
-    return load_config(DEPLOY / file, env=dict.fromkeys(PASSWORDS.values(), "secret"))
+    return load_config(DEPLOY / file, env=dict.fromkeys(PASSWORDS.values(), "secret") if "emr" in file else {})
 
 
-@pytest.mark.parametrize("file", ["spark-operator/queuewatch.yaml", "spark/queuewatch.yaml"])
+@pytest.mark.parametrize("file", ["spark-operator/queuewatch.yaml", *MANAGED])
 def test_the_checkpoint_outlives_the_driver_and_spark_keeps_the_state(file: str) -> None:
     """The driver's own disk is gone when it is restarted elsewhere; nothing else is written to it."""
     config = _config(file)
@@ -191,13 +192,14 @@ def test_emr_serverless_runs_a_stream_without_end() -> None:
     properties = run["configurationOverrides"]["applicationConfiguration"][0]["properties"]
     jars = {Path(jar).stem for jar in properties["spark.jars"].split(",")}
     assert jars == {re.sub(r"(-0-10_2\.13)?-\d[\d.]*\.jar$", "", jar) for jar in CONNECTOR}
-    assert _config("spark/queuewatch.yaml").spark.shards >= int(properties["spark.executor.cores"])
+    assert _config("emr-serverless/queuewatch.yaml").spark.shards >= int(properties["spark.executor.cores"])
     for variable in PASSWORDS.values():
         assert properties[f"spark.emr-serverless.driverEnv.{variable}"].startswith("EMR.secret@")
 
 
-def test_signals_are_pushed_where_prometheus_cannot_reach_the_driver() -> None:
-    assert _config("spark/queuewatch.yaml").section("alertmanager") is not None
+@pytest.mark.parametrize("file", MANAGED)
+def test_signals_are_pushed_where_prometheus_cannot_reach_the_driver(file: str) -> None:
+    assert _config(file).section("alertmanager") is not None
 
 
 # --- Databricks
@@ -220,9 +222,16 @@ def test_databricks_keeps_one_run_going_on_a_cluster_of_its_own() -> None:
     assert (DEPLOY / "databricks" / task["spark_python_task"]["python_file"]).resolve() == JOB
     cluster = JOB_SETTINGS["job_clusters"][0]["new_cluster"]
     assert cluster["data_security_mode"] == "DATA_SECURITY_MODE_DEDICATED"
-    assert set(PASSWORDS.values()) == cluster["spark_env_vars"].keys()
-    for value in cluster["spark_env_vars"].values():
-        assert re.fullmatch(r"\{\{secrets/.+/.+\}\}", value)
+    volume = Path(cluster["init_scripts"][0]["volumes"]["destination"]).parent
+    assert task["spark_python_task"]["parameters"] == ["run", "--config", str(volume / "queuewatch.yaml")]
+
+
+def test_databricks_needs_no_login_that_its_connector_does_not_know() -> None:
+    """A certificate is given by files and settings, other logins by the name of a class."""
+    kafka = _config("databricks/queuewatch.yaml").source.kafka
+    assert kafka is not None
+    assert (kafka.security_protocol, kafka.sasl_mechanism) == ("SSL", None)
+    assert "sasl.jaas.config" not in kafka.java_options()
 
 
 def test_databricks_keeps_its_own_spark(tmp_path: Path) -> None:
