@@ -76,8 +76,20 @@ def reference() -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _key(owner: type[BaseModel], name: str, info: FieldInfo, above: tuple[str, ...], pad: str, *, off: bool) -> Iterator[str]:
-    """Return the lines of a key and everything below it. With `off`, keys begin with `#`; comments begin with `# `."""
+def _key(
+    owner: type[BaseModel],
+    name: str,
+    info: FieldInfo,
+    above: tuple[str, ...],
+    pad: str,
+    *,
+    off: bool,
+    in_list: tuple[str, ...] | None = None,
+) -> Iterator[str]:
+    """Return the lines of a key and everything below it. With `off`, keys begin with `#`; comments begin with `# `.
+
+    `in_list`: the list that the key's section is an entry of.
+    """
     path = (*above, name)
     dotted = ".".join(path)
     model, many = _model_of(info, path)
@@ -86,8 +98,10 @@ def _key(owner: type[BaseModel], name: str, info: FieldInfo, above: tuple[str, .
     words = _docstrings(owner).get(name) or (_first_sentence(model) if model is not None else _about(owner, name))
     yield from (f"{pad}# {line}" for line in textwrap.wrap(words, WIDTH - len(pad) - 2))
     if any(isinstance(mark, FromEnvironment) for mark in info.metadata):
-        variable = f"QUEUEWATCH_{'__'.join(part.upper() for part in path)}"
-        yield f"{pad}# {name}: only by the environment variable {variable}"
+        variable = f"QUEUEWATCH_{'__'.join(part.upper() for part in (in_list or path))}"
+        # The environment overrides a list as a whole.
+        what = "the environment variable" if in_list is None else "the whole list in the environment variable"
+        yield f"{pad}# {name}: only by {what} {variable}"
         return
     if model is None:
         value, is_off = _value(owner, name, info, dotted)
@@ -95,7 +109,9 @@ def _key(owner: type[BaseModel], name: str, info: FieldInfo, above: tuple[str, .
         return
     off = off or many or _is_off(info)
     inner_pad = pad + ("    " if many else "  ")
-    below = [line for n, inner in model.model_fields.items() for line in _key(model, n, inner, path, inner_pad, off=off)]
+    in_list = path if many else in_list
+    fields = model.model_fields.items()
+    below = [line for n, inner in fields for line in _key(model, n, inner, path, inner_pad, off=off, in_list=in_list)]
     if many:
         # A list has one example entry, which begins at its first key.
         first = next(i for i, line in enumerate(below) if line.startswith(f"{inner_pad}#") and line[len(inner_pad) + 1] != " ")

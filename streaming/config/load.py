@@ -73,8 +73,11 @@ def _secrets_in_file(model: type[BaseModel], values: Any, document: Document, pr
     for key in secret_keys(model, values, prefix):
         if key in document.from_file:
             name = dotted_name(key)
-            variable = ENV_PREFIX + "__".join(str(part).upper() for part in key)
-            fix = f"Write it to a file and set {name}_file, or set {variable}"
+            # The environment overrides a list as a whole.
+            depth = next((i for i, part in enumerate(key) if isinstance(part, int)), len(key))
+            variable = ENV_PREFIX + "__".join(str(part).upper() for part in key[:depth])
+            whole = "" if depth == len(key) else " to the whole list"
+            fix = f"Write it to a file and set {name}_file, or set {variable}{whole}"
             found.append(ConfigError(name, "is a secret and must not be in the file", fix, document.where(key)))
     return found
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sinks.alertmanager.config import AlertmanagerConfig
 from streaming.config import Config, ConfigError, ConfigErrors, load_config, to_settings
 from streaming.core.settings import QueueName, Settings
 from streaming.core.thresholds import Thresholds
@@ -211,6 +212,21 @@ def test_an_incomplete_login_is_refused(write: ConfigFile) -> None:
     """It is found when the file is read, not when the broker refuses it."""
     path = write("source:\n  kafka: {bootstrap_servers: [a:1], topics: [t], security_protocol: SASL_SSL}\n")
     assert "sasl_mechanism and sasl_username" in str(mistakes(path)[0])
+
+
+def test_a_secret_of_a_list_s_entry_comes_with_the_whole_list(write: ConfigFile) -> None:
+    """The error says so, and doing what it says works."""
+    path = write("alertmanager: {destinations: [{url: 'http://a:9093', token: hunter2}]}")
+    mistake = str(mistakes(path)[0])
+    assert "alertmanager.destinations[0].token_file, or set QUEUEWATCH_ALERTMANAGER__DESTINATIONS to the whole list" in mistake
+    assert "hunter2" not in mistake
+    path = write("alertmanager: {destinations: [{url: 'http://a:9093'}]}")
+    env = {"QUEUEWATCH_ALERTMANAGER__DESTINATIONS": "[{url: 'http://b:9093', token: hunter2}]"}
+    section = load_config(path, env).alertmanager
+    assert isinstance(section, AlertmanagerConfig)
+    (destination,) = section.destinations
+    assert destination.token is not None
+    assert (destination.url, destination.token.get_secret_value()) == ("http://b:9093", "hunter2")
 
 
 def test_a_secret_among_extra_options_is_refused(write: ConfigFile) -> None:
