@@ -112,13 +112,18 @@ def _learn(state: ShardState, numbers: Array, states: QueueEvents, settings: Set
     """Apply the broker's reports on queues, each with the row number of its queue."""
     if not len(states):
         return
+    order = np.argsort(numbers, kind="stable")
+    number, attributes = numbers[order], states["attributes"][order]
+    # A report that repeats the one before it only has a later time.
+    first = np.flatnonzero(np.append(True, (number[1:] != number[:-1]) | (attributes[1:] != attributes[:-1])))
+    at = np.maximum.reduceat(states["at"][order], first)
+    number, attributes = number[first], attributes[first]
     windows: set[int] = set()
     texts = [text.encode() for text in states.attributes]
-    for some in _rounds(numbers):
-        at, attributes = states["at"][some], states["attributes"][some]
-        same = state.queues.repeat(numbers[some], at, [texts[i] for i in attributes.tolist()])
-        for i in np.flatnonzero(~same).tolist():
-            _configure(state, int(numbers[some[i]]), int(at[i]), states.attributes[attributes[i]], settings, windows)
+    for some in _rounds(number):
+        same = state.queues.repeat(number[some], at[some], [texts[i] for i in attributes[some].tolist()])
+        for i in some[~same].tolist():
+            _configure(state, int(number[i]), int(at[i]), states.attributes[attributes[i]], settings, windows)
     _count(state, numbers, states, settings)
     if windows:
         chosen = np.isin(state.rows["queue"], sorted(windows)) & ((state.rows["flags"] & F_TIMELINE) != 0)
@@ -126,13 +131,10 @@ def _learn(state: ShardState, numbers: Array, states: QueueEvents, settings: Set
 
 
 def _rounds(numbers: Array) -> Iterator[Array]:
-    """Yield the indices of the first report on each queue, then those of the second, and so on."""
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-    turn = np.arange(len(ordered)) - np.repeat(first, np.diff(np.append(first, len(ordered))))
-    by_turn = order[np.argsort(turn, kind="stable")]
-    yield from np.split(by_turn, np.cumsum(np.bincount(turn))[:-1])
+    """Yield the indices of the first of each queue, then those of the second, and so on; `numbers` ascend."""
+    first = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
+    turn = np.arange(len(numbers)) - np.repeat(first, np.diff(np.append(first, len(numbers))))
+    yield from np.split(np.argsort(turn, kind="stable"), np.cumsum(np.bincount(turn))[:-1])
 
 
 def _count(state: ShardState, numbers: Array, states: QueueEvents, settings: Settings) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.core.settings import QueueName
+from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queue_table import REPORTED, QueueTable
 from streaming.core.state.queue_text import report_text
+from tests.core.driving import event, run_steps
 
 VALUES = st.fixed_dictionaries(
     {},
@@ -73,3 +74,17 @@ def test_reports_on_several_queues_are_compared_each_with_its_own() -> None:
     assert same.tolist() == [True, False, False]
     assert table.column("last_state_at").tolist() == [2_000, 1_500, 1_000]
     assert table.column("visible_counted_at").tolist() == [2_000, 1_500, 1_000]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 6), VALUES), min_size=1, max_size=20))
+def test_reports_of_one_step_leave_what_each_in_a_step_of_its_own_would(reported: list[tuple[int, int, dict[str, Any]]]) -> None:
+    """Several on each of several queues, in any order of time, repeated or not."""
+    names = ("orders", "invoices", "mail")
+    events = [event("queue_state", at * 1_000, names[n], attributes=attributes) for n, at, attributes in reported]
+    chosen = Settings(now_is_event_time=True)
+    together = run_steps([(10_000, events)], chosen)[-1]
+    apart = run_steps([(10_000, [one]) for one in events], chosen)[-1]
+    for name in together.queues:
+        assert together.queues[name].attributes == apart.queues[name].attributes
+        assert together.queues[name].last_state_at == apart.queues[name].last_state_at
