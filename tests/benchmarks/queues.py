@@ -27,8 +27,10 @@ _RECORD_EVENTS: Final = 500
 class ManyQueues:
     """Queues with a few messages each. A step touches some of them: one message is deleted and another sent."""
 
-    def __init__(self, queues: int, *, start_ms: int = _START_MS) -> None:
+    def __init__(self, queues: int, *, start_ms: int = _START_MS, step_ms: int = WARM_UP_STEP_MS) -> None:
+        """`step_ms`: the time between the steps of the warm-up, each of which touches TOUCHED_RATIO of the queues."""
         self.queues = queues
+        self.step_ms = step_ms
         self._now = start_ms
         self._next = [0] * queues
         self._turn = 0
@@ -45,7 +47,7 @@ class ManyQueues:
             for queue in range(self.queues):
                 # As old as after an endless warm-up; otherwise every queue would seem to fall behind at first.
                 waited = MESSAGES_PER_QUEUE - number - TOUCHED_RATIO * (1 + queue // (TOUCHED_RATIO * self.queues))
-                events.append(self._sent(queue) | {"at": self._now - int(waited * WARM_UP_STEP_MS / TOUCHED_RATIO)})
+                events.append(self._sent(queue) | {"at": self._now - int(waited * self.step_ms / TOUCHED_RATIO)})
         return _records([*events, *self._counts()])
 
     def step(self, touched: int, *, after_ms: int = 1_000, counted: bool = False) -> list[bytes]:
@@ -79,16 +81,19 @@ def measure(run: Run, *, quick: bool) -> None:
     """Measure steps in which a tenth of the queues is touched, none is, and all are counted."""
     run.say("queues: a step by the number of queues known")
     for queues in (200, 2_000) if quick else (200, 2_000, 10_000, 100_000):
-        # Every queue is judged in the first step, and many in each warm-up step: 100,000 queues take minutes.
-        many = queues > 10_000
-        _measure(run, queues, warm_up=12 if many else 40, steps=("touched", "untouched") if many else STEPS)
+        # In its first five minutes a queue is judged in every step. That takes half a minute for 100,000: few long steps.
+        if queues > 10_000:
+            _measure(run, ManyQueues(queues, step_ms=40_000), warm_up=12, counted_every=1, steps=("touched", "untouched"))
+        else:
+            _measure(run, ManyQueues(queues), warm_up=40, counted_every=6, steps=STEPS)
 
 
-def _measure(run: Run, queues: int, warm_up: int, steps: Sequence[str]) -> None:
-    load, chain = ManyQueues(queues), Chain("ndjson")
+def _measure(run: Run, load: ManyQueues, warm_up: int, counted_every: int, steps: Sequence[str]) -> None:
+    queues, chain = load.queues, Chain("ndjson")
     chain.take(load.begin(), load.now_ms)
-    for i in range(warm_up):
-        chain.take(load.step(int(queues * TOUCHED_RATIO), after_ms=WARM_UP_STEP_MS, counted=i % 6 == 5), load.now_ms)
+    for i in range(1, warm_up + 1):
+        records = load.step(int(queues * TOUCHED_RATIO), after_ms=load.step_ms, counted=i % counted_every == 0)
+        chain.take(records, load.now_ms)
     few = int(queues * (0.01 if queues > 10_000 else TOUCHED_RATIO))
     name = f"{queues:,} queues"
     for key, words, times, step in (
