@@ -81,9 +81,10 @@ def measure(run: Run, *, quick: bool) -> None:
     """Measure steps in which a tenth of the queues is touched, none is, and all are counted."""
     run.say("queues: a step by the number of queues known")
     for queues in (200, 2_000) if quick else (200, 2_000, 10_000, 100_000):
-        # In its first five minutes a queue is judged in every step. That takes half a minute for 100,000: few long steps.
+        # In its first five minutes a queue is judged in every step. That takes half a minute for 100,000: few long steps,
+        # but not so long that a queue seems to stand still in between, for those are judged in every step too.
         if queues > 10_000:
-            _measure(run, ManyQueues(queues, step_ms=40_000), warm_up=12, counted_every=1, steps=("touched", "untouched"))
+            _measure(run, ManyQueues(queues, step_ms=25_000), warm_up=16, counted_every=1, steps=("touched", "untouched"))
         else:
             _measure(run, ManyQueues(queues), warm_up=40, counted_every=6, steps=STEPS)
 
