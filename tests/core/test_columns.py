@@ -89,5 +89,5 @@ def test_columns_come_back_in_numpy_s_usual_type(name: str, compress: bool) -> N
     """C has two integer types of 64 bits, and numpy is twenty times slower where one meets the other, as in `minimum.at`."""
     usual = np.dtype(name)
     columns = {"narrow": np.arange(90).astype(usual), "same": np.ones(90, dtype=usual), "raw": np.arange(90).astype(usual)}
-    again, _ = unpack_columns(pack_columns(columns, {}, raw={"raw"}, compress=compress))
+    again, _ = unpack_columns(pack_columns(columns, {}, raw=frozenset({"raw"}), compress=compress))
     assert {values.dtype.num for values in again.values()} == {usual.num}

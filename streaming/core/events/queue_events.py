@@ -8,22 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from streaming.core.columns import dictionary, distinct, int_column, plain
+from streaming.core.columns import Array, dictionary, distinct, int_column, plain
 from streaming.core.events.ahead import AHEAD_MS
 from streaming.core.events.attributes import read_attributes
 from streaming.core.hashing import hash_texts, mix, text_hash
 from streaming.core.state.queue_text import report_text
 
-Array = npt.NDArray[Any]
-
 KINDS: Final = ("queue_state", "purged", "batch", "consumer_state", "heartbeat")
 QUEUE_STATE, PURGED, BATCH, CONSUMER_STATE, HEARTBEAT = range(len(KINDS))
+ABOUT_WHOLE_QUEUES = (QUEUE_STATE, PURGED, BATCH)
+"""A queue's messages may be in any shard, so these go to all of them."""
 
 # Flags of a queue event.
 PRIMARY = 1
@@ -75,8 +74,9 @@ class QueueEvents:
         """Return these rows (indices, or a mask), with the same strings."""
         return replace(self, columns={name: values[rows] for name, values in self.columns.items()})
 
-    def names(self, column: str, words: Sequence[str]) -> list[str]:
+    def names(self, column: Literal["consumer", "batch"]) -> list[str]:
         """Return one of the columns of names as strings, empty for none."""
+        words = self.consumers if column == "consumer" else self.batches
         return [words[i] if i >= 0 else "" for i in self.columns[column].tolist()]
 
 
@@ -93,7 +93,7 @@ def read_queue_events(table: pa.Table, queue: Array, ahead_ms: Array | None) -> 
     batches, batch = _words(table["batch_id"])
     reported, attributes = _words(table["attributes"])
     read = [_attributes_again(text) if len(text) <= REMEMBERED_CHARS else _attributes(text) for text in (*reported, "")]
-    texts = {one.text: i for i, one in enumerate(dict.fromkeys(read))}
+    texts = {text: i for i, text in enumerate(dict.fromkeys(one.text for one in read))}
     counts = np.array([one.counts or (0, 0, 0) for one in read], dtype=np.int64)[attributes]
     flags = np.full(n, PRIMARY, dtype=np.uint8)
     flags[np.array([one.counts is not None for one in read])[attributes]] |= COUNTED
@@ -125,12 +125,12 @@ def spread(events: QueueEvents, queue_hashes: Array, shards: int) -> list[QueueE
         return [events, *(QueueEvents() for _ in range(shards - 1))]
     kind = events["kind"]
     home = np.where(kind == HEARTBEAT, 0, (queue_hashes[events["queue"]] % np.uint64(shards)).astype(np.int64))
-    everywhere = kind <= BATCH
+    everywhere = np.isin(kind, ABOUT_WHOLE_QUEUES)
     found = []
     for shard in range(shards):
-        here = events.take(np.flatnonzero(everywhere | (home == shard)))
-        copies = (home != shard)[everywhere | (home == shard)]
-        here.columns["flags"] = np.where(copies, here["flags"] & ~np.uint8(PRIMARY), here["flags"])
+        rows = np.flatnonzero(everywhere | (home == shard))
+        here = events.take(rows)
+        here.columns["flags"][home[rows] != shard] &= ~np.uint8(PRIMARY)
         found.append(here)
     return found
 

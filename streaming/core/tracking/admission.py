@@ -107,6 +107,6 @@ def _without_queues(events: Events, outside: Set[QueueName]) -> tuple[Events, in
 
 def _collectors_outside(state: ShardState, events: Events, settings: Settings) -> Set[str]:
     beats = events.about_queues.take(events.about_queues["kind"] == HEARTBEAT)
-    heard = dict.fromkeys(beats.names("consumer", beats.consumers))
+    heard = dict.fromkeys(beats.names("consumer"))
     new = [name for name in heard if name not in state.collectors]
     return frozenset(new[max(0, settings.max_collectors - len(state.collectors)) :])

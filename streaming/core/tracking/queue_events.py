@@ -71,7 +71,7 @@ def _count_results(state: ShardState, reported: QueueEvents, new: Array, setting
 
 
 def _hear_collectors(state: ShardState, heartbeats: QueueEvents) -> None:
-    for name, at in zip(heartbeats.names("consumer", heartbeats.consumers), heartbeats["at"].tolist(), strict=True):
+    for name, at in zip(heartbeats.names("consumer"), heartbeats["at"].tolist(), strict=True):
         state.collectors[name] = max(state.collectors.get(name, 0), at)
 
 
@@ -82,7 +82,7 @@ def _purge(state: ShardState, numbers: Array, at: Array) -> None:
 
 def _batches_failed(state: ShardState, batches: QueueEvents) -> None:
     failed: dict[str, int] = {}
-    named = zip(batches.names("batch", batches.batches), batches["attributes"].tolist(), batches["at"].tolist(), strict=True)
+    named = zip(batches.names("batch"), batches["attributes"].tolist(), batches["at"].tolist(), strict=True)
     for batch_id, attributes, at in named:
         if batch_id and read_report(batches.attributes[attributes]).get("failed"):
             failed[batch_id] = max(at, failed.get(batch_id, 0))
@@ -99,9 +99,7 @@ def _batches_failed(state: ShardState, batches: QueueEvents) -> None:
 
 def _hear_consumers(state: ShardState, numbers: Array, states: QueueEvents) -> None:
     columns = (numbers, states["at"], states["attributes"])
-    for consumer, number, at, attributes in zip(
-        states.names("consumer", states.consumers), *(values.tolist() for values in columns), strict=True
-    ):
+    for consumer, number, at, attributes in zip(states.names("consumer"), *(values.tolist() for values in columns), strict=True):
         known = state.consumer_states.get((number, consumer))
         if known is None or at >= known.at:
             merged = {**(known.attributes if known else {}), **read_report(states.attributes[attributes])}

@@ -105,5 +105,5 @@ def test_packets_of_several_tasks_are_joined() -> None:
     named = [events.queues[i].queue for i in found["queue"].tolist()]
     assert named == ["orders", "mail", "orders", "mail", "invoices", "mail"]
     assert [one and one[0] for one in counts(found)] == [1, 2, None, 1, 3, None]
-    assert found.names("consumer", found.consumers) == ["", "", "a", "", "", "b"]
+    assert found.names("consumer") == ["", "", "a", "", "", "b"]
     assert len(set(found.attributes)) == len(found.attributes)

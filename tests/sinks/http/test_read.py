@@ -313,7 +313,7 @@ def test_a_server_that_prefers_protobuf_keeps_all_classic_series(shop: Service) 
 
 
 def test_native_histograms_have_a_path_of_their_own(start: StartService) -> None:
-    """Compressed or not; before the first batch there is none. A client that does not accept protobuf is told what to do."""
+    """Compressed or not; before the first batch there is none. A client that takes no protobuf gets an error with a fix."""
     service = start(None)
     client, headers = service.client, {"Accept": ACCEPT_2_42, "Accept-Encoding": "identity"}
     assert client.get("/metrics/native", headers=headers).content == b""
