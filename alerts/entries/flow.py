@@ -99,11 +99,14 @@ QUEUE_LAGGING = Entry(
         "backlog did not shrink.",
         "At this rate the oldest visible message passes {lag_limit_s} (`lag_limit_s`, per queue pattern: set it to the queue's "
         "objective) within {lag_forecast_s}, or has already passed it.",
+        "Within {lag_forecast_lost_s} if consumers fell silent and were not replaced: for five minutes nothing was finished by a "
+        "consumer that worked within the hour, fewer messages leave than before and no more arrive, and every consumer that "
+        "still works was there before.",
         "It does not fire while the waiting messages will be processed before the limit and the backlog has not grown for two "
         "minutes, for example after a nightly batch.",
         "It is critical if the age will pass half of the retention within a day.",
     ),
-    thresholds=("lag_limit_s", "lag_forecast_s", "lagging_for_s"),
+    thresholds=("lag_limit_s", "lag_forecast_s", "lag_forecast_lost_s", "lagging_for_s"),
     severity="warning",
     alert=signal_alert(
         "QueueLagging",

@@ -102,6 +102,8 @@ class Quiet:
             least = "" if "visible" in q.exact_ages else "at least "
             words = f"the oldest visible message is {least}{_s(m.value)} old"
             when = f"it fires when that age will reach {_s(m.limit)} within {duration(limits.lag_forecast_s)}"
+            if limits.lag_forecast_lost_s > limits.lag_forecast_s:
+                when += f" ({duration(limits.lag_forecast_lost_s)} where consumers fell silent)"
             yield from _miss("QueueLagging", m, f"{words}; {when}")
 
     def _is_worked_on(self) -> bool:

@@ -46,9 +46,11 @@ class Thresholds:
     failing_window_s: float = 300.0
     failing_min_deliveries: int = 20
 
-    # QueueLagging: lagging for lagging_for_s, and the oldest visible message passes lag_limit_s within lag_forecast_s.
+    # QueueLagging: lagging for lagging_for_s, and the oldest visible message passes lag_limit_s within lag_forecast_s,
+    # or within lag_forecast_lost_s where consumers fell silent that nobody replaced.
     lag_limit_s: float = 900.0
     lag_forecast_s: float = 1_800.0
+    lag_forecast_lost_s: float = 7_200.0
     lagging_for_s: float = 120.0
 
     # WindowTooShort: share of the deliveries in short_window_s that outlived their visibility window, and their minimum number.

@@ -18,7 +18,7 @@ from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, QUIET_MS
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, STATES
 from streaming.judge.rules.queues import scheduled_ms, stalled_since
-from streaming.judge.rules.traffic import silent_from
+from streaming.judge.rules.silent import silent_from
 from streaming.judge.snapshot import QueueStatus
 from streaming.judge.status import WINDOW_MS
 

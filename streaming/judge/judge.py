@@ -19,7 +19,7 @@ from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.needs import supported
 from streaming.judge.look import look_at
 from streaming.judge.memory import JudgeMemory, QueueMemory
-from streaming.judge.rules import config, consumers, failing, groups, messages, queues, redrive, telemetry, traffic
+from streaming.judge.rules import config, consumers, failing, groups, lagging, messages, queues, redrive, silent, telemetry
 from streaming.judge.samples import sample_table
 from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalStatus
 from streaming.judge.snapshot import Snapshot
@@ -42,8 +42,8 @@ RULES: tuple[Callable[[Context], Iterator[Finding]], ...] = (
     queues.batch_retry_storm,
     failing.queue_failing,
     failing.window_too_short,
-    traffic.queue_lagging,
-    traffic.queue_silent,
+    lagging.queue_lagging,
+    silent.queue_silent,
     consumers.slow_consumer,
     consumers.broker_strategies,
     consumers.zombie_consumer,

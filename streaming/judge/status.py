@@ -44,7 +44,7 @@ def is_lagging(c: Context) -> bool:
 
 def _work_status(c: Context) -> QueueStatus:
     found = _messages_status(c) if c.basis == "messages" else _counts_status(c)
-    return "lagging" if found == "ok" and c.firing_here("QueueLagging") and not _recovers(c) else found
+    return "lagging" if found == "ok" and "lagging" in c.memory.since and not _recovers(c) else found
 
 
 def _recovers(c: Context) -> bool:

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from lab.harness import run
+from lab.scenarios.matrix import one_consumer_dead
+from lab.telemetry import VIEWS, seen
 from streaming.core.settings import QueueRule, Settings
 from streaming.judge.signals import Finding
 from tests.contract.replaying import ev
@@ -41,6 +44,43 @@ def test_one_of_two_consumers_dead_is_announced_when_the_forecast_passes_the_lim
     assert evidence["passes_limit_in_s"] <= 1_800
     assert evidence["silent_consumers"] == "w1"
     assert "Consumer w1 has finished nothing for" in evidence["summary"]
+
+
+def test_consumers_that_nobody_replaces_are_looked_at_farther_ahead() -> None:
+    """Work takes 2.5 s: the age grows by 0.2 s per second, too slowly for the usual half an hour, and passes within two hours."""
+    times, (finding, *_) = lagging(one_of_two_dies(2.5), QUIET_UNTIL_S)
+    assert DIED_S + 300 < times[0] <= DIED_S + 540
+    assert 1_800 < finding.evidence["passes_limit_in_s"] <= 7_200
+    assert finding.evidence["silent_consumers"] == "w1"
+    usual = Settings(now_is_event_time=True, rules=(QueueRule("q", {"lag_forecast_lost_s": 1_800}),))
+    assert lagging(one_of_two_dies(2.5), QUIET_UNTIL_S, usual) == ([], [])
+
+
+def renamed(events: Events, late_by_s: float) -> Events:
+    """Let the worker that is left go on under another name from some time after the other's death."""
+    return [{**e, "consumer": "w0-new"} if e["at"] > ev("x", DIED_S + late_by_s)["at"] and "consumer" in e else e for e in events]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param(renamed(one_of_two_dies(2.5), 5), id="a deploy gave the consumers that work new names"),
+        pytest.param(flow(DIED_S, 3, 2.5, 2) + flow(900, 2, 2.5, 1, DIED_S, 1_000), id="more comes than before"),
+        pytest.param(flow(DIED_S, 2.5, 2.4, 2) + flow(900, 2.1, 2.5, 1, DIED_S, 1_000), id="as much leaves as before"),
+    ],
+)
+def test_a_silent_consumer_is_no_reason_to_look_farther_ahead(events: Events) -> None:
+    """It was replaced, or the backlog has other causes: the usual half an hour applies."""
+    assert lagging(events, QUIET_UNTIL_S) == ([], [])
+
+
+def test_a_jumping_age_ends_neither_the_status_nor_the_signal() -> None:
+    """A standard queue is received in no order: the age of the oldest visible message jumps, and the backlog grows throughout."""
+    found = run(seen(one_consumer_dead("standard", 1), VIEWS["full"]), trigger_ms=10_000)
+    (fired,) = found.fired("QueueLagging")
+    statuses = found.chosen("queue_status", "orders")
+    assert {status for at, status in statuses.items() if at >= fired["at"]} == {"lagging"}
+    assert [s["status"] for s in found.signals if s["signal"] == "QueueLagging"] == ["firing"]
 
 
 def test_a_queue_that_falls_behind_by_little_is_not_announced_yet() -> None:

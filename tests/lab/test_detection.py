@@ -43,7 +43,9 @@ def test_a_cell_with_ambiguous_first_minutes_holds(scenario: str, kind: str, bas
     assert row["broken"] == []
 
 
-@pytest.mark.parametrize("incident", ["slow_deploy", "consumers_dead", "rolling_deploys", "burst_x50", "nightly_batch"])
+@pytest.mark.parametrize(
+    "incident", ["slow_deploy", "consumers_dead", "one_consumer_dead", "rolling_deploys", "burst_x50", "nightly_batch"]
+)
 def test_an_incident_is_announced_and_a_healthy_run_is_not(incident: str) -> None:
     """Incidents are announced in time and by name; healthy runs raise neither QueueFailing nor QueueLagging."""
     rows = list(run_incidents(IncidentSelection(only=(incident,), kinds=("standard",)), jobs=1))

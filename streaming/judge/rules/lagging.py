@@ -1,35 +1,37 @@
-"""Signals about the flow of a queue: it falls behind its limit, or no messages come any more."""
+"""The signal about a queue that falls behind its limit."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from streaming.core.state.queues import NEVER
 from streaming.judge import measures
 from streaming.judge.context import Context, duration, seconds
 from streaming.judge.rules.failing import is_failing
-from streaming.judge.rules.queues import stalled_since
 from streaming.judge.signals import Finding
 from streaming.judge.status import WINDOW_MS, is_lagging
-from streaming.judge.window import Ints
+from streaming.judge.window import Ints, Window
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
-SLOT_MS = 600_000
-FEWEST_SLOTS = 3
-"""A queue has steady traffic when messages came in each ten minutes of the last hour, or of half an hour at least."""
 CHANGED_FACTOR = 1.5
 LATELY_MS = 120_000
 FASTEST_GROWTH = 1.2
 GONE_NAMED = 5
+USUAL_ARRIVALS = 1.2
+LESS_DEPARTS = 0.95
+"""Rates of five minutes, as shares of the rate before, that are more than chance at a message a second."""
 
 
 def queue_lagging(c: Context) -> Iterator[Finding]:
-    """Lagging for 2 min, and the oldest visible message passes the queue's limit within 30 min at this rate, or has passed it."""
+    """Lagging for 2 min, and the oldest visible message passes the queue's limit within 30 min at this rate, or has passed it.
+
+    Within two hours where consumers were lost: see `_lost_consumers`. It ends when the backlog shrinks, or when the forecast has
+    been beyond that for five minutes: the age of the oldest visible message jumps in a queue without order.
+    """
+    eased_at = c.memory.since.pop("lag_eased", None)
     lagging = is_lagging(c) and not is_failing(c)
     since = c.memory.holds_since("lagging", lagging, c.now)
     if since is None or c.now - since < c.thresholds.lagging_for_s * 1000:
@@ -40,20 +42,26 @@ def queue_lagging(c: Context) -> Iterator[Finding]:
     late = measures.lag(age.since_ms, c.now, c.thresholds)
     limit_ms, age_ms = late.limit, late.value
     growth, low, high = _growth(c)
-    passes_ms = 0.0 if age_ms >= limit_ms else (limit_ms - age_ms) / growth if growth > 0 else float("inf")
+    passes_ms = 0.0 if age_ms >= limit_ms else (limit_ms - age_ms) / growth if growth > 0 else math.inf
     rate_in, rate_out = _rates(c)
-    if passes_ms > c.thresholds.lag_forecast_s * 1000 or _drains_in_time(c, rate_out, limit_ms - age_ms):
+    if _drains_in_time(c, rate_out, limit_ms - age_ms):
         return
+    if passes_ms > _forecast_ms(c, high):
+        eased_at = eased_at or c.now
+        if not c.firing_here("QueueLagging") or c.now - eased_at >= WINDOW_MS:
+            return
+        c.memory.since["lag_eased"] = eased_at
     day_later_ms = age_ms + growth * DAY_MS
     lost_soon = day_later_ms >= c.retention_ms / 2
     evidence: dict[str, Any] = {
         "oldest_visible_s": seconds(age_ms),
         "exact": age.exact,
         "limit_s": c.thresholds.lag_limit_s,
-        "passes_limit_in_s": seconds(passes_ms),
         "visible": c.knowledge.depth.get("visible", c.summary.numbers["visible"]),
         "age_growth": round(growth, 3),
     }
+    if passes_ms < math.inf:
+        evidence["passes_limit_in_s"] = seconds(passes_ms)
     if low > 0 and passes_ms:
         evidence |= {
             "passes_limit_in_s_earliest": seconds((limit_ms - age_ms) / high),
@@ -67,7 +75,9 @@ def queue_lagging(c: Context) -> Iterator[Finding]:
     evidence |= cause
     least = "" if age.exact else "at least "
     when = (
-        f"has passed its limit of {duration(limit_ms)}"
+        "the backlog does not shrink"
+        if passes_ms == math.inf
+        else f"has passed its limit of {duration(limit_ms)}"
         if not passes_ms
         else f"passes its limit of {duration(limit_ms)} in {duration(passes_ms)} at this rate"
     )
@@ -76,6 +86,42 @@ def queue_lagging(c: Context) -> Iterator[Finding]:
         + (f" {cause['cause'][0].upper()}{cause['cause'][1:]}." if cause else "")
     )
     yield c.finding("QueueLagging", "critical" if lost_soon else "warning", since, evidence)
+
+
+def _forecast_ms(c: Context, fastest_growth: float) -> float:
+    limits = c.thresholds
+    # The age of a message that came back says nothing about the rates, so it is not looked at so far ahead.
+    lost = fastest_growth <= FASTEST_GROWTH and _lost_consumers(c)
+    return (max(limits.lag_forecast_s, limits.lag_forecast_lost_s) if lost else limits.lag_forecast_s) * 1000
+
+
+def _lost_consumers(c: Context) -> bool:
+    """Whether the queue lags because consumers fell silent: no more comes than before, less leaves, and nobody replaced them.
+
+    A deploy that gives consumers new names replaces them, and a burst during a deploy brings more than before: neither counts.
+    """
+    silent = _silent_consumers(c, WINDOW_MS)
+    if not silent or c.basis != "messages":
+        return False
+    past, silent_at = c.past, silent[-1][0]
+    split = past.last_before(silent_at)
+    start = max(past.last_before(silent_at - HOUR_MS), 0)
+    if split <= start:
+        return False
+    recent_s, before_s = WINDOW_MS / 1000, (past.at[split] - past.at[start]) / 1000
+    left, left_before = past.change("departed", c.now - WINDOW_MS) / recent_s, _grown(past, "departed", start, split) / before_s
+    came, came_before = past.change("sent", c.now - WINDOW_MS) / recent_s, _grown(past, "sent", start, split) / before_s
+    if left >= LESS_DEPARTS * left_before or came > USUAL_ARRIVALS * came_before:
+        return False
+    # A consumer that finished more than all have finished since then was there before: it replaces nobody.
+    since = past.change("departed", silent_at)
+    results = c.summary.consumer_results
+    working = [name for name, at in c.summary.consumer_acks.items() if at >= c.now - LATELY_MS]
+    return all(name in results and results[name].finished > since for name in working)
+
+
+def _grown(window: Window, field: str, start: int, end: int) -> int:
+    return window.value(field, end) - window.value(field, start)
 
 
 def _growth(c: Context) -> tuple[float, float, float]:
@@ -154,11 +200,8 @@ def _cause(c: Context) -> dict[str, Any]:
 
 
 def _gone(c: Context) -> dict[str, Any]:
-    """Return the consumers that finished messages within the hour and no longer do, while others still do."""
-    acks = c.summary.consumer_acks
-    if not any(at >= c.now - LATELY_MS for at in acks.values()):
-        return {}
-    silent = sorted((at, name) for name, at in acks.items() if c.now - HOUR_MS <= at < c.now - LATELY_MS)
+    """Name the consumers that fell silent."""
+    silent = _silent_consumers(c, LATELY_MS)
     if not silent:
         return {}
     names = ", ".join(name for _, name in silent[-GONE_NAMED:])
@@ -167,82 +210,12 @@ def _gone(c: Context) -> dict[str, Any]:
     return {"silent_consumers": names, "cause": words}
 
 
-def queue_silent(c: Context) -> Iterator[Finding]:
-    """A queue with steady traffic, of which at least 20 messages were due by its own rates, received none."""
-    expected = None if c.is_dead_letter_queue or c.paused else _expected(c)
-    silence = measures.silence(expected[0], c.now, min(expected[1:]), c.thresholds) if expected is not None else None
-    if silence is not None and silence.limit < math.inf:
-        c.near["QueueSilent"] = silence
-    silent = silence is not None and silence.reached
-    since = c.memory.holds_since("silent", silent, c.now, expected[0] if expected else None)
-    if since is None or expected is None:
-        return
-    due = round(min(expected[1:]))
-    evidence = {
-        "silent_s": seconds(c.now - expected[0]),
-        "messages_due": due,
-        "last_message_at": expected[0],
-        "summary": (
-            f"Nothing has come to {c.name.queue} for {duration(c.now - expected[0])}; by its own rate {due} messages were due. "
-            "Look at what sends to it."
-        ),
-    }
-    yield c.finding("QueueSilent", "critical" if c.thresholds.silent_pages else "info", since, evidence)
+def _silent_consumers(c: Context, silent_ms: int) -> list[tuple[int, str]]:
+    """Return the consumers that finished messages within the hour and none for `silent_ms`, while others still do.
 
-
-def silent_from(c: Context) -> int:
-    """Return the earliest time at which `queue_silent` can fire if no message comes; NEVER where it cannot."""
-    if (
-        c.is_dead_letter_queue
-        or c.paused
-        or max(c.summary.total("sent"), c.summary.total("received")) < c.thresholds.silent_messages
-    ):
-        return NEVER
-    expected = _expected(c)
-    if expected is None:
-        # The last message is too recent, or there is no rate, and there will be none until a message comes.
-        came = c.recent["sent" if c.summary.total("sent") else "received"]
-        steps = np.flatnonzero(np.diff(came))
-        return int(c.recent.at[steps[-1] + 1]) + 60_000 if len(steps) else NEVER
-    last_at, due, _ = expected
-    if due <= 0:
-        return NEVER
-    # From then on yesterday's rate decides, step by step.
-    return max(last_at + math.ceil(measures.silence(last_at, c.now, due, c.thresholds).limit), c.now + 1)
-
-
-def _expected(c: Context) -> tuple[int, float, float] | None:
-    """Return when the last message came and how many were due since; None for a queue without steady traffic.
-
-    The messages due are computed from the rate of the hour before, and from the same time yesterday.
+    Each with the time of its last one (epoch milliseconds), the latest at the end.
     """
-    if stalled_since(c) is not None and c.summary.total("sent") == 0:
-        # Only receives are reported, and there are none: arrivals are unknown.
-        return None
-    field = "sent" if c.summary.total("sent") else "received"
-    if c.recent.change(field, c.now - 60_000) > 0:
-        # A message came within the minute: most queues most of the time.
-        return None
-    past = c.past
-    came = past[field]
-    steps = np.flatnonzero(np.diff(came) > 0)
-    if not len(steps):
-        return None
-    last_at = int(past.at[steps[-1] + 1])
-    if c.now - last_at < 60_000 or past.change("touched_unsent", last_at) > 0:
-        # In the second case messages come, but their sends are not reported.
-        return None
-    start = past.last_before(last_at - HOUR_MS)
-    first_at = max(last_at - HOUR_MS, int(past.at[0]))
-    slots = (last_at - first_at) // SLOT_MS
-    if slots < FEWEST_SLOTS:
-        return None
-    bounds = [max(past.last_before(last_at - i * SLOT_MS), 0) for i in range(slots + 1)]
-    if any(came[later] <= came[earlier] for later, earlier in pairwise(bounds)):
-        return None
-    rate = (int(came[steps[-1] + 1]) - int(came[max(start, 0)])) / (last_at - first_at)
-    due = rate * (c.now - last_at)
-    yesterday = due
-    if int(past.at[0]) <= last_at - DAY_MS:
-        yesterday = float(came[past.last_before(c.now - DAY_MS)] - came[max(past.last_before(last_at - DAY_MS), 0)])
-    return last_at, due, yesterday
+    acks = c.summary.consumer_acks
+    if not any(at >= c.now - LATELY_MS for at in acks.values()):
+        return []
+    return sorted((at, name) for name, at in acks.items() if c.now - HOUR_MS <= at < c.now - silent_ms)

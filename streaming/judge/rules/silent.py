@@ -1,0 +1,101 @@
+"""The signal about a queue to which no messages come any more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from streaming.core.state.queues import NEVER
+from streaming.judge import measures
+from streaming.judge.context import Context, duration, seconds
+from streaming.judge.rules.queues import stalled_since
+from streaming.judge.signals import Finding
+
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+SLOT_MS = 600_000
+FEWEST_SLOTS = 3
+"""A queue has steady traffic when messages came in each ten minutes of the last hour, or of half an hour at least."""
+
+
+def queue_silent(c: Context) -> Iterator[Finding]:
+    """A queue with steady traffic, of which at least 20 messages were due by its own rates, received none."""
+    expected = None if c.is_dead_letter_queue or c.paused else _expected(c)
+    silence = measures.silence(expected[0], c.now, min(expected[1:]), c.thresholds) if expected is not None else None
+    if silence is not None and silence.limit < math.inf:
+        c.near["QueueSilent"] = silence
+    silent = silence is not None and silence.reached
+    since = c.memory.holds_since("silent", silent, c.now, expected[0] if expected else None)
+    if since is None or expected is None:
+        return
+    due = round(min(expected[1:]))
+    evidence = {
+        "silent_s": seconds(c.now - expected[0]),
+        "messages_due": due,
+        "last_message_at": expected[0],
+        "summary": (
+            f"Nothing has come to {c.name.queue} for {duration(c.now - expected[0])}; by its own rate {due} messages were due. "
+            "Look at what sends to it."
+        ),
+    }
+    yield c.finding("QueueSilent", "critical" if c.thresholds.silent_pages else "info", since, evidence)
+
+
+def silent_from(c: Context) -> int:
+    """Return the earliest time at which `queue_silent` can fire if no message comes; NEVER where it cannot."""
+    if (
+        c.is_dead_letter_queue
+        or c.paused
+        or max(c.summary.total("sent"), c.summary.total("received")) < c.thresholds.silent_messages
+    ):
+        return NEVER
+    expected = _expected(c)
+    if expected is None:
+        # The last message is too recent, or there is no rate, and there will be none until a message comes.
+        came = c.recent["sent" if c.summary.total("sent") else "received"]
+        steps = np.flatnonzero(np.diff(came))
+        return int(c.recent.at[steps[-1] + 1]) + 60_000 if len(steps) else NEVER
+    last_at, due, _ = expected
+    if due <= 0:
+        return NEVER
+    # From then on yesterday's rate decides, step by step.
+    return max(last_at + math.ceil(measures.silence(last_at, c.now, due, c.thresholds).limit), c.now + 1)
+
+
+def _expected(c: Context) -> tuple[int, float, float] | None:
+    """Return when the last message came and how many were due since; None for a queue without steady traffic.
+
+    The messages due are computed from the rate of the hour before, and from the same time yesterday.
+    """
+    if stalled_since(c) is not None and c.summary.total("sent") == 0:
+        # Only receives are reported, and there are none: arrivals are unknown.
+        return None
+    field = "sent" if c.summary.total("sent") else "received"
+    if c.recent.change(field, c.now - 60_000) > 0:
+        # A message came within the minute: most queues most of the time.
+        return None
+    past = c.past
+    came = past[field]
+    steps = np.flatnonzero(np.diff(came) > 0)
+    if not len(steps):
+        return None
+    last_at = int(past.at[steps[-1] + 1])
+    if c.now - last_at < 60_000 or past.change("touched_unsent", last_at) > 0:
+        # In the second case messages come, but their sends are not reported.
+        return None
+    start = past.last_before(last_at - HOUR_MS)
+    first_at = max(last_at - HOUR_MS, int(past.at[0]))
+    slots = (last_at - first_at) // SLOT_MS
+    if slots < FEWEST_SLOTS:
+        return None
+    bounds = [max(past.last_before(last_at - i * SLOT_MS), 0) for i in range(slots + 1)]
+    if any(came[later] <= came[earlier] for later, earlier in pairwise(bounds)):
+        return None
+    rate = (int(came[steps[-1] + 1]) - int(came[max(start, 0)])) / (last_at - first_at)
+    due = rate * (c.now - last_at)
+    yesterday = due
+    if int(past.at[0]) <= last_at - DAY_MS:
+        yesterday = float(came[past.last_before(c.now - DAY_MS)] - came[max(past.last_before(last_at - DAY_MS), 0)])
+    return last_at, due, yesterday
