@@ -22,7 +22,8 @@ def main() -> int:
     with tempfile.TemporaryFile("w+b") as kept, tempfile.TemporaryDirectory(prefix="queuewatch-halves-") as claims:
         # The count of all tests says nothing about the progress of one half, so none is shown.
         pytest = [sys.executable, "-m", "pytest", "-q", "-o", "console_output_style=classic", "-p", "tests.halves"]
-        pytest += ["--claims", claims, *sys.argv[1:]]
+        # As two arguments, the folder would be taken for the place of the tests, where pytest looks for its configuration.
+        pytest += [f"--claims={claims}", *sys.argv[1:]]
         # Two processes writing one failure cache would corrupt it.
         backwards = [*pytest, "-p", "no:cacheprovider", "--backwards"]
         second = subprocess.Popen(backwards, cwd=ROOT, stdout=kept, stderr=subprocess.STDOUT)

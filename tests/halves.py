@@ -20,6 +20,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--backwards", action="store_true", help="run the last test file first")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to run without the configuration of the tests: pytest takes a separate `--claims FOLDER` for a folder of tests."""
+    if config.rootpath != config.invocation_params.dir:
+        raise pytest.UsageError(f"the root is {config.rootpath}: write --claims=FOLDER as one word, and start in the checkout")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Run the tests of the claimed files, like pytest's own loop runs all."""
