@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -32,6 +33,7 @@ _MAGIC = b"QWJ4"
 _ZLIB_MAGIC = b"QWJ3"
 """Marks blobs written before the first part was compressed with zstd."""
 _CODEC = pa.Codec("zstd", compression_level=1)
+_QUEUES_PER_FRAME = 256
 
 
 @dataclass(slots=True)
@@ -91,6 +93,22 @@ class QueueMemory:
         return self.since.setdefault(condition, now if began is None else min(began, now))
 
 
+class _Frame(NamedTuple):
+    """A part of the memory's text, compressed."""
+
+    names: list[QueueName]
+    """The queues in it."""
+    size: int
+    """Bytes before compression."""
+    packed: bytes
+
+    @classmethod
+    def of(cls, text: str, names: list[QueueName] | None = None) -> _Frame:
+        """Compress a text."""
+        plain = text.encode()
+        return cls(names or [], len(plain), _CODEC.compress(plain, asbytes=True))
+
+
 @dataclass(slots=True)
 class JudgeMemory:
     """Everything the judge remembers."""
@@ -107,6 +125,8 @@ class JudgeMemory:
     """Whether the service's own clock is trusted."""
     looks: Looks = field(default_factory=Looks, compare=False)
     """Not stored: after a restart every queue is judged once."""
+    _frames: list[_Frame] = field(default_factory=list, compare=False, repr=False)
+    """The queues as they were last written."""
 
     @classmethod
     def empty(cls) -> JudgeMemory:
@@ -114,7 +134,10 @@ class JudgeMemory:
         return cls()
 
     def to_bytes(self) -> bytes:
-        """Serialize to compressed JSON followed by the history."""
+        """Serialize to compressed JSON followed by the history.
+
+        The JSON is compressed in frames, which are decompressed as one: those of unchanged queues are kept.
+        """
         body = {
             "version": VERSION,
             "at": self.at,
@@ -123,10 +146,21 @@ class JudgeMemory:
             "clock": asdict(self.clock),
             "firing": [_finding_json(finding) for finding in self.firing.values()],
         }
-        queues = ",".join(_packed(name, q) for name, q in self.queues.items())
-        text = f'{_json(body)[:-1]},"queues":[{queues}]}}'.encode()
-        head: bytes = _CODEC.compress(text, asbytes=True)
-        return b"".join((_MAGIC, struct.pack("<II", len(head), len(text)), head, self.history.to_bytes()))
+        self._frames = list(self._written())
+        frames = [_Frame.of(f'{_json(body)[:-1]},"queues":['), *self._frames, _Frame.of("]}")]
+        size, length = sum(frame.size for frame in frames), sum(len(frame.packed) for frame in frames)
+        packed = (frame.packed for frame in frames)
+        return b"".join((_MAGIC, struct.pack("<II", length, size), *packed, self.history.to_bytes()))
+
+    def _written(self) -> Iterator[_Frame]:
+        names, queues = list(self.queues), list(self.queues.values())
+        known = iter(self._frames)
+        for first in range(0, len(names), _QUEUES_PER_FRAME):
+            of, frame = names[first : first + _QUEUES_PER_FRAME], next(known, None)
+            chosen = queues[first : first + _QUEUES_PER_FRAME]
+            if frame is None or frame.names != of or None in [q.packed for q in chosen]:
+                frame = _Frame.of(("," if first else "") + ",".join(map(_packed, of, chosen)), of)
+            yield frame
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> JudgeMemory:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from streaming.core.settings import QueueName
 from streaming.judge.judge import judge
-from streaming.judge.memory import JudgeMemory
+from streaming.judge.memory import JudgeMemory, QueueMemory
 from streaming.judge.metrics import samples
 from streaming.judge.signals import SignalKey
 from tests.core.driving import T0, event, run_steps
@@ -143,3 +144,19 @@ def test_damaged_memory_is_refused(blob: bytes) -> None:
     """An error message is raised instead of a partly read memory."""
     with pytest.raises(ValueError, match="damaged"):
         JudgeMemory.from_bytes(blob)
+
+
+def test_only_frames_of_queues_that_changed_are_compressed_again() -> None:
+    """Queues change, come and go: what is read back is what is remembered, and other frames stay as they were."""
+    memory = JudgeMemory()
+    for n in range(600):
+        memory.queues[QueueName("aws_sqs", "", f"q{n}")] = QueueMemory(since={"backlog": n})
+    assert JudgeMemory.from_bytes(memory.to_bytes()) == memory
+    before = list(memory._frames)
+    changed = memory.queues[QueueName("aws_sqs", "", "q300")]
+    changed.since["stalled"], changed.packed = 7, None
+    memory.queues[QueueName("aws_sqs", "", "q600")] = QueueMemory()
+    assert JudgeMemory.from_bytes(memory.to_bytes()) == memory
+    assert [now is then for now, then in zip(memory._frames, before, strict=True)] == [True, False, False]
+    del memory.queues[QueueName("aws_sqs", "", "q0")]
+    assert JudgeMemory.from_bytes(memory.to_bytes()) == memory
