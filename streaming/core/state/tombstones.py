@@ -31,6 +31,8 @@ MERGED_SEGMENTS: Final = 8
 """The number of neighbouring segments of similar size that are merged into one."""
 MERGED_ROWS: Final = 1 << 18
 """The most rows a merge may produce: merging takes time within one step."""
+MERGED_SPANS: Final = 6
+"""A merged segment covers at most this part of the lateness, because it goes only when its last message is old enough."""
 
 _RAW: Final = frozenset({"hi", "lo", "batch", "a.key", "a.batch"})
 
@@ -51,8 +53,8 @@ def compact_deleted(state: ShardState, settings: Settings) -> None:
     state.segments.append(_segment(state, part))
     forget(state, part.rows.key)
     rows.keep(~chosen)
-    while _may_merge(few := state.segments[-MERGED_SEGMENTS:]):
-        state.segments[-MERGED_SEGMENTS:] = [_merged(state, few, horizon)]
+    while _may_merge(state.segments, settings):
+        state.segments[-MERGED_SEGMENTS:] = [_merged(state, state.segments[-MERGED_SEGMENTS:], horizon)]
 
 
 def restore_rows(state: ShardState, keys: Array, settings: Settings) -> bool:
@@ -91,9 +93,15 @@ def forgotten(state: ShardState, ended: Array, settings: Settings) -> Array:
     return result
 
 
-def _may_merge(segments: Sequence[TombstoneSegment]) -> bool:
-    sizes = [segment.rows for segment in segments]
-    return len(sizes) == MERGED_SEGMENTS and sum(sizes) <= MERGED_ROWS and 2 * max(sizes) <= sum(sizes)
+def _may_merge(segments: Sequence[TombstoneSegment], settings: Settings) -> bool:
+    few = segments[-MERGED_SEGMENTS:]
+    if len(few) < MERGED_SEGMENTS:
+        return False
+    sizes = [segment.rows for segment in few]
+    # A segment begins about where the one before it ends.
+    before = segments[-MERGED_SEGMENTS - 1] if len(segments) > MERGED_SEGMENTS else few[0]
+    span_ms = few[-1].last_end - before.last_end
+    return sum(sizes) <= MERGED_ROWS and 2 * max(sizes) <= sum(sizes) and span_ms * MERGED_SPANS <= settings.lateness_ms
 
 
 def _plain(state: ShardState, horizon: int) -> Array:

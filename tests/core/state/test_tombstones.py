@@ -26,8 +26,9 @@ NEVER_COMPACTED = 1 << 40
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Merge segments two by two, and drop names at once."""
+    """Merge segments two by two however long they last, and drop names at once."""
     monkeypatch.setattr(tombstones, "MERGED_SEGMENTS", 2)
+    monkeypatch.setattr(tombstones, "MERGED_SPANS", 1)
     monkeypatch.setattr(compact, "SWEPT_NAMES", 1)
 
 
