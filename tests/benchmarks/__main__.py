@@ -12,7 +12,20 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from streaming.spark.runtime import RuntimeUnavailable
-from tests.benchmarks import alert_latency, client, first_run, latency, live, micro, page, pager, queues, throughput
+from tests.benchmarks import (
+    alert_latency,
+    client,
+    first_run,
+    latency,
+    live,
+    micro,
+    page,
+    pager,
+    queues,
+    scale,
+    shapes,
+    throughput,
+)
 from tests.benchmarks.figures import Run
 from tests.benchmarks.jvm import Jvm, NoCompiler
 from tests.benchmarks.machine import Machine
@@ -22,17 +35,20 @@ from tests.services.process import ServiceUnavailable
 WITH_KAFKA: dict[str, Callable[..., None]] = {
     "throughput": throughput.measure,
     "live": live.measure,
+    "large": live.measure_large,
+    "shapes": shapes.measure,
     "latency": latency.measure,
 }
 ALONE: dict[str, Callable[..., None]] = {
     "micro": micro.measure,
     "queues": queues.measure,
+    "scale": scale.measure,
     "client": client.measure,
     "alerts": alert_latency.measure,
     "page": page.measure,
     "clone": first_run.measure,
 }
-SECTIONS = ("micro", "queues", "client", *WITH_KAFKA, "alerts", "page", "pager", "clone")
+SECTIONS = ("micro", "queues", "scale", "client", *WITH_KAFKA, "alerts", "page", "pager", "clone")
 BY_DEFAULT = SECTIONS[:-1]
 OUT = Path("build/bench.json")
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"

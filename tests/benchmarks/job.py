@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Any, Final
 import yaml
 
 from tests.benchmarks import scrape
-from tests.benchmarks.processes import Spent, spent_by
+from tests.benchmarks.processes import Spent, memory_of, spent_by
 from tests.services.process import free_port
 
 COMMAND: Final = [str(Path(sys.executable).with_name("queuewatch"))]
@@ -82,6 +83,18 @@ class Job:
         """Return every sample of `/metrics`, summed over queues."""
         return scrape.totals(scrape.page(self.url))
 
+    def memory_bytes(self) -> int:
+        """Return the memory of the job's processes."""
+        return memory_of(self._process.pid)
+
+    def is_ready(self) -> bool:
+        """Whether the service says that it is ready."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
     def accepted(self) -> int:
         """Return the accepted events in the published snapshot; 0 before the first."""
         try:
@@ -114,11 +127,15 @@ def running(
     parallelism: int,
     trigger_interval_s: float = 0.0,
     memory: str = "5g",
+    into: Path | None = None,
 ) -> Iterator[Job]:
-    """Run `queuewatch run` on `topic` from its beginning inside the with block. Raises `JobFailed`."""
+    """Run `queuewatch run` on `topic` from its beginning. The with block begins when a batch is committed. Raises `JobFailed`.
+
+    `into`: the folder for all files of the job. If it has a checkpoint, the job goes on from it, and the block begins at once.
+    """
     port = free_port()
-    with tempfile.TemporaryDirectory(prefix="queuewatch-bench-", ignore_cleanup_errors=True) as scratch:
-        folder = Path(scratch)
+    with _kept(into) as folder:
+        continues = (folder / "checkpoint").exists()
         config: dict[str, Any] = {
             "spark": {
                 "master": f"local[{parallelism}]",
@@ -153,10 +170,20 @@ def running(
         job = Job(process, f"http://127.0.0.1:{port}", folder)
         try:
             begin = time.monotonic()
-            job.wait(lambda: bool(job.batches()) or time.monotonic() - begin > _START_WITHIN_S)
+            if not continues:
+                job.wait(lambda: bool(job.batches()) or time.monotonic() - begin > _START_WITHIN_S)
             yield job
         finally:
             _stop(process)
+
+
+@contextmanager
+def _kept(folder: Path | None) -> Iterator[Path]:
+    if folder is not None:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="queuewatch-bench-", ignore_cleanup_errors=True) as scratch:
+        yield Path(scratch)
 
 
 def _stop(process: subprocess.Popen[str]) -> None:

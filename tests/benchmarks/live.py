@@ -1,12 +1,15 @@
-"""Trigger time and size of the state with very many live messages."""
+"""Trigger time, memory and size of the state with very many live messages, and a start from such a state."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from tests.benchmarks.figures import Figure, Run
 from tests.benchmarks.job import Job, running
@@ -16,23 +19,56 @@ from tests.benchmarks.topics import fill
 from tests.services.kafka import Kafka
 
 PER_TRIGGER: Final = 100_000
-PROMISED_S: Final = 1.2
 PROMISED_BYTES: Final = 30.0
+PROMISED_START_S: Final = 30.0
+_GIB: Final = 1 << 30
+
+
+class Size(NamedTuple):
+    """A number of live messages, and what is promised with it."""
+
+    key: str
+    live: int
+    trigger_s: float
+    batches: int
+    memory_gib: float | None = None
+
+
+MILLION: Final = Size("live", 1_000_000, trigger_s=1.2, batches=20)
+LARGE: Final = Size("large", 5_000_000, trigger_s=4.0, batches=12, memory_gib=8)
+QUICK: Final = Size("live", 200_000, trigger_s=1.2, batches=8)
 
 
 def measure(run: Run, kafka: Kafka, jvm: Jvm, parallelism: int, *, quick: bool) -> None:
-    """Preload the live messages, then measure triggers with 100,000 events of their lives."""
-    live = 200_000 if quick else 1_000_000
-    batches = 8 if quick else 20
-    run.say(f"live: {live:,} live messages, {PER_TRIGGER:,} events per trigger")
-    topic = fill(run, kafka, jvm, "ndjson", batches * PER_TRIGGER, parallelism, live=live)
+    """Preload a million live messages, measure triggers with 100,000 events of their lives, then a start from the checkpoint."""
+    _measure(run, kafka, jvm, parallelism, QUICK if quick else MILLION, restart=True)
+
+
+def measure_large(run: Run, kafka: Kafka, jvm: Jvm, parallelism: int, *, quick: bool) -> None:
+    """The same with five million live messages, without the start."""
+    _measure(run, kafka, jvm, parallelism, QUICK._replace(key="large") if quick else LARGE, restart=False)
+
+
+def _measure(run: Run, kafka: Kafka, jvm: Jvm, parallelism: int, size: Size, *, restart: bool) -> None:
+    live = size.live
+    run.say(f"{size.key}: {live:,} live messages, {PER_TRIGGER:,} events per trigger")
+    topic = fill(run, kafka, jvm, "ndjson", size.batches * PER_TRIGGER, parallelism, live=live)
     per_batch = PER_TRIGGER // topic.events_per_record
-    with running(kafka.bootstrap, topic.name, records_per_trigger=per_batch, parallelism=parallelism) as job:
-        preloaded = _preload(job, live)
-        job.wait(lambda: job.accepted() >= topic.events)
-        done = job.batches()
-        ended = State.of(job.metrics())
-        checkpoint_bytes = _size(job.folder / "checkpoint")
+    with tempfile.TemporaryDirectory(prefix="queuewatch-bench-", ignore_cleanup_errors=True) as scratch:
+        folder = Path(scratch)
+
+        def opened() -> AbstractContextManager[Job]:
+            return running(kafka.bootstrap, topic.name, records_per_trigger=per_batch, parallelism=parallelism, into=folder)
+
+        with opened() as job:
+            preloaded = _preload(job, live)
+            job.wait(lambda: job.accepted() >= topic.events)
+            done = job.batches()
+            ended = State.of(job.metrics())
+            memory_gib = job.memory_bytes() / _GIB
+            checkpoint_bytes = _size(folder / "checkpoint")
+        if restart:
+            start_s = _start(opened)
     if abs(ended.unsettled / live - 1) > 0.1:
         raise RuntimeError(f"{live} messages should be live, but the job tracks {ended.unsettled}")
     measured = done[live // PER_TRIGGER + WARM_UP : -(-topic.records // per_batch) - 1]
@@ -42,19 +78,31 @@ def measure(run: Run, kafka: Kafka, jvm: Jvm, parallelism: int, *, quick: bool) 
         "batches_s": [batch.duration_s for batch in measured],
         "stages_ms": stages_ms(measured),
     }
-    what = f"trigger with {live:,} live messages and {PER_TRIGGER:,} events, median"
+    key, each = size.key, f"{live:,} live messages"
     trigger_s = median(batch.duration_s for batch in measured)
-    run.add(Figure("live.trigger", what, trigger_s, "s", at_most=PROMISED_S, detail=detail))
-    run.add(Figure("live.trigger_max", "  the longest", max(batch.duration_s for batch in measured), "s"))
+    what = f"trigger with {each} and {PER_TRIGGER:,} events, median"
+    run.add(Figure(f"{key}.trigger", what, trigger_s, "s", at_most=size.trigger_s, detail=detail))
+    run.add(Figure(f"{key}.trigger_max", "  the longest", max(batch.duration_s for batch in measured), "s"))
+    what = f"  memory of all processes with {each}"
+    run.add(Figure(f"{key}.memory", what, memory_gib, "GiB", at_most=size.memory_gib))
     per_live = preloaded.bytes / preloaded.rows
-    run.add(Figure("live.bytes", "state per live message", per_live, "bytes", at_most=PROMISED_BYTES, detail=detail))
+    run.add(Figure(f"{key}.bytes", "state per live message", per_live, "bytes", at_most=PROMISED_BYTES, detail=detail))
     # Live messages cost the same at the end as after the preload; the rest of the state is for ended ones.
     gone = ended.rows - ended.unsettled
     per_ended = (ended.bytes - per_live * ended.unsettled) / max(1, gone)
-    run.add(Figure("live.ended_bytes", "  per message that ended within the lateness", per_ended, "bytes"))
-    whole = checkpoint_bytes / ended.unsettled
+    run.add(Figure(f"{key}.ended_bytes", "  per message that ended within the lateness", per_ended, "bytes"))
     what = "  whole checkpoint with all versions kept, per live message"
-    run.add(Figure("live.checkpoint_bytes", what, whole, "bytes"))
+    run.add(Figure(f"{key}.checkpoint_bytes", what, checkpoint_bytes / ended.unsettled, "bytes"))
+    if restart:
+        run.add(Figure(f"{key}.start", f"start from the checkpoint with {each} to ready", start_s, "s", at_most=PROMISED_START_S))
+
+
+def _start(opened: Callable[[], AbstractContextManager[Job]]) -> float:
+    """Return the seconds from starting the command until the service says that it is ready."""
+    begin = time.monotonic()
+    with opened() as job:
+        job.wait(job.is_ready)
+        return time.monotonic() - begin
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -11,6 +10,7 @@ from typing import Final
 from sinks.prometheus import Exposition
 from streaming.core.gc_pause import gc_paused
 from tests.benchmarks.figures import Figure, Run
+from tests.benchmarks.lines import json_records, message_id
 from tests.benchmarks.micro import Chain
 
 MESSAGES_PER_QUEUE: Final = 3
@@ -21,7 +21,6 @@ MOST_MS: Final = {(10_000, "touched"): 800.0, (10_000, "untouched"): 150.0, (10_
 """Promised limits, in milliseconds of a core."""
 MOST_METRICS_MS: Final = {(10_000, "again"): 300.0, (10_000, "touched"): 300.0}
 _START_MS: Final = 1_700_000_000_000
-_RECORD_EVENTS: Final = 500
 
 
 class ManyQueues:
@@ -48,7 +47,7 @@ class ManyQueues:
                 # As old as after an endless warm-up; otherwise every queue would seem to fall behind at first.
                 waited = MESSAGES_PER_QUEUE - number - TOUCHED_RATIO * (1 + queue // (TOUCHED_RATIO * self.queues))
                 events.append(self._sent(queue) | {"at": self._now - int(waited * self.step_ms / TOUCHED_RATIO)})
-        return _records([*events, *self._counts()])
+        return json_records([*events, *self._counts()])
 
     def step(self, touched: int, *, after_ms: int = 1_000, counted: bool = False) -> list[bytes]:
         """Return the records of one step: it touches `touched` queues in turn, and if `counted`, reports counts of all."""
@@ -56,16 +55,16 @@ class ManyQueues:
         events: list[dict[str, object]] = []
         for i in range(touched):
             queue = (self._turn + i) % self.queues
-            oldest = {"message_id": _message_id(queue, self._next[queue] - MESSAGES_PER_QUEUE), "consumer": f"worker-{queue % 4}"}
+            oldest = {"message_id": message_id(queue, self._next[queue] - MESSAGES_PER_QUEUE), "consumer": f"worker-{queue % 4}"}
             events.append(self._event("received", queue, oldest | {"receive_count": 1}))
             events.append(self._event("deleted", queue, oldest))
             events.append(self._sent(queue))
         self._turn += touched
-        return _records([*events, *(self._counts() if counted else ())])
+        return json_records([*events, *(self._counts() if counted else ())])
 
     def _sent(self, queue: int) -> dict[str, object]:
         self._next[queue] += 1
-        return self._event("sent", queue, {"message_id": _message_id(queue, self._next[queue] - 1)})
+        return self._event("sent", queue, {"message_id": message_id(queue, self._next[queue] - 1)})
 
     def _counts(self) -> Iterator[dict[str, object]]:
         counts = {"visible": MESSAGES_PER_QUEUE, "in_flight": 0, "delayed": 0, "visibility_timeout_s": 30, "retention_s": 345_600}
@@ -142,12 +141,3 @@ def _pages(run: Run, queues: int, chain: Chain, load: ManyQueues) -> None:
         bound = MOST_METRICS_MS.get((queues, key))
         name = f"queues.{queues}.metrics.{key}"
         run.add(Figure(name, f"{queues:,} queues: {words}", spent, "ms of a core", at_most=bound, detail=detail))
-
-
-def _message_id(queue: int, number: int) -> str:
-    return f"{queue:08x}-0000-4000-8000-{number:012x}"
-
-
-def _records(events: list[dict[str, object]]) -> list[bytes]:
-    lines = [json.dumps(event, separators=(",", ":")).encode() for event in events]
-    return [b"\n".join(lines[i : i + _RECORD_EVENTS]) for i in range(0, len(lines), _RECORD_EVENTS)]

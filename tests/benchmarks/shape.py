@@ -21,6 +21,8 @@ class Shape:
     queues: int = 200
     queue_skew: float = 1.05
     """Zipf exponent: the share of the n-th busiest queue is proportional to n ** -queue_skew."""
+    hot_ratio: float = 0.0
+    """The share of the first queue, which is a standard one; the others share the rest. 0: its share by `queue_skew`."""
     fifo_every: int = 4
     """Every n-th queue keeps order within groups."""
     groups_per_queue: int = 2_000

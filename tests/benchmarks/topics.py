@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -18,7 +18,9 @@ from tests.services.kafka import Kafka
 _PIECE: Final = 100_000
 """Events encoded at a time: a multiple of every form's record size."""
 _LIVE_EVENTS_PER_S: Final = 20_000.0
-"""High, so that a backlog of a million messages waits for minutes and not for longer than the lateness."""
+"""High, so that a backlog of a million messages waits for minutes and not for longer than the lateness…"""
+_BACKLOG_S: Final = 50
+"""…and higher for more messages: the backlog is never more than this many seconds of events."""
 _SPAN_S: Final = 300
 """Event time that a load covers unless its shape needs more: half the lateness, so that no event is late."""
 
@@ -38,14 +40,16 @@ class Topic:
         return EVENTS_PER_RECORD[self.form]
 
 
-def fill(run: Run, kafka: Kafka, jvm: Jvm, form: Form, events: int, partitions: int, *, live: int = 0) -> Topic:
+def fill(
+    run: Run, kafka: Kafka, jvm: Jvm, form: Form, events: int, partitions: int, *, live: int = 0, shape: Shape | None = None
+) -> Topic:
     """Create a topic with `events` events that end now, after a backlog of `live` messages.
 
-    `events` and `live` are rounded down to multiples of 100,000.
+    `events` and `live` are rounded down to multiples of 100,000. `shape`: the load, whose backlog and rate are set here.
     """
     pieces = (events + live) // _PIECE
-    rate = _LIVE_EVENTS_PER_S if live else max(10_000.0, events / _SPAN_S)
-    shape = Shape(live=live // _PIECE * _PIECE, events_per_s=rate)
+    rate = max(_LIVE_EVENTS_PER_S, live / _BACKLOG_S) if live else max(10_000.0, events / _SPAN_S)
+    shape = replace(shape or Shape(), live=live // _PIECE * _PIECE, events_per_s=rate)
     shape = ending_at(shape, int(time.time() * 1000), events)
     name = kafka.create_topic(partitions=partitions)
     began = time.monotonic()

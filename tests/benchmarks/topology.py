@@ -38,6 +38,8 @@ class Topology:
         self.dead_letter[with_dead_letter] = n + np.arange(len(with_dead_letter))
         self.total = n + len(with_dead_letter)
         share = (1.0 + number) ** -shape.queue_skew
+        if shape.hot_ratio:
+            share[0] = share[1:].sum() * shape.hot_ratio / (1 - shape.hot_ratio)
         self._share = share / share.sum()
         self._standard = np.where(self.ordered, 0, self._share)
         standard_per_s = shape.messages_per_s * float(self._standard.sum())
