@@ -46,6 +46,8 @@ def _purge(state: ShardState) -> None:
     rows = state.rows
     at = purged[rows["queue"]]
     hit = np.flatnonzero((at > 0) & (rows["ended"] == 0) & (rows["sent"] <= at) & (rows["last_received"] <= at))
+    # A dead letter keeps its send time: it may have been sent before the purge and have arrived after it.
+    hit = hit[rows.at("arrived", hit) <= at[hit]]
     end(state, hit, at[hit], F_PURGED)
 
 

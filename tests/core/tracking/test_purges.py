@@ -1,0 +1,20 @@
+"""A purge ends the messages that were in the queue, and no others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.driving import event, run_steps
+
+
+@pytest.mark.parametrize("arrives_ms", [40_000, 60_000])
+def test_a_dead_letter_is_purged_only_if_it_had_arrived(arrives_ms: int) -> None:
+    """It keeps its send time: it may have been sent before the purge of the dead-letter queue and have arrived after it."""
+    moved = event("dead_lettered", arrives_ms, message_id="m", to_queue="dead")
+    for events in (
+        [event("sent", 0, message_id="m"), event("purged", 50_000, "dead"), moved],
+        [moved, event("purged", 50_000, "dead")],
+    ):
+        *_, merged = run_steps([(70_000, [one]) for one in events], shards=2)
+        (dead,) = [facts for name, facts in merged.queues.items() if name.queue == "dead"]
+        assert dead.numbers["dead_letters"] == (arrives_ms > 50_000)
