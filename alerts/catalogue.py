@@ -6,13 +6,26 @@ import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from alerts.entries import consumers, dead_letters, flow, groups, messages, objectives, queues, redrive, telemetry, watcher
+from alerts.entries import (
+    consumers,
+    dead_letters,
+    flow,
+    groups,
+    messages,
+    objectives,
+    purges,
+    queues,
+    redrive,
+    telemetry,
+    watcher,
+)
 from alerts.entry import Entry
 from alerts.units import shown, spoken, spoken_duration
 from streaming.core.thresholds import Thresholds
 
 CATALOGUE: tuple[Entry, ...] = (
     *messages.ENTRIES,
+    *purges.ENTRIES,
     *dead_letters.ENTRIES,
     *redrive.ENTRIES,
     *groups.ENTRIES,

@@ -118,3 +118,11 @@ def log(look_for: str) -> Check:
         'grep -hE \'WARN|ERROR\' "$ACTIVEMQ_DATA/activemq.log" | grep -F "$QUEUE" | tail -n 40',
         look_for,
     )
+
+
+def audit(look_for: str) -> Check:
+    return Check(
+        "The latest operations on queues in the broker's audit log, if it is on (`-Dorg.apache.activemq.audit=true`)",
+        'grep -hF -e "$QUEUE" -e QueueView "$ACTIVEMQ_DATA/audit.log" | tail -n 40',
+        look_for,
+    )

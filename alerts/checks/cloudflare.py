@@ -85,3 +85,7 @@ def dead_letter_backlog(look_for: str) -> Check:
         "jq -r '.[0].dead_letter_queue')\" '.[] | select(.queue_name == $name) | .queue_id')/metrics\"",
         look_for,
     )
+
+
+def last_purge(look_for: str) -> Check:
+    return Check("When the queue was last purged", 'cf "queues/$QUEUE_ID/purge"', look_for)

@@ -21,7 +21,7 @@ from streaming.judge.signals import SignalName
 
 QUEUE_SIGNALS: tuple[SignalName, ...] = (
     *("QueueStalled", "QueueFailing", "QueueLagging", "QueueSilent", "WindowTooShort"),
-    *("PoisonMessage", "MessageDropped", "QueueMisconfigured"),
+    *("PoisonMessage", "MessageDropped", "QueuePurged", "QueueMisconfigured"),
 )
 
 

@@ -16,6 +16,7 @@ SQS_FIFO = Link("SQS: how FIFO delivery works", f"{_SQS}FIFO-queues-understandin
 SQS_FAIR = Link("SQS: fair queues", f"{_SQS}sqs-fair-queues.html")
 SQS_QUOTAS = Link("SQS: message quotas", f"{_SQS}quotas-messages.html")
 SQS_PROBLEMATIC = Link("SQS: capturing problematic messages", f"{_SQS}capturing-problematic-messages.html")
+SQS_PURGE = Link("SQS: purging a queue", f"{_SQS}sqs-using-purge-queue.html")
 LAMBDA_SQS = Link(
     "Lambda with SQS: partial batch responses",
     "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html",
@@ -26,6 +27,7 @@ ACTIVEMQ_GROUPS = Link("ActiveMQ: message groups", f"{_ACTIVEMQ}message-groups")
 ACTIVEMQ_SLOW = Link("ActiveMQ: slow consumer handling", f"{_ACTIVEMQ}slow-consumer-handling")
 ACTIVEMQ_PREFETCH = Link("ActiveMQ: the prefetch limit", f"{_ACTIVEMQ}what-is-the-prefetch-limit-for")
 ACTIVEMQ_FLOW = Link("ActiveMQ: producer flow control", f"{_ACTIVEMQ}producer-flow-control")
+ACTIVEMQ_AUDIT = Link("ActiveMQ: audit logging", f"{_ACTIVEMQ}audit-logging")
 ACTIVEMQ_ADVISORIES = Link("ActiveMQ: advisory messages", f"{_ACTIVEMQ}advisory-message")
 
 CLOUDFLARE_RETRIES = Link("Cloudflare Queues: batching, retries and delays", f"{_CLOUDFLARE}configuration/batching-retries/")

@@ -81,7 +81,7 @@ class Thresholds:
     retry_storm_window_s: float = 300.0
     retry_storm_min_deliveries: int = 10
 
-    # MessageDropped: resolved after this long without another loss.
+    # MessageDropped, QueuePurged: resolved after this long without another loss or purge.
     dropped_quiet_s: float = 300.0
 
     # NoisyGroup: more than noisy_group_ratio of what is in flight and at least noisy_group_in_flight messages.

@@ -66,12 +66,14 @@ def _is_under_way(c: Context) -> bool:
         c.firing
         or c.arrivals
         or c.summary.losses
+        or c.summary.purges
         or c.summary.consumer_states
         or c.summary.messages.get("held")
         or (m.failed_at and c.now - m.failed_at <= FOLDED_AFTER_MS)
         or m.consumer_marks
         or m.noisy
         or m.strategies
+        or m.purges
         or not m.since.keys() <= _LASTING
         or counted.unexplained
         or counted.shown

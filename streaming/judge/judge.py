@@ -19,7 +19,19 @@ from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.needs import supported
 from streaming.judge.look import look_at
 from streaming.judge.memory import JudgeMemory, QueueMemory
-from streaming.judge.rules import config, consumers, failing, groups, lagging, messages, queues, redrive, silent, telemetry
+from streaming.judge.rules import (
+    config,
+    consumers,
+    failing,
+    groups,
+    lagging,
+    messages,
+    purges,
+    queues,
+    redrive,
+    silent,
+    telemetry,
+)
 from streaming.judge.samples import sample_table
 from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalStatus
 from streaming.judge.snapshot import Snapshot
@@ -34,6 +46,7 @@ RULES: tuple[Callable[[Context], Iterator[Finding]], ...] = (
     messages.dead_letter_arrived,
     messages.dead_letter_expiring,
     messages.message_dropped,
+    purges.queue_purged,
     groups.group_stuck,
     groups.look_ahead_saturated,
     groups.concurrency_collapsed,
@@ -74,7 +87,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     places = np.flatnonzero(present)
     history.add(now, [queues.names[place] for place in places.tolist()], sample_table(queues, places))
     due = looks.due(queues, (*fired, *arrivals), now)
-    due[list({*queues.places_of("losses"), *queues.places_of("consumer_states")})] = True
+    due[list({*queues.places_of("losses"), *queues.places_of("purges"), *queues.places_of("consumer_states")})] = True
     due |= _flows_otherwise(memory, present, due, now)
     looked_at = np.flatnonzero(due & present)
     history.gather([queues.names[place] for place in looked_at.tolist()])
@@ -163,7 +176,7 @@ def _present(merged: Merged, now: int, settings: Settings) -> Bools:
     reported_only = ~column["messages_seen"] & (column["last_state_at"] > 0)
     silent = np.where(reported_only, now - column["last_state_at"] > SILENT_DEPTH_MS, silent)
     present: Bools = ~silent | (column["visible"] + column["in_flight"] + column["delayed"] > 0)
-    present[list(queues.places_of("losses"))] = True
+    present[list({*queues.places_of("losses"), *queues.places_of("purges")})] = True
     for arrival in merged.arrivals:
         place = queues.place(arrival.queue)
         if place is not None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from streaming.core.clock import Clock
-from streaming.core.reporting.report import ConsumerResults
+from streaming.core.reporting.report import ConsumerResults, Purge
 from streaming.core.settings import QueueName
 from streaming.judge.history import History
 from streaming.judge.knowledge.basis import Basis
@@ -82,6 +82,8 @@ class QueueMemory:
     """The memory of the broker's emulated slow-consumer strategies."""
     noisy: dict[str, int] = field(default_factory=dict)
     """Noisy group -> when it last had something in flight."""
+    purges: list[Purge] = field(default_factory=list)
+    """Purges whose signal has not ended, oldest first: shards report them only while events may be late."""
     packed: str | None = field(default=None, compare=False, repr=False)
     """All of it as JSON while unchanged: most queues are not judged in a step."""
 
@@ -227,6 +229,7 @@ def _queue_json(q: QueueMemory) -> dict[str, Any]:
         "holds_at": q.holds_at,
         "strategies": q.strategies,
         "noisy": q.noisy,
+        "purges": q.purges,
     }
 
 
@@ -238,6 +241,7 @@ def _queue_of(body: dict[str, Any]) -> QueueMemory:
         holds_at=body["holds_at"],
         strategies=body["strategies"],
         noisy=body["noisy"],
+        purges=[Purge(*purge) for purge in body.get("purges", ())],
     )
     if "evidence" in body:
         memory.evidence = Evidence.from_list(body["evidence"])

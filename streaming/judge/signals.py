@@ -24,6 +24,7 @@ SignalName = Literal[
     "SlowConsumer",
     "BatchRetryStorm",
     "MessageDropped",
+    "QueuePurged",
     "NoisyGroup",
     "QueueMisconfigured",
     "TelemetryStale",

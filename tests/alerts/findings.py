@@ -48,7 +48,7 @@ def _work(queue: str, at_s: float, message_id: str, hold_s: float = 1.0) -> Even
 
 
 def _messages() -> Events:
-    """Poison, held, dropped and dead-lettered messages; a noisy group, failing batches, redrives, and maxReceiveCount 1."""
+    """Poison, held, lost, purged and dead-lettered messages; a noisy group, failing batches, redrives, maxReceiveCount 1."""
     state = {"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 4, "dead_letter_queue": "q-dlq"}
     events = [ev("queue_state", 0, attributes=state), ev("sent", 0, message_id="bad"), ev("sent", 0, message_id="held")]
     events += [ev("received", 10 + 40 * n, message_id="bad", receive_count=n + 1, consumer="w") for n in range(4)]
@@ -57,6 +57,7 @@ def _messages() -> Events:
     events += [ev("extended", at, message_id="held", invisible_until=T0 + (at + 30) * 1000) for at in range(25, 1_000, 25)]
     events += [ev("sent", 0, message_id="lost"), ev("received", 5, message_id="lost", receive_count=3)]
     events += [ev("dropped", 10, message_id="lost", reason="retries")]
+    events += [ev("sent", 20, "purged", message_id=f"p{n}") for n in range(3)] + [ev("purged", 30, "purged")]
     events += [ev("queue_state", 0, "loud", attributes={"visibility_timeout_s": 900})]
     for n in range(40):
         events.append(ev("sent", n / 100, "loud", message_id=f"n{n}", group="big"))

@@ -33,6 +33,7 @@ ROUTES = [
     ("a warning goes to the team", "PoisonMessage", "warning", "slack"),
     ("an age goes to the team", "MessageTooOld", "warning", "slack"),
     ("info is only shown", "QueueMisconfigured", "info", "nobody"),
+    ("a purge may be meant", "QueuePurged", "info", "nobody"),
     ("a stale queue only holds others back", "QueueStale", "info", "nobody"),
     ("a blind watcher pages whoever runs it", "JobDown", "critical", "pagerduty-watcher"),
     ("no batch pages whoever runs it", "NoRecentBatch", "critical", "pagerduty-watcher"),

@@ -157,3 +157,27 @@ def test_thresholds_by_pattern(tmp_path: Path) -> None:
         events += [ev("received", 10 + 40 * n, queue, message_id="m", receive_count=n + 1) for n in range(2)]
     lines: Lines = replayed(events, tmp_path, settings=settings)
     assert [x["queue"] for x in lines.signals("PoisonMessage", "firing")] == ["b"]
+
+
+@pytest.mark.simulation
+def test_queue_purged(tmp_path: Path) -> None:
+    """Messages that nobody had processed are counted, in any order of the events; it is info and ends after five quiet minutes."""
+    events = [ev("sent", n, message_id=f"m{n}") for n in range(20)]
+    events += [ev("received", 30, message_id="m0"), ev("deleted", 31, message_id="m0"), ev("purged", 60)]
+    events += [ev("purged", 65), ev("sent", 70, message_id="later"), ev("heartbeat", 500, consumer="x")]
+    lines = replayed([*events, *events[5:9]], tmp_path)
+    (fired,) = lines.signals("QueuePurged", "firing")
+    assert (fired["severity"], fired["queue"], fired["evidence"]["purged"]) == ("info", "q", 19)
+    assert fired["evidence"]["basis"] == "messages"
+    assert fired["evidence"]["summary"].startswith("A purge removed 19 messages from q that nobody had processed")
+    assert (lines.times("QueuePurged", "firing"), lines.times("QueuePurged", "resolved")) == ([60], [360])
+    assert lines.metric("signals", signal="QueuePurged", severity="info")[120] == 1
+    assert lines.metric("queue_messages", queue="q", state="visible")[480] == 1
+
+
+@pytest.mark.simulation
+def test_a_purge_of_an_empty_queue_raises_nothing(tmp_path: Path) -> None:
+    """All was processed before."""
+    events = [ev(kind, at, message_id="m") for kind, at in (("sent", 0), ("received", 1), ("deleted", 2))]
+    lines = replayed([*events, ev("purged", 60), ev("heartbeat", 500, consumer="x")], tmp_path)
+    assert not lines.signals("QueuePurged")

@@ -28,6 +28,8 @@ class Message:
     """When it arrived in this (dead-letter) queue, and how that is known."""
     original: Message | None = None
     """The message in its source queue."""
+    purges: list[int] = field(default_factory=list)
+    """When its queue was purged."""
 
     def of(self, *types: str) -> list[Wire]:
         """Return its events of some types by time, without repetitions."""
@@ -47,6 +49,17 @@ class Message:
 
     @property
     def ended(self) -> bool:
+        return self.left or self.purged
+
+    @property
+    def purged(self) -> bool:
+        """Whether a purge removed it; of a message that left in another way, a purge removed nothing."""
+        there_since = max(self.sent_at, self.last_received, self.arrived_at or 0)
+        return not self.left and any(at >= there_since for at in self.purges)
+
+    @property
+    def left(self) -> bool:
+        """Whether it was settled, moved or lost."""
         ends = [e["at"] for e in self.events if e["type"] in ENDS]
         last_received = max((e["at"] for e in self.receives), default=0)
         return any(at >= last_received for at in ends)
@@ -149,14 +162,18 @@ class Model:
     def __init__(self, visibility_ms: dict[str, int], max_receives: dict[str, int]) -> None:
         self.visibility_ms, self.max_receives = visibility_ms, max_receives
         self.messages: dict[str, dict[str, Message]] = defaultdict(dict)
+        self.purges: dict[str, list[int]] = defaultdict(list)
 
     def message(self, queue: str, message_id: str) -> Message:
         return self.messages[queue].setdefault(
-            message_id, Message(message_id, queue.endswith(".fifo"), self.visibility_ms.get(queue, 30_000))
+            message_id,
+            Message(message_id, queue.endswith(".fifo"), self.visibility_ms.get(queue, 30_000), purges=self.purges[queue]),
         )
 
     def tell(self, events: list[Wire]) -> None:
         for e in sorted(events, key=lambda e: str(e["at"])):
+            if e["type"] == "purged":
+                self.purges[e["queue"]].append(e["at"])
             if "message_id" not in e:
                 continue
             here = self.message(e["queue"], e["message_id"])
@@ -176,6 +193,10 @@ class Model:
 
     def live(self, queue: str) -> list[Message]:
         return [m for m in self.messages[queue].values() if not m.ended]
+
+    def purged(self, queue: str, now: int) -> int:
+        """Count messages that a purge removed unprocessed; the consumers of those in flight may still finish them."""
+        return sum(m.purged and m.state(now) != "in_flight" for m in self.messages[queue].values())
 
     def depth(self, queue: str, now: int) -> dict[str, int]:
         states = [m.state(now) for m in self.live(queue)]

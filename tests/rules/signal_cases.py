@@ -350,6 +350,15 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         f"No messages arrive in {WHERE} any more. Messages sent so far: 5000. Signals: {{n}}.",
         f"No messages arrive in {WHERE} any more. Messages sent so far: unknown. Signals: {{n}}.",
     ),
+    "QueuePurged": state_signal(
+        "QueuePurged",
+        "info",
+        _all(VISIBLE, (of("queuewatch_messages_sent_total"), "5000x40")),
+        f"A purge of {WHERE} removed messages that nobody had processed. Visible messages now: 184. Messages sent so far: 5000. "
+        "Signals: {n}.",
+        f"A purge of {WHERE} removed messages that nobody had processed. Visible messages now: unknown. Messages sent so far: "
+        "unknown. Signals: {n}.",
+    ),
     "RedriveFailed": state_signal(
         "RedriveFailed",
         "warning",

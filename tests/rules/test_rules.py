@@ -24,6 +24,7 @@ BOARDS = {
     "PoisonMessage": "queue",
     "MessageHeldTooLong": "consumers",
     "MessageDropped": "queue",
+    "QueuePurged": "queue",
     "DeadLetterArrived": "dead-letters",
     "DeadLetterExpiring": "dead-letters",
     "GroupStuck": "groups",

@@ -20,6 +20,7 @@ from streaming.core.reporting.listing import (
     recent_losses,
 )
 from streaming.core.reporting.message_columns import ListedMessages
+from streaming.core.reporting.purges import recent_purges
 from streaming.core.reporting.queue_columns import COUNTS, FLAGS, REPORTED, TIMES, QueueColumns
 from streaming.core.reporting.report import AGE_BUCKETS_S, OLDEST_LISTED, per_queue_min
 from streaming.core.reporting.shard_report import ShardReport
@@ -82,6 +83,7 @@ def _queues(state: ShardState, now: int, since: int, settings: Settings) -> Queu
         consumers=held_by_consumers(state, w, settings),
         consumer_states=_consumers(state),
         losses=recent_losses(state, since, settings),
+        purges=recent_purges(state, w, now, since, settings),
     )
 
 

@@ -197,7 +197,7 @@ def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[A
         return []
     queue, at, noticed = rows.at("queue", hit), rows.at("arrived", hit), rows.at("arrived_noticed", hit)
     quiet_ms = state.queues.limit("dead_letter_quiet_ms", settings)
-    rank, chosen = _latest(state, hit, queue, _quiet_from(at, noticed, quiet_ms[queue]), settings.messages_per_queue)
+    rank, chosen = _latest(state, hit, queue, quiet_start(at, noticed, quiet_ms[queue]), settings.messages_per_queue)
     hit, queue, at = hit[chosen], queue[chosen], at[chosen]
     source = rows.at("origin", hit)
     names = state.queues.names
@@ -227,7 +227,7 @@ def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int
         return {}
     queue, at = rows.at("queue", lost), rows.at("ended", lost)
     quiet_ms = state.queues.limit("dropped_quiet_ms", settings)
-    quiet_from = _quiet_from(at, rows.at("ended_noticed", lost), quiet_ms[queue])
+    quiet_from = quiet_start(at, rows.at("ended_noticed", lost), quiet_ms[queue])
     rank, chosen = _latest(state, lost, queue, quiet_from, settings.messages_per_queue)
     lost = lost[chosen]
     fields = zip(
@@ -249,7 +249,8 @@ def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int
     return out
 
 
-def _quiet_from(happened: Array, noticed: Array, quiet_ms: Array) -> Array:
+def quiet_start(happened: Array, noticed: Array, quiet_ms: Array) -> Array:
+    """Return from when the quiet after each counts: since it happened or, if that became known too late, since it was noticed."""
     return np.where(noticed - happened < quiet_ms, happened, noticed)
 
 

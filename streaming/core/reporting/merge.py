@@ -98,7 +98,7 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
                 digest[place[number]] ^= hash((*figures, facts.look_ahead is not None))
         return digest
 
-    def places_of(self, what: Literal["losses", "consumer_states"]) -> Iterator[int]:
+    def places_of(self, what: Literal["losses", "purges", "consumer_states"]) -> Iterator[int]:
         """Yield the rows of the queues that have any."""
         for shard, place in zip(self._shards, self._places, strict=True):
             yield from place[list(getattr(shard, what))].tolist()

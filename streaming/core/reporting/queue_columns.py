@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from streaming.core.columns import Array
 from streaming.core.reporting.message_columns import ListedMessages
-from streaming.core.reporting.report import MAXIMA, MINIMA, SUMS, GroupFacts, HeldBy, Loss, OrderedFacts
+from streaming.core.reporting.report import MAXIMA, MINIMA, SUMS, GroupFacts, HeldBy, Loss, OrderedFacts, Purge
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_table import FLAGS as FLAGS
 from streaming.core.state.queue_table import REPORTED as REPORTED
@@ -64,6 +64,7 @@ class QueueColumns:
     consumers: Mapping[int, list[HeldBy]] = field(default_factory=dict)
     consumer_states: Mapping[int, dict[str, ConsumerState]] = field(default_factory=dict)
     losses: Mapping[int, list[Loss]] = field(default_factory=dict)
+    purges: Mapping[int, list[Purge]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.totals)

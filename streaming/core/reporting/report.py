@@ -147,6 +147,20 @@ class Loss(NamedTuple):
     sent_at: int
 
 
+class Purge(NamedTuple):
+    """Messages of one queue that a purge removed and nobody had processed. Times are epoch milliseconds."""
+
+    at: int
+    quiet_from: int
+    """From when the quiet after it counts: `at` or, if it became known too late, when it was noticed."""
+    messages: int
+    received: int
+    """How many of them had been delivered."""
+    oldest_sent_at: int
+    oldest_received_sent_at: int
+    """The send time of the oldest that had been delivered, NEVER where there is none."""
+
+
 _TOTAL = {name: i for i, name in enumerate(TOTALS)}
 
 
@@ -206,6 +220,8 @@ class QueueSummary(QueueAttributes):
     consumer_results: dict[str, ConsumerResults] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
     """The latest `messages_per_queue`, oldest first."""
+    purges: list[Purge] = field(default_factory=list)
+    """Oldest first."""
 
     def total(self, name: str) -> int:
         """Return one of the running totals."""

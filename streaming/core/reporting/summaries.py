@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streaming.core.columns import Array
+from streaming.core.reporting.purges import merge_purges
 from streaming.core.reporting.queue_columns import NUMBERS, QueueColumns
 from streaming.core.reporting.report import ConsumerResults, GroupFacts, HeldBy, QueueSummary
 from streaming.core.settings import Settings
@@ -113,6 +114,8 @@ def _add_details(summary: QueueSummary, shard: QueueColumns, row: int, settings:
     """Add the fields that few queues have, and the groups and consumers listed by name."""
     if row in shard.losses:
         summary.losses = sorted(summary.losses + shard.losses[row])[-settings.messages_per_queue :]
+    if row in shard.purges:
+        summary.purges = merge_purges(summary.purges, shard.purges[row])
     if row in shard.groups:
         groups, folded = shard.groups[row]
         summary.groups = _merge_groups(summary.groups, groups)

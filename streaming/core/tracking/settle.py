@@ -81,7 +81,7 @@ def _forget_beyond_counts(state: ShardState) -> None:
 def _notice(state: ShardState, now: int) -> None:
     """Date ends and arrivals that have their own signal by this step: they may have happened long before they became known."""
     rows = state.rows
-    hit = [("ended_noticed", (rows["flags"] & (F_EXPIRED | F_DROPPED | F_MOVE_INFERRED)) != 0)]
+    hit = [("ended_noticed", (rows["flags"] & (F_EXPIRED | F_DROPPED | F_PURGED | F_MOVE_INFERRED)) != 0)]
     if rows.has("arrived"):
         hit.append(("arrived_noticed", rows["arrived"] > 0))
     for column, happened in hit:
