@@ -72,7 +72,7 @@ AIMS = {
     "noisy_tenant": Aim(("NoisyGroup",), 60),
     "failed_batches": Aim(("BatchRetryStorm", "QueueFailing"), 300),
     "lost": Aim(("MessageDropped",), 60),
-    "purged_by_mistake": Aim(("MessageDropped",), 60),
+    "purged_by_mistake": Aim(("QueuePurged",), 60),
     "clock_ahead": Aim(("ClockUntrusted",), 60),
     "collector_dead": Aim(("TelemetryStale",), 150),
     "slow_consumer": Aim(("SlowConsumer", "MessageHeldTooLong"), 60),

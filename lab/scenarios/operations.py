@@ -21,8 +21,8 @@ def purged_by_mistake(kind: str, seed: int) -> Recording:
     producer.burst(FAULT_S - 60, 400)
     world.consume(lognormal(SERVICE_S))
     world.sim.at_s(FAULT_S, partial(_purge, world))
-    world.label("purged_by_mistake", FAULT_S, FAULT_S, "MessageDropped")
-    return world.run(frozenset({"MessageDropped"}))
+    world.label("purged_by_mistake", FAULT_S, FAULT_S, "QueuePurged")
+    return world.run()
 
 
 def lost_without_dead_letters(kind: str, seed: int) -> Recording:

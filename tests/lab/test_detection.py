@@ -44,7 +44,11 @@ def test_a_cell_with_ambiguous_first_minutes_holds(scenario: str, kind: str, bas
 
 
 @pytest.mark.parametrize(
-    "incident", ["slow_deploy", "consumers_dead", "one_consumer_dead", "rolling_deploys", "burst_x50", "nightly_batch"]
+    "incident",
+    [
+        *("slow_deploy", "consumers_dead", "one_consumer_dead", "rolling_deploys", "burst_x50", "nightly_batch"),
+        *("purged_by_mistake", "purged_on_purpose"),
+    ],
 )
 def test_an_incident_is_announced_and_a_healthy_run_is_not(incident: str) -> None:
     """Incidents are announced in time and by name; healthy runs raise neither QueueFailing nor QueueLagging."""
