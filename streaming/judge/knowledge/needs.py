@@ -47,7 +47,7 @@ SUPPORT: Mapping[SignalName, Mapping[Basis, Support]] = {
     "SlowConsumer": _RECEIVES,
     "BatchRetryStorm": _RECEIVES,
     "MessageDropped": {**_RECEIVES, "producers": "seen", "unknown": "seen"},
-    "QueuePurged": {"messages": "exact", "consumers": "seen", "partial": "seen"},
+    "QueuePurged": {"messages": "exact", "consumers": "seen"},
     "NoisyGroup": _RECEIVES,
     "QueueMisconfigured": _EVERYWHERE,
     "TelemetryStale": _EVERYWHERE,
