@@ -283,13 +283,17 @@ def _since_mark(c: Context, consumer: str, mark: tuple[int, dict[str, ConsumerRe
 
 
 def _goes_on(c: Context, consumer: str, marks: list[tuple[int, dict[str, ConsumerResults]]]) -> bool:
-    """Whether deliveries of a consumer still failed more than a visibility timeout after its first failure."""
+    """Whether deliveries of a consumer still failed more than a visibility timeout after its first failure, or than 20 s.
+
+    What a consumer held when it was killed or disconnected fails by then, also where a disconnection ends its deliveries at once:
+    they are reported one by one.
+    """
     none = ConsumerResults(0, 0)
     failed = [mark[1].get(consumer, none).failed for mark in marks]
     first = next((at for (at, _), n in zip(marks[1:], failed[1:], strict=True) if n > failed[0]), None)
     if first is None:
         return False
-    later = [n for (at, _), n in zip(marks, failed, strict=True) if at >= first + _window_ms(c)]
+    later = [n for (at, _), n in zip(marks, failed, strict=True) if at >= first + max(_window_ms(c), QUICK_SLICE_MS)]
     return bool(later) and c.summary.consumer_results.get(consumer, none).failed > later[0]
 
 

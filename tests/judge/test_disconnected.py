@@ -1,0 +1,62 @@
+"""A consumer that disconnects gives back what it held: that is no failing consumer, however its releases are reported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.contract.replaying import ev
+from tests.judge.driving import in_steps, judged
+
+MQ = {"system": "activemq", "queue": "work"}
+HELD = 30
+LEFT_S = 300.0
+
+
+def mq(kind: str, at_s: float, message: str, consumer: str, count: int = 1) -> dict[str, Any]:
+    """Build an event of one message of the queue."""
+    event = {**ev(kind, at_s, message_id=message, consumer=consumer), **MQ}
+    return event | {"receive_count": count} if kind == "received" else event
+
+
+def others(until_s: float) -> list[dict[str, Any]]:
+    """Two consumers finish a message every two seconds."""
+    events = []
+    for n in range(int(until_s)):
+        name, who = f"m{n}", f"w{n % 2}"
+        events += [mq("sent", n, name, "p"), mq("received", n + 0.1, name, who), mq("deleted", n + 0.9, name, who)]
+    return events
+
+
+def fired(events: list[dict[str, Any]], until_s: int) -> set[str]:
+    """Return the names of the signals that fired."""
+    steps = in_steps(sorted(events, key=lambda e: e["at"]), 5, until_s)
+    return {c.finding.key.signal for c in judged(steps).changes if c.status == "firing"}
+
+
+def given_back() -> list[dict[str, Any]]:
+    """A consumer with a full prefetch window disconnects; what it gives back is reported over eight seconds.
+
+    Another one failed once before, so that results are compared with those in the middle of that.
+    """
+    events = [mq("received", 286, "m286", "w0"), mq("released", 287, "m286", "w0"), mq("received", 288, "m286", "w1", 2)]
+    for n in range(HELD):
+        name, left_s = f"held{n}", LEFT_S + 8 * n / HELD
+        events += [mq("sent", LEFT_S - 20, name, "p"), mq("received", LEFT_S - 20 + n / 10, name, "gone")]
+        events += [mq("released", left_s, name, "gone"), mq("received", left_s + 0.5, name, f"w{n % 2}", 2)]
+        events.append(mq("deleted", left_s + 1, name, f"w{n % 2}"))
+    return events
+
+
+def test_a_disconnected_consumer_does_not_page() -> None:
+    """It failed all of its deliveries within seconds, and none after that."""
+    assert "QueueFailing" not in fired(others(400) + given_back(), 400)
+
+
+def test_a_consumer_that_goes_on_failing_pages() -> None:
+    """It releases every message that it receives, two seconds later, and the others finish theirs."""
+    events = others(400)
+    for n in range(70):
+        name, at_s = f"bad{n}", LEFT_S + n
+        events += [mq("sent", at_s, name, "p"), mq("received", at_s, name, "broken"), mq("released", at_s + 2, name, "broken")]
+        events += [mq("received", at_s + 2.5, name, f"w{n % 2}", 2), mq("deleted", at_s + 3, name, f"w{n % 2}")]
+    assert "QueueFailing" in fired(events, 380)
