@@ -22,8 +22,8 @@ QUEUE_PURGED = Entry(
         "the purge, and not settled. A purge of an empty queue does not count.",
         "A message in flight counts only once its window is over and it was not deleted: its consumer may still "
         "finish it. A message delivered after the purge does not count: it was not destroyed.",
-        "Where sends or part of the deliveries are not reported, only messages that had been delivered count: at least so many "
-        "were destroyed. Where deletions are not reported, the signal does not fire.",
+        "Where sends are not reported, only messages that had been delivered count: at least so many were destroyed. Where "
+        "deletions or part of the deliveries are not reported, the signal does not fire.",
         "The signal covers all purges of the queue and ends {dropped_quiet_s} after the last one.",
     ),
     thresholds=("dropped_quiet_s",),
