@@ -24,6 +24,19 @@ _PARENT_PID: Final = os.getppid()
 LISTENER_INTERFACE: Final = "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
 """The Java interface that PySpark's own wrapper of a listener implements."""
 
+LOCAL_CHECKPOINT: Final = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
+"""Lets Java itself write Spark's checkpoint to a local disk, but for one `chmod` a file. By default Hadoop starts `readlink` and
+`chmod` forty times a batch.
+
+The manager checks whether a file exists before it renames, which is enough where a lock ensures that there is one writer. It
+relies on a rename that replaces: that of the usual local file system, which adds a checksum file to each file, does not.
+"""
+
 
 def jvm(spark: SparkSession) -> Any:
     """Return Java's packages and classes, through Py4J."""

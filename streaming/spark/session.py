@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from streaming.config.service import SparkSection
 from streaming.folder import local_folder
 from streaming.spark.class_archive import options_for
-from streaming.spark.internals import has_java, is_submitted, launch_java, make_context
+from streaming.spark.internals import LOCAL_CHECKPOINT, has_java, is_submitted, launch_java, make_context
 from streaming.spark.runtime import RuntimeUnavailable, connector_jars, ensure_java
 
 _LOG_SETUP = Path(__file__).with_name("log4j2.xml")
@@ -147,6 +147,7 @@ def submitted_conf_of(config: SparkSection) -> dict[str, str]:
     """
     return {
         **DEFAULTS,
+        **(LOCAL_CHECKPOINT if local_folder(config.checkpoint_dir) is not None else {}),
         "spark.sql.execution.arrow.maxBytesPerBatch": _arrow_batch(config.checkpoint_dir),
         "spark.python.worker.idleTimeoutSeconds": str(max(5, round(config.batch_deadline_s / 2))),
         "spark.executorEnv.GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", MEMORY_TUNABLES),

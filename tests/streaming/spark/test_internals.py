@@ -49,6 +49,7 @@ def test_the_java_side_has_the_used_parts(spark: SparkSession) -> None:
     """Py4J treats a class that does not exist as a package, and only a call on it fails."""
     for name, used_for in {
         "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager": "a checkpoint behind a URI",
+        **dict.fromkeys(internals.LOCAL_CHECKPOINT.values(), "a checkpoint on a local disk, without a process for each file"),
         "org.apache.hadoop.fs.Path": "a checkpoint behind a URI",
         "org.apache.commons.io.IOUtils": "a checkpoint behind a URI",
         LISTENER_WRAPPER: "progress reports as one text each",
@@ -58,6 +59,25 @@ def test_the_java_side_has_the_used_parts(spark: SparkSession) -> None:
     configuration = internals.hadoop_configuration(spark)
     retained = configuration.get("spark.sql.streaming.minBatchesToRetain")
     require(retained is not None, "sessionState().newHadoopConf() with Spark's SQL settings", "a checkpoint behind a URI")
+
+
+def test_files_of_a_local_checkpoint_are_replaced_or_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """A batch that runs again replaces what its first attempt wrote; an offset or commit is written only once."""
+    java, configuration = internals.jvm(spark), internals.hadoop_configuration(spark)
+    root = java.org.apache.hadoop.fs.Path(tmp_path.as_uri())
+    manager = internals.checkpoint_files(java, root, configuration)
+    name, used_for = manager.getClass().getName(), "a checkpoint on a local disk"
+    require(name in internals.LOCAL_CHECKPOINT.values(), "spark.sql.streaming.checkpointFileManagerClass", used_for)
+    file = java.org.apache.hadoop.fs.Path(root, "0")
+    for content in (b"first", b"second"):
+        stream = manager.createAtomic(file, True)
+        stream.write(content)
+        stream.close()
+    refused = manager.createAtomic(file, False)
+    with pytest.raises(Exception, match="FileAlreadyExists"):
+        refused.close()
+    assert internals.read_java_stream(java, manager.open(file)) == b"second"
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".tmp"] == ["0"]
 
 
 def test_the_java_process_is_known(spark: SparkSession) -> None:

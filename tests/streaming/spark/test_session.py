@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from streaming.config.service import SparkSection
 from streaming.spark import session
-from streaming.spark.internals import hadoop_configuration, java_pid
+from streaming.spark.internals import LOCAL_CHECKPOINT, hadoop_configuration, java_pid
 from streaming.spark.runtime import RuntimeUnavailable
 from streaming.spark.session import ARROW_MEMORY, MEMORY_TUNABLES, REQUIRED, conf_of
 from tests.streaming.conftest import SECRET
@@ -35,6 +35,12 @@ def conf(**section: Any) -> dict[str, str]:
 def test_python_gets_small_batches_where_the_state_is_in_files(checkpoint: str, size: str) -> None:
     """A state that Spark stores is sent again with every part of a shard's packets."""
     assert conf(checkpoint_dir=checkpoint)[_BATCH] == size
+
+
+def test_only_a_local_checkpoint_is_written_by_the_local_manager() -> None:
+    """Behind a URI several machines may write, and Spark chooses what is atomic there."""
+    assert conf(checkpoint_dir="/var/lib/queuewatch").items() >= LOCAL_CHECKPOINT.items()
+    assert not conf(checkpoint_dir="s3a://bucket/queuewatch").keys() & LOCAL_CHECKPOINT.keys()
 
 
 def test_the_user_s_settings_take_precedence() -> None:
