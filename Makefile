@@ -9,6 +9,8 @@ PYTHON ?= $(or $(shell for p in python3.11 python3.12 python3.13 python3.14 pyth
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done),python3)
 BIN := .venv/bin
 LAMBDA_RUNTIME := tests/client/aws_lambda/runtime
+# Without bytecode files, each of the hundreds of Python processes that tests start would compile every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 GENERATORS := alerts/generate.py deploy/reference.py scripts/metrics_page.py scripts/partial_page.py
 
 help:  ## This list.
