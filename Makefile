@@ -20,10 +20,10 @@ demo: venv  ## Run the demo on this machine; needs no Java, broker or container.
 	@$(BIN)/queuewatch demo $(ARGS)
 
 test: venv-dev jars node sdks  ## Run all tests, with real brokers as local processes. ARGS="-k name" selects tests.
-	@$(BIN)/python $(if $(ARGS),-m pytest $(ARGS),.ci/halves.py)
+	@$(BIN)/python $(if $(ARGS),-m pytest $(ARGS),.ci/parallel.py)
 
 test-fast: venv-dev  ## The tests that need no broker, browser, Java or Node.js, and simulate no hours: some minutes. ARGS="-k name" chooses.
-	@QUEUEWATCH_EXAMPLES=$${QUEUEWATCH_EXAMPLES:-15} $(BIN)/python $(if $(ARGS),-m pytest --fast $(ARGS),.ci/halves.py --fast)
+	@QUEUEWATCH_EXAMPLES=$${QUEUEWATCH_EXAMPLES:-15} $(BIN)/python $(if $(ARGS),-m pytest --fast $(ARGS),.ci/parallel.py --fast)
 
 check: lint types imports rules test  ## Everything CI runs; must pass before a change is submitted.
 

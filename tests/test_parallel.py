@@ -1,4 +1,4 @@
-"""Two processes that share a run: each test runs in one of them, whatever the order of its file."""
+"""Processes that share a run: each test runs in one of them, whatever the order of its file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.parallel import ORDERS
 
 ROOT = Path(__file__).parents[1]
 TESTS = """
@@ -30,13 +32,13 @@ def service(request): return request.param
 
 
 def _start(folder: Path, claims: Path, *options: str) -> subprocess.Popen[str]:
-    """Start one half of the tests in `folder`."""
-    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "tests.halves", f"--claims={claims}"]
+    """Start a process that runs tests of `folder`."""
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "tests.parallel", f"--claims={claims}"]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.Popen([*command, *options], cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
 
 
-def test_each_test_runs_in_one_of_two_halves(tmp_path: Path) -> None:
+def test_each_test_runs_in_one_of_the_processes(tmp_path: Path) -> None:
     """A session fixture with parameters makes pytest run each file in several parts; none is left out or repeated."""
     folder, claims = tmp_path / "checkout", tmp_path / "claims"
     folder.mkdir()
@@ -45,9 +47,9 @@ def test_each_test_runs_in_one_of_two_halves(tmp_path: Path) -> None:
     (folder / "conftest.py").write_text(SERVICE)
     for name in "abcd":
         (folder / f"test_{name}.py").write_text(TESTS)
-    halves = [_start(folder, claims), _start(folder, claims, "--backwards")]
-    outputs = [half.communicate(timeout=120)[0] for half in halves]
-    assert [half.returncode for half in halves] == [0, 0], outputs
+    processes = [_start(folder, claims, f"--order={order}") for order in ORDERS]
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], outputs
     ran = re.findall(r"(test_[a-d])\.py::(\S+) PASSED", "".join(outputs))
     assert sorted(ran) == sorted(
         (f"test_{name}", test)
@@ -57,23 +59,29 @@ def test_each_test_runs_in_one_of_two_halves(tmp_path: Path) -> None:
     assert len(list(claims.glob("collected-*"))) == 1
 
 
-def test_one_half_begins_where_the_other_ends(tmp_path: Path) -> None:
-    """Alone, a half runs all files, in its own order."""
+@pytest.mark.parametrize(
+    ("order", "files"), [("services-first", "bdac"), ("services-last", "acbd"), ("services-first-backwards", "dbca")]
+)
+def test_a_process_runs_its_own_kind_of_files_first(tmp_path: Path, order: str, files: str) -> None:
+    """Alone, it runs all files; the tests of a file stay in their order."""
     (tmp_path / "claims").mkdir()
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    for name in "ab":
+    (tmp_path / "conftest.py").write_text("import pytest\n\n@pytest.fixture(scope='session')\ndef services(): pass\n")
+    for name in "ac":
         (tmp_path / f"test_{name}.py").write_text("def test_x(): pass\ndef test_y(): pass\n")
-    output, _ = _start(tmp_path, tmp_path / "claims", "--backwards").communicate(timeout=120)
-    assert re.findall(r"test_([ab])\.py::test_([xy]) PASSED", output) == [("b", "x"), ("b", "y"), ("a", "x"), ("a", "y")]
+    for name in "bd":
+        (tmp_path / f"test_{name}.py").write_text("def test_x(): pass\ndef test_y(services): pass\n")
+    output, _ = _start(tmp_path, tmp_path / "claims", f"--order={order}").communicate(timeout=120)
+    assert re.findall(r"test_([a-d])\.py::test_([xy]) PASSED", output) == [(name, test) for name in files for test in "xy"]
 
 
-def test_a_half_without_the_configuration_of_the_tests_is_refused(tmp_path: Path) -> None:
+def test_a_process_without_the_configuration_of_the_tests_is_refused(tmp_path: Path) -> None:
     """Unregistered markers, warnings and tests that hang would pass."""
     folder, claims = tmp_path / "checkout", tmp_path / "claims"
     folder.mkdir()
     claims.mkdir()
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "test_a.py").write_text("def test_x(): pass\n")
-    half = _start(folder, claims, "--claims", str(claims))
-    half.communicate(timeout=120)
-    assert half.returncode == pytest.ExitCode.USAGE_ERROR
+    process = _start(folder, claims, "--claims", str(claims))
+    process.communicate(timeout=120)
+    assert process.returncode == pytest.ExitCode.USAGE_ERROR

@@ -1,23 +1,45 @@
 """A plugin that shares a run between processes: a test file is run by the process that claims it first.
 
-Loaded with `-p tests.halves`; `.ci/halves.py` runs one process forwards and one backwards.
+Loaded with `-p tests.parallel`; `.ci/parallel.py` runs each process in an order of its own.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 
+Files = list[tuple[str, list[pytest.Item]]]
+"""Each test file with its tests."""
+
+
+def _services_first(files: Files) -> Files:
+    return sorted(files, key=lambda file: not _needs_services(file[1]))
+
+
+def _services_last(files: Files) -> Files:
+    return sorted(files, key=lambda file: _needs_services(file[1]))
+
+
+def _needs_services(tests: Iterable[pytest.Item]) -> bool:
+    return any("services" in getattr(test, "fixturenames", ()) for test in tests)
+
+
+ORDERS: dict[str, Callable[[Files], Files]] = {
+    "services-first": _services_first,
+    "services-last": _services_last,
+    "services-first-backwards": lambda files: _services_first(files[::-1]),
+}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options that `.ci/halves.py` passes."""
+    """Add the options that `.ci/parallel.py` passes."""
     parser.addoption("--claims", type=Path, required=True, help="a folder, empty at first, that the processes share")
-    parser.addoption("--backwards", action="store_true", help="run the last test file first")
+    parser.addoption("--order", choices=ORDERS, default="services-first", help="which test files this process claims first")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,11 +54,11 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     config = session.config
     if session.testsfailed or config.option.collectonly:
         return None  # pytest's own loop reports a failed collection
-    files = dict(_by_file(session.items))
+    files = list(_by_file(session.items))
     claims: Path = config.getoption("--claims")
-    parts = [(name, len(items)) for name, items in files.items()]
+    parts = [(name, len(items)) for name, items in files]
     (claims / f"collected-{hashlib.sha256(repr(parts).encode()).hexdigest()}").mkdir(exist_ok=True)
-    due = _claimed(reversed(files.items()) if config.getoption("--backwards") else files.items(), claims)
+    due = _claimed(ORDERS[config.getoption("--order")](files), claims)
     item = next(due, None)
     while item is not None:
         following = next(due, None)
