@@ -11,7 +11,7 @@ from alerts.catalogue import CATALOGUE
 from alerts.config import AlertRulesConfig
 from alerts.prometheus_rules import rule_groups
 from tests.rules.objective_cases import OBJECTIVE_CASES, OBJECTIVES
-from tests.rules.promtool import Check, rule_test_yaml, run_promtool
+from tests.rules.promtool import Check, rule_test_yaml, rules_needed, run_promtool
 from tests.rules.raw_cases import RAW_CASES
 from tests.rules.signal_cases import SIGNAL_CASES
 from tests.services.prometheus import Binaries
@@ -49,11 +49,8 @@ BOARDS = {
 
 
 def rule_file(alertname: str, folder: Path) -> Path:
-    """Write one alert with its defaults and the recording rules; for all alerts promtool would take seconds."""
-    groups = []
-    for group in rule_groups(AlertRulesConfig(objectives=OBJECTIVES)):
-        rules = [rule for rule in group["rules"] if rule.get("alert", alertname) == alertname]
-        groups.append({**group, "rules": rules})
+    """Write one alert with its defaults and the recording rules that it reads."""
+    groups = rules_needed(rule_groups(AlertRulesConfig(objectives=OBJECTIVES)), {alertname})
     file = folder / f"{alertname}.rules.yaml"
     file.write_text(yaml.safe_dump({"groups": groups}))
     return file
