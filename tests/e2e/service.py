@@ -46,8 +46,7 @@ class Service:
             text = self.get("/metrics")
         except OSError:
             return {}
-        lines = (line for line in text.splitlines() if line and not line.startswith("#"))
-        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+        return values_of(text)
 
     def wait(self, done: Callable[[dict[str, float]], bool], within_s: float = WITHIN_S) -> dict[str, float]:
         """Wait for metrics that satisfy `done` and return them."""
@@ -102,6 +101,12 @@ class Service:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.log.append(line.rstrip())
+
+
+def values_of(exposition: str) -> dict[str, float]:
+    """Return every sample of an exposition by name and labels."""
+    lines = (line for line in exposition.splitlines() if line and not line.startswith("#"))
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 
 
 @contextmanager

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
+from sinks.prometheus import Exposition
 from streaming.checkpoint.manifest import locked
 from streaming.checkpoint.stored import open_stored
 from streaming.cli.checkpoint_commands import exported
@@ -18,8 +20,9 @@ from streaming.errors import CheckpointInUse, CheckpointMismatch
 from streaming.folder import LocalFolder
 from streaming.spark.reshard import files_read_by_spark
 from streaming.spark.shards import shard_keys
-from tests.e2e.service import running
+from tests.e2e.service import running, values_of
 from tests.streaming.checkpoints import FOLDER, NAMES, unpacked
+from tests.streaming.spark.live import Live, wall_ms
 
 
 def queuewatch(*arguments: object) -> Result:
@@ -112,13 +115,26 @@ def test_a_checkpoint_in_use_is_not_resharded(checkpoint: Path, tmp_path: Path) 
     assert isinstance(done.exception, CheckpointInUse)
 
 
+def test_a_resharded_checkpoint_of_every_format_continues(
+    spark: SparkSession, name: str, checkpoint: Path, tmp_path: Path
+) -> None:
+    """On real Spark, from two shards to three, every total and every duration continues from its old value."""
+    resharded(checkpoint, tmp_path / "new")
+    (tmp_path / "live").mkdir()
+    live = Live(spark, tmp_path / "live", shards=3)
+    live.checkpoint = tmp_path / "new"
+    with live.running() as query:
+        snapshot = live.wait(lambda s: s.events_total.get("accepted", 0) > 0, query)
+    assert_totals_continue(name, values_of(Exposition(process_metrics=False).render(snapshot, wall_ms()).decode()))
+    assert queuewatch("state", "verify", tmp_path / "new").exit_code == 0
+
+
 @pytest.mark.e2e
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_queuewatch_continues_from_a_resharded_checkpoint(name: str, checkpoint: Path, tmp_path: Path) -> None:
-    """From two shards to three, every total and every duration continues from its old value, and firing signals still fire."""
-    done = queuewatch("state", "reshard", checkpoint, "--shards", 3, "--out", tmp_path / "new", "--spool-is-empty")
-    assert done.exit_code == 0, done.output
+def test_queuewatch_continues_from_a_resharded_checkpoint(tmp_path: Path) -> None:
+    """As a process, from the stored checkpoint of the newest format."""
+    resharded(unpacked(NAMES[-1], tmp_path), tmp_path / "new")
     (tmp_path / "inbox").mkdir()
     config = {
         "source": {"spool": {"folder": "inbox"}},
@@ -128,7 +144,18 @@ def test_queuewatch_continues_from_a_resharded_checkpoint(name: str, checkpoint:
     with running(tmp_path, config) as service:
         metrics = service.wait(lambda m: m.get('queuewatch_events_total{result="accepted"}', 0) > 0, within_s=400)
         assert service.stop() == 0, service.words()
+    assert_totals_continue(NAMES[-1], metrics)
+    assert queuewatch("state", "verify", tmp_path / "new").exit_code == 0
+
+
+def resharded(checkpoint: Path, target: Path) -> None:
+    """Write the checkpoint as one with three shards."""
+    done = queuewatch("state", "reshard", checkpoint, "--shards", 3, "--out", target, "--spool-is-empty")
+    assert done.exit_code == 0, done.output
+
+
+def assert_totals_continue(name: str, metrics: dict[str, float]) -> None:
+    """Compare with what the stored checkpoint's release published."""
     lasting = {series: value for series, value in published(name).items() if "_total{" in series or "_seconds_" in series}
     # A total that is zero and reported by no queue has no series.
     assert {series: metrics.get(series, 0.0) for series in lasting} == lasting
-    assert queuewatch("state", "verify", tmp_path / "new").exit_code == 0

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.checkpoint.memory_store import MemoryStore
+from streaming.checkpoint.seed import read_seed
 from streaming.checkpoint.state_files import VERSIONS_KEPT, Pruner, state_keeper
 from streaming.checkpoint.versions import VersionLedger
 from streaming.config.source import Sources, SpoolSource
@@ -47,8 +48,9 @@ def wall_ms() -> int:
 class Live:
     """A pipeline's folder, and everything it has published over any number of runs."""
 
-    def __init__(self, spark: SparkSession, folder: Path, settings: Settings | None = None) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, settings: Settings | None = None, shards: int = SHARDS) -> None:
         self.spark = spark
+        self.shards = shards
         self.spool = folder / "spool"
         self.spool.mkdir()
         self.checkpoint = folder / "checkpoint"
@@ -115,31 +117,38 @@ class Live:
             self._news.wait_for(lambda: len(self.batches) > before, 10)
 
     def _start(self, barrier: BatchBarrier) -> StreamingQuery:
-        keeper = state_keeper(str(self.checkpoint))
+        seed = read_seed(self.checkpoint)
+        keeper = state_keeper(str(self.checkpoint), seed.states if seed is not None else None)
         outlets = Outlets(self._take_snapshot, self._take_changes, self._take_invalid)
         memories = MemoryStore(LocalFolder(self.checkpoint / "judge"))
         times = BatchTimes(LocalFolder(self.checkpoint / "offsets"), memories)
         ledger = VersionLedger(LocalFolder(self.checkpoint / "versions"))
         spool = self._spool()
-        pruner = Pruner(keeper, SHARDS)
-        publisher = Publisher(self.settings, SHARDS, memories, outlets, Monitor(), pruner, times, ledger, None, spool)
+        pruner = Pruner(keeper, self.shards)
+        publisher = Publisher(self.settings, self.shards, memories, outlets, Monitor(), pruner, times, ledger, None, spool)
 
         def publish(batch: DataFrame, batch_id: int) -> None:
             publisher(_Recorded(batch, lambda rows: self._record(batch_id, rows)), batch_id)  # type: ignore[arg-type] # collect only
             if self.breaks():
                 raise RuntimeError("crashed before the batch was committed")
 
-        return pipeline.start(
-            self.spark,
-            self.sources,
-            self.topics,
-            self.settings,
-            barrier.guarding(publish),
-            keeper,
-            shards=SHARDS,
-            trigger_interval_s=0,
-            checkpoint=str(self.checkpoint),
-        )
+        # A query keeps the settings that its session has at the start.
+        partitions = str(self.spark.conf.get("spark.sql.shuffle.partitions"))
+        self.spark.conf.set("spark.sql.shuffle.partitions", self.shards)
+        try:
+            return pipeline.start(
+                self.spark,
+                self.sources,
+                self.topics,
+                self.settings,
+                barrier.guarding(publish),
+                keeper,
+                shards=self.shards,
+                trigger_interval_s=0,
+                checkpoint=str(self.checkpoint),
+            )
+        finally:
+            self.spark.conf.set("spark.sql.shuffle.partitions", partitions)
 
     def _spool(self) -> SpoolBatches | None:
         if self.sources.spool is None:
