@@ -118,13 +118,17 @@ class History:
         """
         samples = [sample for sample in self._all() if sample.at >= since]
         rows = self._rows[queues]
+        highest = rows.max(initial=-1)
 
         def values(field: str, chosen: Sequence[int]) -> Ints:
             column = COLUMN[field]
             found = np.zeros((len(chosen), len(rows)), dtype=np.int64)
             for i, sample in enumerate(samples[at] for at in chosen):
-                known = rows < len(sample.values)
-                found[i, known] = sample.values[rows[known], column]
+                if highest < len(sample.values):
+                    found[i] = sample.values[rows, column]
+                else:
+                    known = rows < len(sample.values)
+                    found[i, known] = sample.values[rows[known], column]
             return found
 
         return np.array([sample.at for sample in samples], dtype=np.int64), values

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache
 
 import numpy as np
-import pyarrow as pa
 
 from streaming.core.columns import Array
 from streaming.core.events.events import EXTENDED, RECEIVED
@@ -15,13 +14,13 @@ from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, HeldBy, 
 from streaming.core.reporting.views import MessageView
 from streaming.core.settings import Settings
 from streaming.core.state.compact import SILENT_MEMORY_MS
-from streaming.core.state.interner import Interner
+from streaming.core.state.interner import Interner, text_of
 from streaming.core.state.queues import NEVER
 from streaming.core.state.rows import F_DROPPED, F_EXPIRED, F_TIMELINE
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.ends import find_remembered
 from streaming.core.tracking.retention import expiry
-from streaming.core.tracking.windows import Windows
+from streaming.core.tracking.windows import Windows, windows
 
 _SHOWN = (
     "hi",
@@ -51,16 +50,10 @@ class Viewer:
         self.state, self.w, self.settings = state, w, settings
         self.windows = state.queues.limit("visibility_ms", settings)
 
-    @cached_property
-    def nothing(self) -> MessageColumns:
-        """No messages. Most kinds are empty in most steps, and building empty columns costs as much as building small ones."""
-        return self.columns(np.zeros(0, dtype=np.int64))
-
     def columns(self, rows: Array) -> MessageColumns:
         """Return some rows' messages as columns."""
         state, live = self.state, self.state.rows
         at = {name: live.at(name, rows) for name in _SHOWN}
-        texts = at["text"]
         return MessageColumns(
             numbers={
                 "hi": at["hi"],
@@ -78,7 +71,7 @@ class Viewer:
                 "flags": at["flags"],
                 "seen": np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows),
             },
-            texts=state.texts.take(pa.array(texts, mask=texts < 0)),
+            texts=text_of(state.texts, at["text"]),
             groups=state.groups.taken(at["group"]),
             consumers=state.consumers.taken(at["consumer"]),
             attempts=self._attempts(rows, at),
@@ -117,12 +110,19 @@ class Viewer:
         )
 
 
+@cache
+def no_messages() -> MessageColumns:
+    """No messages. Most kinds are empty in most steps, and building empty columns costs as much as building small ones."""
+    state, settings = ShardState.empty(), Settings()
+    return Viewer(state, windows(state, 0, settings), settings).columns(np.zeros(0, dtype=np.int64))
+
+
 def list_messages(viewer: Viewer, kind: str, candidates: Array, ranks: tuple[Array, ...], most: int) -> ListedMessages:
     """List at most `most` candidates of lowest rank per queue. `ranks` are columns parallel to the candidates."""
     rows = viewer.state.rows
     queue = rows.at("queue", candidates)
     if not len(candidates):
-        return ListedMessages(kind, queue, (*ranks, np.zeros(0, dtype=np.int64)), viewer.nothing)
+        return ListedMessages(kind, queue, (*ranks, np.zeros(0, dtype=np.int64)), no_messages())
     tie = (rows.key[candidates] >> np.uint64(1)).astype(np.int64)
     columns = (*ranks, tie)
     order = np.lexsort((*reversed(columns), queue))

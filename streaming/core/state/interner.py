@@ -47,7 +47,7 @@ class Interner:
 
     def taken(self, numbers: Array) -> pa.Array:
         """Return the names of some numbers as an Arrow array, null for -1."""
-        return self.texts.take(pa.array(numbers, mask=numbers < 0))
+        return text_of(self.texts, numbers)
 
     def words(self, numbers: Array) -> list[str | None]:
         """Return the names of some numbers as a list, None for -1."""
@@ -102,6 +102,13 @@ class Interner:
             order = np.argsort(hashes)
             self._hashes, self._numbers = hashes[order], order.astype(np.int32)
         return self._hashes, self._numbers
+
+
+def text_of(texts: pa.Array, numbers: Array) -> pa.Array:
+    """Return some of `texts` by number, null for -1."""
+    unnamed = numbers < 0
+    # Often there is nothing to look up, and Arrow takes as long for nothing as for a thousand.
+    return pa.nulls(len(numbers), texts.type) if unnamed.all() else texts.take(pa.array(numbers, mask=unnamed))
 
 
 def _hash(queue: Array, texts: pa.Array, index: Array) -> Array:
