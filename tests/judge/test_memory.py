@@ -12,7 +12,7 @@ from streaming.judge.memory import JudgeMemory, QueueMemory
 from streaming.judge.metrics import samples
 from streaming.judge.signals import SignalKey
 from tests.core.driving import T0, event, run_steps
-from tests.judge.driving import SETTINGS, Step, in_steps, judged
+from tests.judge.driving import SETTINGS, Judged, Step, in_steps, judged
 
 pytestmark = pytest.mark.simulation
 
@@ -59,10 +59,15 @@ def everything() -> list[Step]:
     return in_steps(events, 10, 1_800)
 
 
-def test_kept_and_read_back_between_any_two_steps_it_says_the_same() -> None:
+@pytest.fixture(scope="module")
+def straight() -> Judged:
+    """What the judge says about that half hour; tests only read it."""
+    return judged(everything())
+
+
+def test_kept_and_read_back_between_any_two_steps_it_says_the_same(straight: Judged) -> None:
     """Return every change and its announcement, and every metric at the end."""
-    steps = everything()
-    straight, restarted = judged(steps), judged(steps, restart=True)
+    restarted = judged(everything(), restart=True)
     assert {c.finding.key.signal for c in straight.changes} >= {
         "PoisonMessage",
         "DeadLetterArrived",
@@ -93,9 +98,9 @@ def test_a_step_judged_again_from_the_memory_before_it_says_the_same() -> None:
         assert again.to_bytes() == memory.to_bytes()
 
 
-def test_nothing_is_announced_again_while_it_goes_on() -> None:
+def test_nothing_is_announced_again_while_it_goes_on(straight: Judged) -> None:
     """No key begins twice without an end in between, and no announcement is used twice."""
-    changes = judged(everything()).changes
+    changes = straight.changes
     open_keys: set[SignalKey] = set()
     for change in changes:
         assert (change.finding.key in open_keys) == (change.status == "resolved"), change
@@ -123,13 +128,13 @@ def test_totals_never_go_back() -> None:
 
 
 @pytest.mark.parametrize("every", [1, 3, 6])
-def test_judged_rarely_or_often_the_same_fires(every: int) -> None:
+def test_judged_rarely_or_often_the_same_fires(straight: Judged, every: int) -> None:
     """With ten, thirty or sixty seconds between steps, the same signals fire at common times, except those counted in checks."""
     steps = everything()
     merged: list[Step] = []
     for i in range(0, len(steps), every):
         merged.append((steps[i][0], [e for _, events in steps[max(0, i - every + 1) : i + 1] for e in events]))
-    often = {s.at_ms: {f.key for f in s.firing} for s in judged(steps).snapshots}
+    often = {s.at_ms: {f.key for f in s.firing} for s in straight.snapshots}
     for snapshot in judged(merged).snapshots:
         rarely = {f.key for f in snapshot.firing}
         differing = {k for k in rarely ^ often[snapshot.at_ms] if k.part not in ("ack", "prefetch")}
