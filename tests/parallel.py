@@ -18,15 +18,15 @@ Files = list[tuple[str, list[pytest.Item]]]
 
 
 def _services_first(files: Files) -> Files:
-    return sorted(files, key=lambda file: not _needs_services(file[1]))
+    return sorted(files, key=lambda file: not any(map(_needs_service, file[1])))
 
 
 def _services_last(files: Files) -> Files:
-    return sorted(files, key=lambda file: _needs_services(file[1]))
+    return sorted(files, key=lambda file: any(map(_needs_service, file[1])))
 
 
-def _needs_services(tests: Iterable[pytest.Item]) -> bool:
-    return any("services" in getattr(test, "fixturenames", ()) for test in tests)
+def _needs_service(test: pytest.Item) -> bool:
+    return "services" in getattr(test, "fixturenames", ()) or test.get_closest_marker("e2e") is not None
 
 
 ORDERS: dict[str, Callable[[Files], Files]] = {

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.services import proxy as proxy_service
+from tests.services.provider import Services
 from tests.services.proxy import Proxy
 
 
 @pytest.fixture(scope="session", params=["moto_sqs", "elasticmq"])
-def upstream(request: pytest.FixtureRequest) -> str:
+def upstream(request: pytest.FixtureRequest, services: Services) -> str:  # noqa: ARG001 -- what `param` names needs it
     """The endpoint of a stand-in for SQS."""
     endpoint: str = request.getfixturevalue(request.param).endpoint
     return endpoint
