@@ -97,6 +97,8 @@ def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Arr
 def _rows_of(columns: Sequence[Any], rows: Array) -> list[list[tuple[Any, ...]]]:
     """Return, for each of `rows`, its part of the columns as tuples. The first column has the row of each, ascending."""
     owner, *fields = columns
+    if not len(owner):
+        return [[] for _ in rows]
     starts, stops = (np.searchsorted(owner, rows, side=side) for side in ("left", "right"))
     lengths = stops - starts
     ends = np.cumsum(lengths)
