@@ -101,7 +101,8 @@ def test_connections_per_address_are_capped_and_free_their_slots(start: StartSer
         assert service.client.get("/-/healthy").status_code == 200
         assert refused(service, "per_address") == 23
     deadline = time.monotonic() + 5
-    while time.monotonic() < deadline and "queuewatch_http_connections 1.0" not in service.client.get("/metrics").text:
+    while "queuewatch_http_connections 1\n" not in (metrics := service.client.get("/metrics").text):
+        assert time.monotonic() < deadline, metrics
         time.sleep(0.05)
     with connect(service, b"GET /-/healthy HTTP/1.1\r\nHost: a\r\n\r\n") as stream:
         assert stream.recv(100).startswith(b"HTTP/1.1 200")
