@@ -75,8 +75,9 @@ def running(
     *,
     within_s: float = 60,
     env: Mapping[str, str] | None = None,
+    kill: bool = False,
 ) -> Iterator[Ready]:
-    """Run `command` while the block runs, with its output in `log`.
+    """Run `command` while the block runs, with its output in `log`. `kill`: end it without waiting for a clean stop.
 
     `ready` receives the output so far and returns the value for the block, or None while the service is not up.
     Raises `ServiceUnavailable`, with the end of the log, if the process ends early or is not ready `within_s`.
@@ -93,7 +94,7 @@ def running(
     try:
         yield _wait(process, command[0], log, ready, within_s)
     finally:
-        _stop(process)
+        _stop(process, kill=kill)
 
 
 def _wait(
@@ -114,8 +115,8 @@ def _wait(
     raise ServiceUnavailable(f"{name} was not ready within {within_s:.0f} s: {_last_words(log)}")
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
+def _stop(process: subprocess.Popen[bytes], *, kill: bool) -> None:
+    (process.kill if kill else process.terminate)()
     try:
         process.wait(timeout=15)
     except subprocess.TimeoutExpired:

@@ -56,7 +56,8 @@ def start(upstream: str, *options: str, to: str | None = None, env: dict[str, st
         spool = folder / "spool"
         command = command_line(upstream, "--to", to or f"spool:{spool}?max_age_s=0.05", *options)
         log = folder / "proxy.log"
-        with running(command, log, _endpoint, env=environment(env or {})) as endpoint:
+        # A clean stop waits a second for further calls, and five for a destination that is down; its own tests show it.
+        with running(command, log, _endpoint, env=environment(env or {}), kill=True) as endpoint:
             yield Proxy(endpoint, spool, log)
 
 
