@@ -116,7 +116,7 @@ class State:
     @classmethod
     def of(cls, metrics: Mapping[str, float]) -> Self:
         """Parse from `/metrics`."""
-        unsettled = sum(value for key, value in metrics.items() if key.startswith("queuewatch_queue_messages{"))
+        unsettled = sum(value for key, value in metrics.items() if key.startswith("queuewatch_tracked_messages{"))
         rows, size = metrics["queuewatch_pipeline_state_rows"], metrics["queuewatch_pipeline_state_bytes"]
         return cls(int(unsettled), int(rows), int(size))
 

@@ -140,6 +140,8 @@ class Evidence:
     """…and since then."""
     standstill_at: int = 0
     """While nothing leaves: by when the oldest message was sent at the latest; 0: unknown."""
+    arrived_at: int = 0
+    """When the count of `seen_at` was first examined: later than that where the job catches up with its source."""
 
     def is_sure(self, now: int) -> bool:
         """Whether complete tracking is established beyond chance, or there are no counts to contradict it."""

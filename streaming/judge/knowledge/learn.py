@@ -38,6 +38,7 @@ def learn(c: Context) -> Knowledge:
     for i, depth in enumerate(summary.depths):
         if evidence.seen_at < depth.at <= c.now:
             see_life(evidence, summary.depths[:i], depth, c.visibility_ms or NEVER)
+            evidence.arrived_at = c.now
         if evidence.counted_at < depth.at <= c.now - REPORTS_LAG_MS:
             compare_count(evidence, summary.depths[:i], depth, c.recent)
             see_standstill(evidence, depth, c.recent)

@@ -72,8 +72,12 @@ def depth_of(
 
 
 def _place_of_count(e: Evidence, counted: int, recent: Window) -> int:
-    """Return the index of the sample that corresponds to the latest count: where reports are late, the closest match."""
+    """Return the index of the sample that corresponds to the latest count: the closest match where reports are late.
+
+    While the job catches up with its source, what was tracked at the time of a count is what was tracked once it arrived.
+    """
     then, soon = then_and_soon(e, e.seen_at, recent)
+    soon = max(soon, recent.last_before(e.arrived_at))
     return then + int(np.argmin(np.abs(recent["unsettled"][then : soon + 1] - counted)))
 
 
