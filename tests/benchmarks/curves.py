@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sinks import svg
 
-WIDTH, HEIGHT = 780, 340
+WIDTH, HEIGHT = 810, 340
 TOP, BOTTOM = 40, 280
 LEFT_PANEL, RIGHT_PANEL = (60, 370), (450, 760)
 QUEUE_STEPS: Final = {"touched": "a tenth touched (1 % of 100,000)", "untouched": "none touched", "counted": "all counted"}
