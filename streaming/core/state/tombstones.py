@@ -32,7 +32,7 @@ MERGED_SEGMENTS: Final = 8
 MERGED_ROWS: Final = 1 << 18
 """The most rows a merge may produce: merging takes time within one step."""
 MERGED_SPANS: Final = 6
-"""A merged segment covers at most this part of the lateness, because it goes only when its last message is old enough."""
+"""A merged segment covers at most the lateness divided by this, because it goes only when its last message is old enough."""
 
 _RAW: Final = frozenset({"hi", "lo", "batch", "a.key", "a.batch"})
 
