@@ -8,6 +8,8 @@ which the clock ticks, and nothing is settled because of the time that was jumpe
 2. A larger step is trusted as soon as more sources (queues, collectors) report times near the new reading than near the old.
 3. While any source still reports times near the old reading, and at least as many as near the new, it is not trusted.
 4. When no source reports at all, it is trusted after it has held for ten batches and a minute.
+
+A job that is behind its source does not yet know what happened up to the present: `time_of_step` is how far it has read.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ BATCHES_TO_BELIEVE = 10
 HELD_TO_BELIEVE_MS = 60_000
 LONGEST_TICK_MS = 60_000
 """While the clock is not trusted, `now` advances by at most this per batch."""
+BEHIND_MS = 15_000
+"""Where the newest event just read is older than this, the job is behind its source. Clients and collectors report within ten
+seconds, and a batch takes a few."""
 SENDERS_AHEAD_FOR_MS = 600_000
 """Senders' clocks count as ahead for this long after the last event that was dated in the future."""
 
@@ -92,6 +97,19 @@ def counted(clock: Clock, ahead_total: int, now: int) -> Clock:
     if ahead_total <= clock.ahead_total:
         return clock
     return replace(clock, ahead_total=ahead_total, ahead_at=now)
+
+
+def time_of_step(now: int, newest: int | None, before: int) -> int:
+    """Return the time at which a batch is tracked and judged, in epoch milliseconds.
+
+    It is `now`, except where the newest event of the batch is more than `BEHIND_MS` older: then what happened since is still in
+    the source, and at `now` every message would seem to wait and every consumer to be silent. So it is the time of that event,
+    but not earlier than the step before, which was at `before`. `newest` is None where the batch has no event: nothing is waiting
+    to be read.
+    """
+    if newest is None or now - newest <= BEHIND_MS:
+        return now
+    return min(now, max(newest, before))
 
 
 def senders_are_ahead(clock: Clock, now: int) -> bool:

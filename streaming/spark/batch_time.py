@@ -1,6 +1,7 @@
 """The time at which a batch is judged: the timestamp that Spark logged with the batch.
 
-It is therefore the same when the batch runs again. If the clock jumps, `streaming.core.clock` decides the time.
+It is therefore the same when the batch runs again. If the clock jumps, or the job is behind its source, `streaming.core.clock`
+decides the time.
 
 Tasks read it from a property of their job. As a column it would be a constant in the code that Spark generates, and
 Spark would compile new code in every batch.
@@ -15,7 +16,7 @@ from streaming.checkpoint.memory_store import MemoryStore
 from streaming.checkpoint.offset_log import batch_time_ms
 from streaming.core.clock import Clock, tick
 from streaming.folder import Folder
-from streaming.spark.in_task import LATEST, NOW
+from streaming.spark.in_task import BEFORE, LATEST, NOW
 
 _log = structlog.get_logger(__name__)
 
@@ -36,12 +37,18 @@ class BatchTimes:
     def announce(self, batch: DataFrame, batch_id: int) -> int:
         """Set the time of `batch` for the jobs this thread is about to start, and return it in epoch milliseconds."""
         now_ms = read_ms = self.of(batch_id)
+        before_ms = 0
         if self._memories is not None:
-            self.clock = _ticked(self._memories.before(batch_id).clock, read_ms)
+            memory = self._memories.before(batch_id)
+            self.clock = _ticked(memory.clock, read_ms)
             now_ms = self.clock.now
+            lost = batch_id > 0 and not memory.at and not memory.clock.now
+            # The states of a job that lost its memory may be newer than what is read: their time must not go back.
+            before_ms = now_ms if lost else memory.at
         context = batch.sparkSession.sparkContext
         context.setLocalProperty(NOW, str(now_ms))
         context.setLocalProperty(LATEST, str(max(now_ms, read_ms)))
+        context.setLocalProperty(BEFORE, str(before_ms))
         return now_ms
 
     def of(self, batch_id: int) -> int:

@@ -28,10 +28,11 @@ from streaming.spool.reading import Read, Refused
 RECORD_SCHEMA: Final = "value binary, origin string, position long"
 """The input of decoding. `origin` and `position` identify the source of a record; a tick has none."""
 
-PACKET_SCHEMA: Final = "shard int, step_ms long, part int, packet binary, read string"
-"""The rows sent to shards. `step_ms` is null in a live run: the time of the batch applies. `part` numbers the input tasks, so
-that packets can be put back in order. `read` tells one shard how many Kafka records and pieces of spool files the packets came
-from: JSON, by `topic/partition` and `PIECES_READ`."""
+PACKET_SCHEMA: Final = "shard int, step_ms long, part int, packet binary, read string, newest_ms long"
+"""The rows sent to shards. `step_ms` is null in a live run: the time of the batch applies, or that of the newest event where the
+job is behind. `newest_ms` is the time of the newest event of the whole packet, for any shard, null without one. `part` numbers
+the input tasks, so that packets can be put back in order. `read` tells one shard how many Kafka records and pieces of spool files
+the packets came from: JSON, by `topic/partition` and `PIECES_READ`."""
 
 QUARANTINED_PER_PACKET: Final = 1000
 """The most invalid events kept for inspection; all of them are counted."""
@@ -58,9 +59,9 @@ def decode_and_route(keys: list[int], settings: Settings) -> Callable[[Batches],
         now_ms = task_latest_ms() if context is not None else None
         with gc_paused():
             for decoded in _gathered(chain(planned_pieces(context, part), batches)):
-                yield _rows(
-                    keys, part, decoded.packets(len(keys), settings, now_ms), json.dumps(decoded.read) if decoded.read else None
-                )
+                events = decoded.table()
+                packets = decoded.packets(events, len(keys), settings, now_ms)
+                yield _rows(keys, part, packets, json.dumps(decoded.read) if decoded.read else None, _newest(events, now_ms))
 
     return stage
 
@@ -95,9 +96,12 @@ class _Gathered:
                 Quarantined(refused.refusal.reason, refused.refusal.detail, refused.raw, refused.origin, None)
             )
 
-    def packets(self, shards: int, settings: Settings, now_ms: int | None) -> list[bytes]:
-        """Return one packed packet per shard."""
-        events = pa.concat_tables(self.tables).unify_dictionaries().combine_chunks()
+    def table(self) -> pa.Table:
+        """Return the events."""
+        return pa.concat_tables(self.tables).unify_dictionaries().combine_chunks()
+
+    def packets(self, events: pa.Table, shards: int, settings: Settings, now_ms: int | None) -> list[bytes]:
+        """Return one packed packet per shard with the events and everything else gathered."""
         return [pack(packet) for packet in route(events, self.invalid, self.quarantined, shards, settings, now_ms)]
 
 
@@ -125,7 +129,16 @@ def _gathered(batches: Iterable[pa.RecordBatch | Read | Refused]) -> Iterator[_G
         yield gathered
 
 
-def _rows(keys: list[int], part: int, packets: list[bytes], read: str | None) -> pa.RecordBatch:
+def _newest(events: pa.Table, now_ms: int | None) -> int | None:
+    """Return the time of the newest event that is not dated in the future, None if there is none."""
+    at = events.column("at")
+    if now_ms is not None:
+        at = at.filter(pc.less_equal(at, now_ms))
+    newest: int | None = pc.max(at).as_py()
+    return newest
+
+
+def _rows(keys: list[int], part: int, packets: list[bytes], read: str | None, newest_ms: int | None) -> pa.RecordBatch:
     n = len(keys)
     columns = [
         pa.array(keys, pa.int32()),
@@ -133,8 +146,9 @@ def _rows(keys: list[int], part: int, packets: list[bytes], read: str | None) ->
         pa.array([part] * n, pa.int32()),
         pa.array(packets, pa.binary()),
         pa.array([read] + [None] * (n - 1), pa.string()),
+        pa.array([newest_ms] * n, pa.int64()),
     ]
-    return pa.RecordBatch.from_arrays(columns, names=["shard", "step_ms", "part", "packet", "read"])
+    return pa.RecordBatch.from_arrays(columns, names=["shard", "step_ms", "part", "packet", "read", "newest_ms"])
 
 
 def _quarantined(invalid: Iterable[InvalidEvent], records: pa.RecordBatch) -> list[Quarantined]:

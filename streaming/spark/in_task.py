@@ -12,6 +12,8 @@ from pyspark import TaskContext
 NOW: Final = "queuewatch.now_ms"
 LATEST: Final = "queuewatch.latest_ms"
 """The later of the batch time and the clock's reading: events up to then are not dated in the future."""
+BEFORE: Final = "queuewatch.before_ms"
+"""The time of the latest step of the batches before."""
 
 
 def task_now_ms() -> int:
@@ -22,6 +24,11 @@ def task_now_ms() -> int:
 def task_latest_ms() -> int:
     """Return the latest time an event can have happened, in epoch milliseconds."""
     return _announced(LATEST)
+
+
+def task_before_ms() -> int:
+    """Return the time of the latest step of the batches before, in epoch milliseconds; 0 for the first batch."""
+    return _announced(BEFORE)
 
 
 def _announced(name: str) -> int:

@@ -11,12 +11,13 @@ import pyarrow as pa
 from pyspark.sql.streaming.state import GroupState
 
 from streaming.checkpoint.state_files import StateKeeper
+from streaming.core.clock import time_of_step
 from streaming.core.events.packet import unpack
 from streaming.core.gc_pause import gc_paused
 from streaming.core.settings import Settings
 from streaming.core.state.state import ShardState
 from streaming.core.track import track
-from streaming.spark.in_task import task_now_ms
+from streaming.spark.in_task import task_before_ms, task_now_ms
 from streaming.spark.internals import prepare_worker
 
 STATE_SCHEMA: Final = "state binary"
@@ -59,17 +60,23 @@ def track_shard(settings: Settings, keeper: StateKeeper) -> ShardStage:
 def _by_step(frames: Iterable[Frame], read: Counter[str]) -> list[tuple[int, list[bytes]]]:
     """Return the packets of each step, ordered by time and then by input task, however the shuffle mixed them.
 
-    The records read are added to `read`.
+    Packets without a step are one step, at the same time in every shard: each has a packet of every task. The records read are
+    added to `read`.
     """
     steps: defaultdict[int, list[tuple[int, int, bytes]]] = defaultdict(list)
+    live: list[tuple[int, int, bytes]] = []
+    newest: list[int] = []
     for frame in frames:
         for counts in frame["read"].dropna():
             read.update(json.loads(counts))
-        live = frame["step_ms"].isna()
-        now_ms = task_now_ms() if live.any() else None
-        times = frame["step_ms"].where(~live, now_ms)
-        for step_ms, part, packet in zip(times, frame["part"], frame["packet"], strict=True):
-            steps[int(step_ms)].append((int(part), len(steps[int(step_ms)]), packet))
+        newest += frame["newest_ms"].dropna().astype("int64").tolist()
+        for known, step_ms, part, packet in zip(
+            frame["step_ms"].notna(), frame["step_ms"], frame["part"], frame["packet"], strict=True
+        ):
+            packets = steps[int(step_ms)] if known else live
+            packets.append((int(part), len(packets), packet))
+    if live:
+        steps[time_of_step(task_now_ms(), max(newest, default=None), task_before_ms())] += live
     return [(step_ms, [packet for _, _, packet in sorted(steps[step_ms])]) for step_ms in sorted(steps)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.core.clock import Clock, counted, heard, senders_are_ahead, tick
+from streaming.core.clock import Clock, counted, heard, senders_are_ahead, tick, time_of_step
 
 S, MIN, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 T0 = 1_700_000_000_000
@@ -90,3 +90,19 @@ def test_senders_count_as_ahead_for_ten_minutes() -> None:
     assert senders_are_ahead(counted(clock, 3, T0 + 9 * MIN), T0 + 9 * MIN)
     assert not senders_are_ahead(counted(clock, 3, T0 + 10 * MIN), T0 + 10 * MIN)
     assert senders_are_ahead(counted(clock, 4, T0 + 10 * MIN), T0 + 10 * MIN)
+
+
+@pytest.mark.parametrize(
+    ("newest", "before", "expected"),
+    [
+        (None, T0, 10 * MIN),  # nothing is waiting
+        (10 * MIN - 15 * S, 0, 10 * MIN),
+        (10 * MIN - 16 * S, 0, 10 * MIN - 16 * S),
+        (MIN, 3 * MIN, 3 * MIN),  # one late report among none: time stands still for one batch
+        (MIN, 11 * MIN, 10 * MIN),  # the clock was set back
+    ],
+)
+def test_a_step_behind_the_source_is_at_its_newest_event(newest: int | None, before: int, expected: int) -> None:
+    """Times are after T0."""
+    found = time_of_step(T0 + 10 * MIN, newest if newest is None else T0 + newest, T0 + before)
+    assert found == T0 + expected

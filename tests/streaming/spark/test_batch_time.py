@@ -11,7 +11,7 @@ from streaming.checkpoint.memory_store import MemoryStore
 from streaming.folder import LocalFolder
 from streaming.judge.memory import JudgeMemory
 from streaming.spark.batch_time import BatchTimes
-from streaming.spark.in_task import task_now_ms
+from streaming.spark.in_task import BEFORE, task_now_ms
 from tests.streaming.spark.live import Live
 
 LOG = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1795266478822,"conf":{}}\n0\n{"t":{"0":5}}'
@@ -88,11 +88,23 @@ def test_a_clock_that_jumps_for_one_batch_is_not_trusted(tmp_path: Path) -> None
             batch = Properties()
             clocked.announce(batch, batch_id)  # type: ignore[arg-type] # only what `announce` uses
             assert clocked.clock is not None
-            memories.save(batch_id, JudgeMemory(clock=clocked.clock))
+            memories.save(batch_id, JudgeMemory(clock=clocked.clock, at=clocked.clock.now))
             reported.append((*map(int, batch.properties.values()), clocked.clock.trusted))
         assert reported == [
-            (reads[0], reads[0], True),
-            (reads[0], reads[1], False),
-            (reads[2], reads[2], True),
+            (reads[0], reads[0], 0, True),
+            (reads[0], reads[1], reads[0], False),
+            (reads[2], reads[2], reads[0], True),
         ]
         memories = MemoryStore(LocalFolder(judge))
+
+
+def test_without_the_memory_of_earlier_batches_time_does_not_go_back(tmp_path: Path) -> None:
+    """The states of the shards may be newer than old telemetry that is read now."""
+    now = 1795266478822
+    for folder in ("offsets", "judge"):
+        (tmp_path / folder).mkdir()
+    times(tmp_path / "offsets", batch_7=LOG)
+    batch = Properties()
+    clocked = BatchTimes(LocalFolder(tmp_path / "offsets"), MemoryStore(LocalFolder(tmp_path / "judge")))
+    clocked.announce(batch, 7)  # type: ignore[arg-type] # only what `announce` uses
+    assert batch.properties[BEFORE] == str(now)

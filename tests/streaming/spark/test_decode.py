@@ -47,6 +47,20 @@ def test_all_events_of_a_batch_reach_exactly_one_shard_each() -> None:
     assert [shard for shard, _ in rows] == KEYS, "all batches of a task go in one packet a shard"
 
 
+def test_every_packet_has_the_time_of_the_newest_event_of_all() -> None:
+    """All shards must be at the same time. A tick alone has none."""
+    out = decode_and_route(KEYS, Settings())(iter([batch(ndjson(event("sent", "a", T0 + 5), event("sent", "b", T0)))]))
+    assert [row["newest_ms"] for rows in out for row in rows.to_pylist()] == [T0 + 5] * 3
+    out = decode_and_route(KEYS, Settings())(iter([ticks(1)]))
+    assert [row["newest_ms"] for rows in out for row in rows.to_pylist()] == [None] * 3
+
+
+def test_a_time_in_the_future_is_not_that_of_the_newest_event() -> None:
+    """A sender whose clock is ahead does not show how far the job has read."""
+    at = pa.table({"at": [T0, T0 + 9_000, T0 + 600_000]})
+    assert decode._newest(at, T0 + 10_000) == T0 + 9_000
+
+
 def test_a_task_with_very_many_events_returns_several_packets_per_shard(monkeypatch: pytest.MonkeyPatch) -> None:
     """The task then does not hold all events at once."""
     monkeypatch.setattr(decode, "EVENTS_PER_PACKET", 100)

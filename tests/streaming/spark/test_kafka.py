@@ -14,7 +14,7 @@ from streaming.spark.readers.kafka import Topics, records_per_trigger, survey
 from tests.services.kafka import Kafka
 from tests.streaming.spark.live import Live, wall_ms
 from tests.streaming.spark.packets import event, ndjson
-from tests.streaming.spark.test_pipeline import messages, sent_total
+from tests.streaming.spark.test_pipeline import messages, sent_total, telemetry_of_an_outage
 
 
 def source(kafka: Kafka, *topics: str, **others: object) -> KafkaSource:
@@ -83,3 +83,21 @@ def test_kafka_and_a_spool_folder_are_read_together(spark: SparkSession, kafka: 
     assert orders.totals["deleted"] == 1
     assert orders.tracked == 4
     assert [bad.origin.split("@")[0] in (f"{topic}/0", f"{topic}/1") for bad in live.quarantined] == [True]
+
+
+@pytest.mark.usefixtures("spark_jars")
+def test_a_backlog_in_kafka_is_judged_at_its_own_time(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """The consumers worked 20 minutes ago and work now; between the two batches no signal fires."""
+    now = wall_ms()
+    then = now - 1_200_000
+    topic = kafka.create_topic()
+    live = Live(spark, tmp_path)
+    live.sources = Sources(kafka=source(kafka, topic, max_records_per_trigger=1))
+    assert live.sources.kafka is not None
+    send(kafka, topic, *telemetry_of_an_outage(then, now))
+    live.topics = survey(live.sources.kafka)
+    with live.running() as query:
+        live.wait(lambda s: any(queue.totals["deleted"] == 3 for queue in s.queues), query)
+        live.wait(lambda s: s.at_ms > now, query)
+    assert next(s for s in live.snapshots if s.queues).at_ms == then + 1
+    assert live.changes == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,13 @@ def messages(prefix: str, count: int) -> list[dict[str, object]]:
     return [event("sent", f"{prefix}-{n}", now, sent_at=now) for n in range(count)]
 
 
+def telemetry_of_an_outage(then: int, now: int) -> tuple[bytes, bytes]:
+    """Return two records; with the first alone, two messages have waited for consumers since `then` (epoch milliseconds)."""
+    first = [event("sent", f"m{n}", then, sent_at=then) for n in range(3)]
+    first.append(event("deleted", "m0", then + 1, consumer="w"))
+    return ndjson(*first), ndjson(*[event("deleted", f"m{n}", now - 1_000, consumer="w") for n in (1, 2)])
+
+
 def test_an_empty_start_publishes_and_time_advances(live: Live) -> None:
     """Every shard reports in the first published batch, although no event has arrived."""
     with live.running() as query:
@@ -63,6 +71,22 @@ def test_a_stop_between_two_batches_is_not_a_failure(live: Live) -> None:
     assert query.exception() is None
     commits = live.checkpoint / "commits"
     assert max(int(path.name) for path in commits.iterdir() if path.name.isdigit()) == live.batches[-1][0]
+
+
+def test_telemetry_of_an_outage_of_the_job_is_judged_at_its_own_time(live: Live) -> None:
+    """In the first batch nothing seems to have been processed for 20 minutes; that it was is in the second."""
+    now = wall_ms()
+    then = now - 1_200_000
+    first, second = telemetry_of_an_outage(then, now)
+    live.sources = Sources(spool=SpoolSource(folder=str(live.spool), max_bytes_per_trigger=1))  # each file is a batch
+    live.put(first)
+    time.sleep(0.05)  # files are read in the order of their times
+    live.put(second)
+    with live.running() as query:
+        live.wait(lambda s: (q := orders(s)) is not None and q.visible == 0, query)
+        live.wait(lambda s: s.at_ms > now, query)
+    assert next(s for s in live.snapshots if orders(s)).at_ms == then + 1
+    assert live.changes == []
 
 
 def test_a_visibility_timeout_expires_without_an_event(live: Live) -> None:

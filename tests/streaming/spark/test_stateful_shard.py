@@ -114,10 +114,26 @@ def test_every_step_of_a_batch_is_reported_in_order(keeper: StateKeeper) -> None
 def test_a_packet_without_a_step_has_the_announced_time(keeper: StateKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
     """Live runs have no steps; this holds for such packets alone and beside packets with a step."""
     monkeypatch.setattr(stateful_shard, "task_now_ms", lambda: T0 + 7)
+    monkeypatch.setattr(stateful_shard, "task_before_ms", lambda: 0)
     live = frame((sent("a"), 0))
     live["step_ms"] = None
     assert [at for at, _ in run(State(), keeper, live)] == [T0 + 7]
     assert [at for at, _ in run(State(), keeper, live, frame((sent("b"), T0)))] == [T0, T0 + 7]
+
+
+def test_behind_its_source_the_job_is_at_the_newest_event(keeper: StateKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all packets of the batch, whichever shard their events belong to; but never earlier than the step before."""
+    monkeypatch.setattr(stateful_shard, "task_now_ms", lambda: T0 + 600_000)
+    monkeypatch.setattr(stateful_shard, "task_before_ms", lambda: T0 + 100)
+    one, other = frame((sent("a", T0 + 50), 0)), frame((sent("b", T0 + 60), 0), part=1)
+    other["newest_ms"] = T0 + 200
+    for packets in (one, other):
+        packets["step_ms"] = None
+    assert [at for at, _ in run(State(), keeper, one)] == [T0 + 100]
+    assert [at for at, _ in run(State(), keeper, one, other)] == [T0 + 200]
+    tick = frame((b"[]", 0))
+    tick["step_ms"] = None
+    assert [at for at, _ in run(State(), keeper, tick)] == [T0 + 600_000]
 
 
 def test_a_tick_advances_the_time(keeper: StateKeeper) -> None:
