@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from lab.harness import run
-from lab.scenarios.matrix import one_consumer_dead
+from lab.scenarios.matrix import one_consumer_dead, poison
 from lab.telemetry import VIEWS, seen
 from streaming.core.settings import QueueRule, Settings
 from streaming.judge.signals import Finding
@@ -129,3 +130,10 @@ def test_a_queue_that_falls_behind_is_announced_once_and_until_its_backlog_shrin
     assert [status for _, status in changes] == ["firing", "resolved"]
     assert SENT_UNTIL_S < changes[1][0] <= SENT_UNTIL_S + 300
     assert set(statuses[20 : SENT_UNTIL_S // 30]) == {"lagging"}
+
+
+def test_a_queue_with_a_stuck_group_is_not_announced_again_and_again() -> None:
+    """The few messages behind the poison head of a group grow in number only now and then: that is no recovery in between."""
+    outcome = run(seen(poison("fifo", 1), VIEWS["full"]), trigger_ms=10_000)
+    changes = [(line["at"], line["status"]) for line in outcome.signals if line["signal"] == "QueueLagging"]
+    assert all(later - earlier >= 120_000 for (earlier, _), (later, _) in pairwise(changes))

@@ -29,7 +29,8 @@ def queue_lagging(c: Context) -> Iterator[Finding]:
     """Lagging for 2 min, and the oldest visible message passes the queue's limit within 30 min at this rate, or has passed it.
 
     Within two hours where consumers were lost: see `_lost_consumers`. It ends when the backlog shrinks, or when the forecast has
-    been beyond that for five minutes: the age of the oldest visible message jumps in a queue without order.
+    been beyond that, or the backlog small enough to drain in time, for five minutes: the age of the oldest visible message jumps
+    in a queue without order, and the few messages behind a stuck group grow in number only now and then.
     """
     eased_at = c.memory.since.pop("lag_eased", None)
     lagging = is_lagging(c) and not is_failing(c)
@@ -44,9 +45,7 @@ def queue_lagging(c: Context) -> Iterator[Finding]:
     growth, low, high = _growth(c)
     passes_ms = 0.0 if age_ms >= limit_ms else (limit_ms - age_ms) / growth if growth > 0 else math.inf
     rate_in, rate_out = _rates(c)
-    if _drains_in_time(c, rate_out, limit_ms - age_ms):
-        return
-    if passes_ms > _forecast_ms(c, high):
+    if _drains_in_time(c, rate_out, limit_ms - age_ms) or passes_ms > _forecast_ms(c, high):
         eased_at = eased_at or c.now
         if not c.firing_here("QueueLagging") or c.now - eased_at >= WINDOW_MS:
             return
