@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from sources.wire.scan import is_compiled
 from streaming.spark.runtime import connector_jars
@@ -29,7 +30,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register `simulation`: such tests wait for nothing, but take seconds to minutes of processor time each."""
+    """Register `simulation`: such tests wait for nothing, but take seconds to minutes of processor time each.
+
+    Hypothesis' limit on the time of an example is switched off: on a busy machine any example may take longer.
+    """
+    settings.register_profile("any machine", deadline=None)
+    settings.load_profile("any machine")
     config.addinivalue_line("markers", "simulation: simulates minutes or hours of a queue; `--fast` leaves it out")
 
 

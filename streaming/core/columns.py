@@ -211,7 +211,9 @@ def _decode(spec: Mapping[str, Any], body: memoryview) -> Array:
         return values if spec["s"] else values.copy()
     wide: Array = values.astype(dtype)
     if spec["z"]:
-        wide = np.where(wide == 0, dtype.type(0), wide + dtype.type(spec["o"] - 1))
+        wide += dtype.type(spec["o"] - 1)
+        # Multiplying by a mask is several times faster than choosing by it.
+        wide *= values != 0
     else:
-        wide = wide + dtype.type(spec["o"])
+        wide += dtype.type(spec["o"])
     return wide

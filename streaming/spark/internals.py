@@ -20,6 +20,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from streaming.core.allocator import keep_freed_memory
+
 _PARENT_PID: Final = os.getppid()
 LISTENER_INTERFACE: Final = "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
 """The Java interface that PySpark's own wrapper of a listener implements."""
@@ -183,7 +185,7 @@ def prepare_worker() -> None:
     """Set up the current Python worker; called at the start of a task.
 
     PySpark's daemon collects garbage after every task, and each time spends a tenth of a second on pandas, pyarrow and other
-    modules. Objects alive by the second task are frozen, so that collections skip them.
+    modules. Objects alive by the second task are frozen, so that collections skip them. Memory is kept for the next task.
 
     At a stop, Java and the workers end concurrently. A worker that finds its socket closed before it is asked to end would make
     the daemon print a traceback of the broken pipe after the service's own last log lines, so it exits silently.
@@ -192,6 +194,7 @@ def prepare_worker() -> None:
     if _freezes_left:
         _freezes_left -= 1
         gc.freeze()
+        keep_freed_memory()
     traceback.print_exc = _print_unless_java_is_gone
 
 
