@@ -132,20 +132,20 @@ class Rows:
 
     def insert(self, at: Array, keys: Array) -> None:
         """Insert rows of default values: `keys` ascending, each before row `at`."""
-        n = len(self.key)
-        # The old index of each row; new rows point at a default row appended at the end.
-        source = np.full(n + len(keys), n)
         fresh = at + np.arange(len(keys))
-        is_old = np.ones(n + len(keys), dtype=bool)
+        is_old = np.ones(len(self.key) + len(keys), dtype=bool)
         is_old[fresh] = False
-        source[np.flatnonzero(is_old)] = np.arange(n)
-        key = np.append(self.key, np.uint64(0))[source]
-        key[fresh] = keys
-        self.key = key
+
+        def widened(values: Array, new: Array | int) -> Array:
+            wide = np.empty(len(is_old), dtype=values.dtype)
+            wide[is_old] = values
+            wide[fresh] = new
+            return wide
+
+        self.key = widened(self.key, keys)
         for name, values in self.columns.items():
             if values is not None:
-                dtype, default = ROW_COLUMNS[name]
-                self.columns[name] = np.append(values, np.array([default], dtype=dtype))[source]
+                self.columns[name] = widened(values, DEFAULTS[name])
 
     def keep(self, mask: Array) -> None:
         """Drop the rows where `mask` is False."""
