@@ -79,16 +79,25 @@ class ManyQueues:
 def measure(run: Run, *, quick: bool) -> None:
     """Measure steps in which a tenth of the queues is touched, none is, and all are counted."""
     run.say("queues: a step by the number of queues known")
+    fewer: tuple[int, float] | None = None
     for queues in (200, 2_000) if quick else (200, 2_000, 10_000, 100_000):
         # In its first five minutes a queue is judged in every step. That takes half a minute for 100,000: few long steps,
         # but not so long that a queue seems to stand still in between, for those are judged in every step too.
         if queues > 10_000:
-            _measure(run, ManyQueues(queues, step_ms=25_000), warm_up=16, counted_every=1, steps=("touched", "untouched"))
+            untouched_ms = _measure(run, ManyQueues(queues, step_ms=25_000), 16, 1, STEPS[:2])
         else:
-            _measure(run, ManyQueues(queues), warm_up=40, counted_every=6, steps=STEPS)
+            untouched_ms = _measure(run, ManyQueues(queues), warm_up=40, counted_every=6, steps=STEPS)
+        if fewer is not None:
+            # A step has costs that do not depend on the number of queues.
+            each_us = 1000 * (untouched_ms - fewer[1]) / (queues - fewer[0])
+            what = f"{queues:,} queues: an untouched one, beyond {fewer[0]:,}"
+            run.add(Figure(f"queues.{queues}.each", what, each_us, "µs of a core"))
+        fewer = queues, untouched_ms
 
 
-def _measure(run: Run, load: ManyQueues, warm_up: int, counted_every: int, steps: Sequence[str]) -> None:
+def _measure(run: Run, load: ManyQueues, warm_up: int, counted_every: int, steps: Sequence[str]) -> float:
+    """Return the milliseconds of a step that touches no queue."""
+    untouched_ms = 0.0
     queues, chain = load.queues, Chain("ndjson")
     chain.take(load.begin(), load.now_ms)
     for i in range(1, warm_up + 1):
@@ -111,8 +120,9 @@ def _measure(run: Run, load: ManyQueues, warm_up: int, counted_every: int, steps
             Figure(f"queues.{queues}.{key}", f"{name}, {words}: all steps", total, "ms of a core", at_most=bound, detail=detail)
         )
         if key == "untouched":
-            run.add(Figure(f"queues.{queues}.each", f"{name}: an untouched one", 1000 * total / queues, "µs of a core"))
+            untouched_ms = total
     _pages(run, queues, chain, load)
+    return untouched_ms
 
 
 def _pages(run: Run, queues: int, chain: Chain, load: ManyQueues) -> None:
