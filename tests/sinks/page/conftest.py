@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from playwright.sync_api import (
     BrowserContext,
     ConsoleMessage,
     Dialog,
+    Error,
     Page,
     Request,
 )
@@ -47,8 +48,12 @@ class Visit:
         return self.page
 
 
-def _watch(visit: Visit) -> None:
-    """Record errors in the page and its requests to other hosts."""
+@contextmanager
+def _watched(visit: Visit) -> Iterator[None]:
+    """Record errors in the page and its requests to other hosts while the block runs."""
+
+    def note_error(error: Error) -> None:
+        visit.troubles.append(str(error))
 
     def note_console(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
@@ -62,17 +67,57 @@ def _watch(visit: Visit) -> None:
         if not request.url.startswith(visit.server.url):
             visit.outside.append(request.url)
 
-    visit.page.on("pageerror", lambda error: visit.troubles.append(str(error)))
-    visit.page.on("console", note_console)
-    visit.page.on("dialog", note_dialog)
-    visit.page.on("request", note_request)
+    notes: list[tuple[Any, Callable[[Any], None]]] = [
+        ("pageerror", note_error),
+        ("console", note_console),
+        ("dialog", note_dialog),
+        ("request", note_request),
+    ]
+    for event, note in notes:
+        visit.page.on(event, note)
+    yield
+    visit.page.goto("about:blank")
+    for event, note in notes:
+        visit.page.remove_listener(event, note)
+
+
+class Pages:
+    """Pages that one test uses after the other: showing the first document takes a new page half a second of processor time.
+
+    What a document stored is out of reach of the next one, because every server has its own port and so its own origin.
+    """
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._idle: dict[str, list[Page]] = {}
+
+    @contextmanager
+    def borrowed(self, **context_options: Any) -> Iterator[Page]:
+        """A page of a context with these options, with nothing left of the test before."""
+        options = {"viewport": {"width": 1360, "height": 900}} | context_options
+        idle = self._idle.setdefault(repr(sorted(options.items())), [])
+        page = idle.pop() if idle else self._browser.new_context(**options).new_page()
+        page.set_default_timeout(10_000)
+        yield page
+        page.unroute_all()
+        page.emulate_media(color_scheme=context_options.get("color_scheme", "null"))
+        page.mouse.move(0, 0)
+        page.context.clear_permissions()
+        page.context.clear_cookies()
+        idle.append(page)
+
+
+@pytest.fixture(scope="session")
+def pages(browser: Browser) -> Pages:
+    """The pages of all tests; they end with the browser."""
+    return Pages(browser)
 
 
 StartVisit = Callable[..., Visit]
 
 
 @pytest.fixture
-def visit(browser: Browser) -> Iterator[StartVisit]:
+def visit(pages: Pages) -> Iterator[StartVisit]:
     """`visit(snapshot, **context)` starts a service that has published `snapshot`, and a page that has not opened it yet."""
     with ExitStack() as stack:
         visits: list[Visit] = []
@@ -87,12 +132,9 @@ def visit(browser: Browser) -> Iterator[StartVisit]:
             if snapshot is not None:
                 store.publish(snapshot)
             server = stack.enter_context(serve(create_app(store, settings or HttpSettings(clock_ms=clock_ms)), port=0))
-            context = browser.new_context(**({"viewport": {"width": 1360, "height": 900}} | context_options))
-            stack.callback(context.close)
-            page = context.new_page()
-            page.set_default_timeout(10_000)
-            started = Visit(store, server, page, context)
-            _watch(started)
+            page = stack.enter_context(pages.borrowed(**context_options))
+            started = Visit(store, server, page, page.context)
+            stack.enter_context(_watched(started))
             visits.append(started)
             return started
 
