@@ -10,6 +10,7 @@ import pyspark
 import pytest
 
 from streaming.health.liveness import descendants
+from streaming.spark.class_archive import options_for
 from streaming.spark.runtime import ensure_java
 from tests.contract.replaying import ev
 from tests.e2e.service import Service, running
@@ -28,7 +29,7 @@ CONFIG = {
 # Java writes what Python says to its own standard output.
 TO_STDERR = ("sh", "-c", 'exec "$0" "$@" >&2')
 # Java's options are the command's, too; Spark's own choice compiles for minutes of processor time what runs for seconds.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JAVA_OPTIONS = " ".join(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *options_for("")])
 GIVEN = ("--master", "local[2]", "--driver-memory", "1g", "--driver-java-options", JAVA_OPTIONS, "--name", "queues")
 COMMAND = (*TO_STDERR, str(SUBMIT), *GIVEN, str(JOB))
 
