@@ -18,6 +18,8 @@ import httpx
 from tests.services.process import running, scratch_folder
 
 CONSUMER = "pod-1"
+# One for all requests: each new client reads the certificates of all authorities.
+_HTTP = httpx.Client(headers={"Connection": "close"})
 _CLIENT = Path(__file__).parents[2] / "client"
 _AWS = {"AWS_ACCESS_KEY_ID": "proxy-key", "AWS_SECRET_ACCESS_KEY": "proxy-secret", "AWS_REGION": "us-east-1"}
 
@@ -34,7 +36,7 @@ class Proxy:
 
     def stats(self) -> dict[str, Any]:
         """Return its current counters."""
-        found: dict[str, Any] = httpx.get(f"{self.endpoint}/-/stats").json()
+        found: dict[str, Any] = _HTTP.get(f"{self.endpoint}/-/stats").json()
         self.pid = found["pid"]
         return found
 
