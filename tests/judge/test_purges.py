@@ -115,6 +115,7 @@ def test_a_purge_that_becomes_known_late_is_reported_for_the_whole_quiet_time() 
     assert seen == [(580, "firing"), (880, "resolved")]
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("shards", [1, 3])
 def test_the_count_stays_when_the_rows_are_gone(shards: int) -> None:
     """The signal lasts longer than events may be late, and a second purge comes after that: both are in the finding."""
