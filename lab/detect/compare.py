@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from statistics import median
 from typing import Any
@@ -93,8 +94,13 @@ def run_of(scenario: str, kind: str, seed: int, basis: str = "full") -> Run:
         recording.labels[0] = replace(label, expected=tuple(names))
     events = arrivals(recording, view_of(scenario, VIEWS[basis]))
     outcome = harness.run(events, trigger_ms=TRIGGER_MS, every_ms=round(recording.duration_s * 1000), until=recording.ends_at)
-    quiet = [m for other in QUIET_SEEDS for m in quiet_minutes(Run(scenario, kind, ALL[scenario](kind, other)))]
-    return Run(scenario, kind, recording, outcome.signals, fitted(quiet))
+    return Run(scenario, kind, recording, outcome.signals, _quiet_depth(scenario, kind))
+
+
+@cache
+def _quiet_depth(scenario: str, kind: str) -> float | None:
+    """Return the depth threshold; it takes the simulations of other seeds, and is the same for every seed compared."""
+    return fitted([m for other in QUIET_SEEDS for m in quiet_minutes(Run(scenario, kind, ALL[scenario](kind, other)))])
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
