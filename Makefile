@@ -87,7 +87,7 @@ venv-dev:
 jars: venv-dev
 	@$(BIN)/python -m streaming.spark.jars deploy/jars/*.xml || [ "$$CI" != true ]
 
-# The tests start Spark's Java some twenty times. With its class archive, a start takes half the processor time.
+# Many tests start Spark's Java. With its class archive, a start takes half the processor time.
 classes: venv-dev
 	@$(BIN)/python -m streaming.spark.class_archive --if-needed || [ "$$CI" != true ]
 
