@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from sources.wire import decode_records
+from streaming.core.allocator import keep_freed_memory
 from streaming.core.events.packet import pack, unpack
 from streaming.core.events.route import route
 from streaming.core.gc_pause import gc_paused
@@ -50,6 +51,7 @@ class Chain:
     """The pipeline's steps in one process, each timed in processor time."""
 
     def __init__(self, form: Form) -> None:
+        keep_freed_memory()  # as the job's workers do
         self._form = form
         self._settings = Settings()
         self._states = [ShardState.empty().pack()] * SHARDS

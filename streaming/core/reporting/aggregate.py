@@ -71,7 +71,7 @@ def _queues(state: ShardState, now: int, since: int, settings: Settings) -> Queu
         oldest=oldest,
         oldest_but_used_up=but_used_up,
         age_counts=_age_counts(state, w, now),
-        attributes=list(table.attribute_texts()),
+        attributes=table.attribute_texts(),
         holds=table.flat_holds(),
         durations=table.durations,
         depths=table.flat_depths(),

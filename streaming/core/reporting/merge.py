@@ -85,7 +85,7 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
         """A number per queue that changes when the value of an attribute changes, but not when it is only reported again."""
         digest = np.zeros(len(self.names), dtype=np.int64)
         for shard, place in zip(self._shards, self._places, strict=True):
-            digest[place] += np.fromiter(map(hash, shard.attributes), dtype=np.int64, count=len(shard.attributes))
+            digest[place] += shard.attributes.hashes()
         return digest
 
     @cached_property
@@ -152,7 +152,7 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
         before: tuple[bytes, int] | None = None
         for shard, row in self._known(place):
             # Every shard receives the broker's reports on a queue, so they nearly always hold the same.
-            text = shard.attributes[row], int(shard.columns["last_state_at"][row])
+            text = shard.attributes.text(row), int(shard.columns["last_state_at"][row])
             if before is None:
                 found = shard.attributes_of(row)
             elif text != before:

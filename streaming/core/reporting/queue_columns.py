@@ -14,7 +14,7 @@ from streaming.core.reporting.report import MAXIMA, MINIMA, SUMS, GroupFacts, He
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_table import FLAGS as FLAGS
 from streaming.core.state.queue_table import REPORTED as REPORTED
-from streaming.core.state.queue_text import read_attributes
+from streaming.core.state.queue_text import SharedTexts, read_attributes
 from streaming.core.state.queues import ConsumerState
 
 NUMBERS = (*SUMS, *MAXIMA, *MINIMA)
@@ -48,7 +48,8 @@ class QueueColumns:
     oldest_but_used_up: Array
     age_counts: Array
     """A column per age bucket."""
-    attributes: list[bytes]
+    attributes: SharedTexts
+    """As `write_attributes` writes them."""
     holds: tuple[Array, ...]
     """Queue (ascending), bucket, count."""
     durations: PackedCounts
@@ -71,4 +72,4 @@ class QueueColumns:
 
     def attributes_of(self, number: int) -> dict[str, tuple[int, Any]]:
         """Return the attributes of one queue: attribute -> (when reported, value)."""
-        return read_attributes(self.attributes[number], int(self.columns["last_state_at"][number]))
+        return read_attributes(self.attributes.text(number), int(self.columns["last_state_at"][number]))

@@ -19,7 +19,7 @@ from streaming.core.state.counts import empty_since, foldable, sorted_counts, su
 from streaming.core.state.limits import LIMITS, limits_of
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_row import QueueRow
-from streaming.core.state.queue_text import read_attributes, read_names, write_attributes
+from streaming.core.state.queue_text import SharedTexts, read_attributes, read_names, write_attributes
 from streaming.core.state.queues import TOTALS, Depth, QueueRecord
 from streaming.core.state.ragged import Ragged
 
@@ -70,7 +70,10 @@ class QueueTable:
         self.durations = PackedCounts(b"")
         """Deleted messages by queue and key of `duration_buckets`."""
         self._depths = Ragged(_DEPTH)
-        self._texts: list[bytes] = []
+        self._texts: list[bytes] | None = []
+        """A text per queue, None until one is needed…"""
+        self._shared: SharedTexts | None = None
+        """…and the same for all, None when one changed."""
         self._attributes: dict[int, dict[str, tuple[int, Any]]] = {}
         self._changed: set[int] = set()
         self._limits: Array = np.zeros((0, len(LIMITS)), dtype=np.int64)
@@ -109,7 +112,8 @@ class QueueTable:
         self._columns["empty_since"][first:] = -1
         self._holds.grow(n)
         self._depths.grow(n)
-        self._texts += [_NO_ATTRIBUTES] * n
+        self._texts = [*self._text_list(), *[_NO_ATTRIBUTES] * n]
+        self._shared = None
         self._limits = np.concatenate([self._limits, np.zeros((n, len(LIMITS)), dtype=np.int64)])
         self._unlimited.update(range(first, first + n))
         self._packed_names = None
@@ -150,7 +154,7 @@ class QueueTable:
         """Return one queue's attributes: attribute -> (when reported, value)."""
         found = self._attributes.get(number)
         if found is None:
-            found = read_attributes(self._texts[number], int(self._columns["last_state_at"][number]))
+            found = read_attributes(self._text_list()[number], int(self._columns["last_state_at"][number]))
             self._attributes[number] = found
         return found
 
@@ -170,7 +174,8 @@ class QueueTable:
         One report per queue: `numbers` are rows, `at` the reports' times, `texts` their attributes in the form of `report_text`.
         """
         before, counted = (self._columns[name][numbers] for name in ("last_state_at", "visible_counted_at"))
-        known = [text == self._texts[number] for number, text in zip(numbers.tolist(), texts, strict=True)]
+        before_texts = self._text_list()
+        known = [text == before_texts[number] for number, text in zip(numbers.tolist(), texts, strict=True)]
         same: Array = np.array(known, dtype=bool) & (at > before) & [text != _NO_ATTRIBUTES for text in texts]
         if self._changed:
             same &= ~np.isin(numbers, list(self._changed))
@@ -223,12 +228,21 @@ class QueueTable:
         """Return all counts by the broker: queue (row numbers, ascending), then a column for each field of Depth."""
         return self._depths.flat()
 
-    def attribute_texts(self) -> list[bytes]:
+    def attribute_texts(self) -> SharedTexts:
         """Return the attributes of each queue in the form `read_attributes` parses."""
-        for number in sorted(self._changed):
-            at = int(self._columns["last_state_at"][number])
-            self._texts[number] = write_attributes(self._attributes[number], at)
-        self._changed = set()
+        if self._changed:
+            texts = self._text_list()
+            for number in sorted(self._changed):
+                texts[number] = write_attributes(self._attributes[number], int(self._columns["last_state_at"][number]))
+            self._changed = set()
+            self._shared = None
+        if self._shared is None:
+            self._shared = SharedTexts.shared(self._text_list())
+        return self._shared
+
+    def _text_list(self) -> list[bytes]:
+        if self._texts is None:
+            self._texts = self._shared.all() if self._shared is not None else []
         return self._texts
 
     def packed_names(self) -> bytes:
@@ -264,7 +278,7 @@ class QueueTable:
 
     def pack(self) -> dict[str, Array]:
         """Return the table as one-dimensional columns for `unpack`."""
-        texts = self.attribute_texts()
+        attributes = self.attribute_texts()
         columns = {f"q.{name}": values for name, values in self._columns.items() if values.dtype != bool}
         columns |= {f"q.{name}": self._columns[name].view(np.uint8) for name in FLAGS}
         columns |= {f"q.t.{name}": np.ascontiguousarray(self.totals[:, i]) for i, name in enumerate(TOTALS)}
@@ -273,11 +287,10 @@ class QueueTable:
         columns["q.durations"] = np.frombuffer(self.durations.to_bytes(), dtype=np.uint8)
         columns["q.names"] = np.frombuffer(self.packed_names(), dtype=np.uint8)
         columns["q.hash"] = self.hashes
-        # Queues made from one template report the same attributes.
-        distinct: dict[bytes, int] = {}
-        columns["q.attributes.of"] = np.array([distinct.setdefault(text, len(distinct)) for text in texts], dtype=np.int32)
-        columns["q.attributes.lengths"] = np.fromiter(map(len, distinct), dtype=np.int32, count=len(distinct))
-        columns["q.attributes.bytes"] = np.frombuffer(b"".join(distinct), dtype=np.uint8)
+        texts = attributes.texts
+        columns["q.attributes.of"] = attributes.of
+        columns["q.attributes.lengths"] = np.fromiter(map(len, texts), dtype=np.int32, count=len(texts))
+        columns["q.attributes.bytes"] = np.frombuffer(b"".join(texts), dtype=np.uint8)
         columns["q.limits_by"] = np.array([0 if self._unlimited else self._limits_by], dtype=np.uint64)
         return columns
 
@@ -299,6 +312,8 @@ class QueueTable:
         table._depths = Ragged.unpack(_DEPTH, columns, "q.d.")
         ends = np.cumsum(columns["q.attributes.lengths"]).tolist()
         body = columns["q.attributes.bytes"].tobytes()
-        distinct = [body[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-        table._texts = [distinct[i] for i in columns["q.attributes.of"].tolist()]
+        texts = [body[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        shared = SharedTexts(columns["q.attributes.of"], texts)
+        # In earlier formats every queue had a text of its own.
+        table._texts, table._shared = (shared.all(), None) if len(texts) == len(names) else (None, shared)
         return table

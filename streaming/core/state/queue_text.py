@@ -6,10 +6,43 @@ Both repeat from batch to batch and from queue to queue, so parsing is cached.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
+from streaming.core.columns import Array
 from streaming.core.settings import QueueName
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTexts:
+    """A text per queue. Queues made from one template have the same."""
+
+    of: Array
+    """Per queue, the place of its text among `texts`."""
+    texts: list[bytes]
+
+    @classmethod
+    def shared(cls, texts: Iterable[bytes]) -> SharedTexts:
+        """Build them from a text per queue."""
+        distinct: dict[bytes, int] = {}
+        of = np.array([distinct.setdefault(text, len(distinct)) for text in texts], dtype=np.int32)
+        return cls(of, list(distinct))
+
+    def text(self, place: int) -> bytes:
+        """Return one queue's text."""
+        return self.texts[int(self.of[place])]
+
+    def all(self) -> list[bytes]:
+        """Return a text per queue."""
+        return [self.texts[i] for i in self.of.tolist()]
+
+    def hashes(self) -> Array:
+        """Return a hash of each queue's text, the same only within this process."""
+        return np.fromiter(map(hash, self.texts), dtype=np.int64, count=len(self.texts))[self.of]
 
 
 @lru_cache(maxsize=8)
@@ -46,5 +79,5 @@ def _read_attributes(text: bytes) -> dict[str, tuple[int, Any]]:
 
 
 def read_attributes(text: bytes, last_state_at: int) -> dict[str, tuple[int, Any]]:
-    """Parse one of `attribute_texts`: attribute -> (when reported, value)."""
+    """Parse the text of `write_attributes`: attribute -> (when reported, value)."""
     return {name: (at or last_state_at, value) for name, (at, value) in _read_attributes(text).items()}

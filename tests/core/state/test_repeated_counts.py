@@ -88,3 +88,24 @@ def test_reports_of_one_step_leave_what_each_in_a_step_of_its_own_would(reported
     for name in together.queues:
         assert together.queues[name].attributes == apart.queues[name].attributes
         assert together.queues[name].last_state_at == apart.queues[name].last_state_at
+
+
+def test_queues_of_one_template_share_their_text_until_one_differs() -> None:
+    """Also after the table was stored and read, and in a table of a format in which every queue had a text of its own."""
+    table = QueueTable()
+    table.add([QueueName("aws_sqs", "eu-west-1", name) for name in ("orders", "invoices", "mail")])
+    for number in range(3):
+        table[number].learn(1_000, {"visible": 0})
+    assert len(table.attribute_texts().texts) == 1
+    table = QueueTable.unpack(table.pack())
+    table[1].learn(2_000, {"visible": 7})
+    found = table.attribute_texts()
+    assert (len(found.texts), found.text(0) == found.text(2), found.text(0) == found.text(1)) == (2, True, False)
+    columns = table.pack()
+    each = [found.text(place) for place in range(3)]
+    columns["q.attributes.of"] = np.arange(3, dtype=np.int32)
+    columns["q.attributes.lengths"] = np.array([len(text) for text in each], dtype=np.int32)
+    columns["q.attributes.bytes"] = np.frombuffer(b"".join(each), dtype=np.uint8)
+    read = QueueTable.unpack(columns)
+    assert len(read.attribute_texts().texts) == 2
+    assert [read[number].attributes["visible"] for number in range(3)] == [(1_000, 0), (2_000, 7), (1_000, 0)]
