@@ -85,11 +85,14 @@ def _metrics(store: SnapshotStore, settings: HttpSettings, exposition: Expositio
     def metrics(request: Request) -> Response:
         """`GET /metrics`."""
         openmetrics = wants_openmetrics(request.headers.get("accept", ""))
-        published = store.latest
+        published, now_ms = store.latest, settings.clock_ms()
+        snapshot = None if published is None else published.snapshot
+        if snapshot is not None:
+            now_ms = snapshot.time_at(now_ms)
         render, headers = exposition.render, {"Vary": "Accept, Accept-Encoding"}
         if takes_gzip(request.headers.get("accept-encoding", "")):
             render, headers["Content-Encoding"] = exposition.render_gzip, "gzip"
-        body = render(None if published is None else published.snapshot, settings.clock_ms(), openmetrics=openmetrics)
+        body = render(snapshot, now_ms, openmetrics=openmetrics)
         return Response(body, headers=headers | {"Content-Type": OPENMETRICS_TYPE if openmetrics else TEXT_TYPE})
 
     return metrics

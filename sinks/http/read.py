@@ -45,7 +45,7 @@ class ReadApi:
 
     def queues(self, request: Request) -> Response:
         """`GET /api/v1/queues`: one row per queue, filtered, sorted and paged."""
-        published, now_ms = self._published(), self._settings.clock_ms()
+        published, now_ms = self._now()
         query = _queue_query(request.query_params)
         found = matching(published, query)
         page = found[query.offset : query.offset + query.limit]
@@ -63,7 +63,7 @@ class ReadApi:
 
     def queue(self, request: Request) -> Response:
         """`GET /api/v1/queue?queue=NAME&system=&scope=`: everything known about one queue."""
-        published, now_ms = self._published(), self._settings.clock_ms()
+        published, now_ms = self._now()
         queue = _one_queue(published, _required(request.query_params, "queue"), request.query_params)
         name = queue.name
         findings = published.findings.get(name, ())
@@ -85,7 +85,7 @@ class ReadApi:
 
     def messages(self, request: Request) -> Response:
         """`GET /api/v1/queues/{queue}/messages`: suspects, heads, held messages and dead letters, with ids."""
-        published, now_ms = self._published(), self._settings.clock_ms()
+        published, now_ms = self._now()
         params = request.query_params
         queue = _one_queue(published, request.path_params["queue"], params)
         why = frozenset(params.getlist("why"))
@@ -107,7 +107,7 @@ class ReadApi:
 
     def signals(self, request: Request) -> Response:
         """`GET /api/v1/signals`: firing signals, the worst first, and recently resolved ones."""
-        published, now_ms = self._published(), self._settings.clock_ms()
+        published, now_ms = self._now()
         params = request.query_params
         wanted = {
             "signal": _choices(params, "signal", SIGNAL_NAMES),
@@ -135,7 +135,7 @@ class ReadApi:
 
     def advice(self, request: Request) -> Response:
         """`GET /api/v1/signals/{id}`: one firing signal with its meaning and what to do."""
-        published, now_ms = self._published(), self._settings.clock_ms()
+        published, now_ms = self._now()
         for finding in published.firing:
             view = finding_view(finding, now_ms)
             if view["id"] == request.path_params["id"]:
@@ -164,11 +164,11 @@ class ReadApi:
 
         As plain text for `Accept: text/plain`.
         """
-        published = self._published()
+        published, now_ms = self._now()
         explanation = explain(
             published.snapshot,
             request.path_params["what"],
-            self._settings.clock_ms(),
+            now_ms,
             settings=self._settings.judging,
             runbook_base_url=self._settings.runbook_base_url,
         )
@@ -176,6 +176,11 @@ class ReadApi:
         if request.headers.get("accept", "").startswith("text/plain"):
             return Response(to_text(explanation), status, media_type="text/plain; charset=utf-8")
         return _answer(request, to_dict(explanation), status)
+
+    def _now(self) -> tuple[Published, int]:
+        """Return the latest snapshot, and the time up to which its ages count."""
+        published = self._published()
+        return published, published.snapshot.time_at(self._settings.clock_ms())
 
     def _published(self) -> Published:
         published = self._store.latest

@@ -159,6 +159,7 @@ def summary_view(published: Published, now_ms: int) -> Json:
         "folded": dict(snapshot.folded),
         "at_ms": snapshot.at_ms,
         "now_ms": now_ms,
+        "behind_ms": snapshot.behind_ms,
         "version": published.version,
     }
 

@@ -7,6 +7,7 @@ import { Overview } from "./overview.js";
 import { QueuePage } from "./queue.js";
 
 const OLD_AFTER_MS = 30_000;
+const BEHIND_MS = 60_000;
 
 const main = document.getElementById("main");
 let view = null;
@@ -57,7 +58,10 @@ function showSummary(summary) {
   banner(
     old
       ? `No new batch for ${duration(ageMs / 1000)}: ages keep growing, but it is unknown which messages were finished since.`
-      : null,
+      : summary.behind_ms > BEHIND_MS
+        ? `This is the state of ${time(summary.at_ms, summary.at_ms + summary.behind_ms)}, ` +
+          `${duration(summary.behind_ms / 1000)} ago: the job is behind its source, or its clock is not trusted.`
+        : null,
   );
   setLive(old ? "old" : "live", old ? "No new batches" : "Live");
   if (old) view.outdate?.();

@@ -241,6 +241,15 @@ class Snapshot:
     pipeline: PipelineView = field(default_factory=PipelineView)
     folds: Sequence[QueueView] = field(default=(), compare=False)
     """One view for all queues of a pattern, where queues are folded. They are among `queues` as well."""
+    behind_ms: int = 0
+    """How far `at_ms` was behind the clock: the job is behind its source, or its clock is not trusted. See `core.clock`."""
+
+    def time_at(self, clock_ms: int) -> int:
+        """Return the time up to which ages count when the clock reads `clock_ms`; both are epoch milliseconds.
+
+        Of a job that is behind, the clock's time would make every message too old by what has not been read.
+        """
+        return clock_ms - self.behind_ms
 
     def rows(self) -> Sequence[QueueView]:
         """What is shown, and has series: the queues that are not folded, and one view for all that are folded together."""

@@ -94,7 +94,8 @@ class Publisher:
         if snapshot is not None and merged is not None:
             waiting = self._spool.waiting if self._spool is not None else None
             pipeline = self._monitor.published(batch_id, merged, *_state_size(rows), waiting_files=waiting)
-            self._outlets.snapshot(replace(snapshot, pipeline=pipeline))
+            read_ms = clock.read if clock is not None else now_ms
+            self._outlets.snapshot(replace(snapshot, pipeline=pipeline, behind_ms=read_ms - snapshot.at_ms))
         self._outlets.signals(changes, batch_id)
         self._outlets.quarantine(invalid, batch_id)
         self._memories.save(batch_id, memory)

@@ -59,6 +59,22 @@ def test_one_row_per_queue_most_urgent_first(shop: Service) -> None:
     assert found["total"] == len(names) == 12
 
 
+def test_ages_of_a_job_that_is_behind_are_those_when_it_was_judged(start: StartService) -> None:
+    """What has not been read yet must not make messages look older, neither in the API nor in `/metrics`."""
+    behind = 1_200_000
+    shop = start(shop_snapshot())
+    late = start(replace(shop_snapshot(), behind_ms=behind), HttpSettings(clock_ms=lambda: NOW_MS + behind))
+    for path in ("/api/v1/queue?queue=orders", "/api/v1/signals", "/api/v1/queues/orders/messages"):
+        usual, found = (service.client.get(path).json() for service in (shop, late))
+        if "summary" in found:
+            assert found["summary"].pop("behind_ms") - usual["summary"].pop("behind_ms") == behind
+        assert found == usual
+    usual_page, page = (service.client.get("/metrics").text.splitlines() for service in (shop, late))
+    ages = [line for line in page if line.startswith("queuewatch_oldest_message_age_seconds{")]
+    assert ages
+    assert set(ages) <= set(usual_page)
+
+
 def test_unknown_values_are_null_and_not_zero(shop: Service) -> None:
     """A queue without reports has null for its depth."""
     rows = shop.client.get("/api/v1/queues?filter=warehouse").json()["queues"]

@@ -322,6 +322,19 @@ def test_a_link_to_a_queue_opens_it(visit: StartVisit) -> None:
     expect(page.get_by_role("status")).to_contain_text("No queue 'gone' is watched")
 
 
+def test_a_job_that_is_behind_says_which_time_is_shown(visit: StartVisit) -> None:
+    """Ages are as of then, and the page does not say that batches are missing. A minute needs no words."""
+    then = wall_ms() - 1_200_000
+    waiting = queue_view("a", then, tracked=1, visible=1, oldest_ms={"all": then - 30_000, "visible": then - 30_000})
+    visited = visit(Snapshot(then, (waiting,), (), {"accepted": 1}, behind_ms=1_200_000))
+    page = visited.open()
+    expect(page.get_by_role("status")).to_contain_text("20 min ago: the job is behind its source")
+    expect(page.locator("#live")).to_contain_text("Live")
+    assert "min" not in row(page, "a")
+    visited.store.publish(Snapshot(wall_ms() - 50_000, (waiting,), (), {"accepted": 1}, behind_ms=50_000))
+    expect(page.locator("#banner")).to_be_hidden()
+
+
 def test_folded_queues_are_one_row_that_leads_to_each(visit: StartVisit) -> None:
     """The row of folded tenant queues names the worst one, and the row's page lists them all."""
     tenants = [queue_view(f"orders-{n}", wall_ms(), visible=n, status="stalled" if n == 2 else "ok") for n in (1, 2, 3)]

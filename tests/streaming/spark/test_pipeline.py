@@ -85,7 +85,10 @@ def test_telemetry_of_an_outage_of_the_job_is_judged_at_its_own_time(live: Live)
     with live.running() as query:
         live.wait(lambda s: (q := orders(s)) is not None and q.visible == 0, query)
         live.wait(lambda s: s.at_ms > now, query)
-    assert next(s for s in live.snapshots if orders(s)).at_ms == then + 1
+    behind = next(s for s in live.snapshots if orders(s))
+    assert behind.at_ms == then + 1
+    assert 1_200_000 <= behind.behind_ms < 1_400_000
+    assert live.snapshots[-1].behind_ms == 0
     assert live.changes == []
 
 
