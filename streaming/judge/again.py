@@ -16,7 +16,7 @@ from streaming.judge.folding import FOLDED_AFTER_MS
 from streaming.judge.history import DENSE_MS, SAMPLE_EVERY_MS
 from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, QUIET_MS
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
-from streaming.judge.knowledge.queue import FRESH_BOUND_MS, STATES
+from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, STATES
 from streaming.judge.rules.queues import scheduled_ms, stalled_since
 from streaming.judge.rules.silent import silent_from
 from streaming.judge.snapshot import QueueStatus
@@ -120,6 +120,8 @@ def _moments(c: Context) -> Iterator[int]:
     for state in STATES:
         if state in summary.attributes:
             yield summary.attributes[state][0] + BROKER_COUNTS_FRESH_MS + 1
+    if summary.numbers["used_up_last"]:
+        yield summary.last_received_at + RECEIVING_MS + 1
     for depth in summary.depths[-2:]:
         yield depth.at + FRESH_BOUND_MS + 1
         yield depth.at + COUNTS_FRESH_MS + 1

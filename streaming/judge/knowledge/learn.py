@@ -70,15 +70,16 @@ def learn(c: Context) -> Knowledge:
     if reason.basis != c.memory.basis:
         c.memory.basis, c.memory.basis_since = reason.basis, c.now
     messages = depth_of(reason, evidence, summary, c.broker_counts, c.recent)
+    tracked_ages = exact_ages(summary, c.visibility_ms or 0, c.now)
     if reason.basis == "messages":
         sure = evidence.is_sure(c.now)
         # A count that may be late and one that shows an unseen consumer look the same until a minute has passed.
         none_at = latest.at if latest is not None and not latest.unsettled else 0
-        ages = {scope: Age(a.since_ms, a.exact and sure and a.since_ms > none_at) for scope, a in exact_ages(summary).items()}
+        ages = {scope: Age(a.since_ms, a.exact and sure and a.since_ms > none_at) for scope, a in tracked_ages.items()}
         return Knowledge(reason, messages, ages)
     if summary.messages_seen and "visible" not in summary.attributes:
         # There are no counts to contradict it, so what is tracked is published as a lower bound.
-        ages = {scope: Age(age.since_ms, False) for scope, age in exact_ages(summary).items()}
+        ages = {scope: Age(age.since_ms, False) for scope, age in tracked_ages.items()}
         return Knowledge(reason, messages, ages)
     return Knowledge(reason, messages, least_ages(evidence, summary, c.past, latest, c.now))
 

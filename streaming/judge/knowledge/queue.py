@@ -25,6 +25,8 @@ EXACT_COUNTS = 3
 FROZEN_MS = 250_000
 FROZEN_COUNTS = 5
 """A backlog unchanged for this long, over this many counts, is taken to be the same messages."""
+RECEIVING_MS = 60_000
+"""Consumers that received within this time are taken to receive now."""
 FRESH_BOUND_MS = 180_000
 """A bound that rests on the latest count is dropped when that is older than this."""
 
@@ -81,15 +83,17 @@ def _place_of_count(e: Evidence, counted: int, recent: Window) -> int:
     return then + int(np.argmin(np.abs(recent["unsettled"][then : soon + 1] - counted)))
 
 
-def exact_ages(summary: QueueSummary) -> dict[str, Age]:
+def exact_ages(summary: QueueSummary, visibility_ms: int, now: int) -> dict[str, Age]:
     """Return the ages of the tracked messages.
 
     A message whose receives are used up and whose window is over moves to the dead-letter queue at the next receive, which is not
-    reported: it counts until a consumer has received after it. In between, the age of the other messages is a lower bound.
+    reported. Once a consumer has received after it, it does not count. Before, it counts if nobody seems to receive: if nobody
+    received after its own last receive, or for a minute. Otherwise the age of the other messages is a lower bound.
     """
-    over_at = summary.numbers["used_up_last"]
+    over_at, first = summary.numbers["used_up_last"], summary.numbers["used_up_first"]
     received = summary.last_received_at
-    if not over_at or received <= summary.numbers["used_up_first"]:
+    nobody = received <= first - visibility_ms or now - received > RECEIVING_MS
+    if not over_at or (received <= first and nobody):
         return {scope: Age(at, True) for scope, at in zip(AGE_SCOPES, summary.oldest, strict=True) if at < NEVER}
     sure = received > over_at
     ages = zip(AGE_SCOPES, summary.oldest, summary.oldest_but_used_up, strict=True)
