@@ -11,6 +11,7 @@ that is made, too.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import subprocess
@@ -110,8 +111,11 @@ def _path() -> Path:
 
 def main(arguments: Sequence[str]) -> int:
     """Make the archive, and print where it is."""
+    parser = argparse.ArgumentParser(prog="python -m streaming.spark.class_archive", description="Make Java's class archive.")
+    parser.add_argument("--if-needed", action="store_true", help="only if there is none that is newer than Java and Spark")
+    given = parser.parse_args(arguments)
     try:
-        if "--if-needed" in arguments and is_current():
+        if given.if_needed and is_current():
             return 0
         path = make()
     except (RuntimeError, RuntimeUnavailable) as error:

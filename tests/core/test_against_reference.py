@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -137,7 +136,6 @@ def expected(model: Model, queue: str, now: int) -> dict[str, Any]:
 
 @settings(
     max_examples=EXAMPLES,
-    deadline=timedelta(seconds=20),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data())
@@ -148,7 +146,6 @@ def test_core_and_reference_agree(data: st.DataObject) -> None:
 
 @settings(
     max_examples=EXAMPLES,
-    deadline=timedelta(seconds=20),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data())

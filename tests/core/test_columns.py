@@ -31,7 +31,7 @@ def columns(draw: st.DrawFn) -> dict[str, Array]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(columns(), st.sets(st.sampled_from([f"c{n}" for n in range(6)])), st.booleans())
 @example({}, set(), True)
 @example({"c0": np.zeros(0, "i8"), "c1": np.arange(9, dtype="u8")}, {"c1"}, True)

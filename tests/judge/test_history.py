@@ -54,7 +54,7 @@ def test_a_queue_that_comes_later_or_goes_takes_no_other_with_it() -> None:
 NAMES = st.sets(st.sampled_from("abcd"), min_size=1)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     steps=st.lists(
         st.tuples(st.integers(1, 400), st.sets(st.sampled_from("abcd"), min_size=1), st.integers(0, 2**50)), max_size=40

@@ -31,7 +31,7 @@ def _at(at_s: int) -> Iterator[None]:
         yield
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     headers=_HEADERS,
     path=_PATHS,

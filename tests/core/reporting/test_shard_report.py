@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import fields, replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -26,7 +26,6 @@ def report_with(column: Array) -> ShardReport:
     return replace(report, queues=replace(report.queues, totals=column))
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(
     st.tuples(st.integers(0, 3), st.integers(0, 90)).flatmap(
         lambda shape: arrays(np.int64, shape, elements=st.sampled_from(EDGES), fill=st.sampled_from(EDGES))

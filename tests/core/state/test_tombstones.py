@@ -68,7 +68,6 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
 @pytest.mark.timeout(900)  # a machine several times slower than usual
 @settings(
     max_examples=EXAMPLES,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ def _names(merged: Any) -> set[str]:
     return {name.queue for name in merged.queues}
 
 
-@settings(max_examples=15, deadline=timedelta(seconds=20))
+@settings(max_examples=15)
 @given(data=st.data())
 def test_tracked_queues_are_exact_while_others_are_left_out(data: st.DataObject) -> None:
     """However their events are mixed and cut into steps, over any number of shards, after restarts."""

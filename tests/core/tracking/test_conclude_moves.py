@@ -60,7 +60,7 @@ def _concluded(queue: str, times: list[int], counted: Counts) -> bool:
     return False
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_moves_are_concluded_message_by_message(data: st.DataObject) -> None:
     """Many messages of two queues together, with windows that end before, between and after the broker's counts."""

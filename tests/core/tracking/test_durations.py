@@ -84,7 +84,7 @@ def found_in(report: Merged) -> dict[str, Duration]:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_durations_are_those_of_the_messages(data: st.DataObject) -> None:
     """However events are split into steps, repeated and spread over shards, a message counts once, when its times are known."""
     made = data.draw(messages())

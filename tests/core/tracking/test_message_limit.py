@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,7 +49,7 @@ def test_events_of_messages_that_are_tracked_go_on_when_it_is_full() -> None:
     assert merged.events_total["duplicate"] == 1
 
 
-@settings(max_examples=15, deadline=timedelta(seconds=20))
+@settings(max_examples=15)
 @given(data=st.data())
 def test_what_is_tracked_is_exact_while_others_are_left_out(data: st.DataObject) -> None:
     """However events are mixed and cut into steps: a flood of younger messages in another queue changes nothing."""

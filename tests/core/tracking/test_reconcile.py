@@ -59,7 +59,7 @@ def _expected(events: list[Wire], queue: str) -> tuple[int, int]:
     return gone, len(ids) - gone
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_every_queue_is_reconciled_by_its_own_counts(data: st.DataObject) -> None:
     """Many queues together, each with its own thresholds."""

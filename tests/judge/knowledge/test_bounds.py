@@ -45,7 +45,7 @@ def simulated(sends: list[int], takes: list[int], seed: int) -> tuple[Window, li
 STEPS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, max_size=40)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(steps=STEPS, seed=st.integers(0, 10_000))
 def test_a_settlement_bound_is_never_younger_than_the_truth(steps: list[tuple[int, int]], seed: int) -> None:
     """Whatever the order of service, the oldest remaining message was there at that time."""
@@ -55,7 +55,7 @@ def test_a_settlement_bound_is_never_younger_than_the_truth(steps: list[tuple[in
         assert bound is None or (left and min(left) <= bound)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(steps=STEPS, seed=st.integers(0, 10_000))
 def test_a_send_bound_is_never_younger_than_the_truth(steps: list[tuple[int, int]], seed: int) -> None:
     """Only the counted number of all sent messages is left, and at the youngest these are the newest."""
@@ -78,7 +78,7 @@ def test_without_consumers_both_bounds_come_close() -> None:
 OUTAGE = st.lists(st.integers(0, 6), min_size=1, max_size=30)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(steps=STEPS, outage=OUTAGE, counted_in=st.integers(0, 30), error=st.floats(-0.05, 0.05), seed=st.integers(0, 10_000))
 def test_a_standstill_bound_is_never_younger_than_the_truth(
     steps: list[tuple[int, int]], outage: list[int], counted_in: int, error: float, seed: int

@@ -119,7 +119,7 @@ def _sorted(items: list[Any]) -> list[Any]:
     return sorted(items, key=repr)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(records(), max_size=4))
 @example([b"null"])
 @example([b"{}null{}\n{}"])
@@ -141,7 +141,7 @@ def test_the_fast_decoder_agrees_with_the_reference_decoder(values: list[bytes |
         assert _sorted([(i.record, i.line, i.reason) for i in decoded.invalid]) == _sorted(refused)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(likely_events(), min_size=1, max_size=6), st.integers(0, 3), styles)
 def test_a_defect_in_a_large_record_costs_only_its_line(odd_ones: list[dict[str, Any]], at: int, style: str) -> None:
     """Thousands of valid lines surround doubtful ones: all are read, each doubtful one as if it were alone."""

@@ -86,7 +86,7 @@ def _compiled(compiled_scan: None) -> None:
     """These tests need the compiled scan."""
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(ndjson(), min_size=1, max_size=3))
 @example([b'{"at":1}', b'{"at":1760000000000,"type":"heartbeat","consumer":"c"}'])
 @example([(b'{"type":"heartbeat","consumer":"c","at":%d}\n' % T) * 3 + b'{"type":"heartbeat","consumer":"c","at":/}'])

@@ -399,7 +399,7 @@ JSON = st.recursive(
 
 
 @given(JSON, st.sampled_from(["template", "plan", "state"]))
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_document_is_read_or_refused(tmp_path: Path, document: Any, form: str) -> None:
     """Unexpected values anywhere cause at most an UnreadableFile error."""
     if form == "template":
