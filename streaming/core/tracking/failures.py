@@ -21,7 +21,7 @@ from streaming.core.state.rows import (
     F_TIMELINE,
 )
 from streaming.core.state.state import ShardState
-from streaming.core.tracking.windows import windows
+from streaming.core.tracking.windows import is_in_flight, window_ends
 
 _SETTLED = F_DELETED | F_REDRIVEN
 _LOST = F_DEAD_LETTERED | F_EXPIRED | F_DROPPED
@@ -48,12 +48,12 @@ def count_failures(state: ShardState, now: int, settings: Settings) -> None:
 def _failed_deliveries(state: ShardState, received: Array, now: int, settings: Settings) -> Array:
     """Return, per message, the number of deliveries that were seen and are over without a settlement."""
     rows = state.rows
-    w = windows(state, now, settings)
     deliveries = (np.bitwise_count(rows.at("seen", received)) + rows.at("seen_uncounted", received)).astype(np.int64)
     flags, ended = rows.at("flags", received), rows.at("ended", received)
+    code, end = rows.at("window_code", received), window_ends(state, settings, received)
     # The outcome of a delivery that a purge or a reconciliation cut short is unknown.
-    cut_short = (ended > 0) & ((flags & np.uint32(_SETTLED | _LOST)) == 0) & (w.window_end[received] > ended)
-    open_ = (ended == 0) & w.in_flight[received]
+    cut_short = (ended > 0) & ((flags & np.uint32(_SETTLED | _LOST)) == 0) & (code != 0) & (end > ended)
+    open_ = is_in_flight(ended == 0, code, end, now)
     last_counts = ((ended > 0) & ((flags & np.uint32(_SETTLED)) != 0)) | open_ | cut_short
     result: Array = np.maximum(deliveries - last_counts, 0)
     return result

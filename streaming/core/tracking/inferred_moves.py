@@ -52,7 +52,7 @@ def conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
     if not len(candidates):
         return
     candidates = candidates[np.argsort(rows.at("queue", candidates), kind="stable")]
-    over = window_ends(state, settings)[candidates]
+    over = window_ends(state, settings, candidates)
     queue = rows.at("queue", candidates)
     for in_queue in np.split(np.arange(len(queue)), np.flatnonzero(np.diff(queue)) + 1):
         record = state.queues[int(queue[in_queue[0]])]

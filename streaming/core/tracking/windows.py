@@ -36,8 +36,7 @@ def windows(state: ShardState, now: int, settings: Settings) -> Windows:
     live = rows["ended"] == 0
     end = window_ends(state, settings)
     code = rows["window_code"]
-    held = live & ((code == RECEIVED) | (code == EXTENDED))
-    in_flight = held & (now < end)
+    in_flight = is_in_flight(live, code, end, now)
     delay = rows["delay"]
     waits = live & ~in_flight
     returning = waits & (code == RELEASED) & (now < end)
@@ -47,12 +46,25 @@ def windows(state: ShardState, now: int, settings: Settings) -> Windows:
     return Windows(live, in_flight, delayed, visible, np.where(code == 0, 0, end), since, returning)
 
 
-def window_ends(state: ShardState, settings: Settings) -> Array:
-    """Return, per row, when its latest window ends, using the queue's own visibility timeout where none was reported."""
+def is_in_flight(live: Array, code: Array, end: Array, now: int) -> Array:
+    """Return which messages are in flight, from whether they are unsettled, the codes of their windows, and when these end."""
+    in_flight: Array = live & ((code == RECEIVED) | (code == EXTENDED)) & (now < end)
+    return in_flight
+
+
+def window_ends(state: ShardState, settings: Settings, chosen: Array | None = None) -> Array:
+    """Return when the latest windows end, using the queue's own visibility timeout where none was reported.
+
+    `chosen`: row numbers; None for all rows.
+    """
     rows = state.rows
-    end = rows["window_end"]
-    by_default = (rows["flags"] & F_WINDOW_DEFAULT) != 0
+
+    def values(name: str) -> Array:
+        return rows[name] if chosen is None else rows.at(name, chosen)
+
+    end = values("window_end")
+    by_default = (values("flags") & F_WINDOW_DEFAULT) != 0
     if by_default.any():
         visibility = state.queues.limit("visibility_ms", settings)
-        end = np.where(by_default, np.minimum(rows["window_at"] + visibility[rows["queue"]], NEVER), end)
+        end = np.where(by_default, np.minimum(values("window_at") + visibility[values("queue")], NEVER), end)
     return end
