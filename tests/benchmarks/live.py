@@ -35,7 +35,7 @@ class Size(NamedTuple):
 
 
 MILLION: Final = Size("live", 1_000_000, trigger_s=1.2, batches=20)
-LARGE: Final = Size("large", 5_000_000, trigger_s=4.0, batches=12, memory_gib=8)
+LARGE: Final = Size("large", 5_000_000, trigger_s=2.0, batches=12, memory_gib=8)
 QUICK: Final = Size("live", 200_000, trigger_s=1.2, batches=8)
 
 
