@@ -122,7 +122,7 @@ def _disconnect(lab: Lab, queue: str) -> None:
     first.send(queue)
     first.receive()
     first.close()
-    time.sleep(0.3)
+    time.sleep(1.0)  # on a busy machine the broker takes a moment to notice
     second = lab.client()
     second.subscribe(queue)
     second.ack(second.receive())
