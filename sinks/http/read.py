@@ -45,7 +45,7 @@ class ReadApi:
 
     def queues(self, request: Request) -> Response:
         """`GET /api/v1/queues`: one row per queue, filtered, sorted and paged."""
-        published, now_ms = self._now()
+        published, now_ms = self._latest()
         query = _queue_query(request.query_params)
         found = matching(published, query)
         page = found[query.offset : query.offset + query.limit]
@@ -63,7 +63,7 @@ class ReadApi:
 
     def queue(self, request: Request) -> Response:
         """`GET /api/v1/queue?queue=NAME&system=&scope=`: everything known about one queue."""
-        published, now_ms = self._now()
+        published, now_ms = self._latest()
         queue = _one_queue(published, _required(request.query_params, "queue"), request.query_params)
         name = queue.name
         findings = published.findings.get(name, ())
@@ -85,7 +85,7 @@ class ReadApi:
 
     def messages(self, request: Request) -> Response:
         """`GET /api/v1/queues/{queue}/messages`: suspects, heads, held messages and dead letters, with ids."""
-        published, now_ms = self._now()
+        published, now_ms = self._latest()
         params = request.query_params
         queue = _one_queue(published, request.path_params["queue"], params)
         why = frozenset(params.getlist("why"))
@@ -107,7 +107,7 @@ class ReadApi:
 
     def signals(self, request: Request) -> Response:
         """`GET /api/v1/signals`: firing signals, the worst first, and recently resolved ones."""
-        published, now_ms = self._now()
+        published, now_ms = self._latest()
         params = request.query_params
         wanted = {
             "signal": _choices(params, "signal", SIGNAL_NAMES),
@@ -135,7 +135,7 @@ class ReadApi:
 
     def advice(self, request: Request) -> Response:
         """`GET /api/v1/signals/{id}`: one firing signal with its meaning and what to do."""
-        published, now_ms = self._now()
+        published, now_ms = self._latest()
         for finding in published.firing:
             view = finding_view(finding, now_ms)
             if view["id"] == request.path_params["id"]:
@@ -164,7 +164,7 @@ class ReadApi:
 
         As plain text for `Accept: text/plain`.
         """
-        published, now_ms = self._now()
+        published, now_ms = self._latest()
         explanation = explain(
             published.snapshot,
             request.path_params["what"],
@@ -177,7 +177,7 @@ class ReadApi:
             return Response(to_text(explanation), status, media_type="text/plain; charset=utf-8")
         return _answer(request, to_dict(explanation), status)
 
-    def _now(self) -> tuple[Published, int]:
+    def _latest(self) -> tuple[Published, int]:
         """Return the latest snapshot, and the time up to which its ages count."""
         published = self._published()
         return published, published.snapshot.time_at(self._settings.clock_ms())

@@ -60,7 +60,8 @@ function showSummary(summary) {
       ? `No new batch for ${duration(ageMs / 1000)}: ages keep growing, but it is unknown which messages were finished since.`
       : summary.behind_ms > BEHIND_MS
         ? `This is the state of ${time(summary.at_ms, summary.at_ms + summary.behind_ms)}, ` +
-          `${duration(summary.behind_ms / 1000)} ago: the job is behind its source, or its clock is not trusted.`
+          `${duration(summary.behind_ms / 1000)} ago: the job is behind its source (after an outage it catches up by itself; ` +
+          "otherwise it needs more CPU), or its clock is not trusted (see the signal ClockUntrusted)."
         : null,
   );
   setLive(old ? "old" : "live", old ? "No new batches" : "Live");

@@ -18,7 +18,7 @@ if sys.argv[1] == "kept":
 for _ in range(3):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(8):
-        np.ones(8_000_000)  # 64 MB: glibc maps every array above 32 MB, unless told otherwise
+        np.ones(8_000_000)  # 64 MB: by default, glibc maps every array above 32 MB anew
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
