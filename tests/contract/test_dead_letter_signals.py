@@ -67,6 +67,24 @@ def test_a_move_nobody_saw_is_concluded_from_the_depth(tmp_path: Path) -> None:
     assert lines.metric("messages_dead_lettered_total", queue="q")[360] == 1
 
 
+@pytest.mark.parametrize(
+    ("dead_letters", "visible", "fired_at"),
+    [([0, 1], 0, [170]), ([0, 0], 0, [220]), ([1, 1], 0, [220]), ([0, 1], 1, [220])],
+    ids=["both counts show it", "no dead letter counted", "no more dead letters than before", "some messages are visible"],
+)
+def test_a_move_that_both_counts_show_is_concluded_at_once(
+    tmp_path: Path, dead_letters: list[int], visible: int, fired_at: list[int]
+) -> None:
+    """Otherwise a minute after the window, which ends at 160 s: a deletion may be reported late."""
+    depths = [(150, 2, 1), (170, 2 * visible, 0), (200, visible, 0)]
+    events = failing(4, max_receive_count=4)
+    events += [ev("queue_state", at, attributes={"visible": v, "in_flight": f, "delayed": 0}) for at, v, f in depths]
+    for at, depth in zip((150, 170, 200), [*dead_letters, dead_letters[-1]], strict=True):
+        events.append(ev("queue_state", at, "q-dlq", attributes={"visible": depth, "in_flight": 0, "delayed": 0}))
+    lines = replayed([*events, ev("heartbeat", 240, consumer="x")], tmp_path)
+    assert lines.times("DeadLetterArrived", "firing", queue="q-dlq") == fired_at
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("fifo", "lost_after_move_d"), [(False, 3), (True, 4)], ids=["standard: from the send", "fifo: from the move"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import numpy as np
 import pyarrow as pa
 
@@ -37,6 +39,9 @@ def conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
 
     SQS moves a message at the receive that would be one too many, and reports it to no one. The broker's own counts show that
     such a receive happened. They reach every shard, while the receives of other messages may be known only in other shards.
+
+    A late report of a deletion would contradict that, so it waits for two visibility timeouts, at least a minute, unless the
+    counts of the dead-letter queue show the move too.
     """
     rows = state.rows
     queues = state.queues
@@ -60,7 +65,8 @@ def conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
         # The broker's counts give the same answer for all messages whose windows ended between two of them.
         between = np.searchsorted([depth.at for depth in record.depths], over[in_queue], side="right")
         left = np.array([_left_between(record.depths[:n], record.depths[n:]) for n in range(len(record.depths) + 1)])
-        hit = in_queue[(now - over[in_queue] >= wait_ms) & left[between]]
+        waited = (now - over[in_queue] >= wait_ms) | (over[in_queue] < min(_shown_until(state, record, settings), now))
+        hit = in_queue[waited & left[between]]
         end(state, candidates[hit], over[hit], F_DEAD_LETTERED | F_MOVE_INFERRED, T_DEAD_LETTERED)
         record.last_settled_at = max(record.last_settled_at, int(over[hit].max(initial=0)))
         keys, arrived = rows.key[candidates[hit]], over[hit]
@@ -123,6 +129,20 @@ def _copy_texts(state: ShardState, here: Array, texts: Array) -> None:
         copied = state.texts.take(pa.array(texts[with_text]))
         state.rows.put("text", here[with_text], (len(state.texts) + np.arange(len(with_text))).astype(np.int32))
         state.texts = pa.concat_arrays([state.texts, copied])
+
+
+def _shown_until(state: ShardState, source: QueueRow, settings: Settings) -> int:
+    """Return the time (epoch milliseconds) before which a window must have ended for the counts of both queues to show the move.
+
+    They show it if the dead-letter queue was deeper afterwards than ever before, and nothing was visible in the source: a
+    message that is neither in flight nor visible is gone.
+    """
+    name = dead_letter_queue(source, settings)
+    target = state.queues.index.get(source.name.sibling(name)) if name else None
+    depths = [] if target is None else state.queues[target].depths
+    deepest = accumulate((depth.unsettled for depth in depths), max)
+    risen_at = max((depth.at for depth, before in zip(depths[1:], deepest, strict=False) if depth.unsettled > before), default=0)
+    return min(risen_at, max((depth.at for depth in source.depths if depth.visible == 0), default=0))
 
 
 def _left_between(before: list[Depth], after: list[Depth]) -> bool:

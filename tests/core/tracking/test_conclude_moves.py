@@ -45,11 +45,21 @@ def counts(draw: st.DrawFn) -> Counts:
     return [(at, draw(st.integers(0, 3)), draw(st.integers(0, 2))) for at in times]
 
 
-def _concluded(queue: str, times: list[int], counted: Counts) -> bool:
-    """A move is concluded two visibility timeouts, at least a minute, after the window if the counts show a later receive."""
+def _shown(over: int, counted: Counts, there: Counts) -> bool:
+    """The counts show a move by themselves: nothing visible after the window, and more dead letters than ever before."""
+    rises = [at for n, (at, *depth) in enumerate(there) if n and sum(depth) > max(sum(c[1:]) for c in there[:n])]
+    return any(at > over for at in rises) and any(at > over and visible == 0 for at, visible, _ in counted)
+
+
+def _concluded(queue: str, times: list[int], counted: Counts, there: Counts) -> bool:
+    """A move is concluded two visibility timeouts, at least a minute, after the window if the counts show a later receive.
+
+    It is concluded before that if the counts of the dead-letter queue show it too.
+    """
     over = times[-1] + WINDOW_S[queue]
     before, after = [c for c in counted if c[0] <= over], [c for c in counted if c[0] > over]
-    if len(times) < LIMITS[queue] or END_S - over < max(2 * WINDOW_S[queue], 60) or not before or not after:
+    waited = END_S - over >= max(2 * WINDOW_S[queue], 60) or (over < END_S and _shown(over, counted, there))
+    if len(times) < LIMITS[queue] or not waited or not before or not after:
         return False
     for last in range(1, len(after) + 1):
         # One count that shows it is enough, whatever later counts say.
@@ -64,19 +74,20 @@ def _concluded(queue: str, times: list[int], counted: Counts) -> bool:
 @given(data=st.data())
 def test_moves_are_concluded_message_by_message(data: st.DataObject) -> None:
     """Many messages of two queues together, with windows that end before, between and after the broker's counts."""
-    of_queue = {queue: (data.draw(receives(queue)), data.draw(counts())) for queue in LIMITS}
+    of_queue = {queue: (data.draw(receives(queue)), data.draw(counts()), data.draw(counts())) for queue in LIMITS}
     events = [_policy(queue) for queue in LIMITS]
-    for queue, (messages, counted) in of_queue.items():
+    for queue, (messages, *both) in of_queue.items():
         for message_id, times in messages.items():
             reported = enumerate(times, start=1)
             events += [event("received", 1_000 * at, queue, message_id=message_id, receive_count=n) for n, at in reported]
-        for at, visible, in_flight in counted:
-            state = {"visible": visible, "in_flight": in_flight, "delayed": 0}
-            events.append(event("queue_state", 1_000 * at, queue, attributes=state))
+        for name, counted in zip((queue, f"{queue}-dead"), both, strict=True):
+            for at, visible, in_flight in counted:
+                state = {"visible": visible, "in_flight": in_flight, "delayed": 0}
+                events.append(event("queue_state", 1_000 * at, name, attributes=state))
     shards = data.draw(st.sampled_from([1, 2]))
     merged = run_steps([(1_000 * END_S, events)], Settings(lateness_ms=1_000 * END_S), shards=shards)[-1]
-    for queue, (messages, counted) in of_queue.items():
-        expected = {m: times[-1] + WINDOW_S[queue] for m, times in messages.items() if _concluded(queue, times, counted)}
+    for queue, (messages, counted, there) in of_queue.items():
+        expected = {m: times[-1] + WINDOW_S[queue] for m, times in messages.items() if _concluded(queue, times, counted, there)}
         arrived_s = {a.message_id: (a.at - T0) // 1_000 for a in merged.arrivals if a.queue[2] == f"{queue}-dead"}
         assert arrived_s == expected
         assert merged.queues[QueueName("aws_sqs", "", queue)].total("dead_lettered") == len(expected)
