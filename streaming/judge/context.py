@@ -30,10 +30,12 @@ from streaming.judge.signals import Finding, Severity, SignalKey, SignalName
 from streaming.judge.snapshot import QueueStatus
 from streaming.judge.window import Window
 
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+
 BROKER_COUNTS_FRESH_MS = 600_000
 """Broker counts older than this are not used as current."""
 
-HOLD_HALF_LIFE_MS = 3_600_000
+HOLD_HALF_LIFE_MS = HOUR_MS
 
 
 @dataclass

@@ -324,9 +324,9 @@ def _sends_agree(depths: list[Depth], depth: Depth, past: Window) -> bool:
     return True
 
 
-def see_life(e: Evidence, depths: list[Depth], depth: Depth, visibility_ms: int) -> None:
+def see_life(e: Evidence, depths: list[Depth], depth: Depth, visibility_ms: int, now: int) -> None:
     """Update whether the counts show a consumer: some are in flight, or the backlog falls by more than the counts' error."""
-    e.seen_at = depth.at
+    e.seen_at, e.arrived_at = depth.at, now
     previous = depths[-1].at if depths else depth.at
     e.visible_since = (e.visible_since or depth.at) if depth.visible else 0
     fell = depth.unsettled < (1 - FROZEN_FALL_RATIO) * e.frozen_most

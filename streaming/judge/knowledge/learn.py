@@ -37,8 +37,7 @@ def learn(c: Context) -> Knowledge:
     left_out = _left_out(c)
     for i, depth in enumerate(summary.depths):
         if evidence.seen_at < depth.at <= c.now:
-            see_life(evidence, summary.depths[:i], depth, c.visibility_ms or NEVER)
-            evidence.arrived_at = c.now
+            see_life(evidence, summary.depths[:i], depth, c.visibility_ms or NEVER, c.now)
         if evidence.counted_at < depth.at <= c.now - REPORTS_LAG_MS:
             compare_count(evidence, summary.depths[:i], depth, c.recent)
             see_standstill(evidence, depth, c.recent)
@@ -49,11 +48,7 @@ def learn(c: Context) -> Knowledge:
             see_lateness(evidence, c.now, _last_taken_at(c))
     latest = summary.depths[-1] if summary.depths else None
     reported_at, reported = summary.attributes.get("visible", (0, None))
-    if (
-        isinstance(reported, int)
-        and evidence.backlog_at < reported_at <= c.now
-        and not (latest is not None and latest.at >= reported_at)
-    ):
+    if isinstance(reported, int) and evidence.backlog_at < reported_at <= c.now and (latest is None or latest.at < reported_at):
         see_backlog(
             evidence, reported_at, reported - summary.numbers["delayed"], max(summary.last_received_at, summary.last_settled_at)
         )
@@ -70,18 +65,16 @@ def learn(c: Context) -> Knowledge:
     if reason.basis != c.memory.basis:
         c.memory.basis, c.memory.basis_since = reason.basis, c.now
     messages = depth_of(reason, evidence, summary, c.broker_counts, c.recent)
+    uncounted = summary.messages_seen and "visible" not in summary.attributes
+    if reason.basis != "messages" and not uncounted:
+        return Knowledge(reason, messages, least_ages(evidence, summary, c.past, latest, c.now))
+    # Without counts there is nothing to contradict what is tracked, so it is published as a lower bound.
+    sure = reason.basis == "messages" and evidence.is_sure(c.now)
+    # A count that may be late and one that shows an unseen consumer look the same until a minute has passed.
+    none_at = latest.at if latest is not None and not latest.unsettled else 0
     tracked_ages = exact_ages(summary, c.visibility_ms or 0, c.now)
-    if reason.basis == "messages":
-        sure = evidence.is_sure(c.now)
-        # A count that may be late and one that shows an unseen consumer look the same until a minute has passed.
-        none_at = latest.at if latest is not None and not latest.unsettled else 0
-        ages = {scope: Age(a.since_ms, a.exact and sure and a.since_ms > none_at) for scope, a in tracked_ages.items()}
-        return Knowledge(reason, messages, ages)
-    if summary.messages_seen and "visible" not in summary.attributes:
-        # There are no counts to contradict it, so what is tracked is published as a lower bound.
-        ages = {scope: Age(age.since_ms, False) for scope, age in tracked_ages.items()}
-        return Knowledge(reason, messages, ages)
-    return Knowledge(reason, messages, least_ages(evidence, summary, c.past, latest, c.now))
+    ages = {scope: Age(a.since_ms, a.exact and sure and a.since_ms > none_at) for scope, a in tracked_ages.items()}
+    return Knowledge(reason, messages, ages)
 
 
 def _left_out(c: Context) -> bool:

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from streaming.judge import measures
-from streaming.judge.context import Context, duration, seconds
+from streaming.judge.context import DAY_MS, HOUR_MS, Context, duration, seconds
 from streaming.judge.rules.failing import is_failing
 from streaming.judge.signals import Finding
 from streaming.judge.status import WINDOW_MS, is_lagging
 from streaming.judge.window import Ints, Window
 
-HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 CHANGED_FACTOR = 1.5
 LATELY_MS = 120_000
 FASTEST_GROWTH = 1.2

@@ -9,13 +9,13 @@ import numpy as np
 
 from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge import measures
-from streaming.judge.context import Context, duration, plural, seconds
+from streaming.judge.context import DAY_MS, Context, duration, plural, seconds
 from streaming.judge.signals import Finding
 from streaming.judge.window import Bools, Ints
 
 COUNTS_RECENT_MS = 300_000
 """A stall inferred from counts needs a count this recent."""
-SCHEDULE_MS = 86_400_000
+SCHEDULE_MS = DAY_MS
 LATEST_PAUSES = 3
 PAUSE_MARGIN = 1.25
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from streaming.judge.context import Context, duration, seconds
+from streaming.judge.context import DAY_MS, Context, duration, seconds
 from streaming.judge.signals import Finding
 
-FAILED_SHOWN_MS = 24 * 3_600_000
+FAILED_SHOWN_MS = DAY_MS
 """A failed task that is not repeated remains the last one for ever: it is shown for a day."""
 
 

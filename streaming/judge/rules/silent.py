@@ -10,11 +10,10 @@ import numpy as np
 
 from streaming.core.state.queues import NEVER
 from streaming.judge import measures
-from streaming.judge.context import Context, duration, seconds
+from streaming.judge.context import DAY_MS, HOUR_MS, Context, duration, seconds
 from streaming.judge.rules.queues import stalled_since
 from streaming.judge.signals import Finding
 
-HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 SLOT_MS = 600_000
 FEWEST_SLOTS = 3
 """A queue has steady traffic when messages came in each ten minutes of the last hour, or of half an hour at least."""

@@ -8,11 +8,11 @@ from streaming.core.clock import Clock, senders_are_ahead
 from streaming.core.reporting.merge import Merged
 from streaming.core.settings import Settings
 from streaming.judge import measures
-from streaming.judge.context import Context, duration, plural, seconds
+from streaming.judge.context import DAY_MS, Context, duration, plural, seconds
 from streaming.judge.knowledge.needs import withheld
 from streaming.judge.signals import Finding, SignalKey
 
-FORGET_COLLECTOR_MS = 24 * 3_600_000
+FORGET_COLLECTOR_MS = DAY_MS
 """A collector silent for a day was removed and is not expected back."""
 
 

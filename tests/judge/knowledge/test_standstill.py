@@ -70,7 +70,7 @@ def test_a_sign_of_life_ends_the_conclusion() -> None:
     """What was there then may have left."""
     e = evidence()
     see_standstill(e, depth(750_000, 90), samples(received=500))
-    see_life(e, [depth(750_000, 90)], Depth(780_000, 100, 4, 0), 30_000)
+    see_life(e, [depth(750_000, 90)], Depth(780_000, 100, 4, 0), 30_000, 780_000)
     assert e.standstill_at == 0
 
 
