@@ -101,6 +101,8 @@ class OrderedFacts:
     """At most `messages_per_queue`, longest stuck first."""
     stuck_groups: int
     look_ahead: LookAhead | None
+    youngest_received_sent_at: int
+    """When the youngest message received so far was sent; 0: none was."""
 
 
 class HeldBy(NamedTuple):

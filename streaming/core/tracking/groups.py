@@ -80,6 +80,7 @@ def _one_queue(
         stuck=stuck,
         stuck_groups=stuck_groups,
         look_ahead=look_ahead,
+        youngest_received_sent_at=state.queues[number].youngest_sent_at,
     )
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from streaming.core.reporting.report import GroupFacts
+from streaming.core.reporting.report import GroupFacts, OrderedFacts
+from streaming.core.state.queues import Depth
 from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, Evidence
 from streaming.judge.window import Window
 
@@ -28,6 +29,8 @@ FEWEST_SENDS_RATIO = 0.1
 FEWEST_COUNTED = 20
 FEWEST_PASSED = 5
 """The fewest younger messages received before the oldest waiting one: chance and best-effort order explain fewer."""
+OVERTAKEN_MS = 15_000
+"""A group's head was overtaken if a message sent that much later was received: its own receive would be reported by then."""
 PASSED_OVER_KEPT_MS = 60_000
 """A passed-over group is visible only while one of its messages is in flight, so it is remembered for this long."""
 QUIET_MS = 3_600_000
@@ -80,14 +83,21 @@ def passed_over(past: Window, came_back: int, late_ms: int) -> bool:
     return came_back > oldest > 0 and _were_received_since(past, oldest, late_ms)
 
 
-def head_passed_over(past: Window, groups: Iterable[GroupFacts], late_ms: int) -> bool:
+def head_passed_over(past: Window, facts: OrderedFacts, latest: Depth | None, late_ms: int) -> bool:
     """Whether messages of other groups passed over the oldest head that could be received and never was.
 
-    Groups may overtake each other, but brokers serve them about in order of arrival.
+    Groups may overtake each other, but brokers serve them about in order of arrival. So several younger messages show it, and one
+    that was sent much later if the latest count shows nothing visible.
     """
-    waiting = [g.head for g in groups if not g.in_flight and g.head is not None and g.head.state == "visible"]
-    oldest = min((h.sent_at_ms for h in waiting if not h.receive_count), default=0)
-    return len(past) > 0 and oldest > 0 and _were_received_since(past, oldest, late_ms)
+    waiting = [(g, g.head) for g in facts.oldest if not g.in_flight and g.head is not None and g.head.state == "visible"]
+    never = [(group, head) for group, head in waiting if not head.receive_count]
+    if not never:
+        return False
+    oldest = min(head.sent_at_ms for _, head in never)
+    free_at = min(max(head.sent_at_ms, group.last_settled_at) for group, head in never)
+    uncounted = latest is not None and latest.visible == 0 and latest.at > free_at
+    overtaken = uncounted and facts.youngest_received_sent_at - free_at > OVERTAKEN_MS
+    return overtaken or (len(past) > 0 and _were_received_since(past, oldest, late_ms))
 
 
 def _were_received_since(past: Window, oldest: int, late_ms: int) -> bool:

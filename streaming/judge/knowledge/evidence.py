@@ -40,6 +40,12 @@ SURE_COUNTED = 20
 """This many counts of this many messages no longer agree by chance."""
 SURE_RATIO = 0.2
 """…if they differ by at most this share: of so few, half may be missing and the sums still agree by chance."""
+FEW = 2
+"""Sums may differ by this many messages: some came or went just when the broker counted."""
+EXACT_COUNTS = 3
+"""This many consecutive counts must match exactly before counts are treated as exact…"""
+EXACT_FOR_MS = 600_000
+"""…for this long, even if they differ: then some messages are not reported any more."""
 FLUKES = 3
 """A count may catch busy consumers with nothing in flight; this many in a row may not."""
 ALIVE_FADES = 0.98
@@ -100,7 +106,7 @@ class Evidence:
     exact_ends: int = 0
     """Consecutive counts whose number in flight was exactly the tracked one, with some in flight."""
     exact_sends: int = 0
-    """Consecutive counts that grew by exactly the reported sends, with some sends."""
+    """Consecutive counts that grew by exactly the reported sends, with some sends and nothing leaving."""
     counted_sum: float = 0.0
     tracked_sum: float = 0.0
     tracked_sum_late: float = 0.0
@@ -142,12 +148,35 @@ class Evidence:
     """While nothing leaves: by when the oldest message was sent at the latest; 0: unknown."""
     arrived_at: int = 0
     """When the count of `seen_at` was first examined: later than that where the job catches up with its source."""
+    exact_at: int = 0
+    """The latest count after several that grew by exactly the reported sends: the broker counts exactly and promptly."""
 
     def is_sure(self, now: int) -> bool:
         """Whether complete tracking is established beyond chance, or there are no counts to contradict it."""
-        several = self.tracked.agreed >= SURE_COUNTS and self.counted_sum >= SURE_COUNTED
-        several = several and _outside(self.counted_sum, self.tracked_sum, self.tracked_sum_soon) <= SURE_RATIO * self.counted_sum
-        return not self.seen_at or several or self.tracked.is_long(now)
+        return not self.seen_at or self.agrees_on_messages() or self.is_established(now)
+
+    def is_established(self, now: int) -> bool:
+        """Whether the counts have agreed for long, one by one and in sum."""
+        return self.tracked.is_long(now) and self._sums_are_close()
+
+    def agrees_on_messages(self) -> bool:
+        """Whether counts of enough messages agree: counts of none agree with a partly tracked queue as well."""
+        return self.tracked.agreed >= SURE_COUNTS and self.counted_sum >= SURE_COUNTED and self._sums_are_close()
+
+    def _sums_are_close(self) -> bool:
+        """Whether the broker's sums are close to the tracked ones, of all messages and of those in flight."""
+        unsettled = self.counted_sum, self.tracked_sum, self.tracked_sum_soon, self.tracked_sum_late
+        in_flight = (
+            self.in_flight_sum,
+            self.tracked_in_flight_sum,
+            self.tracked_in_flight_sum_soon,
+            self.tracked_in_flight_sum_late,
+        )
+        return all(_apart(*sums) <= max(SURE_RATIO * sums[0], FEW) for sums in (unsettled, in_flight))
+
+    def counts_are_exact(self) -> bool:
+        """Whether the broker's counts were exact and prompt lately."""
+        return self.exact_at > 0 and self.seen_at - self.exact_at <= EXACT_FOR_MS
 
     def counts_are_below(self) -> bool:
         """Whether the broker counted no messages yet, or clearly fewer than were tracked: it is late, or some left unseen."""
@@ -197,7 +226,8 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     again = e.tracked.contradicted_at > 0
     unsettled = e.counted_sum, e.tracked_sum, e.tracked_sum_soon, e.tracked_sum_late
     early = not e.tracked.contradicted_at and e.tracked.agreed < AGREEING_COUNTS and depth.unsettled > 0
-    off = _outside(depth.unsettled, past.value("unsettled", then), past.value("unsettled", soon))
+    late = max(past.last_before(depth.at - 60_000), 0)
+    off = _apart(depth.unsettled, *(past.value("unsettled", i) for i in (then, soon, late)))
     close = not early or off <= max(EARLY_SLACK, 0.1 * high)
     e.tracked.take(depth.at, close and _within(depth.unsettled, low, high) and _add_up_to_the_same(*unsettled, again))
     e.rows.take(depth.at, _floor(low) <= depth.unsettled)
@@ -208,9 +238,15 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     if depth.in_flight or in_flight:
         e.exact_ends = e.exact_ends + 1 if depth.in_flight == in_flight else 0
     if depths:
-        sent = past.value("sent", then) - past.value("sent", max(past.last_before(depths[-1].at), 0))
-        if sent or depth.unsettled != depths[-1].unsettled:
-            e.exact_sends = e.exact_sends + 1 if depth.unsettled - depths[-1].unsettled == sent else 0
+        before = max(past.last_before(depths[-1].at), 0)
+        sent, departed = (past.value(name, then) - past.value(name, before) for name in ("sent", "departed"))
+        growth = depth.unsettled - depths[-1].unsettled
+        if sent or growth:
+            # While messages leave, seen or not, a part of the sends may equal the growth by chance.
+            stands = not departed and depth.in_flight == in_flight
+            e.exact_sends = e.exact_sends + 1 if stands and growth == sent else 0
+            if e.exact_sends >= EXACT_COUNTS:
+                e.exact_at = depth.at
     e.counted_at = depth.at
 
 
@@ -292,7 +328,12 @@ def _add_up_to_the_same(counted: float, tracked: float, tracked_soon: float, tra
     late counts). `again`: it was contradicted before, so agreement by chance is ruled out more strictly.
     """
     slack = (COUNT_ERROR_RATIO if again else SAMPLING_RATIO) * counted + CHANCE * math.sqrt(max(counted, tracked)) + 1
-    return min(_outside(counted, tracked, tracked_soon), abs(counted - tracked_late)) <= slack
+    return _apart(counted, tracked, tracked_soon, tracked_late) <= slack
+
+
+def _apart(counted: float, tracked: float, tracked_soon: float, tracked_late: float) -> float:
+    """Return how far a count is from what was tracked: at that time or a little later, or a minute before."""
+    return min(_outside(counted, tracked, tracked_soon), abs(counted - tracked_late))
 
 
 def _ends_agree(depths: list[Depth], depth: Depth, past: Window, lately: Window) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.core.state.queues import NEVER
+from streaming.core.reporting.report import AGE_SCOPES, QueueSummary
+from streaming.core.state.queues import NEVER, Depth
 from streaming.judge.knowledge.basis import (
     COUNTS_FRESH_MS,
+    FEWEST_PASSED,
     PASSED_OVER_KEPT_MS,
     QUIET_MS,
     basis_of,
@@ -28,6 +30,9 @@ from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages
 
 if TYPE_CHECKING:
     from streaming.judge.context import Context
+
+MOST_DOUBTFUL = 3
+"""More waiting messages than this were hardly all received by consumers that do not report, if others do."""
 
 
 def learn(c: Context) -> Knowledge:
@@ -58,13 +63,17 @@ def learn(c: Context) -> Knowledge:
         c.name.queue,
         counts_fresh=bool(c.broker_counts) if latest is None else c.now - latest.at <= COUNTS_FRESH_MS,
         messages_seen=summary.messages_seen,
-        passed=_passed_over(c) or (latest is not None and is_far_below(evidence, latest, c.tracked, c.recent)),
+        passed=_passed_over(c, latest) or (latest is not None and is_far_below(evidence, latest, c.tracked, c.recent)),
         left_out=left_out,
         now=c.now,
     )
     if reason.basis != c.memory.basis:
         c.memory.basis, c.memory.basis_since = reason.basis, c.now
-    messages = depth_of(reason, evidence, summary, c.broker_counts, c.recent)
+    # Whether an unseen consumer may have taken what seems to wait, for all that the latest count says.
+    waits_since = summary.oldest[AGE_SCOPES.index("visible")]
+    unconfirmed = latest is not None and _proves_little(c, waits_since) and not (latest.visible and latest.at >= waits_since)
+    contradicted = latest is not None and unconfirmed and latest.at >= waits_since
+    messages = depth_of(reason, evidence, summary, c.broker_counts, c.recent, doubtful=contradicted)
     uncounted = summary.messages_seen and "visible" not in summary.attributes
     if reason.basis != "messages" and not uncounted:
         return Knowledge(reason, messages, least_ages(evidence, summary, c.past, latest, c.now))
@@ -72,9 +81,27 @@ def learn(c: Context) -> Knowledge:
     sure = reason.basis == "messages" and evidence.is_sure(c.now)
     # A count that may be late and one that shows an unseen consumer look the same until a minute has passed.
     none_at = latest.at if latest is not None and not latest.unsettled else 0
-    tracked_ages = exact_ages(summary, c.visibility_ms or 0, c.now)
-    ages = {scope: Age(a.since_ms, a.exact and sure and a.since_ms > none_at) for scope, a in tracked_ages.items()}
+    ages = {
+        scope: Age(age.since_ms, age.exact and sure and age.since_ms > none_at and not unconfirmed)
+        for scope, age in exact_ages(summary, c.visibility_ms or 0, c.now).items()
+        if not contradicted or age.since_ms in _received(summary)
+    }
     return Knowledge(reason, messages, ages)
+
+
+def _proves_little(c: Context, waits_since: int) -> bool:
+    """Whether the broker's counts and what is tracked would look the same if a consumer does not report.
+
+    That is so in a quiet queue, where nearly all counts are zero. If many messages wait, the consumers that report would have
+    received some; in a busy queue it takes messages that were passed over.
+    """
+    few = c.summary.numbers["visible"] <= MOST_DOUBTFUL and c.recent.change("touched", waits_since) <= FEWEST_PASSED
+    return few and not c.memory.evidence.agrees_on_messages()
+
+
+def _received(summary: QueueSummary) -> set[int]:
+    """Return the send times of the oldest messages that were received."""
+    return {summary.numbers[name] for name in ("oldest_received", "oldest_held", "oldest_received_visible")}
 
 
 def _left_out(c: Context) -> bool:
@@ -85,15 +112,16 @@ def _left_out(c: Context) -> bool:
     return not (tracked.agreed_since > at and tracked.is_long(c.now))
 
 
-def _passed_over(c: Context) -> bool:
+def _passed_over(c: Context, latest: Depth | None) -> bool:
     """Whether messages that seem to wait were passed over, as if an unseen consumer had received them."""
     late_ms = c.now - _last_taken_at(c)
     if not c.ordered:
         return passed_over(c.recent, c.summary.numbers["oldest_received_visible"], late_ms)
-    evidence = c.memory.evidence
-    groups = c.summary.ordered_facts.oldest if c.summary.ordered_facts is not None else []
+    evidence, facts = c.memory.evidence, c.summary.ordered_facts
     # A group may really be stuck while others flow: then the counts grow with it.
-    if group_passed_over(groups) or (evidence.counts_are_below() and head_passed_over(c.recent, groups, late_ms)):
+    if facts is not None and (
+        group_passed_over(facts.oldest) or (evidence.counts_are_below() and head_passed_over(c.recent, facts, latest, late_ms))
+    ):
         evidence.group_passed_at = c.now
     return c.now - evidence.group_passed_at <= PASSED_OVER_KEPT_MS
 

@@ -12,7 +12,7 @@ from streaming.core.reporting.report import AGE_SCOPES, QueueSummary
 from streaming.core.state.queues import NEVER, Depth
 from streaming.judge.knowledge.basis import BasisReason
 from streaming.judge.knowledge.bounds import send_bound, settlement_bound
-from streaming.judge.knowledge.evidence import COUNT_LAG_MS, FEWEST_IN_FLIGHT, Evidence, then_and_soon
+from streaming.judge.knowledge.evidence import COUNT_LAG_MS, EXACT_COUNTS, FEWEST_IN_FLIGHT, Evidence, then_and_soon
 from streaming.judge.measures import Measured
 from streaming.judge.signals import SignalName
 from streaming.judge.window import Window
@@ -20,8 +20,8 @@ from streaming.judge.window import Window
 State = Literal["visible", "in_flight", "delayed"]
 STATES: tuple[State, ...] = ("visible", "in_flight", "delayed")
 
-EXACT_COUNTS = 3
-"""This many consecutive counts must match exactly before counts are treated as exact."""
+FEWEST_SENDS = 20
+"""Of fewer messages, most may have gone to the consumers that report by chance."""
 FROZEN_MS = 250_000
 FROZEN_COUNTS = 5
 """A backlog unchanged for this long, over this many counts, is taken to be the same messages."""
@@ -55,17 +55,19 @@ NOTHING_KNOWN = Knowledge(BasisReason("unknown", "nothing is reported", ""))
 
 
 def depth_of(
-    reason: BasisReason, e: Evidence, summary: QueueSummary, counts: Mapping[str, int], recent: Window
+    reason: BasisReason, e: Evidence, summary: QueueSummary, counts: Mapping[str, int], recent: Window, *, doubtful: bool
 ) -> dict[State, int]:
     """Return messages by state: the tracked ones where these are all, else the broker's count; absent when neither is known.
 
-    Until the counts have agreed for a while, and when messages start to arrive without reported sends, it is the latest count
-    plus the tracked changes since. Where there are no counts, it is what is tracked.
+    It is the latest count plus the tracked changes since then until the counts have agreed for a while, when messages start to
+    arrive without reported sends, when some may have been received unseen (`doubtful`), and where the counts are exact. Where
+    there are no counts, it is what is tracked.
     """
     if reason.basis == "messages" or (summary.messages_seen and "visible" not in summary.attributes):
         tracked: dict[State, int] = {state: summary.numbers[state] for state in STATES}
         unsent = recent.change("touched_unsent", e.seen_at - COUNT_LAG_MS) > 0
-        if e.seen_at and "visible" in counts and (unsent or not e.tracked.is_long(e.counted_at)):
+        distrusted = unsent or doubtful or not e.is_established(e.counted_at)
+        if e.seen_at and "visible" in counts and (distrusted or e.counts_are_exact()):
             at = _place_of_count(e, sum(counts.values()), recent)
             then = {state: int(recent[f"tracked_{state}"][at]) for state in STATES}
             return {state: max(counts.get(state, then[state]) + n - then[state], 0) for state, n in tracked.items()}
@@ -132,7 +134,7 @@ def least_ages(e: Evidence, summary: QueueSummary, past: Window, latest: Depth |
             at = send_bound(past, most, max(int(past.at[0]), e.sends.agreed_since), exact=e.exact_sends >= EXACT_COUNTS)
             if at is not None:
                 found[scope].append(at)
-    if _rows_are_there(e, past, now):
+    if _rows_are_there(e, past, now, dead_letters=summary.dead_letter):
         found["all"].append(summary.oldest_but_used_up[0])
         found["visible"].append(summary.oldest_but_used_up[1])
     if counted and e.frozen_sure_at and frozen:
@@ -145,7 +147,7 @@ def least_ages(e: Evidence, summary: QueueSummary, past: Window, latest: Depth |
     return {scope: Age(min(times), False) for scope, times in found.items() if times and min(times) < NEVER}
 
 
-def _rows_are_there(e: Evidence, past: Window, now: int) -> bool:
+def _rows_are_there(e: Evidence, past: Window, now: int, *, dead_letters: bool) -> bool:
     """Whether every tracked message can be assumed to exist still, because both sides are reported.
 
     This also holds when messages are sampled: no more are tracked than counted, and nearly all of those sent a while ago had a
@@ -158,7 +160,10 @@ def _rows_are_there(e: Evidence, past: Window, now: int) -> bool:
         # Only sends are reported: a message that was sent while consumers worked may be long gone.
         return False
     first = max(past.last_before(e.rows.agreed_since), 0)
-    return bool(touched[-1] - touched[first] >= 0.9 * (sent[-1] - sent[first]) - 20 or _were_there(e, past))
+    sends, later = sent[-1] - sent[first], touched[-1] - touched[first]
+    # Of some, the later event is still to come; dead letters have none while nobody looks after them.
+    enough = dead_letters or (sends >= FEWEST_SENDS and later >= 0.9 * sends - min(0.2 * sends, 20))
+    return bool(enough or _were_there(e, past))
 
 
 def _were_there(e: Evidence, past: Window) -> bool:

@@ -48,3 +48,17 @@ def test_the_depth_is_the_brokers_at_every_count(leaving: Judged) -> None:
 def test_a_queue_that_is_received_from_is_not_silent(leaving: Judged) -> None:
     """Its sends alone would make it look silent."""
     assert "QueueSilent" not in {signal for _, signal, _, _ in leaving.changes_seen()}
+
+
+@pytest.mark.simulation
+def test_where_nothing_is_received_the_depth_is_that_of_exact_counts() -> None:
+    """They grew by exactly the reported sends, so what they grow by now was sent as well."""
+    sent = [ev("sent", at, message_id=f"m{at}") for at in range(450)]
+    polls = [
+        ev("queue_state", at, attributes={"visible": at + 1, "in_flight": 0, "delayed": 0, "visibility_timeout_s": 30})
+        for at in range(0, 500, 30)
+    ]
+    found = judged(in_steps(sorted([*sent, *polls], key=lambda e: e["at"]), 10, 500)).snapshots
+    depths = {(s.at_ms - T0) // 1000: (s.queues[0].basis, s.queues[0].visible) for s in found}
+    assert depths[440] == ("messages", 441), "with the sends since the last count"
+    assert depths[480] == ("messages", 481)
