@@ -271,6 +271,9 @@ class Model:
                 continue
             if not in_flight and not returning and not (alive and (head.receive_count or passes(youngest, head, since))):
                 continue
+            over = head.window_end(head.moves()[-1]) if head.moves() else 0
+            if head.receive_count and not in_flight and not returning and settled[name] > over:
+                continue
             if head.message_id in self.poison(queue):
                 reason = "poison_head"
             elif in_flight or (returning and head.receive_count <= 1):

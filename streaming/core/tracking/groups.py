@@ -138,7 +138,8 @@ def _stuck(facts: _Groups, w: Windows, number: int, now: int, settings: Settings
     1. A message waits behind the head. 2. The head was not merely sent with a delay. 3. No message of the group was settled, and
     the head was there, for long enough. 4. The head is in flight, or failed and not visible yet; or a consumer receives from the
     queue, and the head came back or a younger message was received instead of it. Where no consumer receives at all, the queue is
-    stalled and no group is stuck.
+    stalled and no group is stuck. 5. Nothing of the group was settled after the window of a head that is not in flight: then a
+    later message was received, and a head whose deletion was not reported is gone.
     """
     state = facts.state
     live, record = state.rows, state.queues[number]
@@ -158,7 +159,8 @@ def _stuck(facts: _Groups, w: Windows, number: int, now: int, settings: Settings
     in_flight, returning = w.in_flight[facts.head], w.returning[facts.head]
     held = in_flight & ((receives >= poison) | (now - live.at("last_received", facts.head) >= limit // 2))
     touched = held | returning | (~in_flight & ~w.delayed[facts.head] & alive & ((receives > 0) | passed_over))
-    hit = (facts.unsettled > 1) & (now - since >= limit) & touched
+    gone = (receives > 0) & ~in_flight & ~returning & (facts.settled > w.window_end[facts.head])
+    hit = (facts.unsettled > 1) & (now - since >= limit) & touched & ~gone
     out = []
     for i in np.flatnonzero(hit).tolist():
         if receives[i] >= poison:

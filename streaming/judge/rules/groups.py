@@ -7,12 +7,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from streaming.core.reporting.report import StuckGroup
 from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.rules.consumers import extended_limit_ms
 from streaming.judge.rules.queues import is_scheduled_pause
 from streaming.judge.signals import Finding
+
+CUT_OFF_MS = 240_000
+"""Of a queue whose counts arrive, no telemetry at all for this long."""
+LOSSES_SHOW_MS = 300_000
+"""Until the counts have shown what was lost."""
 
 _REASONS = {
     "poison_head": "its head is received again and again and never deleted",
@@ -29,10 +36,11 @@ def group_stuck(c: Context) -> Iterator[Finding]:
     """
     facts = c.summary.ordered_facts
     for stuck in facts.stuck if facts else []:
-        if c.basis != "messages" and not _is_proved(c, stuck):
-            continue
         finding = c.finding("GroupStuck", "critical", stuck.since, _stuck(c, stuck), group=stuck.group.name)
         known, usual_limit_ms = c.firing.get(finding.key), _usual_limit_ms(c, stuck)
+        doubtful = c.basis != "messages" or (known is None and _was_cut_off(c))
+        if doubtful and not _is_proved(c, stuck):
+            continue
         if usual_limit_ms is not None and not (known is not None and known.was_announced):
             evidence = {**finding.evidence, **_in_work(c, stuck, usual_limit_ms)}
             finding = replace(finding, severity="info", evidence=evidence, alerting=False)
@@ -49,6 +57,18 @@ def _is_proved(c: Context, stuck: StuckGroup) -> bool:
         return False
     limit_ms = measures.stand(stuck.since, c.now, c.summary, c.settings).limit
     return head.state == "in_flight" or c.now - head.last_received_at_ms <= limit_ms
+
+
+def _was_cut_off(c: Context) -> bool:
+    """Whether neither events nor counts arrived for a while lately: deletions of that time may be lost."""
+    counted_at = c.recent["counted_at"]
+    if not len(c.recent) or not counted_at[-1]:
+        return False
+    totals = c.recent["sent"] + c.recent["received"] + c.recent["departed"]
+    heard = np.flatnonzero((np.diff(totals) != 0) | (np.diff(counted_at) != 0)) + 1
+    times = np.concatenate([c.recent.at[:1], c.recent.at[heard]])
+    silences = np.diff(times) >= CUT_OFF_MS
+    return bool((silences & (times[1:] >= c.now - LOSSES_SHOW_MS)).any())
 
 
 def _usual_limit_ms(c: Context, stuck: StuckGroup) -> float | None:
