@@ -38,8 +38,10 @@ FEWEST_IN_FLIGHT = 15
 SURE_COUNTS = 2
 SURE_COUNTED = 20
 """This many counts of this many messages no longer agree by chance."""
-SURE_RATIO = 0.2
+SURE_RATIO = 0.125
 """…if they differ by at most this share: of so few, half may be missing and the sums still agree by chance."""
+ESTABLISHED_RATIO = 0.2
+"""The same once they have agreed for long."""
 FEW = 2
 """Sums may differ by this many messages: some came or went just when the broker counted."""
 EXACT_COUNTS = 3
@@ -157,15 +159,16 @@ class Evidence:
 
     def is_established(self, now: int) -> bool:
         """Whether the counts have agreed for long, one by one and in sum."""
-        return self.tracked.is_long(now) and self._sums_are_close()
+        return self.tracked.is_long(now) and self._sums_are_close(ESTABLISHED_RATIO)
 
     def agrees_on_messages(self) -> bool:
         """Whether counts of enough messages agree: counts of none agree with a partly tracked queue as well."""
-        return self.tracked.agreed >= SURE_COUNTS and self.counted_sum >= SURE_COUNTED and self._sums_are_close()
+        return self.tracked.agreed >= SURE_COUNTS and self.counted_sum >= SURE_COUNTED and self._sums_are_close(SURE_RATIO)
 
-    def _sums_are_close(self) -> bool:
+    def _sums_are_close(self, ratio: float) -> bool:
         """Whether the broker's sums are close to the tracked ones, of all messages and of those in flight."""
-        return _are_close(self.counted_sum, self.tracked_sum, self.tracked_sum_soon, self.tracked_sum_late) and _are_close(
+        return _are_close(ratio, self.counted_sum, self.tracked_sum, self.tracked_sum_soon, self.tracked_sum_late) and _are_close(
+            ratio,
             self.in_flight_sum,
             self.tracked_in_flight_sum,
             self.tracked_in_flight_sum_soon,
@@ -178,7 +181,7 @@ class Evidence:
 
     def counts_are_below(self) -> bool:
         """Whether the broker counted no messages yet, or clearly fewer than were tracked: it is late, or some left unseen."""
-        return not self.counted_sum or self.counted_sum < (1 - SURE_RATIO) * min(self.tracked_sum, self.tracked_sum_soon)
+        return not self.counted_sum or self.counted_sum < (1 - ESTABLISHED_RATIO) * min(self.tracked_sum, self.tracked_sum_soon)
 
     def drop_sums(self) -> None:
         """Start the sums over the latest counts anew: what they compare is known to differ, and for another reason."""
@@ -329,8 +332,8 @@ def _add_up_to_the_same(counted: float, tracked: float, tracked_soon: float, tra
     return _apart(counted, tracked, tracked_soon, tracked_late) <= slack
 
 
-def _are_close(counted: float, tracked: float, tracked_soon: float, tracked_late: float) -> bool:
-    slack = max(SURE_RATIO * counted, FEW)
+def _are_close(ratio: float, counted: float, tracked: float, tracked_soon: float, tracked_late: float) -> bool:
+    slack = max(ratio * counted, FEW)
     # Nearly always the first is true, and every queue with news is asked.
     return abs(counted - tracked) <= slack or _apart(counted, tracked, tracked_soon, tracked_late) <= slack
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from streaming.core.reporting.report import AGE_SCOPES, QueueSummary
+from streaming.core.reporting.report import AGE_SCOPES
 from streaming.core.state.queues import NEVER, Depth
 from streaming.judge.knowledge.basis import (
     COUNTS_FRESH_MS,
     FEWEST_PASSED,
     PASSED_OVER_KEPT_MS,
     QUIET_MS,
+    BasisReason,
     basis_of,
     group_passed_over,
     head_passed_over,
@@ -31,6 +32,9 @@ from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages
 if TYPE_CHECKING:
     from streaming.judge.context import Context
 
+Waiting = Literal["believed", "uncounted", "contradicted"]
+"""What the latest count says of messages that seem to wait: enough, it is older than they are, or it does not show them."""
+
 MOST_DOUBTFUL = 3
 """More waiting messages than this were hardly all received by consumers that do not report, if others do."""
 
@@ -38,25 +42,9 @@ MOST_DOUBTFUL = 3
 def learn(c: Context) -> Knowledge:
     """Apply the counts that arrived since the last step, and return what is known about the queue."""
     evidence, summary = c.memory.evidence, c.summary
-    see_lateness(evidence, c.now, _last_taken_at(c))
-    left_out = _left_out(c)
-    for i, depth in enumerate(summary.depths):
-        if evidence.seen_at < depth.at <= c.now:
-            see_life(evidence, summary.depths[:i], depth, c.visibility_ms or NEVER, c.now)
-        if evidence.counted_at < depth.at <= c.now - REPORTS_LAG_MS:
-            compare_count(evidence, summary.depths[:i], depth, c.recent)
-            see_standstill(evidence, depth, c.recent)
-            if left_out:
-                # Sums that lack what was left out would contradict long after it has gone.
-                evidence.drop_sums()
-            # Repeat this for the next count: an unchanged queue may not be judged again until it arrives.
-            see_lateness(evidence, c.now, _last_taken_at(c))
     latest = summary.depths[-1] if summary.depths else None
-    reported_at, reported = summary.attributes.get("visible", (0, None))
-    if isinstance(reported, int) and evidence.backlog_at < reported_at <= c.now and (latest is None or latest.at < reported_at):
-        see_backlog(
-            evidence, reported_at, reported - summary.numbers["delayed"], max(summary.last_received_at, summary.last_settled_at)
-        )
+    left_out = _left_out(c)
+    _take_counts(c, latest, left_out)
     reason = basis_of(
         evidence,
         sides(c.past if c.now - summary.last_event_at > QUIET_MS else c.recent, c.now),
@@ -69,39 +57,65 @@ def learn(c: Context) -> Knowledge:
     )
     if reason.basis != c.memory.basis:
         c.memory.basis, c.memory.basis_since = reason.basis, c.now
-    # Whether an unseen consumer may have taken what seems to wait, for all that the latest count says.
-    waits_since = summary.oldest[AGE_SCOPES.index("visible")]
-    unconfirmed = latest is not None and _proves_little(c, waits_since) and not (latest.visible and latest.at >= waits_since)
-    contradicted = latest is not None and unconfirmed and latest.at >= waits_since
-    messages = depth_of(reason, evidence, summary, c.broker_counts, c.recent, doubtful=contradicted)
-    uncounted = summary.messages_seen and "visible" not in summary.attributes
-    if reason.basis != "messages" and not uncounted:
-        return Knowledge(reason, messages, least_ages(evidence, summary, c.past, latest, c.now))
+    waiting = _waiting(c, latest)
+    messages = depth_of(reason, evidence, summary, c.broker_counts, c.recent, doubtful=waiting == "contradicted")
     # Without counts there is nothing to contradict what is tracked, so it is published as a lower bound.
-    sure = reason.basis == "messages" and evidence.is_sure(c.now)
+    if reason.basis == "messages" or (summary.messages_seen and "visible" not in summary.attributes):
+        return Knowledge(reason, messages, _tracked_ages(c, reason, latest, waiting))
+    return Knowledge(reason, messages, least_ages(evidence, summary, c.past, latest, c.now))
+
+
+def _take_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
+    """Apply the counts that arrived since the last step to the evidence."""
+    evidence, summary = c.memory.evidence, c.summary
+    taken_at = max(summary.last_received_at, summary.last_settled_at)
+    see_lateness(evidence, c.now, taken_at)
+    for i, depth in enumerate(summary.depths):
+        if evidence.seen_at < depth.at <= c.now:
+            see_life(evidence, summary.depths[:i], depth, c.visibility_ms or NEVER, c.now)
+        if evidence.counted_at < depth.at <= c.now - REPORTS_LAG_MS:
+            compare_count(evidence, summary.depths[:i], depth, c.recent)
+            see_standstill(evidence, depth, c.recent)
+            if left_out:
+                # Sums that lack what was left out would contradict long after it has gone.
+                evidence.drop_sums()
+            # Repeat this for the next count: an unchanged queue may not be judged again until it arrives.
+            see_lateness(evidence, c.now, taken_at)
+    reported_at, reported = summary.attributes.get("visible", (0, None))
+    if isinstance(reported, int) and evidence.backlog_at < reported_at <= c.now and (latest is None or latest.at < reported_at):
+        see_backlog(evidence, reported_at, reported - summary.numbers["delayed"], taken_at)
+
+
+def _waiting(c: Context, latest: Depth | None) -> Waiting:
+    """Return what the latest count says of the messages that seem to wait.
+
+    In a quiet queue nearly all counts are zero, and would be if a consumer that does not report received these messages. If many
+    wait, the consumers that report would have received some; in a busy queue it takes messages that were passed over.
+    """
+    waiting, since = c.summary.numbers["visible"], c.summary.oldest[AGE_SCOPES.index("visible")]
+    if latest is None or not 0 < waiting <= MOST_DOUBTFUL or c.memory.evidence.agrees_on_messages():
+        return "believed"
+    if c.recent.change("touched", since) > FEWEST_PASSED:
+        return "believed"
+    if latest.at < since:
+        return "uncounted"
+    return "believed" if latest.visible else "contradicted"
+
+
+def _tracked_ages(c: Context, reason: BasisReason, latest: Depth | None, waiting: Waiting) -> dict[str, Age]:
+    """Return the ages of the tracked messages; those that the latest count contradicts have none."""
+    summary = c.summary
+    received = {summary.numbers[name] for name in ("oldest_received", "oldest_held", "oldest_received_visible")}
+    sure = reason.basis == "messages" and c.memory.evidence.is_sure(c.now)
     # A count that may be late and one that shows an unseen consumer look the same until a minute has passed.
     none_at = latest.at if latest is not None and not latest.unsettled else 0
-    ages = {
-        scope: Age(age.since_ms, age.exact and sure and age.since_ms > none_at and not unconfirmed)
+    return {
+        scope: Age(
+            age.since_ms, age.exact and sure and age.since_ms > none_at and (waiting == "believed" or age.since_ms in received)
+        )
         for scope, age in exact_ages(summary, c.visibility_ms or 0, c.now).items()
-        if not contradicted or age.since_ms in _received(summary)
+        if waiting != "contradicted" or age.since_ms in received
     }
-    return Knowledge(reason, messages, ages)
-
-
-def _proves_little(c: Context, waits_since: int) -> bool:
-    """Whether the broker's counts and what is tracked would look the same if a consumer does not report.
-
-    That is so in a quiet queue, where nearly all counts are zero. If many messages wait, the consumers that report would have
-    received some; in a busy queue it takes messages that were passed over.
-    """
-    few = c.summary.numbers["visible"] <= MOST_DOUBTFUL and c.recent.change("touched", waits_since) <= FEWEST_PASSED
-    return few and not c.memory.evidence.agrees_on_messages()
-
-
-def _received(summary: QueueSummary) -> set[int]:
-    """Return the send times of the oldest messages that were received."""
-    return {summary.numbers[name] for name in ("oldest_received", "oldest_held", "oldest_received_visible")}
 
 
 def _left_out(c: Context) -> bool:
@@ -114,7 +128,8 @@ def _left_out(c: Context) -> bool:
 
 def _passed_over(c: Context, latest: Depth | None) -> bool:
     """Whether messages that seem to wait were passed over, as if an unseen consumer had received them."""
-    late_ms = c.now - _last_taken_at(c)
+    # Collectors report promptly, so only deliveries and ends show how late reports are.
+    late_ms = c.now - max(c.summary.last_received_at, c.summary.last_settled_at)
     if not c.ordered:
         return passed_over(c.recent, c.summary.numbers["oldest_received_visible"], late_ms)
     evidence, facts = c.memory.evidence, c.summary.ordered_facts
@@ -124,8 +139,3 @@ def _passed_over(c: Context, latest: Depth | None) -> bool:
     ):
         evidence.group_passed_at = c.now
     return c.now - evidence.group_passed_at <= PASSED_OVER_KEPT_MS
-
-
-def _last_taken_at(c: Context) -> int:
-    """Return the time of the newest reported delivery or end (epoch milliseconds), 0 for none. Collectors report promptly."""
-    return max(c.summary.last_received_at, c.summary.last_settled_at)

@@ -107,7 +107,7 @@ def test_half_of_the_messages_is_not_all_of_them_by_chance() -> None:
     half, all_of_them = Evidence(tracked=Claim(1, 3), seen_at=9), Evidence(tracked=Claim(1, 3), seen_at=9)
     half.counted_sum = all_of_them.counted_sum = 21.0
     half.tracked_sum = half.tracked_sum_soon = 12.0
-    all_of_them.tracked_sum = all_of_them.tracked_sum_soon = 17.0
+    all_of_them.tracked_sum = all_of_them.tracked_sum_soon = 18.5
     assert not half.is_sure(60_000)
     assert all_of_them.is_sure(60_000)
 
