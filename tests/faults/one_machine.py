@@ -93,6 +93,7 @@ def copied(scene: Scene) -> None:
     scene.service.kill()
     shutil.rmtree(folder / "data" / "checkpoint")
     (folder / "copy" / "checkpoint").rename(scene.checkpoint)
+    shutil.rmtree(folder / "copy")
     scene.start_again()
 
 
