@@ -271,8 +271,9 @@ class Model:
                 continue
             if not in_flight and not returning and not (alive and (head.receive_count or passes(youngest, head, since))):
                 continue
-            over = head.window_end(head.moves()[-1]) if head.moves() else 0
-            if head.receive_count and not in_flight and not returning and settled[name] > over:
+            last = head.moves()[-1] if head.moves() else {"type": "", "at": 0, "invisible_until": 0}
+            given_back = last["type"] == "released"
+            if head.receive_count and not in_flight and not given_back and settled[name] > head.window_end(last):
                 continue
             if head.message_id in self.poison(queue):
                 reason = "poison_head"

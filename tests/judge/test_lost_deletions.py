@@ -49,6 +49,16 @@ def test_a_head_whose_group_moves_on_was_deleted(reported: bool) -> None:
     assert not stuck([QUEUE, *head, *flow, *later], 600)
 
 
+def test_a_head_that_was_given_back_before_the_rest_of_its_batch_was_deleted_is_stuck() -> None:
+    """The later message was received together with it, so its deletion shows nothing."""
+    flow = [e for n, at in enumerate(range(20, 300, 20)) for e in worked("B", n, at, until_s=at + 5)]
+    batch = [e for n in range(2) for e in worked("A", n, 10, until_s=20 if n else None)]
+    given_back = ev("released", 15, NAME, message_id="A0", group="A", consumer="w", visible_at=ms(15))
+    waits = ev("sent", 30, NAME, message_id="A2", group="A", sequence="2")
+    found = stuck([QUEUE, *batch, given_back, waits, *flow], 300)
+    assert [group for _, group in found] == ["A"]
+
+
 def test_a_head_that_fails_again_and_again_is_stuck() -> None:
     """Nothing of its group is settled, although others flow."""
     flow = [e for n, at in enumerate(range(20, 300, 20)) for e in worked("B", n, at, until_s=at + 5)]

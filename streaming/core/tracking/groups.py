@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streaming.core.columns import Array
+from streaming.core.events.events import RELEASED
 from streaming.core.reporting.listing import Viewer
 from streaming.core.reporting.report import GroupFacts, LookAhead, OrderedFacts, StuckGroup
 from streaming.core.settings import Settings
@@ -138,8 +139,9 @@ def _stuck(facts: _Groups, w: Windows, number: int, now: int, settings: Settings
     1. A message waits behind the head. 2. The head was not merely sent with a delay. 3. No message of the group was settled, and
     the head was there, for long enough. 4. The head is in flight, or failed and not visible yet; or a consumer receives from the
     queue, and the head came back or a younger message was received instead of it. Where no consumer receives at all, the queue is
-    stalled and no group is stuck. 5. Nothing of the group was settled after the window of a head that is not in flight: then a
-    later message was received, and a head whose deletion was not reported is gone.
+    stalled and no group is stuck. 5. Nothing of the group was settled after the visibility timeout of a head that is not in
+    flight: then a later message was received, and the head is gone although no deletion was reported. A head that was given back
+    may be from the same batch as that message.
     """
     state = facts.state
     live, record = state.rows, state.queues[number]
@@ -159,7 +161,8 @@ def _stuck(facts: _Groups, w: Windows, number: int, now: int, settings: Settings
     in_flight, returning = w.in_flight[facts.head], w.returning[facts.head]
     held = in_flight & ((receives >= poison) | (now - live.at("last_received", facts.head) >= limit // 2))
     touched = held | returning | (~in_flight & ~w.delayed[facts.head] & alive & ((receives > 0) | passed_over))
-    gone = (receives > 0) & ~in_flight & ~returning & (facts.settled > w.window_end[facts.head])
+    given_back = live.at("window_code", facts.head) == RELEASED
+    gone = (receives > 0) & ~in_flight & ~given_back & (facts.settled > w.window_end[facts.head])
     hit = (facts.unsettled > 1) & (now - since >= limit) & touched & ~gone
     out = []
     for i in np.flatnonzero(hit).tolist():

@@ -17,9 +17,9 @@ from streaming.judge.rules.queues import is_scheduled_pause
 from streaming.judge.signals import Finding
 
 CUT_OFF_MS = 240_000
-"""Of a queue whose counts arrive, no telemetry at all for this long."""
+"""A queue with counts was cut off if neither these nor events arrived for this long…"""
 LOSSES_SHOW_MS = 300_000
-"""Until the counts have shown what was lost."""
+"""…and this long after it, the counts have shown what was lost."""
 
 _REASONS = {
     "poison_head": "its head is received again and again and never deleted",
@@ -35,12 +35,16 @@ def group_stuck(c: Context) -> Iterator[Finding]:
     Once announced, it stays so until the group moves.
     """
     facts = c.summary.ordered_facts
-    for stuck in facts.stuck if facts else []:
-        finding = c.finding("GroupStuck", "critical", stuck.since, _stuck(c, stuck), group=stuck.group.name)
-        known, usual_limit_ms = c.firing.get(finding.key), _usual_limit_ms(c, stuck)
-        doubtful = c.basis != "messages" or (known is None and _was_cut_off(c))
+    if facts is None or not facts.stuck:
+        return
+    cut_off = _was_cut_off(c)
+    for stuck in facts.stuck:
+        known = c.firing.get(c.key("GroupStuck", group=stuck.group.name))
+        doubtful = c.basis != "messages" or (known is None and cut_off)
         if doubtful and not _is_proved(c, stuck):
             continue
+        finding = c.finding("GroupStuck", "critical", stuck.since, _stuck(c, stuck), group=stuck.group.name)
+        usual_limit_ms = _usual_limit_ms(c, stuck)
         if usual_limit_ms is not None and not (known is not None and known.was_announced):
             evidence = {**finding.evidence, **_in_work(c, stuck, usual_limit_ms)}
             finding = replace(finding, severity="info", evidence=evidence, alerting=False)
