@@ -18,8 +18,7 @@ from streaming.judge.knowledge.basis import (
     passed_over,
     sides,
 )
-from streaming.judge.knowledge.evidence import (
-    REPORTS_LAG_MS,
+from streaming.judge.knowledge.compare import (
     compare_count,
     is_far_below,
     see_backlog,
@@ -27,6 +26,7 @@ from streaming.judge.knowledge.evidence import (
     see_life,
     see_standstill,
 )
+from streaming.judge.knowledge.evidence import REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages
 
 if TYPE_CHECKING:

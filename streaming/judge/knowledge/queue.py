@@ -12,7 +12,8 @@ from streaming.core.reporting.report import AGE_SCOPES, QueueSummary
 from streaming.core.state.queues import NEVER, Depth
 from streaming.judge.knowledge.basis import BasisReason
 from streaming.judge.knowledge.bounds import send_bound, settlement_bound
-from streaming.judge.knowledge.evidence import COUNT_LAG_MS, EXACT_COUNTS, FEWEST_IN_FLIGHT, Evidence, then_and_soon
+from streaming.judge.knowledge.compare import FEWEST_IN_FLIGHT, then_and_soon
+from streaming.judge.knowledge.evidence import COUNT_LAG_MS, EXACT_COUNTS, Evidence
 from streaming.judge.measures import Measured
 from streaming.judge.signals import SignalName
 from streaming.judge.window import Window

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from streaming.core.state.queues import Depth
-from streaming.judge.knowledge.evidence import Claim, Evidence, see_life, see_standstill
+from streaming.judge.knowledge.compare import see_life, see_standstill
+from streaming.judge.knowledge.evidence import Claim, Evidence
 from streaming.judge.window import COLUMN, FIELDS, Window
 
 STEP_MS = 10_000
