@@ -15,6 +15,10 @@ from typing import Any
 from sources.activemq.advisory import ConsumerAdded
 
 MAX_DEPARTED = 1_000
+MAX_LEFT = 10_000
+
+_OVERTAKEN_MS = 1_000
+"""A dispatch that is read after its consumer left carries the time of the next dispatch, at most this long after that."""
 
 
 @dataclass(slots=True)
@@ -77,6 +81,7 @@ class Registry:
         self._consumers: dict[str, Consumer] = {}
         self._connections: dict[str, str | None] = {}
         self._departed: OrderedDict[str, Consumer] = OrderedDict()
+        self._left: OrderedDict[str, int] = OrderedDict()
         self._unconfirmed: set[str] = set()
         self._unconfirmed_connections: set[str] = set()
         self.replaying = True
@@ -100,6 +105,7 @@ class Registry:
     def add(self, added: ConsumerAdded, at_ms: int) -> Consumer:
         """Record an announced consumer; an announcement repeated in a new session confirms it."""
         consumer = self.of(added.consumer)
+        self._left.pop(added.consumer, None)
         is_first = not consumer.destination  # It may have been given a message before it was announced.
         self._unconfirmed.discard(added.consumer)
         consumer.destination = added.destination
@@ -114,6 +120,10 @@ class Registry:
     def remove(self, consumer: str, at_ms: int, returned: int, returned_since_ms: int | None) -> Consumer | None:
         """Record that a consumer left and returned `returned` messages; returns None when it was unknown."""
         self._unconfirmed.discard(consumer)
+        self._left[consumer] = at_ms
+        self._left.move_to_end(consumer)
+        while len(self._left) > MAX_LEFT:
+            self._left.popitem(last=False)
         found = self._consumers.pop(consumer, None)
         if found is None:
             return None
@@ -123,6 +133,14 @@ class Registry:
             while len(self._departed) > MAX_DEPARTED:
                 self._departed.popitem(last=False)
         return found
+
+    def had_left(self, consumer: str, at_ms: int) -> bool:
+        """Whether a dispatch to the consumer that carries `at_ms` (the broker's clock) was before the consumer left.
+
+        A client that reconnects keeps its consumers' ids, and a dispatch may be read before the consumer is announced again.
+        """
+        left_at_ms = self._left.get(consumer)
+        return left_at_ms is not None and at_ms <= left_at_ms + _OVERTAKEN_MS
 
     def open_connection(self, connection: str, client_id: str | None) -> None:
         """Record that a client connected."""

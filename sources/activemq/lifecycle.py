@@ -10,7 +10,8 @@ not contradicted. `now_ms` is this machine's clock, epoch milliseconds. What mak
 2.  `Consumed` names no consumer: the last dispatch does. The dispatch may be read after it; the dispatch time
     that both carry identifies the one it belongs to.
 3.  A consumer that leaves returns the messages it holds; the broker may dispatch one of them to the next
-    consumer before it reports that.
+    consumer before it reports that. It may even report the two dispatches in the wrong order, and both with
+    the time and the redelivery counter of the second: the consumer that left does not hold the message.
 4.  A message moved to a dead-letter queue keeps its id: everything here is keyed by queue and id.
 5.  Deliveries are counted by the broker's redelivery counter, but never less than seen before: the broker
     resets it at a restart, and a client redelivers without notice.
@@ -152,7 +153,12 @@ class Lifecycle:
             return []
         if message.out_ms is not None and out_ms < message.out_ms:
             return []  # An older dispatch than the known one, read late: it adds nothing.
-        self._note_delivery(consumer, advisory.queue, now_ms)
+        has_left = self.consumers.had_left(consumer, out_ms)
+        if has_left and out_ms == message.out_ms:
+            return []  # The next dispatch was read before, and both carry its time.
+        if not has_left:
+            self._note_delivery(consumer, advisory.queue, now_ms)
+        message.rival = message.consumer if out_ms == message.out_ms and self.memory.is_held(message) else None
         is_over = self._belongs_to_end(message, out_ms)
         self._refresh(message, body)
         if body is not None:
@@ -171,7 +177,11 @@ class Lifecycle:
             message.ending_at_ms = max(message.ending_at_ms, at_ms)
         else:
             self.memory.hold(message, consumer)
-        return [self.builder.of(message, "received", at_ms)]
+        received = self.builder.of(message, "received", at_ms)
+        if is_over or not has_left:
+            return [received]
+        self.memory.end(message, "released", now_ms)
+        return [received, self.builder.of(message, "released", at_ms)]
 
     def _belongs_to_end(self, message: Message, out_ms: int) -> bool:
         """Whether an end, pending or reported, belongs to this dispatch: they were read in the wrong order."""
@@ -308,15 +318,24 @@ class Lifecycle:
     def _consumer_removed(self, consumer_id: str, now_ms: int) -> list[Event]:
         at_ms = self.clock.at(now_ms)
         held = self.memory.held_by(consumer_id)
+        elsewhere = [message for message in held if message.rival is not None and self.consumers.get(message.rival) is not None]
+        events = [self._handed_over(message, at_ms) for message in elsewhere]
+        held = self.memory.held_by(consumer_id)
         since_ms = min((message.out_ms for message in held if message.out_ms is not None), default=None)
         consumer = self.consumers.remove(consumer_id, at_ms, len(held), since_ms)
-        events = []
         for message in held:
             events.append(self.builder.of(message, "released", max(at_ms, message.last_at_ms)))
             self.memory.end(message, "released", now_ms)
         if consumer is not None:
             events += self._consumer_state(consumer, at_ms)
         return events
+
+    def _handed_over(self, message: Message, at_ms: int) -> Event:
+        """Report that its other consumer holds it: of two dispatches with the same time, this was the last."""
+        assert message.rival is not None, "the caller has checked that it has another consumer"
+        self.memory.hold(message, message.rival)
+        message.rival = None
+        return self.builder.of(message, "received", max(at_ms, message.last_at_ms + 1))
 
     def _connection_closed(self, connection: str, now_ms: int) -> list[Event]:
         events: list[Event] = []

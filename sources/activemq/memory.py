@@ -34,6 +34,8 @@ class Message:
     receive_count: int = 0
     consumer: str | None = None
     """The consumer that holds it or, once it has ended, that held it last."""
+    rival: str | None = None
+    """Another consumer to which it was dispatched, as reported, at the very time of its last dispatch."""
     group: str | None = None
     position: int | None = None
     sent_at_ms: int | None = None

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sources.activemq.advisory import ConsumerRemoved
-from tests.sources.activemq.advisories import QUEUE, A, B, DrivenLifecycle, seen
+from tests.sources.activemq.advisories import QUEUE, A, B, DrivenLifecycle, consumer, seen
 
 # Each row: the advisories and when they are read (ms), then all events reported until long after.
 RACES: list[tuple[str, list[tuple[int, Any]], list[str]]] = [
@@ -80,6 +80,56 @@ RACES: list[tuple[str, list[tuple[int, Any]], list[str]]] = [
             (50, seen("dispatched", by=B, out_ms=50, redeliveries=1)),
         ],
         ["received x1 A @1", "released x1 A @50", "received x2 B @51"],
+    ),
+    (
+        "the dispatch to a consumer that has left is read after the next one, whose time it carries",
+        [
+            (1, ConsumerRemoved(A)),
+            (3, seen("dispatched", by=B, out_ms=3, redeliveries=1)),
+            (3, seen("dispatched", by=A, out_ms=3, redeliveries=1)),
+            (90, seen("consumed", out_ms=3, redeliveries=1)),
+        ],
+        ["received x2 B @3", "deleted x2 B @90"],
+    ),
+    (
+        "the same, read before the consumer's end",
+        [
+            (1, consumer(B)),
+            (1, seen("dispatched", by=B, out_ms=1, redeliveries=1)),
+            (1, seen("dispatched", by=A, out_ms=1, redeliveries=1)),
+            (9, ConsumerRemoved(A)),
+            (90, seen("consumed", out_ms=1, redeliveries=1)),
+        ],
+        ["received x2 B @1", "received x2 A @2", "received x2 B @9", "deleted x2 B @90"],
+    ),
+    (
+        "two dispatches with one time, in their order, before both consumers leave",
+        [
+            (1, seen("dispatched", by=A, out_ms=1, redeliveries=1)),
+            (1, seen("dispatched", by=B, out_ms=1, redeliveries=1)),
+            (9, ConsumerRemoved(A)),
+            (10, ConsumerRemoved(B)),
+        ],
+        ["received x2 A @1", "received x2 B @2", "released x2 B @10"],
+    ),
+    (
+        "the only dispatch is read after its consumer left",
+        [
+            (9, ConsumerRemoved(A)),
+            (9, seen("dispatched", by=A, out_ms=1)),
+            (50, seen("dispatched", by=B, out_ms=50, redeliveries=1)),
+        ],
+        ["received x1 A @1", "released x1 A @1", "received x2 B @50"],
+    ),
+    (
+        "a client reconnects with the same consumer",
+        [(9, ConsumerRemoved(A)), (50, consumer(A)), (60, seen("dispatched", by=A, out_ms=55))],
+        ["received x1 A @55"],
+    ),
+    (
+        "a client reconnects with the same consumer, whose first dispatch is read before it is announced",
+        [(9, ConsumerRemoved(A)), (5_000, seen("dispatched", by=A, out_ms=5_000)), (5_001, consumer(A))],
+        ["received x1 A @5000"],
     ),
     (
         "a broker that forgot its redelivery counter at a restart",
