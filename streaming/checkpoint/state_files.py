@@ -11,7 +11,6 @@ import mmap
 import struct
 import uuid
 import zlib
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +20,12 @@ from streaming.core.state.state import Buffer, Packed
 from streaming.folder import local_folder, write_durably
 
 VERSIONS_KEPT: Final = 20
-"""The number of batches whose files are kept: more than Spark keeps of its own, so that a copy taken while the job runs holds at
+"""How many batches back a checkpoint can go: more than Spark keeps of its own, so that a copy taken while the job runs holds at
 least one complete batch."""
+RECENT_KEPT: Final = 4
+"""The number of latest batches of which all files are kept…"""
+EARLIER_EVERY: Final = 4
+"""…and every how many batches before them. Going back further costs no more than a few batches that run again."""
 
 _INLINE: Final = b"I"
 _NAMES: Final = b"F"
@@ -223,9 +226,10 @@ class Pruner:
         self._folder = keeper.folder if isinstance(keeper, FileState) else None
         self._shards = shards
         self._latest: dict[int, Sequence[str]] = {}
-        self._versions: deque[frozenset[str]] = deque(maxlen=kept)
+        self._versions: dict[int, frozenset[str]] = {}
+        """The names of each batch's files, oldest batch first."""
 
-    def published(self, files: Mapping[int, Sequence[str]]) -> None:
+    def published(self, batch_id: int, files: Mapping[int, Sequence[str]]) -> None:
         """Record that a batch left the states of these shards in these files; other shards keep theirs.
 
         Files of failed attempts are deleted too.
@@ -235,11 +239,14 @@ class Pruner:
         self._latest.update({shard: [StateFile.of(text).name for text in texts] for shard, texts in files.items()})
         if len(self._latest) < self._shards:
             return
-        self._versions.append(frozenset(name for names in self._latest.values() for name in names))
+        self._versions[batch_id] = frozenset(name for names in self._latest.values() for name in names)
         if len(self._versions) < self._kept:
             # Files from before this run may still be pointed to.
             return
-        needed = frozenset[str]().union(*self._versions)
+        batches = list(self._versions)[-self._kept :]
+        kept = [batch for batch in batches[:-RECENT_KEPT] if batch % EARLIER_EVERY == 0] + batches[-RECENT_KEPT:]
+        self._versions = {batch: self._versions[batch] for batch in batches}
+        needed = frozenset[str]().union(*(self._versions[batch] for batch in kept))
         for path in self._folder.iterdir():
             if path.name not in needed:
                 path.unlink(missing_ok=True)

@@ -53,8 +53,8 @@ from tests.streaming.spark.packets import T0, event, ndjson
 from tests.streaming.spark.test_stateful_shard import State
 
 BATCHES: Final = 20
-KEPT: Final = 4
-"""The number of versions kept; few, so that old ones are deleted within the run."""
+KEPT: Final = 8
+"""How many batches back; few, so that old ones are deleted within the run, and more than those of which all is kept."""
 STEP_MS: Final = 30_000
 KEYS: Final = shard_keys(2)
 LANES: Final = 2

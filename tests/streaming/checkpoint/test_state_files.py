@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 from pathlib import Path
@@ -9,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from streaming.checkpoint import state_files
-from streaming.checkpoint.state_files import VERSIONS_KEPT, FileState, InlineState, Pruner, StateDamaged, state_keeper
+from streaming.checkpoint.state_files import (
+    EARLIER_EVERY,
+    RECENT_KEPT,
+    VERSIONS_KEPT,
+    FileState,
+    InlineState,
+    Pruner,
+    StateDamaged,
+    state_keeper,
+)
 from streaming.core.state.state import Packed
 
 BLOB = bytes(range(256)) * 4
@@ -58,18 +68,33 @@ def test_a_checkpoint_may_move_from_inline_to_files_but_not_back(tmp_path: Path)
 
 
 def test_files_that_no_version_needs_are_deleted(tmp_path: Path) -> None:
-    """Files of the last batches stay; those of failed attempts are deleted."""
+    """All files of the latest batches stay, and of every few before them; those of failed attempts are deleted."""
     keeper = state_keeper(str(tmp_path))
     pruner = Pruner(keeper, 2)
     keeper.keep(0, packed(b"of an attempt that failed", lost=b"its layer"))
     versions = []
     for batch in range(VERSIONS_KEPT + 3):
         kept = [keeper.keep(shard, packed(b"%d" % batch)) for shard in range(2)]
-        pruner.published({shard: keeper.files_of(k) for shard, k in enumerate(kept)})
+        pruner.published(batch, {shard: keeper.files_of(k) for shard, k in enumerate(kept)})
         versions.append(kept)
-    for kept in versions[-VERSIONS_KEPT:]:
-        assert [int(keeper.fetch(k).head) for k in kept] == [versions.index(kept)] * 2
-    assert len(list((tmp_path / "shards").iterdir())) == 2 * VERSIONS_KEPT
+    last = len(versions) - 1
+    whole = [
+        batch for batch in range(last - VERSIONS_KEPT + 1, last + 1) if batch % EARLIER_EVERY == 0 or batch > last - RECENT_KEPT
+    ]
+    assert whole == [4, 8, 12, 16, 19, 20, 21, 22]
+    for batch in whole:
+        assert [int(keeper.fetch(k).head) for k in versions[batch]] == [batch] * 2
+    assert len(list((tmp_path / "shards").iterdir())) == 2 * len(whole)
+
+
+def test_a_batch_that_runs_again_counts_once(tmp_path: Path) -> None:
+    """Spark repeats a batch that failed; its files replace those of the attempt before."""
+    keeper = state_keeper(str(tmp_path))
+    pruner = Pruner(keeper, 1)
+    for batch in (*range(VERSIONS_KEPT), *[VERSIONS_KEPT - 1] * RECENT_KEPT):
+        pruner.published(batch, {0: keeper.files_of(keeper.keep(0, packed(b"%d" % batch)))})
+    left = sorted(int(path.read_bytes()) for path in (tmp_path / "shards").iterdir())
+    assert left == [0, 4, 8, 12, 16, 17, 18, 19]
 
 
 def test_nothing_is_deleted_while_a_previous_run_s_version_may_be_needed(tmp_path: Path) -> None:
@@ -77,14 +102,14 @@ def test_nothing_is_deleted_while_a_previous_run_s_version_may_be_needed(tmp_pat
     keeper = state_keeper(str(tmp_path))
     before = keeper.keep(0, packed(b"before the restart"))
     pruner = Pruner(keeper, 1)
-    for _ in range(VERSIONS_KEPT - 1):
-        pruner.published({0: keeper.files_of(keeper.keep(0, packed(b"x")))})
+    for batch in range(VERSIONS_KEPT - 1):
+        pruner.published(batch, {0: keeper.files_of(keeper.keep(0, packed(b"x")))})
         assert keeper.fetch(before).head == b"before the restart"
 
 
 def test_inline_state_has_nothing_to_prune() -> None:
     """No folder is accessed."""
-    Pruner(InlineState(), 2).published({0: [], 1: []})
+    Pruner(InlineState(), 2).published(0, {0: [], 1: []})
 
 
 def test_a_shard_untouched_by_a_batch_keeps_its_file(tmp_path: Path) -> None:
@@ -92,9 +117,9 @@ def test_a_shard_untouched_by_a_batch_keeps_its_file(tmp_path: Path) -> None:
     keeper = state_keeper(str(tmp_path))
     pruner = Pruner(keeper, 2)
     resting = keeper.keep(0, packed(b"resting"))
-    pruner.published({0: keeper.files_of(resting), 1: keeper.files_of(keeper.keep(1, packed(b"x")))})
-    for batch in range(3 * VERSIONS_KEPT):
-        pruner.published({1: keeper.files_of(keeper.keep(1, packed(b"x")))} if batch % 2 else {})
+    pruner.published(0, {0: keeper.files_of(resting), 1: keeper.files_of(keeper.keep(1, packed(b"x")))})
+    for batch in range(1, 3 * VERSIONS_KEPT):
+        pruner.published(batch, {1: keeper.files_of(keeper.keep(1, packed(b"x")))} if batch % 2 else {})
     assert keeper.fetch(resting).head == b"resting"
 
 
@@ -103,8 +128,8 @@ def test_nothing_is_deleted_before_every_shard_is_known(tmp_path: Path) -> None:
     keeper = state_keeper(str(tmp_path))
     before = keeper.keep(0, packed(b"before the restart"))
     pruner = Pruner(keeper, 2)
-    for _ in range(3 * VERSIONS_KEPT):
-        pruner.published({1: keeper.files_of(keeper.keep(1, packed(b"x")))})
+    for batch in range(3 * VERSIONS_KEPT):
+        pruner.published(batch, {1: keeper.files_of(keeper.keep(1, packed(b"x")))})
     assert keeper.fetch(before).head == b"before the restart"
 
 
@@ -113,9 +138,10 @@ def test_a_segment_is_written_once_and_kept_while_a_version_refers_to_it(tmp_pat
     keeper = state_keeper(str(tmp_path))
     pruner = Pruner(keeper, 1)
     segment = tmp_path / "shards" / "abc.layer"
+    batches = itertools.count()
 
     def batch(**segments: bytes) -> None:
-        pruner.published({0: keeper.files_of(keeper.keep(0, packed(b"x", **segments)))})
+        pruner.published(next(batches), {0: keeper.files_of(keeper.keep(0, packed(b"x", **segments)))})
 
     batch(abc=BLOB)
     written = segment.stat().st_ino
