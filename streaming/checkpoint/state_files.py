@@ -14,9 +14,10 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
-from streaming.core.state.state import Buffer, Packed
+from streaming.core.columns import Buffer
+from streaming.core.state.state import Packed
 from streaming.folder import local_folder, write_durably
 
 VERSIONS_KEPT: Final = 20
@@ -109,6 +110,10 @@ def _remember(known: tuple[Path, int, int]) -> None:
 class StateKeeper(Protocol):
     """Used inside Python workers: picklable, without open files."""
 
+    @property
+    def ids_apart_from(self) -> int | None:
+        """Return from how many rows a state's ids are stored apart; None where that would only make it larger."""
+
     def first(self, shard: int) -> Packed | None:
         """Return the state a shard starts with, None for an empty one. Raises `StateDamaged`."""
 
@@ -125,6 +130,8 @@ class StateKeeper(Protocol):
 @dataclass(frozen=True)
 class InlineState:
     """Stores state in Spark's own state: works with any file system Spark supports."""
+
+    ids_apart_from: ClassVar[None] = None
 
     def first(self, shard: int) -> Packed | None:
         """Return None: the first state is empty."""
@@ -155,6 +162,8 @@ class InlineState:
 class FileState:
     """Stores state in a folder that every worker reaches under the same path."""
 
+    ids_apart_from: ClassVar[int] = 16_384
+    """A file costs more than some hundred kilobytes in the head."""
     folder: Path
     seeds: Mapping[int, tuple[StateFile, ...]] = field(default_factory=dict)
     """The files of each shard's first state, in a checkpoint that was created from another one."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Array = npt.NDArray[Any]
+Buffer = bytes | memoryview
 
 MAGIC = b"QWC2"
 _CODEC = pa.Codec("zstd", compression_level=1)

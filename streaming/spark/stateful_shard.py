@@ -49,7 +49,7 @@ def track_shard(settings: Settings, keeper: StateKeeper) -> ShardStage:
                 shard_state, report = track(shard_state, unpack(blobs), step_ms, settings)
                 reports.append((step_ms, report.to_bytes()))
                 rows = report.rows
-            packed = shard_state.pack()
+            packed = shard_state.pack(keeper.ids_apart_from)
             kept = keeper.keep(int(key[0]), packed)
             state.update((kept,))
             yield _frame(int(key[0]), reports, packed.size, rows, keeper.files_of(kept), json.dumps(read) if read else None)

@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from sources.wire import decode_records
+from streaming.checkpoint.state_files import FileState
 from streaming.core.allocator import keep_freed_memory
 from streaming.core.events.packet import pack, unpack
 from streaming.core.events.route import route
@@ -101,7 +102,7 @@ class Chain:
             with timed("track"):
                 state, report = track(state, packet, now, self._settings)
             with timed("pack_state"):
-                self._states[shard] = state.pack()
+                self._states[shard] = state.pack(FileState.ids_apart_from)
             with timed("report"):
                 reports.append(ShardReport.from_bytes(report.to_bytes()))
         with timed("merge"):

@@ -50,7 +50,7 @@ def run_steps(
         reports = []
         for i, packet in enumerate(packets):
             if restart:
-                states[i] = ShardState.unpack(states[i].pack())
+                states[i] = ShardState.unpack(states[i].pack(ids_apart_from=1))
             with patch.object(tombstones, "FEWEST_TOMBSTONES", fewest_tombstones):
                 states[i], report = track(states[i], unpack([pack(packet)]), T0 + now_ms, settings)
             reports.append(type(report).from_bytes(report.to_bytes()))

@@ -242,8 +242,8 @@ def _rows(states: Sequence[ShardState], queues: Sequence[Array], groups: Sequenc
     offsets = np.cumsum([0, *(len(state.texts) for state in states)])
     columns: dict[str, Array | None] = dict.fromkeys(ROW_COLUMNS)
     for name in ROW_COLUMNS:
-        if not any(state.rows.has(name) for state in states):
-            continue
+        if name == "id_at" or not any(state.rows.has(name) for state in states):
+            continue  # The ids are written again.
         parts = []
         for i, state in enumerate(states):
             values = state.rows[name]

@@ -41,7 +41,10 @@ ROW_COLUMNS: dict[str, tuple[str, int]] = {
     "parent": ("u8", 0),  # key of its row in the queue it came from
     "origin": ("i4", -1),  # the queue it came from
     "text": ("i4", -1),  # index into `texts`; -1: the id is a UUID
+    "id_at": ("i4", -1),  # where its id is in the id segments, one after another; -1: in none
 }
+STORED_COLUMNS = [name for name in ROW_COLUMNS if name not in ("hi", "lo", "id_at")]
+"""Those that are written as they are; see `id_segments` for the others."""
 DEFAULTS = {name: default for name, (_, default) in ROW_COLUMNS.items()}
 
 # Flags of a row. The counted kinds make each message count once.
@@ -158,7 +161,7 @@ class Rows:
     def reset(self, rows: Array) -> None:
         """Reset some rows to defaults, keeping only their keys."""
         for name in ROW_COLUMNS:
-            if name not in ("hi", "lo", "queue", "text") and self.columns[name] is not None:
+            if name not in ("hi", "lo", "queue", "text", "id_at") and self.columns[name] is not None:
                 self.put(name, rows, DEFAULTS[name])
 
 

@@ -1,4 +1,4 @@
-"""The state of one shard: a row per (queue, message), small tables beside it, and tombstone segments. Versioned blobs.
+"""The state of one shard: a row per (queue, message), small tables beside it, and segments. Versioned blobs.
 
 An ended message is kept until the lateness has expired, so that a late receive does not bring it back to life: first as a row,
 then in a tombstone segment.
@@ -15,15 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.core.columns import DAMAGE, Array, UnreadableBlob, pack_columns, unpack_columns
+from streaming.core.columns import DAMAGE, Array, Buffer, UnreadableBlob, pack_columns, unpack_columns
 from streaming.core.events.packet import text_columns, texts_of
 from streaming.core.hashing import bits_to_uuid
 from streaming.core.settings import QueueName
+from streaming.core.state.id_segments import IdSegment, place_ids, read_ids
 from streaming.core.state.interner import CONSUMER_COLUMNS, Interner
 from streaming.core.state.queue_table import QueueTable
 from streaming.core.state.queues import ConsumerState
 from streaming.core.state.ragged import pack_lists, unpack_lists
-from streaming.core.state.rows import ROW_COLUMNS, Rows, keys_of
+from streaming.core.state.rows import ROW_COLUMNS, STORED_COLUMNS, Rows, keys_of
 from streaming.core.state.upgrades import FORMAT_VERSION, upgrade_head
 
 ATTEMPT_COLUMNS: dict[str, str] = {
@@ -36,9 +37,6 @@ ATTEMPT_COLUMNS: dict[str, str] = {
     "batch": "u8",
 }
 _RAW_COLUMNS = frozenset({"hi", "lo", "batch", "a.key", "a.batch", "parent", "fp.hash", "q.durations", "q.hash"})
-
-
-Buffer = bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +94,8 @@ class ShardState:
     """Key of a lost message's row -> the reported reason."""
     segments: list[TombstoneSegment]
     """Oldest first."""
+    id_segments: list[IdSegment]
+    """Those the state was read with; `pack` writes what is new to others."""
     renumberings: dict[int, tuple[str, Array]]
     """Number -> which column's names were renumbered, and how; kept as long as a segment uses the earlier numbers."""
     renumbered: int
@@ -121,6 +121,7 @@ class ShardState:
             failed_batches={},
             loss_reasons={},
             segments=[],
+            id_segments=[],
             renumberings={},
             renumbered=0,
             high_water=0,
@@ -159,10 +160,12 @@ class ShardState:
         """Return the number of remembered messages, tombstones included."""
         return len(self.rows) + sum(segment.rows for segment in self.segments)
 
-    def pack(self) -> Packed:
-        """Serialize the state to bytes."""
+    def pack(self, ids_apart_from: int | None = None) -> Packed:
+        """Serialize the state to bytes; the ids of its messages to segments of their own if it has `ids_apart_from` rows."""
         self._tidy()
-        columns: dict[str, Array] = {name: values for name, values in self.rows.columns.items() if values is not None}
+        columns = {name: values for name in STORED_COLUMNS if (values := self.rows.columns[name]) is not None}
+        ids = place_ids(self.rows, self.id_segments, ids_apart_from)
+        columns |= ids.columns
         columns |= {f"a.{name}": values for name, values in self.attempts.items()}
         columns |= self.queues.pack()
         columns |= {f"fp.{name}": values for name, values in self.fingerprints.items()}
@@ -183,13 +186,15 @@ class ShardState:
             "failed_batches": list(self.failed_batches.items()),
             "loss_reasons": list(self.loss_reasons.items()),
             "segments": [[segment.name, segment.rows, segment.last_end, segment.renumbered] for segment in self.segments],
+            "ids": [[segment.name, segment.rows] for segment in ids.segments],
             "renumberings": [[serial, column] for serial, (column, _) in self.renumberings.items()],
             "renumbered": self.renumbered,
             "high_water": self.high_water,
             "now": self.now,
         }
         head = pack_columns(columns, header, raw=_RAW_COLUMNS, compress=True)
-        return Packed(head, {segment.name: segment.body for segment in self.segments})
+        bodies = {segment.name: segment.body for segment in self.segments}
+        return Packed(head, bodies | {segment.name: segment.body for segment in ids.segments})
 
     @classmethod
     def unpack(cls, packed: Packed) -> ShardState:
@@ -205,10 +210,12 @@ class ShardState:
 
     @classmethod
     def _of(cls, columns: dict[str, Array], header: dict[str, Any], segments: Mapping[str, Buffer]) -> ShardState:
-        row_columns: dict[str, Array | None] = {name: columns.get(name) for name in ROW_COLUMNS}
         state = cls.empty()
         state.queues = QueueTable.unpack(columns)
+        state.id_segments = [IdSegment(name, rows, segments[name]) for name, rows in header["ids"]]
         if header["rows"]:
+            row_columns: dict[str, Array | None] = {name: columns.get(name) for name in ROW_COLUMNS}
+            row_columns |= read_ids(columns, header["rows"], state.id_segments)._asdict()
             shell = Rows(np.zeros(header["rows"], dtype=np.uint64), row_columns)
             shell.key = keys_of(shell["hi"], shell["lo"], state.queues.hashes[shell["queue"]], shell["flags"])
             state.rows = shell

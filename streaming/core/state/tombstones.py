@@ -156,7 +156,7 @@ def _in_order(tables: Sequence[dict[str, Array]]) -> dict[str, Array]:
 
 def _segment(state: ShardState, part: _Part) -> TombstoneSegment:
     rows = part.rows
-    columns: dict[str, Array] = {name: values for name, values in rows.columns.items() if values is not None}
+    columns: dict[str, Array] = {name: values for name, values in rows.columns.items() if values is not None and name != "id_at"}
     if "text" in columns:
         has_text = columns["text"] >= 0
         used = part.texts.take(pa.array(columns["text"][has_text]))

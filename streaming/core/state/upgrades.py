@@ -27,7 +27,7 @@ from streaming.core.state.ragged import pack_lists
 Columns = dict[str, Array]
 Header = dict[str, Any]
 
-FORMAT_VERSION: Final = 7
+FORMAT_VERSION: Final = 8
 """The version that is written."""
 OLDEST_READABLE: Final = 2
 """The oldest version that can still be read."""
@@ -123,12 +123,18 @@ def _to_version_7(columns: Columns, header: Header) -> None:
     columns |= pack_lists("s.queues", [np.array(segment.pop(3), dtype=np.int64) for segment in header["segments"]])
 
 
+def _ids_in_head(_: Columns, header: Header) -> None:
+    """Upgrade to version 8: no ids are in segments of their own yet."""
+    header["ids"] = []
+
+
 STEPS: Final[Mapping[int, Step]] = {
     2: Step(_count_failures),
     3: Step(_queues_as_columns),
     4: Step(_rename_columns),
     5: Step(),
     6: Step(_to_version_7),
+    7: Step(_ids_in_head),
 }
 """Version read -> the step to the next version. Version 6 has rows of another key: see `rows.F_STAND_IN`."""
 
