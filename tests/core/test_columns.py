@@ -91,3 +91,30 @@ def test_columns_come_back_in_numpy_s_usual_type(name: str, compress: bool) -> N
     columns = {"narrow": np.arange(90).astype(usual), "same": np.ones(90, dtype=usual), "raw": np.arange(90).astype(usual)}
     again, _ = unpack_columns(pack_columns(columns, {}, raw=frozenset({"raw"}), compress=compress))
     assert {values.dtype.num for values in again.values()} == {usual.num}
+
+
+@given(
+    st.integers(-5, 5),
+    st.dictionaries(st.integers(0, 399), st.integers(-(1 << 40), 1 << 40), max_size=60),
+    st.sampled_from(["i8", "i4", "u1", "u8"]),
+    st.booleans(),
+)
+def test_a_column_of_which_nearly_all_is_the_same(usual: int, others: dict[int, int], dtype: str, raw: bool) -> None:
+    """Whether few or many values differ, and above or below the usual one, in a state and on the wire."""
+    values = np.full(400, usual).astype(dtype)
+    for place, value in others.items():
+        values[place] = np.array(value).astype(dtype)
+    for compress in (True, False):
+        blob = pack_columns({"x": values, "y": values[::-1]}, {}, raw=frozenset("x" if raw else ""), compress=compress)
+        found, _ = unpack_columns(blob)
+        for name, expected in (("x", values), ("y", values[::-1])):
+            assert found[name].dtype == values.dtype
+            assert found[name].tolist() == expected.tolist()
+            found[name][:] = 1  # Its owner may change it.
+
+
+def test_a_sparse_column_takes_the_space_of_what_differs() -> None:
+    values = np.zeros(1_000_000, dtype=np.int64)
+    values[::100_000] = np.random.default_rng(1).integers(1, 1 << 62, 10)
+    assert len(pack_columns({"x": values}, {}, compress=True)) < 400
+    assert len(pack_columns({"x": values}, {}, raw=frozenset({"x"}), compress=True)) < 400

@@ -219,7 +219,7 @@ def _oldest(state: ShardState, w: Windows, selected: _Selected, now: int, settin
     scopes: Array = np.stack(
         [
             selected.oldest_at,
-            per_queue_min(state.rows["queue"], state.rows["sent"], w.visible, len(state.queues)),
+            _oldest_without(state, w, selected, np.flatnonzero(w.live & ~w.visible)),
             _cloudwatch_oldest(state, w, selected, now, settings),
             _oldest_without(state, w, selected, selected.poison),
         ],
@@ -232,18 +232,25 @@ def _without(state: ShardState, w: Windows, selected: _Selected) -> tuple[Window
     """Return the same inputs without the messages that have no receives left."""
     live, visible = w.live.copy(), w.visible.copy()
     live[selected.used_up] = visible[selected.used_up] = False
-    oldest_at = per_queue_min(state.rows["queue"], state.rows["sent"], live, len(state.queues))
+    oldest_at = _oldest_without(state, w, selected, selected.used_up)
     poison = selected.poison[~np.isin(selected.poison, selected.used_up)]
     return replace(w, live=live, visible=visible), replace(selected, poison=poison, oldest_at=oldest_at)
 
 
 def _oldest_without(state: ShardState, w: Windows, selected: _Selected, apart: Array) -> Array:
-    """Return, per queue, the send time of the oldest message that is not in `apart`."""
-    if not len(apart):
+    """Return, per queue, the send time of the oldest message that is not in `apart`.
+
+    Where that of all is not in it, which is nearly everywhere, the others need not be looked at.
+    """
+    queue, sent = state.rows["queue"], state.rows["sent"]
+    oldest = apart[sent[apart] <= selected.oldest_at[queue[apart]]]
+    if not len(oldest):
         return selected.oldest_at
-    others = w.live.copy()
+    again = np.zeros(len(selected.oldest_at), dtype=bool)
+    again[queue[oldest]] = True
+    others = w.live & again[queue]
     others[apart] = False
-    return per_queue_min(state.rows["queue"], state.rows["sent"], others, len(state.queues))
+    return np.where(again, per_queue_min(queue, sent, others, len(again)), selected.oldest_at)
 
 
 def _cloudwatch_oldest(state: ShardState, w: Windows, selected: _Selected, now: int, settings: Settings) -> Array:
