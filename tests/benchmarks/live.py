@@ -32,10 +32,12 @@ class Size(NamedTuple):
     trigger_s: float
     batches: int
     memory_gib: float | None = None
+    checkpoint_bytes: float | None = None
+    """Per live message, with all versions."""
 
 
 MILLION: Final = Size("live", 1_000_000, trigger_s=1.2, batches=20)
-LARGE: Final = Size("large", 5_000_000, trigger_s=2.0, batches=12, memory_gib=8)
+LARGE: Final = Size("large", 5_000_000, trigger_s=2.0, batches=12, memory_gib=8, checkpoint_bytes=60)
 QUICK: Final = Size("live", 200_000, trigger_s=1.2, batches=8)
 
 
@@ -92,7 +94,8 @@ def _measure(run: Run, kafka: Kafka, jvm: Jvm, parallelism: int, size: Size, *, 
     per_ended = (ended.bytes - per_live * ended.unsettled) / max(1, gone)
     run.add(Figure(f"{key}.ended_bytes", "  per message that ended within the lateness", per_ended, "bytes"))
     what = "  whole checkpoint with all versions kept, per live message"
-    run.add(Figure(f"{key}.checkpoint_bytes", what, checkpoint_bytes / ended.unsettled, "bytes"))
+    per_message = checkpoint_bytes / ended.unsettled
+    run.add(Figure(f"{key}.checkpoint_bytes", what, per_message, "bytes", at_most=size.checkpoint_bytes))
     if restart:
         run.add(Figure(f"{key}.start", f"start from the checkpoint with {each} to ready", start_s, "s", at_most=PROMISED_START_S))
 
