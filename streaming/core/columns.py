@@ -2,8 +2,8 @@
 
 Layout: magic, u32 header length, JSON header, then the columns' bytes. State columns are zstd-compressed together; columns of
 random bytes, which would not compress, follow them. Integers are stored as their distance from the minimum in the fewest bytes
-that hold it, with zero (unknown) kept apart; a constant column takes no bytes at all, and a state column of which nearly all is the
-same only the rest of it. The header carries a format version, so that old blobs stay readable.
+that hold it, with zero (unknown) kept apart; a constant column takes no bytes at all, and a state column of which nearly all is
+the same only the rest of it. The header carries a format version, so that old blobs stay readable.
 """
 
 from __future__ import annotations
