@@ -137,11 +137,14 @@ def basis_of(
     messages_seen: bool,
     passed: bool,
     left_out: bool,
+    shown_again: bool,
     now: int,
 ) -> BasisReason:
     """Return the basis by the first rule that applies.
 
-    `passed`: messages that seem to wait were passed over. `left_out`: messages are not tracked for want of room.
+    `passed`: messages that seem to wait were passed over. `left_out`: messages are not tracked for want of room. `shown_again`:
+    consumers worked for as long as the counts must agree after a contradiction; in a backlog that only grows, what unseen
+    consumers took before becomes too small a part to be noticed.
     """
     # 1. "Where no messages are reported, the broker's counts are all there is."
     if not messages_seen:
@@ -154,7 +157,8 @@ def basis_of(
     demonstrated = seen.takes or (e.tracked.is_long(now) and e.counted_sum >= FEWEST_COUNTED)
     # Early on, unseen consumers are not ruled out either: few counts agree by chance, and they may be a minute old.
     early = e.seen_at > 0 and not e.tracked.is_long(now)
-    agree = demonstrated and (e.tracked.holds(now) or not e.counted_at) and not (early and passed)
+    holds = e.tracked.holds(now) and (shown_again or not e.tracked.contradicted_at)
+    agree = demonstrated and (holds or not e.counted_at) and not (early and passed)
     if not few_sends and seen.sends and not left_out and (agree or not e.seen_at):
         return BasisReason("messages", _agreement(counts_fresh), "")
     # 3. "Deliveries without their sends: the producers are missing."

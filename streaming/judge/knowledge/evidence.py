@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
+from streaming.core.state.queues import NEVER
+
 COUNT_ERROR_RATIO = 0.06
 COUNT_LAG_MS = 90_000
 REPORTS_LAG_MS = 10_000
@@ -132,6 +134,10 @@ class Evidence:
     def is_established(self, now: int) -> bool:
         """Whether the counts have agreed for long, one by one and in sum."""
         return self.tracked.is_long(now) and self._sums_are_close(ESTABLISHED_RATIO)
+
+    def agreed_with_life_ms(self, last_received_at: int) -> int:
+        """Return for how long counts have agreed while consumers worked, as counts or reported receives show."""
+        return max(self.life_at, last_received_at) - (self.tracked.agreed_since or NEVER)
 
     def agrees_on_messages(self) -> bool:
         """Whether counts of enough messages agree: counts of none agree with a partly tracked queue as well."""

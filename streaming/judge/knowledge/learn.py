@@ -26,7 +26,7 @@ from streaming.judge.knowledge.compare import (
     see_life,
     see_standstill,
 )
-from streaming.judge.knowledge.evidence import REPORTS_LAG_MS
+from streaming.judge.knowledge.evidence import AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def learn(c: Context) -> Knowledge:
         messages_seen=summary.messages_seen,
         passed=_passed_over(c, latest) or (latest is not None and is_far_below(evidence, latest, c.tracked, c.recent)),
         left_out=left_out,
+        shown_again=c.memory.basis == "messages" or evidence.agreed_with_life_ms(summary.last_received_at) >= AGREEMENT_MS,
         now=c.now,
     )
     if reason.basis != c.memory.basis:
