@@ -32,6 +32,10 @@ SAMPLING_RATIO = 0.15
 CHANCE = 1.5
 """Sums that differ by more than this share of them, plus this many times their square root, show that only some messages are
 reported."""
+LEAST_SHORTFALL = 0.02
+"""Less than this share may have been sent just when the broker counted, with every count of a poll that follows a job."""
+MEMORY_OF_SIGNS = 0.95
+"""Weight of the past in how many counts were above and below what is tracked: about twenty counts."""
 FEWEST_IN_FLIGHT = 15
 """With fewer in flight, summed over the latest counts, nothing can be concluded about who reports."""
 FLUKES = 3
@@ -67,6 +71,10 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     late = max(past.last_before(depth.at - 60_000), 0)
     off = apart(depth.unsettled, *(past.value("unsettled", i) for i in (then, soon, late)))
     close = not early or off <= max(EARLY_SLACK, 0.1 * high)
+    # Reports about the time of the count arrive in these samples.
+    reported = past["unsettled"][then : max(soon, past.last_before(depth.at + REPORTS_LAG_MS)) + 1].tolist()
+    _compare_signs(e, depth.unsettled, [past.value("unsettled", late), *reported])
+    close &= not e.some_are_missing()
     e.tracked.take(depth.at, close and _within(depth.unsettled, low, high) and _add_up_to_the_same(*unsettled, again))
     e.rows.take(depth.at, _floor(low) <= depth.unsettled)
     held = e.in_flight_sum, e.tracked_in_flight_sum, e.tracked_in_flight_sum_soon, e.tracked_in_flight_sum_late
@@ -74,6 +82,12 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     e.sends.take(depth.at, _sends_agree(depths, depth, past))
     _see_exactness(e, depths, depth, past, then)
     e.counted_at = depth.at
+
+
+def _compare_signs(e: Evidence, counted: int, tracked: list[int]) -> None:
+    """Update how many of the latest counts were clearly above all of `tracked`, and how many below."""
+    e.above = MEMORY_OF_SIGNS * e.above + ((1 - LEAST_SHORTFALL) * counted > max(tracked))
+    e.below = MEMORY_OF_SIGNS * e.below + ((1 + LEAST_SHORTFALL) * counted < min(tracked))
 
 
 def _see_exactness(e: Evidence, depths: list[Depth], depth: Depth, past: Window, then: int) -> None:

@@ -27,6 +27,9 @@ ESTABLISHED_RATIO = 0.2
 """The same once they have agreed for long."""
 FEW = 2
 """Sums may differ by this many messages: some came or went just when the broker counted."""
+FEWEST_ABOVE = 5.5
+ABOVE_TO_BELOW = 8
+"""Of the latest counts, this many above what is tracked, and this many times as many as below it, are no chance."""
 EXACT_COUNTS = 3
 """This many consecutive counts must match exactly before counts are treated as exact…"""
 EXACT_FOR_MS = 600_000
@@ -126,6 +129,10 @@ class Evidence:
     """When the count of `seen_at` was first examined: later than that where the job catches up with its source."""
     exact_at: int = 0
     """The latest count after several that grew by exactly the reported sends: the broker counts exactly and promptly."""
+    above: float = 0.0
+    """How many of the latest counts, about twenty, were above all that was tracked around their time…"""
+    below: float = 0.0
+    """…and how many below it. With every message reported one is as likely as the other."""
 
     def is_sure(self, now: int) -> bool:
         """Whether complete tracking is established beyond chance, or there are no counts to contradict it."""
@@ -166,6 +173,10 @@ class Evidence:
         self.counted_sum = self.tracked_sum = self.tracked_sum_soon = self.tracked_sum_late = 0.0
         self.in_flight_sum = self.tracked_in_flight_sum = 0.0
         self.tracked_in_flight_sum_soon = self.tracked_in_flight_sum_late = 0.0
+
+    def some_are_missing(self) -> bool:
+        """Whether counts are above what is tracked too often for chance: some messages are not reported at all."""
+        return self.above >= FEWEST_ABOVE and self.above >= ABOVE_TO_BELOW * self.below
 
     def to_list(self) -> list[Any]:
         """Return plain values for JSON, in field order."""
