@@ -104,6 +104,8 @@ def read_ids(columns: Mapping[str, Array], rows: int, segments: Sequence[IdSegme
     if _SEGMENT not in columns:
         return ReadIds(columns.get("hi"), columns.get("lo"), None)
     number = columns[_SEGMENT]
+    if number.max(initial=0) > len(segments):
+        raise ValueError("ids are in a segment that is not there")
     alive = np.unpackbits(columns[_ALIVE], count=sum(segment.rows for segment in segments)).view(bool)
     hi, lo = np.empty(rows, dtype=np.uint64), np.empty(rows, dtype=np.uint64)
     id_at = np.full(rows, -1, dtype=np.int32)

@@ -110,6 +110,7 @@ def test_parts_that_do_not_fit_together_are_refused(damage: str) -> None:
     elif damage == "fewer rows alive":
         columns["id.alive"][3] = 0
     else:
-        columns["id.segment"][:] = 2
+        columns["id.segment"][:8] = 2
+        columns["id.alive"][0] = 0
     with pytest.raises(UnreadableBlob):
         ShardState.unpack(Packed(pack_columns(columns, header, compress=True), segments))
