@@ -16,6 +16,7 @@ from sources.activemq.advisory import ConsumerAdded
 
 MAX_DEPARTED = 1_000
 MAX_LEFT = 10_000
+"""How many consumers that left are remembered: the dispatch to one may be read after that."""
 
 _OVERTAKEN_MS = 1_000
 """A dispatch that is read after its consumer left carries the time of the next dispatch, at most this long after that."""
@@ -82,6 +83,7 @@ class Registry:
         self._connections: dict[str, str | None] = {}
         self._departed: OrderedDict[str, Consumer] = OrderedDict()
         self._left: OrderedDict[str, int] = OrderedDict()
+        """Consumer -> when it left, by the broker's clock."""
         self._unconfirmed: set[str] = set()
         self._unconfirmed_connections: set[str] = set()
         self.replaying = True

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streaming.checkpoint.state_files import InlineState, StateKeeper, state_keeper
+from streaming.checkpoint.state_files import FileState, InlineState, StateKeeper, state_keeper
 from streaming.core.reporting.merge import merge
 from streaming.core.reporting.report import QueueSummary
 from streaming.core.reporting.shard_report import ShardReport
@@ -95,6 +95,20 @@ def test_a_batch_that_runs_again_reports_the_same(keeper: StateKeeper) -> None:
     state.update(before)
     again = run(state, keeper, records)
     assert [(at, r.to_bytes()) for at, r in again] == [(at, r.to_bytes()) for at, r in first]
+
+
+def test_ids_are_stored_apart_where_the_states_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next batch reads them with the state; Spark's own state stays whole."""
+    monkeypatch.setattr(FileState, "ids_apart_from", 1)
+    state, folder = State(), tmp_path / "shards"
+    keeper = state_keeper(str(tmp_path))
+    run(state, keeper, frame((sent("a"), T0)))
+    assert [path.stat().st_size for path in folder.glob("*.layer")] == [16]
+    ((_, report),) = run(state, keeper, frame((sent("a"), T0 + 1000), (sent("b"), T0 + 1000)))
+    assert totals(report)["sent"] == 2
+    whole = State()
+    run(whole, InlineState(), frame((sent("a"), T0)))
+    assert not InlineState().fetch(whole.get[0]).segments
 
 
 def test_packets_are_processed_in_the_same_order_however_they_arrive(keeper: StateKeeper) -> None:
