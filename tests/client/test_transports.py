@@ -124,6 +124,17 @@ def test_files_of_a_dead_process_are_published(tmp_path: Path) -> None:
     assert sorted(shown(tmp_path)) == [b"mine\n", b"x\n", b"{1}\n{2}\n"]
 
 
+def test_two_transports_of_a_process_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their files have different names even if both are opened in the same millisecond."""
+    monkeypatch.setattr(time, "time_ns", lambda: 1_795_518_460_148_000_000)
+    transports = [SpoolTransport(str(tmp_path), max_age_s=1000) for _ in range(2)]
+    for transport in transports:
+        transport.send(b"x\n")
+    for transport in transports:
+        transport.close()
+    assert shown(tmp_path) == [b"x\n", b"x\n"]
+
+
 def test_a_spool_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     """The error names the path, here a file where the folder should be."""
     (tmp_path / "taken").write_text("")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import socket
@@ -26,6 +27,8 @@ _OPEN_SUFFIX: Final = ".open"
 _MEASURE_EVERY_S: Final = 10.0
 _ADOPT_AFTER_S: Final = 5.0
 """Younger files may belong to a process that has created but not yet locked them."""
+_sequence = itertools.count(1)
+"""Counts the files of all transports of this process: two of them may open a file in one folder in the same millisecond."""
 
 
 class SpoolTransport(Transport):
@@ -54,7 +57,6 @@ class SpoolTransport(Transport):
         self._max_folder_bytes = max_folder_bytes
         self._durable = durable
         self._host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:64]
-        self._sequence = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -118,8 +120,7 @@ class SpoolTransport(Transport):
             self._folder.mkdir(parents=True, exist_ok=True)
             self._adopt()
             self._ready = True
-        self._sequence += 1
-        stem = f"{time.time_ns() // 1_000_000:013d}-{self._host}-{os.getpid()}-{self._sequence:06d}"
+        stem = f"{time.time_ns() // 1_000_000:013d}-{self._host}-{os.getpid()}-{next(_sequence):06d}"
         self._path = self._folder / f".{stem}{_OPEN_SUFFIX}"
         file = self._path.open("xb", buffering=0)
         if _lock is not None:
