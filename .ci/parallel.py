@@ -1,10 +1,10 @@
-"""Runs all tests in three parallel processes, because tests mostly wait for a broker, a browser or Java.
+"""Runs all tests in four parallel processes, because tests mostly wait for a broker, a browser or Java.
 
 Usage: python .ci/parallel.py [OPTION OF PYTEST]…
 
 Two processes begin with the files that need services, one with the first and one with the last of them, so that few services
-are started twice. The third begins with the files that need none, which use the processor while the others wait. Each goes on
-until no file is left. With `--fast`, which starts no services, there are two. The output of the others follows that of the
+are started twice. Two begin with the files that need none, which use the processor while the others wait. Each goes on until
+no file is left. With `--fast`, which starts no services, only the latter two run. The output of the others follows that of the
 first. Exits with 1 if any fails.
 """
 
@@ -17,8 +17,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-ORDERS = ("services-first", "services-last", "services-first-backwards")
-ORDERS_FAST = ORDERS[1:]
+ORDERS = ("services-first", "services-first-backwards", "services-last", "services-last-backwards")
+ORDERS_FAST = ORDERS[2:]
 
 
 def main(options: list[str]) -> int:

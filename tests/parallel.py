@@ -17,22 +17,25 @@ Files = list[tuple[str, list[pytest.Item]]]
 """Each test file with its tests."""
 
 
-def _services_first(files: Files) -> Files:
-    return sorted(files, key=lambda file: not any(map(_needs_service, file[1])))
+def _rank(file: tuple[str, list[pytest.Item]]) -> int:
+    """Return where a file stands between those that wait longest and those that compute longest.
 
-
-def _services_last(files: Files) -> Files:
-    return sorted(files, key=lambda file: any(map(_needs_service, file[1])))
-
-
-def _needs_service(test: pytest.Item) -> bool:
-    return "services" in getattr(test, "fixturenames", ()) or test.get_closest_marker("e2e") is not None
+    The processes that share a run begin at either end and meet in the middle, where files are short: no process is left alone
+    with a long one.
+    """
+    tests = file[1]
+    if any(test.get_closest_marker("e2e") for test in tests):
+        return 0
+    if any("services" in getattr(test, "fixturenames", ()) for test in tests):
+        return 1
+    return 3 if any(test.get_closest_marker("simulation") for test in tests) else 2
 
 
 ORDERS: dict[str, Callable[[Files], Files]] = {
-    "services-first": _services_first,
-    "services-last": _services_last,
-    "services-first-backwards": lambda files: _services_first(files[::-1]),
+    "services-first": lambda files: sorted(files, key=_rank),
+    "services-first-backwards": lambda files: sorted(files, key=_rank, reverse=True)[::-1],
+    "services-last": lambda files: sorted(files, key=_rank, reverse=True),
+    "services-last-backwards": lambda files: sorted(files, key=_rank)[::-1],
 }
 
 

@@ -49,7 +49,7 @@ def test_each_test_runs_in_one_of_the_processes(tmp_path: Path) -> None:
         (folder / f"test_{name}.py").write_text(TESTS)
     processes = [_start(folder, claims, f"--order={order}") for order in ORDERS]
     outputs = [process.communicate(timeout=120)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0], outputs
+    assert [process.returncode for process in processes] == [0] * len(ORDERS), outputs
     ran = re.findall(r"(test_[a-d])\.py::(\S+) PASSED", "".join(outputs))
     assert sorted(ran) == sorted(
         (f"test_{name}", test)
@@ -60,19 +60,28 @@ def test_each_test_runs_in_one_of_the_processes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "files"), [("services-first", "bdac"), ("services-last", "acbd"), ("services-first-backwards", "dbca")]
+    ("order", "files"),
+    [
+        ("services-first", "ebdacf"),
+        ("services-first-backwards", "edbcaf"),
+        ("services-last", "facbde"),
+        ("services-last-backwards", "fcadbe"),
+    ],
 )
 def test_a_process_runs_its_own_kind_of_files_first(tmp_path: Path, order: str, files: str) -> None:
     """Alone, it runs all files; the tests of a file stay in their order."""
     (tmp_path / "claims").mkdir()
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    e2e\n    simulation\n")
     (tmp_path / "conftest.py").write_text("import pytest\n\n@pytest.fixture(scope='session')\ndef services(): pass\n")
-    for name in "ac":
-        (tmp_path / f"test_{name}.py").write_text("def test_x(): pass\ndef test_y(): pass\n")
-    for name in "bd":
-        (tmp_path / f"test_{name}.py").write_text("def test_x(): pass\ndef test_y(services): pass\n")
+    heads = dict.fromkeys("ac", "def test_x(): pass\n") | dict.fromkeys("bd", "def test_x(services): pass\n")
+    heads |= {
+        name: f"import pytest\n\n@pytest.mark.{marker}\ndef test_x(): pass\n"
+        for name, marker in (("e", "e2e"), ("f", "simulation"))
+    }
+    for name, head in heads.items():
+        (tmp_path / f"test_{name}.py").write_text(f"{head}def test_y(): pass\n")
     output, _ = _start(tmp_path, tmp_path / "claims", f"--order={order}").communicate(timeout=120)
-    assert re.findall(r"test_([a-d])\.py::test_([xy]) PASSED", output) == [(name, test) for name in files for test in "xy"]
+    assert re.findall(r"test_([a-f])\.py::test_([xy]) PASSED", output) == [(name, test) for name in files for test in "xy"]
 
 
 def test_a_process_without_the_configuration_of_the_tests_is_refused(tmp_path: Path) -> None:
