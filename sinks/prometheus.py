@@ -86,14 +86,17 @@ class Exposition:
         about_sinks: Sequence[Callable[[], Iterable[Family]]] = (),
         process_metrics: bool = True,
         left_out: Collection[str] = (),
+        zero_states: bool = True,
         version: str | None = None,
     ) -> None:
         """`about_sinks` are collected at every scrape; `left_out` names metrics that are not shown.
 
+        Without `zero_states`, a queue has a series for the status and the basis it is in only.
         `version=None` uses that of the installed package.
         """
         self._left_out = frozenset(left_out)
-        self._metrics = tuple(metric for metric in METRICS if metric.name not in self._left_out)
+        shown = (metric for metric in METRICS if metric.name not in self._left_out)
+        self._metrics = tuple(metric if zero_states else metric.current_state_only() for metric in shown)
         self._aging = QueueLines(metric for metric in self._metrics if metric.by_age)
         self._lasting = [metric for metric in self._metrics if metric.of_queue is not None and not metric.by_age]
         self._lines = QueueLines((*self._aging.metrics, *self._lasting))

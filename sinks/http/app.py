@@ -52,7 +52,7 @@ def create_app(store: SnapshotStore, settings: HttpSettings | None = None) -> St
     ingest = Ingest(settings.ingest)
     connections = Connections(settings.connections)
     about_sinks = (*settings.about_sinks, ingest.families, connections.families)
-    exposition = Exposition(about_sinks=about_sinks, left_out=settings.metrics_left_out)
+    exposition = Exposition(about_sinks=about_sinks, left_out=settings.metrics_left_out, zero_states=settings.metrics_zero_states)
     app = Starlette(
         routes=[
             Route("/", page.index),

@@ -69,6 +69,8 @@ class HttpSettings:
     """Additional metrics, collected at every scrape."""
     metrics_left_out: frozenset[str] = frozenset()
     """Names of the metrics that `/metrics` leaves out."""
+    metrics_zero_states: bool = True
+    """Whether status and basis have a series with 0 for every state that a queue is not in."""
     job_fault: Callable[[], str | None] | None = None
     """Returns the fault of the job's process, if any; then the service is not healthy."""
     pages: Mapping[str, Page] = field(default_factory=dict)

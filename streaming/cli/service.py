@@ -128,6 +128,7 @@ def _http(
             objectives=rules.objectives,
             ingest=_ingest(config),
             metrics_left_out=frozenset(config.http.metrics_left_out),
+            metrics_zero_states=config.http.metrics_zero_states,
             about_sinks=[monitor.families, outlets, *([push.families] if push is not None else [])],
             job_fault=lambda: monitor.liveness.fault(config.http.healthy_within_s),
             pages={"/runbook": Page(runbook_html(rules, settings.defaults).encode())},

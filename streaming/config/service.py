@@ -142,6 +142,11 @@ class HttpSection(Section):
     """Access to `/metrics`."""
     metrics_left_out: tuple[str, ...] = ()
     """Metrics that `/metrics` leaves out, by name, to save series; alerts and panels that read them stay empty."""
+    metrics_zero_states: bool = True
+    """Give `queuewatch_queue_status` and `queuewatch_telemetry_basis` a series with 0 for each state a queue is not in.
+
+    Without these, a queue has eleven series less; alerts and panels work the same.
+    """
     ingest: IngestSection = Field(default_factory=IngestSection)
 
     @field_validator("metrics_left_out")

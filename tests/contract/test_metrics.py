@@ -138,3 +138,13 @@ def test_a_queue_that_vanished_and_returns_goes_on_counting(tmp_path: Path) -> N
         6_600: None,
         7_800: 2,
     }
+
+
+def test_an_empty_queue_has_31_series_without_its_durations(tmp_path: Path) -> None:
+    """Every state and every total is among them, at zero; ages and what else is not known have none."""
+    counted = [ev("queue_state", 30 * n, attributes=ATTRIBUTES | {"visible": 0, "in_flight": 0, "delayed": 0}) for n in range(60)]
+    lines = replayed(sorted([*GOOD, *counted], key=lambda e: int(e["at"])), tmp_path, until_s=1_800)
+    last = [x for x in lines.lines if x["kind"] == "metric" and x["at"] == ms(1_800) and x["labels"].get("queue") == "q"]
+    of_durations = [x for x in last if "le" in x["labels"] or x["name"].endswith(("_seconds_count", "_seconds_sum"))]
+    assert len(last) - len(of_durations) == 31
+    assert sum(x["name"] in ("queuewatch_queue_status", "queuewatch_telemetry_basis") and x["value"] == 0 for x in last) == 11

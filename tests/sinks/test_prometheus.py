@@ -248,6 +248,17 @@ def test_metrics_that_are_left_out_have_no_lines() -> None:
     assert less != full
 
 
+def test_without_zero_states_a_queue_has_the_series_of_its_states_only() -> None:
+    """Nothing else changes; eleven series of each queue are saved."""
+    full, less = (
+        Exposition(process_metrics=False, zero_states=zero_states).render(GOLDEN_SNAPSHOT, NOW_MS).decode().splitlines()
+        for zero_states in (True, False)
+    )
+    of_state = re.compile(r"queuewatch_(queue_status|telemetry_basis)\{")
+    assert less == [line for line in full if not (of_state.match(line) and line.endswith(" 0"))]
+    assert len(full) - len(less) == 11 * len(GOLDEN_SNAPSHOT.queues)
+
+
 def test_a_queue_that_vanished_has_no_series() -> None:
     """The renderer keeps nothing of an earlier snapshot."""
     renderer = Exposition(process_metrics=False)

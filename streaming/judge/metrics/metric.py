@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -73,6 +73,8 @@ class Metric:
     """With `times`: the value is the seconds until that time instead of since."""
     by_age: bool = False
     """With `of_queue`: changes as messages grow older, even if nothing else does."""
+    is_state: bool = False
+    """With `of_queue`: one of the series is 1, the state that the queue is in, and the others are 0."""
 
     def samples(self, queue: QueueView, now_ms: int) -> Iterator[tuple[Series, float]]:
         """Yield the samples of one queue, with ages at `now_ms` (epoch milliseconds)."""
@@ -82,6 +84,13 @@ class Metric:
             yield from ((Series("", labels), age_s) for (labels, _), age_s in zip(found, ages_s, strict=True))
         elif self.of_queue is not None and (values := self.of_queue(queue)):
             yield from ((series, value) for series, value in zip(self.series, values, strict=True) if value is not None)
+
+    def current_state_only(self) -> Metric:
+        """Return the metric without the series of states that a queue is not in; itself if it is no state."""
+        of_queue = self.of_queue
+        if not self.is_state or of_queue is None:
+            return self
+        return replace(self, of_queue=lambda queue: [value or None for value in of_queue(queue)])
 
     def ages_s(self, times_ms: Array, now_ms: int) -> list[float]:
         """Return the values at `now_ms` of samples that count from, or until, `times_ms` (epoch milliseconds)."""

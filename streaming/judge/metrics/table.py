@@ -37,6 +37,7 @@ METRICS: tuple[Metric, ...] = (
         ("basis",),
         of_queue=values.basis,
         series=values.BASIS_SERIES,
+        is_state=True,
     ),
     Metric(
         "queuewatch_oldest_message_age_seconds",
@@ -185,6 +186,7 @@ METRICS: tuple[Metric, ...] = (
         ("status",),
         of_queue=values.status,
         series=values.STATUS_SERIES,
+        is_state=True,
     ),
     Metric(
         "queuewatch_consumer_oldest_held_seconds",
