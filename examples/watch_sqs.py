@@ -1,4 +1,4 @@
-"""An SQS consumer whose calls become telemetry. QUEUE_URL: its queue; TELEMETRY: for example kafka://broker:9092/queuewatch."""
+"""An SQS consumer whose calls become telemetry. QUEUE_URL: its queue; TELEMETRY: e.g. kafka://broker:9092/queuewatch-events."""
 
 import os
 

@@ -4,7 +4,7 @@ import boto3
 from queuewatch import watch
 
 sqs = boto3.client("sqs")
-watch(sqs, to="kafka://broker:9092/queuewatch")
+watch(sqs, to="kafka://broker:9092/queuewatch-events")
 """
 
 from queuewatch.transports import SendError, Transport, open_transport

@@ -5,7 +5,7 @@ from importlib import metadata
 _TEXT = """\
 queuewatch {version}, the application's library: it sends telemetry of SQS calls to a queuewatch service.
 
-In code:    from queuewatch import watch; watch(boto3.client("sqs"), to="kafka://broker:9092/queuewatch")
+In code:    from queuewatch import watch; watch(boto3.client("sqs"), to="kafka://broker:9092/queuewatch-events")
 
 The service, with `queuewatch run`, `demo`, `doctor` and the rest, is the distribution queuewatch-service: {service}."""
 

@@ -23,7 +23,7 @@ import yaml
 from tests.services import sqs
 from tests.wheels import BUILT, ROOT
 
-BROKER = "kafka://broker:9092/queuewatch"
+BROKER = "kafka://broker:9092/queuewatch-events"
 APPLICATION = """
 import uuid
 import boto3
