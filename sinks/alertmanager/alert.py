@@ -73,8 +73,8 @@ def annotations_of(alert: PendingAlert, rules: AlertRulesConfig) -> Labels:
     }
     if alert.folded:
         own["description"] = f"{alert.folded:,} more of the same; the latest: {own['description']}"
-    facts = {name: _word(value) for name, value in list(evidence.items())[:_MAX_EVIDENCE] if name != "summary"}
-    return {name: _cut(value, _MAX_VALUE) for name, value in {**facts, **own}.items() if _LABEL.match(name) and value}
+    evidence_texts = {name: _word(value) for name, value in list(evidence.items())[:_MAX_EVIDENCE] if name != "summary"}
+    return {name: _cut(value, _MAX_VALUE) for name, value in {**evidence_texts, **own}.items() if _LABEL.match(name) and value}
 
 
 def to_json(alert: PendingAlert, rules: AlertRulesConfig, *, ends_ms: int) -> dict[str, Any]:

@@ -54,13 +54,13 @@ def _head(collected: Collected, events: int, names: str, unreadable: int) -> str
     if collected.times:
         first, last = collected.times[0], collected.times[-1]
         when = f"{svg.utc(first)} to {svg.utc(last)} UTC ({duration((last - first) / 1000)})"
-    facts = [when, count(events, "event"), count(len(collected.queues), "queue"), count(len(announced), "signal")]
-    facts[-1] += f", {pages:,} critical"
+    parts = [when, count(events, "event"), count(len(collected.queues), "queue"), count(len(announced), "signal")]
+    parts[-1] += f", {pages:,} critical"
     if explained:
-        facts.append(f"{explained:,} more explained by one of them")
+        parts.append(f"{explained:,} more explained by one of them")
     if unreadable:
-        facts.append(f"{count(unreadable, 'event')} could not be read")
-    return f"<header><h1>What happened</h1><p>{escaped(names)}</p><p>{escaped(' · '.join(facts))}</p></header>\n<main>\n"
+        parts.append(f"{count(unreadable, 'event')} could not be read")
+    return f"<header><h1>What happened</h1><p>{escaped(names)}</p><p>{escaped(' · '.join(parts))}</p></header>\n<main>\n"
 
 
 def _body(collected: Collected, events: pa.Table) -> Iterator[str]:

@@ -11,7 +11,7 @@ from sources.activemq.statistics import (
     QUEUES,
     SUBSCRIPTIONS,
     WITH_OLDEST,
-    BrokerFacts,
+    BrokerStatistics,
     QueueCounts,
     SubscriptionCounts,
     parse_reply,
@@ -94,7 +94,7 @@ class StatisticsPoll:
         reply = parse_reply(body)
         if reply is None:
             return None
-        if isinstance(reply, BrokerFacts):
+        if isinstance(reply, BrokerStatistics):
             return self._end(reply, headers)
         if self._round is not None:
             if isinstance(reply, QueueCounts):
@@ -103,8 +103,8 @@ class StatisticsPoll:
                 self._round.subscriptions.append(reply)
         return None
 
-    def _end(self, facts: BrokerFacts, headers: Mapping[str, str]) -> Round | None:
-        self.broker_name = facts.name
+    def _end(self, broker: BrokerStatistics, headers: Mapping[str, str]) -> Round | None:
+        self.broker_name = broker.name
         if self.plugin != "present":
             # This round only checked for the plugin: ask for everything at once.
             self.plugin, self._round, self._next_s = "present", None, 0.0

@@ -66,13 +66,13 @@ class SubscriptionCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerFacts:
+class BrokerStatistics:
     """The broker's name; its reply ends a poll."""
 
     name: str
 
 
-Reply = QueueCounts | SubscriptionCounts | BrokerFacts
+Reply = QueueCounts | SubscriptionCounts | BrokerStatistics
 
 
 def parse_reply(body: str | bytes) -> Reply | None:
@@ -83,7 +83,7 @@ def parse_reply(body: str | bytes) -> Reply | None:
             return _subscription(values)
         if "destinationName" in values:
             return _queue(values)
-        return BrokerFacts(str(values["brokerName"]))
+        return BrokerStatistics(str(values["brokerName"]))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -42,9 +42,10 @@ def inspected(checkpoint: Path) -> Iterator[str]:
         segments = len(state.segments)
         yield f"shard {key:<5} {state.messages} messages ({len(state.rows)} in rows, {segments} tombstone segments), {size} bytes"
     merged = report_of(list(states.values()), Settings())
-    for (system, scope, queue), facts in merged.queues.items():
-        totals = ", ".join(f"{name} {n}" for name, n in zip(TOTALS, facts.totals, strict=True) if n)
-        yield f"queue       {system} {scope or '-'} {queue}: {facts.numbers['visible']} visible, {totals or 'no events counted'}"
+    for (system, scope, queue), summary in merged.queues.items():
+        totals = ", ".join(f"{name} {n}" for name, n in zip(TOTALS, summary.totals, strict=True) if n)
+        visible = summary.numbers["visible"]
+        yield f"queue       {system} {scope or '-'} {queue}: {visible} visible, {totals or 'no events counted'}"
     yield f"firing      {len(stored.judge_memory().firing)} signals"
     for destination, records in stored.waiting().items():
         yield f"outbox      {records} records are waiting for {destination}"
@@ -66,15 +67,15 @@ def exported(checkpoint: Path) -> Iterator[str]:
     """Return JSON lines: each queue, then each message. Times are epoch milliseconds."""
     stored = open_stored(checkpoint)
     states = _states(stored)
-    for (system, scope, queue), facts in report_of(list(states.values()), Settings()).queues.items():
+    for (system, scope, queue), summary in report_of(list(states.values()), Settings()).queues.items():
         yield to_json(
             {
                 "kind": "queue",
                 "system": system,
                 "scope": scope,
                 "queue": queue,
-                "totals": dict(zip(TOTALS, facts.totals, strict=True)),
-                "attributes": {name: value for name, (_, value) in facts.attributes.items()},
+                "totals": dict(zip(TOTALS, summary.totals, strict=True)),
+                "attributes": {name: value for name, (_, value) in summary.attributes.items()},
             }
         )
     for state in states.values():

@@ -77,8 +77,8 @@ def _follows(finding: Finding, known: Finding | None, several: set[QueueName]) -
 
 def _failed_heads(name: QueueName, merged: Merged) -> int:
     """Count a queue's oldest groups whose head failed."""
-    facts = merged.queues.get(name)
-    ordered = facts.ordered_facts if facts is not None else None
+    summary = merged.queues.get(name)
+    ordered = summary.ordered_facts if summary is not None else None
     heads = [group.head for group in ordered.oldest if group.head is not None] if ordered is not None else []
     return sum(_has_failed(head.receive_count, head.state) for head in heads)
 
@@ -119,6 +119,6 @@ def _holds_all(evidence: Evidence) -> bool:
 
 
 def _dead_letters_of(name: QueueName, merged: Merged) -> QueueName | None:
-    facts = merged.queues.get(name)
-    attribute = facts.attribute("dead_letter_queue") if facts is not None else None
+    summary = merged.queues.get(name)
+    attribute = summary.attribute("dead_letter_queue") if summary is not None else None
     return name.sibling(attribute) if isinstance(attribute, str) and attribute else None

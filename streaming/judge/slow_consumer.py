@@ -6,7 +6,7 @@
 
 The first two emulate the broker's bookkeeping, which counts in ticks: at every check period a consumer listed as slow gets a
 mark, and `marks x check period` is compared with the limit. Ticks fall on multiples of the check period since the epoch, so that
-the same facts give the same answer wherever and however often they are judged. The broker's ticks start with the broker, so its
+the same input gives the same answer wherever and however often they are judged. The broker's ticks start with the broker, so its
 verdict may come up to one period earlier or later.
 """
 
@@ -20,7 +20,7 @@ from streaming.judge.measures import slow_hold
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerFacts:
+class ConsumerReport:
     """What is known of one consumer of one queue. Times are epoch milliseconds, durations milliseconds."""
 
     consumer: str
@@ -103,14 +103,14 @@ def new_memory() -> StrategyMemory:
 
 
 def judge_prefetch(
-    facts: ConsumerFacts, params: StrategyParams, memory: StrategyMemory | None, now_ms: int
+    report: ConsumerReport, params: StrategyParams, memory: StrategyMemory | None, now_ms: int
 ) -> tuple[Verdict, StrategyMemory]:
     """Slow: its prefetch window is full while more messages wait. Names the consumer, not a message."""
     before = memory or new_memory()
     after = before.copy()
     tick = after["tick"] = _tick(params, now_ms)
-    is_slow = after["slow"] = facts.connected and _is_full(facts)
-    if facts.network and params.ignore_network_consumers:
+    is_slow = after["slow"] = report.connected and _is_full(report)
+    if report.network and params.ignore_network_consumers:
         _unlist(after)
         return Verdict(False, False, None, "network consumers are ignored"), after
     for _ in range(_ticks_between(before["tick"], tick)):
@@ -123,19 +123,19 @@ def judge_prefetch(
                 after["marks"] += 1
             after["aborted"] |= _is_up(after, params)
     if not is_slow:
-        return Verdict(False, False, None, _not_full(facts)), after
+        return Verdict(False, False, None, _not_full(report)), after
     if not after["listed"]:
         _list(after, now_ms, marks=0)
     elif not before["slow"] and params.max_slow_count > 0:
         after["slow_count"] += 1
-    why = f"holds {facts.dispatched} of {facts.prefetch} messages it may while {facts.queue_waiting} wait"
+    why = f"holds {report.dispatched} of {report.prefetch} messages it may while {report.queue_waiting} wait"
     if not params.prefetch_aborts_on_queues:
         return Verdict(True, False, after["since_ms"], f"{why}; the broker never aborts for this on a queue"), after
     return Verdict(True, after["aborted"], after["since_ms"], why), after
 
 
 def judge_ack(
-    facts: ConsumerFacts, params: StrategyParams, memory: StrategyMemory | None, now_ms: int
+    report: ConsumerReport, params: StrategyParams, memory: StrategyMemory | None, now_ms: int
 ) -> tuple[Verdict, StrategyMemory]:
     """Slow: at a check, its last acknowledgement was longer ago than allowed.
 
@@ -144,9 +144,9 @@ def judge_ack(
     before = memory or new_memory()
     after = before.copy()
     tick = after["tick"] = _tick(params, now_ms)
-    after["dispatched"], after["last_ack_at_ms"] = facts.dispatched, facts.last_ack_at_ms
-    excuse = _excuse(facts, params)
-    last_ms = facts.last_ack_at_ms if facts.last_ack_at_ms is not None else facts.connected_at_ms
+    after["dispatched"], after["last_ack_at_ms"] = report.dispatched, report.last_ack_at_ms
+    excuse = _excuse(report, params)
+    last_ms = report.last_ack_at_ms if report.last_ack_at_ms is not None else report.connected_at_ms
     if excuse is None and last_ms is None:
         excuse = "not known when it last acknowledged anything"
     if excuse is not None:
@@ -156,12 +156,12 @@ def judge_ack(
     # The broker clears its own mark of slowness whenever it dispatches to the consumer or accepts an
     # acknowledgement with room left in the window; a listed consumer without that mark is removed and
     # counted from one again.
-    was_touched = (before["dispatched"], before["last_ack_at_ms"]) != (facts.dispatched, facts.last_ack_at_ms)
+    was_touched = (before["dispatched"], before["last_ack_at_ms"]) != (report.dispatched, report.last_ack_at_ms)
     for number in range(tick - _ticks_between(before["tick"], tick) + 1, tick + 1):
         if after["listed"]:
             if params.max_slow_duration_ms > 0:
                 after["marks"] += 1
-            if was_touched and not _is_full(facts):
+            if was_touched and not _is_full(report):
                 _unlist(after)
         was_touched = False
         if number * params.check_period_ms - last_ms <= params.max_time_since_last_ack_ms:
@@ -171,25 +171,25 @@ def judge_ack(
         elif params.max_slow_count > 0:
             after["slow_count"] += 1
         after["aborted"] |= after["listed"] and _is_up(after, params)
-    said = "acknowledged nothing" if facts.last_ack_at_ms is None else "last acknowledged"
-    why = f"{said} {_seconds(now_ms - last_ms)} {'since it came' if facts.last_ack_at_ms is None else 'ago'}"
+    said = "acknowledged nothing" if report.last_ack_at_ms is None else "last acknowledged"
+    why = f"{said} {_seconds(now_ms - last_ms)} {'since it came' if report.last_ack_at_ms is None else 'ago'}"
     if not after["listed"]:
         return Verdict(False, False, None, why), after
     return Verdict(True, after["aborted"], after["since_ms"], why), after
 
 
-def judge_hold(facts: ConsumerFacts, min_hold_ms: int, median_factor: float, now_ms: int) -> Verdict:
+def judge_hold(report: ConsumerReport, min_hold_ms: int, median_factor: float, now_ms: int) -> Verdict:
     """Slow: it has held its oldest message longer than `min_hold_ms` and `median_factor` times the median hold.
 
     The hold starts at the message's dispatch to it, so neither an idle past nor a steady stream of other acknowledgements hides
     or imitates a stuck message.
     """
-    if not facts.connected or facts.oldest_held_since_ms is None:
+    if not report.connected or report.oldest_held_since_ms is None:
         return Verdict(False, False, None, "holds nothing")
-    held = slow_hold(facts.oldest_held_since_ms, now_ms, facts.median_hold_ms, min_hold_ms, median_factor)
-    usual = "" if facts.median_hold_ms is None else f", usual here is {_seconds(facts.median_hold_ms)}"
+    held = slow_hold(report.oldest_held_since_ms, now_ms, report.median_hold_ms, min_hold_ms, median_factor)
+    usual = "" if report.median_hold_ms is None else f", usual here is {_seconds(report.median_hold_ms)}"
     why = f"has held its oldest message for {_seconds(held.value)}; the limit is {_seconds(held.limit)}{usual}"
-    return Verdict(held.reached, False, facts.oldest_held_since_ms if held.reached else None, why)
+    return Verdict(held.reached, False, report.oldest_held_since_ms if held.reached else None, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,16 +236,16 @@ def is_zombie(departed: DepartedConsumer, min_hold_ms: int, grace_ms: int, now_m
     return Verdict(True, True, since_ms, why)
 
 
-def facts_of(
+def consumer_report(
     consumer: str,
     attributes: Mapping[str, Any],
     *,
     oldest_held_since_ms: int | None,
     queue_waiting: int,
     median_hold_ms: int | None,
-) -> ConsumerFacts:
-    """Build a consumer's facts from its latest `consumer_state` attributes and its tracked messages."""
-    return ConsumerFacts(
+) -> ConsumerReport:
+    """Build a consumer's report from its latest `consumer_state` attributes and its tracked messages."""
+    return ConsumerReport(
         consumer=consumer,
         connected=attributes.get("connected") is not False,
         prefetch=attributes.get("prefetch"),
@@ -277,29 +277,29 @@ def departed_of(states: Mapping[str, Mapping[str, Any]]) -> list[DepartedConsume
     ]
 
 
-def _excuse(facts: ConsumerFacts, params: StrategyParams) -> str | None:
+def _excuse(report: ConsumerReport, params: StrategyParams) -> str | None:
     """Return why the `ack` rule skips a consumer, or None."""
-    if not facts.connected:
+    if not report.connected:
         return "not connected"
     if params.max_time_since_last_ack_ms < 0:
         return "max_time_since_last_ack_ms is switched off"
-    if facts.network and params.ignore_network_consumers:
+    if report.network and params.ignore_network_consumers:
         return "network consumers are ignored"
-    if params.ignore_idle_consumers and facts.dispatched == 0:
+    if params.ignore_idle_consumers and report.dispatched == 0:
         return "holds nothing"
     return None
 
 
-def _is_full(facts: ConsumerFacts) -> bool:
-    return bool(facts.prefetch) and facts.dispatched >= (facts.prefetch or 0) and facts.queue_waiting > 0
+def _is_full(report: ConsumerReport) -> bool:
+    return bool(report.prefetch) and report.dispatched >= (report.prefetch or 0) and report.queue_waiting > 0
 
 
-def _not_full(facts: ConsumerFacts) -> str:
-    if facts.prefetch is None:
+def _not_full(report: ConsumerReport) -> str:
+    if report.prefetch is None:
         return "its prefetch is not known"
-    if facts.queue_waiting == 0:
+    if report.queue_waiting == 0:
         return "nothing waits that it could have been given"
-    return f"holds {facts.dispatched} of {facts.prefetch} messages it may"
+    return f"holds {report.dispatched} of {report.prefetch} messages it may"
 
 
 def _is_up(memory: StrategyMemory, params: StrategyParams) -> bool:

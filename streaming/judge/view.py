@@ -8,7 +8,7 @@ from itertools import count
 from typing import overload
 
 from streaming.core.reporting.merge import MergedQueues
-from streaming.core.reporting.report import GroupFacts, QueueSummary
+from streaming.core.reporting.report import GroupReport, QueueSummary
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queues import TOTALS
 from streaming.judge.durations import durations
@@ -268,7 +268,7 @@ def _groups(summary: QueueSummary, top_k: int) -> tuple[tuple[GroupView, ...], i
     return views, others, groups[top_k].oldest_sent_at if len(groups) > top_k else None
 
 
-def _group(g: GroupFacts, stuck: bool) -> GroupView:
+def _group(g: GroupReport, stuck: bool) -> GroupView:
     head_id, head_receives = (g.head.message_id, g.head.receive_count) if g.head else (None, 0)
     settled = g.last_settled_at or None
     return GroupView(g.name, g.unsettled, g.in_flight, g.oldest_sent_at, head_id, head_receives, settled, stuck)

@@ -276,9 +276,9 @@ def test_a_sender_cannot_fill_the_memory_with_names_of_its_own() -> None:
         reported_now = [event("queue_state", n, attributes=made_up), event("heartbeat", n, consumer=f"pid-{n}")]
         steps.append((n, [*reported_now, event("consumer_state", n, consumer=f"connection-{n}", attributes={"prefetch": 1})]))
     last = run_steps(steps, Settings(now_is_event_time=True), restart=True)[-1]
-    (facts,) = last.queues.values()
-    assert len(facts.attributes) == 200
-    assert len(last.collectors) == len(facts.consumer_states) == day // hour + 1
+    (summary,) = last.queues.values()
+    assert len(summary.attributes) == 200
+    assert len(last.collectors) == len(summary.consumer_states) == day // hour + 1
 
 
 def test_a_heartbeat_or_a_consumer_without_a_queue_makes_no_queue(tmp_path: Path) -> None:

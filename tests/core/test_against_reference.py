@@ -98,15 +98,15 @@ def _end(draw: st.DrawFn, at: int, queue: str, dead: str, about: dict[str, Any])
 def said(merged: Merged) -> dict[str, dict[str, Any]]:
     """Return the core's report in the model's terms."""
     out = {}
-    for (_, _, queue), facts in merged.queues.items():
-        scopes = zip(AGE_SCOPES, facts.oldest, strict=True)
-        ordered = facts.ordered_facts
+    for (_, _, queue), summary in merged.queues.items():
+        scopes = zip(AGE_SCOPES, summary.oldest, strict=True)
+        ordered = summary.ordered_facts
         out[queue] = {
-            "depth": {state: facts.numbers[state] for state in ("visible", "in_flight", "delayed")},
+            "depth": {state: summary.numbers[state] for state in ("visible", "in_flight", "delayed")},
             "oldest": {scope: None if at >= NEVER else at for scope, at in scopes},
-            "poison": {one.view.message_id for one in facts.messages.get("poison", [])},
-            "totals": {t: facts.total(t) for t in TOTALS if t not in NOT_MODELLED},
-            "purged": sum(purge.messages for purge in facts.purges),
+            "poison": {one.view.message_id for one in summary.messages.get("poison", [])},
+            "totals": {t: summary.total(t) for t in TOTALS if t not in NOT_MODELLED},
+            "purged": sum(purge.messages for purge in summary.purges),
             "arrivals": {a.message_id: a.at for a in merged.arrivals if a.queue[2] == queue},
             "stuck": {_stuck(s)[0]: _stuck(s)[1:] for s in ordered.stuck} if ordered else {},
         }
@@ -155,8 +155,8 @@ def test_core_and_reference_agree_on_purges(data: st.DataObject) -> None:
     agree(data, events, ("depth", "oldest", "poison", "arrivals", "purged"))
 
 
-def agree(data: st.DataObject, events: list[Wire], facts: Sequence[str] | None = None) -> None:
-    """Check that both say the same of these facts (None: all) after the events were reported in some way."""
+def agree(data: st.DataObject, events: list[Wire], fields: Sequence[str] | None = None) -> None:
+    """Check that both agree on these fields (None: all) after the events were reported in some way."""
     reported = data.draw(st.permutations(events + data.draw(st.lists(st.sampled_from(events), max_size=5))))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(reported)), max_size=4)))
     parts = [reported[i:j] for i, j in zip([0, *cuts], [*cuts, len(reported)], strict=True)]
@@ -175,7 +175,7 @@ def agree(data: st.DataObject, events: list[Wire], facts: Sequence[str] | None =
         for queue, words in said(merged).items():
             if queue in VISIBILITY_MS:
                 found = expected(model, queue, T0 + end)
-                chosen = facts or found
+                chosen = fields or found
                 assert {fact: words[fact] for fact in chosen} == {fact: found[fact] for fact in chosen}, queue
     accepted = reports[-1].events_total
     assert accepted["accepted"] == len(events)

@@ -21,11 +21,11 @@ from sources.activemq.collector import ActiveMQCollector
 from sources.activemq.config import ActiveMQCollectorConfig
 from sources.events import Event
 from streaming.judge.slow_consumer import (
-    ConsumerFacts,
+    ConsumerReport,
     StrategyMemory,
     StrategyParams,
+    consumer_report,
     departed_of,
-    facts_of,
     is_zombie,
     judge_ack,
     judge_hold,
@@ -192,7 +192,7 @@ def states_of(events: Sequence[Event], name: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def facts_now(events: Sequence[Event], name: str) -> ConsumerFacts | None:
+def consumer_report_now(events: Sequence[Event], name: str) -> ConsumerReport | None:
     """Return what a tracker knows of a queue's one consumer."""
     held: dict[str, int] = {}
     waiting: set[str] = set()
@@ -218,7 +218,7 @@ def facts_now(events: Sequence[Event], name: str) -> ConsumerFacts | None:
     # A rolled-back acknowledgement is not reported as a deletion, but the broker counts it as a sign of life.
     last_ack_ms = max((at for at in (last_ack_ms, attributes.get("last_ack_at")) if at), default=None)
     known = {**attributes, "dispatched": len(held), "last_ack_at": last_ack_ms}
-    return facts_of(
+    return consumer_report(
         consumer,
         known,
         oldest_held_since_ms=min(held.values(), default=None),
@@ -292,12 +292,12 @@ def watch_scenarios(events: list[Event]) -> dict[str, Seen]:
         passed_s = (now_ms - started_ms) / 1_000
         for scenario in SCENARIOS:
             name, seen = scenario.name, found[scenario.name]
-            facts = facts_now(so_far, f"free.{name}")
-            if facts is None:
+            report = consumer_report_now(so_far, f"free.{name}")
+            if report is None:
                 continue
-            by_prefetch, memories[name, "prefetch"] = judge_prefetch(facts, PARAMS, memories[name, "prefetch"], now_ms)
-            by_ack, memories[name, "ack"] = judge_ack(facts, PARAMS, memories[name, "ack"], now_ms)
-            by_hold = judge_hold(facts, LIMIT_MS, 10, now_ms)
+            by_prefetch, memories[name, "prefetch"] = judge_prefetch(report, PARAMS, memories[name, "prefetch"], now_ms)
+            by_ack, memories[name, "ack"] = judge_ack(report, PARAMS, memories[name, "ack"], now_ms)
+            by_hold = judge_hold(report, LIMIT_MS, 10, now_ms)
             if passed_s >= scenario.judged_from_s:
                 for rule, verdict in (("prefetch", by_prefetch), ("ack", by_ack), ("hold", by_hold)):
                     seen.slow[rule] |= verdict.slow

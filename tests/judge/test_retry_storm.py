@@ -26,8 +26,8 @@ def batches(outcomes: list[bool], size: int = 5) -> Events:
 
 def retried(steps: list[Step], shards: int) -> int:
     """Return the number of redeliveries from failed batches at the end."""
-    (facts,) = run_steps(steps, Settings(), shards=shards)[-1].queues.values()
-    return facts.total("retried")
+    (summary,) = run_steps(steps, Settings(), shards=shards)[-1].queues.values()
+    return summary.total("retried")
 
 
 @pytest.mark.parametrize("shards", [1, 3])

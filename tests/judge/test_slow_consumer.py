@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from streaming.judge.slow_consumer import (
-    ConsumerFacts,
+    ConsumerReport,
     DepartedConsumer,
     StrategyMemory,
     StrategyParams,
     Verdict,
+    consumer_report,
     departed_of,
-    facts_of,
     is_zombie,
     judge_ack,
     judge_hold,
@@ -25,7 +25,7 @@ SECOND = 1_000
 START_MS = 1_800_000_000_000  # a multiple of every check period used here
 DEFAULTS = StrategyParams()
 
-IDLE = ConsumerFacts(
+IDLE = ConsumerReport(
     consumer="ID:app-1:1:1",
     connected=True,
     prefetch=1,
@@ -44,45 +44,45 @@ def at(second: float) -> int:
     return START_MS + round(second * SECOND)
 
 
-def holding(since_s: float, last_ack_s: float | None = None, **changes: Any) -> ConsumerFacts:
+def holding(since_s: float, last_ack_s: float | None = None, **changes: Any) -> ConsumerReport:
     """A consumer that holds one message since a second of the scenario."""
     last_ack_ms = None if last_ack_s is None else at(last_ack_s)
-    facts = replace(IDLE, dispatched=1, oldest_held_since_ms=at(since_s), last_ack_at_ms=last_ack_ms)
-    return replace(facts, **changes)
+    consumer = replace(IDLE, dispatched=1, oldest_held_since_ms=at(since_s), last_ack_at_ms=last_ack_ms)
+    return replace(consumer, **changes)
 
 
 # -- the scenarios: what is known at each second --
 
 
-def under_load(second: int) -> ConsumerFacts:
+def under_load(second: int) -> ConsumerReport:
     """Takes one message after the other, a tenth of a second each; a thousand wait."""
     return holding(second, second, queue_waiting=1_000, median_hold_ms=100)
 
 
-def slow_but_steady(second: int) -> ConsumerFacts:
+def slow_but_steady(second: int) -> ConsumerReport:
     """Every message of this queue takes 50 s; it has done them all."""
     started = second // 50 * 50
     return holding(started, started or None, queue_waiting=9, median_hold_ms=50 * SECOND)
 
 
-def hung(second: int) -> ConsumerFacts:
+def hung(second: int) -> ConsumerReport:
     """After one good second it never finishes another message; nothing else waits."""
     return holding(min(second, 1), 1, prefetch=5, median_hold_ms=200)
 
 
-def idle_then_one(second: int) -> ConsumerFacts:
+def idle_then_one(second: int) -> ConsumerReport:
     """Nothing for a hundred seconds, then a message that takes its usual fifteen."""
     if 110 <= second < 125:
         return holding(110, median_hold_ms=15 * SECOND)
     return replace(IDLE, median_hold_ms=15 * SECOND, last_ack_at_ms=at(125) if second >= 125 else None)
 
 
-def rollback_loop(_: int) -> ConsumerFacts:
+def rollback_loop(_: int) -> ConsumerReport:
     """A JMS client recovers its session every second: each try is quick, the broker sees one long delivery."""
     return holding(1, median_hold_ms=200)
 
 
-def long_message(second: int) -> ConsumerFacts:
+def long_message(second: int) -> ConsumerReport:
     """The queue's messages take ten seconds; this one takes sixty."""
     if second < 20:
         return holding(second // 10 * 10, second // 10 * 10 or None, median_hold_ms=10 * SECOND)
@@ -91,7 +91,7 @@ def long_message(second: int) -> ConsumerFacts:
     return replace(IDLE, last_ack_at_ms=at(80), median_hold_ms=10 * SECOND)
 
 
-def zombie(second: int) -> ConsumerFacts:
+def zombie(second: int) -> ConsumerReport:
     """The broker aborted it after forty seconds on its first message."""
     if second < 40:
         return holding(1, median_hold_ms=200)
@@ -102,7 +102,7 @@ def zombie(second: int) -> ConsumerFacts:
 class Case:
     """A scenario, whether something is wrong in it, and what each rule makes of that by default."""
 
-    facts: Callable[[int], ConsumerFacts]
+    consumer: Callable[[int], ConsumerReport]
     is_wrong: bool
     prefetch: str
     ack: str
@@ -128,10 +128,10 @@ def answers(case: Case, seconds: int = 180) -> dict[str, bool]:
     memories: dict[str, StrategyMemory | None] = {"prefetch": None, "ack": None}
     said = {"prefetch": False, "ack": False, "hold": False}
     for second in range(seconds):
-        facts = case.facts(second)
-        by_prefetch, memories["prefetch"] = judge_prefetch(facts, DEFAULTS, memories["prefetch"], at(second))
-        by_ack, memories["ack"] = judge_ack(facts, DEFAULTS, memories["ack"], at(second))
-        by_hold = judge_hold(facts, 30 * SECOND, 10, at(second))
+        consumer = case.consumer(second)
+        by_prefetch, memories["prefetch"] = judge_prefetch(consumer, DEFAULTS, memories["prefetch"], at(second))
+        by_ack, memories["ack"] = judge_ack(consumer, DEFAULTS, memories["ack"], at(second))
+        by_hold = judge_hold(consumer, 30 * SECOND, 10, at(second))
         if second >= case.from_s:
             for rule, verdict in (("prefetch", by_prefetch), ("ack", by_ack), ("hold", by_hold)):
                 said[rule] |= verdict.slow
@@ -139,7 +139,7 @@ def answers(case: Case, seconds: int = 180) -> dict[str, bool]:
 
 
 @pytest.mark.parametrize("rule", ["prefetch", "ack", "hold"])
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.facts.__name__) for case in CASES])
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.consumer.__name__) for case in CASES])
 def test_scenarios(case: Case, rule: str) -> None:
     said = answers(case)[rule]
     answer = "right" if said == case.is_wrong else "false alarm" if said else "missed"
@@ -160,8 +160,8 @@ def test_hold_names_the_hung_consumer_when_its_limit_is_passed_and_not_before() 
 )
 def test_hold_compares_with_what_is_usual(median_s: float | None, held_s: int, slow: bool) -> None:
     median_ms = None if median_s is None else round(median_s * SECOND)
-    facts = holding(0, median_hold_ms=median_ms)
-    assert judge_hold(facts, 30 * SECOND, 10, at(held_s)).slow is slow
+    consumer = holding(0, median_hold_ms=median_ms)
+    assert judge_hold(consumer, 30 * SECOND, 10, at(held_s)).slow is slow
 
 
 def test_hold_never_says_that_the_broker_would_abort() -> None:
@@ -177,7 +177,7 @@ def test_hold_has_nothing_against_a_consumer_that_is_gone_or_idle() -> None:
 
 
 def by_ack(
-    facts: Callable[[float], ConsumerFacts], params: StrategyParams, every_s: float, until_s: float
+    consumer: Callable[[float], ConsumerReport], params: StrategyParams, every_s: float, until_s: float
 ) -> list[tuple[float, Verdict]]:
     """Judge every so often; answers when the verdict changed."""
     memory: StrategyMemory | None = None
@@ -185,7 +185,7 @@ def by_ack(
     state = (False, False)
     for step in range(round(until_s / every_s) + 1):
         second = step * every_s
-        verdict, memory = judge_ack(facts(second), params, memory, at(second))
+        verdict, memory = judge_ack(consumer(second), params, memory, at(second))
         if (verdict.slow, verdict.would_abort) != state:
             state = (verdict.slow, verdict.would_abort)
             changes.append((second, verdict))
@@ -234,7 +234,7 @@ def test_ack_counts_from_one_again_when_the_broker_gave_the_consumer_more() -> N
     """With room in its window every dispatch clears the broker's own mark: hardly ever is it aborted."""
     params = StrategyParams(max_time_since_last_ack_ms=3_000, check_period_ms=1_000, max_slow_duration_ms=3_000)
 
-    def fed(second: float) -> ConsumerFacts:
+    def fed(second: float) -> ConsumerReport:
         return holding(0, prefetch=1_000, dispatched=1 + int(second))
 
     assert not any(v.would_abort for _, v in by_ack(fed, params, every_s=1, until_s=60))
@@ -242,7 +242,7 @@ def test_ack_counts_from_one_again_when_the_broker_gave_the_consumer_more() -> N
 
 
 @pytest.mark.parametrize(
-    ("why", "facts", "params", "slow"),
+    ("why", "consumer", "params", "slow"),
     [
         ("idle consumers are ignored", IDLE, DEFAULTS, False),
         ("unless they are not", IDLE, replace(DEFAULTS, ignore_idle_consumers=False), True),
@@ -258,8 +258,8 @@ def test_ack_counts_from_one_again_when_the_broker_gave_the_consumer_more() -> N
         ("it is gone", holding(0, connected=False), DEFAULTS, False),
     ],
 )
-def test_ack_exceptions(why: str, facts: ConsumerFacts, params: StrategyParams, slow: bool) -> None:
-    assert any(v.slow for _, v in by_ack(lambda _: facts, params, every_s=10, until_s=200)) is slow, why
+def test_ack_exceptions(why: str, consumer: ConsumerReport, params: StrategyParams, slow: bool) -> None:
+    assert any(v.slow for _, v in by_ack(lambda _: consumer, params, every_s=10, until_s=200)) is slow, why
 
 
 # -- prefetch --
@@ -268,7 +268,7 @@ FULL = holding(0, queue_waiting=5)
 
 
 def test_prefetch_needs_a_full_window_and_something_waiting() -> None:
-    for facts, slow in (
+    for consumer, slow in (
         (FULL, True),
         (replace(FULL, queue_waiting=0), False),
         (replace(FULL, prefetch=2), False),
@@ -277,7 +277,7 @@ def test_prefetch_needs_a_full_window_and_something_waiting() -> None:
         (replace(FULL, network=True), False),
         (replace(FULL, connected=False), False),
     ):
-        assert judge_prefetch(facts, DEFAULTS, None, at(0))[0].slow is slow
+        assert judge_prefetch(consumer, DEFAULTS, None, at(0))[0].slow is slow
 
 
 def test_prefetch_never_aborts_on_a_queue() -> None:
@@ -304,8 +304,8 @@ def test_prefetch_looks_at_the_check_only() -> None:
     memory: StrategyMemory | None = None
     verdicts = []
     for tenth in range(50):
-        facts = FULL if tenth % 10 == 0 else replace(FULL, dispatched=0)
-        verdict, memory = judge_prefetch(facts, params, memory, at(tenth / 10))
+        consumer = FULL if tenth % 10 == 0 else replace(FULL, dispatched=0)
+        verdict, memory = judge_prefetch(consumer, params, memory, at(tenth / 10))
         verdicts.append(verdict.would_abort)
     assert any(verdicts)
 
@@ -315,8 +315,8 @@ def test_prefetch_counts_how_often_it_became_slow() -> None:
     memory: StrategyMemory | None = None
     verdicts = []
     for tenth in range(40):
-        facts = FULL if tenth % 10 in (0, 9) else replace(FULL, dispatched=0)
-        verdict, memory = judge_prefetch(facts, params, memory, at(tenth / 10))
+        consumer = FULL if tenth % 10 in (0, 9) else replace(FULL, dispatched=0)
+        verdict, memory = judge_prefetch(consumer, params, memory, at(tenth / 10))
         verdicts.append(verdict.would_abort)
     assert verdicts.index(True) == 20
 
@@ -383,7 +383,7 @@ def test_departed_consumers_are_read_from_their_last_state() -> None:
     assert back.is_back
 
 
-def test_facts_are_read_from_a_consumer_s_state() -> None:
+def test_a_report_is_read_from_a_consumer_s_state() -> None:
     attributes = {
         "prefetch": 1,
         "dispatched": 1,
@@ -391,6 +391,6 @@ def test_facts_are_read_from_a_consumer_s_state() -> None:
         "connected_at": at(0),
         "last_ack_at": at(5),
     }
-    found = facts_of("ID:app-1:1:1", attributes, oldest_held_since_ms=at(0), queue_waiting=0, median_hold_ms=None)
+    found = consumer_report("ID:app-1:1:1", attributes, oldest_held_since_ms=at(0), queue_waiting=0, median_hold_ms=None)
     assert found == holding(0, 5)
-    assert facts_of("c", {}, oldest_held_since_ms=None, queue_waiting=0, median_hold_ms=None).connected
+    assert consumer_report("c", {}, oldest_held_since_ms=None, queue_waiting=0, median_hold_ms=None).connected

@@ -15,7 +15,7 @@ from typing import Literal
 from lab.detect.alarms import Alarm, spans
 from lab.detect.run import Run
 from lab.history import Delivery
-from streaming.judge.slow_consumer import ConsumerFacts, StrategyMemory, StrategyParams, judge_ack, judge_prefetch
+from streaming.judge.slow_consumer import ConsumerReport, StrategyMemory, StrategyParams, judge_ack, judge_prefetch
 
 LOOK_S = 5.0
 
@@ -41,10 +41,10 @@ class SlowConsumers:
     def alarms(self, run: Run) -> list[Alarm]:
         times = run.every(LOOK_S)
         found = []
-        for consumer, facts in _facts(run, times).items():
+        for consumer, reports in _consumer_reports(run, times).items():
             memory: StrategyMemory | None = None
             slow = []
-            for at, detected in zip(times, facts, strict=True):
+            for at, detected in zip(times, reports, strict=True):
                 judge = judge_prefetch if self.by == "prefetch" else judge_ack
                 verdict, memory = judge(detected, StrategyParams(), memory, at)
                 slow.append(verdict.slow if self.by == "prefetch" else verdict.would_abort)
@@ -52,7 +52,7 @@ class SlowConsumers:
         return found
 
 
-def _facts(run: Run, times: list[int]) -> dict[str, list[ConsumerFacts]]:
+def _consumer_reports(run: Run, times: list[int]) -> dict[str, list[ConsumerReport]]:
     history = run.recording.history.of(run.main)
     states: dict[str, list[tuple[int, bool, int]]] = {}
     for report in run.recording.reports:
@@ -66,7 +66,7 @@ def _facts(run: Run, times: list[int]) -> dict[str, list[ConsumerFacts]]:
 
 def _of(
     consumer: str, states: list[tuple[int, bool, int]], deliveries: list[Delivery], times: list[int], waiting: list[int]
-) -> Iterator[ConsumerFacts]:
+) -> Iterator[ConsumerReport]:
     mine = [d for d in deliveries if d.consumer == consumer]
     begins = sorted(d.at for d in mine)
     ends = sorted(d.ended_at for d in mine)
@@ -77,7 +77,7 @@ def _of(
         connected_at, connected, prefetch = states[max(known, 0)]
         held = bisect_right(begins, at) - bisect_right(ends, at)
         acked = bisect_right(acks, at)
-        yield ConsumerFacts(
+        yield ConsumerReport(
             consumer, connected and known >= 0, prefetch, held, False,
             acks[acked - 1] if acked else None, connected_at if acked == 0 else since[0], None, more, None,
         )  # fmt: skip

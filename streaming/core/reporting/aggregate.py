@@ -29,7 +29,7 @@ from streaming.core.state.compact import SILENT_MEMORY_MS
 from streaming.core.state.queues import NEVER, ConsumerState
 from streaming.core.state.rows import F_DEAD_LETTERED, F_DROPPED, F_SENT_KNOWN
 from streaming.core.state.state import ShardState
-from streaming.core.tracking.groups import ordered_facts, unordered_groups
+from streaming.core.tracking.groups import ordered_queue_reports, unordered_groups
 from streaming.core.tracking.retention import expiry
 from streaming.core.tracking.windows import Windows, windows
 
@@ -79,7 +79,7 @@ def _queues(state: ShardState, now: int, since: int, settings: Settings) -> Queu
         results=consumer_results(state, settings),
         listed=_listings(state, w, selected, viewer, now, settings),
         groups=unordered_groups(state, w, settings),
-        ordered_facts=ordered_facts(state, w, viewer, now, settings),
+        ordered_facts=ordered_queue_reports(state, w, viewer, now, settings),
         consumers=held_by_consumers(state, w, settings),
         consumer_states=_consumers(state),
         losses=recent_losses(state, since, settings),

@@ -93,9 +93,16 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
         """A number per queue that changes when anything about its ordering groups does; 0 where there are none."""
         digest = np.zeros(len(self.names), dtype=np.int64)
         for shard, place in zip(self._shards, self._places, strict=True):
-            for number, facts in shard.ordered_facts.items():
-                figures = (facts.groups, facts.backlog, facts.in_flight, facts.blocked, facts.hidden, facts.stuck_groups)
-                digest[place[number]] ^= hash((*figures, facts.look_ahead is not None))
+            for number, ordered in shard.ordered_facts.items():
+                figures = (
+                    ordered.groups,
+                    ordered.backlog,
+                    ordered.in_flight,
+                    ordered.blocked,
+                    ordered.hidden,
+                    ordered.stuck_groups,
+                )
+                digest[place[number]] ^= hash((*figures, ordered.look_ahead is not None))
         return digest
 
     def places_of(self, what: Literal["losses", "purges", "consumer_states"]) -> Iterator[int]:

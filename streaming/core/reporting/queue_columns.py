@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from streaming.core.columns import Array
 from streaming.core.reporting.message_columns import ListedMessages
-from streaming.core.reporting.report import MAXIMA, MINIMA, SUMS, GroupFacts, HeldBy, Loss, OrderedFacts, Purge
+from streaming.core.reporting.report import MAXIMA, MINIMA, SUMS, GroupReport, HeldBy, Loss, OrderedQueueReport, Purge
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_table import FLAGS as FLAGS
 from streaming.core.state.queue_table import REPORTED as REPORTED
@@ -59,9 +59,9 @@ class QueueColumns:
     acks: ConsumerColumns
     results: ConsumerColumns
     listed: tuple[ListedMessages, ...] = ()
-    groups: Mapping[int, tuple[list[GroupFacts], int]] = field(default_factory=dict)
+    groups: Mapping[int, tuple[list[GroupReport], int]] = field(default_factory=dict)
     """Unordered queues only: the oldest groups, oldest first, and the number of further groups."""
-    ordered_facts: Mapping[int, OrderedFacts] = field(default_factory=dict)
+    ordered_facts: Mapping[int, OrderedQueueReport] = field(default_factory=dict)
     consumers: Mapping[int, list[HeldBy]] = field(default_factory=dict)
     consumer_states: Mapping[int, dict[str, ConsumerState]] = field(default_factory=dict)
     losses: Mapping[int, list[Loss]] = field(default_factory=dict)

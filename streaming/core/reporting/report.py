@@ -54,7 +54,7 @@ Rank = tuple[int, int]
 became known too late, when it was noticed), then a number of the message to break ties."""
 
 
-class GroupFacts(NamedTuple):
+class GroupReport(NamedTuple):
     """One group of messages. Times are epoch milliseconds."""
 
     name: str
@@ -68,7 +68,7 @@ class GroupFacts(NamedTuple):
 class StuckGroup(NamedTuple):
     """A group in which nothing moved for too long."""
 
-    group: GroupFacts
+    group: GroupReport
     since: int
     reason: str
     waiting: int
@@ -86,7 +86,7 @@ class LookAhead(NamedTuple):
 
 
 @dataclass(slots=True)
-class OrderedFacts:
+class OrderedQueueReport:
     """The report on an ordered queue, which is wholly in one shard."""
 
     groups: int
@@ -94,7 +94,7 @@ class OrderedFacts:
     in_flight: int
     blocked: int
     hidden: int
-    oldest: list[GroupFacts]
+    oldest: list[GroupReport]
     """The groups with the oldest messages, at most the top K."""
     others_oldest_at: int | None
     stuck: list[StuckGroup]
@@ -209,10 +209,10 @@ class QueueSummary(QueueAttributes):
     oldest_but_used_up: list[int] = field(default_factory=list)
     """The same without messages that have no receives left and whose last window has ended."""
     age_counts: list[int] = field(default_factory=list)
-    groups: list[GroupFacts] = field(default_factory=list)
+    groups: list[GroupReport] = field(default_factory=list)
     """Unordered queues only: oldest first."""
     folded_groups: int = 0
-    ordered_facts: OrderedFacts | None = None
+    ordered_facts: OrderedQueueReport | None = None
     consumers: list[HeldBy] = field(default_factory=list)
     messages: Mapping[str, list[Listed]] = field(default_factory=dict)
     """Listed messages by kind."""

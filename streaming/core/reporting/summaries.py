@@ -11,7 +11,7 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.reporting.purges import merge_purges
 from streaming.core.reporting.queue_columns import NUMBERS, QueueColumns
-from streaming.core.reporting.report import ConsumerResults, GroupFacts, HeldBy, QueueSummary
+from streaming.core.reporting.report import ConsumerResults, GroupReport, HeldBy, QueueSummary
 from streaming.core.settings import Settings
 from streaming.core.state.queues import Depth
 
@@ -129,14 +129,14 @@ def _add_details(summary: QueueSummary, shard: QueueColumns, row: int, settings:
         summary.consumer_states.update(shard.consumer_states[row])
 
 
-def _merge_groups(a: list[GroupFacts], b: list[GroupFacts]) -> list[GroupFacts]:
+def _merge_groups(a: list[GroupReport], b: list[GroupReport]) -> list[GroupReport]:
     if not a or not b:
         return a or b
     known = {group.name: group for group in a}
     for group in b:
         other = known.get(group.name)
         if other is not None:
-            group = GroupFacts(
+            group = GroupReport(
                 group.name,
                 group.unsettled + other.unsettled,
                 group.in_flight + other.in_flight,

@@ -1,6 +1,6 @@
 """Convert the states of all shards to another number of shards. Pure; nothing is lost or counted twice.
 
-Messages go to the shard to which `route` will send their next events. Facts about a queue as a whole go to every shard; what must
+Messages go to the shard to which `route` will send their next events. The state of a whole queue goes to every shard; what must
 be counted once (running totals, holding times) goes to the queue's home shard.
 """
 
@@ -155,9 +155,9 @@ def _comparable(report: Merged) -> dict[str, Any]:
     }
     for total in ("events_total", "invalid_total"):
         found[total] = {name: n for name, n in found[total].items() if n}
-    for (system, scope, queue), facts in report.queues.items():
-        for field in fields(facts):
-            value = getattr(facts, field.name)
+    for (system, scope, queue), summary in report.queues.items():
+        for field in fields(summary):
+            value = getattr(summary, field.name)
             if field.name == "messages":
                 value = {kind: sorted(map(repr, listed)) for kind, listed in value.items() if listed}
             elif field.name == "consumers":

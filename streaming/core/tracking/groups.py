@@ -7,14 +7,16 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.events.events import RELEASED
 from streaming.core.reporting.listing import Viewer
-from streaming.core.reporting.report import GroupFacts, LookAhead, OrderedFacts, StuckGroup
+from streaming.core.reporting.report import GroupReport, LookAhead, OrderedQueueReport, StuckGroup
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER, poison_receives, visibility_ms
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.windows import Windows
 
 
-def ordered_facts(state: ShardState, w: Windows, viewer: Viewer, now: int, settings: Settings) -> dict[int, OrderedFacts]:
+def ordered_queue_reports(
+    state: ShardState, w: Windows, viewer: Viewer, now: int, settings: Settings
+) -> dict[int, OrderedQueueReport]:
     """Report, per ordered queue (by index), the state of its groups at `now`."""
     rows = state.rows
     if not rows.has("group"):
@@ -28,7 +30,7 @@ def ordered_facts(state: ShardState, w: Windows, viewer: Viewer, now: int, setti
     grouped = grouped[_in_order(state, grouped)]
     queue = rows.at("queue", grouped)
     bounds = np.flatnonzero(np.append(True, queue[1:] != queue[:-1]))
-    out: dict[int, OrderedFacts] = {}
+    out: dict[int, OrderedQueueReport] = {}
     for start, stop in zip(bounds, np.append(bounds[1:], len(grouped)), strict=True):
         out[int(queue[start])] = _one_queue(state, w, viewer, int(queue[start]), grouped[start:stop], now, settings)
     return out
@@ -52,7 +54,7 @@ def _in_order(state: ShardState, rows: Array) -> Array:
 
 def _one_queue(
     state: ShardState, w: Windows, viewer: Viewer, number: int, rows: Array, now: int, settings: Settings
-) -> OrderedFacts:
+) -> OrderedQueueReport:
     live = state.rows
     names, head_at, group, unsettled = np.unique(
         live.at("group", rows), return_index=True, return_inverse=True, return_counts=True
@@ -65,18 +67,18 @@ def _one_queue(
     np.minimum.at(oldest, group, live.at("sent", rows))
     head = rows[head_at]
     settled = state.groups.time[names]
-    facts = _Groups(state, viewer, names, unsettled, in_flight, oldest, settled, head)
-    stuck, stuck_groups = _stuck(facts, w, number, now, settings)
-    look_ahead, hidden = _look_ahead(facts, w, rows, group, number, settings)
+    groups = _Groups(state, viewer, names, unsettled, in_flight, oldest, settled, head)
+    stuck, stuck_groups = _stuck(groups, w, number, now, settings)
+    look_ahead, hidden = _look_ahead(groups, w, rows, group, number, settings)
     order = _oldest_first(state, names, oldest, settings.top_k + 1)
     top = order[: settings.top_k]
-    return OrderedFacts(
+    return OrderedQueueReport(
         groups=n,
         backlog=int((unsettled > in_flight).sum()),
         in_flight=int((in_flight > 0).sum()),
         blocked=int(((in_flight > 0) & (unsettled > in_flight)).sum()),
         hidden=hidden,
-        oldest=facts.some(top),
+        oldest=groups.some(top),
         others_oldest_at=int(oldest[order[settings.top_k]]) if n > settings.top_k else None,
         stuck=stuck,
         stuck_groups=stuck_groups,
@@ -116,11 +118,11 @@ class _Groups:
     def name(self, i: int) -> str:
         return self.state.groups.text(int(self.names[i]))
 
-    def some(self, which: list[int]) -> list[GroupFacts]:
+    def some(self, which: list[int]) -> list[GroupReport]:
         """Return some groups with their heads."""
         at = np.array(which, dtype=np.int64)
         return [
-            GroupFacts(name or "", unsettled, in_flight, oldest, settled, head)
+            GroupReport(name or "", unsettled, in_flight, oldest, settled, head)
             for name, unsettled, in_flight, oldest, settled, head in zip(
                 self.state.groups.words(self.names[at]),
                 self.unsettled[at].tolist(),
@@ -133,7 +135,7 @@ class _Groups:
         ]
 
 
-def _stuck(facts: _Groups, w: Windows, number: int, now: int, settings: Settings) -> tuple[list[StuckGroup], int]:
+def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Settings) -> tuple[list[StuckGroup], int]:
     """Return the groups stuck longest, and how many are stuck.
 
     1. A message waits behind the head. 2. The head was not merely sent with a delay. 3. No message of the group was settled, and
@@ -143,7 +145,7 @@ def _stuck(facts: _Groups, w: Windows, number: int, now: int, settings: Settings
     flight: then a later message was received, and the head is gone although no deletion was reported. A head that was given back
     may be from the same batch as that message.
     """
-    state = facts.state
+    state = groups.state
     live, record = state.rows, state.queues[number]
     if record.dead_letter:
         # Dead letters are not expected to be processed, let alone in order.
@@ -152,18 +154,18 @@ def _stuck(facts: _Groups, w: Windows, number: int, now: int, settings: Settings
     window = visibility_ms(record, settings)
     factor_ms = 0 if window >= NEVER else thresholds.group_stuck_visibility_factor * window
     limit = int(max(factor_ms, thresholds.group_stuck_min_s * 1000))
-    since = np.maximum(np.maximum(live.at("sent", facts.head), live.at("delay", facts.head)), facts.settled)
-    receives = live.at("receive_count", facts.head)
-    passed_over = (record.youngest_sent_at > live.at("sent", facts.head)) & (record.youngest_received_at > since)
+    since = np.maximum(np.maximum(live.at("sent", groups.head), live.at("delay", groups.head)), groups.settled)
+    receives = live.at("receive_count", groups.head)
+    passed_over = (record.youngest_sent_at > live.at("sent", groups.head)) & (record.youngest_received_at > since)
     alive = now - record.last_received_at < limit
     poison = poison_receives(record, settings)
     # A consumer that has just received the head, after a pause without consumers, is given time to finish it.
-    in_flight, returning = w.in_flight[facts.head], w.returning[facts.head]
-    held = in_flight & ((receives >= poison) | (now - live.at("last_received", facts.head) >= limit // 2))
-    touched = held | returning | (~in_flight & ~w.delayed[facts.head] & alive & ((receives > 0) | passed_over))
-    given_back = live.at("window_code", facts.head) == RELEASED
-    gone = (receives > 0) & ~in_flight & ~given_back & (facts.settled > w.window_end[facts.head])
-    hit = (facts.unsettled > 1) & (now - since >= limit) & touched & ~gone
+    in_flight, returning = w.in_flight[groups.head], w.returning[groups.head]
+    held = in_flight & ((receives >= poison) | (now - live.at("last_received", groups.head) >= limit // 2))
+    touched = held | returning | (~in_flight & ~w.delayed[groups.head] & alive & ((receives > 0) | passed_over))
+    given_back = live.at("window_code", groups.head) == RELEASED
+    gone = (receives > 0) & ~in_flight & ~given_back & (groups.settled > w.window_end[groups.head])
+    hit = (groups.unsettled > 1) & (now - since >= limit) & touched & ~gone
     out = []
     for i in np.flatnonzero(hit).tolist():
         if receives[i] >= poison:
@@ -172,29 +174,29 @@ def _stuck(facts: _Groups, w: Windows, number: int, now: int, settings: Settings
             reason = "held_head"
         else:
             reason = "poison_head" if receives[i] > 1 else "not_received"
-        out.append((int(since[i]), facts.name(i), i, reason))
+        out.append((int(since[i]), groups.name(i), i, reason))
     out.sort()
     listed = out[: settings.messages_per_queue]
-    groups = facts.some([i for _, _, i, _ in listed])
+    listed_groups = groups.some([i for _, _, i, _ in listed])
     return [
         StuckGroup(group, since_ms, reason, group.unsettled - 1)
-        for group, (since_ms, _, _, reason) in zip(groups, listed, strict=True)
+        for group, (since_ms, _, _, reason) in zip(listed_groups, listed, strict=True)
     ], len(out)
 
 
 def _look_ahead(
-    facts: _Groups, w: Windows, rows: Array, group: Array, number: int, settings: Settings
+    groups: _Groups, w: Windows, rows: Array, group: Array, number: int, settings: Settings
 ) -> tuple[LookAhead | None, int]:
     """Return the look-ahead if it holds blocked groups only while others wait beyond it, and how many groups are beyond."""
-    record = facts.state.queues[number]
+    record = groups.state.queues[number]
     reported = record.number("look_ahead")
     limit = int(reported if reported else settings.thresholds(record.name).look_ahead)
     if len(rows) <= limit:
         return None, 0
-    n = len(facts.names)
+    n = len(groups.names)
     seen = np.zeros(n, dtype=bool)
     seen[group[:limit]] = True
-    blocked = facts.in_flight > 0
+    blocked = groups.in_flight > 0
     beyond = ~seen & ~blocked
     if not blocked[seen].all() or not beyond.any():
         return None, int(beyond.sum())
@@ -205,7 +207,7 @@ def _look_ahead(
     first = int(ahead.argmax())
     saturated = LookAhead(
         limit,
-        facts.name(first),
+        groups.name(first),
         int(ahead[first]),
         int(blocked[seen].sum() if seen.any() else 0),
         int(waiting.sum()),
@@ -214,7 +216,7 @@ def _look_ahead(
     return saturated, int(beyond.sum())
 
 
-def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[int, tuple[list[GroupFacts], int]]:
+def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[int, tuple[list[GroupReport], int]]:
     """Return, per unordered queue (by index), its oldest groups and how many more there are than a report lists."""
     rows = state.rows
     if not rows.has("group"):
@@ -228,13 +230,13 @@ def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[
     oldest = np.full(len(names), NEVER, dtype=np.int64)
     np.minimum.at(oldest, group, rows.at("sent", grouped))
     settled = state.groups.time[names]
-    out: dict[int, tuple[list[GroupFacts], int]] = {}
+    out: dict[int, tuple[list[GroupReport], int]] = {}
     for i in _oldest_first(state, names, oldest, len(names)):
         number = int(state.groups.queue[names[i]])
         listed, folded = out.get(number, ([], 0))
         if len(listed) < settings.groups_per_report:
             name = state.groups.text(int(names[i]))
-            listed.append(GroupFacts(name, int(unsettled[i]), int(in_flight[i]), int(oldest[i]), int(settled[i])))
+            listed.append(GroupReport(name, int(unsettled[i]), int(in_flight[i]), int(oldest[i]), int(settled[i])))
         else:
             folded += 1
         out[number] = (listed, folded)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from streaming.core.reporting.report import GroupFacts, OrderedFacts
+from streaming.core.reporting.report import GroupReport, OrderedQueueReport
 from streaming.core.state.queues import Depth
 from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, Evidence
 from streaming.judge.window import Window
@@ -83,20 +83,20 @@ def passed_over(past: Window, came_back: int, late_ms: int) -> bool:
     return came_back > oldest > 0 and _were_received_since(past, oldest, late_ms)
 
 
-def head_passed_over(past: Window, facts: OrderedFacts, latest: Depth | None, late_ms: int) -> bool:
+def head_passed_over(past: Window, ordered: OrderedQueueReport, latest: Depth | None, late_ms: int) -> bool:
     """Whether messages of other groups passed over the oldest head that could be received and never was.
 
     Groups may overtake each other, but brokers serve them about in order of arrival. So several younger messages show it, and one
     that was sent much later if the latest count shows nothing visible.
     """
-    waiting = [(g, g.head) for g in facts.oldest if not g.in_flight and g.head is not None and g.head.state == "visible"]
+    waiting = [(g, g.head) for g in ordered.oldest if not g.in_flight and g.head is not None and g.head.state == "visible"]
     never = [(group, head) for group, head in waiting if not head.receive_count]
     if not never:
         return False
     oldest = min(head.sent_at_ms for _, head in never)
     free_at = min(max(head.sent_at_ms, group.last_settled_at) for group, head in never)
     uncounted = latest is not None and latest.visible == 0 and latest.at > free_at
-    overtaken = uncounted and facts.youngest_received_sent_at - free_at > OVERTAKEN_MS
+    overtaken = uncounted and ordered.youngest_received_sent_at - free_at > OVERTAKEN_MS
     return overtaken or (len(past) > 0 and _were_received_since(past, oldest, late_ms))
 
 
@@ -117,7 +117,7 @@ def _were_received_since(past: Window, oldest: int, late_ms: int) -> bool:
     return received - before > max(FEWEST_PASSED, 0.1 * received)
 
 
-def group_passed_over(groups: Iterable[GroupFacts]) -> bool:
+def group_passed_over(groups: Iterable[GroupReport]) -> bool:
     """Whether a younger message of an ordering group is in flight while its head waits and was never received.
 
     Order within a group is strict, so an unseen consumer received the head.

@@ -133,10 +133,11 @@ def _passed_over(c: Context, latest: Depth | None) -> bool:
     late_ms = c.now - max(c.summary.last_received_at, c.summary.last_settled_at)
     if not c.ordered:
         return passed_over(c.recent, c.summary.numbers["oldest_received_visible"], late_ms)
-    evidence, facts = c.memory.evidence, c.summary.ordered_facts
+    evidence, ordered = c.memory.evidence, c.summary.ordered_facts
     # A group may really be stuck while others flow: then the counts grow with it.
-    if facts is not None and (
-        group_passed_over(facts.oldest) or (evidence.counts_are_below() and head_passed_over(c.recent, facts, latest, late_ms))
+    if ordered is not None and (
+        group_passed_over(ordered.oldest)
+        or (evidence.counts_are_below() and head_passed_over(c.recent, ordered, latest, late_ms))
     ):
         evidence.group_passed_at = c.now
     return c.now - evidence.group_passed_at <= PASSED_OVER_KEPT_MS

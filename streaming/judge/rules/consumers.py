@@ -12,10 +12,10 @@ from streaming.judge.context import Context, duration, seconds
 from streaming.judge.measures import slow_hold
 from streaming.judge.signals import Finding
 from streaming.judge.slow_consumer import (
-    ConsumerFacts,
+    ConsumerReport,
     StrategyParams,
+    consumer_report,
     departed_of,
-    facts_of,
     is_zombie,
     judge_ack,
     judge_hold,
@@ -46,7 +46,7 @@ def slow_consumer(c: Context) -> Iterator[Finding]:
         c.near["SlowConsumer"] = slow_hold(c.summary.consumers[0].since, c.now, usual, min_hold_ms, factor)
     noisy = _noisiest(c)
     for held in c.summary.consumers[: c.settings.messages_per_queue]:
-        verdict = judge_hold(_facts(c, held.consumer, held), min_hold_ms, factor, c.now)
+        verdict = judge_hold(_consumer_report(c, held.consumer, held), min_hold_ms, factor, c.now)
         if not verdict.slow:
             continue
         held_ms = c.now - held.since
@@ -105,17 +105,17 @@ def broker_strategies(c: Context) -> Iterator[Finding]:
     before = dict(memory)
     memory.clear()
     for consumer in sorted(c.summary.consumer_states):
-        facts = _facts(c, consumer, held_by.get(consumer))
+        report = _consumer_report(c, consumer, held_by.get(consumer))
         for strategy, rule in _STRATEGIES.items():
             name = f"{strategy}:{consumer}"
-            verdict, memory[name] = rule(facts, params, before.get(name), c.now)
+            verdict, memory[name] = rule(report, params, before.get(name), c.now)
             if not verdict.slow:
                 continue
             evidence = {
                 "strategy": strategy,
                 "would_abort": verdict.would_abort,
-                "prefetch": facts.prefetch or 0,
-                "dispatched": facts.dispatched,
+                "prefetch": report.prefetch or 0,
+                "dispatched": report.dispatched,
                 "summary": f"{_STRATEGY_NAMES[strategy]} calls consumer {consumer} of {c.name.queue} slow: {verdict.why}.",
             }
             since = verdict.since_ms if verdict.since_ms is not None else c.now
@@ -152,13 +152,13 @@ def _in_words(client: dict[str, str]) -> str:
     return f" (client {client['client_id']})" if client else ""
 
 
-def _facts(c: Context, consumer: str, held: HeldBy | None) -> ConsumerFacts:
+def _consumer_report(c: Context, consumer: str, held: HeldBy | None) -> ConsumerReport:
     state = c.summary.consumer_states.get(consumer)
     attributes: dict[str, Any] = dict(state.attributes) if state else {}
     attributes.setdefault("last_ack_at", c.summary.consumer_acks.get(consumer))
     if held is not None:
         attributes.setdefault("dispatched", held.held)
-    return facts_of(
+    return consumer_report(
         consumer,
         attributes,
         oldest_held_since_ms=held.since if held else None,

@@ -34,11 +34,11 @@ def group_stuck(c: Context) -> Iterator[Finding]:
     It is shown, but does not alert, while a consumer works on the head for no longer than usual: the group only waits its turn.
     Once announced, it stays so until the group moves.
     """
-    facts = c.summary.ordered_facts
-    if facts is None or not facts.stuck:
+    ordered = c.summary.ordered_facts
+    if ordered is None or not ordered.stuck:
         return
     cut_off = _was_cut_off(c)
-    for stuck in facts.stuck:
+    for stuck in ordered.stuck:
         known = c.firing.get(c.key("GroupStuck", group=stuck.group.name))
         doubtful = c.basis != "messages" or (known is None and cut_off)
         if doubtful and not _is_proved(c, stuck):
@@ -138,11 +138,11 @@ def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:
 
 def look_ahead_saturated(c: Context) -> Iterator[Finding]:
     """All of the first `look_ahead` messages belong to blocked groups, so the queue delivers none of the groups behind them."""
-    facts = c.summary.ordered_facts
-    if facts is None or facts.look_ahead is None:
+    ordered = c.summary.ordered_facts
+    if ordered is None or ordered.look_ahead is None:
         c.memory.holds_since("look_ahead", False, c.now)
         return
-    hidden = facts.look_ahead
+    hidden = ordered.look_ahead
     since = c.memory.holds_since("look_ahead", True, c.now) or c.now
     evidence: dict[str, Any] = {
         "look_ahead": hidden.limit,
@@ -166,28 +166,28 @@ def concurrency_collapsed(c: Context) -> Iterator[Finding]:
 
     Delayed messages are no backlog. While consumers that work on a schedule are away it is shown, but does not alert.
     """
-    facts = c.summary.ordered_facts
+    ordered = c.summary.ordered_facts
     collapsed = (
-        facts is not None
-        and facts.in_flight <= c.thresholds.collapsed_groups_in_flight
-        and min(facts.backlog, c.summary.numbers["visible"]) >= c.thresholds.collapsed_groups_backlog
+        ordered is not None
+        and ordered.in_flight <= c.thresholds.collapsed_groups_in_flight
+        and min(ordered.backlog, c.summary.numbers["visible"]) >= c.thresholds.collapsed_groups_backlog
         and not c.paused
         and not c.is_dead_letter_queue
     )
     since = c.memory.holds_since("collapsed", collapsed, c.now)
     at_work = c.memory.holds_since("collapsed_at_work", collapsed and not is_scheduled_pause(c), c.now)
-    if facts is None or since is None:
+    if ordered is None or since is None:
         return
     c.near["ConcurrencyCollapsed"] = lasted = measures.collapse(since, c.now, c.thresholds)
     if not lasted.reached:
         return
     evidence = {
-        "groups_in_flight": facts.in_flight,
-        "groups_backlog": facts.backlog,
+        "groups_in_flight": ordered.in_flight,
+        "groups_backlog": ordered.backlog,
         "collapsed_s": seconds(c.now - since),
         "summary": (
-            f"{facts.in_flight} of {facts.groups} groups of {c.name.queue} in flight for {duration(c.now - since)} "
-            f"while {facts.backlog} have messages waiting: consumers work one group at a time."
+            f"{ordered.in_flight} of {ordered.groups} groups of {c.name.queue} in flight for {duration(c.now - since)} "
+            f"while {ordered.backlog} have messages waiting: consumers work one group at a time."
         ),
     }
     finding = c.finding("ConcurrencyCollapsed", "warning", since, evidence)

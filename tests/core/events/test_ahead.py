@@ -98,15 +98,21 @@ def test_one_event_of_2096_blinds_nothing(poison: dict[str, Any], shards: int) -
     """The later reports of correct clocks count."""
     merged = judged(poison, shards)
     assert +merged.events_total == {"accepted": 6, "ahead": 1}
-    facts = merged.queues[NAME]
-    latest = [facts.last_event_at, facts.last_state_at, facts.last_received_at, merged.high_water, *merged.collectors.values()]
+    summary = merged.queues[NAME]
+    latest = [
+        summary.last_event_at,
+        summary.last_state_at,
+        summary.last_received_at,
+        merged.high_water,
+        *merged.collectors.values(),
+    ]
     assert max(latest) <= T0 + 3_000
-    assert facts.attribute("visible") == 7
+    assert summary.attribute("visible") == 7
     assert merged.collectors == {"collector": T0 + 1_500}
     if poison["type"] != "purged":
-        assert facts.numbers["visible"] + facts.numbers["in_flight"] >= 2
+        assert summary.numbers["visible"] + summary.numbers["in_flight"] >= 2
     else:
-        assert facts.numbers["in_flight"] == 1, "the message sent after the purge is there"
+        assert summary.numbers["in_flight"] == 1, "the message sent after the purge is there"
 
 
 def test_how_far_it_was_ahead_is_kept_for_the_skew() -> None:

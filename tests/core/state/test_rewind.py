@@ -24,11 +24,11 @@ def test_now_comes_back_and_life_goes_on() -> None:
     assert back.high_water <= T0 + 2_000
     assert back.collectors == {"c": T0 + 2_000}
     assert later.events_total["late"] == 0
-    facts = later.queues[NAME]
-    assert facts.total("expired") == 1
-    assert facts.last_received_at == T0 + 3_000
-    assert facts.last_event_at <= T0 + 3_000
-    assert facts.numbers["visible"] == 2, "the window of n ended by the right time"
+    summary = later.queues[NAME]
+    assert summary.total("expired") == 1
+    assert summary.last_received_at == T0 + 3_000
+    assert summary.last_event_at <= T0 + 3_000
+    assert summary.numbers["visible"] == 2, "the window of n ended by the right time"
 
 
 def test_a_small_step_back_waits() -> None:

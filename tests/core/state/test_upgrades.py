@@ -68,10 +68,10 @@ def test_a_stored_state_of_every_format_is_read_and_says_what_it_said(name: str,
     merged = merge(reports, Settings())
     published = json.loads((FOLDER / f"{name}.json").read_text())["metrics"]
     assert {queue for _, _, queue in merged.queues} == {"orders", "orders-dlq", "payments.fifo", "later"}
-    for (system, scope, queue), facts in merged.queues.items():
+    for (system, scope, queue), summary in merged.queues.items():
         for total in ("sent", "received", "deleted", "dead_lettered", "dropped"):
             series = f'queuewatch_messages_{total}_total{{system="{system}",scope_id="{scope}",queue="{queue}"}}'
-            assert facts.total(total) == published[series], series
+            assert summary.total(total) == published[series], series
     assert merged.events_total["accepted"] == published['queuewatch_events_total{result="accepted"}']
     assert merged.queues[QueueName("aws_sqs", "eu/1", "payments.fifo")].numbers["visible"] == 12
 

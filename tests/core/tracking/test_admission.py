@@ -52,7 +52,7 @@ def test_every_shard_tracks_the_same_queues(shards: int) -> None:
     first = [event("sent", 0, f"q{n}", message_id="m") for n in range(3)]
     more = [event("sent", n, queue, message_id=f"m{n}") for n in range(40) for queue in ("q0", "q3", "q4", "orders.fifo")]
     merged = run_steps([(0, first), (100, more)], LIMITED, shards=shards)[-1]
-    depths = {name.queue: facts.numbers["visible"] for name, facts in merged.queues.items()}
+    depths = {name.queue: summary.numbers["visible"] for name, summary in merged.queues.items()}
     assert depths == {"q0": 41, "q1": 1, "q2": 1, "orders.fifo": 40}
     assert merged.invalid_total == {"too_many_queues": 80}
 
@@ -66,9 +66,9 @@ def test_a_move_to_a_queue_beyond_the_limit_still_ends_the_message(shards: int) 
         (10, [event("dead_lettered", 2, message_id="a", to_queue="dead")]),
         (20, [event("dead_lettered", 3, "elsewhere", message_id="b", to_queue="orders")]),
     ]
-    [(name, facts)] = run_steps(steps, few, shards=shards)[-1].queues.items()
+    [(name, summary)] = run_steps(steps, few, shards=shards)[-1].queues.items()
     assert name.queue == "orders"
-    assert (facts.total("dead_lettered"), facts.numbers["visible"]) == (1, 1)
+    assert (summary.total("dead_lettered"), summary.numbers["visible"]) == (1, 1)
 
 
 @SHARDS

@@ -79,8 +79,8 @@ def distribution(took_ms: list[int]) -> Duration:
 
 def found_in(report: Merged) -> dict[str, Duration]:
     """Return the distributions that are published of the queue."""
-    facts = report.queues[ORDERS]
-    return durations(facts.durations, dict(zip(TOTALS, facts.totals, strict=True)))
+    summary = report.queues[ORDERS]
+    return durations(summary.durations, dict(zip(TOTALS, summary.totals, strict=True)))
 
 
 @given(st.data())

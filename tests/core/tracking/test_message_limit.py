@@ -22,12 +22,12 @@ def _sends(first_ms: int, ids: range) -> list[Wire]:
 def test_the_oldest_messages_are_tracked_and_the_rest_is_counted() -> None:
     """Whatever their order in the step; and a message that is tracked stays tracked."""
     merged = run_steps([(10, _sends(0, range(9))[::-1]), (20, _sends(10, range(9, 12)))], LIMITED)[-1]
-    (facts,) = merged.queues.values()
-    assert (facts.numbers["visible"], facts.total("sent")) == (LIMIT, LIMIT)
+    (summary,) = merged.queues.values()
+    assert (summary.numbers["visible"], summary.total("sent")) == (LIMIT, LIMIT)
     assert merged.invalid_total == {"too_many_messages": 7}
     assert merged.events_total["accepted"] == LIMIT
-    assert facts.left_out_at == T0 + 21
-    assert facts.oldest[0] == T0
+    assert summary.left_out_at == T0 + 21
+    assert summary.oldest[0] == T0
 
 
 def test_a_message_that_ended_makes_room() -> None:
@@ -35,8 +35,8 @@ def test_a_message_that_ended_makes_room() -> None:
     deletions = [event("deleted", 20, message_id=f"m{n}", consumer="w") for n in range(LIMIT)]
     steps = [(10, _sends(0, range(LIMIT))), (30, deletions), (40, _sends(30, range(5, 9)))]
     merged = run_steps(steps, LIMITED)[-1]
-    (facts,) = merged.queues.values()
-    assert (facts.numbers["visible"], facts.total("sent"), facts.left_out_at) == (4, 9, 0)
+    (summary,) = merged.queues.values()
+    assert (summary.numbers["visible"], summary.total("sent"), summary.left_out_at) == (4, 9, 0)
     assert merged.invalid_total == {}
 
 
@@ -44,8 +44,8 @@ def test_events_of_messages_that_are_tracked_go_on_when_it_is_full() -> None:
     """A receive, and a repetition of the send."""
     steps = [(10, _sends(0, range(9))), (20, [*_sends(0, range(1)), event("received", 15, message_id="m1", receive_count=1)])]
     merged = run_steps(steps, LIMITED)[-1]
-    (facts,) = merged.queues.values()
-    assert (facts.numbers["visible"], facts.numbers["in_flight"]) == (LIMIT - 1, 1)
+    (summary,) = merged.queues.values()
+    assert (summary.numbers["visible"], summary.numbers["in_flight"]) == (LIMIT - 1, 1)
     assert merged.events_total["duplicate"] == 1
 
 
@@ -66,7 +66,7 @@ def test_what_is_tracked_is_exact_while_others_are_left_out(data: st.DataObject)
     for queue, words in said(merged).items():
         if queue != "flood":
             assert words == expected(model, queue, T0 + 500_100), queue
-    live = sum(facts.numbers["visible"] + facts.numbers["in_flight"] for facts in merged.queues.values())
+    live = sum(summary.numbers["visible"] + summary.numbers["in_flight"] for summary in merged.queues.values())
     assert live <= limited.max_messages_per_shard
     assert sum(merged.events_total.values()) == sum(len(step) for _, step in steps)
 
@@ -74,6 +74,6 @@ def test_what_is_tracked_is_exact_while_others_are_left_out(data: st.DataObject)
 @pytest.mark.parametrize("shards", [1, 3])
 def test_each_shard_has_its_own_limit(shards: int) -> None:
     merged = run_steps([(10, _sends(0, range(200)))], LIMITED, shards=shards)[-1]
-    (facts,) = merged.queues.values()
-    assert facts.numbers["visible"] == LIMIT * shards
+    (summary,) = merged.queues.values()
+    assert summary.numbers["visible"] == LIMIT * shards
     assert merged.invalid_total == {"too_many_messages": 200 - LIMIT * shards}

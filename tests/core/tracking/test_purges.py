@@ -16,5 +16,5 @@ def test_a_dead_letter_is_purged_only_if_it_had_arrived(arrives_ms: int) -> None
         [moved, event("purged", 50_000, "dead")],
     ):
         *_, merged = run_steps([(70_000, [one]) for one in events], shards=2)
-        (dead,) = [facts for name, facts in merged.queues.items() if name.queue == "dead"]
+        (dead,) = [summary for name, summary in merged.queues.items() if name.queue == "dead"]
         assert dead.numbers["dead_letters"] == (arrives_ms > 50_000)

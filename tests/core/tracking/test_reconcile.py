@@ -41,8 +41,8 @@ def lives(draw: st.DrawFn, queue: str) -> list[Wire]:
 
 def _reconciled(merged: Merged, queue: str) -> tuple[int, int]:
     """Return how many were reconciled away, and how many are left."""
-    facts = merged.queues[QueueName("aws_sqs", "", queue)]
-    return facts.total("reconciled"), sum(facts.numbers[state] for state in ("visible", "in_flight", "delayed"))
+    summary = merged.queues[QueueName("aws_sqs", "", queue)]
+    return summary.total("reconciled"), sum(summary.numbers[state] for state in ("visible", "in_flight", "delayed"))
 
 
 def _expected(events: list[Wire], queue: str) -> tuple[int, int]:

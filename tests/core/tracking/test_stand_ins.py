@@ -34,18 +34,18 @@ def seen(message_id: str, at: int) -> dict[str, Any]:
 
 def dead_letters(steps: Steps, shards: int) -> tuple[int, int]:
     """Return how many messages are in the dead-letter queue after the steps, and how many ever arrived in it."""
-    facts = run_steps([*CONCLUDED, *steps], shards=shards, restart=True)[-1].queues[DEAD]
-    return facts.numbers["visible"] + facts.numbers["in_flight"], facts.total("arrived")
+    summary = run_steps([*CONCLUDED, *steps], shards=shards, restart=True)[-1].queues[DEAD]
+    return summary.numbers["visible"] + summary.numbers["in_flight"], summary.total("arrived")
 
 
 def test_it_is_listed_and_expires_by_its_own_clock(shards: int) -> None:
     """The age and the retention of a FIFO dead letter count from the move."""
     merged = run_steps(CONCLUDED, shards=shards, restart=True)[-1]
-    facts = merged.queues[DEAD]
-    assert (facts.numbers["visible"], facts.numbers["dead_letters"], facts.total("arrived")) == (6, 6, 6)
+    summary = merged.queues[DEAD]
+    assert (summary.numbers["visible"], summary.numbers["dead_letters"], summary.total("arrived")) == (6, 6, 6)
     assert merged.queues[SOURCE].total("dead_lettered") == 6
-    assert facts.oldest[0] == T0 + OVER
-    assert facts.numbers["expires_at"] == T0 + OVER + RETENTION_MS
+    assert summary.oldest[0] == T0 + OVER
+    assert summary.numbers["expires_at"] == T0 + OVER + RETENTION_MS
     assert sorted(a.message_id for a in merged.arrivals if a.queue == DEAD) == BAD
     assert {a.source for a in merged.arrivals if a.queue == DEAD} == {"q.fifo"}
 

@@ -10,7 +10,7 @@ from sources.activemq.lifecycle import Lifecycle
 from sources.activemq.poll import Round, StatisticsPoll
 from sources.activemq.reconcile import GONE, NOT_GONE, Reconciler
 from sources.activemq.statistics import (
-    BrokerFacts,
+    BrokerStatistics,
     QueueCounts,
     SubscriptionCounts,
     SubscriptionKey,
@@ -97,7 +97,7 @@ def test_other_replies_are_ignored(body: str) -> None:
 
 
 def test_the_broker_s_reply_has_its_name() -> None:
-    assert parse_reply(reply({"brokerName": "east", "size": 0})) == BrokerFacts("east")
+    assert parse_reply(reply({"brokerName": "east", "size": 0})) == BrokerStatistics("east")
 
 
 # -- rounds --

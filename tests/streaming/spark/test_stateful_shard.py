@@ -63,8 +63,8 @@ def orders(report: ShardReport) -> QueueSummary:
 
 def totals(report: ShardReport) -> dict[str, int]:
     """Return the totals of the queue `orders`."""
-    facts = orders(report)
-    return {name: facts.total(name) for name in ("sent", "received", "deleted")}
+    summary = orders(report)
+    return {name: summary.total(name) for name in ("sent", "received", "deleted")}
 
 
 def sent(message_id: str, at: int = T0) -> bytes:
