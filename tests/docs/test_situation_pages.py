@@ -53,9 +53,9 @@ _PROXY = "127.0.0.1:9410"
 _TELEMETRY = "https://queuewatch.example.org/api/v1/events"
 
 
-def test_the_readme_begins_with_what_the_reader_runs() -> None:
-    """A row for each situation, before anything else is explained, and each with one page to go to."""
-    table = (ROOT / "README.md").read_text().partition("**What do you run?**")[2].partition("\n\n![")[0]
+def test_the_readme_says_where_to_start() -> None:
+    """A row for each situation, before it is explained how anything works, and each with one page to go to."""
+    table = (ROOT / "README.md").read_text().partition("## Start with your system")[2].partition("\n\nThen ")[0]
     rows = [row for row in table.splitlines() if row.startswith("| ") and "---" not in row][1:]
     assert {page for row in rows for page in re.findall(r"\]\(([^)]+)\)", row)} == _SITUATIONS
     assert all(len(re.findall(r"\]\(", row)) == 1 for row in rows), rows
