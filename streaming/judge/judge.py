@@ -13,11 +13,11 @@ from streaming.core.reporting.merge import Merged
 from streaming.core.reporting.report import Arrival
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.context import Context
+from streaming.judge.evaluation import evaluate
 from streaming.judge.folding import FOLDED_AFTER_MS, fold, fold_held
 from streaming.judge.folds import Folds
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.needs import supported
-from streaming.judge.look import look_at
 from streaming.judge.memory import JudgeMemory, QueueMemory
 from streaming.judge.rules import (
     config,
@@ -73,9 +73,9 @@ SILENT_DEPTH_MS = 600_000
 def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> tuple[JudgeMemory, Snapshot, list[SignalChange]]:
     """Judge every queue at `now` (epoch milliseconds). `memory` is consumed: continue with the one returned.
 
-    Only queues with new data, or whose next look is due, are judged: see `looks`.
+    Only queues with new data, or whose next evaluation is due, are judged: see `evaluation_schedule`.
     """
-    queues, looks, history = merged.queues, memory.looks, memory.history
+    queues, schedule, history = merged.queues, memory.schedule, memory.history
     clock = counted(memory.clock, merged.events_total["ahead"], now)
     watcher = (*telemetry.telemetry_stale(merged, now, settings), *telemetry.clock_untrusted(clock, now, settings))
     findings: dict[SignalKey, Finding] = {finding.key: finding for finding in watcher}
@@ -86,14 +86,14 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     present = _present(merged, now, settings)
     places = np.flatnonzero(present)
     history.add(now, [queues.names[place] for place in places.tolist()], sample_table(queues, places))
-    due = looks.due(queues, (*fired, *arrivals), now)
+    due = schedule.due(queues, (*fired, *arrivals), now)
     due[list({*queues.places_of("losses"), *queues.places_of("purges"), *queues.places_of("consumer_states")})] = True
     due |= _flows_otherwise(memory, present, due, now)
-    looked_at = np.flatnonzero(due & present)
-    history.gather([queues.names[place] for place in looked_at.tolist()])
-    queues.load(looked_at.tolist())
-    flows = recent_flows(history, _rank(present)[looked_at], now)
-    for place, flow in zip(looked_at.tolist(), flows, strict=True):
+    evaluated = np.flatnonzero(due & present)
+    history.gather([queues.names[place] for place in evaluated.tolist()])
+    queues.load(evaluated.tolist())
+    flows = recent_flows(history, _rank(present)[evaluated], now)
+    for place, flow in zip(evaluated.tolist(), flows, strict=True):
         name = queues.names[place]
         context = Context(
             summary=queues.summary(place),
@@ -110,21 +110,21 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
         context.memory.packed = None
         found = _findings(context)
         findings |= found
-        looks.put(place, look_at(context, found=bool(found)), queues)
+        schedule.put(place, evaluate(context, found=bool(found)), queues)
     for place in np.flatnonzero(~present).tolist():
         memory.queues.pop(queues.names[place], None)
-        looks.forget(place)
+        schedule.forget(place)
     making = {
         name
-        for name in (queues.names[place] for place in looked_at.tolist())
+        for name in (queues.names[place] for place in evaluated.tolist())
         if failing.failing_in_the_making(memory.queues[name], now, settings.thresholds(name))
     }
     findings = fold(findings, merged, _failed_lately(findings, memory.queues, now), making, memory.firing)
     findings = fold_held(findings)
     changes, firing = _changes(memory.firing, findings, now)
-    folded_now = looks.folded(places)
+    folded_now = schedule.folded(places)
     folded = {what: memory.folded.get(what, 0) + max(0, n - memory.folded_now.get(what, 0)) for what, n in folded_now.items()}
-    views = Views(queues, places.tolist(), looks.latest(), looks.views, settings)
+    views = Views(queues, places.tolist(), schedule.latest(), schedule.views, settings)
     snapshot = Snapshot(
         now,
         views,
@@ -135,13 +135,13 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
         folded,
         folds=Folds(queues, views, firing.values(), settings) if settings.folds else (),
     )
-    return JudgeMemory(memory.queues, firing, folded, folded_now, now, history, clock, looks), snapshot, changes
+    return JudgeMemory(memory.queues, firing, folded, folded_now, now, history, clock, schedule), snapshot, changes
 
 
 def _flows_otherwise(memory: JudgeMemory, present: Bools, due: Bools, now: int) -> Bools:
     """Return which of the present queues that are not due were well and, by the flow of the last minutes, no longer are."""
     otherwise = np.zeros(len(present), dtype=bool)
-    places = np.flatnonzero(present & ~due & memory.looks.by_flow())
+    places = np.flatnonzero(present & ~due & memory.schedule.by_flow())
     otherwise[places] = flows_not_ok(memory.history, _rank(present)[places], now)
     return otherwise
 

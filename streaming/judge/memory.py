@@ -18,10 +18,10 @@ import pyarrow as pa
 from streaming.core.clock import Clock
 from streaming.core.reporting.report import ConsumerResults, Purge
 from streaming.core.settings import QueueName
+from streaming.judge.evaluation_schedule import EvaluationSchedule
 from streaming.judge.history import History
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.evidence import Evidence
-from streaming.judge.looks import Looks
 from streaming.judge.signals import Finding, SignalKey
 
 VERSION = 3
@@ -125,7 +125,7 @@ class JudgeMemory:
     history: History = field(default_factory=History)
     clock: Clock = field(default_factory=Clock)
     """Whether the service's own clock is trusted."""
-    looks: Looks = field(default_factory=Looks, compare=False)
+    schedule: EvaluationSchedule = field(default_factory=EvaluationSchedule, compare=False)
     """Not stored: after a restart every queue is judged once."""
     _frames: list[_Frame] = field(default_factory=list, compare=False, repr=False)
     """The queues as they were last written."""

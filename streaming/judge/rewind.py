@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from streaming.judge.evaluation_schedule import EvaluationSchedule
 from streaming.judge.knowledge.evidence import Evidence
-from streaming.judge.looks import Looks
 from streaming.judge.memory import JudgeMemory
 
 
@@ -24,5 +24,5 @@ def rewind_memory(memory: JudgeMemory, now: int) -> JudgeMemory:
         queue.holds_at = min(queue.holds_at, now)
         queue.packed = None
     memory.at = min(memory.at, now)
-    memory.looks = Looks()
+    memory.schedule = EvaluationSchedule()
     return memory

@@ -12,9 +12,9 @@ from streaming.core.reporting.report import GroupReport, QueueSummary
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queues import TOTALS
 from streaming.judge.durations import durations
+from streaming.judge.evaluation import Evaluation
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.queue import STATES
-from streaming.judge.looks import Look
 from streaming.judge.snapshot import ConsumerView, GroupState, GroupView, MessageView, QueueView
 
 _revisions = count(1)
@@ -24,19 +24,20 @@ _revisions = count(1)
 class Views(Sequence[QueueView]):
     """The published views of all queues, in name order. A view is built on first access.
 
-    `places` are the rows of the queues to show, all of which have been judged; `looks` the latest look at the queue of each row.
-    `made` has the views of earlier steps, by queue: the view of a queue that was not judged since is reused.
+    `places` are the rows of the queues to show, all of which have been judged; `evaluations` has the latest
+    evaluation of the queue of each row. `made` has the views of earlier steps, by queue: the view of a queue that was not judged
+    since is reused.
     """
 
     def __init__(
         self,
         queues: MergedQueues,
         places: Sequence[int],
-        looks: Sequence[Look | None],
-        made: dict[QueueName, tuple[Look, QueueView]],
+        evaluations: Sequence[Evaluation | None],
+        made: dict[QueueName, tuple[Evaluation, QueueView]],
         settings: Settings,
     ) -> None:
-        self._queues, self._places, self._looks, self._settings = queues, places, looks, settings
+        self._queues, self._places, self._evaluations, self._settings = queues, places, evaluations, settings
         self._shared = made
         self._made: dict[int, QueueView] = {}
 
@@ -66,18 +67,18 @@ class Views(Sequence[QueueView]):
         """Return the view of the queue of one row, or that of an earlier step if the queue was not judged since."""
         view = self._made_before(place)
         if view is None:
-            view = queue_view(self._queues.summary(place), self._look(place), self._settings)
-            self._shared[view.name] = self._look(place), view
+            view = queue_view(self._queues.summary(place), self._evaluation(place), self._settings)
+            self._shared[view.name] = self._evaluation(place), view
         return view
 
     def _made_before(self, place: int) -> QueueView | None:
         known, view = self._shared.get(self._queues.names[place], (None, None))
-        return view if known is self._look(place) else None
+        return view if known is self._evaluation(place) else None
 
-    def _look(self, place: int) -> Look:
-        look = self._looks[place]
-        assert look is not None, f"{self._queues.names[place]} was never judged"
-        return look
+    def _evaluation(self, place: int) -> Evaluation:
+        evaluation = self._evaluations[place]
+        assert evaluation is not None, f"{self._queues.names[place]} was never judged"
+        return evaluation
 
     def _view(self, i: int) -> QueueView:
         found = self._made.get(i)
@@ -86,7 +87,7 @@ class Views(Sequence[QueueView]):
         return found
 
     def _moved(self, place: int) -> QueueView:
-        """Return the view with what may have changed without a look: messages age even when nothing happens."""
+        """Return the view with what may have changed without an evaluation: messages age even when nothing happens."""
         view = self._made_of(place)
         reported_at = int(self._queues.columns["last_event_at"][place])
         if not view.tracked:
@@ -102,9 +103,13 @@ class Views(Sequence[QueueView]):
         Builds no views.
         """
         for place in self._places:
-            look = self._look(place)
-            oldest = look.knowledge.ages.get("all")
-            yield self._queues.names[place], look.knowledge.depth.get("visible"), oldest.since_ms if oldest is not None else None
+            evaluation = self._evaluation(place)
+            oldest = evaluation.knowledge.ages.get("all")
+            yield (
+                self._queues.names[place],
+                evaluation.knowledge.depth.get("visible"),
+                oldest.since_ms if oldest is not None else None,
+            )
 
 
 class _Messages(Sequence[MessageView]):
@@ -144,10 +149,10 @@ def backlogs(queues: Sequence[QueueView]) -> Iterator[tuple[QueueName, int | Non
     return ((queue.name, queue.visible, queue.oldest_ms.get("all")) for queue in queues)
 
 
-def queue_view(summary: QueueSummary, look: Look, settings: Settings) -> QueueView:
+def queue_view(summary: QueueSummary, evaluation: Evaluation, settings: Settings) -> QueueView:
     """Return the published values of one queue, without its messages. What is unknown is None or absent, never zero."""
     numbers = summary.numbers
-    depth, reason = look.knowledge.depth, look.knowledge.reason
+    depth, reason = evaluation.knowledge.depth, evaluation.knowledge.reason
     receives = reason.basis in ("messages", "consumers", "partial")
     top_k = settings.top_k
     groups, other_groups, other_oldest = _groups(summary, top_k)
@@ -156,12 +161,12 @@ def queue_view(summary: QueueSummary, look: Look, settings: Settings) -> QueueVi
         system=summary.name.system,
         scope=summary.name.scope,
         queue=summary.name.queue,
-        status=look.status,
+        status=evaluation.status,
         kind=str(summary.attribute("kind")) if summary.attribute("kind") else None,
-        ordered=look.ordered,
+        ordered=evaluation.ordered,
         is_dead_letter_queue=summary.dead_letter,
         basis=reason.basis,
-        basis_since_ms=look.basis_since,
+        basis_since_ms=evaluation.basis_since,
         basis_reason=reason.why,
         next_step=reason.next_step,
         visible=depth.get("visible"),
@@ -169,15 +174,15 @@ def queue_view(summary: QueueSummary, look: Look, settings: Settings) -> QueueVi
         delayed=depth.get("delayed"),
         tracked_states={state: numbers[state] for state in STATES} if summary.messages_seen else {},
         tracked=sum(numbers[state] for state in STATES),
-        oldest_ms={scope: age.since_ms for scope, age in look.knowledge.ages.items()},  # type: ignore[misc]
-        exact_ages=frozenset(scope for scope, age in look.knowledge.ages.items() if age.exact),
+        oldest_ms={scope: age.since_ms for scope, age in evaluation.knowledge.ages.items()},  # type: ignore[misc]
+        exact_ages=frozenset(scope for scope, age in evaluation.knowledge.ages.items() if age.exact),
         age_counts=tuple(summary.age_counts) if reason.basis == "messages" else (),
         age_sum_s=numbers["age_sum_ms"] / 1000,
         totals=_totals(summary, reason.basis),
         receive_count_max=numbers["receive_count_max"] if receives else None,
         poison_messages=numbers["poison"] if receives else None,
         stuck_groups=summary.ordered_facts.stuck_groups if summary.ordered_facts else 0,
-        groups=_group_states(summary, look.ordered),
+        groups=_group_states(summary, evaluation.ordered),
         top_groups=groups,
         other_groups=other_groups,
         other_groups_oldest_ms=other_oldest,
@@ -187,19 +192,19 @@ def queue_view(summary: QueueSummary, look: Look, settings: Settings) -> QueueVi
         other_consumers=max(0, len(held) - top_k),
         other_consumers_held_since_ms=held[top_k].since if len(held) > top_k else None,
         dead_letter_expires_at_ms=numbers["expires_at"] if numbers["dead_letters"] else None,
-        time_to_drain_s=look.time_to_drain_s,
-        coverage_ratio=look.coverage_ratio,
+        time_to_drain_s=evaluation.time_to_drain_s,
+        coverage_ratio=evaluation.coverage_ratio,
         messages=(),
         broker={name: value for name, (_, value) in summary.attributes.items()},
         last_event_at_ms=summary.last_event_at,
         last_settled_at_ms=summary.last_settled_at or None,
         last_received_at_ms=summary.last_received_at or None,
-        dead_letter_queue=look.dead_letter_queue.queue if look.dead_letter_queue else None,
+        dead_letter_queue=evaluation.dead_letter_queue.queue if evaluation.dead_letter_queue else None,
         tags=_tags(summary, settings),
         durations=durations(summary.durations, dict(zip(TOTALS, summary.totals, strict=True))),
         clock_skew_s=summary.skew_ms / 1000 if summary.skew_ms else None,
-        near=look.knowledge.near,
-        near_at_ms=look.at,
+        near=evaluation.knowledge.near,
+        near_at_ms=evaluation.at,
         revision=next(_revisions),
     )
 

@@ -9,8 +9,7 @@ import pytest
 
 from streaming.judge import judge as module
 from streaming.judge.context import Context
-from streaming.judge.look import look_at
-from streaming.judge.looks import Look
+from streaming.judge.evaluation import Evaluation, evaluate
 from tests.core.driving import T0, event
 from tests.judge.driving import in_steps, judged
 
@@ -38,24 +37,24 @@ ALL_REPORTED = [*ONLY_COUNTED, *(one for minute in range(20) for one in worked(m
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def evaluated_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return when a queue was judged, in milliseconds after T0."""
     times: list[int] = []
 
-    def seen(c: Context, **found: bool) -> Look:
+    def seen(c: Context, **found: bool) -> Evaluation:
         times.append(c.now - T0)
-        return look_at(c, **found)
+        return evaluate(c, **found)
 
-    made: Callable[..., Look] = seen
-    monkeypatch.setattr(module, "look_at", made)
+    made: Callable[..., Evaluation] = seen
+    monkeypatch.setattr(module, "evaluate", made)
     return times
 
 
 @pytest.mark.parametrize("events", [ONLY_COUNTED, ALL_REPORTED], ids=["counts alone", "all reported"])
-def test_a_quiet_queue_is_judged_every_other_minute(events: list[dict[str, Any]], looks: list[int]) -> None:
+def test_a_quiet_queue_is_judged_every_other_minute(events: list[dict[str, Any]], evaluated_at: list[int]) -> None:
     """Its counts come every minute, and steps every ten seconds."""
     judged(in_steps(events, EVERY_S, 40 * 60))
-    quiet = [at for at in looks if at > 32 * MINUTE_MS]
+    quiet = [at for at in evaluated_at if at > 32 * MINUTE_MS]
     assert len(quiet) <= 8, "twice each time: when a count comes, and once what was reported of its time has arrived"
     assert quiet, "the counts are taken in before they are forgotten"
 
@@ -66,10 +65,10 @@ def test_a_quiet_queue_is_judged_every_other_minute(events: list[dict[str, Any]]
     ids=["another count", "another setting", "a message"],
 )
 @pytest.mark.parametrize("events", [ONLY_COUNTED, ALL_REPORTED], ids=["counts alone", "all reported"])
-def test_what_is_new_is_judged_in_its_step(events: list[dict[str, Any]], other: dict[str, Any], looks: list[int]) -> None:
+def test_what_is_new_is_judged_in_its_step(events: list[dict[str, Any]], other: dict[str, Any], evaluated_at: list[int]) -> None:
     """However long nothing had happened."""
     judged(in_steps([*(e for e in events if e["at"] < T0 + 36 * MINUTE_MS), other], EVERY_S, 36 * 60))
-    assert looks[-1] == 36 * MINUTE_MS
+    assert evaluated_at[-1] == 36 * MINUTE_MS
 
 
 @pytest.mark.parametrize("before", [ONLY_COUNTED, ALL_REPORTED], ids=["counts alone", "all reported"])

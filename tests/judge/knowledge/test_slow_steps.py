@@ -39,7 +39,7 @@ def busy(from_s: int, until_s: int, *, seen: float = 1.0) -> Events:
     return sorted(out, key=lambda e: e["at"])
 
 
-def looks(events: Events, times: tuple[int, ...]) -> list[QueueView]:
+def views_at(events: Events, times: tuple[int, ...]) -> list[QueueView]:
     """Return the queue at each of these times, in seconds."""
     before, steps = -1, []
     for at in times:
@@ -51,24 +51,24 @@ def looks(events: Events, times: tuple[int, ...]) -> list[QueueView]:
 @pytest.mark.parametrize("from_s", [0, 10, 17, 40, 75])
 def test_a_queue_that_is_reported_in_full_is_never_called_partly_known(from_s: int) -> None:
     """The tracked numbers before and after a count enclose it, wherever the traffic begins."""
-    assert {view.basis for view in looks(busy(from_s, 250), SLOW) if view.tracked} == {"messages"}
+    assert {view.basis for view in views_at(busy(from_s, 250), SLOW) if view.tracked} == {"messages"}
 
 
 @pytest.mark.parametrize("seen", [0.25, 0.5])
 def test_messages_of_which_a_part_is_reported_are_recognised_all_the_same(seen: float) -> None:
     """Counts outside the range tracked around them show it, however far apart the steps are."""
-    bases = [view.basis for view in looks(busy(0, 250, seen=seen), SLOW)]
+    bases = [view.basis for view in views_at(busy(0, 250, seen=seen), SLOW)]
     assert set(bases[3:]) == {"partial"}
 
 
 def test_a_producer_whose_consumers_are_not_seen_is_recognised() -> None:
     """The tracked number grows, while the broker has few messages."""
     events = [e for e in busy(0, 250) if e["type"] in ("sent", "queue_state")]
-    views = looks(events, SLOW)
+    views = views_at(events, SLOW)
     assert {view.basis for view in views[3:]} == {"producers"}
 
 
 def test_counts_of_a_time_that_was_not_judged_contradict_nothing() -> None:
     """Ten minutes that were tracked afterwards: their counts cannot be compared with what is tracked now."""
     events = busy(0, 60) + [e for e in busy(400, 750) if e["at"] - T0 > 60_000]
-    assert {view.basis for view in looks(sorted(events, key=lambda e: e["at"]), RESTARTED)} == {"messages"}
+    assert {view.basis for view in views_at(sorted(events, key=lambda e: e["at"]), RESTARTED)} == {"messages"}

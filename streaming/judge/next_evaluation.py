@@ -1,7 +1,8 @@
 """When an unchanged queue must be judged again: the earliest time at which its result may differ.
 
-A time that is too early costs a look; one that is too late gives a wrong result. What cannot be predicted cheaply is judged in
-every step: signals that fire or are about to, sliding windows with failures in them, and backlogs that are only counted.
+A time that is too early costs an evaluation; one that is too late gives a wrong result. What cannot be predicted cheaply is
+judged in every step: signals that fire or are about to, sliding windows with failures in them, and backlogs that are only
+counted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _LASTING = frozenset({"backlog"})
 """Conditions that may hold without any signal."""
 
 
-def again_at(c: Context, status: QueueStatus, time_to_drain_s: float | None, *, found: bool) -> int:
+def next_evaluation_at(c: Context, status: QueueStatus, time_to_drain_s: float | None, *, found: bool) -> int:
     """Return the earliest time (epoch milliseconds) at which this queue must be judged again.
 
     `c.now` means in every step. `found`: a rule found something.
@@ -46,7 +47,7 @@ def again_at(c: Context, status: QueueStatus, time_to_drain_s: float | None, *, 
 def is_steady(c: Context) -> bool:
     """Whether a count equal to the last one changes nothing: every count has agreed with all that is known for long enough.
 
-    The evidence of a skipped count is caught up on at the next look; the state keeps the counts until then.
+    The evidence of a skipped count is caught up on at the next evaluation; the state keeps the counts until then.
     """
     e, depth = c.memory.evidence, c.summary.depths[-1] if c.summary.depths else None
     if depth is None:

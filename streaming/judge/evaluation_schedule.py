@@ -1,23 +1,25 @@
 """Select the queues to judge again: those with new data, and those whose time has come.
 
 Most queues of a large account are not touched in a step, and time alone changes their result at few moments: a limit is reached,
-or events leave a sliding window. Each look at a queue records the earliest such moment; until then, and unless something
+or events leave a sliding window. Each evaluation of a queue records the earliest such moment; until then, and unless something
 arrives, its result remains valid.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streaming.core.reporting.merge import MergedQueues
 from streaming.core.reporting.queue_columns import COUNTS, FLAGS, NUMBERS, REPORTED, TIMES
 from streaming.core.settings import QueueName
-from streaming.judge.knowledge.queue import Knowledge
-from streaming.judge.snapshot import QueueStatus, QueueView
+from streaming.judge.snapshot import QueueView
 from streaming.judge.window import Bools, Ints
+
+if TYPE_CHECKING:
+    from streaming.judge.evaluation import Evaluation
 
 _REPORTED_AT = ("last_event_at", "last_state_at", "counted_at", "visible_counted_at")
 """When each queue was last reported on: the only columns that a count equal to the previous one changes."""
@@ -29,43 +31,24 @@ _COMPARED = tuple(
 FOLDED = ("groups", "consumers", "messages")
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """The result of the last time one queue was judged. Times are epoch milliseconds."""
+class EvaluationSchedule:
+    """The latest evaluation of each queue and the input it was based on.
 
-    at: int
-    again_at: int
-    """The result does not change before this, as long as nothing arrives."""
-    status: QueueStatus
-    knowledge: Knowledge
-    basis_since: int
-    ordered: bool
-    coverage_ratio: float | None
-    time_to_drain_s: float | None
-    folded: tuple[int, int, int]
-    """How many of each of FOLDED are folded into `other` or left out of the lists."""
-    dead_letter_queue: QueueName | None
-    by_flow: bool
-    """Its status follows from the flow of the last minutes, so it may change with every step: see `flow_status`."""
-    steady: bool
-    """A count equal to the previous one adds nothing."""
-
-
-class Looks:
-    """The latest look at each queue and the input it was based on. Not stored: after a restart every queue is judged once."""
+    Not stored: after a restart every queue is judged once.
+    """
 
     def __init__(self) -> None:
         self._names: tuple[QueueName, ...] = ()
         self._before: list[Ints] = []
         """The columns of the step before."""
-        self._again_at: Ints = np.zeros(0, dtype=np.int64)
+        self._next_evaluation_at: Ints = np.zeros(0, dtype=np.int64)
         self._siblings: Ints = np.zeros(0, dtype=np.int64)
         self._by_flow: Bools = np.zeros(0, dtype=bool)
         self._steady: Bools = np.zeros(0, dtype=bool)
         self._folded: Ints = np.zeros((0, len(FOLDED)), dtype=np.int64)
-        self._of: list[Look | None] = []
-        self.views: dict[QueueName, tuple[Look, QueueView]] = {}
-        """Views already built, each with the look it shows."""
+        self._latest: list[Evaluation | None] = []
+        self.views: dict[QueueName, tuple[Evaluation, QueueView]] = {}
+        """Views already built, each with the evaluation it shows."""
 
     def due(self, queues: MergedQueues, besides: Iterable[QueueName], now: int) -> Bools:
         """Return the rows of the merged table to judge: those with new data or due by time, and those of `besides`."""
@@ -78,7 +61,7 @@ class Looks:
         self._before = columns
         reported, otherwise = (_any(changed[some]) for some in (slice(len(_REPORTED_AT)), slice(len(_REPORTED_AT), None)))
         configured = np.append(changed[_ATTRIBUTES], False)
-        due: Bools = new | otherwise | (reported & ~self._steady) | (self._again_at <= now) | configured[self._siblings]
+        due: Bools = new | otherwise | (reported & ~self._steady) | (self._next_evaluation_at <= now) | configured[self._siblings]
         for name in besides:
             place = queues.place(name)
             if place is not None:
@@ -89,21 +72,22 @@ class Looks:
         """Return the queues whose status may change with every step."""
         return self._by_flow
 
-    def put(self, place: int, look: Look, queues: MergedQueues) -> None:
-        """Store the latest look at the queue of one row."""
-        self._of[place] = look
-        self._again_at[place], self._by_flow[place], self._steady[place] = look.again_at, look.by_flow, look.steady
-        self._siblings[place] = self._sibling(look, queues)
-        self._folded[place] = look.folded
+    def put(self, place: int, evaluation: Evaluation, queues: MergedQueues) -> None:
+        """Store the latest evaluation of the queue of one row."""
+        self._latest[place] = evaluation
+        self._next_evaluation_at[place] = evaluation.next_evaluation_at
+        self._by_flow[place], self._steady[place] = evaluation.by_flow, evaluation.steady
+        self._siblings[place] = self._sibling(evaluation, queues)
+        self._folded[place] = evaluation.folded
 
     def forget(self, place: int) -> None:
         """Forget the queue of one row, which has vanished: should it come back, it is new."""
-        self._of[place], self._again_at[place] = None, 0
+        self._latest[place], self._next_evaluation_at[place] = None, 0
         self.views.pop(self._names[place], None)
 
-    def latest(self) -> list[Look | None]:
-        """Return the latest look at the queue of each row; None for those that were never judged or have vanished."""
-        return list(self._of)
+    def latest(self) -> list[Evaluation | None]:
+        """Return the latest evaluation of the queue of each row; None for those that were never judged or have vanished."""
+        return list(self._latest)
 
     def folded(self, places: Ints) -> dict[str, int]:
         """Count what is folded into `other` or left out of the lists now; the published counter is of increases."""
@@ -115,21 +99,21 @@ class Looks:
             return np.zeros(len(queues.names), dtype=bool)
         known = {name: place for place, name in enumerate(self._names)}
         before = np.array([known.get(name, -1) for name in queues.names], dtype=np.int64)
-        self._of = [None if place < 0 else self._of[place] for place in before.tolist()]
-        self._again_at = np.append(self._again_at, 0)[before]
+        self._latest = [None if place < 0 else self._latest[place] for place in before.tolist()]
+        self._next_evaluation_at = np.append(self._next_evaluation_at, 0)[before]
         self._by_flow, self._steady = (np.append(flags, False)[before] for flags in (self._by_flow, self._steady))
         self._folded = np.concatenate([self._folded, np.zeros((1, len(FOLDED)), dtype=np.int64)])[before]
         self._before = [
             np.concatenate([values, np.zeros_like(values, shape=(1, *values.shape[1:]))])[before] for values in self._before
         ]
-        siblings = np.array([self._sibling(look, queues) for look in self._of], dtype=np.int64)
+        siblings = np.array([self._sibling(evaluation, queues) for evaluation in self._latest], dtype=np.int64)
         # A queue whose dead-letter queue has only now become known is judged again.
-        self._again_at[(siblings >= 0) & (before[siblings] < 0)] = 0
+        self._next_evaluation_at[(siblings >= 0) & (before[siblings] < 0)] = 0
         self._siblings, self._names = siblings, queues.names
         return before < 0
 
-    def _sibling(self, look: Look | None, queues: MergedQueues) -> int:
-        name = look.dead_letter_queue if look is not None else None
+    def _sibling(self, evaluation: Evaluation | None, queues: MergedQueues) -> int:
+        name = evaluation.dead_letter_queue if evaluation is not None else None
         place = queues.place(name) if name is not None else None
         return -1 if place is None else place
 

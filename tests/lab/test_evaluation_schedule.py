@@ -15,8 +15,8 @@ from lab.telemetry import seen
 from sources.wire import decode_records, encode_ndjson
 from streaming.core.reporting.merge import Merged
 from streaming.core.settings import Settings
+from streaming.judge.evaluation_schedule import EvaluationSchedule
 from streaming.judge.judge import judge
-from streaming.judge.looks import Looks
 from streaming.judge.memory import JudgeMemory
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import QueueView, Snapshot
@@ -51,7 +51,7 @@ def said(taken: Sequence[Merged], *, all_queues: bool) -> tuple[list[list[QueueV
     memory, snapshots, views, changes = JudgeMemory.empty(), [], [], []
     for merged in taken:
         if all_queues:
-            memory = replace(memory, looks=Looks())
+            memory = replace(memory, schedule=EvaluationSchedule())
         memory, snapshot, changed = judge(memory, merged, merged.now, SETTINGS)
         snapshots.append(snapshot)
         views.append(list(snapshot.queues))
