@@ -49,15 +49,19 @@ def _opening(entries: list[Entry]) -> Iterator[Block]:
         "cause it to be dead-lettered."
     )
     yield Heading(2, "Prepare your shell")
-    yield Paragraph("For every alert: what queuewatch itself knows, including message ids.")
+    yield Paragraph(
+        "For every alert, paste this first: it asks queuewatch itself what it knows, including message ids. In a queue's name, "
+        "write `/` as `%2F` in a URL. If the service has `http.auth`, give curl the user (`--user NAME`) or the token (`--header "
+        "'Authorization: Bearer …'`). The blocks are for bash, and for zsh after `setopt interactive_comments`."
+    )
     yield Shell(
         f"{watcher.PREPARE}\n"
-        'queuewatch explain "$QUEUE"                                           # why it fires\n'
-        'curl -fsS "$QUEUEWATCH/api/v1/queues/$QUEUE/messages" | jq .         # the suspects, with ids and attempts\n'
-        "export MESSAGE_ID='...'                # one of them"
+        'curl -sS -H "Accept: text/plain" "$QUEUEWATCH/api/v1/explain/$QUEUE"   # why it fires, and what to do\n'
+        'curl -fsS "$QUEUEWATCH/api/v1/queues/$QUEUE/messages" | jq .           # the suspects, with ids and attempts\n'
+        "export MESSAGE_ID='...'                        # one of them"
     )
     for system in QUEUE_SYSTEMS:
-        yield Paragraph(f"(label `system` is `{system}`)", SYSTEM_TITLES[system])
+        yield Paragraph(f"(label `system` is `{system}`; after the block above)", SYSTEM_TITLES[system])
         yield Shell(PREPARE[system])
     yield Heading(2, "All alerts")
     yield Table(

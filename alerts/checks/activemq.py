@@ -8,7 +8,6 @@ from __future__ import annotations
 from alerts.entry import Check
 
 PREPARE = """\
-export QUEUE='orders'                  # label "queue" of the alert
 export BROKER='localhost'              # label "scope_id": the broker's name
 export JOLOKIA='http://localhost:8161/api/jolokia'
 export NETRC="$HOME/.netrc"            # machine, login and password of the broker's web console

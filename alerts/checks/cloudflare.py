@@ -9,7 +9,6 @@ from __future__ import annotations
 from alerts.entry import Check
 
 PREPARE = """\
-export QUEUE='orders'                  # label "queue" of the alert
 export ACCOUNT_ID='0123456789abcdef'   # label "scope_id"
 export WORKER='orders-consumer'        # the consumer Worker
 read -rs CLOUDFLARE_API_TOKEN && export CLOUDFLARE_API_TOKEN   # a token with Queues Read

@@ -9,7 +9,6 @@ from __future__ import annotations
 from alerts.entry import Check
 
 PREPARE = """\
-export QUEUE='orders'                  # label "queue" of the alert
 export AWS_REGION='eu-west-1'          # label "scope_id" is account/region
 export FUNCTION='orders-consumer'      # the Lambda function that consumes the queue, if one does
 export CLUSTER='production' SERVICE='orders-consumer'   # or the ECS service that does
@@ -19,11 +18,20 @@ attribute() {
   aws sqs get-queue-attributes --queue-url "$QUEUE_URL" --attribute-names "$1" \\
     --query "Attributes.$1" --output text
 }
-export QUEUE_URL="$(url "$QUEUE")"
-export QUEUE_ARN="$(attribute QueueArn)"
-export DLQ_ARN="$(attribute RedrivePolicy | jq -r .deadLetterTargetArn)"
-export DLQ_URL="$(url "${DLQ_ARN##*:}")"
-export SINCE="$(date -u -d '-1 hour' +%FT%TZ)" NOW="$(date -u +%FT%TZ)\""""
+sources() { aws sqs list-dead-letter-source-queues --queue-url "$QUEUE_URL" --query 'queueUrls[0]' --output text; }
+use_queue() {                          # sets QUEUE and everything that depends on it
+  export QUEUE="$1" QUEUE_URL QUEUE_ARN DLQ_ARN DLQ_URL
+  QUEUE_URL="$(url "$QUEUE")"
+  QUEUE_ARN="$(attribute QueueArn)"
+  DLQ_ARN="$(attribute RedrivePolicy | jq -r '.deadLetterTargetArn // empty' 2>/dev/null)"
+  # A dead-letter queue: it has no redrive policy itself, but other queues name it in theirs.
+  if [ -z "$DLQ_ARN" ] && [[ "$(sources)" == http* ]]; then DLQ_ARN="$QUEUE_ARN"; fi
+  DLQ_URL="${DLQ_ARN:+$(url "${DLQ_ARN##*:}")}"
+}
+use_queue "$QUEUE"
+export NOW="$(date +%s)"
+export SINCE="$((NOW - 3600))"         # an hour ago\
+"""
 
 
 def attributes(look_for: str) -> Check:
@@ -123,7 +131,7 @@ def service(look_for: str) -> Check:
 def message_logs(look_for: str) -> Check:
     return Check(
         "What the consumer logged about the message",
-        'aws logs filter-log-events --log-group-name "$LOG_GROUP" --start-time "$(date -d "$SINCE" +%s000)" '
+        'aws logs filter-log-events --log-group-name "$LOG_GROUP" --start-time "${SINCE}000" '
         '--filter-pattern "\\"$MESSAGE_ID\\"" --query \'events[].message\' --output text',
         look_for,
     )
@@ -132,7 +140,7 @@ def message_logs(look_for: str) -> Check:
 def error_logs(look_for: str) -> Check:
     return Check(
         "The consumer's errors of the last hour",
-        'aws logs filter-log-events --log-group-name "$LOG_GROUP" --start-time "$(date -d "$SINCE" +%s000)" '
+        'aws logs filter-log-events --log-group-name "$LOG_GROUP" --start-time "${SINCE}000" '
         "--filter-pattern '?ERROR ?Exception ?\"Task timed out\"' --max-items 50 --query 'events[].message' --output text",
         look_for,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from alerts.entry import Check
 
 PREPARE = """\
+export QUEUE='orders'                          # label "queue" of the alert, when it has one
 export QUEUEWATCH='http://127.0.0.1:9400'      # address of this queuewatch
 export PROMETHEUS='http://127.0.0.1:9090'
 export KAFKA='localhost:9092' TOPIC='queuewatch-events'

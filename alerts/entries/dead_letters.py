@@ -47,9 +47,7 @@ DEAD_LETTER_ARRIVED = Entry(
     ),
     checks={
         "aws_sqs": (
-            sqs.dead_letter_sources(
-                "the source queue, if the alert names the dead-letter queue: set QUEUE to it for the next checks"
-            ),
+            sqs.dead_letter_sources("the source queue: `use_queue NAME` with its name for the next checks"),
             sqs.message_logs("why every delivery failed"),
             sqs.error_logs("whether one message fails or all of them"),
             sqs.function("LastModified just before the first arrival: a deployment"),
@@ -88,7 +86,10 @@ DEAD_LETTER_ARRIVED = Entry(
         ),
         "If they are worthless, let them expire; purging destroys the evidence.",
     ),
-    ignore=("Dead letters are expected here (rejected input kept for inspection): exclude the queue's name.",),
+    ignore=(
+        "Dead letters are expected here (rejected input kept for inspection): set `DeadLetterArrived: {exclude_queues: '…'}` in "
+        "`alerts.rules`.",
+    ),
     links=(links.SQS_DEAD_LETTERS, links.SQS_REDRIVE, links.ACTIVEMQ_REDELIVERY, links.CLOUDFLARE_DEAD_LETTERS),
 )
 
@@ -159,7 +160,8 @@ DEAD_LETTER_EXPIRING = Entry(
         ),
         "Redrive once the consumer is repaired.",
         Remedy("A redriven message gets a new retention period.", systems=("aws_sqs",)),
-        "To prevent this, keep the dead-letter queue's retention longer than the source queue's.",
+        "To prevent this, keep the dead-letter queue's retention longer than the source queue's (SQS FIFO "
+        "queues excepted: there, retention starts again at the move).",
     ),
     ignore=("The messages were examined and may be deleted: silence the alert until they are gone.",),
     links=(links.SQS_DLQ_RETENTION, links.SQS_REDRIVE, links.CLOUDFLARE_LIMITS),

@@ -259,7 +259,8 @@ MESSAGE_DROPPED = Entry(
         "Recreate the lost messages from the producer: their ids are in queuewatch's signal log.",
     ),
     ignore=(
-        "Messages that are meant to expire (intentionally short retention or time to live): disable the alert for the queue.",
+        "Messages that are meant to expire (intentionally short retention or time to live): set `MessageDropped: "
+        "{exclude_queues: '…'}` in `alerts.rules`.",
     ),
     links=(links.SQS_QUOTAS, links.SQS_DEAD_LETTERS, links.CLOUDFLARE_DEAD_LETTERS, links.ACTIVEMQ_REDELIVERY),
 )

@@ -99,10 +99,11 @@ QUEUE_MISCONFIGURED = Entry(
     subject="queue",
     meaning=("Sooner or later, the queue's settings will lose messages or hinder its consumers. There is no acute problem."),
     rule=(
-        "One of these applies: the dead-letter queue has a different type; its retention is not longer than the source's; "
-        "max_receive_count is 1, or max_retries 0; there is no dead-letter queue; the redrive allow policy excludes the source "
-        "or lists more than ten; the visibility timeout is shorter than processing usually takes; a back-off exceeds the maximum "
-        "delay; one error fails a whole batch of 100 or more. Findings of the queue's collector are added.",
+        "One of these applies: the dead-letter queue has a different type; its retention is not longer than the source's "
+        "(except in SQS FIFO queues, where retention starts again at the move); max_receive_count is 1, or max_retries 0; there "
+        "is no dead-letter queue; the redrive allow policy excludes the source or lists more than ten; the visibility timeout "
+        "is shorter than processing usually takes; a back-off exceeds the maximum delay; one error fails a whole batch of 100 "
+        "or more. Findings of the queue's collector are added.",
         "A FIFO queue without high throughput (by its `throughput_limit` and `deduplication_scope`) has used {fifo_limit_ratio} "
         "of {fifo_call_limit} calls per second, at {fifo_messages_per_call} message(s) per call, for {fifo_limit_s}: its "
         "settings limit its throughput. The severity is warning if this holds even for calls with ten messages.",
@@ -133,7 +134,7 @@ QUEUE_MISCONFIGURED = Entry(
         "aws_sqs": (
             sqs.attributes("RedrivePolicy, MessageRetentionPeriod, VisibilityTimeout, FifoQueue"),
             sqs.dead_letter_attributes(
-                "a retention longer than the source's; RedriveAllowPolicy; FifoQueue equal to the source's"
+                "a retention longer than the source's (FIFO: not needed); RedriveAllowPolicy; FifoQueue equal to the source's"
             ),
             sqs.function("Timeout: the visibility timeout should be six times as long"),
             sqs.lambda_metric("Duration", "Maximum", "how long processing really takes"),
@@ -158,7 +159,7 @@ QUEUE_MISCONFIGURED = Entry(
         "Change the setting in the code that creates the queue, not by hand: the next deployment would undo a manual change.",
         "The evidence names the value to set; queuewatch's page shows it with the queue.",
     ),
-    ignore=("A deliberate choice: disable the rule for the queue's pattern.",),
+    ignore=("A deliberate choice: set `QueueMisconfigured: {exclude_queues: '…'}` in `alerts.rules` of the configuration.",),
     links=(links.SQS_DEAD_LETTERS, links.SQS_VISIBILITY, links.ACTIVEMQ_REDELIVERY, links.CLOUDFLARE_RETRIES),
 )
 
@@ -277,7 +278,9 @@ MESSAGE_TOO_OLD = Entry(
         "Add consumers, or raise the limit on their number; then find out why the usual number is no longer enough.",
         "If an alert says that the queue is stalled or a group is stuck, follow that one first: this one is a consequence.",
     ),
-    ignore=("A batch queue that fills on purpose: exclude it, or raise the limit.",),
+    ignore=(
+        "A batch queue that fills on purpose: set `exclude_queues`, or a larger `limit`, for MessageTooOld in `alerts.rules`.",
+    ),
     links=(links.SQS_QUOTAS, links.CLOUDFLARE_CONCURRENCY, links.ACTIVEMQ_PREFETCH),
 )
 

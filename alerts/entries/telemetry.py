@@ -24,8 +24,9 @@ TELEMETRY_STALE = Entry(
     group="telemetry",
     subject="collector",
     meaning=(
-        "A collector or an instrumented application stopped reporting. Ages still grow, because windows end by time, but it is "
-        "unknown which messages were settled in the meantime: do not trust the ages of its queues until it is back."
+        "A collector stopped sending heartbeats. Ages still grow, because windows end by time, but it is unknown which messages "
+        "were settled in the meantime: do not trust the ages of its queues until it is back. Instrumented applications send no "
+        "heartbeats, so this alert does not notice when one of them falls silent."
     ),
     rule=("The collector has sent nothing for {telemetry_stale_s}, not even a heartbeat.",),
     thresholds=("telemetry_stale_s",),
@@ -53,10 +54,10 @@ TELEMETRY_STALE = Entry(
     ),
     fix=(
         "Check the collector's log for the reason (credentials, network, permissions), then restart it.",
-        "If the application was stopped on purpose, nothing is wrong: its queues disappear after a while.",
+        "If the collector was stopped on purpose, nothing is wrong: it is forgotten a day after its last heartbeat.",
         "If no collector can reach the topic, repair Kafka first.",
     ),
-    ignore=("An application that runs only occasionally and sends no heartbeats in between: raise telemetry_stale_s.",),
+    ignore=("A collector that runs only occasionally: raise telemetry_stale_s.",),
     links=(links.ACTIVEMQ_ADVISORIES,),
 )
 
@@ -193,7 +194,8 @@ COVERAGE_LOW = Entry(
     ),
     fix=(
         "Instrument the missing producers and consumers; the documentation of each source says how.",
-        "If that is not possible, rely on the queue's counts and exclude it from this alert.",
+        "If that is not possible, rely on the queue's counts and set `exclude_queues` for this alert in `alerts.rules` of the "
+        "configuration.",
     ),
     ignore=("A queue that is watched through its attributes only.",),
     links=(links.SQS_QUOTAS,),

@@ -155,8 +155,9 @@ NO_RECENT_BATCH = Entry(
     ),
     fix=(
         "Restart it: it continues from the checkpoint with the batch that failed.",
-        "If the topic was recreated, its old offsets no longer exist; the log names the setting to continue with the new topic.",
-        "If one batch takes very long, raise CPU, or lower the records per batch.",
+        "If the topic was recreated, there is nothing to set: the new topic is read from its beginning. Records of the old one "
+        "that were not read are lost.",
+        "If one batch takes very long, raise CPU, or lower `source.kafka.max_bytes_per_trigger`.",
     ),
     ignore=("The minutes of a restart.",),
     links=(),
