@@ -2,31 +2,66 @@
 
 from __future__ import annotations
 
+import os
+import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from streaming.cli.errors import CommandError
 
 
 def explain(
     what: Annotated[str, typer.Argument(help="A queue, message id, group or consumer.")],
     url: Annotated[str, typer.Option(help="URL of the service.", envvar="QUEUEWATCH_URL")] = "http://127.0.0.1:9400",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with the token of the service's http.auth. Without this option, the token is QUEUEWATCH_TOKEN, or in the "
+            "file QUEUEWATCH_TOKEN_FILE."
+        ),
+    ] = None,
 ) -> None:
     """Explain in words and numbers why a queue, message, group or consumer fires or does not."""
     from urllib.parse import quote
 
     import httpx
 
-    from streaming.cli.errors import CommandError
-
     address = f"{url.rstrip('/')}/api/v1/explain/{quote(what, safe='')}"
+    headers = {b"Accept": b"application/json" if as_json else b"text/plain"}
+    if token := _token(token_file):
+        headers[b"Authorization"] = b"Bearer " + token.encode()
+    # A URL may hold a user and a password.
+    shown = re.sub(r"//[^/]*@", "//", url)
     try:
-        answer = httpx.get(address, headers={"Accept": "application/json" if as_json else "text/plain"}, timeout=10)
+        answer = httpx.get(address, headers=headers, timeout=10)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise CommandError(f"no queuewatch answers at {url} ({error}); start it, or give its address with --url") from error
+        raise CommandError(f"no queuewatch answers at {shown} ({error}); start it, or give its address with --url") from error
+    if answer.status_code == 401:
+        raise CommandError(
+            f"{shown} needs {'other' if token else 'its'} credentials: give the token of http.auth with --token-file"
+        )
     if answer.status_code not in (200, 404):
         words = " ".join(answer.text.split())[:200]
-        raise CommandError(f"{url} answers {answer.status_code}: {words}; is this the address of queuewatch?")
+        raise CommandError(f"{shown} answers {answer.status_code}: {words}; is this the address of queuewatch?")
     typer.echo(answer.text.rstrip("\n"))
     if answer.status_code == 404:
         raise typer.Exit(1)
+
+
+def _token(file: Path | None) -> str | None:
+    """Return the token from the option's file, else from the environment, else None. White space around it does not count."""
+    if file is None:
+        if value := os.environ.get("QUEUEWATCH_TOKEN", "").strip():
+            return value
+        named = os.environ.get("QUEUEWATCH_TOKEN_FILE")
+        if not named:
+            return None
+        file = Path(named)
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise CommandError(f"cannot read the token file {file}: {reason}") from None

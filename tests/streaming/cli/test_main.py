@@ -16,10 +16,14 @@ from unittest.mock import patch
 import pytest
 import structlog
 
+from sinks.http import HttpSettings, create_app, serve
+from sinks.http.access import Access, Credentials
+from sinks.store import SnapshotStore
 from streaming.cli.main import main
 from streaming.cli.service import run_service
 from streaming.cli.versions import all_versions, own_version
 from streaming.config.model import Config
+from tests.sinks.fakes import NOW_MS, shop_snapshot
 from tests.streaming.spark.packets import T0, event, ndjson
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -308,3 +312,51 @@ def test_explain_reports_that_no_service_answers(in_process: Run) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("queuewatch: no queuewatch answers at http://127.0.0.1:1")
     assert "--url" in done.stderr
+
+
+@pytest.fixture
+def guarded() -> Iterator[str]:
+    """The address of a real service that requires a token."""
+    settings = HttpSettings(clock_ms=lambda: NOW_MS, access=Access(page=Credentials(token="s3cret")))
+    store = SnapshotStore()
+    store.publish(shop_snapshot())
+    with serve(create_app(store, settings), port=0) as server:
+        yield server.url
+
+
+@pytest.mark.parametrize("given", ["--token-file", "QUEUEWATCH_TOKEN_FILE", "QUEUEWATCH_TOKEN"])
+def test_explain_sends_the_token_of_the_service(
+    in_process: Run, guarded: str, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes from a file or the environment, never from the command line, which other users of the host can read."""
+    file = tmp_path / "token"
+    file.write_text("s3cret\n")
+    option = [given, file] if given.startswith("--") else []
+    if not option:
+        monkeypatch.setenv(given, str(file) if given.endswith("FILE") else "s3cret")
+    done = in_process("explain", "orders", "--url", guarded, *option)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "orders" in done.stdout
+
+
+def test_explain_says_how_to_give_a_token(in_process: Run, guarded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service refuses without it or with another one, and a file that cannot be read is named."""
+    monkeypatch.delenv("QUEUEWATCH_TOKEN", raising=False)
+    done = in_process("explain", "orders", "--url", guarded)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "needs its credentials: give the token of http.auth with --token-file" in done.stderr
+    monkeypatch.setenv("QUEUEWATCH_TOKEN", "wrong")
+    done = in_process("explain", "orders", "--url", guarded)
+    assert done.returncode == 1
+    assert "other credentials" in done.stderr
+    assert "wrong" not in done.stderr
+    done = in_process("explain", "orders", "--url", guarded, "--token-file", tmp_path / "absent")
+    assert done.returncode == 1
+    assert f"cannot read the token file {tmp_path / 'absent'}: No such file" in done.stderr
+
+
+def test_explain_does_not_print_a_password_of_its_url(in_process: Run) -> None:
+    """Errors show the address without user and password."""
+    done = in_process("explain", "orders", "--url", "http://me:hunter2@127.0.0.1:1")
+    assert "hunter2" not in done.stderr
+    assert "http://127.0.0.1:1" in done.stderr
