@@ -23,7 +23,7 @@ use_queue() {                          # sets QUEUE and everything that depends 
   export QUEUE="$1" QUEUE_URL QUEUE_ARN DLQ_ARN DLQ_URL
   QUEUE_URL="$(url "$QUEUE")"
   QUEUE_ARN="$(attribute QueueArn)"
-  DLQ_ARN="$(attribute RedrivePolicy | jq -r '.deadLetterTargetArn // empty' 2>/dev/null)"
+  DLQ_ARN="$(attribute RedrivePolicy | grep -o 'arn:[^"]*')"
   # A dead-letter queue: it has no redrive policy itself, but other queues name it in theirs.
   if [ -z "$DLQ_ARN" ] && [[ "$(sources)" == http* ]]; then DLQ_ARN="$QUEUE_ARN"; fi
   DLQ_URL="${DLQ_ARN:+$(url "${DLQ_ARN##*:}")}"
