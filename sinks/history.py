@@ -45,14 +45,14 @@ class History:
         self._step: int | None = None
         """Number of the current step since the epoch; its point is the last column."""
 
-    def record(self, at_ms: int, queues: Sequence[QueueView], folds: Sequence[QueueView] = ()) -> None:
-        """Record the state of `queues` and `folds` at `at_ms` (epoch ms). A time before the current step is ignored."""
+    def record(self, at_ms: int, queues: Sequence[QueueView], aggregated_queues: Sequence[QueueView] = ()) -> None:
+        """Record the state of all these at `at_ms` (epoch ms). A time before the current step is ignored."""
         step = at_ms // self._step_ms
         if self._step is not None and step < self._step:
             return
         self._advance(0 if self._step is None else step - self._step)
         self._step = step
-        known = [*backlogs(queues), *backlogs(folds)]
+        known = [*backlogs(queues), *backlogs(aggregated_queues)]
         rows = self._rows_of([name for name, _, _ in known])
         seen = np.array([_point(visible, since_ms, at_ms) for _, visible, since_ms in known], np.float32).reshape(-1, 2)
         self._values[rows, -1] = np.fmax(self._values[rows, -1], seen)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sinks.store import SEVERITY_RANK, Published
-from streaming.judge.folds import STATUS_RANK
+from streaming.judge.aggregated_queues import STATUS_RANK
 from streaming.judge.snapshot import QueueView
 
 MAX_LIMIT = 1_000
@@ -66,9 +66,9 @@ def matching(published: Published, query: QueueQuery) -> Sequence[QueueView]:
     return [queue for queue in ordered if _holds(queue, published, query, words)]
 
 
-def members_of(published: Published, fold: QueueView, limit: int = 200) -> Sequence[QueueView]:
+def members_of(published: Published, aggregated: QueueView, limit: int = 200) -> Sequence[QueueView]:
     """Return the queues folded into a view, those that need attention first, at most `limit`."""
-    members = [published.queues[name] for name in sorted(fold.members)]
+    members = [published.queues[name] for name in sorted(aggregated.members)]
     return sorted(members, key=lambda queue: _attention(queue, published), reverse=True)[:limit]
 
 

@@ -39,7 +39,7 @@ class Published:
     @cached_property
     def queues(self) -> Mapping[QueueName, QueueView]:
         """Queues by identity, folded ones too, and the views they are folded into."""
-        return {queue.name: queue for queue in (*self.snapshot.queues, *self.snapshot.folds)}
+        return {queue.name: queue for queue in (*self.snapshot.queues, *self.snapshot.aggregated_queues)}
 
     @cached_property
     def rows(self) -> Sequence[QueueView]:
@@ -52,10 +52,10 @@ class Published:
         found: dict[QueueName, list[Finding]] = {}
         for finding in self.firing:
             found.setdefault(finding.key.queue_name, []).append(finding)
-        for fold in self.snapshot.folds:
-            members = set(fold.members)
+        for aggregated in self.snapshot.aggregated_queues:
+            members = set(aggregated.members)
             if of_members := [finding for finding in self.firing if finding.key.queue_name in members]:
-                found[fold.name] = of_members
+                found[aggregated.name] = of_members
         return {name: tuple(of_queue) for name, of_queue in found.items()}
 
     @cached_property
@@ -92,7 +92,7 @@ class SnapshotStore:
             # There may be several batches per second, but the history has steps of many seconds.
             if self._history_at_ms is None or abs(snapshot.at_ms - self._history_at_ms) >= 1_000:
                 self._history_at_ms = snapshot.at_ms
-                self._history.record(snapshot.at_ms, snapshot.queues, snapshot.folds)
+                self._history.record(snapshot.at_ms, snapshot.queues, snapshot.aggregated_queues)
 
     @property
     def latest(self) -> Published | None:

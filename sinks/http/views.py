@@ -183,13 +183,13 @@ def _counts(published: Published) -> Json:
     """Count over all queues; those folded into one row count as one, except for their messages."""
     snapshot, findings, rows = published.snapshot, published.findings, published.rows
     critical = {finding.key.queue_name for finding in snapshot.firing if finding.severity == "critical" and finding.announced}
-    critical |= {fold.name for fold in snapshot.folds if critical.intersection(fold.members)}
+    critical |= {aggregated.name for aggregated in snapshot.aggregated_queues if critical.intersection(aggregated.members)}
     # A queue with a firing critical signal is not counted as fine.
     statuses = Counter("critical" if q.status == "ok" and q.name in critical else q.status for q in rows)
     oldest = [q.oldest_ms["all"] for q in snapshot.queues if "all" in q.oldest_ms and not q.is_dead_letter_queue]
     return {
         "queues": len(rows),
-        "folded_queues": sum(len(fold.members) for fold in snapshot.folds),
+        "folded_queues": sum(len(aggregated.members) for aggregated in snapshot.aggregated_queues),
         "statuses": dict(statuses),
         "queues_firing": sum(queue.name in findings for queue in rows),
         "queues_alerting": sum(findings[q.name][0].severity != "info" for q in rows if q.name in findings),

@@ -12,10 +12,10 @@ from streaming.core.clock import counted
 from streaming.core.reporting.merge import Merged
 from streaming.core.reporting.report import Arrival
 from streaming.core.settings import QueueName, Settings
+from streaming.judge.aggregated_queues import AggregatedQueues
 from streaming.judge.context import Context
 from streaming.judge.evaluation import evaluate
-from streaming.judge.folding import FOLDED_AFTER_MS, fold, fold_held
-from streaming.judge.folds import Folds
+from streaming.judge.folded_signals import FOLDED_AFTER_MS, fold_explained, fold_held
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.needs import supported
 from streaming.judge.memory import JudgeMemory, QueueMemory
@@ -119,7 +119,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
         for name in (queues.names[place] for place in evaluated.tolist())
         if failing.failing_in_the_making(memory.queues[name], now, settings.thresholds(name))
     }
-    findings = fold(findings, merged, _failed_lately(findings, memory.queues, now), making, memory.firing)
+    findings = fold_explained(findings, merged, _failed_lately(findings, memory.queues, now), making, memory.firing)
     findings = fold_held(findings)
     changes, firing = _changes(memory.firing, findings, now)
     folded_now = schedule.folded(places)
@@ -133,7 +133,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
         dict(merged.invalid_total),
         dict(merged.collectors),
         folded,
-        folds=Folds(queues, views, firing.values(), settings) if settings.folds else (),
+        aggregated_queues=AggregatedQueues(queues, views, firing.values(), settings) if settings.folds else (),
     )
     return JudgeMemory(memory.queues, firing, folded, folded_now, now, history, clock, schedule), snapshot, changes
 

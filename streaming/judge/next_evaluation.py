@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from streaming.core.state.queues import NEVER, Depth
 from streaming.judge import measures
 from streaming.judge.context import BROKER_COUNTS_FRESH_MS, Context
-from streaming.judge.folding import FOLDED_AFTER_MS
+from streaming.judge.folded_signals import FOLDED_AFTER_MS
 from streaming.judge.history import DENSE_MS, SAMPLE_EVERY_MS
 from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, QUIET_MS
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS

@@ -239,7 +239,7 @@ class Snapshot:
     folded: Mapping[str, int] = field(default_factory=dict)
     """`groups`, `consumers`, `messages`: how many were folded away by a cap so far; never decreases."""
     pipeline: PipelineView = field(default_factory=PipelineView)
-    folds: Sequence[QueueView] = field(default=(), compare=False)
+    aggregated_queues: Sequence[QueueView] = field(default=(), compare=False)
     """One view for all queues of a pattern, where queues are folded. They are among `queues` as well."""
     behind_ms: int = 0
     """How far `at_ms` was behind the clock: the job is behind its source, or its clock is not trusted. See `core.clock`."""
@@ -253,7 +253,7 @@ class Snapshot:
 
     def rows(self) -> Sequence[QueueView]:
         """What is shown, and has series: the queues that are not folded, and one view for all that are folded together."""
-        if not self.folds:
+        if not self.aggregated_queues:
             return self.queues
-        hidden = {name for fold in self.folds for name in fold.members}
-        return [*(view for view in self.queues if view.name not in hidden), *self.folds]
+        hidden = {name for aggregated in self.aggregated_queues for name in aggregated.members}
+        return [*(view for view in self.queues if view.name not in hidden), *self.aggregated_queues]

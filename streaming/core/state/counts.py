@@ -1,4 +1,4 @@
-"""The broker's recent counts of many queues, as rows of the fields of `Depth`: sort them, fold old ones, sum them up.
+"""The broker's recent counts of many queues, as rows of the fields of `Depth`: sort them, compact old ones, sum them up.
 
 Everywhere, `owner` is the queue of each row, ascending, and `queues` (ascending) are the queues the result is for.
 """
@@ -29,7 +29,7 @@ def sorted_counts(owner: Array, rows: Array) -> tuple[Array, Array]:
     return owner[first], rows[first]
 
 
-def foldable(owner: Array, rows: Array, queues: Array, keep_since: Array) -> Array:
+def compactable_counts(owner: Array, rows: Array, queues: Array, keep_since: Array) -> Array:
     """Return which counts are no longer needed: those before the one that holds at `keep_since`, except the last two."""
     place = np.searchsorted(queues, owner)
     left = np.searchsorted(owner, queues, side="right")[place] - np.arange(len(owner))

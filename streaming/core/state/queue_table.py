@@ -15,7 +15,7 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.events.events import queue_hash
 from streaming.core.settings import QueueName, Settings
-from streaming.core.state.counts import empty_since, foldable, sorted_counts, summary_of_counts
+from streaming.core.state.counts import compactable_counts, empty_since, sorted_counts, summary_of_counts
 from streaming.core.state.limits import LIMITS, limits_of
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_row import QueueRow
@@ -195,14 +195,14 @@ class QueueTable:
         """Add counts by the broker: a row of the fields of Depth for each element of `owner`, all of them of `queues`.
 
         `queues` (row numbers, ascending) may have further ones. Counts before a queue's `keep_since` (epoch milliseconds), except
-        the last two, are folded into `empty_from`.
+        the last two, are compacted into `empty_from`.
         """
         known_owner, known = self._depths.take(queues)
         owner, rows = sorted_counts(np.concatenate([known_owner, owner]), np.concatenate([known, depths]))
-        folded = foldable(owner, rows, queues, keep_since)
+        compactable = compactable_counts(owner, rows, queues, keep_since)
         columns = self._columns
-        columns["empty_from"][queues] = empty_since(columns["empty_from"][queues], owner[folded], rows[folded], queues)
-        self._put_depths(queues, owner[~folded], rows[~folded])
+        columns["empty_from"][queues] = empty_since(columns["empty_from"][queues], owner[compactable], rows[compactable], queues)
+        self._put_depths(queues, owner[~compactable], rows[~compactable])
 
     def forget_depths_after(self, limit: int) -> None:
         """Forget counts later than `limit` (epoch milliseconds), which were taken while the clock was wrong."""

@@ -16,7 +16,7 @@ from alerts.objectives import Objective
 from sinks.http import HttpSettings
 from sinks.native_histograms import PROTOBUF_TYPE
 from streaming.core.settings import QueueName, QueueRule, Settings
-from streaming.judge.folds import fold_views
+from streaming.judge.aggregated_queues import aggregate_views
 from streaming.judge.snapshot import Duration, Snapshot
 from tests.sinks.fakes import (
     HOSTILE_NAMES,
@@ -385,9 +385,9 @@ def test_folded_queues_are_one_row_that_links_to_each(start: StartService) -> No
     """The table stays short; every queue still has its own page and is found by name."""
     tenants = [queue_view(f"orders-{n}", visible=n, status="stalled" if n == 2 else "ok") for n in (1, 2, 3)]
     others = queue_view("mail")
-    row = fold_views(QueueName("aws_sqs", tenants[0].scope, "orders-*"), tenants, {}, top_k=10)
+    row = aggregate_views(QueueName("aws_sqs", tenants[0].scope, "orders-*"), tenants, {}, top_k=10)
     about = finding("QueueStalled", "orders-2", "critical", NOW_MS - 1_000, "stalled")
-    shop = start(Snapshot(NOW_MS, (others, *tenants), (about,), {}, folds=(row,)))
+    shop = start(Snapshot(NOW_MS, (others, *tenants), (about,), {}, aggregated_queues=(row,)))
 
     found = shop.client.get("/api/v1/queues").json()
     assert [(r["queue"], r["folded_queues"], r["worst_queue"]) for r in found["queues"]] == [

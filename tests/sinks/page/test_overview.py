@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from sinks.clock import wall_ms
 from streaming.core.settings import QueueName
-from streaming.judge.folds import fold_views
+from streaming.judge.aggregated_queues import aggregate_views
 from streaming.judge.signals import SignalKey
 from streaming.judge.snapshot import Snapshot
 from tests.sinks.fakes import finding, many_queues, queue_view, shop_snapshot
@@ -338,8 +338,10 @@ def test_a_job_that_is_behind_says_which_time_is_shown(visit: StartVisit) -> Non
 def test_folded_queues_are_one_row_that_leads_to_each(visit: StartVisit) -> None:
     """The row of folded tenant queues names the worst one, and the row's page lists them all."""
     tenants = [queue_view(f"orders-{n}", wall_ms(), visible=n, status="stalled" if n == 2 else "ok") for n in (1, 2, 3)]
-    fold = fold_views(QueueName("aws_sqs", tenants[0].scope, "orders-*"), tenants, {}, top_k=10)
-    visited = visit(Snapshot(wall_ms(), (queue_view("mail", wall_ms()), *tenants), (), {"accepted": 1}, folds=(fold,)))
+    aggregated = aggregate_views(QueueName("aws_sqs", tenants[0].scope, "orders-*"), tenants, {}, top_k=10)
+    visited = visit(
+        Snapshot(wall_ms(), (queue_view("mail", wall_ms()), *tenants), (), {"accepted": 1}, aggregated_queues=(aggregated,))
+    )
     page = visited.open()
     assert names(page) == ["orders-*", "mail"]
     assert "3 queues, worst: orders-2 Stalled" in row(page, "orders-*")

@@ -1,6 +1,6 @@
 """Folded queues: all queues whose name matches a pattern as one row and one set of series, with the worst of them named.
 
-Only what is shown is folded. Each queue is tracked and judged by itself, and its signals name it.
+Only what is shown is aggregated. Each queue is tracked and judged by itself, and its signals name it.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _DIFFERENT = "its queues are known in different ways"
 Number = TypeVar("Number", int, float)
 
 
-class Folds(Sequence[QueueView]):
+class AggregatedQueues(Sequence[QueueView]):
     """One view for each pattern, system and scope of which there are queues, in the order of their names.
 
     They are made when they are first asked for.
     """
 
     def __init__(self, queues: MergedQueues, views: Sequence[QueueView], firing: Iterable[Finding], settings: Settings) -> None:
-        self._ask: Callable[[], list[QueueView]] | None = lambda: list(_folded(queues, views, firing, settings))
+        self._ask: Callable[[], list[QueueView]] | None = lambda: list(_aggregated(queues, views, firing, settings))
         self._made: list[QueueView] = []
 
     def _views(self) -> list[QueueView]:
@@ -73,7 +73,7 @@ class Folds(Sequence[QueueView]):
         return self._views()[at]
 
 
-def _folded(
+def _aggregated(
     queues: MergedQueues, views: Sequence[QueueView], firing: Iterable[Finding], settings: Settings
 ) -> Iterator[QueueView]:
     ever: dict[QueueName, list[int]] = {}
@@ -92,8 +92,8 @@ def _folded(
             name = finding.key.queue_name
             severity[name] = max(severity.get(name, 0), _SEVERITY_RANK[finding.severity])
     for name in sorted(members):
-        folded = fold_views(name, members[name], severity, settings.top_k)
-        yield replace(folded, **_counted(queues, ever[name], members[name]))
+        aggregated = aggregate_views(name, members[name], severity, settings.top_k)
+        yield replace(aggregated, **_counted(queues, ever[name], members[name]))
 
 
 def _counted(queues: MergedQueues, places: list[int], members: Sequence[QueueView]) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _counted(queues: MergedQueues, places: list[int], members: Sequence[QueueVie
     return {"totals": {name: count for name, count in sums.items() if name in reported}} | counted
 
 
-def fold_views(name: QueueName, members: Sequence[QueueView], severity: Mapping[QueueName, int], top_k: int) -> QueueView:
+def aggregate_views(name: QueueName, members: Sequence[QueueView], severity: Mapping[QueueName, int], top_k: int) -> QueueView:
     """One view of several queues: counts are summed, of ages and statuses it is the worst.
 
     `severity` is that of the worst signal that fires, by queue. What is known of no queue stays unknown. A sum over queues of

@@ -27,7 +27,7 @@ HELD_BACK: frozenset[SignalName] = frozenset({"PoisonMessage", "GroupStuck", "De
 """Signals held back while the signal that would explain them may be about to fire."""
 
 
-def fold(
+def fold_explained(
     findings: dict[SignalKey, Finding],
     merged: Merged,
     failing: set[QueueName],

@@ -9,7 +9,7 @@ import pytest
 
 from streaming.config.model import Config, to_settings
 from streaming.core.settings import FoldRule, QueueName, Settings
-from streaming.judge.folds import fold_views
+from streaming.judge.aggregated_queues import aggregate_views
 from streaming.judge.metrics import samples
 from streaming.judge.snapshot import QueueView, Snapshot
 from tests.core.driving import T0, event
@@ -44,7 +44,7 @@ def test_depths_are_summed_the_age_is_the_oldest_and_the_worst_is_named() -> Non
     """Three tenants: one row."""
     events = [*sent("orders-a", 0, "a1"), *sent("orders-b", 5_000, "b1", "b2"), *settled("orders-c", 6_000, "c1")]
     said = judged([(7_000, events)], FOLDING).snapshots[-1]
-    (row,) = said.folds
+    (row,) = said.aggregated_queues
     assert (row.name, row.visible, row.tracked) == (ROW, 3, 3)
     assert row.oldest_ms["all"] == T0
     assert [name.queue for name in row.members] == ["orders-a", "orders-b", "orders-c"]
@@ -77,7 +77,7 @@ def test_signals_stay_with_their_queue() -> None:
     assert [finding.key.queue for finding in folded.firing("PoisonMessage")] == ["orders-b"]
     said = folded.snapshots[-1]
     assert value(said, "queuewatch_signals", "orders-b", signal="PoisonMessage") == 1
-    (row,) = said.folds
+    (row,) = said.aggregated_queues
     assert row.worst_member == ROW.sibling("orders-b"), "it has a signal; the other is only older"
 
 
@@ -87,25 +87,26 @@ def test_a_total_does_not_fall_when_a_queue_vanishes() -> None:
     first = [*settled("orders-gone", 0, "m1"), *settled("orders-stays", 0, "m2")]
     said = judged([(1_000, first), (90_000, settled("orders-stays", 89_000, "m3"))], settings)
     before, after = said.snapshots
-    assert [len(snapshot.folds[0].members) for snapshot in (before, after)] == [2, 1]
+    assert [len(snapshot.aggregated_queues[0].members) for snapshot in (before, after)] == [2, 1]
     for name, counts in (("queuewatch_messages_deleted_total", (2, 3)), ("queuewatch_sojourn_seconds_count", (2, 3))):
         assert (value(before, name), value(after, name)) == counts
     # 20 ms is in the native bucket that ends at 2^-5.5 s.
-    assert [snapshot.folds[0].durations["sojourn"].native.to_dict() for snapshot in (before, after)] == [{-22: 2}, {-22: 3}]
+    native = [snapshot.aggregated_queues[0].durations["sojourn"].native for snapshot in (before, after)]
+    assert [histogram.to_dict() for histogram in native] == [{-22: 2}, {-22: 3}]
 
 
 def test_a_restart_and_more_shards_change_nothing() -> None:
     """Nothing of a fold is remembered: it follows from the queues."""
     steps = [(n * 1_000, settled(f"orders-{n % 3}", n * 1_000 - 500, f"m{n}")) for n in range(1, 6)]
-    expected = judged(steps, FOLDING).snapshots[-1].folds[0]
+    expected = judged(steps, FOLDING).snapshots[-1].aggregated_queues[0]
     for shards, restart in ((3, False), (1, True)):
-        assert judged(steps, FOLDING, shards=shards, restart=restart).snapshots[-1].folds[0] == expected
+        assert judged(steps, FOLDING, shards=shards, restart=restart).snapshots[-1].aggregated_queues[0] == expected
 
 
 def test_without_the_setting_nothing_is_folded() -> None:
     """Rows are queues, as ever."""
     said = judged([(1_000, [*sent("orders-a", 0, "a1"), *sent("orders-b", 0, "b1")])]).snapshots[-1]
-    assert not said.folds
+    assert not said.aggregated_queues
     assert said.rows() is said.queues
 
 
@@ -129,12 +130,12 @@ def test_queues_of_different_scopes_are_different_rows() -> None:
     """Two accounts may have the same names."""
     events = [*sent("orders-1", 0, "a", scope="eu"), *sent("orders-2", 0, "b", scope="us")]
     said = judged([(1_000, events)], FOLDING).snapshots[-1]
-    assert [(row.scope, len(row.members)) for row in said.folds] == [("eu", 1), ("us", 1)]
+    assert [(row.scope, len(row.members)) for row in said.aggregated_queues] == [("eu", 1), ("us", 1)]
 
 
 def folded(*members: QueueView) -> QueueView:
     """Those queues as one, without signals."""
-    return fold_views(ROW, members, {}, top_k=2)
+    return aggregate_views(ROW, members, {}, top_k=2)
 
 
 def test_what_is_not_known_of_one_queue_makes_the_row_a_lower_bound() -> None:
