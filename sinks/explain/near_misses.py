@@ -14,7 +14,7 @@ from sinks.explain.words import count, duration
 from streaming.core.settings import QueueName, Settings
 from streaming.core.thresholds import Thresholds
 from streaming.judge import measures
-from streaming.judge.knowledge.needs import supported
+from streaming.judge.knowledge.signal_requirements import supported
 from streaming.judge.measures import Measured
 from streaming.judge.signals import SignalName
 from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, QueueView
@@ -101,7 +101,7 @@ class Quiet:
             m = measures.lag(q.oldest_ms["visible"], self.now_ms, limits)
             least = "" if "visible" in q.exact_ages else "at least "
             words = f"the oldest visible message is {least}{_s(m.value)} old"
-            when = f"it fires when that age will reach {_s(m.limit)} within {duration(limits.lag_forecast_s)}"
+            when = f"it fires when that age is forecast to reach {_s(m.limit)} within {duration(limits.lag_forecast_s)}"
             if limits.lag_forecast_lost_s > limits.lag_forecast_s:
                 when += f" ({duration(limits.lag_forecast_lost_s)} where consumers fell silent)"
             yield from _miss("QueueLagging", m, f"{words}; {when}")
@@ -202,7 +202,7 @@ def _held_longest(m: Measured, _: Thresholds) -> str:
 
 def _silent(m: Measured, limits: Thresholds) -> str:
     due = f"when {limits.silent_messages:,} messages were due by its own rate"
-    return f"nothing has come for {_s(m.value)}; it fires after {_s(m.limit)}, {due}"
+    return f"no message has arrived for {_s(m.value)}; it fires after {_s(m.limit)}, {due}"
 
 
 def _collapsed(m: Measured, limits: Thresholds) -> str:

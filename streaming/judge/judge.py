@@ -17,7 +17,7 @@ from streaming.judge.context import Context
 from streaming.judge.evaluation import evaluate
 from streaming.judge.folded_signals import FOLDED_AFTER_MS, fold_explained, fold_held
 from streaming.judge.knowledge.learn import learn
-from streaming.judge.knowledge.needs import supported
+from streaming.judge.knowledge.signal_requirements import supported
 from streaming.judge.memory import JudgeMemory, QueueMemory
 from streaming.judge.rules import (
     config,

@@ -21,14 +21,14 @@ def counted(visible: list[int], every_s: int = 30, in_flight: int = 0, queue: st
     return [ev("queue_state", every_s * i, queue, attributes=attributes | {"visible": n}) for i, n in enumerate(visible)]
 
 
-def worked(until_s: int, every_s: int = 2, *, sends: bool = True, takes: bool = True) -> Events:
+def worked(until_s: int, every_s: int = 2, *, sends: bool = True, deliveries: bool = True) -> Events:
     """Return messages that are sent, received a second later and deleted half a second after that."""
     out = []
     for i in range(until_s // every_s):
         about, at = {"message_id": f"m{i}"}, i * every_s
         if sends:
             out.append(ev("sent", at, **about))
-        if takes:
+        if deliveries:
             sent_at = ev("x", at)["at"]
             out.append(ev("received", at + 1, receive_count=1, consumer="w", sent_at=sent_at, **about))
             out.append(ev("deleted", at + 1.5, **about))
@@ -63,7 +63,7 @@ def test_consumers_only_whose_consumers_die(tmp_path: Path) -> None:
 def test_producers_only_of_a_healthy_queue_page_nobody(tmp_path: Path) -> None:
     """With sends and a count near zero there is no stall and no age of hours, and impossible rows are dropped."""
     polls = [1 + i % 2 for i in range(END_S // 30)]
-    events = worked(END_S, every_s=1, takes=False) + counted(polls, in_flight=1)
+    events = worked(END_S, every_s=1, deliveries=False) + counted(polls, in_flight=1)
     lines = replayed(ordered(events), tmp_path)
     assert basis(lines, 1_200) == "producers"
     assert not [x for x in lines.signals() if x["severity"] == "critical"]

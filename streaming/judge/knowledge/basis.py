@@ -52,7 +52,7 @@ class Sides:
 
     sends: bool
     """Sends, or moves into the queue."""
-    takes: bool
+    deliveries: bool
     """Deliveries or ends."""
     unsent_ratio: float | None
     """Share of recently delivered or ended messages without a reported send; None when there were none."""
@@ -70,8 +70,8 @@ def sides(past: Window, now: int) -> Sides:
         # A quiet or new queue: use everything known about it.
         touched, unsent = ever["touched"], ever["touched_unsent"]
     ever_sent = ever["sent"] + ever["arrived"] > 0
-    takes = touched > 0 if sent else ever["touched"] > 0
-    return Sides(ever_sent if not sent else True, takes, max(unsent, 0) / touched if touched > 0 else None)
+    deliveries = touched > 0 if sent else ever["touched"] > 0
+    return Sides(ever_sent if not sent else True, deliveries, max(unsent, 0) / touched if touched > 0 else None)
 
 
 def passed_over(past: Window, came_back: int, late_ms: int) -> bool:
@@ -154,7 +154,7 @@ def basis_of(
     few_sends = seen.unsent_ratio is not None and seen.unsent_ratio > MOST_UNSENT_RATIO
     # 2. "Where nothing contradicts that everything is reported, it is."
     # Before the first delivery, sends and counts agree by chance as long as there are few.
-    demonstrated = seen.takes or (e.tracked.is_long(now) and e.counted_sum >= FEWEST_COUNTED)
+    demonstrated = seen.deliveries or (e.tracked.is_long(now) and e.counted_sum >= FEWEST_COUNTED)
     # Early on, unseen consumers are not ruled out either: few counts agree by chance, and they may be a minute old.
     early = e.seen_at > 0 and not e.tracked.is_long(now)
     holds = e.tracked.holds(now) and (shown_again or not e.tracked.contradicted_at)
@@ -165,7 +165,7 @@ def basis_of(
     if few_sends and (not seen.sends or (seen.unsent_ratio or 0) > 1 - FEWEST_SENDS_RATIO):
         return BasisReason("consumers", f"sends of {name} are not seen", "instrument its producers")
     # 4. "Sends without any later event: the consumers are missing."
-    if seen.sends and not seen.takes:
+    if seen.sends and not seen.deliveries:
         return BasisReason("producers", f"deliveries and deletions of {name} are not seen", "instrument its consumers")
     # 5. "The rest is seen in part."
     if left_out:
@@ -174,7 +174,7 @@ def basis_of(
             f"some messages of {name} are left out: as many are tracked as judge.max_messages_per_shard allows",
             "raise judge.max_messages_per_shard if the workers have the memory, or drain the backlog",
         )
-    if seen.takes or seen.sends:
+    if seen.deliveries or seen.sends:
         return BasisReason("partial", _missing(e, seen, name), _next_step(e, seen, name))
     return BasisReason(
         "counts" if counts_fresh else "unknown", "no message was reported lately", f"instrument the consumers of {name}"

@@ -18,7 +18,7 @@ from streaming.judge.knowledge.evidence import (
     EXACT_COUNTS,
     REPORTS_LAG_MS,
     Evidence,
-    apart,
+    distance_to_tracked,
 )
 from streaming.judge.window import Window
 
@@ -56,7 +56,7 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     `past` holds the samples up to some seconds after the count, because clients' reports arrive a little later. A count without a
     nearby sample before and after it is not compared: nothing was tracked at its time.
     """
-    if not is_framed(depth.at, past):
+    if not has_samples_around(depth.at, past):
         return
     e.late_ms, e.least_late_ms = e.least_late_ms, REPORTS_LAG_MS
     depths = [before for before in depths if past.last_before(before.at) >= 0]
@@ -64,24 +64,24 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     if not len(lately):
         lately = past
     low, high = _range(lately, "unsettled", into="sent", out="departed")
-    then, soon = then_and_soon(e, depth.at, past)
-    _add_up(e, depth, past, then, soon)
+    at_count, after_count = samples_around(e, depth.at, past)
+    _add_up(e, depth, past, at_count, after_count)
     again = e.tracked.contradicted_at > 0
     unsettled = e.counted_sum, e.tracked_sum, e.tracked_sum_soon, e.tracked_sum_late
     early = not e.tracked.contradicted_at and e.tracked.agreed < AGREEING_COUNTS and depth.unsettled > 0
     late = max(past.last_before(depth.at - 60_000), 0)
-    off = apart(depth.unsettled, *(past.value("unsettled", i) for i in (then, soon, late)))
+    off = distance_to_tracked(depth.unsettled, *(past.value("unsettled", i) for i in (at_count, after_count, late)))
     close = not early or off <= max(EARLY_SLACK, 0.1 * high)
     # Reports about the time of the count arrive in these samples.
-    reported = past["unsettled"][then : max(soon, past.last_before(depth.at + REPORTS_LAG_MS)) + 1].tolist()
+    reported = past["unsettled"][at_count : max(after_count, past.last_before(depth.at + REPORTS_LAG_MS)) + 1].tolist()
     _compare_signs(e, depth.unsettled, [past.value("unsettled", late), *reported])
     close &= not e.some_are_missing()
-    e.tracked.take(depth.at, close and _within(depth.unsettled, low, high) and _add_up_to_the_same(*unsettled, again))
-    e.rows.take(depth.at, _floor(low) <= depth.unsettled)
+    e.tracked.observe(depth.at, close and _within(depth.unsettled, low, high) and _add_up_to_the_same(*unsettled, again))
+    e.rows.observe(depth.at, _floor(low) <= depth.unsettled)
     held = e.in_flight_sum, e.tracked_in_flight_sum, e.tracked_in_flight_sum_soon, e.tracked_in_flight_sum_late
-    e.ends.take(depth.at, _ends_agree(depths, depth, past, lately) and _add_up_to_the_same(*held, e.ends.contradicted_at > 0))
-    e.sends.take(depth.at, _sends_agree(depths, depth, past))
-    _see_exactness(e, depths, depth, past, then)
+    e.ends.observe(depth.at, _ends_agree(depths, depth, past, lately) and _add_up_to_the_same(*held, e.ends.contradicted_at > 0))
+    e.sends.observe(depth.at, _sends_agree(depths, depth, past))
+    _update_exactness(e, depths, depth, past, at_count)
     e.counted_at = depth.at
 
 
@@ -91,14 +91,14 @@ def _compare_signs(e: Evidence, counted: int, tracked: list[int]) -> None:
     e.below = MEMORY_OF_SIGNS * e.below + ((1 + LEAST_SHORTFALL) * counted < min(tracked))
 
 
-def _see_exactness(e: Evidence, depths: list[Depth], depth: Depth, past: Window, then: int) -> None:
-    """Update how many counts in a row were exactly what is reported. `then`: the sample of the count."""
-    in_flight = past.value("tracked_in_flight", then)
+def _update_exactness(e: Evidence, depths: list[Depth], depth: Depth, past: Window, at_count: int) -> None:
+    """Update how many counts in a row were exactly what is reported. `at_count`: the sample of the count."""
+    in_flight = past.value("tracked_in_flight", at_count)
     if depth.in_flight or in_flight:
         e.exact_ends = e.exact_ends + 1 if depth.in_flight == in_flight else 0
     if depths:
         before = max(past.last_before(depths[-1].at), 0)
-        sent, departed = (past.value(name, then) - past.value(name, before) for name in ("sent", "departed"))
+        sent, departed = (past.value(name, at_count) - past.value(name, before) for name in ("sent", "departed"))
         growth = depth.unsettled - depths[-1].unsettled
         if sent or growth:
             # While messages leave, seen or not, a part of the sends may equal the growth by chance.
@@ -110,7 +110,7 @@ def _see_exactness(e: Evidence, depths: list[Depth], depth: Depth, past: Window,
 
 def is_far_below(e: Evidence, depth: Depth, tracked: int, recent: Window) -> bool:
     """Whether the first non-empty count, not compared yet, is far below what is tracked: many messages left unseen."""
-    if depth.at <= e.counted_at or e.counted_sum > 0 or not depth.unsettled or not is_framed(depth.at, recent):
+    if depth.at <= e.counted_at or e.counted_sum > 0 or not depth.unsettled or not has_samples_around(depth.at, recent):
         return False
     return tracked - recent.change("sent", depth.at) > EARLY_SLACK + 2 * depth.unsettled
 
@@ -132,46 +132,46 @@ def _within(counted: int, low: int, high: int) -> bool:
     return _floor(low) <= counted <= math.ceil(high * (1 + COUNT_ERROR_RATIO))
 
 
-def _add_up(e: Evidence, depth: Depth, past: Window, then: int, soon: int) -> None:
+def _add_up(e: Evidence, depth: Depth, past: Window, at_count: int, after_count: int) -> None:
     """Update the sums over the latest counts: single counts of a queue that goes up and down may agree by chance.
 
-    `then`, `soon`: the samples around the count, see `then_and_soon`.
+    `at_count`, `after_count`: the samples around the count, see `samples_around`.
     """
     late = max(past.last_before(depth.at - 60_000), 0)
     kept = MEMORY_PER_COUNT
     e.counted_sum = kept * e.counted_sum + depth.unsettled
-    e.tracked_sum = kept * e.tracked_sum + past.value("unsettled", then)
-    e.tracked_sum_soon = kept * e.tracked_sum_soon + past.value("unsettled", soon)
+    e.tracked_sum = kept * e.tracked_sum + past.value("unsettled", at_count)
+    e.tracked_sum_soon = kept * e.tracked_sum_soon + past.value("unsettled", after_count)
     e.tracked_sum_late = kept * e.tracked_sum_late + past.value("unsettled", late)
     e.in_flight_sum = kept * e.in_flight_sum + depth.in_flight
-    e.tracked_in_flight_sum = kept * e.tracked_in_flight_sum + past.value("tracked_in_flight", then)
-    e.tracked_in_flight_sum_soon = kept * e.tracked_in_flight_sum_soon + past.value("tracked_in_flight", soon)
+    e.tracked_in_flight_sum = kept * e.tracked_in_flight_sum + past.value("tracked_in_flight", at_count)
+    e.tracked_in_flight_sum_soon = kept * e.tracked_in_flight_sum_soon + past.value("tracked_in_flight", after_count)
     e.tracked_in_flight_sum_late = kept * e.tracked_in_flight_sum_late + past.value("tracked_in_flight", late)
 
 
-def see_lateness(e: Evidence, now: int, last_taken_at: int) -> None:
+def update_report_delay(e: Evidence, now: int, last_activity_at: int) -> None:
     """Update how late reports are: the age of the newest delivery or end is an upper limit."""
-    if last_taken_at:
-        e.least_late_ms = min(e.least_late_ms, max(now - last_taken_at, 0))
+    if last_activity_at:
+        e.least_late_ms = min(e.least_late_ms, max(now - last_activity_at, 0))
 
 
-def is_framed(at: int, past: Window) -> bool:
+def has_samples_around(at: int, past: Window) -> bool:
     """Whether there are samples near this time on both sides of it."""
-    then, times = past.last_before(at), past.times
-    if then < 0 or at - times[then] > NEAR_MS:
+    at_count, times = past.last_before(at), past.times
+    if at_count < 0 or at - times[at_count] > NEAR_MS:
         return False
-    after = min(then + (times[then] < at), len(times) - 1)
+    after = min(at_count + (times[at_count] < at), len(times) - 1)
     return 0 <= times[after] - at <= NEAR_MS
 
 
-def then_and_soon(e: Evidence, at: int, past: Window) -> tuple[int, int]:
+def samples_around(e: Evidence, at: int, past: Window) -> tuple[int, int]:
     """Return the indices of the samples around a count: the last before it, and the next, or a later one where reports are late.
 
     They are equal where a sample has exactly the count's time. Between two samples a backlog grows or shrinks.
     """
-    then = max(past.last_before(at), 0)
-    soon = then if past.times[then] == at else min(then + 1, len(past) - 1)
-    return then, soon if e.late_ms <= PROMPT_MS else max(past.last_before(at + REPORTS_LAG_MS), soon)
+    at_count = max(past.last_before(at), 0)
+    after_count = at_count if past.times[at_count] == at else min(at_count + 1, len(past) - 1)
+    return at_count, after_count if e.late_ms <= PROMPT_MS else max(past.last_before(at + REPORTS_LAG_MS), after_count)
 
 
 def _add_up_to_the_same(counted: float, tracked: float, tracked_soon: float, tracked_late: float, again: bool) -> bool:
@@ -181,7 +181,7 @@ def _add_up_to_the_same(counted: float, tracked: float, tracked_soon: float, tra
     late counts). `again`: it was contradicted before, so agreement by chance is ruled out more strictly.
     """
     slack = (COUNT_ERROR_RATIO if again else SAMPLING_RATIO) * counted + CHANCE * math.sqrt(max(counted, tracked)) + 1
-    return apart(counted, tracked, tracked_soon, tracked_late) <= slack
+    return distance_to_tracked(counted, tracked, tracked_soon, tracked_late) <= slack
 
 
 def _ends_agree(depths: list[Depth], depth: Depth, past: Window, lately: Window) -> bool:
@@ -213,7 +213,7 @@ def _sends_agree(depths: list[Depth], depth: Depth, past: Window) -> bool:
     return True
 
 
-def see_life(e: Evidence, depths: list[Depth], depth: Depth, visibility_ms: int, now: int) -> None:
+def update_consumer_activity(e: Evidence, depths: list[Depth], depth: Depth, visibility_ms: int, now: int) -> None:
     """Update whether the counts show a consumer: some are in flight, or the backlog falls by more than the counts' error."""
     e.seen_at, e.arrived_at = depth.at, now
     previous = depths[-1].at if depths else depth.at
@@ -235,7 +235,7 @@ def see_life(e: Evidence, depths: list[Depth], depth: Depth, visibility_ms: int,
     e.alive_most = max(ALIVE_FADES * e.alive_most, depth.unsettled)
 
 
-def see_standstill(e: Evidence, depth: Depth, past: Window) -> None:
+def update_standstill(e: Evidence, depth: Depth, past: Window) -> None:
     """Conclude from the first count that is certainly about a standstill when the oldest message was sent, at the latest.
 
     A count may be old: that nothing has left since it was true is certain only when it is later than the standstill by its lag.
@@ -248,7 +248,7 @@ def see_standstill(e: Evidence, depth: Depth, past: Window) -> None:
         e.standstill_at = standstill_bound(past, depth.visible, depth.at + REPORTS_LAG_MS, since) or 0
 
 
-def see_backlog(e: Evidence, at: int, backlog: int, active_at: int) -> None:
+def update_backlog(e: Evidence, at: int, backlog: int, active_at: int) -> None:
     """Apply a count, less known delayed messages, of a broker that does not report what is in flight.
 
     `active_at` is when a consumer last received or settled: with an instrumented consumer, the only sign of life there is.

@@ -47,7 +47,7 @@ class Claim:
     contradicted_at: int = 0
     """The last contradiction, 0: never."""
 
-    def take(self, at: int, agrees: bool) -> None:
+    def observe(self, at: int, agrees: bool) -> None:
         """Record whether a count of time `at` agrees."""
         if not agrees:
             self.agreed_since, self.agreed, self.contradicted_at = 0, 0, at
@@ -142,7 +142,7 @@ class Evidence:
         """Whether the counts have agreed for long, one by one and in sum."""
         return self.tracked.is_long(now) and self._sums_are_close(ESTABLISHED_RATIO)
 
-    def agreed_with_life_ms(self, last_received_at: int) -> int:
+    def agreed_while_active_ms(self, last_received_at: int) -> int:
         """Return for how long counts have agreed while consumers worked, as counts or reported receives show."""
         return max(self.life_at, last_received_at) - (self.tracked.agreed_since or NEVER)
 
@@ -197,7 +197,7 @@ class Evidence:
 _OF_CLAIM, _OF_EVIDENCE = attrgetter(*Claim.__slots__), attrgetter(*Evidence.__slots__)
 
 
-def outside(counted: float, tracked: float, tracked_soon: float) -> float:
+def distance_outside_range(counted: float, tracked: float, tracked_soon: float) -> float:
     """Return how far a count is outside the range tracked between then and a little later: reports are seconds late."""
     return max(min(tracked, tracked_soon) - counted, counted - max(tracked, tracked_soon), 0)
 
@@ -205,9 +205,9 @@ def outside(counted: float, tracked: float, tracked_soon: float) -> float:
 def _are_close(ratio: float, counted: float, tracked: float, tracked_soon: float, tracked_late: float) -> bool:
     slack = max(ratio * counted, FEW)
     # Nearly always the first is true, and every queue with news is asked.
-    return abs(counted - tracked) <= slack or apart(counted, tracked, tracked_soon, tracked_late) <= slack
+    return abs(counted - tracked) <= slack or distance_to_tracked(counted, tracked, tracked_soon, tracked_late) <= slack
 
 
-def apart(counted: float, tracked: float, tracked_soon: float, tracked_late: float) -> float:
+def distance_to_tracked(counted: float, tracked: float, tracked_soon: float, tracked_late: float) -> float:
     """Return how far a count is from what was tracked: at that time or a little later, or a minute before."""
-    return min(outside(counted, tracked, tracked_soon), abs(counted - tracked_late))
+    return min(distance_outside_range(counted, tracked, tracked_soon), abs(counted - tracked_late))

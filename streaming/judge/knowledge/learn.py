@@ -21,10 +21,10 @@ from streaming.judge.knowledge.basis import (
 from streaming.judge.knowledge.compare import (
     compare_count,
     is_far_below,
-    see_backlog,
-    see_lateness,
-    see_life,
-    see_standstill,
+    update_backlog,
+    update_consumer_activity,
+    update_report_delay,
+    update_standstill,
 )
 from streaming.judge.knowledge.evidence import AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages
@@ -44,7 +44,7 @@ def learn(c: Context) -> Knowledge:
     evidence, summary = c.memory.evidence, c.summary
     latest = summary.depths[-1] if summary.depths else None
     left_out = _left_out(c)
-    _take_counts(c, latest, left_out)
+    _apply_counts(c, latest, left_out)
     reason = basis_of(
         evidence,
         sides(c.past if c.now - summary.last_event_at > QUIET_MS else c.recent, c.now),
@@ -53,7 +53,7 @@ def learn(c: Context) -> Knowledge:
         messages_seen=summary.messages_seen,
         passed=_passed_over(c, latest) or (latest is not None and is_far_below(evidence, latest, c.tracked, c.recent)),
         left_out=left_out,
-        shown_again=c.memory.basis == "messages" or evidence.agreed_with_life_ms(summary.last_received_at) >= AGREEMENT_MS,
+        shown_again=c.memory.basis == "messages" or evidence.agreed_while_active_ms(summary.last_received_at) >= AGREEMENT_MS,
         now=c.now,
     )
     if reason.basis != c.memory.basis:
@@ -66,25 +66,25 @@ def learn(c: Context) -> Knowledge:
     return Knowledge(reason, messages, least_ages(evidence, summary, c.past, latest, c.now))
 
 
-def _take_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
+def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
     """Apply the counts that arrived since the last step to the evidence."""
     evidence, summary = c.memory.evidence, c.summary
-    taken_at = max(summary.last_received_at, summary.last_settled_at)
-    see_lateness(evidence, c.now, taken_at)
+    last_activity_at = max(summary.last_received_at, summary.last_settled_at)
+    update_report_delay(evidence, c.now, last_activity_at)
     for i, depth in enumerate(summary.depths):
         if evidence.seen_at < depth.at <= c.now:
-            see_life(evidence, summary.depths[:i], depth, c.visibility_ms or NEVER, c.now)
+            update_consumer_activity(evidence, summary.depths[:i], depth, c.visibility_ms or NEVER, c.now)
         if evidence.counted_at < depth.at <= c.now - REPORTS_LAG_MS:
             compare_count(evidence, summary.depths[:i], depth, c.recent)
-            see_standstill(evidence, depth, c.recent)
+            update_standstill(evidence, depth, c.recent)
             if left_out:
                 # Sums that lack what was left out would contradict long after it has gone.
                 evidence.drop_sums()
             # Repeat this for the next count: an unchanged queue may not be judged again until it arrives.
-            see_lateness(evidence, c.now, taken_at)
+            update_report_delay(evidence, c.now, last_activity_at)
     reported_at, reported = summary.attributes.get("visible", (0, None))
     if isinstance(reported, int) and evidence.backlog_at < reported_at <= c.now and (latest is None or latest.at < reported_at):
-        see_backlog(evidence, reported_at, reported - summary.numbers["delayed"], taken_at)
+        update_backlog(evidence, reported_at, reported - summary.numbers["delayed"], last_activity_at)
 
 
 def _waiting(c: Context, latest: Depth | None) -> Waiting:

@@ -12,7 +12,7 @@ from streaming.core.reporting.report import AGE_SCOPES, QueueSummary
 from streaming.core.state.queues import NEVER, Depth
 from streaming.judge.knowledge.basis import BasisReason
 from streaming.judge.knowledge.bounds import send_bound, settlement_bound
-from streaming.judge.knowledge.compare import FEWEST_IN_FLIGHT, then_and_soon
+from streaming.judge.knowledge.compare import FEWEST_IN_FLIGHT, samples_around
 from streaming.judge.knowledge.evidence import COUNT_LAG_MS, EXACT_COUNTS, Evidence
 from streaming.judge.measures import Measured
 from streaming.judge.signals import SignalName
@@ -70,8 +70,8 @@ def depth_of(
         distrusted = unsent or doubtful or not e.is_established(e.counted_at)
         if e.seen_at and "visible" in counts and (distrusted or e.counts_are_exact()):
             at = _place_of_count(e, sum(counts.values()), recent)
-            then = {state: int(recent[f"tracked_{state}"][at]) for state in STATES}
-            return {state: max(counts.get(state, then[state]) + n - then[state], 0) for state, n in tracked.items()}
+            at_count = {state: int(recent[f"tracked_{state}"][at]) for state in STATES}
+            return {state: max(counts.get(state, at_count[state]) + n - at_count[state], 0) for state, n in tracked.items()}
         return tracked
     return {state: counts[state] for state in STATES if state in counts}
 
@@ -81,9 +81,9 @@ def _place_of_count(e: Evidence, counted: int, recent: Window) -> int:
 
     While the job catches up with its source, what was tracked at the time of a count is what was tracked once it arrived.
     """
-    then, soon = then_and_soon(e, e.seen_at, recent)
-    soon = max(soon, recent.last_before(e.arrived_at))
-    return then + int(np.argmin(np.abs(recent["unsettled"][then : soon + 1] - counted)))
+    at_count, after_count = samples_around(e, e.seen_at, recent)
+    after_count = max(after_count, recent.last_before(e.arrived_at))
+    return at_count + int(np.argmin(np.abs(recent["unsettled"][at_count : after_count + 1] - counted)))
 
 
 def exact_ages(summary: QueueSummary, visibility_ms: int, now: int) -> dict[str, Age]:

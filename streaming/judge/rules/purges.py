@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming.core.reporting.report import Purge
 from streaming.judge.context import Context, duration, plural, seconds
-from streaming.judge.knowledge.needs import supported
+from streaming.judge.knowledge.signal_requirements import supported
 from streaming.judge.signals import Finding
 
 

@@ -9,7 +9,7 @@ from streaming.core.reporting.merge import Merged
 from streaming.core.settings import Settings
 from streaming.judge import measures
 from streaming.judge.context import DAY_MS, Context, duration, plural, seconds
-from streaming.judge.knowledge.needs import withheld
+from streaming.judge.knowledge.signal_requirements import withheld
 from streaming.judge.signals import Finding, SignalKey
 
 FORGET_COLLECTOR_MS = DAY_MS

@@ -12,15 +12,15 @@ from streaming.judge.window import COLUMN, FIELDS, Window
 STEP_MS = 10_000
 
 
-def simulated(sends: list[int], takes: list[int], seed: int) -> tuple[Window, list[int]]:
-    """Return samples of a queue that gets `sends[i]` messages in step i and loses up to `takes[i]`, chosen at random.
+def simulated(sends: list[int], departures: list[int], seed: int) -> tuple[Window, list[int]]:
+    """Return samples of a queue that gets `sends[i]` messages in step i and loses up to `departures[i]`, chosen at random.
 
     Also returns the send times of the remaining messages.
     """
     rng = np.random.default_rng(seed)
     waiting: list[int] = []
     values, sent, departed = [], 0, 0
-    for i, (n, m) in enumerate(zip(sends, takes, strict=True)):
+    for i, (n, m) in enumerate(zip(sends, departures, strict=True)):
         at = (i + 1) * STEP_MS
         waiting += [at] * n
         sent += n
@@ -84,8 +84,8 @@ def test_a_standstill_bound_is_never_younger_than_the_truth(
     steps: list[tuple[int, int]], outage: list[int], counted_in: int, error: float, seed: int
 ) -> None:
     """Whichever count of an outage is used, however inexact or old: nothing has left since it was true."""
-    sends, takes = [n for n, _ in steps] + outage, [m for _, m in steps] + [0] * len(outage)
-    past, left = simulated(sends, takes, seed)
+    sends, departures = [n for n, _ in steps] + outage, [m for _, m in steps] + [0] * len(outage)
+    past, left = simulated(sends, departures, seed)
     true = len(steps) - 1 + min(counted_in, len(outage))
     counted = round(int(past["counted_visible"][true]) * (1 + error))
     for late in range(min(9, len(past) - true)):

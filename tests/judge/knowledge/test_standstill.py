@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streaming.core.state.queues import Depth
-from streaming.judge.knowledge.compare import see_life, see_standstill
+from streaming.judge.knowledge.compare import update_consumer_activity, update_standstill
 from streaming.judge.knowledge.evidence import Claim, Evidence
 from streaming.judge.window import COLUMN, FIELDS, Window
 
@@ -38,7 +38,7 @@ def depth(at: int, visible: int) -> Depth:
 def test_the_oldest_is_at_the_youngest_as_old_as_the_newest_sends_before_the_count() -> None:
     """90 messages are counted a minute late: nine tenths of them, 81, were sent in the 91 s before all sends were reported."""
     e = evidence()
-    see_standstill(e, depth(750_000, 90), samples(received=500))
+    update_standstill(e, depth(750_000, 90), samples(received=500))
     assert e.standstill_at == 680_000
 
 
@@ -56,28 +56,28 @@ def test_the_oldest_is_at_the_youngest_as_old_as_the_newest_sends_before_the_cou
 def test_nothing_is_concluded(why: str, at: int, received: int, unsent: int, agreed_since: int) -> None:
     """Each condition of the argument is checked."""
     e = evidence(agreed_since=agreed_since)
-    see_standstill(e, depth(at, 90), samples(received=received, unsent=unsent))
+    update_standstill(e, depth(at, 90), samples(received=received, unsent=unsent))
     assert e.standstill_at == 0, why
 
 
 def test_a_hundred_receives_are_enough() -> None:
     """The boundary of the evidence that sends are complete."""
     e = evidence()
-    see_standstill(e, depth(750_000, 90), samples(received=100))
+    update_standstill(e, depth(750_000, 90), samples(received=100))
     assert e.standstill_at > 0
 
 
 def test_a_sign_of_life_ends_the_conclusion() -> None:
     """What was there then may have left."""
     e = evidence()
-    see_standstill(e, depth(750_000, 90), samples(received=500))
-    see_life(e, [depth(750_000, 90)], Depth(780_000, 100, 4, 0), 30_000, 780_000)
+    update_standstill(e, depth(750_000, 90), samples(received=500))
+    update_consumer_activity(e, [depth(750_000, 90)], Depth(780_000, 100, 4, 0), 30_000, 780_000)
     assert e.standstill_at == 0
 
 
 def test_it_is_concluded_once() -> None:
     """A later count is larger, so its error costs more, and a producer that joins meanwhile would be missed."""
     e = evidence()
-    see_standstill(e, depth(750_000, 90), samples(received=500))
-    see_standstill(e, depth(780_000, 400), samples(received=500))
+    update_standstill(e, depth(750_000, 90), samples(received=500))
+    update_standstill(e, depth(780_000, 400), samples(received=500))
     assert e.standstill_at == 680_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streaming.judge.knowledge.basis import BASES
-from streaming.judge.knowledge.needs import SUPPORT, supported, withheld
+from streaming.judge.knowledge.signal_requirements import SUPPORT, supported, withheld
 from streaming.judge.signals import SIGNAL_NAMES
 
 
