@@ -101,7 +101,7 @@ class Quiet:
             m = measures.lag(q.oldest_ms["visible"], self.now_ms, limits)
             least = "" if "visible" in q.exact_ages else "at least "
             words = f"the oldest visible message is {least}{_s(m.value)} old"
-            when = f"it fires when that age is forecast to reach {_s(m.limit)} within {duration(limits.lag_forecast_s)}"
+            when = f"it fires when it is forecast to reach {_s(m.limit)} within {duration(limits.lag_forecast_s)}"
             if limits.lag_forecast_lost_s > limits.lag_forecast_s:
                 when += f" ({duration(limits.lag_forecast_lost_s)} where consumers fell silent)"
             yield from _miss("QueueLagging", m, f"{words}; {when}")

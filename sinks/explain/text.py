@@ -22,7 +22,10 @@ def to_text(explanation: Explanation) -> str:
             lines += _signal_lines(signal, tuple(of_signal))
         if not subject.reasons:
             lines += ["  No signal fires for it.", ""]
-        lines += [f"  quiet: {near.signal} ({near.nearness:.0%} of the way): {near.sentence}" for near in subject.near_misses]
+        lines += [
+            f"  not firing: {near.signal} ({100 * near.nearness:.0f} % of its limit): {near.sentence}"
+            for near in subject.near_misses
+        ]
         lines.append("")
     if explanation.more:
         lines.append(f"{explanation.more} more have this name; use system/scope/queue to select one.")

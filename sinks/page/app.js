@@ -48,7 +48,7 @@ async function show() {
     showSummary(summary);
   } catch (error) {
     if (asked !== view || error.name === "AbortError") return;
-    showTrouble(error);
+    showError(error);
   }
 }
 
@@ -73,13 +73,13 @@ function showSummary(summary) {
   showFoot(summary);
 }
 
-function showTrouble(error) {
+function showError(error) {
   view.outdate?.();
   if (error.code === "starting") {
     setLive("old", "Starting");
     banner("Waiting for the first batch. This page will show it as soon as it is available.");
   } else if (error.status) {
-    setLive("old", "Trouble");
+    setLive("old", "Error");
     banner(`${capital(error.message)}. ${capital(error.fix)}.`);
   } else {
     setLive("lost", "Not connected");

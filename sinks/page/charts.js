@@ -54,7 +54,7 @@ export function sparkline(trend) {
     viewBox: `0 -2 ${width + 4} ${height + 4}`,
     preserveAspectRatio: "none",
     role: "img",
-    "aria-label": values.length ? describe("Waiting", trend.step_s * points.length, values, number) : "No trend yet",
+    "aria-label": values.length ? describe("Visible", trend.step_s * points.length, values, number) : "No trend yet",
   });
   if (values.length === 0) return drawing;
   const most = Math.max(1, ...values);

@@ -101,7 +101,7 @@ function summaryWords(message) {
 
 function showFacts(list, message) {
   const facts = [
-    ["State", "text", { visible: "waiting", in_flight: "in flight", delayed: "delayed" }[message.state]],
+    ["State", "text", { visible: "visible", in_flight: "in flight", delayed: "delayed" }[message.state]],
     ["Age", "since", message.sent_at_ms],
     ["Receives", "text", number(message.receive_count)],
     ["Window ends in", "until", message.state === "in_flight" ? message.invisible_until_ms : null],
@@ -109,7 +109,7 @@ function showFacts(list, message) {
     ["Group", "name", message.group],
     ["Sequence", "name", message.sequence],
     ["Arrived", "since", message.arrived_at_ms],
-    ["Lost in", "until", message.arrived_at_ms === null ? null : message.expires_at_ms],
+    ["Expires in", "until", message.arrived_at_ms === null ? null : message.expires_at_ms],
     ["Arrival", "text", KNOWN_BY[message.arrival_known_by] || null],
   ].filter(([, , value]) => value !== null && value !== undefined);
   sync(
@@ -129,7 +129,7 @@ function showFacts(list, message) {
 }
 
 function attemptLine(attempt) {
-  const words = { received: `Receive ${number(attempt.receive_count)}`, extended: "Window extended", released: "Given back" };
+  const words = { received: `Receive ${number(attempt.receive_count)}`, extended: "Window extended", released: "Released" };
   const window = attempt.end_ms === null ? "" : `, invisible for ${duration((attempt.end_ms - attempt.at_ms) / 1000)}`;
   return el(
     "li",

@@ -142,7 +142,7 @@ export class Overview {
     setText(this.headline, headline(summary, signals));
     const stats = [
       ["Queues", number(summary.queues)],
-      ["Waiting", number(summary.visible)],
+      ["Visible", number(summary.visible)],
       ["In flight", number(summary.in_flight)],
       ["Oldest", summary.oldest_ms === null ? "–" : ticking(Math.max(0, now() - summary.oldest_ms) / 1000)],
       ["Dead letters", number(summary.dead_letters)],
@@ -202,7 +202,7 @@ export class Overview {
     setText(
       this.found,
       total === 0
-        ? "No queue fits."
+        ? "No matching queues."
         : many
           ? `${number(offset + 1)}–${number(offset + queues.length)} of ${count(total, "queue")}`
           : count(total, "queue"),

@@ -106,7 +106,7 @@ export function groupTable(wanted) {
 /** Consumers, the messages that they hold, and for how long. */
 export function consumerTable(wanted) {
   return new PartTable(
-    "Consumers, the longest holding first",
+    "Consumers, longest hold first",
     [
       ["Consumer", ""],
       ["Holds", "number"],

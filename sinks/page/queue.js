@@ -56,7 +56,7 @@ export class QueuePage {
     this.nearPart = section("quiet", "Not firing", this.near);
     this.totals = el("dl", { class: "numbers small" });
     this.broker = el("dl", { class: "settings" });
-    this.brokerPart = section("settings", "Settings at the broker", this.broker);
+    this.brokerPart = section("settings", "Broker settings", this.broker);
     this.node = el(
       "div",
       { class: "queue-page" },
@@ -134,7 +134,7 @@ export class QueuePage {
       (node, member) => {
         setAttribute(node, "data-severity", member.severity);
         const signals = member.signals.map(({ signal }) => signalWords(signal));
-        setText(node.lastElementChild, [statusWord(member.status), ...signals, `${number(member.visible)} waiting`].join(" · "));
+        setText(node.lastElementChild, [statusWord(member.status), ...signals, `${number(member.visible)} visible`].join(" · "));
       },
     );
     const hidden = folded - members.length;
@@ -150,14 +150,14 @@ export class QueuePage {
           title,
           sinceMs: queue.oldest_ms[scope],
         })),
-      { label: "Waiting", value: number(queue.visible) },
+      { label: "Visible", value: number(queue.visible) },
       { label: "In flight", value: number(queue.in_flight) },
       ...(queue.delayed ? [{ label: "Delayed", value: number(queue.delayed) }] : []),
       ...(queue.receive_count_max ? [{ label: "Most receives", value: number(queue.receive_count_max) }] : []),
       ...(queue.dead_letter_expires_at_ms === null
         ? []
-        : [{ label: "First lost in", untilMs: queue.dead_letter_expires_at_ms }]),
-      ...(queue.time_to_drain_s === null ? [] : [{ label: "Empty in", value: duration(queue.time_to_drain_s) }]),
+        : [{ label: "First expires in", untilMs: queue.dead_letter_expires_at_ms }]),
+      ...(queue.time_to_drain_s === null ? [] : [{ label: "Drains in", value: duration(queue.time_to_drain_s) }]),
       { label: "Last received", sinceMs: queue.last_received_at_ms, ago: true },
       { label: "Last finished", sinceMs: queue.last_settled_at_ms, ago: true },
       ...(queue.coverage_ratio === null
@@ -175,7 +175,7 @@ export class QueuePage {
       trend === null
         ? []
         : [
-            figure("Waiting", trend, sinceKnown(trend.backlog), number),
+            figure("Visible", trend, sinceKnown(trend.backlog), number),
             figure("Oldest", trend, sinceKnown(trend.oldest_age_s), duration),
           ],
     );

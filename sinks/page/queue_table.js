@@ -14,7 +14,7 @@ export const SORTS = {
   signals: "Signals",
   age: "Oldest",
   age_visible: "Oldest visible",
-  visible: "Waiting",
+  visible: "Visible",
   in_flight: "In flight",
   receives: "Most receives",
 };
@@ -25,10 +25,10 @@ const COLUMNS = [
   ["signals", "Signals", "", ""],
   ["age", "Oldest", "number", "Age of the oldest unsettled message, including those in flight and delayed"],
   ["age_visible", "Oldest visible", "number", "Age of the oldest message a consumer could receive now"],
-  ["visible", "Waiting", "number", "Messages a consumer could receive now"],
+  ["visible", "Visible", "number", "Messages a consumer could receive now"],
   ["in_flight", "In flight", "number", "Messages delivered but not yet finished"],
   ["receives", "Most receives", "number", "The highest receive count of an unsettled message"],
-  [null, "Waiting, recently", "trend", ""],
+  [null, "Visible, recently", "trend", ""],
 ];
 
 export class QueueTable {
@@ -95,10 +95,10 @@ function makeRow(row) {
     cell("cell-signals", "Signals"),
     cell("number", "Oldest", el("span", { "data-role": "age" })),
     cell("number", "Oldest visible", el("span", { "data-role": "age-visible" })),
-    cell("number", "Waiting", el("span", { "data-role": "visible" })),
+    cell("number", "Visible", el("span", { "data-role": "visible" })),
     cell("number", "In flight", el("span", { "data-role": "in-flight" })),
     cell("number", "Most receives", el("span", { "data-role": "receives" })),
-    cell("trend", "Waiting, recently"),
+    cell("trend", "Visible, recently"),
   );
 }
 

@@ -60,7 +60,7 @@ function update(node, signal) {
   setChildren(about, `${signal.group}|${signal.consumer}|${signal.alerting}|${signal.folded}`, () => [
     ...(signal.group ? [" · group ", name(signal.group)] : []),
     ...(signal.consumer ? [" · consumer ", name(signal.consumer)] : []),
-    ...(signal.alerting ? [] : [" · never paged"]),
+    ...(signal.alerting ? [] : [" · does not alert"]),
     ...(signal.folded ? [` · explained by ${signal.folded}`] : []),
   ]);
 }

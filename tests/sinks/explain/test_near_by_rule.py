@@ -129,7 +129,7 @@ def test_a_silence_grows_between_batches() -> None:
     miss, later = (near(events, 2_620, 20, later_s)["QueueSilent"] for later_s in (0, 60))
     assert (miss.value, later.value) == (240, 300)
     assert miss.limit == later.limit == pytest.approx(400, rel=0.05)
-    assert miss.sentence.startswith("nothing has come for 4 min; it fires after 6 min")
+    assert miss.sentence.startswith("no message has arrived for 4 min; it fires after 6 min")
 
 
 @pytest.mark.parametrize(

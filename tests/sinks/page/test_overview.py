@@ -106,7 +106,7 @@ def test_filter_status_and_sort(visit: StartVisit) -> None:
     expect(page.get_by_role("button", name="Firing")).to_have_attribute("aria-pressed", "true")
     expect(page.get_by_label("Filter and find")).to_have_value("orders")
     page.get_by_label("Filter and find").fill("no such queue")
-    expect(page.get_by_text("No queue fits.")).to_be_visible()
+    expect(page.get_by_text("No matching queues.")).to_be_visible()
 
 
 def test_a_message_id_leads_to_its_queue(visit: StartVisit) -> None:
@@ -236,7 +236,7 @@ def test_the_table_is_a_table_to_assistive_technology(visit: StartVisit) -> None
         expect(page.get_by_role("columnheader")).to_have_count(9)
         expect(page.get_by_role("rowheader")).to_have_count(12)
         expect(page.get_by_role("row")).to_have_count(13)
-        expect(page.get_by_role("img", name="Waiting over 2 min").first).to_be_attached()
+        expect(page.get_by_role("img", name="Visible over 2 min").first).to_be_attached()
         for button in page.get_by_role("button").all():
             assert button.inner_text().strip() or button.get_attribute("aria-label")
 
@@ -348,7 +348,7 @@ def test_folded_queues_are_one_row_that_leads_to_each(visit: StartVisit) -> None
     page.get_by_role("link", name="orders-*", exact=True).click()
     members = page.locator("#members li")
     expect(members).to_have_count(3)
-    expect(members.first).to_have_text("orders-2 Stalled · 2 waiting")
+    expect(members.first).to_have_text("orders-2 Stalled · 2 visible")
     members.first.get_by_role("link").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("orders-2")
     expect(page.locator("#members")).to_be_hidden()

@@ -87,9 +87,9 @@ def test_dead_letters_with_time_left(visit: StartVisit) -> None:
     """Each dead letter shows when it arrived, whether that is inferred, and when it expires."""
     page = visit(shop_snapshot(wall_ms())).open(Q + "orders-dlq")
     first = page.locator(".message").first
-    expect(first).to_contain_text("Lost in2 h 29 min")
+    expect(first).to_contain_text("Expires in2 h 29 min")
     expect(page.locator(".message").nth(2)).to_contain_text("inferred")
-    expect(page.get_by_role("region", name="Now")).to_contain_text("First lost in2 h 29 min")
+    expect(page.get_by_role("region", name="Now")).to_contain_text("First expires in2 h 29 min")
 
 
 def test_the_four_ages_stand_side_by_side(visit: StartVisit) -> None:
