@@ -42,7 +42,7 @@ def test_a_jump_fires_until_it_is_believed_or_over() -> None:
     memory.clock = tick(memory.clock, T0 + 30 * DAY)
     memory, said = fired(memory, T0)
     assert [one[:2] for one in said] == [("firing", "service")]
-    assert "it reads 30 d ahead of the time of the batches before" in said[0][2]
+    assert "it reads 30 d ahead of the time of the previous batches" in said[0][2]
     memory.clock = tick(memory.clock, T0 + 1_000)
     _, said = fired(memory, T0 + 1_000)
     assert [one[:2] for one in said] == [("resolved", "service")]

@@ -184,7 +184,7 @@ def basis_of(
 def _agreement(counts_fresh: bool) -> str:
     if counts_fresh:
         return "sends and ends are seen, and the broker's counts agree"
-    return "sends and ends are seen; no broker's count says otherwise"
+    return "sends and ends are seen; no broker count contradicts this"
 
 
 def _missing(e: Evidence, seen: Sides, name: str) -> str:

@@ -302,7 +302,7 @@ def _lost(loss: Loss) -> dict[str, Any]:
     how = "expired" if kind == "expired" else "was dropped"
     why = f" ({reason})" if reason else ""
     evidence["summary"] = (
-        f"Message {message_id} {how} unprocessed{why}, {duration(at - sent_at)} after it was sent "
-        f"and {plural(receives, 'receive')}."
+        f"Message {message_id} {how} unprocessed{why} after {plural(receives, 'receive')}, "
+        f"{duration(at - sent_at)} after it was sent."
     )
     return evidence

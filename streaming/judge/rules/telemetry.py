@@ -29,7 +29,7 @@ def telemetry_stale(merged: Merged, now: int, settings: Settings) -> Iterator[Fi
             "last_event_at": last,
             "summary": (
                 f"Collector {collector} has been silent for {duration(silent_ms)}: "
-                "what it watches may be in any state, and ages from it are guesses."
+                "the state of what it watches is unknown, and ages that depend on it are unreliable."
             ),
         }
         yield Finding(SignalKey("TelemetryStale", "", "", "", consumer=collector), "warning", last, evidence)
@@ -47,8 +47,9 @@ def clock_untrusted(clock: Clock, now: int, settings: Settings) -> Iterator[Find
             "sources_for": clock.for_read,
             "sources_against": clock.for_now,
             "summary": (
-                f"This machine's clock jumped: it reads {duration(abs(jump_ms))} {where} the time of the batches before. "
-                "Until sources bear it out, time goes on from there, and nothing is settled by the time jumped over."
+                f"This machine's clock jumped: it reads {duration(abs(jump_ms))} {where} the time of the previous batches. "
+                "Until other sources confirm the new time, queuewatch continues from the old one and infers nothing from the "
+                "skipped time."
             ),
         }
         yield Finding(SignalKey("ClockUntrusted", "", "", "", part="service"), "warning", clock.jumped_at, evidence)
@@ -59,7 +60,7 @@ def clock_untrusted(clock: Clock, now: int, settings: Settings) -> Iterator[Find
             "allowance_s": seconds(settings.skew_allowance_ms),
             "summary": (
                 f"{plural(clock.ahead_total, 'event')} so far were dated more than {duration(settings.skew_allowance_ms)} in the "
-                "future and count as having happened when they came: the ages of those messages are too small."
+                "future. They are treated as if they had happened when they arrived, so the ages of those messages are too small."
             ),
         }
         yield Finding(SignalKey("ClockUntrusted", "", "", "", part="senders"), "warning", clock.ahead_at, evidence)
