@@ -48,8 +48,8 @@ def test_a_healthy_queue_lists_its_distance_to_each_signal_nearest_first() -> No
     assert near(queue) == {
         "TelemetryPartial": "the tracked messages are 100.0% of the broker's own count; it fires after 10 min above 110%.",
         "QueueStalled": "8 messages visible, the last one was finished 4 min ago; it fires after 5 min without one.",
-        "QueueLagging": "the oldest visible message is 7 min 30 s old; it fires when it is forecast to reach 15 min within 30 min "
-        "(2 h where consumers fell silent).",
+        "QueueLagging": "the oldest visible message is 7 min 30 s old; it fires when it is forecast to reach 15 min within "
+        "30 min (2 h where consumers fell silent).",
         "PoisonMessage": "the highest receive count is 1; it fires at 3.",
         "MessageHeldTooLong": "the longest hold is 9 s; it fires after 15 min without a break.",
     }
