@@ -19,13 +19,13 @@ help:  ## This list.
 demo: venv  ## Run the demo on this machine; needs no Java, broker or container.
 	@$(BIN)/queuewatch demo $(ARGS)
 
-test: venv-dev jars classes node sdks  ## Run all tests, with real brokers as local processes. ARGS="-k name" selects tests.
+test: venv-dev jars classes node sdks  ## Run all tests, with real brokers in containers or as local processes. ARGS="-k name" selects tests.
 	@$(BIN)/python $(if $(ARGS),-m pytest $(ARGS),.ci/parallel.py)
 
 test-fast: venv-dev  ## The tests that need no broker, browser, Java or Node.js, and simulate no hours: some minutes. ARGS="-k name" chooses.
 	@QUEUEWATCH_EXAMPLES=$${QUEUEWATCH_EXAMPLES:-15} $(BIN)/python $(if $(ARGS),-m pytest --fast $(ARGS),.ci/parallel.py --fast)
 
-check: lint types imports rules test  ## Everything CI runs; must pass before a change is submitted.
+check: lint types imports rules test  ## Lint, types, import contracts, generated files, promtool and all tests; must pass before a change is submitted.
 
 lint: venv-dev
 	$(BIN)/ruff check .

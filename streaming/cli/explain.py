@@ -19,8 +19,8 @@ def explain(
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="A file with the token of the service's http.auth. Without this option, the token is QUEUEWATCH_TOKEN, or in the "
-            "file QUEUEWATCH_TOKEN_FILE."
+            help="A file with the token of the service's http.auth. Without this option: QUEUEWATCH_TOKEN holds the token, or "
+            "QUEUEWATCH_TOKEN_FILE names a file with it."
         ),
     ] = None,
 ) -> None:

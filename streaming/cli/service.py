@@ -79,7 +79,9 @@ def run_service(
         for line in warnings(config):
             _log.warning("unsafe_setting", warning=line)
         if not is_compiled():
-            _log.warning("slow_decoding", warning="a slower JSON parser is in use: install gcc, then reinstall queuewatch")
+            _log.warning(
+                "slow_decoding", warning="a slower JSON parser is in use: install gcc, then reinstall queuewatch-service"
+            )
         on_listening(server)
 
         def outlets_for(checkpoint: Checkpoint, folder_of: FolderOf) -> Outlets:

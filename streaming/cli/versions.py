@@ -17,7 +17,7 @@ def all_versions() -> list[tuple[str, str]]:
     """Return name and version of queuewatch, Python and the main dependencies that are installed."""
     from sources.wire.scan import is_compiled
 
-    found = [("queuewatch", own_version()), ("python", platform.python_version())]
+    found = [("queuewatch-service", own_version()), ("python", platform.python_version())]
     for name in _SHOWN:
         try:
             found.append((name, metadata.version(name)))
@@ -25,5 +25,8 @@ def all_versions() -> list[tuple[str, str]]:
             continue
     return [
         *found,
-        ("json scan", "compiled" if is_compiled() else "none, JSON parsing is slower: install gcc, then reinstall queuewatch"),
+        (
+            "json scan",
+            "compiled" if is_compiled() else "none, JSON parsing is slower: install gcc, then reinstall queuewatch-service",
+        ),
     ]
