@@ -178,7 +178,7 @@ def _messages(stories: Sequence[MessageStory], anchors: Anchors) -> Iterator[str
 
 def _event_table(story: MessageStory) -> Iterator[str]:
     if not story.happenings:
-        yield "<p>No event of the recording is about this message: it was concluded.</p>\n"
+        yield "<p>No event of the recording is about this message: it was inferred.</p>\n"
         return
     yield "<details><summary>every event</summary><table><thead><tr><th>At</th><th>Event</th><th>Receive</th><th>Consumer</th>"
     yield "<th>Queue</th><th>Until</th><th></th></tr></thead><tbody>\n"
