@@ -23,8 +23,8 @@ LARGEST_STEP_BACK_MS = 900_000
 """On a smaller step back, `now` stands still until the clock has caught up."""
 FRESH_MS = 600_000
 """A source whose newest event is at most this old counts as reporting the current time."""
-BATCHES_TO_BELIEVE = 10
-HELD_TO_BELIEVE_MS = 60_000
+BATCHES_TO_TRUST = 10
+HELD_TO_TRUST_MS = 60_000
 LONGEST_TICK_MS = 60_000
 """While the clock is not trusted, `now` advances by at most this per batch."""
 BEHIND_MS = 15_000
@@ -67,7 +67,7 @@ def tick(clock: Clock, read: int) -> Clock:
     """Return the clock at the next batch, when its reading is `read`."""
     step = read - clock.now
     if not clock.now or -LARGEST_STEP_BACK_MS < step < LARGEST_STEP_MS:
-        return _believing(clock, max(read, clock.now), read)
+        return _trust(clock, max(read, clock.now), read)
     on = min(max(0, read - clock.read), LONGEST_TICK_MS) if not clock.trusted else 0
     now = clock.now + on
     if clock.trusted or abs(read - clock.read) >= LARGEST_STEP_MS:
@@ -75,13 +75,13 @@ def tick(clock: Clock, read: int) -> Clock:
         return replace(
             clock, now=now, read=read, jumped_at=clock.jumped_at or now, jumped_to=read, batches=1, for_read=0, for_now=0
         )
-    held = clock.batches + 1 > BATCHES_TO_BELIEVE and read - clock.jumped_to >= HELD_TO_BELIEVE_MS
+    held = clock.batches + 1 > BATCHES_TO_TRUST and read - clock.jumped_to >= HELD_TO_TRUST_MS
     if clock.for_read > clock.for_now or (held and not clock.for_now):
-        return _believing(clock, read, read)
+        return _trust(clock, read, read)
     return replace(clock, now=now, read=read, batches=clock.batches + 1)
 
 
-def heard(clock: Clock, newest: Iterable[int]) -> Clock:
+def count_confirmations(clock: Clock, newest: Iterable[int]) -> Clock:
     """Count which sources confirm the jump: `newest` holds the time up to which each source has reported."""
     if clock.trusted:
         return clock
@@ -92,7 +92,7 @@ def heard(clock: Clock, newest: Iterable[int]) -> Clock:
     return replace(clock, for_read=for_read, for_now=for_now)
 
 
-def counted(clock: Clock, ahead_total: int, now: int) -> Clock:
+def record_future_events(clock: Clock, ahead_total: int, now: int) -> Clock:
     """Record how many events have been dated in the future so far."""
     if ahead_total <= clock.ahead_total:
         return clock
@@ -117,5 +117,5 @@ def senders_are_ahead(clock: Clock, now: int) -> bool:
     return 0 <= now - clock.ahead_at < SENDERS_AHEAD_FOR_MS
 
 
-def _believing(clock: Clock, now: int, read: int) -> Clock:
+def _trust(clock: Clock, now: int, read: int) -> Clock:
     return replace(clock, now=now, read=read, jumped_at=0, jumped_to=0, batches=0, for_read=0, for_now=0)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from streaming.core.clock import counted
+from streaming.core.clock import record_future_events
 from streaming.core.reporting.merge import Merged
 from streaming.core.reporting.report import Arrival
 from streaming.core.settings import QueueName, Settings
@@ -76,7 +76,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     Only queues with new data, or whose next evaluation is due, are judged: see `evaluation_schedule`.
     """
     queues, schedule, history = merged.queues, memory.schedule, memory.history
-    clock = counted(memory.clock, merged.events_total["ahead"], now)
+    clock = record_future_events(memory.clock, merged.events_total["ahead"], now)
     watcher = (*telemetry.telemetry_stale(merged, now, settings), *telemetry.clock_untrusted(clock, now, settings))
     findings: dict[SignalKey, Finding] = {finding.key: finding for finding in watcher}
     fired = _by_queue(memory.firing)

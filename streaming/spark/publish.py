@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row
 from streaming.checkpoint.memory_store import MemoryStore
 from streaming.checkpoint.state_files import Pruner, StateFile
 from streaming.checkpoint.versions import LOST_FILES, ShardVersion, Version, VersionLedger
-from streaming.core.clock import LARGEST_STEP_BACK_MS, heard
+from streaming.core.clock import LARGEST_STEP_BACK_MS, count_confirmations
 from streaming.core.events.packet import Quarantined
 from streaming.core.gc_pause import gc_paused
 from streaming.core.reporting.merge import Merged, merge
@@ -89,7 +89,7 @@ class Publisher:
             changes += changed
             invalid += merged.quarantine
         if merged is not None:
-            memory.clock = heard(memory.clock, _last_heard(merged))
+            memory.clock = count_confirmations(memory.clock, _newest_times(merged))
         # The status page and metrics first: they wait for no destination.
         if snapshot is not None and merged is not None:
             waiting = self._spool.waiting if self._spool is not None else None
@@ -129,7 +129,7 @@ def _read(rows: Iterable[Row]) -> Counter[str]:
     return read
 
 
-def _last_heard(merged: Merged) -> Iterator[int]:
+def _newest_times(merged: Merged) -> Iterator[int]:
     """Yield the time up to which each source of telemetry has reported."""
     yield from merged.collectors.values()
     columns = merged.queues.columns

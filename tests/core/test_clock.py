@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.core.clock import Clock, counted, heard, senders_are_ahead, tick, time_of_step
+from streaming.core.clock import Clock, count_confirmations, record_future_events, senders_are_ahead, tick, time_of_step
 
 S, MIN, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 T0 = 1_700_000_000_000
@@ -18,7 +18,7 @@ def run(batches: list[Batch]) -> list[tuple[int, bool]]:
     clock, out = Clock(), []
     for read, newest in batches:
         clock = tick(clock, T0 + read)
-        clock = heard(clock, [T0 + at for at in newest])
+        clock = count_confirmations(clock, [T0 + at for at in newest])
         out.append((clock.now - T0, clock.trusted))
     return out
 
@@ -84,12 +84,12 @@ def test_when_the_clock_is_believed(why: str, batches: list[Batch], expected: li
 
 def test_senders_count_as_ahead_for_ten_minutes() -> None:
     """Ten minutes after the last such event."""
-    clock = counted(Clock(), 0, T0)
+    clock = record_future_events(Clock(), 0, T0)
     assert not senders_are_ahead(clock, T0)
-    clock = counted(clock, 3, T0)
-    assert senders_are_ahead(counted(clock, 3, T0 + 9 * MIN), T0 + 9 * MIN)
-    assert not senders_are_ahead(counted(clock, 3, T0 + 10 * MIN), T0 + 10 * MIN)
-    assert senders_are_ahead(counted(clock, 4, T0 + 10 * MIN), T0 + 10 * MIN)
+    clock = record_future_events(clock, 3, T0)
+    assert senders_are_ahead(record_future_events(clock, 3, T0 + 9 * MIN), T0 + 9 * MIN)
+    assert not senders_are_ahead(record_future_events(clock, 3, T0 + 10 * MIN), T0 + 10 * MIN)
+    assert senders_are_ahead(record_future_events(clock, 4, T0 + 10 * MIN), T0 + 10 * MIN)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def seen_in_dead(queue: str, dead: str, n: int) -> Events:
     return events
 
 
-def concluded_in_fifo(n: int) -> Events:
+def inferred_in_fifo(n: int) -> Events:
     """Return messages of a FIFO queue whose receives are used up, and counts that show that they left."""
     policy = {"visibility_timeout_s": 30, "max_receive_count": 2, "dead_letter_queue": "d.fifo"}
     events = [event("queue_state", 0, "q.fifo", attributes=policy)]
@@ -92,8 +92,8 @@ SCENARIOS: dict[str, Events] = {
     "dead letters": seen_in_dead("orders", "dead", 12),
     "dead letters of a fifo queue": seen_in_dead("q.fifo", "dead.fifo", 12),
     "dead letters of a fifo queue in a standard one": seen_in_dead("q.fifo", "dead", 12),
-    "moves of a fifo queue nobody reported": [*concluded_in_fifo(6)],
-    "moves of a fifo queue that are seen later": [*concluded_in_fifo(6), *found_in_dead(6)],
+    "moves of a fifo queue nobody reported": [*inferred_in_fifo(6)],
+    "moves of a fifo queue that are seen later": [*inferred_in_fifo(6), *found_in_dead(6)],
     "a purge": [event("sent", 1_000 * n, message_id=f"m{n}") for n in range(20)] + [event("purged", 9_500)],
 }
 
@@ -122,7 +122,7 @@ def arrivals(scenario: str) -> set[str | None]:
     return {c.finding.key.message_id for c in changes if c.finding.key.signal == "DeadLetterArrived"}
 
 
-def test_a_move_is_concluded_only_when_somebody_received_since() -> None:
+def test_a_move_is_inferred_only_when_somebody_received_since() -> None:
     """Used-up receives alone move nothing: SQS does that at the next receive."""
     assert arrivals("moves nobody reported") == {f"bad{i}" for i in range(12)}
     assert arrivals("used up and nobody receives") == set()

@@ -21,7 +21,7 @@ from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_row import QueueRow
 from streaming.core.state.queue_text import SharedTexts, read_attributes, read_names, write_attributes
 from streaming.core.state.queues import TOTALS, Depth, QueueRecord
-from streaming.core.state.ragged import Ragged
+from streaming.core.state.variable_length_rows import VariableLengthRows
 
 FLAGS = ("ordered", "dead_letter", "messages_seen")
 TIMES = (
@@ -66,10 +66,10 @@ class QueueTable:
         """Running totals, a column for each of TOTALS."""
         self._columns: dict[str, Array] = {name: np.zeros(0, dtype=np.int64) for name in _INTS}
         self._columns |= {name: np.zeros(0, dtype=bool) for name in FLAGS}
-        self._holds = Ragged(("bucket", "count"))
+        self._holds = VariableLengthRows(("bucket", "count"))
         self.durations = PackedCounts(b"")
         """Deleted messages by queue and key of `duration_buckets`."""
-        self._depths = Ragged(_DEPTH)
+        self._depths = VariableLengthRows(_DEPTH)
         self._texts: list[bytes] | None = []
         """A text per queue, None until one is needed…"""
         self._shared: SharedTexts | None = None
@@ -269,9 +269,9 @@ class QueueTable:
                 table._columns[name][number] = getattr(record, name)
             table.totals[number] = record.totals
             table.put_attributes(number, record.attributes)
-        table._holds = Ragged.of(table._holds.fields, [sorted(record.holds.items()) for record in found])
+        table._holds = VariableLengthRows.of(table._holds.fields, [sorted(record.holds.items()) for record in found])
         table.durations = PackedCounts.from_queues(record.durations for record in found)
-        depths = Ragged.of(_DEPTH, [record.depths for record in found])
+        depths = VariableLengthRows.of(_DEPTH, [record.depths for record in found])
         everyone = np.arange(len(found))
         table.add_depths(everyone, np.zeros(len(found), dtype=np.int64), *depths.take(everyone))
         return table
@@ -307,9 +307,9 @@ class QueueTable:
         table._limits_by = int(columns["q.limits_by"][0])
         table._columns = {name: columns[f"q.{name}"] for name in _INTS}
         table._columns |= {name: columns[f"q.{name}"].view(bool) for name in FLAGS}
-        table._holds = Ragged.unpack(("bucket", "count"), columns, "q.h.")
+        table._holds = VariableLengthRows.unpack(("bucket", "count"), columns, "q.h.")
         table.durations = PackedCounts(columns["q.durations"].tobytes())
-        table._depths = Ragged.unpack(_DEPTH, columns, "q.d.")
+        table._depths = VariableLengthRows.unpack(_DEPTH, columns, "q.d.")
         ends = np.cumsum(columns["q.attributes.lengths"]).tolist()
         body = columns["q.attributes.bytes"].tobytes()
         texts = [body[start:end] for start, end in zip([0, *ends], ends, strict=False)]

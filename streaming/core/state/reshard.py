@@ -23,7 +23,7 @@ from streaming.core.settings import QueueName, Settings
 from streaming.core.state.interner import Interner
 from streaming.core.state.queue_table import QueueTable
 from streaming.core.state.queues import QueueRecord
-from streaming.core.state.rows import F_STAND_IN, ROW_COLUMNS, Rows
+from streaming.core.state.rows import F_PLACEHOLDER, ROW_COLUMNS, Rows
 from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState
 from streaming.core.state.tombstones import restore_queues
 from streaming.core.track import track
@@ -268,8 +268,8 @@ def _targets(rows: Rows, records: Sequence[QueueRecord], shards: int, settings: 
         return np.zeros(0, dtype=np.int64)
     ordered = np.array([record.ordered or settings.is_ordered(record.name) for record in records], dtype=bool)
     hashes = np.array([queue_hash(record.name) for record in records], dtype=np.uint64)
-    # A stand-in is where its source is.
-    queue = np.where((rows["flags"] & np.uint32(F_STAND_IN)) != 0, rows["origin"], rows["queue"])
+    # A placeholder is where its source is.
+    queue = np.where((rows["flags"] & np.uint32(F_PLACEHOLDER)) != 0, rows["origin"], rows["queue"])
     chosen = np.where(ordered[queue], hashes[queue], id_hash(rows["hi"], rows["lo"]))
     target: Array = (chosen % np.uint64(shards)).astype(np.int64)
     return target

@@ -63,17 +63,17 @@ F_UNSENT = 1 << 18  # …and its send was not, so far
 F_ENTERED = 1 << 20  # its entry into the queue was reported: a send, a redrive, a move
 F_OUTLIVED = 1 << 19  # it was settled after the visibility window of the delivery that settled it
 F_WORK_TIMED, F_LIFE_TIMED = 1 << 21, 1 << 22  # its durations are counted: the processing; its life in the queue
-F_STAND_IN = 1 << 23  # a dead letter concluded in an ordered queue, in the shard of its source: see tracking/stand_ins.py
+F_PLACEHOLDER = 1 << 23  # a dead letter inferred in an ordered queue, in the shard of its source: see tracking/placeholder_rows
 ENDS = F_DELETED | F_DEAD_LETTERED | F_REDRIVEN | F_EXPIRED | F_DROPPED | F_PURGED | F_RECONCILED
 
 
-_STAND_IN_KEYS = np.uint64(0x9E3779B97F4A7C15)
+_PLACEHOLDER_KEYS = np.uint64(0x9E3779B97F4A7C15)
 
 
 def keys_of(hi: Array, lo: Array, queue_hash: Array, flags: Array | np.uint32) -> Array:
-    """Return the keys of rows: that of a stand-in is not that of the message's own row."""
-    stands_in = (flags & np.uint32(F_STAND_IN)) != 0
-    return row_key(hi, lo, np.bitwise_xor(queue_hash, np.where(stands_in, _STAND_IN_KEYS, np.uint64(0))))
+    """Return the keys of rows: that of a placeholder is not that of the message's own row."""
+    is_placeholder = (flags & np.uint32(F_PLACEHOLDER)) != 0
+    return row_key(hi, lo, np.bitwise_xor(queue_hash, np.where(is_placeholder, _PLACEHOLDER_KEYS, np.uint64(0))))
 
 
 class Rows:

@@ -23,9 +23,9 @@ from streaming.core.state.id_segments import IdSegment, place_ids, read_ids
 from streaming.core.state.interner import CONSUMER_COLUMNS, Interner
 from streaming.core.state.queue_table import QueueTable
 from streaming.core.state.queues import ConsumerState
-from streaming.core.state.ragged import pack_lists, unpack_lists
 from streaming.core.state.rows import ROW_COLUMNS, STORED_COLUMNS, Rows, keys_of
 from streaming.core.state.upgrades import FORMAT_VERSION, upgrade_head
+from streaming.core.state.variable_length_rows import pack_lists, unpack_lists
 
 ATTEMPT_COLUMNS: dict[str, str] = {
     "key": "u8",

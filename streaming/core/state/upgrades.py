@@ -22,7 +22,7 @@ from streaming.core.state.duration_buckets import DURATIONS, SUM, UNDIVIDED
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_table import QueueTable
 from streaming.core.state.queues import TOTALS, Depth, QueueRecord
-from streaming.core.state.ragged import pack_lists
+from streaming.core.state.variable_length_rows import pack_lists
 
 Columns = dict[str, Array]
 Header = dict[str, Any]
@@ -136,7 +136,7 @@ STEPS: Final[Mapping[int, Step]] = {
     6: Step(_to_version_7),
     7: Step(_ids_in_head),
 }
-"""Version read -> the step to the next version. Version 6 has rows of another key: see `rows.F_STAND_IN`."""
+"""Version read -> the step to the next version. Version 6 has rows of another key: see `rows.F_PLACEHOLDER`."""
 
 
 def upgrade_head(

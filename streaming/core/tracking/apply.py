@@ -22,8 +22,8 @@ from streaming.core.tracking import attempts
 from streaming.core.tracking.admission import without_room
 from streaming.core.tracking.apply_columns import apply_segments
 from streaming.core.tracking.apply_ends import COUNTED_ENDS
+from streaming.core.tracking.placeholder_rows import replace_placeholders
 from streaming.core.tracking.segments import Segments
-from streaming.core.tracking.stand_ins import replace_stand_ins
 
 
 def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
@@ -39,7 +39,7 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
     starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
     late = columns["at"] < state.high_water - settings.lateness_ms
     keys = key[starts]
-    replace_stand_ins(state, columns, late)
+    replace_placeholders(state, columns, late)
     restore_rows(state, keys, settings)
     rows, found = state.rows.find(keys)
     alive_news = np.logical_or.reduceat(~late, starts)

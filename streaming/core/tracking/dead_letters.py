@@ -28,7 +28,7 @@ from streaming.core.tracking.durations import first_received
 from streaming.core.tracking.ends import count_totals, end, find_remembered
 
 
-def notice_dead_letters(state: ShardState, settings: Settings) -> None:
+def detect_dead_letters(state: ShardState, settings: Settings) -> None:
     """Mark every message that appears in a dead-letter queue as arrived there, even without a reported move.
 
     The application sent it there, or its first receive shows it. It is then no longer in its source queue.

@@ -23,8 +23,8 @@ from streaming.core.state.rows import (
     F_ARRIVED_INFERRED,
     F_DEAD_LETTERED,
     F_MOVE_INFERRED,
+    F_PLACEHOLDER,
     F_SENT_KNOWN,
-    F_STAND_IN,
     keys_of,
 )
 from streaming.core.state.state import ShardState
@@ -34,7 +34,7 @@ from streaming.core.tracking.ends import count_totals, end, find_remembered
 from streaming.core.tracking.windows import window_ends
 
 
-def conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
+def infer_moves(state: ShardState, now: int, settings: Settings) -> None:
     """Dead-letter messages whose receives are used up, whose window is over and whose queue's depth has fallen.
 
     SQS moves a message at the receive that would be one too many, and reports it to no one. The broker's own counts show that
@@ -72,14 +72,14 @@ def conclude_moves(state: ShardState, now: int, settings: Settings) -> None:
         keys, arrived = rows.key[candidates[hit]], over[hit]
         if _add_dead_letters(state, record, keys, arrived, settings):
             # Inserting rows moved the candidates of the remaining queues.
-            conclude_moves(state, now, settings)
+            infer_moves(state, now, settings)
             return
 
 
 def _add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived: Array, settings: Settings) -> bool:
     """Add messages with an inferred move to the dead-letter queue, with its expiry time. Returns True when any were added.
 
-    An ordered queue may be in another shard: there, stand-ins are added (see `stand_ins`).
+    An ordered queue may be in another shard: there, placeholders are added (see `placeholder_rows`).
     """
     name = dead_letter_queue(source, settings)
     if not name or not len(keys) or not has_room(state, source.name.sibling(name), settings):
@@ -87,7 +87,7 @@ def _add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived:
     target = state.queue_number(source.name.sibling(name))
     there = state.queues[target]
     ordered = state.queues.is_ordered(settings)
-    apart = np.uint32(F_STAND_IN if ordered[source.place] or ordered[target] else 0)
+    apart = np.uint32(F_PLACEHOLDER if ordered[source.place] or ordered[target] else 0)
     there.dead_letter = True
     rows = state.rows
     at, _ = rows.find(keys)
@@ -151,7 +151,7 @@ def _left_between(before: list[Depth], after: list[Depth]) -> bool:
     That is so when nothing is visible any more, or less than before (deletions do not change that), and the count is lower than
     the last one before.
 
-    One count that meets this is enough, whatever later counts say: the conclusion must not depend on which counts had arrived
+    One count that meets this is enough, whatever later counts say: the inference must not depend on which counts had arrived
     when it was drawn.
     """
     if not before or not after:

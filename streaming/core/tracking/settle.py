@@ -16,25 +16,25 @@ from streaming.core.state.rows import (
     F_RECONCILED,
 )
 from streaming.core.state.state import ShardState
-from streaming.core.tracking.beyond_counts import beyond_counts
-from streaming.core.tracking.dead_letters import notice_dead_letters, share_send_times
+from streaming.core.tracking.dead_letters import detect_dead_letters, share_send_times
 from streaming.core.tracking.ends import end
 from streaming.core.tracking.failures import count_failures
-from streaming.core.tracking.inferred_moves import conclude_moves
+from streaming.core.tracking.inferred_moves import infer_moves
 from streaming.core.tracking.retention import run_out
+from streaming.core.tracking.surplus_messages import find_surplus_messages
 
 
 def settle_by_time(state: ShardState, now: int, settings: Settings) -> None:
     """End the messages that ended without an event by `now`."""
     if not state.messages:
         return
-    notice_dead_letters(state, settings)
+    detect_dead_letters(state, settings)
     share_send_times(state, settings)
     _purge(state)
-    conclude_moves(state, now, settings)
+    infer_moves(state, now, settings)
     run_out(state, now, settings)
     _reconcile(state, settings)
-    _forget_beyond_counts(state)
+    _drop_surplus_messages(state)
     count_failures(state, now, settings)
     _notice(state, now)
 
@@ -72,9 +72,9 @@ def _reconcile(state: ShardState, settings: Settings) -> None:
     end(state, hit, until[rows.at("queue", hit)], F_RECONCILED, T_RECONCILED)
 
 
-def _forget_beyond_counts(state: ShardState) -> None:
+def _drop_surplus_messages(state: ShardState) -> None:
     """Drop messages that were only ever sent and that exceed the broker's counts."""
-    gone, at = beyond_counts(state)
+    gone, at = find_surplus_messages(state)
     end(state, gone, at, F_RECONCILED, T_RECONCILED)
 
 

@@ -13,7 +13,7 @@ from sinks.http.search import find
 from sinks.lines import to_json
 from streaming.judge.snapshot import Snapshot
 from tests.judge.driving import in_steps, judged
-from tests.judge.test_shards import concluded_in_fifo
+from tests.judge.test_shards import inferred_in_fifo
 from tests.sinks.fakes import HOSTILE_NAMES, NOW_MS, hostile_snapshot, queue_view, shop_snapshot
 
 SHOP = shop_snapshot()
@@ -119,7 +119,7 @@ def test_json_holds_the_same_explanation() -> None:
 @pytest.mark.parametrize("shards", [1, 3])
 def test_a_dead_letter_that_was_concluded_in_a_fifo_queue_is_found_and_explained(shards: int) -> None:
     """Long after it was announced, it is a message of the dead-letter queue."""
-    snapshot = judged(in_steps(concluded_in_fifo(3), 60, 1_800), shards=shards).snapshots[-1]
+    snapshot = judged(in_steps(inferred_in_fifo(3), 60, 1_800), shards=shards).snapshots[-1]
     assert ("message", "d.fifo") in {(match.kind, match.queue.queue) for match in find(snapshot, "bad1")[0]}
     (subject,) = explain(snapshot, "bad1", snapshot.at_ms).subjects
     assert (subject.kind, subject.queue.queue) == ("message", "d.fifo")

@@ -1,4 +1,4 @@
-"""Dead letters concluded in a FIFO queue are rows of its dead-letter queue until an event shows the message itself."""
+"""Dead letters inferred in a FIFO queue are rows of its dead-letter queue until an event shows the message itself."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from streaming.core.state.reshard import reshard
 from streaming.core.state.state import ShardState
 from streaming.core.track import track
 from tests.core.driving import T0, event, run_steps
-from tests.judge.test_shards import concluded_in_fifo
+from tests.judge.test_shards import inferred_in_fifo
 
 DEAD, SOURCE = QueueName("aws_sqs", "", "d.fifo"), QueueName("aws_sqs", "", "q.fifo")
-CONCLUDED = [(200_000, concluded_in_fifo(6))]
+INFERRED = [(200_000, inferred_in_fifo(6))]
 BAD = [f"bad{i}" for i in range(6)]
 RETENTION_MS = 86_400_000
 OVER = 10_000 + 40_000 + 30_000
@@ -34,13 +34,13 @@ def seen(message_id: str, at: int) -> dict[str, Any]:
 
 def dead_letters(steps: Steps, shards: int) -> tuple[int, int]:
     """Return how many messages are in the dead-letter queue after the steps, and how many ever arrived in it."""
-    summary = run_steps([*CONCLUDED, *steps], shards=shards, restart=True)[-1].queues[DEAD]
+    summary = run_steps([*INFERRED, *steps], shards=shards, restart=True)[-1].queues[DEAD]
     return summary.numbers["visible"] + summary.numbers["in_flight"], summary.total("arrived")
 
 
 def test_it_is_listed_and_expires_by_its_own_clock(shards: int) -> None:
     """The age and the retention of a FIFO dead letter count from the move."""
-    merged = run_steps(CONCLUDED, shards=shards, restart=True)[-1]
+    merged = run_steps(INFERRED, shards=shards, restart=True)[-1]
     summary = merged.queues[DEAD]
     assert (summary.numbers["visible"], summary.numbers["dead_letters"], summary.total("arrived")) == (6, 6, 6)
     assert merged.queues[SOURCE].total("dead_lettered") == 6
@@ -77,7 +77,7 @@ def test_it_ends_with_a_purge_with_counts_and_with_retention(shards: int) -> Non
 def test_it_moves_with_its_source_to_another_number_of_shards(shards: int, to: int) -> None:
     """An event that shows it later still finds it."""
     states: list[ShardState] = []
-    run_steps(CONCLUDED, shards=shards, states=states)
+    run_steps(INFERRED, shards=shards, states=states)
     moved = [ShardState.unpack(state.pack()) for state in reshard(states, to, Settings())]
     before = merge([track(state, empty_packet(), T0 + 200_000, Settings())[1] for state in moved], Settings())
     assert (before.queues[DEAD].numbers["dead_letters"], before.queues[DEAD].total("arrived")) == (6, 6)

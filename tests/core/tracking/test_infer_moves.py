@@ -51,10 +51,10 @@ def _shown(over: int, counted: Counts, there: Counts) -> bool:
     return any(at > over for at in rises) and any(at > over and visible == 0 for at, visible, _ in counted)
 
 
-def _concluded(queue: str, times: list[int], counted: Counts, there: Counts) -> bool:
-    """A move is concluded two visibility timeouts, at least a minute, after the window if the counts show a later receive.
+def _inferred(queue: str, times: list[int], counted: Counts, there: Counts) -> bool:
+    """A move is inferred two visibility timeouts, at least a minute, after the window if the counts show a later receive.
 
-    It is concluded before that if the counts of the dead-letter queue show it too.
+    It is inferred before that if the counts of the dead-letter queue show it too.
     """
     over = times[-1] + WINDOW_S[queue]
     before, after = [c for c in counted if c[0] <= over], [c for c in counted if c[0] > over]
@@ -72,7 +72,7 @@ def _concluded(queue: str, times: list[int], counted: Counts, there: Counts) -> 
 
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
-def test_moves_are_concluded_message_by_message(data: st.DataObject) -> None:
+def test_moves_are_inferred_message_by_message(data: st.DataObject) -> None:
     """Many messages of two queues together, with windows that end before, between and after the broker's counts."""
     of_queue = {queue: (data.draw(receives(queue)), data.draw(counts()), data.draw(counts())) for queue in LIMITS}
     events = [_policy(queue) for queue in LIMITS]
@@ -87,7 +87,7 @@ def test_moves_are_concluded_message_by_message(data: st.DataObject) -> None:
     shards = data.draw(st.sampled_from([1, 2]))
     merged = run_steps([(1_000 * END_S, events)], Settings(lateness_ms=1_000 * END_S), shards=shards)[-1]
     for queue, (messages, counted, there) in of_queue.items():
-        expected = {m: times[-1] + WINDOW_S[queue] for m, times in messages.items() if _concluded(queue, times, counted, there)}
+        expected = {m: times[-1] + WINDOW_S[queue] for m, times in messages.items() if _inferred(queue, times, counted, there)}
         arrived_s = {a.message_id: (a.at - T0) // 1_000 for a in merged.arrivals if a.queue[2] == f"{queue}-dead"}
         assert arrived_s == expected
         assert merged.queues[QueueName("aws_sqs", "", queue)].total("dead_lettered") == len(expected)

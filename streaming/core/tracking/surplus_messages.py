@@ -20,7 +20,7 @@ BUCKETS = 16
 """Messages are ranked in buckets by id, so that the same ones are kept with 1, 2, 4, 8 or 16 shards."""
 
 
-def beyond_counts(state: ShardState) -> tuple[Array, Array]:
+def find_surplus_messages(state: ShardState) -> tuple[Array, Array]:
     """Return the rows of messages that were only ever sent and exceed the broker's counts, and the time of each count."""
     rows = state.rows
     none = np.zeros(0, dtype=np.int64)

@@ -9,7 +9,7 @@ import numpy as np
 from streaming.core.columns import Array
 
 
-class Ragged:
+class VariableLengthRows:
     """Rows of integers, queue by queue."""
 
     def __init__(self, fields: Sequence[str]) -> None:
@@ -18,13 +18,13 @@ class Ragged:
         self._starts = np.zeros(1, dtype=np.int64)
 
     @classmethod
-    def of(cls, fields: Sequence[str], rows: Sequence[Sequence[tuple[int, ...]]]) -> Ragged:
+    def of(cls, fields: Sequence[str], rows: Sequence[Sequence[tuple[int, ...]]]) -> VariableLengthRows:
         """Build the rows of all queues from those of each."""
-        ragged = cls(fields)
-        flat = np.array([row for of_queue in rows for row in of_queue], dtype=np.int64).reshape(-1, len(ragged.fields))
-        ragged._flat = list(flat.T.copy())
-        ragged._starts = np.append(0, np.cumsum([len(of_queue) for of_queue in rows], dtype=np.int64))
-        return ragged
+        made = cls(fields)
+        flat = np.array([row for of_queue in rows for row in of_queue], dtype=np.int64).reshape(-1, len(made.fields))
+        made._flat = list(flat.T.copy())
+        made._starts = np.append(0, np.cumsum([len(of_queue) for of_queue in rows], dtype=np.int64))
+        return made
 
     def grow(self, queues: int) -> None:
         """Add this many queues without rows."""
@@ -81,12 +81,12 @@ class Ragged:
         return {prefix + name: values for name, values in columns.items()}
 
     @classmethod
-    def unpack(cls, fields: Sequence[str], columns: dict[str, Array], prefix: str) -> Ragged:
+    def unpack(cls, fields: Sequence[str], columns: dict[str, Array], prefix: str) -> VariableLengthRows:
         """Rebuild the rows from the columns of `pack`."""
-        ragged = cls(fields)
-        ragged._flat = [columns[prefix + name] for name in ragged.fields]
-        ragged._starts = np.append(0, np.cumsum(columns[prefix + "lengths"]))
-        return ragged
+        made = cls(fields)
+        made._flat = [columns[prefix + name] for name in made.fields]
+        made._starts = np.append(0, np.cumsum(columns[prefix + "lengths"]))
+        return made
 
 
 def pack_lists(name: str, lists: Sequence[Array]) -> dict[str, Array]:
