@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sinks.explain.explanation import Explanation, explain
-from sinks.explain.plain import to_dict
+from sinks.explain.json_form import to_dict
 from sinks.explain.text import to_text
 from sinks.http.search import find
 from sinks.lines import to_json
