@@ -18,7 +18,7 @@ _IN_TIME: Final = {bound: number + 1 for number, bound in enumerate(DURATION_BUC
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ObjectiveResult:
     """One objective of one queue since counting began."""
 
     name: str
@@ -43,11 +43,11 @@ class Kept:
         }
 
 
-def kept(objectives: Mapping[str, Objective], queue: QueueView) -> Iterator[Kept]:
+def objective_results(objectives: Mapping[str, Objective], queue: QueueView) -> Iterator[ObjectiveResult]:
     """Yield the objectives of this queue, counted like the recording rules count them."""
     for name, objective in objectives.items():
         if re.fullmatch(objective.queues, queue.queue):
             took = queue.durations.get(objective.of)
             counts = took.counts if took else ()
             ended = sum(counts) + sum(queue.totals.get(lost, 0) for lost in LOST)
-            yield Kept(name, objective, ended, ended - sum(counts[: _IN_TIME[objective.within_s]]))
+            yield ObjectiveResult(name, objective, ended, ended - sum(counts[: _IN_TIME[objective.within_s]]))

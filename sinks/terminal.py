@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sinks.clock import wall_ms
-from sinks.explain.words import count, duration, printable
+from sinks.explain.formatting import count, duration, printable
 from sinks.query import QueueQuery, matching
 from sinks.store import Published, SnapshotStore
 from streaming.judge.signals import Finding, SignalKey

@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.detect.compare import figures, trade
 from sinks import svg
-from sinks.explain.words import duration
+from sinks.explain.formatting import duration
 
 WIDTH, HEIGHT = 760, 380
 LEFT, RIGHT, TOP, BOTTOM = 60, 500, 36, 320

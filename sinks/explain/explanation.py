@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sinks.explain.advice import Advice, advice
-from sinks.explain.near_misses import NearMiss, Quiet
+from sinks.explain.near_misses import NearMiss, NearMisses
 from sinks.explain.sentences import consumer_sentence, group_sentence, message_sentence, queue_sentence
 from sinks.store import SEVERITY_RANK
 from streaming.core.settings import Settings
@@ -105,26 +105,26 @@ class _Context:
     def queue(self, queue: QueueView) -> Subject:
         reasons = self.reasons(queue, lambda _: True)
         sentence = queue_sentence(queue, self.now_ms, firing=bool(reasons))
-        return Subject("queue", queue.queue, queue, sentence, reasons, self.quiet(queue).of_queue(_firing(reasons)))
+        return Subject("queue", queue.queue, queue, sentence, reasons, self.near_misses(queue).of_queue(_firing(reasons)))
 
     def message(self, queue: QueueView, message: MessageView) -> Subject:
         name = message.message_id
         reasons = self.reasons(queue, lambda f: name in (f.key.message_id, f.evidence.get("head_message_id")))
-        near = self.quiet(queue).of_message(message, _firing(reasons))
+        near = self.near_misses(queue).of_message(message, _firing(reasons))
         return Subject("message", name, queue, message_sentence(queue, message, self.now_ms), reasons, near)
 
     def group(self, queue: QueueView, group: GroupView) -> Subject:
         reasons = self.reasons(queue, lambda f: f.key.group == group.group)
-        near = self.quiet(queue).of_group(group, _firing(reasons))
+        near = self.near_misses(queue).of_group(group, _firing(reasons))
         return Subject("group", group.group, queue, group_sentence(queue, group, self.now_ms), reasons, near)
 
     def consumer(self, queue: QueueView, consumer: ConsumerView) -> Subject:
         reasons = self.reasons(queue, lambda f: f.key.consumer == consumer.consumer)
-        near = self.quiet(queue).of_consumer(consumer, _firing(reasons))
+        near = self.near_misses(queue).of_consumer(consumer, _firing(reasons))
         return Subject("consumer", consumer.consumer, queue, consumer_sentence(queue, consumer, self.now_ms), reasons, near)
 
-    def quiet(self, queue: QueueView) -> Quiet:
-        return Quiet(queue, self.settings, self.now_ms)
+    def near_misses(self, queue: QueueView) -> NearMisses:
+        return NearMisses(queue, self.settings, self.now_ms)
 
     def reasons(self, queue: QueueView, concerns: Callable[[Finding], bool]) -> tuple[Reason, ...]:
         found = [

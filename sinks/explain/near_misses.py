@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sinks.explain.words import count, duration
+from sinks.explain.formatting import count, duration
 from streaming.core.settings import QueueName, Settings
 from streaming.core.thresholds import Thresholds
 from streaming.judge import measures
@@ -36,7 +36,7 @@ class NearMiss:
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class NearMisses:
     """Computes the near misses of one queue of a snapshot, with the judge's settings."""
 
     queue: QueueView

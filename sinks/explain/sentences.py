@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sinks.explain.words import count, duration
+from sinks.explain.formatting import count, duration
 from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, QueueView
 
 _STATUS_WORDS: Mapping[str, str] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from sinks.explain.explanation import Explanation, Reason
-from sinks.explain.words import duration, printable
+from sinks.explain.formatting import duration, printable
 
 
 def to_text(explanation: Explanation) -> str:

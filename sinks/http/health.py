@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sinks.explain.words import duration
+from sinks.explain.formatting import duration
 from sinks.http.responses import json_response
 from sinks.http.settings import HttpSettings
 from sinks.store import SnapshotStore

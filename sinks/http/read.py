@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sinks.explain.explanation import explain
-from sinks.explain.near_misses import Quiet
-from sinks.explain.plain import to_dict
+from sinks.explain.json_form import to_dict
+from sinks.explain.near_misses import NearMisses
 from sinks.explain.sentences import queue_sentence
 from sinks.explain.text import to_text
 from sinks.http.errors import ApiError
@@ -29,7 +29,7 @@ from sinks.http.views import (
     resolved_view,
     summary_view,
 )
-from sinks.objectives import kept
+from sinks.objectives import objective_results
 from sinks.query import MAX_LIMIT, SORTS, QueueQuery, matching, members_of
 from sinks.store import SEVERITY_RANK, Published, SnapshotStore
 from streaming.judge.signals import SIGNAL_NAMES
@@ -68,15 +68,15 @@ class ReadApi:
         name = queue.name
         findings = published.findings.get(name, ())
         firing = frozenset(finding.key.signal for finding in findings)
-        quiet = () if queue.members else Quiet(queue, self._settings.judging, now_ms).of_queue(firing)
+        near_misses = () if queue.members else NearMisses(queue, self._settings.judging, now_ms).of_queue(firing)
         detail = queue_detail(
             queue,
             findings,
             self._store.trend(name),
             now_ms,
             sentence=queue_sentence(queue, now_ms, firing=bool(findings)),
-            near_misses=quiet,
-            objectives=kept(self._settings.objectives, queue),
+            near_misses=near_misses,
+            objectives=objective_results(self._settings.objectives, queue),
             members=[member_view(one, published.findings.get(one.name, ())) for one in members_of(published, queue)],
             runbook_base_url=self._settings.runbook_base_url,
             grafana_url=self._settings.grafana_url,

@@ -38,7 +38,7 @@ class Stage(Protocol):
 
 
 @dataclass(eq=False)
-class _Ticket:
+class _PendingBody:
     body: bytes
     kind: BodyKind
     settled: bool = False
@@ -65,7 +65,7 @@ class Spool:
         self._max_spooled_bytes = max_spooled_bytes
         self._min_free_bytes = min_free_bytes
         self._max_file_bytes = max_file_bytes
-        self._pending: list[_Ticket] = []
+        self._pending: list[_PendingBody] = []
         self._turn = threading.Condition()
         self._writing = False
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,13 +73,13 @@ class Spool:
 
     def put(self, body: bytes, kind: BodyKind) -> None:
         """See Stage."""
-        ticket = _Ticket(body, kind)
+        pending = _PendingBody(body, kind)
         with self._turn:
-            self._pending.append(ticket)
-            self._turn.wait_for(lambda: ticket.settled or not self._writing)
+            self._pending.append(pending)
+            self._turn.wait_for(lambda: pending.settled or not self._writing)
             # One of the waiting threads writes for all of them.
-            batch: list[_Ticket] = []
-            if not ticket.settled:
+            batch: list[_PendingBody] = []
+            if not pending.settled:
                 batch, self._pending = self._pending, batch
                 self._writing = True
         if batch:
@@ -89,11 +89,11 @@ class Spool:
                 with self._turn:
                     self._writing = False
                     self._turn.notify_all()
-        if ticket.error is not None:
-            raise ticket.error
+        if pending.error is not None:
+            raise pending.error
 
-    def _write(self, tickets: Sequence[_Ticket]) -> None:
-        for shared in self._shares(tickets):
+    def _write(self, bodies: Sequence[_PendingBody]) -> None:
+        for shared in self._shares(bodies):
             failure: Exception | None = StageUnavailableError("the spool failed; see the log")
             try:
                 self._check_room()
@@ -102,31 +102,31 @@ class Spool:
             except (StageFullError, StageUnavailableError) as error:
                 failure = error
             finally:
-                for ticket in shared:
-                    ticket.error, ticket.settled = failure, True
+                for pending in shared:
+                    pending.error, pending.settled = failure, True
 
-    def _shares(self, tickets: Sequence[_Ticket]) -> Iterator[list[_Ticket]]:
-        """Return the tickets for the next file: lines together up to the limit, each Arrow stream alone."""
-        yield from ([ticket] for ticket in tickets if ticket.kind == "arrow")
-        share: list[_Ticket] = []
+    def _shares(self, bodies: Sequence[_PendingBody]) -> Iterator[list[_PendingBody]]:
+        """Return the bodies for the next file: lines together up to the limit, each Arrow stream alone."""
+        yield from ([pending] for pending in bodies if pending.kind == "arrow")
+        share: list[_PendingBody] = []
         size = 0
-        for ticket in (t for t in tickets if t.kind == "ndjson"):
-            if share and size + len(ticket.body) > self._max_file_bytes:
+        for pending in (t for t in bodies if t.kind == "ndjson"):
+            if share and size + len(pending.body) > self._max_file_bytes:
                 yield share
                 share, size = [], 0
-            share.append(ticket)
-            size += len(ticket.body)
+            share.append(pending)
+            size += len(pending.body)
         if share:
             yield share
 
-    def _write_file(self, tickets: Sequence[_Ticket]) -> None:
-        name = f"{time.time_ns() // 1_000_000:013d}-{uuid.uuid4().hex}.{tickets[0].kind}"
+    def _write_file(self, bodies: Sequence[_PendingBody]) -> None:
+        name = f"{time.time_ns() // 1_000_000:013d}-{uuid.uuid4().hex}.{bodies[0].kind}"
         part = self._folder / f".{name}.part"
         try:
             with part.open("xb") as file:
-                for ticket in tickets:
-                    file.write(ticket.body)
-                    if ticket.kind == "ndjson" and not ticket.body.endswith(b"\n"):
+                for pending in bodies:
+                    file.write(pending.body)
+                    if pending.kind == "ndjson" and not pending.body.endswith(b"\n"):
                         file.write(b"\n")
                 file.flush()
                 os.fsync(file.fileno())

@@ -13,7 +13,7 @@ from alerts.prometheus_rules import dashboard_uid
 from sinks.explain.advice import advice
 from sinks.explain.near_misses import NearMiss
 from sinks.history import Trend
-from sinks.objectives import Kept
+from sinks.objectives import ObjectiveResult
 from sinks.store import Published, Resolved
 from streaming.judge.signals import Finding
 from streaming.judge.snapshot import MessageView, QueueView
@@ -69,7 +69,7 @@ def queue_detail(
     *,
     sentence: str,
     near_misses: Iterable[NearMiss],
-    objectives: Iterable[Kept],
+    objectives: Iterable[ObjectiveResult],
     members: Iterable[Json] = (),
     runbook_base_url: str | None,
     grafana_url: str | None,

@@ -26,7 +26,7 @@ _ENDS = {
 
 
 @dataclass(frozen=True)
-class Happening:
+class TimelineEvent:
     """One event of the message. Times are epoch milliseconds."""
 
     at_ms: int
@@ -56,7 +56,7 @@ class MessageStory:
 
     queue: QueueName
     message_id: str
-    happenings: list[Happening] = field(default_factory=list)
+    timeline: list[TimelineEvent] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
     left_out: int = 0
 
@@ -74,20 +74,22 @@ def message_story(events: pa.Table, queue: QueueName, message_id: str, ends_ms: 
     rows.sort(key=lambda row: row["at"])
     story.left_out = max(0, len(rows) - MOST_EVENTS)
     rows = rows[-MOST_EVENTS:]
-    story.happenings = [_happening(row) for row in rows]
+    story.timeline = [_timeline_event(row) for row in rows]
     windows = {name: _window_ms(events, queue, name) for name in {row["queue"] for row in rows}}
     story.deliveries = list(_deliveries(rows, windows, ends_ms))
     return story
 
 
-def _happening(row: dict[str, Any]) -> Happening:
+def _timeline_event(row: dict[str, Any]) -> TimelineEvent:
     notes = (
         (row["reason"], "{}"),
         (row["to_queue"], "to {}"),
         (row["from_queue"], "from {}"),
     )
     note = "; ".join(form.format(value) for value, form in notes if value)
-    return Happening(row["at"], row["type"], row["queue"], row["consumer"], row["receive_count"], row["invisible_until"], note)
+    return TimelineEvent(
+        row["at"], row["type"], row["queue"], row["consumer"], row["receive_count"], row["invisible_until"], note
+    )
 
 
 def _deliveries(rows: Sequence[dict[str, Any]], windows: dict[str, int | None], last_ms: int) -> Iterator[Delivery]:

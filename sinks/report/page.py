@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sinks import svg
 from sinks.explain.advice import advice
-from sinks.explain.words import count, duration
+from sinks.explain.formatting import count, duration
 from sinks.markup import escaped, shortened
 from sinks.report.attempts import MessageStory, message_story
 from sinks.report.collect import Collected, Span, severity_rank
@@ -177,12 +177,12 @@ def _messages(stories: Sequence[MessageStory], anchors: Anchors) -> Iterator[str
 
 
 def _event_table(story: MessageStory) -> Iterator[str]:
-    if not story.happenings:
+    if not story.timeline:
         yield "<p>No event of the recording is about this message: it was inferred.</p>\n"
         return
     yield "<details><summary>every event</summary><table><thead><tr><th>At</th><th>Event</th><th>Receive</th><th>Consumer</th>"
     yield "<th>Queue</th><th>Until</th><th></th></tr></thead><tbody>\n"
-    for h in story.happenings:
+    for h in story.timeline:
         until = "" if h.until_ms is None else svg.utc(h.until_ms, "%H:%M:%S")
         cells = (svg.utc(h.at_ms), h.what, h.receive_count or "", h.consumer or "", h.queue, until, h.note)
         yield "<tr>" + "".join(f"<td>{escaped(cell)}</td>" for cell in cells) + "</tr>\n"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sinks import svg
-from sinks.explain.words import duration
+from sinks.explain.formatting import duration
 from sinks.markup import shortened
 from sinks.report.attempts import MessageStory
 from sinks.report.collect import AGES, STATES, Collected, QueueSeries, Span
@@ -108,8 +108,8 @@ def message_picture(story: MessageStory) -> str:
     """Draw one bar for each delivery of a message."""
     if not story.deliveries:
         return ""
-    first = min(story.happenings[0].at_ms, story.deliveries[0].from_ms)
-    last = max(story.happenings[-1].at_ms, *(d.to_ms for d in story.deliveries))
+    first = min(story.timeline[0].at_ms, story.deliveries[0].from_ms)
+    last = max(story.timeline[-1].at_ms, *(d.to_ms for d in story.deliveries))
     x = svg.time_axis(first, last, LEFT, RIGHT)
     lanes = list(dict.fromkeys(d.consumer or "unknown consumer" for d in story.deliveries))
     parts = []

@@ -133,7 +133,7 @@ def _processing(given: list[str]) -> dict[str, float]:
 
 
 def _report(examination: Examination, as_json: bool, fail_on: FailOn) -> None:
-    from sinks.explain.words import printable
+    from sinks.explain.formatting import printable
     from sources.doctor import as_json as to_json
     from sources.doctor import as_text
 

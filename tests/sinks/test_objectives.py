@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from alerts.objectives import Objective
-from sinks.objectives import kept
+from sinks.objectives import objective_results
 from streaming.judge.snapshot import DURATION_BUCKETS_S, Duration
 from tests.sinks.fakes import queue_view
 
@@ -45,7 +45,7 @@ def test_an_objective_is_counted(
     durations = {name: took for name, took in known.items() if isinstance(took, Duration)}
     totals = {name: total for name, total in known.items() if name not in durations}
     objective = Objective.model_validate({"queues": "orders", "within_s": 30} | promise)
-    [found] = kept({"orders-30s": objective}, queue_view("orders", durations=durations, totals=totals))
+    [found] = objective_results({"orders-30s": objective}, queue_view("orders", durations=durations, totals=totals))
     view = found.to_dict()
     assert (view["ended"], view["missed"]) == counted[:2]
     assert (view["in_time_ratio"], view["budget_used_ratio"]) == pytest.approx(counted[2:])
@@ -54,6 +54,6 @@ def test_an_objective_is_counted(
 def test_an_objective_matches_whole_names() -> None:
     """As in Prometheus, the pattern `orders` does not match orders-dlq."""
     objectives = {"a": Objective(queues="orders", within_s=30), "b": Objective(queues="orders.*", within_s=30)}
-    assert [found.name for found in kept(objectives, queue_view("orders"))] == ["a", "b"]
-    assert [found.name for found in kept(objectives, queue_view("orders-dlq"))] == ["b"]
-    assert list(kept(objectives, queue_view("new-orders"))) == []
+    assert [found.name for found in objective_results(objectives, queue_view("orders"))] == ["a", "b"]
+    assert [found.name for found in objective_results(objectives, queue_view("orders-dlq"))] == ["b"]
+    assert list(objective_results(objectives, queue_view("new-orders"))) == []

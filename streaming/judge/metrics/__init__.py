@@ -11,9 +11,9 @@ from streaming.judge.metrics.metric import Series as Series
 from streaming.judge.metrics.metric import Values as Values
 from streaming.judge.metrics.metric import le_label as le_label
 from streaming.judge.metrics.names import MetricName as MetricName
-from streaming.judge.metrics.of_sinks import SINK_METRICS as SINK_METRICS
 from streaming.judge.metrics.samples import Sample as Sample
 from streaming.judge.metrics.samples import samples as samples
+from streaming.judge.metrics.sink_metrics import SINK_METRICS as SINK_METRICS
 from streaming.judge.metrics.table import METRICS as METRICS
 from streaming.judge.metrics.values import OTHER as OTHER
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sinks.explain.near_misses import NearMiss, Quiet
+from sinks.explain.near_misses import NearMiss, NearMisses
 from streaming.core.settings import Settings
 from tests.contract.replaying import ev
 from tests.judge.driving import in_steps, judged
@@ -56,7 +56,7 @@ def near(events: Events, until_s: int, every_s: int = 10, later_s: int = 0) -> d
     run = judged(in_steps(sorted([state, *events], key=lambda e: e["at"]), every_s, until_s), SETTINGS)
     (queue,) = run.snapshots[-1].queues
     firing = frozenset(finding.key.signal for finding in run.snapshots[-1].firing)
-    misses = Quiet(queue, SETTINGS, run.snapshots[-1].at_ms + later_s * 1000).of_queue(firing)
+    misses = NearMisses(queue, SETTINGS, run.snapshots[-1].at_ms + later_s * 1000).of_queue(firing)
     return {miss.signal: miss for miss in misses}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sinks.explain.near_misses import NearMiss, Quiet
+from sinks.explain.near_misses import NearMiss, NearMisses
 from streaming.core.settings import QueueRule, Settings
 from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, QueueView
 from tests.contract.replaying import ev
@@ -19,7 +19,7 @@ S = 1000
 
 def near(queue: QueueView, settings: Settings | None = None) -> dict[str, str]:
     """Return signal -> sentence."""
-    return {miss.signal: miss.sentence for miss in Quiet(queue, settings or Settings(), NOW_MS).of_queue()}
+    return {miss.signal: miss.sentence for miss in NearMisses(queue, settings or Settings(), NOW_MS).of_queue()}
 
 
 def with_rule(**rule: Any) -> Settings:
@@ -37,7 +37,7 @@ def test_a_healthy_queue_lists_its_distance_to_each_signal_nearest_first() -> No
     queue = holding(
         "search", 9, visible=8, oldest_ms={"visible": NOW_MS - 450 * S}, receive_count_max=1, last_settled_at_ms=NOW_MS - 240 * S
     )
-    misses = Quiet(queue, Settings(), NOW_MS).of_queue()
+    misses = NearMisses(queue, Settings(), NOW_MS).of_queue()
     assert [(m.signal, m.value, m.limit, m.unit, round(m.nearness, 2)) for m in misses] == [
         ("QueueStalled", 240, 300, "seconds", 0.8),
         ("QueueLagging", 450, 900, "seconds", 0.5),
@@ -106,7 +106,7 @@ def test_a_healthy_queue_lists_its_distance_to_each_signal_nearest_first() -> No
 )
 def test_limits_are_those_of_the_queue(queue: QueueView, settings: Settings, signal: str, limit: float, why: str) -> None:
     """Limits come from what the broker reported, from overrides for the queue's pattern, and from the defaults."""
-    misses: dict[str, float] = {miss.signal: miss.limit for miss in Quiet(queue, settings, NOW_MS).of_queue()}
+    misses: dict[str, float] = {miss.signal: miss.limit for miss in NearMisses(queue, settings, NOW_MS).of_queue()}
     assert misses[signal] == limit, why
 
 
@@ -138,7 +138,7 @@ def test_the_group_nearest_to_stuck_is_named() -> None:
     queue = queue_view("q.fifo", top_groups=groups)
     words = "has finished nothing for 45 s while messages wait behind its head; it fires after 1 min."
     assert near(queue)["GroupStuck"] == f"group slow {words}"
-    (of_group,) = Quiet(queue, Settings(), NOW_MS).of_group(groups[1], frozenset())
+    (of_group,) = NearMisses(queue, Settings(), NOW_MS).of_group(groups[1], frozenset())
     assert of_group.sentence == f"it {words}"
 
 
@@ -146,14 +146,14 @@ def test_messages_and_consumers_have_near_misses_of_their_own() -> None:
     """What is asked about determines which signals are compared."""
     message = MessageView("m", "in_flight", NOW_MS - 99 * S, 2, ("oldest",), last_received_at_ms=NOW_MS - 90 * S)
     queue = holding("q", 450)
-    quiet = Quiet(queue, Settings(), NOW_MS)
+    near_misses = NearMisses(queue, Settings(), NOW_MS)
 
     def values(misses: tuple[NearMiss, ...]) -> list[tuple[str, float]]:
         return [(miss.signal, miss.value) for miss in misses]
 
-    assert values(quiet.of_message(message, frozenset())) == [("PoisonMessage", 2), ("MessageHeldTooLong", 90)]
-    assert values(quiet.of_message(message, frozenset({"PoisonMessage"}))) == [("MessageHeldTooLong", 90)]
-    assert values(quiet.of_consumer(queue.consumers[0], frozenset())) == [("MessageHeldTooLong", 450)]
+    assert values(near_misses.of_message(message, frozenset())) == [("PoisonMessage", 2), ("MessageHeldTooLong", 90)]
+    assert values(near_misses.of_message(message, frozenset({"PoisonMessage"}))) == [("MessageHeldTooLong", 90)]
+    assert values(near_misses.of_consumer(queue.consumers[0], frozenset())) == [("MessageHeldTooLong", 450)]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_nearness_grows_until_the_signal_fires(signal: Any, settings: Settings) 
     looks: list[tuple[float, bool]] = []
     for snapshot in run.snapshots[1:]:
         (queue,) = snapshot.queues
-        misses = {m.signal: m.nearness for m in Quiet(queue, settings, snapshot.at_ms).of_queue()}
+        misses = {m.signal: m.nearness for m in NearMisses(queue, settings, snapshot.at_ms).of_queue()}
         looks.append((misses.get(signal, -1), any(f.key.signal == signal for f in snapshot.firing)))
     first = next(i for i, (_, firing) in enumerate(looks) if firing)
     before = [nearness for nearness, _ in looks[2:first]]

@@ -56,12 +56,12 @@ def test_the_same_message_id_in_another_scope_is_another_message() -> None:
     """Two accounts may use the same id; events without a message id belong to no message."""
     events = [about_m("sent", 1), about_m("sent", 2, scope="elsewhere"), ev("heartbeat", 3, consumer="c")]
     table = decode_records([encode_ndjson(events)]).events
-    assert [h.at_ms for h in message_story(table, QUEUE, "m", ms(9)).happenings] == [ms(1)]
+    assert [h.at_ms for h in message_story(table, QUEUE, "m", ms(9)).timeline] == [ms(1)]
 
 
 def test_only_the_latest_events_of_a_much_received_message_are_kept() -> None:
     """Events that are left out are counted."""
     table = decode_records([encode_ndjson([about_m("received", n) for n in range(300)])]).events
     story = message_story(table, QUEUE, "m", ms(400))
-    assert (len(story.happenings), story.left_out) == (200, 100)
-    assert story.happenings[-1].at_ms == ms(299)
+    assert (len(story.timeline), story.left_out) == (200, 100)
+    assert story.timeline[-1].at_ms == ms(299)

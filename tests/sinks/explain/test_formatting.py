@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sinks.explain.words import duration
+from sinks.explain.formatting import duration
 
 
 @pytest.mark.parametrize(
