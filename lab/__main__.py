@@ -16,8 +16,8 @@ from lab.detect import compare
 from lab.detect.pictures import write_pictures
 from lab.matrix import KINDS, Selection, run_matrix
 from lab.scenarios.matrix import SCENARIOS
-from lab.scenarios.reporting import view_of
-from lab.telemetry import CHANGEOVERS, COUNTS, VIEWS, seen
+from lab.scenarios.reporting import instrumentation_of
+from lab.telemetry import CHANGEOVERS, COUNTS, INSTRUMENTATIONS, seen
 from lab.week import TRIGGER_MS, WEEK_HOURS, run_week
 from sources.wire import encode_ndjson
 
@@ -112,9 +112,11 @@ def _close(rows: list[dict[str, Any]], began: float, options: argparse.Namespace
 def record(options: argparse.Namespace) -> int:
     """Write one recording as files: events.ndjson for `queuewatch replay`, labels.json and truth.json."""
     recording = ALL[options.scenario](options.kind, options.seed)
-    view = view_of(options.scenario, {**VIEWS, **CHANGEOVERS}[options.basis].with_counts(options.counts))
+    instrumentation = instrumentation_of(
+        options.scenario, {**INSTRUMENTATIONS, **CHANGEOVERS}[options.basis].with_counts(options.counts)
+    )
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "events.ndjson").write_bytes(encode_ndjson(seen(recording, view)))
+    (options.out / "events.ndjson").write_bytes(encode_ndjson(seen(recording, instrumentation)))
     (options.out / "labels.json").write_text(json.dumps(recording.labels_json(), indent=1) + "\n")
     (options.out / "truth.json").write_text(json.dumps(recording.truth()) + "\n")
     print(options.out)
@@ -127,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser("matrix", help="every scenario under every basis of knowledge")
     one.set_defaults(run=matrix)
     one.add_argument("--only", nargs="+", default=[], help="scenarios with this in their name")
-    one.add_argument("--basis", nargs="+", default=[], choices=[*VIEWS, *CHANGEOVERS])
+    one.add_argument("--basis", nargs="+", default=[], choices=[*INSTRUMENTATIONS, *CHANGEOVERS])
     one.add_argument("--kind", nargs="+", default=[], choices=KINDS)
     one.add_argument("--counts", nargs="+", default=[], choices=list(COUNTS))
     one.add_argument("--seed", nargs="+", type=int, default=[1])
@@ -137,14 +139,14 @@ def _parser() -> argparse.ArgumentParser:
     three.set_defaults(run=run_incidents)
     three.add_argument("--only", nargs="+", default=[], help="scenarios with this in their name")
     three.add_argument("--kind", nargs="+", default=[], choices=KINDS)
-    three.add_argument("--basis", default="full", choices=list(VIEWS))
+    three.add_argument("--basis", default="full", choices=list(INSTRUMENTATIONS))
     three.add_argument("--counts", default="exact", choices=list(COUNTS))
     three.add_argument("--seed", nargs="+", type=int, default=[1])
     _common(three)
     five = commands.add_parser("week", help="a healthy week of seven days at low traffic, with bursts, deploys and batches")
     five.set_defaults(run=week)
     five.add_argument("--kind", nargs="+", default=[], choices=KINDS)
-    five.add_argument("--basis", default="full", choices=list(VIEWS))
+    five.add_argument("--basis", default="full", choices=list(INSTRUMENTATIONS))
     five.add_argument("--seed", nargs="+", type=int, default=[1])
     five.add_argument("--hours", type=float, default=WEEK_HOURS, help="how much of it")
     five.add_argument("--trigger", type=float, default=TRIGGER_MS / 1000, help="seconds between two judgements")
@@ -153,7 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     four.set_defaults(run=detect)
     four.add_argument("--only", nargs="+", default=[], help="scenarios with this in their name")
     four.add_argument("--kind", nargs="+", default=[], choices=KINDS)
-    four.add_argument("--basis", default="full", choices=list(VIEWS))
+    four.add_argument("--basis", default="full", choices=list(INSTRUMENTATIONS))
     four.add_argument("--seed", nargs="+", type=int, default=[])
     four.add_argument("--pictures", type=Path, help="write the pictures into this folder")
     four.add_argument("--markdown", action="store_true", help="tables for a page")
@@ -162,7 +164,7 @@ def _parser() -> argparse.ArgumentParser:
     two.set_defaults(run=record)
     two.add_argument("scenario", choices=list(ALL))
     two.add_argument("--kind", default="standard", choices=KINDS)
-    two.add_argument("--basis", default="full", choices=[*VIEWS, *CHANGEOVERS])
+    two.add_argument("--basis", default="full", choices=[*INSTRUMENTATIONS, *CHANGEOVERS])
     two.add_argument("--counts", default="exact", choices=list(COUNTS))
     two.add_argument("--seed", type=int, default=1)
     two.add_argument("--out", type=Path, required=True)

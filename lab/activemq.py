@@ -81,7 +81,7 @@ class MqQueue:
         self._log.leave(message.id, "deleted", self.sim.now)
         self._report("deleted", message, delivery)
 
-    def bury(self, message: MqMessage, delivery: Delivery) -> None:
+    def dead_letter(self, message: MqMessage, delivery: Delivery) -> None:
         """Move a message to the dead-letter queue: MessageDelivered there, MessageDLQd here."""
         assert self.dead_letters is not None
         self._end_delivery(delivery, "dropped")
@@ -89,7 +89,7 @@ class MqQueue:
         self._report("dead_lettered", message, delivery, to_queue=self.dead_letters.name)
         self.dead_letters.arrive(message, self.name)
 
-    def take_back(self, held: list[tuple[MqMessage, Delivery]]) -> None:
+    def requeue(self, held: list[tuple[MqMessage, Delivery]]) -> None:
         """Return the messages of an ended connection to the front, in their order."""
         for message, delivery in reversed(held):
             self._end_delivery(delivery, "released")
@@ -158,7 +158,7 @@ class MqConsumer:
         self.queue.consumers.remove(self)
         held, self._held = list(self._held), deque()
         self._report_state()
-        self.queue.take_back(held)
+        self.queue.requeue(held)
 
     def change(self, **attributes: object) -> None:
         """Set attributes by name."""
@@ -191,7 +191,7 @@ class MqConsumer:
         message, delivery = self._held.popleft()
         self._working = False
         if self.fails_always or message.fails:
-            self.queue.bury(message, delivery)
+            self.queue.dead_letter(message, delivery)
         else:
             self.queue.settle(message, delivery)
         self._work()

@@ -12,7 +12,7 @@ from typing import Any
 from lab.harness import Outcome, first_at
 from lab.history import Counts, QueueHistory
 from lab.recording import Recording
-from lab.telemetry import View
+from lab.telemetry import Instrumentation
 
 DEATH_DETECTED_WITHIN_S = 360.0
 DEPTH_RATIO = 0.05
@@ -84,7 +84,9 @@ class Verdict:
         return {**asdict(self), "broken": self.broken()}
 
 
-def judge(recording: Recording, view: View, outcome: Outcome, polls: Mapping[str, Mapping[int, Counts]]) -> Verdict:
+def judge(
+    recording: Recording, instrumentation: Instrumentation, outcome: Outcome, polls: Mapping[str, Mapping[int, Counts]]
+) -> Verdict:
     """Compare what was published with the truth. `polls` holds the broker's counts of each queue."""
     fault_at = recording.fault_at()
     dead = next((label for label in recording.labels if label.fault == "consumers_dead"), None)
@@ -105,9 +107,9 @@ def judge(recording: Recording, view: View, outcome: Outcome, polls: Mapping[str
         depth_worst_ratio=round(max((off for off in depth if off is not None), default=0.0), 3),
         age_violations=sum(1 for x in excess if x > EXACT_S),
         age_worst_excess_s=round(max(excess, default=0.0), 1),
-        not_exact=sum(not_exact(recording.history.of(q), outcome, q, full=view.full) for q in recording.settings),
+        not_exact=sum(not_exact(recording.history.of(q), outcome, q, full=instrumentation.full) for q in recording.settings),
         dead_age_ratio=None if ratio is None else round(ratio, 3),
-        dead_age_enough=_age_enough(view, ratio) if dead is not None else None,
+        dead_age_enough=_age_enough(instrumentation, ratio) if dead is not None else None,
         tracked_most=most,
         tracked_bound=bound,
     )
@@ -208,12 +210,12 @@ def dead_age_ratio(history: QueueHistory, outcome: Outcome, queue: str, since_ms
     return min(ages[at] / (true_age_s(history, at, "all") or 1.0) for at in times)
 
 
-def _age_enough(view: View, ratio: float | None) -> bool | None:
+def _age_enough(instrumentation: Instrumentation, ratio: float | None) -> bool | None:
     """Whether the age was high enough. Not judged if neither side was seen before; with no age, judged only for whole sides."""
-    if view.base in ("attributes", "all_join"):
+    if instrumentation.base in ("attributes", "all_join"):
         return None
     if ratio is None:
-        return False if view.share >= 1 else None
+        return False if instrumentation.share >= 1 else None
     return ratio >= DEAD_AGE_RATIO
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
-from lab.arriving import Arrival, arrived
-from lab.coarse import every
+from lab.arrival_order import ArrivedEvent, in_arrival_order
 from lab.report import Event
+from lab.slow_trigger import with_trigger_interval
 from sinks.lines import signal_line
 from sources.wire import decode_records, encode_ndjson
 from streaming.core.settings import Settings
@@ -92,7 +92,7 @@ class Outcome:
 
 
 def run(
-    events: Sequence[Event] | Sequence[Arrival],
+    events: Sequence[Event] | Sequence[ArrivedEvent],
     settings: Settings | None = None,
     *,
     every_ms: int = EVERY_MS,
@@ -105,24 +105,24 @@ def run(
     """
     outcome = Outcome()
     chosen = settings or Settings()
-    recording = _as_file(events, chosen) if not _timed(events) else arrived(events, chosen)
+    recording = _as_file(events, chosen) if not _timed(events) else in_arrival_order(events, chosen)
     replay(
         recording,
         chosen,
         every_ms=every_ms,
         until=until,
-        engine=local_engine if trigger_ms is None else every(trigger_ms),
+        engine=local_engine if trigger_ms is None else with_trigger_interval(trigger_ms),
         on_signal=lambda change: outcome.signals.append(signal_line(change)),
         on_metric=outcome._keep,
     )
     return outcome
 
 
-def _timed(events: Sequence[Event] | Sequence[Arrival]) -> TypeGuard[Sequence[Arrival]]:
-    return bool(events) and isinstance(events[0], Arrival)
+def _timed(events: Sequence[Event] | Sequence[ArrivedEvent]) -> TypeGuard[Sequence[ArrivedEvent]]:
+    return bool(events) and isinstance(events[0], ArrivedEvent)
 
 
-def _as_file(events: Sequence[Event] | Sequence[Arrival], settings: Settings) -> Recording:
+def _as_file(events: Sequence[Event] | Sequence[ArrivedEvent], settings: Settings) -> Recording:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "recording.ndjson"
         path.write_bytes(encode_ndjson(cast(Sequence[Event], events)))

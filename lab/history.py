@@ -20,7 +20,7 @@ NEVER = 1 << 62
 Ints = npt.NDArray[np.int64]
 
 
-class Ending(NamedTuple):
+class Departure(NamedTuple):
     """A message left a queue."""
 
     queue: str
@@ -42,7 +42,7 @@ class Delivery:
     outcome: Outcome = "open"
 
 
-class Entering(NamedTuple):
+class Arrival(NamedTuple):
     """A message that entered a queue."""
 
     message_id: str
@@ -70,13 +70,13 @@ class QueueHistory:
     _open: dict[str, tuple[State, int, int]] = field(default_factory=dict)
     _closed: list[tuple[int, int, int, int]] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
-    endings: list[Ending] = field(default_factory=list)
-    arrivals: list[Entering] = field(default_factory=list)
+    departures: list[Departure] = field(default_factory=list)
+    arrivals: list[Arrival] = field(default_factory=list)
     _arrays: tuple[Ints, Ints, Ints, Ints] | None = None
 
     def enter(self, message_id: str, state: State, sent_at: int, now: int) -> None:
         """Record that a message enters the queue."""
-        self.arrivals.append(Entering(message_id, now, sent_at))
+        self.arrivals.append(Arrival(message_id, now, sent_at))
         self._open[message_id] = (state, now, sent_at)
 
     def change(self, message_id: str, state: State, now: int) -> None:
@@ -87,7 +87,7 @@ class QueueHistory:
     def leave(self, message_id: str, how: End, now: int) -> None:
         """Record that a message leaves the queue."""
         self._close(message_id, now)
-        self.endings.append(Ending(self.name, message_id, now, how))
+        self.departures.append(Departure(self.name, message_id, now, how))
 
     def _close(self, message_id: str, now: int) -> None:
         state, since, self._sent_at = self._open.pop(message_id)

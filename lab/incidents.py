@@ -19,7 +19,7 @@ from lab.scenarios.faults import FAULTS, possible
 from lab.scenarios.healthy import HEALTHY
 from lab.scenarios.incidents import INCIDENTS
 from lab.simulation import T0_MS
-from lab.telemetry import VIEWS, View, arrivals
+from lab.telemetry import INSTRUMENTATIONS, Instrumentation, arrived_events
 
 TRIGGER_MS = 5_000
 MOST_ANNOUNCED = 5
@@ -43,7 +43,7 @@ ALL = {
 
 
 @dataclass(frozen=True)
-class Aim:
+class ExpectedDetection:
     """One of `signals` must fire within `within_s` of the fault, or of the earliest time at which it could be detected."""
 
     signals: tuple[str, ...]
@@ -51,32 +51,32 @@ class Aim:
     after_fault: bool = False
 
 
-AIMS = {
-    "broken_deploy": Aim(("QueueFailing",), 90),
-    "bad_host": Aim(("QueueFailing",), 90),
-    "slow_deploy": Aim(("QueueLagging",), 600, after_fault=True),
-    "producers_doubled": Aim(("QueueLagging",), 600, after_fault=True),
-    "window_too_short": Aim(("WindowTooShort",), 900),
-    "producers_stopped": Aim(("QueueSilent",), 1800),
-    "low_traffic_poison": Aim(("PoisonMessage",), 10),
-    "consumers_dead": Aim(("QueueStalled",), 330),
-    "one_consumer_dead": Aim(("QueueLagging",), 900),
-    "poison": Aim(("PoisonMessage", "GroupStuck"), 10),
-    "poison_after_deploy": Aim(("PoisonMessage",), 10),
-    "hung_consumer": Aim(("SlowConsumer", "MessageHeldTooLong"), 60),
-    "dead_letters_drained": Aim(("DeadLetterArrived",), 120),
-    "dead_letters_expiring": Aim(("DeadLetterExpiring",), 60),
-    "retention_too_short": Aim(("MessageDropped",), 60),
-    "look_ahead_saturated": Aim(("LookAheadSaturated",), 60),
-    "group_hogs": Aim(("LookAheadSaturated", "ConcurrencyCollapsed"), 300),
-    "noisy_tenant": Aim(("NoisyGroup",), 60),
-    "failed_batches": Aim(("BatchRetryStorm", "QueueFailing"), 300),
-    "lost": Aim(("MessageDropped",), 60),
-    "purged_by_mistake": Aim(("QueuePurged",), 60),
-    "clock_ahead": Aim(("ClockUntrusted",), 60),
-    "collector_dead": Aim(("TelemetryStale",), 150),
-    "slow_consumer": Aim(("SlowConsumer", "MessageHeldTooLong"), 60),
-    "misconfigured_redrive": Aim(("QueueMisconfigured",), 60),
+EXPECTED_DETECTIONS = {
+    "broken_deploy": ExpectedDetection(("QueueFailing",), 90),
+    "bad_host": ExpectedDetection(("QueueFailing",), 90),
+    "slow_deploy": ExpectedDetection(("QueueLagging",), 600, after_fault=True),
+    "producers_doubled": ExpectedDetection(("QueueLagging",), 600, after_fault=True),
+    "window_too_short": ExpectedDetection(("WindowTooShort",), 900),
+    "producers_stopped": ExpectedDetection(("QueueSilent",), 1800),
+    "low_traffic_poison": ExpectedDetection(("PoisonMessage",), 10),
+    "consumers_dead": ExpectedDetection(("QueueStalled",), 330),
+    "one_consumer_dead": ExpectedDetection(("QueueLagging",), 900),
+    "poison": ExpectedDetection(("PoisonMessage", "GroupStuck"), 10),
+    "poison_after_deploy": ExpectedDetection(("PoisonMessage",), 10),
+    "hung_consumer": ExpectedDetection(("SlowConsumer", "MessageHeldTooLong"), 60),
+    "dead_letters_drained": ExpectedDetection(("DeadLetterArrived",), 120),
+    "dead_letters_expiring": ExpectedDetection(("DeadLetterExpiring",), 60),
+    "retention_too_short": ExpectedDetection(("MessageDropped",), 60),
+    "look_ahead_saturated": ExpectedDetection(("LookAheadSaturated",), 60),
+    "group_hogs": ExpectedDetection(("LookAheadSaturated", "ConcurrencyCollapsed"), 300),
+    "noisy_tenant": ExpectedDetection(("NoisyGroup",), 60),
+    "failed_batches": ExpectedDetection(("BatchRetryStorm", "QueueFailing"), 300),
+    "lost": ExpectedDetection(("MessageDropped",), 60),
+    "purged_by_mistake": ExpectedDetection(("QueuePurged",), 60),
+    "clock_ahead": ExpectedDetection(("ClockUntrusted",), 60),
+    "collector_dead": ExpectedDetection(("TelemetryStale",), 150),
+    "slow_consumer": ExpectedDetection(("SlowConsumer", "MessageHeldTooLong"), 60),
+    "misconfigured_redrive": ExpectedDetection(("QueueMisconfigured",), 60),
 }
 """Aims by fault."""
 
@@ -95,8 +95,8 @@ class Selection:
 def run_incidents(selection: Selection, jobs: int) -> Iterator[dict[str, Any]]:
     """Yield one row per run, using `jobs` processes, as they finish and in order."""
     names = [n for n in ALL if not selection.only or any(part in n for part in selection.only)]
-    view = VIEWS[selection.basis].with_counts(selection.counts)
-    every = product(names, selection.kinds or ("standard", "fifo"), selection.seeds, [view])
+    instrumentation = INSTRUMENTATIONS[selection.basis].with_counts(selection.counts)
+    every = product(names, selection.kinds or ("standard", "fifo"), selection.seeds, [instrumentation])
     runs = [run for run in every if possible(run[0], run[1])]
     if jobs == 1 or not runs:
         yield from (run_one(*run) for run in runs)
@@ -105,17 +105,17 @@ def run_incidents(selection: Selection, jobs: int) -> Iterator[dict[str, Any]]:
         yield from pool.map(run_one, *zip(*runs, strict=True))
 
 
-def run_one(name: str, kind: str, seed: int, view: View) -> dict[str, Any]:
-    """Run one scenario and compare it with its aims."""
+def run_one(name: str, kind: str, seed: int, instrumentation: Instrumentation) -> dict[str, Any]:
+    """Run one scenario and compare it with the expected detection."""
     recording = ALL[name](kind, seed)
-    events = arrivals(recording, reporting.view_of(name, view))
+    events = arrived_events(recording, reporting.instrumentation_of(name, instrumentation))
     outcome = harness.run(events, trigger_ms=TRIGGER_MS, every_ms=60_000, until=recording.ends_at)
-    about = {"scenario": name, "kind": kind, "seed": seed, "telemetry": view.name}
+    about = {"scenario": name, "kind": kind, "seed": seed, "telemetry": instrumentation.name}
     return {**about, **judge(recording, outcome)}
 
 
 def judge(recording: Recording, outcome: harness.Outcome) -> dict[str, Any]:
-    """Return what a run shows, and which aims it misses (`broken`)."""
+    """Return what a run shows, and which expectations it misses (`broken`)."""
     loud = announced(outcome.signals)
     row: dict[str, Any] = {
         "announced": len(loud),
@@ -138,12 +138,12 @@ def judge(recording: Recording, outcome: harness.Outcome) -> dict[str, Any]:
 
 
 def _fault(label: Label, outcome: harness.Outcome) -> dict[str, Any]:
-    aim = AIMS[label.fault]
-    fired = [s for s in outcome.fired(*aim.signals) if s["at"] >= label.from_ms]
+    expected = EXPECTED_DETECTIONS[label.fault]
+    fired = [s for s in outcome.fired(*expected.signals) if s["at"] >= label.from_ms]
     at = harness.first_at(fired)
-    since = label.from_ms if aim.after_fault else label.detectable_ms
+    since = label.from_ms if expected.after_fault else label.detectable_ms
     after_s = None if at is None else (at - since) / 1000
-    broken = [] if after_s is not None and after_s <= aim.within_s else ["detected"]
+    broken = [] if after_s is not None and after_s <= expected.within_s else ["detected"]
     named = next((_names(s, label) for s in fired), None)
     if named is False:
         broken.append("culprit")
@@ -152,11 +152,11 @@ def _fault(label: Label, outcome: harness.Outcome) -> dict[str, Any]:
         broken.append("before_fault")
     return {
         "fault": label.fault,
-        "signal": "|".join(aim.signals),
+        "signal": "|".join(expected.signals),
         "detectable_after_s": (label.detectable_ms - label.from_ms) / 1000,
         "detected_after_fault_s": None if at is None else (at - label.from_ms) / 1000,
         "detected_after_s": after_s,
-        "within_s": aim.within_s,
+        "within_s": expected.within_s,
         "culprit_named": named,
         "aim_for_announced": label.fault in ("broken_deploy", "bad_host"),
         "broken": broken,

@@ -10,7 +10,7 @@ from typing import Any
 
 from lab import criteria, harness
 from lab.scenarios.matrix import SCENARIOS
-from lab.telemetry import CHANGEOVERS, COUNTS, VIEWS, View, polled, seen
+from lab.telemetry import CHANGEOVERS, COUNTS, INSTRUMENTATIONS, Instrumentation, polled, seen
 
 KINDS = ("standard", "fifo")
 TRIGGER_MS = 10_000
@@ -28,8 +28,8 @@ class Cell:
     counts: str
 
     @property
-    def view(self) -> View:
-        base = VIEWS.get(self.basis) or CHANGEOVERS[self.basis]
+    def instrumentation(self) -> Instrumentation:
+        base = INSTRUMENTATIONS.get(self.basis) or CHANGEOVERS[self.basis]
         return base.with_counts(self.counts)
 
     @property
@@ -57,7 +57,7 @@ class Selection:
                     yield from self._of(scenario, kind, seed)
 
     def _of(self, scenario: str, kind: str, seed: int) -> Iterator[Cell]:
-        for basis in (*VIEWS, *CHANGEOVERS):
+        for basis in (*INSTRUMENTATIONS, *CHANGEOVERS):
             changeover = basis in CHANGEOVERS
             if (self.basis and basis not in self.basis) or (changeover and scenario not in CHANGEOVER_SCENARIOS):
                 continue
@@ -81,10 +81,10 @@ def run_cells(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     recording = SCENARIOS[scenario](kind, seed)
     rows = []
     for cell in cells:
-        events = seen(recording, cell.view)
+        events = seen(recording, cell.instrumentation)
         outcome = harness.run(events, trigger_ms=TRIGGER_MS, until=recording.ends_at)
         polls = {queue: polled(events, queue) for queue in recording.settings}
-        verdict = criteria.judge(recording, cell.view, outcome, polls)
+        verdict = criteria.judge(recording, cell.instrumentation, outcome, polls)
         about = {"scenario": scenario, "kind": kind, "basis": cell.basis, "counts": cell.counts, "seed": seed}
         rows.append({**about, **verdict.as_json(), "signals": _signals(outcome), "bases": _bases(outcome, recording.settings)})
     return rows

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
-from lab.arriving import Arrival
+from lab.arrival_order import ArrivedEvent
 from lab.history import Counts
 from lab.recording import Recording
 from lab.report import Event, Report, System, event
@@ -28,7 +28,7 @@ Span = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class View:
+class Instrumentation:
     """The part of a recording that reaches queuewatch."""
 
     name: str
@@ -53,7 +53,7 @@ class View:
 
     @property
     def base(self) -> str:
-        """The view's name without the quality of its counts."""
+        """The instrumentation's name without the quality of its counts."""
         return self.name.split("/")[0]
 
     @property
@@ -62,74 +62,80 @@ class View:
         everything = self.share >= 1 and self.only_consumers is None
         return everything and self.producers == self.consumers == EVER
 
-    def with_counts(self, counts: str) -> View:
-        """Return the view with another quality of the broker's counts, a name of COUNTS."""
+    def with_counts(self, counts: str) -> Instrumentation:
+        """Return the instrumentation with another quality of the broker's counts, a name of COUNTS."""
         return replace(self, name=f"{self.name}/{counts}", **COUNTS[counts])
 
 
 COUNTS: Mapping[str, Mapping[str, Any]] = {"exact": {}, "noisy": {"noise": 0.05}, "late": {"lag_s": 60.0}}
 
-VIEWS: Mapping[str, View] = {
-    view.name: view
-    for view in (
-        View("attributes", producers=NEVER, consumers=NEVER),
-        View("producers", consumers=NEVER),
-        View("consumers", producers=NEVER),
-        View("sample25", share=0.25),
-        View("sample50", share=0.5),
-        View("full"),
-        View("one_of_two", only_consumers=frozenset({"worker-1"})),
+INSTRUMENTATIONS: Mapping[str, Instrumentation] = {
+    instrumentation.name: instrumentation
+    for instrumentation in (
+        Instrumentation("attributes", producers=NEVER, consumers=NEVER),
+        Instrumentation("producers", consumers=NEVER),
+        Instrumentation("consumers", producers=NEVER),
+        Instrumentation("sample25", share=0.25),
+        Instrumentation("sample50", share=0.5),
+        Instrumentation("full"),
+        Instrumentation("one_of_two", only_consumers=frozenset({"worker-1"})),
     )
 }
 
-CHANGEOVERS: Mapping[str, View] = {
-    view.name: view
-    for view in (
-        View("producer_joins", producers=(1800.0, EVER[1])),
-        View("consumers_join", consumers=(1800.0, EVER[1])),
-        View("all_join", producers=(1800.0, EVER[1]), consumers=(1800.0, EVER[1])),
-        View("producer_leaves", producers=(0.0, 1800.0)),
-        View("collector_dies", collector=(0.0, 2400.0)),
+CHANGEOVERS: Mapping[str, Instrumentation] = {
+    instrumentation.name: instrumentation
+    for instrumentation in (
+        Instrumentation("producer_joins", producers=(1800.0, EVER[1])),
+        Instrumentation("consumers_join", consumers=(1800.0, EVER[1])),
+        Instrumentation("all_join", producers=(1800.0, EVER[1]), consumers=(1800.0, EVER[1])),
+        Instrumentation("producer_leaves", producers=(0.0, 1800.0)),
+        Instrumentation("collector_dies", collector=(0.0, 2400.0)),
     )
 }
 
 
-def seen(recording: Recording, view: View) -> list[Event]:
+def seen(recording: Recording, instrumentation: Instrumentation) -> list[Event]:
     """Return the events that reach queuewatch, in order of arrival."""
-    return [arrival.event for arrival in arrivals(recording, view)]
+    return [arrival.event for arrival in arrived_events(recording, instrumentation)]
 
 
-def arrivals(recording: Recording, view: View) -> list[Arrival]:
+def arrived_events(recording: Recording, instrumentation: Instrumentation) -> list[ArrivedEvent]:
     """Return the events that reach queuewatch, in order, with their times of arrival."""
-    return sorted((Arrival(came, reported) for came, reported in _arrivals(recording, view)), key=lambda a: a.came_ms)
+    return sorted(
+        (ArrivedEvent(came, reported) for came, reported in _arrived_events(recording, instrumentation)), key=lambda a: a.came_ms
+    )
 
 
-def _arrivals(recording: Recording, view: View) -> Iterator[tuple[int, Event]]:
-    yield from _polls(recording, view)
-    random = Random(f"{recording.seed}/{recording.name}/{view.name}/transport")
+def _arrived_events(recording: Recording, instrumentation: Instrumentation) -> Iterator[tuple[int, Event]]:
+    yield from _polls(recording, instrumentation)
+    random = Random(f"{recording.seed}/{recording.name}/{instrumentation.name}/transport")
     for report in recording.reports:
-        if not _reported(report, view):
+        if not _reported(report, instrumentation):
             continue
         reported = report.event
         arrives = reported["at"]
-        skew_ms = round(view.skew_s.get(report.client, 0.0) * 1000)
+        skew_ms = round(instrumentation.skew_s.get(report.client, 0.0) * 1000)
         if skew_ms:
             reported = {**reported, "at": reported["at"] + skew_ms}
-        if view.late_ratio and random.random() < view.late_ratio:
-            arrives += round(random.uniform(0, view.late_s) * 1000)
+        if instrumentation.late_ratio and random.random() < instrumentation.late_ratio:
+            arrives += round(random.uniform(0, instrumentation.late_s) * 1000)
         yield arrives, reported
-        if view.repeated_ratio and random.random() < view.repeated_ratio:
+        if instrumentation.repeated_ratio and random.random() < instrumentation.repeated_ratio:
             yield arrives + 1000, reported
 
 
-def _reported(report: Report, view: View) -> bool:
+def _reported(report: Report, instrumentation: Instrumentation) -> bool:
     at = report.event["at"]
-    span = view.producers if report.role == "producer" else view.consumers
+    span = instrumentation.producers if report.role == "producer" else instrumentation.consumers
     if not ms_in(at, span):
         return False
-    if report.role == "consumer" and view.only_consumers is not None and report.client not in view.only_consumers:
+    if (
+        report.role == "consumer"
+        and instrumentation.only_consumers is not None
+        and report.client not in instrumentation.only_consumers
+    ):
         return False
-    return view.share >= 1 or report.message_id is None or _draw(report.message_id) < view.share
+    return instrumentation.share >= 1 or report.message_id is None or _draw(report.message_id) < instrumentation.share
 
 
 def ms_in(at: int, span: Span) -> bool:
@@ -142,16 +148,16 @@ def _draw(message_id: str) -> float:
     return int.from_bytes(blake2b(message_id.encode(), digest_size=6).digest()) / 2**48
 
 
-def _polls(recording: Recording, view: View) -> Iterator[tuple[int, Event]]:
-    random = Random(f"{recording.seed}/{recording.name}/{view.name}/counts")
+def _polls(recording: Recording, instrumentation: Instrumentation) -> Iterator[tuple[int, Event]]:
+    random = Random(f"{recording.seed}/{recording.name}/{instrumentation.name}/counts")
     system = recording.system
     at_s = 0
     while (at := ms(at_s)) <= recording.ends_at:
-        if ms_in(at, view.collector):
+        if ms_in(at, instrumentation.collector):
             for queue in recording.settings:
-                counted_at = max(T0_MS, at - round(view.lag_s * 1000))
+                counted_at = max(T0_MS, at - round(instrumentation.lag_s * 1000))
                 history = recording.history.of(queue)
-                counts = Counts(*(_noisy(count, view.noise, random) for count in history.counts(counted_at)))
+                counts = Counts(*(_noisy(count, instrumentation.noise, random) for count in history.counts(counted_at)))
                 reported = read_counts(system, counts, history.oldest_sent_at(counted_at))
                 yield at, event("queue_state", at, queue, system, attributes={**recording.settings_at(queue, at), **reported})
             yield at, {"v": 1, "type": "heartbeat", "at": at, "system": system, "consumer": COLLECTORS[system]}

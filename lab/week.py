@@ -11,7 +11,7 @@ from typing import Any
 from lab import harness, incidents
 from lab.consumer import Consumer, lognormal
 from lab.recording import Recording
-from lab.telemetry import VIEWS, arrivals
+from lab.telemetry import INSTRUMENTATIONS, arrived_events
 from lab.world import World
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
@@ -44,7 +44,7 @@ def run_week(
 ) -> dict[str, Any]:
     """Return what was reported about the week; `broken` lists what must not have been."""
     recording = calendar_week(kind, seed, hours)
-    events = arrivals(recording, VIEWS[basis])
+    events = arrived_events(recording, INSTRUMENTATIONS[basis])
     outcome = harness.run(events, every_ms=SHOWN_EVERY_MS, trigger_ms=trigger_ms, until=recording.ends_at)
     about = {"scenario": "calendar_week", "kind": kind, "seed": seed, "telemetry": basis}
     return {**about, "hours": hours, "events": len(events), **incidents.judge(recording, outcome)}

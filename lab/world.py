@@ -82,6 +82,6 @@ class World:
         return Recording(name, self.seed, self.duration_s, self.reports, self.history, settings, self.labels, allowed)
 
 
-def silence_tells_after_s(rate_per_s: float) -> float:
+def silence_detectable_after_s(rate_per_s: float) -> float:
     """Return how long silence must last before chance explains it in only one case of a thousand."""
     return math.log(1000) / rate_per_s

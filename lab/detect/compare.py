@@ -19,11 +19,11 @@ from lab.detect.rules.queuewatch import Queuewatch, QueuewatchNaming
 from lab.detect.rules.slow_consumers import SlowConsumers
 from lab.detect.rules.true_age import TrueAge
 from lab.detect.run import Rule, Run
-from lab.detect.score import judge
-from lab.incidents import AIMS, ALL
+from lab.detect.score import score
+from lab.incidents import ALL, EXPECTED_DETECTIONS
 from lab.scenarios.faults import possible
-from lab.scenarios.reporting import view_of
-from lab.telemetry import VIEWS, arrivals
+from lab.scenarios.reporting import instrumentation_of
+from lab.telemetry import INSTRUMENTATIONS, arrived_events
 
 TRIGGER_MS = 10_000
 SEEDS = (1,)
@@ -81,7 +81,7 @@ def rows_of(scenario: str, kind: str, seed: int, basis: str = "full") -> list[Ro
     about = {"scenario": scenario, "kind": kind, "seed": seed, "system": run.recording.system, "basis": basis}
     rules = [(rule, None) for rule in RULES if rule.applies(run)]
     swept = [(r, r.limit_s) for s in LIMITS_S for r in (TrueAge(s), CloudWatchAge(s)) if r.applies(run)]
-    return [{**about, "limit_s": limit, **judge(rule, run).as_json()} for rule, limit in chain(rules, swept)]
+    return [{**about, "limit_s": limit, **score(rule, run).as_json()} for rule, limit in chain(rules, swept)]
 
 
 def run_of(scenario: str, kind: str, seed: int, basis: str = "full") -> Run:
@@ -89,10 +89,10 @@ def run_of(scenario: str, kind: str, seed: int, basis: str = "full") -> Run:
     recording = ALL[scenario](kind, seed)
     if recording.labels:
         label = recording.labels[0]
-        aimed = AIMS[label.fault].signals if label.fault in AIMS else ()
+        aimed = EXPECTED_DETECTIONS[label.fault].signals if label.fault in EXPECTED_DETECTIONS else ()
         names = dict.fromkeys((*label.expected, *aimed))
         recording.labels[0] = replace(label, expected=tuple(names))
-    events = arrivals(recording, view_of(scenario, VIEWS[basis]))
+    events = arrived_events(recording, instrumentation_of(scenario, INSTRUMENTATIONS[basis]))
     outcome = harness.run(events, trigger_ms=TRIGGER_MS, every_ms=round(recording.duration_s * 1000), until=recording.ends_at)
     return Run(scenario, kind, recording, outcome.signals, _quiet_depth(scenario, kind))
 

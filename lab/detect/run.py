@@ -81,7 +81,7 @@ def cloudwatch_ages_s(run: Run, queue: str, times: Sequence[int]) -> list[float]
                 count = failures[delivery.message_id] = failures.get(delivery.message_id, 0) + 1
                 if count % RESTARTS_AFTER == 0:
                     restarts.setdefault(delivery.message_id, []).append(delivery.ended_at)
-    left = {ending.message_id: ending.at for ending in history.endings}
+    left = {departure.message_id: departure.at for departure in history.departures}
     rows: list[tuple[int, int, int]] = []
     for message_id, arrived_at, sent_at in history.arrivals:
         until = left.get(message_id, 1 << 62)

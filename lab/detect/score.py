@@ -16,7 +16,7 @@ SAME_WITHIN_MS = 60_000
 
 
 @dataclass(frozen=True)
-class Judged:
+class Score:
     """One rule in one run. Seconds; None where a value does not apply."""
 
     rule: str
@@ -37,7 +37,7 @@ class Judged:
         return asdict(self)
 
 
-def judge(rule: Rule, run: Run) -> Judged:
+def score(rule: Rule, run: Run) -> Score:
     """Compare what a rule detected with the run's label."""
     recording = run.recording
     cause = recording.cause_ms()
@@ -50,12 +50,12 @@ def judge(rule: Rule, run: Run) -> Judged:
     quiet_s = ((recording.ends_at if cause is None else cause) - T0_MS) / 1000
     pages = sum(1 for a in false if a.pages)
     if cause is None:
-        return Judged(rule.name, None, None, None, None, 0, len(false), pages, quiet_s)
+        return Score(rule.name, None, None, None, None, 0, len(false), pages, quiet_s)
     label = recording.labels[0]
     true = [a for a in alarms if a.from_ms >= cause]
     detected_ms = detected(true, label)
     culprit = None if detected_ms is None or not culprits(label) else any(a.names & culprits(label) for a in true)
-    return Judged(
+    return Score(
         rule.name,
         label.fault,
         (label.detectable_ms - label.from_ms) / 1000,

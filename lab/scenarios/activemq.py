@@ -13,7 +13,7 @@ from lab.report import Report
 from lab.scenarios.incidents import FAILING, half_failed_at
 from lab.scenarios.matrix import DEATH, FAULT_S, HOUR_S, POISON
 from lab.simulation import T0_MS, Simulation, ms
-from lab.world import silence_tells_after_s
+from lab.world import silence_detectable_after_s
 
 RATE_PER_S = 1.5
 SERVICE_S = 1.5
@@ -77,7 +77,7 @@ def mq_gone(_kind: str, seed: int) -> Recording:
     for consumer in world.consumers:
         world.sim.at_s(FAULT_S, consumer.disconnect)
     recording = world.run(DEATH)
-    detected_ms = ms(FAULT_S + silence_tells_after_s(RATE_PER_S))
+    detected_ms = ms(FAULT_S + silence_detectable_after_s(RATE_PER_S))
     recording.labels.append(Label("consumers_dead", "orders", ms(FAULT_S), None, detected_ms, expected=("QueueStalled",)))
     return recording
 
@@ -107,7 +107,7 @@ def mq_poison(_kind: str, seed: int) -> Recording:
     world = MqWorld("mq_poison", seed)
     world.sim.at_s(FAULT_S, lambda: world.queue.send(fails=True))
     recording = world.run(POISON)
-    moved = next(e for e in world.history.of("orders").endings if e.how == "dead_lettered")
+    moved = next(e for e in world.history.of("orders").departures if e.how == "dead_lettered")
     label = Label("dead_letters_drained", "orders", moved.at, None, moved.at, moved.message_id, cause_ms=ms(FAULT_S))
     recording.labels.append(replace(label, expected=("DeadLetterArrived",)))
     return recording

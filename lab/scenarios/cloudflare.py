@@ -14,7 +14,7 @@ from lab.report import Report
 from lab.scenarios.incidents import FAILING, half_failed_at
 from lab.scenarios.matrix import DEATH, FAULT_S, HOUR_S, POISON
 from lab.simulation import T0_MS, Simulation, ms
-from lab.world import silence_tells_after_s
+from lab.world import silence_detectable_after_s
 
 RATE_PER_S = 2.0
 SERVICE_S = 0.5
@@ -90,7 +90,7 @@ def worker_loses(_kind: str, seed: int) -> Recording:
     world.queue.failure = "retry"
     world.sim.at_s(FAULT_S, lambda: world.queue.send(fails_on="*"))
     recording = world.run(allowed=POISON | {"MessageDropped"})
-    lost = next(e for e in world.history.of("orders").endings if e.how == "dropped")
+    lost = next(e for e in world.history.of("orders").departures if e.how == "dropped")
     label = Label("lost", "orders", lost.at, None, lost.at, lost.message_id, cause_ms=ms(FAULT_S))
     recording.labels.append(replace(label, expected=("MessageDropped",)))
     return recording
@@ -100,7 +100,7 @@ def worker_gone(_kind: str, seed: int) -> Recording:
     """The consumer's deliveries stop and the backlog grows."""
     world = CloudflareWorld("worker_gone", seed)
     world.sim.at_s(FAULT_S, lambda: world.queue.change(paused=True))
-    detected_ms = ms(FAULT_S + 30 + silence_tells_after_s(0.4))
+    detected_ms = ms(FAULT_S + 30 + silence_detectable_after_s(0.4))
     return world.run(Label("consumers_dead", "orders", ms(FAULT_S), None, detected_ms, expected=("QueueStalled",)), DEATH)
 
 

@@ -56,7 +56,7 @@ def dead_letters_drained(kind: str, seed: int) -> Recording:
     send_bad(world, producer, FAULT_S)
     recording = world.run(POISON)
     bad = next(m for m in producer.sent if m.fails_on)
-    moved = next(e for e in world.history.of(world.queue.name).endings if e.message_id == bad.id)
+    moved = next(e for e in world.history.of(world.queue.name).departures if e.message_id == bad.id)
     moved_s = (moved.at - T0_MS) / 1000
     world.label("dead_letters_drained", moved_s, moved_s, "DeadLetterArrived", message_id=bad.id, cause_s=FAULT_S)
     return recording
@@ -84,7 +84,7 @@ def retention_too_short(kind: str, seed: int) -> Recording:
     for consumer in world.consume(lognormal(SERVICE_S)):
         world.sim.at_s(FAULT_S, partial(consumer.change, slow_factor=4.0))
     recording = world.run(AFTERMATH | {"MessageDropped", "GroupStuck"})
-    lost = min(e.at for e in world.history.of(world.queue.name).endings if e.how == "expired")
+    lost = min(e.at for e in world.history.of(world.queue.name).departures if e.how == "expired")
     lost_s = (lost - T0_MS) / 1000
     world.label("retention_too_short", lost_s, lost_s, "MessageDropped", cause_s=FAULT_S)
     return recording

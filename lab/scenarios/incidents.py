@@ -13,7 +13,7 @@ from lab.producer import steady, stepwise
 from lab.recording import Recording
 from lab.scenarios.matrix import AFTERMATH, FAULT_S, HOUR_S, POISON, Scenario, label_bad_messages, send_bad
 from lab.simulation import T0_MS
-from lab.world import World, silence_tells_after_s
+from lab.world import World, silence_detectable_after_s
 
 RATE_PER_S = 2.0
 SERVICE_S = 2.0
@@ -107,7 +107,7 @@ def producers_stopped(kind: str, seed: int) -> Recording:
     world = World("producers_stopped", kind, seed, 6000.0)
     world.produce(stepwise((0, 0.5), (4200, 0.0)), 0.5)
     world.consume(lognormal(SERVICE_S), 4, threads=1)
-    world.label("producers_stopped", 4200, 4200 + silence_tells_after_s(0.5), "QueueSilent")
+    world.label("producers_stopped", 4200, 4200 + silence_detectable_after_s(0.5), "QueueSilent")
     return world.run(frozenset())
 
 

@@ -9,7 +9,7 @@ from lab.history import Delivery
 from lab.producer import Producer, steady
 from lab.recording import Recording
 from lab.simulation import T0_MS
-from lab.world import World, silence_tells_after_s
+from lab.world import World, silence_detectable_after_s
 
 HOUR_S = 3600.0
 FAULT_S = 1200.0
@@ -49,7 +49,7 @@ def consumers_dead(kind: str, seed: int) -> Recording:
     world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     for consumer in world.consume(lognormal(SERVICE_S)):
         world.sim.at_s(FAULT_S, consumer.kill)
-    detected_s = FAULT_S + silence_tells_after_s(USUAL_PER_S)
+    detected_s = FAULT_S + silence_detectable_after_s(USUAL_PER_S)
     world.label("consumers_dead", FAULT_S, detected_s, "QueueStalled")
     return world.run(DEATH)
 
@@ -60,7 +60,7 @@ def one_consumer_dead(kind: str, seed: int) -> Recording:
     world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     _, second = world.consume(lognormal(SERVICE_S))
     world.sim.at_s(FAULT_S, second.kill)
-    detected_s = FAULT_S + 2 * silence_tells_after_s(USUAL_PER_S)
+    detected_s = FAULT_S + 2 * silence_detectable_after_s(USUAL_PER_S)
     world.label("one_consumer_dead", FAULT_S, detected_s, "QueueLagging", consumer=second.name)
     return world.run(AFTERMATH)
 

@@ -35,7 +35,7 @@ def lost_without_dead_letters(kind: str, seed: int) -> Recording:
     send_bad(world, producer, FAULT_S)
     recording = world.run(POISON | {"MessageDropped"})
     bad = next(m for m in producer.sent if m.fails_on)
-    lost = next(e for e in world.history.of(world.queue.name).endings if e.message_id == bad.id)
+    lost = next(e for e in world.history.of(world.queue.name).departures if e.message_id == bad.id)
     lost_s = (lost.at - T0_MS) / 1000
     world.label("lost", lost_s, lost_s, "MessageDropped", message_id=bad.id, cause_s=FAULT_S)
     return recording

@@ -11,7 +11,7 @@ from lab.producer import steady
 from lab.recording import Recording
 from lab.scenarios.matrix import FAULT_S, HOUR_S, SERVICE_S, USUAL_PER_S, Scenario
 from lab.simulation import T0_MS
-from lab.telemetry import EVER, POLL_EVERY_S, View
+from lab.telemetry import EVER, POLL_EVERY_S, Instrumentation
 from lab.world import World
 
 AHEAD_S = 1200.0
@@ -59,12 +59,12 @@ TELEMETRY: Mapping[str, Mapping[str, Any]] = {
     "events_repeated": {"repeated_ratio": 0.2},
     "events_late": {"late_ratio": 0.2, "late_s": 120.0},
 }
-"""By scenario, how its telemetry differs from a view."""
+"""By scenario, how its telemetry differs from the instrumentation."""
 
 
-def view_of(scenario: str, view: View) -> View:
-    """Return the view with the telemetry changes of a scenario."""
-    return replace(view, **TELEMETRY.get(scenario, {}))
+def instrumentation_of(scenario: str, instrumentation: Instrumentation) -> Instrumentation:
+    """Return the instrumentation with the telemetry changes of a scenario."""
+    return replace(instrumentation, **TELEMETRY.get(scenario, {}))
 
 
 def _busy(name: str, kind: str, seed: int) -> World:

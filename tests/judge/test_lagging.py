@@ -9,7 +9,7 @@ import pytest
 
 from lab.harness import run
 from lab.scenarios.matrix import one_consumer_dead, poison
-from lab.telemetry import VIEWS, seen
+from lab.telemetry import INSTRUMENTATIONS, seen
 from streaming.core.settings import QueueRule, Settings
 from streaming.judge.signals import Finding
 from tests.contract.replaying import ev
@@ -77,7 +77,7 @@ def test_a_silent_consumer_is_no_reason_to_look_farther_ahead(events: Events) ->
 
 def test_a_jumping_age_ends_neither_the_status_nor_the_signal() -> None:
     """A standard queue is received in no order: the age of the oldest visible message jumps, and the backlog grows throughout."""
-    found = run(seen(one_consumer_dead("standard", 1), VIEWS["full"]), trigger_ms=10_000)
+    found = run(seen(one_consumer_dead("standard", 1), INSTRUMENTATIONS["full"]), trigger_ms=10_000)
     (fired,) = found.fired("QueueLagging")
     statuses = found.chosen("queue_status", "orders")
     assert {status for at, status in statuses.items() if at >= fired["at"]} == {"lagging"}
@@ -134,6 +134,6 @@ def test_a_queue_that_falls_behind_is_announced_once_and_until_its_backlog_shrin
 
 def test_a_queue_with_a_stuck_group_is_not_announced_again_and_again() -> None:
     """The few messages behind the poison head of a group grow in number only now and then: that is no recovery in between."""
-    outcome = run(seen(poison("fifo", 1), VIEWS["full"]), trigger_ms=10_000)
+    outcome = run(seen(poison("fifo", 1), INSTRUMENTATIONS["full"]), trigger_ms=10_000)
     changes = [(line["at"], line["status"]) for line in outcome.signals if line["signal"] == "QueueLagging"]
     assert all(later - earlier >= 120_000 for (earlier, _), (later, _) in pairwise(changes))

@@ -45,12 +45,12 @@ def test_messages_of_a_lost_connection_go_to_the_next_consumer_in_order() -> Non
     q.sim.run(5)
     first.disconnect()
     q.sim.run(20)
-    assert not q.history.of("q").endings
+    assert not q.history.of("q").departures
     consumer(q, "b", 10)
     later = [(d.message_id, d.receive_count) for d in q.history.of("q").deliveries if d.consumer == "b"]
     assert later == [(ids[0], 2), (ids[1], 2), (ids[2], 1)]
     q.sim.run(60)
-    assert [e.message_id for e in q.history.of("q").endings] == ids
+    assert [e.message_id for e in q.history.of("q").departures] == ids
 
 
 def test_a_rejected_message_is_a_dead_letter_with_the_same_id() -> None:
@@ -60,7 +60,7 @@ def test_a_rejected_message_is_a_dead_letter_with_the_same_id() -> None:
     bad = q.send(fails=True)
     one.change(failure="nack")
     q.sim.run(100)
-    (end,) = q.history.of("q").endings
+    (end,) = q.history.of("q").departures
     assert (end.message_id, end.how) == (bad.id, "dead_lettered")
     kinds = [(r.event["type"], r.event["queue"]) for r in q.reports if r.message_id == bad.id]
     assert kinds == [("sent", "q"), ("received", "q"), ("dead_lettered", "q"), ("sent", "DLQ.q")]

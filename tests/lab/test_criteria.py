@@ -10,7 +10,7 @@ from lab import criteria
 from lab.harness import Outcome
 from lab.history import Counts, History, QueueHistory
 from lab.simulation import ms
-from lab.telemetry import VIEWS, View
+from lab.telemetry import INSTRUMENTATIONS, Instrumentation
 
 EVERY_S = 30
 
@@ -102,17 +102,19 @@ def test_the_smallest_ratio_to_the_true_age_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("view", "ratio", "enough"),
+    ("instrumentation", "ratio", "enough"),
     [
-        (VIEWS["consumers"], 0.9, True),
-        (VIEWS["consumers"], 0.89, False),
-        (VIEWS["producers"], None, False),
-        (VIEWS["one_of_two"], None, False),
-        (VIEWS["sample25"], None, None),
-        (VIEWS["attributes"].with_counts("late"), 0.1, None),
+        (INSTRUMENTATIONS["consumers"], 0.9, True),
+        (INSTRUMENTATIONS["consumers"], 0.89, False),
+        (INSTRUMENTATIONS["producers"], None, False),
+        (INSTRUMENTATIONS["one_of_two"], None, False),
+        (INSTRUMENTATIONS["sample25"], None, None),
+        (INSTRUMENTATIONS["attributes"].with_counts("late"), 0.1, None),
     ],
     ids=lambda value: getattr(value, "name", str(value)),
 )
-def test_an_age_is_required_where_one_side_is_fully_instrumented(view: View, ratio: float | None, enough: bool | None) -> None:
+def test_an_age_is_required_where_one_side_is_fully_instrumented(
+    instrumentation: Instrumentation, ratio: float | None, enough: bool | None
+) -> None:
     """Counts alone prove little, and a quarter of the messages may not include the oldest."""
-    assert criteria._age_enough(view, ratio) is enough
+    assert criteria._age_enough(instrumentation, ratio) is enough

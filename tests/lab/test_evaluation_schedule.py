@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.coarse import every
 from lab.matrix import Cell
 from lab.scenarios.matrix import SCENARIOS
+from lab.slow_trigger import with_trigger_interval
 from lab.telemetry import seen
 from sources.wire import decode_records, encode_ndjson
 from streaming.core.reporting.merge import Merged
@@ -41,9 +41,9 @@ def tracked(cell: Cell, folder: Path, trigger_ms: int) -> list[Merged]:
     """Return the tracking's result at each step of a simulated run."""
     recording = SCENARIOS[cell.scenario](cell.kind, cell.seed)
     path = folder / "recording.ndjson"
-    path.write_bytes(encode_ndjson(seen(recording, cell.view)))
+    path.write_bytes(encode_ndjson(seen(recording, cell.instrumentation)))
     made = steps(read_recording([path], decode_records, SETTINGS.lateness_ms), 60_000, recording.ends_at)
-    return [merged for _, merged in every(trigger_ms)(made, SETTINGS)]
+    return [merged for _, merged in with_trigger_interval(trigger_ms)(made, SETTINGS)]
 
 
 def said(taken: Sequence[Merged], *, all_queues: bool) -> tuple[list[list[QueueView]], list[SignalChange], list[Snapshot]]:

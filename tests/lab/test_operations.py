@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from lab.arriving import Arrival, arrived
-from lab.incidents import AIMS, ALL
+from lab.arrival_order import ArrivedEvent, in_arrival_order
+from lab.incidents import ALL, EXPECTED_DETECTIONS
 from lab.recording import Recording
 from lab.scenarios import operations, reporting
 from lab.scenarios.operations import lost_without_dead_letters, purged_by_mistake, purged_on_purpose, quarter_hourly, redriven
 from lab.scenarios.operations import worker_paused as paused
-from lab.scenarios.reporting import AHEAD_S, clock_ahead, collector_dead, events_late, view_of
+from lab.scenarios.reporting import AHEAD_S, clock_ahead, collector_dead, events_late, instrumentation_of
 from lab.simulation import T0_MS, ms
-from lab.telemetry import VIEWS, arrivals, seen
+from lab.telemetry import INSTRUMENTATIONS, arrived_events, seen
 from streaming.core.events.ahead import AHEAD_MS
 from streaming.core.settings import Settings
 
-FULL = VIEWS["full"]
+FULL = INSTRUMENTATIONS["full"]
 
 
-def endings(recording: Recording, how: str, queue: str = "orders") -> list[float]:
+def departures(recording: Recording, how: str, queue: str = "orders") -> list[float]:
     """Return when messages left in this way, in seconds since the beginning."""
-    return [(e.at - T0_MS) / 1000 for e in recording.history.of(queue).endings if e.how == how]
+    return [(e.at - T0_MS) / 1000 for e in recording.history.of(queue).departures if e.how == how]
 
 
 def test_an_accidental_purge_destroys_work_and_an_intended_one_leftovers() -> None:
     """One purge removes hundreds of messages during work, the other what is left a minute after everything stopped."""
     mistake, purpose = purged_by_mistake("standard", 1), purged_on_purpose("standard", 1)
-    assert len(endings(mistake, "purged")) > 200
-    assert set(endings(mistake, "purged")) == {1200}
-    assert 0 < len(endings(purpose, "purged")) < 60
+    assert len(departures(mistake, "purged")) > 200
+    assert set(departures(mistake, "purged")) == {1200}
+    assert 0 < len(departures(purpose, "purged")) < 60
     assert purpose.labels == []
     for recording in (mistake, purpose):
         assert [e["queue"] for e in seen(recording, FULL) if e["type"] == "purged"] == ["orders"]
@@ -55,7 +55,7 @@ def test_a_redrive_is_visible_only_to_the_collector_and_in_receives() -> None:
     tasks = [e["attributes"]["redrive_task"]["status"] for e in events if "redrive_task" in e.get("attributes", {})]
     assert tasks[0] == "RUNNING"
     assert tasks[-1] == "COMPLETED"
-    assert len(endings(recording, "redriven", "orders-dlq")) == 60
+    assert len(departures(recording, "redriven", "orders-dlq")) == 60
 
 
 def test_consumers_on_a_schedule_work_three_minutes_of_every_fifteen() -> None:
@@ -80,17 +80,17 @@ def test_a_paused_queue_is_reported_as_paused() -> None:
 def test_events_of_a_clock_that_is_ahead_get_their_arrival_time() -> None:
     """A live job does the same; a recording without arrival times cannot show it."""
     recording = clock_ahead("standard", 1)
-    came = arrivals(recording, view_of("clock_ahead", FULL))
+    came = arrived_events(recording, instrumentation_of("clock_ahead", FULL))
     ahead = [a for a in came if a.event["at"] - a.came_ms == AHEAD_S * 1000]
     assert {a.event["type"] for a in ahead} == {"sent"}
-    taken = arrived(came, Settings())
+    taken = in_arrival_order(came, Settings())
     assert taken.events[AHEAD_MS].to_pylist().count(AHEAD_S * 1000) == len(ahead)
     assert max(taken.events["at"].to_pylist()) <= recording.ends_at
 
 
 def test_late_events_take_effect_when_they_arrive() -> None:
     """A fifth of the events arrives up to two minutes late."""
-    came = arrivals(events_late("standard", 1), view_of("events_late", FULL))
+    came = arrived_events(events_late("standard", 1), instrumentation_of("events_late", FULL))
     late = [a.came_ms - a.event["at"] for a in came if a.came_ms > a.event["at"]]
     assert 0.15 < len(late) / len(came) < 0.25
     assert max(late) <= 120_000
@@ -99,7 +99,7 @@ def test_late_events_take_effect_when_they_arrive() -> None:
 
 def test_a_dead_collector_reports_nothing_more() -> None:
     """From the fault on it sends neither counts nor heartbeats, while the clients continue."""
-    events = seen(collector_dead("standard", 1), view_of("collector_dead", FULL))
+    events = seen(collector_dead("standard", 1), instrumentation_of("collector_dead", FULL))
     assert max(e["at"] for e in events if e["type"] in ("queue_state", "heartbeat")) == ms(1170)
     assert max(e["at"] for e in events) > ms(3500)
 
@@ -107,7 +107,7 @@ def test_a_dead_collector_reports_nothing_more() -> None:
 def test_an_invalid_event_on_arrival_is_an_error_of_the_simulator() -> None:
     """An invalid event raises instead of being counted."""
     with pytest.raises(ValueError, match="cannot be read"):
-        arrived([Arrival(T0_MS, {"v": 1, "type": "sent", "at": T0_MS})], Settings())
+        in_arrival_order([ArrivedEvent(T0_MS, {"v": 1, "type": "sent", "at": T0_MS})], Settings())
 
 
 LABELLED = (
@@ -123,6 +123,6 @@ def test_every_fault_is_labelled_with_its_signal_and_the_time_it_is_detectable(n
     """The order is cause, fault, earliest detection; the label has a signal that names the fault, and an aim."""
     recording = ALL[name]("standard", 5)
     for label in recording.labels:
-        assert label.fault in AIMS
+        assert label.fault in EXPECTED_DETECTIONS
         assert (label.cause_ms or label.from_ms) <= label.from_ms <= label.detectable_ms <= recording.ends_at
-        assert label.expected or AIMS[label.fault].signals
+        assert label.expected or EXPECTED_DETECTIONS[label.fault].signals

@@ -44,10 +44,10 @@ def test_no_message_is_lost_or_invented(scenario: Scenario, kind: str) -> None:
     recording = recorded(scenario, kind)
     queues = recording.history.queues
     for queue in queues.values():
-        assert queue.entered == len(queue.endings) + queue.counts(recording.ends_at).unsettled
-        assert max(Counter(e.message_id for e in queue.endings).values(), default=1) == 1
+        assert queue.entered == len(queue.departures) + queue.counts(recording.ends_at).unsettled
+        assert max(Counter(e.message_id for e in queue.departures).values(), default=1) == 1
     main = next(q for name, q in queues.items() if "dlq" not in name.lower())
-    moved = sum(1 for e in main.endings if e.how == "dead_lettered")
+    moved = sum(1 for e in main.departures if e.how == "dead_lettered")
     assert moved == sum(q.entered for name, q in queues.items() if "dlq" in name.lower())
     if recording.system != "cloudflare_queues":  # a send to a Worker's queue returns no id
         of_main = (r.event for r in recording.reports if r.event["queue"] == main.name)
@@ -94,7 +94,7 @@ def test_the_recorded_truth_agrees_with_deliveries_and_ends(scenario: Scenario, 
     name, queue = next((n, q) for n, q in recording.history.queues.items() if "dlq" not in n.lower())
     of_queue = [r for r in recording.reports if r.event["queue"] == name]
     sent = {r.message_id: r.event["at"] for r in of_queue if r.event["type"] == "sent"}
-    ended = {e.message_id: e.at for e in queue.endings}
+    ended = {e.message_id: e.at for e in queue.departures}
     random = Random(name)
     for _ in range(20):
         at = random.randrange(T0_MS, recording.ends_at)
@@ -121,7 +121,7 @@ def test_a_healthy_queue_settles_everything_at_the_first_delivery() -> None:
     """Nothing fails by itself: there is no redelivery, no dead letter, and hardly any backlog at the end."""
     queue = recorded(healthy_busy, "standard").history.of("orders")
     assert {d.receive_count for d in queue.deliveries} == {1}
-    assert {e.how for e in queue.endings} == {"deleted"}
+    assert {e.how for e in queue.departures} == {"deleted"}
     assert queue.counts(recorded(healthy_busy, "standard").ends_at).unsettled < 60
 
 

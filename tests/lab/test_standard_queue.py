@@ -92,7 +92,7 @@ def test_retention_counts_from_the_send_in_the_dead_letter_queue_too() -> None:
     assert len(kept.messages) == 1
     kept.sim.run(500)
     assert kept.messages == {}
-    assert [e.how for e in kept.history.of("q").endings] == ["expired"]
+    assert [e.how for e in kept.history.of("q").departures] == ["expired"]
 
 
 def test_a_late_delete_still_deletes() -> None:

@@ -11,7 +11,7 @@ import pytest
 from lab.recording import Recording
 from lab.scenarios.matrix import consumers_dead
 from lab.simulation import T0_MS, ms
-from lab.telemetry import CHANGEOVERS, VIEWS, View, polled, seen
+from lab.telemetry import CHANGEOVERS, INSTRUMENTATIONS, Instrumentation, polled, seen
 from sources.wire import decode_records, encode_ndjson
 
 
@@ -21,14 +21,14 @@ def recording() -> Recording:
     return consumers_dead("fifo", 2)
 
 
-def types(view: View) -> Counter[str]:
+def types(instrumentation: Instrumentation) -> Counter[str]:
     """Return how many events of each type are seen."""
-    return Counter(reported["type"] for reported in seen(recording(), view))
+    return Counter(reported["type"] for reported in seen(recording(), instrumentation))
 
 
 def test_every_event_is_valid() -> None:
     """The service's decoder accepts all of them."""
-    events = seen(recording(), VIEWS["full"])
+    events = seen(recording(), INSTRUMENTATIONS["full"])
     decoded = decode_records([encode_ndjson(events)])
     assert not decoded.invalid
     assert len(decoded.events) == len(events)
@@ -45,15 +45,15 @@ def test_every_event_is_valid() -> None:
 )
 def test_a_side_that_is_not_instrumented_reports_nothing(name: str, kinds: set[str]) -> None:
     """The collector reads each of the two queues every 30 s in any case."""
-    found = types(VIEWS[name])
+    found = types(INSTRUMENTATIONS[name])
     assert set(found) == kinds
     assert found["queue_state"] == 2 * found["heartbeat"] == 2 * 121
 
 
 def test_samples_are_by_message_on_both_sides() -> None:
     """A sample has a quarter of the messages, with all events of each."""
-    full = seen(recording(), VIEWS["full"])
-    sample = seen(recording(), VIEWS["sample25"])
+    full = seen(recording(), INSTRUMENTATIONS["full"])
+    sample = seen(recording(), INSTRUMENTATIONS["sample25"])
     chosen = {reported["message_id"] for reported in sample if "message_id" in reported}
     everything = {reported["message_id"] for reported in full if "message_id" in reported}
     assert 0.2 < len(chosen) / len(everything) < 0.3
@@ -62,16 +62,18 @@ def test_samples_are_by_message_on_both_sides() -> None:
 
 def test_one_of_two_consumers_reports_only_its_own() -> None:
     """All sends are reported, and about half of the receives."""
-    events = seen(recording(), VIEWS["one_of_two"])
+    events = seen(recording(), INSTRUMENTATIONS["one_of_two"])
     assert {reported["consumer"] for reported in events if reported["type"] in ("received", "deleted")} == {"worker-1"}
-    assert types(VIEWS["one_of_two"])["sent"] == types(VIEWS["full"])["sent"]
+    assert types(INSTRUMENTATIONS["one_of_two"])["sent"] == types(INSTRUMENTATIONS["full"])["sent"]
 
 
 def test_counts_are_exact_or_off_by_five_percent_or_a_minute_old() -> None:
     """Counts are compared with the truth at each poll."""
     history = recording().history.of("orders.fifo")
-    view = VIEWS["attributes"]
-    exact, noisy, late = (polled(seen(recording(), view.with_counts(c)), "orders.fifo") for c in ("exact", "noisy", "late"))
+    instrumentation = INSTRUMENTATIONS["attributes"]
+    exact, noisy, late = (
+        polled(seen(recording(), instrumentation.with_counts(c)), "orders.fifo") for c in ("exact", "noisy", "late")
+    )
     assert all(said == history.counts(at) for at, said in exact.items())
     assert all(said == history.counts(max(T0_MS, at - 60_000)) for at, said in late.items())
     off = [abs(noisy[at].visible - said.visible) / said.visible for at, said in exact.items() if said.visible > 100]
@@ -89,14 +91,16 @@ def test_counts_are_exact_or_off_by_five_percent_or_a_minute_old() -> None:
 )
 def test_changeovers_happen_at_their_minute(name: str, chosen: str, from_s: float, until_s: float) -> None:
     """There is nothing before or after, and the same events in between."""
-    whole = [t for t in seen(recording(), VIEWS["full"]) if t["type"] == chosen and ms(from_s) <= t["at"] < ms(until_s)]
+    whole = [
+        t for t in seen(recording(), INSTRUMENTATIONS["full"]) if t["type"] == chosen and ms(from_s) <= t["at"] < ms(until_s)
+    ]
     assert [t for t in seen(recording(), CHANGEOVERS[name]) if t["type"] == chosen] == whole
 
 
 def test_late_repeated_and_skewed_events() -> None:
     """Events arrive out of order and twice, with the sender's time, and none is lost."""
-    view = View("rough", late_ratio=0.3, late_s=60, repeated_ratio=0.1, skew_s={"worker-2": 5.0})
-    straight, rough = seen(recording(), VIEWS["full"]), seen(recording(), view)
+    instrumentation = Instrumentation("rough", late_ratio=0.3, late_s=60, repeated_ratio=0.1, skew_s={"worker-2": 5.0})
+    straight, rough = seen(recording(), INSTRUMENTATIONS["full"]), seen(recording(), instrumentation)
 
     def key(reported: dict[str, Any]) -> tuple[Any, ...]:
         return (

@@ -98,7 +98,7 @@ class Burrow:
     def alarms(self, run: Run) -> list[Alarm]:
         history = run.recording.history.of(run.main)
         entered = sorted(at for _, at, _ in history.arrivals)
-        left = sorted(e.at for e in history.endings)
+        left = sorted(e.at for e in history.departures)
         work = sorted(r.event["at"] for r in run.recording.reports if _is_work(r.event, run.main))
         commits: deque[Commit] = deque(maxlen=INTERVALS)
         broker: deque[int] = deque(maxlen=INTERVALS)

@@ -10,7 +10,7 @@ import pytest
 from lab.detect.alarms import Alarm, spans
 from lab.detect.compare import figures
 from lab.detect.run import Run
-from lab.detect.score import episodes, judge
+from lab.detect.score import episodes, score
 from lab.history import History
 from lab.recording import Label, Recording
 from lab.simulation import ms
@@ -66,31 +66,31 @@ def test_an_alarm_before_the_fault_is_false_and_the_first_after_it_detects(
     alarms: list[Alarm], detected_s: float | None, culprit: bool | None, true: int, false: int
 ) -> None:
     """The quiet time is the time before the fault."""
-    judged = judge(Alarming(alarms), run(FAULT))
-    assert (judged.detected_s, judged.culprit, judged.true, judged.false) == (detected_s, culprit, true, false)
-    assert (judged.minimum_s, judged.quiet_s) == (30, 1200)
+    result = score(Alarming(alarms), run(FAULT))
+    assert (result.detected_s, result.culprit, result.true, result.false) == (detected_s, culprit, true, false)
+    assert (result.minimum_s, result.quiet_s) == (30, 1200)
 
 
 def test_a_cause_may_be_announced_before_the_fault() -> None:
     """A poison message from minute 20 on is lost at minute 35: an alarm that still fires then detects the loss at once."""
     lost = Label("lost", "q", ms(2100), None, ms(2100), "m", cause_ms=ms(1200))
-    assert judge(Alarming([alarm(1500)]), run(lost)).detected_s == 0
-    over = judge(Alarming([alarm(1500, 1600)]), run(lost))
+    assert score(Alarming([alarm(1500)]), run(lost)).detected_s == 0
+    over = score(Alarming([alarm(1500, 1600)]), run(lost))
     assert (over.detected_s, over.true, over.false) == (None, 1, 0)
 
 
 def test_a_healthy_run_has_only_false_alarms_except_one_while_learning() -> None:
     """One alarm is allowed while a schedule is learned; from the second cycle on each alarm is false."""
-    assert judge(Alarming([alarm(600, 700), alarm(1500)]), run()).false == 2
-    assert judge(Alarming([alarm(600, 700), alarm(1500)]), run(learning_s=1800)).false == 1
-    assert judge(Alarming([alarm(2000)]), run(learning_s=1800)).false == 1
+    assert score(Alarming([alarm(600, 700), alarm(1500)]), run()).false == 2
+    assert score(Alarming([alarm(600, 700), alarm(1500)]), run(learning_s=1800)).false == 1
+    assert score(Alarming([alarm(2000)]), run(learning_s=1800)).false == 1
 
 
 def test_dead_letters_by_design_are_neither_true_nor_false() -> None:
     """A healthy run may dead-letter some messages by design; any other alarm is false."""
     healthy = run()
     healthy.recording.allowed = frozenset({"PoisonMessage", "DeadLetterArrived"})
-    assert judge(Alarming([alarm(60, 70, "PoisonMessage"), alarm(60, 70, "QueueStalled")]), healthy).false == 1
+    assert score(Alarming([alarm(60, 70, "PoisonMessage"), alarm(60, 70, "QueueStalled")]), healthy).false == 1
 
 
 def test_close_alarms_of_one_kind_are_merged() -> None:

@@ -14,7 +14,7 @@ from streaming.replay.recording import Step
 from streaming.replay.run import Engine, local_engine
 
 
-def every(trigger_ms: int) -> Engine:
+def with_trigger_interval(trigger_ms: int) -> Engine:
     """Track in this process, at the shown steps and otherwise at least `trigger_ms` after the previous step."""
 
     def engine(steps: Iterable[Step], settings: Settings) -> Iterator[tuple[Step, Merged]]:

@@ -19,14 +19,14 @@ from streaming.core.settings import Settings
 from streaming.replay.recording import Recording
 
 
-class Arrival(NamedTuple):
+class ArrivedEvent(NamedTuple):
     """An event and its time of arrival in epoch milliseconds."""
 
     came_ms: int
     event: Event
 
 
-def arrived(arrivals: Sequence[Arrival], settings: Settings) -> Recording:
+def in_arrival_order(arrivals: Sequence[ArrivedEvent], settings: Settings) -> Recording:
     """Return the recording for a replay in which each event takes effect on arrival. `arrivals` are in order."""
     decoded = decode_records([encode_ndjson([a.event for a in arrivals])])
     if decoded.invalid:
