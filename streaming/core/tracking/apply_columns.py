@@ -117,12 +117,12 @@ def _arrived(state: ShardState, seg: Segments, arrives: Array, flags: Array) -> 
     best_seen = np.minimum(np.where(was, before, NEVER), seen_at[here])
     live.put("arrived", rows[here], np.where(best_reported < NEVER, best_reported, best_seen))
     count_rows(state, rows[here][~was], T_ARRIVED)
-    inferred = F_ARRIVED_BY_RECEIVE | F_ARRIVED_INFERRED
+    not_reported = F_ARRIVED_BY_RECEIVE | F_ARRIVED_INFERRED
     flags = flags.copy()
     inferred = was & ((flags[here] & F_ARRIVED_INFERRED) != 0)
     by_receive = (~was | inferred) & ~is_reported
     flags[here[inferred]] &= ~np.uint32(F_ARRIVED_INFERRED)
-    flags[here] = np.where(is_reported, flags[here] & ~np.uint32(inferred), flags[here]) | np.uint32(F_ARRIVED)
+    flags[here] = np.where(is_reported, flags[here] & ~np.uint32(not_reported), flags[here]) | np.uint32(F_ARRIVED)
     flags[here[by_receive]] |= np.uint32(F_ARRIVED_BY_RECEIVE)
     last = seg.last(arrives & (seg["peer"] >= 0))
     with_parent = np.flatnonzero(last >= 0)
