@@ -18,6 +18,7 @@ import pyarrow as pa
 from streaming.core.clock import Clock
 from streaming.core.reporting.report import ConsumerResults, Purge
 from streaming.core.settings import QueueName
+from streaming.judge.counted_arrivals import CountedArrivals
 from streaming.judge.evaluation_schedule import EvaluationSchedule
 from streaming.judge.history import History
 from streaming.judge.knowledge.basis import Basis
@@ -34,28 +35,6 @@ _ZLIB_MAGIC = b"QWJ3"
 """Marks blobs written before the first part was compressed with zstd."""
 _CODEC = pa.Codec("zstd", compression_level=1)
 _QUEUES_PER_FRAME = 256
-
-
-@dataclass(slots=True)
-class CountedArrivals:
-    """Dead letters known only by the depth of their queue."""
-
-    depth: int = -1
-    """The last count applied, -1 before the first."""
-    arrived: int = 0
-    """Arrivals reported by messages when that count was applied."""
-    unexplained: int = 0
-    """How far the depth has risen beyond the arrivals reported so far."""
-    since: int = 0
-    """When the current unexplained rise was first counted (epoch milliseconds)."""
-    announced: int = 0
-    """Arrivals announced from counts that are still in the queue: arrivals reported later are matched to these."""
-    shown: int = 0
-    """How many arrivals the current announcement is about…"""
-    at: int = 0
-    """…and when it was made."""
-    quiet_ids: list[str] = field(default_factory=list)
-    """Messages whose arrival was reported later and is not announced again."""
 
 
 @dataclass(slots=True)
@@ -250,6 +229,8 @@ def _queue_of(body: dict[str, Any]) -> QueueMemory:
         memory.consumer_marks = [
             (at, {name: ConsumerResults(*results) for name, results in marks.items()}) for at, marks in body["consumer_marks"]
         ]
-        # A list of concluded arrivals was stored behind these values for a while.
-        memory.counted_arrivals = CountedArrivals(*body["counted_arrivals"][: len(CountedArrivals.__slots__)])
+        quiet_ids = CountedArrivals.__slots__.index("quiet_ids")
+        # A list of inferred arrivals was stored behind the first values for a while.
+        stored = [value for i, value in enumerate(body["counted_arrivals"]) if i <= quiet_ids or not isinstance(value, list)]
+        memory.counted_arrivals = CountedArrivals(*stored)
     return memory

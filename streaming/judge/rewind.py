@@ -18,6 +18,8 @@ def rewind_memory(memory: JudgeMemory, now: int) -> JudgeMemory:
         queue.basis_since = min(queue.basis_since, now)
         queue.counted_arrivals.since = min(queue.counted_arrivals.since, now)
         queue.counted_arrivals.at = min(queue.counted_arrivals.at, now)
+        queue.counted_arrivals.uncounted_at = min(queue.counted_arrivals.uncounted_at, now)
+        queue.counted_arrivals.rose_at = min(queue.counted_arrivals.rose_at, now)
         queue.since = {condition: min(at, now) for condition, at in queue.since.items()}
         queue.noisy = {group: min(at, now) for group, at in queue.noisy.items()}
         queue.purges = [purge for purge in queue.purges if purge.quiet_from <= now]

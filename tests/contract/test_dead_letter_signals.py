@@ -26,6 +26,42 @@ def test_each_dead_letter_is_announced_and_all_end_five_minutes_after_the_last(t
     assert lines.metric("messages_dead_lettered_total", queue="q")[1980] == 3
 
 
+def counted_moves(moves: dict[int, str], until: int, *, known: bool) -> list[dict[str, Any]]:
+    """Return moves at these seconds, each counted by the next of the collector's polls, in order of time.
+
+    `known`: whether the source's attributes name the dead-letter queue.
+    """
+    events = [ev("queue_state", 0, attributes=STANDARD | ({"dead_letter_queue": "q-dlq"} if known else {}))]
+    for at, name in moves.items():
+        events += [ev("sent", at - 5, message_id=name), ev("dead_lettered", at, message_id=name, to_queue="q-dlq")]
+    for at in range(0, until, 30):
+        counts = {"in_flight": 0, "delayed": 0}
+        events += [
+            ev("queue_state", at, attributes=counts | {"visible": 0}),
+            ev("queue_state", at, "q-dlq", attributes=counts | {"visible": sum(moved <= at for moved in moves)}),
+        ]
+    return sorted(events, key=lambda e: int(e["at"]))
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "known by its first arrival"])
+def test_a_reported_move_is_not_announced_again_when_it_is_counted(tmp_path: Path, known: bool) -> None:
+    """The count that shows it comes with a later poll; the next move is announced by its id."""
+    moves = {70: "a", 400: "b", 730: "c"}
+    lines = replayed(counted_moves(moves, 1_200, known=known), tmp_path, every="30s", until_s=1_200)
+    fired = lines.signals("DeadLetterArrived", "firing", queue="q-dlq")
+    assert [(x.get("message_id"), x["evidence"]["known_by"]) for x in fired] == [(name, "event") for name in "abc"]
+    assert lines.times("DeadLetterArrived", "firing", queue="q-dlq") == list(moves)
+
+
+def test_a_dead_letter_has_its_ages_as_soon_as_a_count_shows_it(tmp_path: Path) -> None:
+    """That nobody receives from a dead-letter queue does not mean that its consumers are not instrumented."""
+    lines = replayed(counted_moves({70: "a"}, 600, known=True), tmp_path, every="30s", until_s=600)
+    for scope, since in (("all", 65), ("visible", 65), ("cloudwatch", 70)):
+        ages = lines.metric("oldest_message_age_seconds", queue="q-dlq", scope=scope)
+        assert {at: ages.get(at) for at in (120, 300, 600)} == {at: at - since for at in (120, 300, 600)}, scope
+    assert lines.metric("telemetry_basis", queue="q-dlq", basis="messages")[120] == 1
+
+
 @pytest.mark.parametrize(
     ("arrival", "known_by"),
     [

@@ -138,13 +138,15 @@ def basis_of(
     passed: bool,
     left_out: bool,
     shown_again: bool,
+    dead_letters: bool,
     now: int,
 ) -> BasisReason:
     """Return the basis by the first rule that applies.
 
     `passed`: messages that seem to wait were passed over. `left_out`: messages are not tracked for want of room. `shown_again`:
     consumers worked for as long as the counts must agree after a contradiction; in a backlog that only grows, what unseen
-    consumers took before becomes too small a part to be noticed.
+    consumers took before becomes too small a part to be noticed. `dead_letters`: the queue is a dead-letter queue, which needs no
+    consumer.
     """
     # 1. "Where no messages are reported, the broker's counts are all there is."
     if not messages_seen:
@@ -154,7 +156,10 @@ def basis_of(
     few_sends = seen.unsent_ratio is not None and seen.unsent_ratio > MOST_UNSENT_RATIO
     # 2. "Where nothing contradicts that everything is reported, it is."
     # Before the first delivery, sends and counts agree by chance as long as there are few.
-    demonstrated = seen.deliveries or (e.tracked.is_long(now) and e.counted_sum >= FEWEST_COUNTED)
+    counted = e.counted_sum >= FEWEST_COUNTED and e.tracked.is_long(now)
+    # That nothing is received from a dead-letter queue is no sign that a consumer is missing: one count of its messages will do.
+    counted |= dead_letters and e.counted_sum > 0 and e.tracked.agreed > 0
+    demonstrated = seen.deliveries or counted
     # Early on, unseen consumers are not ruled out either: few counts agree by chance, and they may be a minute old.
     early = e.seen_at > 0 and not e.tracked.is_long(now)
     holds = e.tracked.holds(now) and (shown_again or not e.tracked.contradicted_at)
@@ -166,7 +171,8 @@ def basis_of(
         return BasisReason("consumers", f"sends of {name} are not seen", "instrument its producers")
     # 4. "Sends without any later event: the consumers are missing."
     if seen.sends and not seen.deliveries:
-        return BasisReason("producers", f"deliveries and deletions of {name} are not seen", "instrument its consumers")
+        next_step = "instrument what empties it, if anything does" if dead_letters else "instrument its consumers"
+        return BasisReason("producers", f"deliveries and deletions of {name} are not seen", next_step)
     # 5. "The rest is seen in part."
     if left_out:
         return BasisReason(

@@ -54,6 +54,7 @@ def learn(c: Context) -> Knowledge:
         passed=_passed_over(c, latest) or (latest is not None and is_far_below(evidence, latest, c.tracked, c.recent)),
         left_out=left_out,
         shown_again=c.memory.basis == "messages" or evidence.agreed_while_active_ms(summary.last_received_at) >= AGREEMENT_MS,
+        dead_letters=c.is_dead_letter_queue,
         now=c.now,
     )
     if reason.basis != c.memory.basis:

@@ -10,6 +10,7 @@ from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, Loss, Ra
 from streaming.core.reporting.views import MessageView
 from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
+from streaming.judge.counted_arrivals import COUNT_ERROR_RATIO
 from streaming.judge.signals import Finding
 
 
@@ -165,70 +166,31 @@ def _arrival(c: Context, arrival: Arrival) -> dict[str, Any]:
     return evidence
 
 
-COUNT_GRACE_MS = 120_000
-"""A counted arrival is announced from the count only if no message has reported it within this time."""
-COUNT_ERROR_RATIO = 0.06
-QUIET_IDS_KEPT = 1_000
-
-
 def dead_letters_counted(c: Context) -> Iterator[Finding]:
     """The depth of this dead-letter queue rose with no message reporting it: at least that many arrived.
 
     Messages reported later are matched to these and not announced again.
     """
-    known = c.memory.counted_arrivals
     if not c.is_dead_letter_queue:
         return
-    _count_arrivals(c)
-    if known.unexplained and c.now - known.since >= COUNT_GRACE_MS:
-        known.announced += known.unexplained
-        known.shown, known.at = known.shown + known.unexplained, c.now
-        known.unexplained = 0
-    if not known.shown or c.now - known.at >= c.thresholds.dead_letter_quiet_s * 1000:
-        known.shown = 0
+    known, depths = c.memory.counted_arrivals, c.summary.depths
+    known.report(c.summary.total("arrived"), sorted(c.arrivals, key=lambda arrival: arrival.rank))
+    if depths:
+        known.count(depths[-1], c.now)
+    at_least = known.announce(c.now, int(c.thresholds.dead_letter_quiet_s * 1000))
+    if not at_least:
         return
     evidence = {
         "known_by": "counts",
-        "at_least": known.shown,
+        "at_least": at_least,
         "arrived_at": known.at,
         "dead_letters_now": known.depth,
         "summary": (
-            f"At least {plural(known.shown, 'message')} arrived in {c.name.queue}: its depth rose to {known.depth} "
+            f"At least {plural(at_least, 'message')} arrived in {c.name.queue}: its depth rose to {known.depth} "
             "and no message reported it."
         ),
     }
     yield c.finding("DeadLetterArrived", "warning", known.at, evidence, part=f"counted-{known.at}")
-
-
-def _count_arrivals(c: Context) -> None:
-    known = c.memory.counted_arrivals
-    arrived = c.summary.total("arrived")
-    reported = arrived - known.arrived
-    known.arrived = arrived
-    if known.depth < 0:
-        known.depth = c.summary.depths[-1].unsettled if c.summary.depths else -1
-        return
-    if reported > 0:
-        explained = min(reported, known.unexplained)
-        known.unexplained -= explained
-        late = min(reported - explained, known.announced)
-        if late:
-            latest = sorted(c.arrivals, key=lambda a: a.rank)[-late:]
-            known.quiet_ids = [*known.quiet_ids, *(a.message_id for a in latest)][-QUIET_IDS_KEPT:]
-            known.announced -= late
-        reported -= explained + late
-    counted = c.summary.depths[-1].unsettled if c.summary.depths else known.depth
-    slack = int(COUNT_ERROR_RATIO * max(counted, known.depth))
-    rise = counted - known.depth
-    if rise > slack:
-        more = max(rise - max(reported, 0), 0)
-        if more and not known.unexplained:
-            known.since = c.now
-        known.unexplained += more
-        known.depth = counted
-    elif -rise > slack:
-        known.depth = counted
-        known.announced = min(known.announced, counted)
 
 
 def _dead_letters_now(c: Context) -> int:

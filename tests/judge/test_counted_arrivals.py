@@ -1,0 +1,155 @@
+"""Dead letters known by counts and by reports: each is announced once, whichever comes first."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.core.reporting.report import Arrival
+from streaming.core.settings import QueueName
+from streaming.core.state.queues import Depth
+from streaming.judge.counted_arrivals import COUNT_LAG_MS, GRACE_MS, CountedArrivals
+
+QUEUE = QueueName("aws_sqs", "", "orders-dlq")
+QUIET_MS = 300_000
+T0 = 1_000_000
+
+
+def arrival(message_id: str, at_s: int, known_by: str = "event") -> Arrival:
+    """Return an arrival reported at the time it happened."""
+    at = T0 + 1000 * at_s
+    return Arrival(QUEUE, message_id, at, known_by, "orders", 3, (at, at_s))
+
+
+class DeadLetters:
+    """Drives the accounting with times in seconds."""
+
+    def __init__(self) -> None:
+        self.known = CountedArrivals()
+        self.reported: list[Arrival] = []
+        self.announced: list[int] = []
+
+    def report(self, *arrivals: Arrival) -> None:
+        """Add arrivals that became known."""
+        self.reported += arrivals
+        self.known.report(len(self.reported), self.reported)
+
+    def count(self, at_s: int, visible: int) -> None:
+        """Apply a count that is examined at once, and note what is announced then."""
+        at = T0 + 1000 * at_s
+        self.known.count(Depth(at, visible, 0, 0), at)
+        self.announced.append(self.known.announce(at, QUIET_MS))
+
+
+def test_a_move_that_is_reported_before_it_is_counted_is_not_announced_again() -> None:
+    """This is the usual order: the count comes with the next poll."""
+    dead = DeadLetters()
+    dead.count(0, 0)
+    dead.report(arrival("a", 10))
+    for at_s in range(30, 600, 30):
+        dead.count(at_s, 1)
+    assert set(dead.announced) == {0}
+    dead.report(arrival("b", 610))
+    for at_s in range(630, 1200, 30):
+        dead.count(at_s, 2)
+    assert set(dead.announced) == {0}
+    assert dead.known.quiet_ids == []
+
+
+def test_arrivals_reported_before_the_first_count_are_part_of_it() -> None:
+    """Where the queue turns out to be a dead-letter queue by its first arrival, the count known then may be older."""
+    dead = DeadLetters()
+    dead.report(arrival("a", 10))
+    for at_s, visible in ((0, 0), (30, 1), (60, 1), (300, 1)):
+        dead.count(at_s, visible)
+    assert set(dead.announced) == {0}
+
+
+def test_an_unreported_arrival_is_announced_and_its_first_receive_is_not() -> None:
+    """A first receive may be long after the message was counted."""
+    dead = DeadLetters()
+    for at_s in range(0, 360, 30):
+        dead.count(at_s, 0 if at_s < 60 else 1)
+    assert max(dead.announced) == 1
+    dead.report(arrival("a", 400, "first_receive"))
+    assert dead.known.quiet_ids == ["a"]
+
+
+@pytest.mark.parametrize("known_by", ["event", "inferred"])
+def test_a_move_after_a_counted_arrival_is_another_one(known_by: str) -> None:
+    """It is announced by its id, and its count is explained by it."""
+    dead = DeadLetters()
+    for at_s in range(0, 360, 30):
+        dead.count(at_s, 0 if at_s < 60 else 1)
+    dead.report(arrival("b", 370, known_by))
+    for at_s in range(390, 900, 30):
+        dead.count(at_s, 2)
+    assert dead.known.quiet_ids == []
+    assert max(dead.announced) == 1
+
+
+def test_a_reported_arrival_that_left_before_it_was_counted_hides_no_other() -> None:
+    """A job may empty the queue between two counts, again and again."""
+    dead = DeadLetters()
+    dead.count(0, 0)
+    for n in range(10):
+        dead.report(arrival(f"drained-{n}", 30 * n + 1))
+        dead.count(30 * n + 30, 0)
+    dead.count(300 + COUNT_LAG_MS // 1000, 0)
+    for at_s in range(420, 420 + 2 * GRACE_MS // 1000, 30):
+        dead.count(at_s, 1)
+    assert dead.announced[-1] == 1
+
+
+def test_reported_arrivals_within_the_error_of_a_large_count_are_remembered() -> None:
+    """A rise of one in a hundred shows only with six others."""
+    dead = DeadLetters()
+    dead.count(0, 100)
+    for n in range(1, 30):
+        dead.report(arrival(f"m{n}", 600 * n))
+        for more in (30, 200, 400):
+            dead.count(600 * n + more, 100 + n)
+    assert set(dead.announced) == {0}
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30),
+    late=st.booleans(),
+)
+def test_only_what_is_not_reported_is_announced_and_never_more_than_that(steps: list[tuple[int, int]], late: bool) -> None:
+    """With exact counts, prompt or a minute late, in a queue that nobody empties."""
+    dead, reported, unreported, shown = DeadLetters(), 0, 0, 0
+    depths = [0]
+    dead.count(0, 0)
+    for n, (seen, hidden) in enumerate(steps, start=1):
+        dead.report(*(arrival(f"{n}-{i}", 30 * n - 1) for i in range(seen)))
+        reported, unreported = reported + seen, unreported + hidden
+        depths.append(reported + unreported)
+        before = dead.known.announced
+        dead.count(30 * n, depths[max(0, n - 2 if late else n)])
+        shown += dead.known.announced - before
+    for extra in range(1, 10):
+        before = dead.known.announced
+        dead.count(30 * (len(steps) + extra), depths[-1])
+        shown += dead.known.announced - before
+    if depths[-1] <= 16:  # larger counts may be wrong by one
+        assert shown == unreported
+    else:
+        assert shown <= unreported
+
+
+def test_values_stored_before_later_ones_existed_are_read() -> None:
+    """New fields come last, with defaults."""
+    assert [f.name for f in dataclasses.fields(CountedArrivals)][:8] == [
+        "depth",
+        "arrived",
+        "unexplained",
+        "since",
+        "announced",
+        "shown",
+        "at",
+        "quiet_ids",
+    ]
