@@ -23,6 +23,7 @@ from streaming.judge.evaluation_schedule import EvaluationSchedule
 from streaming.judge.history import History
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.evidence import Evidence
+from streaming.judge.knowledge.pauses import Pause
 from streaming.judge.signals import Finding, SignalKey
 
 VERSION = 3
@@ -63,6 +64,10 @@ class QueueMemory:
     """Noisy group -> when it last had something in flight."""
     purges: list[Purge] = field(default_factory=list)
     """Purges whose signal has not ended, oldest first: shards report them only while events may be late."""
+    pauses: list[Pause] = field(default_factory=list)
+    """Pauses of the consumers in the broker's counts, oldest first."""
+    paused_at: int = 0
+    """The latest count while the queue was paused by its operators."""
     packed: str | None = field(default=None, compare=False, repr=False)
     """All of it as JSON while unchanged: most queues are not judged in a step."""
 
@@ -209,6 +214,8 @@ def _queue_json(q: QueueMemory) -> dict[str, Any]:
         "strategies": q.strategies,
         "noisy": q.noisy,
         "purges": q.purges,
+        # Few queues have any.
+        **({"pauses": q.pauses, "paused_at": q.paused_at} if q.pauses or q.paused_at else {}),
     }
 
 
@@ -221,6 +228,8 @@ def _queue_of(body: dict[str, Any]) -> QueueMemory:
         strategies=body["strategies"],
         noisy=body["noisy"],
         purges=[Purge(*purge) for purge in body.get("purges", ())],
+        pauses=[Pause(*pause) for pause in body.get("pauses", ())],
+        paused_at=body.get("paused_at", 0),
     )
     if "evidence" in body:
         memory.evidence = Evidence.from_list(body["evidence"])

@@ -23,6 +23,8 @@ def rewind_memory(memory: JudgeMemory, now: int) -> JudgeMemory:
         queue.since = {condition: min(at, now) for condition, at in queue.since.items()}
         queue.noisy = {group: min(at, now) for group, at in queue.noisy.items()}
         queue.purges = [purge for purge in queue.purges if purge.quiet_from <= now]
+        queue.pauses = [pause for pause in queue.pauses if pause.ended_at <= now]
+        queue.paused_at = min(queue.paused_at, now)
         queue.holds_at = min(queue.holds_at, now)
         queue.packed = None
     memory.at = min(memory.at, now)

@@ -118,3 +118,47 @@ def test_one_long_pause_of_a_busy_queue_is_no_schedule() -> None:
     times = stalls_at(judged(in_steps(traffic(7_800, works), 10, 7_800)))
     assert len(times) == 2
     assert 6_600 + 290 <= times[1] <= 6_600 + 320
+
+
+def only_counted(until_s: int, works: list[tuple[int, int]], *, paused: tuple[int, int] = (0, 0)) -> list[dict[str, Any]]:
+    """Return the collector's polls of the same queue, every 30 s; each message is worked on for 20 s.
+
+    `paused`: when the queue is paused by its operators.
+    """
+    events = []
+    for at_s in range(0, until_s, 30):
+        waiting = in_flight = 0
+        for sent_s in range(0, at_s + 1, 10):
+            starts = [max(sent_s, begin_s) for begin_s, end_s in works if end_s > sent_s]
+            received_s = min(starts, default=until_s)
+            waiting += at_s < received_s
+            in_flight += received_s <= at_s < received_s + 20
+        counts = {"visible": waiting, "in_flight": in_flight, "delayed": 0, "visibility_timeout_s": 30}
+        events.append(event("queue_state", 1000 * at_s, attributes=counts | {"paused": paused[0] <= at_s < paused[1]}))
+    return events
+
+
+def test_a_schedule_is_learned_from_the_brokers_counts() -> None:
+    """Where only the collector reports: once in the first pause, and again only when the consumers stay away for longer."""
+    works = [(begin, begin + 180) for begin in range(720, 7_200, 900)]
+    times = stalls_at(judged(in_steps(only_counted(9_000, works), 10, 9_000)))
+    assert len(times) == 2
+    assert 240 <= times[0] <= 300
+    stopped_at = works[-1][1]
+    assert stopped_at + 1.25 * 720 <= times[1] <= stopped_at + 1.25 * 720 + 150
+
+
+def test_counts_of_steady_consumers_that_died_once_are_no_schedule() -> None:
+    """They had worked for longer than they were away: the next death is reported as soon as ever."""
+    times = stalls_at(judged(in_steps(only_counted(6_000, [(0, 2_400), (3_000, 4_800)]), 10, 6_000)))
+    assert len(times) == 2
+    assert 4_800 + 240 <= times[1] <= 4_800 + 360
+
+
+def test_a_queue_that_was_paused_stalls_from_the_end_of_the_pause() -> None:
+    """What its operators held back is neither a stall nor a schedule."""
+    events = only_counted(6_000, [(3_000, 3_600)], paused=(0, 1_800))
+    times = stalls_at(judged(in_steps(events, 10, 6_000)))
+    assert len(times) == 2
+    assert 1_800 + 240 <= times[0] <= 1_800 + 360
+    assert 3_600 + 240 <= times[1] <= 3_600 + 1.25 * 1_200 + 150

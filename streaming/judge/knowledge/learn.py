@@ -27,6 +27,7 @@ from streaming.judge.knowledge.compare import (
     update_standstill,
 )
 from streaming.judge.knowledge.evidence import AGREEMENT_MS, REPORTS_LAG_MS
+from streaming.judge.knowledge.pauses import pauses_with
 from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
     update_report_delay(evidence, c.now, last_activity_at)
     for i, depth in enumerate(summary.depths):
         if evidence.seen_at < depth.at <= c.now:
-            update_consumer_activity(evidence, summary.depths[:i], depth, c.visibility_ms or NEVER, c.now)
+            _apply_activity(c, summary.depths[:i], depth)
         if evidence.counted_at < depth.at <= c.now - REPORTS_LAG_MS:
             compare_count(evidence, summary.depths[:i], depth, c.recent)
             update_standstill(evidence, depth, c.recent)
@@ -86,6 +87,17 @@ def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
     reported_at, reported = summary.attributes.get("visible", (0, None))
     if isinstance(reported, int) and evidence.backlog_at < reported_at <= c.now and (latest is None or latest.at < reported_at):
         update_backlog(evidence, reported_at, reported - summary.numbers["delayed"], last_activity_at)
+
+
+def _apply_activity(c: Context, before: list[Depth], depth: Depth) -> None:
+    """Apply what one count shows of the consumers."""
+    memory, evidence = c.memory, c.memory.evidence
+    stood_since, backlog = max(evidence.frozen_since, memory.paused_at if evidence.frozen_since else 0), evidence.frozen_most
+    update_consumer_activity(evidence, before, depth, c.visibility_ms or NEVER, c.now)
+    if c.paused:
+        memory.paused_at = depth.at
+    elif not evidence.frozen_since:
+        memory.pauses = pauses_with(memory.pauses, depth, stood_since, backlog, int(c.thresholds.stalled_s * 1000))
 
 
 def _waiting(c: Context, latest: Depth | None) -> Waiting:

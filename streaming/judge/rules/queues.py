@@ -10,6 +10,7 @@ import numpy as np
 from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge import measures
 from streaming.judge.context import DAY_MS, Context, duration, plural, seconds
+from streaming.judge.knowledge.pauses import longest_of_schedule
 from streaming.judge.signals import Finding
 from streaming.judge.window import Bools, Ints
 
@@ -64,11 +65,24 @@ def scheduled_ms(c: Context) -> int:
     """Return how long a stall must last where consumers work on a schedule; 0 where they do not.
 
     That is the longest of the last pauses plus a quarter of it and a minute. Consumers work on a schedule when, since the first
-    pause that ended within the day, they paused for at least half of the time. A wait before the first settlement is a pause if
-    the consumers then caught up with its messages: those that leave some behind may have failed again.
+    pause that ended within the day, they paused for at least half of the time. Where a stall is judged by the broker's counts,
+    their pauses count as well.
+    """
+    longest_ms = _longest_pause_ms(c)
+    if c.basis != "messages":
+        day_began_at = c.now - SCHEDULE_MS
+        longest_ms = max(longest_ms, longest_of_schedule(c.memory.pauses, int(c.past.at[0]), day_began_at, LATEST_PAUSES))
+    return int(longest_ms * PAUSE_MARGIN) + 60_000 if longest_ms else 0
+
+
+def _longest_pause_ms(c: Context) -> int:
+    """Return the longest of the last pauses between reported settlements, 0 if there is no schedule.
+
+    A wait before the first settlement is a pause if the consumers then caught up with its messages: those that leave some behind
+    may have failed again.
     """
     past = c.past.since(c.now - SCHEDULE_MS)
-    grew = np.flatnonzero(np.diff(past["settled"]) > 0)
+    grew = np.flatnonzero(np.diff(past["departed"]) > 0)
     if not len(grew):
         return 0
     begin, end = past.at[grew[:-1] + 1], past.at[grew[1:]]
@@ -76,7 +90,7 @@ def scheduled_ms(c: Context) -> int:
     pauses = (end - begin >= c.thresholds.stalled_s * 1000) & waited[grew[1:]]
     lengths = (end - begin)[pauses]
     began_ms = int(past.at[grew[0]])
-    if past["settled"][0] == 0:
+    if past["departed"][0] == 0:
         oldest = past["oldest_visible_at"][grew[0] + 1 :]
         behind = np.where(oldest > 0, oldest <= began_ms, past["counted_visible"][grew[0] + 1 :] > 0)
         first_ms = began_ms - _waiting_since(past.at[: grew[0] + 1], waited[: grew[0] + 1])
@@ -86,7 +100,7 @@ def scheduled_ms(c: Context) -> int:
         return 0
     if 2 * int(lengths.sum()) < int(past.at[grew[-1] + 1]) - began_ms:
         return 0
-    return int(lengths[-LATEST_PAUSES:].max() * PAUSE_MARGIN) + 60_000
+    return int(lengths[-LATEST_PAUSES:].max())
 
 
 def _waiting_since(at: Ints, waited: Bools) -> int:
@@ -125,7 +139,7 @@ def _stalled_by_counts(c: Context) -> int | None:
         fired = c.firing_here("QueueStalled")
         return fired[0].since_ms if fired and active < fired[0].since_ms else None
     if e.frozen_since and e.visible_since:
-        return max(e.visible_since, e.life_at, active)
+        return max(e.visible_since, e.life_at, active, c.memory.paused_at)
     # All consumers are instrumented: messages they have in flight and never finish are seen.
     if e.visible_since and e.ends.holds(c.now) and e.ends.is_long(c.now) and c.basis == "consumers":
         return max(e.visible_since, c.summary.last_settled_at)
