@@ -78,13 +78,12 @@ def detect(options: argparse.Namespace) -> int:
         rows += some
         _progress(f"{n} of {count} runs, {time.monotonic() - began:.0f} s: {some[0]['scenario']}/{some[0]['kind']}")
         if options.json:
-            document = {"seeds": list(compare.SEEDS), "held_out": list(compare.HELD_OUT), "summary": compare.summary(rows)}
+            document = {"seeds": list(seeds), "basis": options.basis, "summary": compare.summary(rows)}
             options.json.write_text(json.dumps({**document, "rows": rows}, indent=1) + "\n")
-    for title, mine in (("tuning seeds", compare.SEEDS), ("held-out seeds", compare.HELD_OUT)):
-        chosen = [row for row in rows if row["seed"] in mine]
-        if chosen:
-            print(f"{title} {', '.join(str(s) for s in sorted({row['seed'] for row in chosen}))}")
-            print((table.markdown if options.markdown else table.detection)(compare.summary(chosen)), end="\n\n")
+    for seed in seeds:
+        print(f"seed {seed}, {options.basis}")
+        chosen = [row for row in rows if row["seed"] == seed]
+        print((table.markdown if options.markdown else table.detection)(compare.summary(chosen)), end="\n\n")
     for rule in compare.RULES[:2]:
         print(table.misses(rows, rule.name), end="\n\n")
     if options.pictures:
