@@ -84,7 +84,7 @@ def read_recording(paths: Sequence[Path], decode: Decoder, lateness_ms: int) -> 
     came: list[Ints] = []
     unreadable: list[Unreadable] = []
     for path in paths:
-        table, came_at, bad = _read_file(path, decode)
+        table, came_at, bad = _read_file(path, decode, lateness_ms)
         tables.append(table)
         came.append(came_at)
         unreadable += bad
@@ -98,7 +98,7 @@ def read_recording(paths: Sequence[Path], decode: Decoder, lateness_ms: int) -> 
     return Recording(events.take(pa.array(order)), takes_effect[order], unreadable, _ordered_queues(events))
 
 
-def _read_file(path: Path, decode: Decoder) -> tuple[pa.Table, Ints, list[Unreadable]]:
+def _read_file(path: Path, decode: Decoder, lateness_ms: int) -> tuple[pa.Table, Ints, list[Unreadable]]:
     content = read_content(path)
     # An empty file is a recording without events, not an unreadable event.
     decoded = decode([content] if content.strip() else [])
@@ -107,7 +107,7 @@ def _read_file(path: Path, decode: Decoder) -> tuple[pa.Table, Ints, list[Unread
     if decoded.invalid and not len(events):
         refuse_binary(path, content)
     at = events["at"].to_numpy() if len(events) else np.zeros(0, dtype=np.int64)
-    came_at = arrival_times(at)
+    came_at = arrival_times(at, lateness_ms)
     # An event dated after its arrival is held back, as in a live run; smaller differences cannot be detected.
     limit = np.where(at > came_at, came_at, NEVER)
     if (limit < NEVER).any():
@@ -127,39 +127,46 @@ def _with_ahead(table: pa.Table) -> pa.Table:
     return table.append_column(AHEAD_MS, pa.array(np.zeros(len(table), dtype=np.int64)))
 
 
-JUMP_MS = 86_400_000
-"""A jump in time of up to this length is always believed, because a recording may be quiet for that long."""
 LONGEST_QUIET_MS = 366 * 86_400_000
 """At the end of a recording, where no later event can contradict it, a jump of up to this length is believed."""
-FOLLOWERS = 100
-"""The number of following events that are checked for whether they confirm a jump."""
+FOLLOWERS = (20, 100)
+"""A jump is confirmed if most of this many following events are from after it: of the next ones, whose sender may be one whose
+clock is ahead, and of more."""
+DAY_MS = 86_400_000
+FEWEST_AGAINST = 5
+"""A jump of up to a day is a quiet time followed by a few late events, unless at least this many events contradict it."""
 
 
-def arrival_times(at: Ints) -> Ints:
+def arrival_times(at: Ints, lateness_ms: int) -> Ints:
     """Return the arrival time of each event of a file: the newest event time so far, in file order.
 
-    A jump ahead by more than a day is not believed if most of the following events are from before the jump. Otherwise one event
-    dated 2096 would make all later events arrive in 2096.
+    A jump ahead by more than the lateness, which events in any order may explain, is not believed if most of the following events
+    are from before it: they would all be late because of one sender whose clock is ahead.
     """
     newest = np.maximum.accumulate(at) if len(at) else at
-    if not len(at) or (int(np.diff(newest).max(initial=0)) <= JUMP_MS and at[0] <= np.median(at[: FOLLOWERS + 1]) + JUMP_MS):
+    if not len(at) or (
+        int(np.diff(newest).max(initial=0)) <= lateness_ms and at[0] <= np.median(at[: FOLLOWERS[0] + 1]) + lateness_ms
+    ):
         return newest
-    clock = int(at[0]) if _is_believed(at, 0, int(at[0])) else int(np.median(at[1 : FOLLOWERS + 1]))
+    usual = int(np.median(at[1 : FOLLOWERS[0] + 1])) if len(at) > 1 else int(at[0])
+    clock = int(at[0]) if _is_believed(at, 0, usual, lateness_ms) else usual
     came = np.empty_like(at)
     for i, event_at in enumerate(at.tolist()):
-        if event_at > clock and (event_at - clock <= JUMP_MS or _is_believed(at, i, clock)):
+        if event_at > clock and (event_at - clock <= lateness_ms or _is_believed(at, i, clock, lateness_ms)):
             clock = event_at
         came[i] = clock
     return came
 
 
-def _is_believed(at: Ints, i: int, clock: int) -> bool:
+def _is_believed(at: Ints, i: int, clock: int, lateness_ms: int) -> bool:
     """Return whether the events after event `i` confirm the time it jumps to."""
-    following = at[i + 1 : i + 1 + FOLLOWERS]
-    before = int((following < at[i] - JUMP_MS).sum())
-    if not before:
-        return bool(at[i] - clock <= LONGEST_QUIET_MS)
-    return 2 * before <= len(following)
+    before = at[i + 1 : i + 1 + FOLLOWERS[-1]] < at[i] - lateness_ms
+    jump_ms = int(at[i]) - clock
+    if not before.any():
+        return jump_ms <= LONGEST_QUIET_MS
+    if jump_ms <= DAY_MS and before.sum() < FEWEST_AGAINST:
+        return True
+    return all(2 * int(before[:count].sum()) <= len(before[:count]) for count in FOLLOWERS)
 
 
 def _by_line(invalid: Sequence[Any], content: bytes, decode: Decoder) -> Sequence[Any]:
