@@ -26,11 +26,14 @@ GROUP_STUCK = Entry(
         "Its head was received at least once, or has not been received while other groups flow.",
         "More messages of the group wait behind the head. A message sent with a delay blocks nothing; one that failed blocks its "
         "group until it is visible again.",
+        "A consumer that has just received the head is given time: half of the limit on its first delivery, a minute at most on "
+        "later ones, none from the third on. A head that is visible counts while consumers receive from the queue: within the "
+        "limit, or within {stalled_s} once it came back. After that the queue is stalled.",
         "The severity is info, and nothing alerts, while the head is in flight on its first delivery, its consumer extends the "
         "window, and it has been held no longer than twice the 99th percentile of the queue's holds. With fewer than ten "
         "finished messages, the limit is that of MessageHeldTooLong. Otherwise it is critical.",
     ),
-    thresholds=("group_stuck_visibility_factor", "group_stuck_min_s"),
+    thresholds=("group_stuck_visibility_factor", "group_stuck_min_s", "stalled_s"),
     severity="critical",
     alert=signal_alert(
         "GroupStuck",
@@ -122,6 +125,7 @@ LOOK_AHEAD_SATURATED = Entry(
         "The first {look_ahead} unsettled messages belong to blocked groups only. In older accounts the look-ahead is 20,000 "
         "messages: set look_ahead to the value of your account.",
         "Messages of other groups wait behind them.",
+        "A group whose head came back counts as blocked for 5 more seconds, as polling consumers receive it again at once.",
     ),
     thresholds=("look_ahead",),
     severity="critical",

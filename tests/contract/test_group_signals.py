@@ -106,8 +106,54 @@ def test_delayed_messages_do_not_block_a_group(tmp_path: Path) -> None:
     assert not replayed(events, tmp_path).signals("LookAheadSaturated")
 
 
+def retried(times: list[float], window_s: float, until_s: float) -> list[dict[str, Any]]:
+    """Return a head that is received at these times and never deleted, with messages behind it; another group flows."""
+    events = [ev("queue_state", 0, "f.fifo", attributes=FIFO | {"visibility_timeout_s": window_s, "max_receive_count": 50})]
+    events += [ev("sent", i / 100, "f.fifo", message_id=f"a{i}", group="A", sequence=str(i)) for i in range(5)]
+    for n, at in enumerate(times):
+        events.append(ev("received", at, "f.fifo", message_id="a0", group="A", receive_count=n + 1))
+    for i in range(int(until_s) // 20):
+        about = {"message_id": f"b{i}", "group": f"B{i}"}
+        events += [ev("sent", 20 * i + 5, "f.fifo", sequence=str(100 + i), **about)]
+        events += [ev("received", 20 * i + 6, "f.fifo", receive_count=1, **about), ev("deleted", 20 * i + 7, "f.fifo", **about)]
+    return sorted(events, key=lambda e: int(e["at"]))
+
+
+def test_a_head_that_is_retried_rarely_keeps_its_group_stuck(tmp_path: Path) -> None:
+    """Its window is over long before the next try. One line says that the group is stuck, until it moves."""
+    alone = [e for e in retried([9 + 120 * n for n in range(8)], 30, 0) if e.get("group") in (None, "A")]
+    alone.append(ev("deleted", 980, "f.fifo", message_id="a0"))
+    lines = replayed(alone, tmp_path, every="30s", until_s=1_000)
+    fired, resolved = (lines.times("GroupStuck", status, group="A") for status in ("firing", "resolved"))
+    # Before the second try fails, the silence looks like that of consumers that are gone.
+    assert fired == [60, 159]
+    assert resolved == [69, 980]
+
+
+def test_a_head_that_came_back_counts_by_the_contract_even_with_a_long_window(tmp_path: Path) -> None:
+    """Twice the window of 600 s without a settlement, and a minute for the consumer that has just received it."""
+    lines = replayed(retried([540, 1_141], 600, 1_300), tmp_path, every="60s", until_s=1_300)
+    assert lines.times("GroupStuck", "firing", group="A") == [pytest.approx(1_201, abs=6)]
+
+
+def test_between_two_tries_of_its_head_a_blocked_group_still_hides_the_others(tmp_path: Path) -> None:
+    """The head is visible for a second each time; nothing beyond the look-ahead can be received in it."""
+    events = [ev("queue_state", 0, "f.fifo", attributes=FIFO | {"look_ahead": 10})]
+    events += [ev("sent", i / 100, "f.fifo", message_id=f"a{i}", group="A", sequence=str(i)) for i in range(20)]
+    events.append(ev("sent", 5, "f.fifo", message_id="b", group="B", sequence="99"))
+    tries = range(10, 300, 21)
+    events += [ev("received", at, "f.fifo", message_id="a0", group="A", receive_count=n + 1) for n, at in enumerate(tries)]
+    events.append(ev("deleted", 300, "f.fifo", message_id="a0"))
+    lines = replayed(events, tmp_path, every="1s", until_s=320)
+    assert lines.times("LookAheadSaturated", "firing") == [10]
+    assert lines.times("LookAheadSaturated", "resolved") == [300]
+
+
 def test_a_message_that_failed_blocks_its_group_until_it_is_visible(tmp_path: Path) -> None:
-    """As Lambda reports it: released at once, received again when the window ends. SQS has it in flight throughout."""
+    """As Lambda reports it: released at once, received again when the window ends. SQS has it in flight throughout.
+
+    Until five seconds after that, as consumers that poll would receive it at once.
+    """
     events = [ev("queue_state", 0, "f.fifo", attributes=FIFO | {"look_ahead": 10})]
     events += [ev("sent", i / 100, "f.fifo", message_id=f"a{i}", group="A", sequence=str(i)) for i in range(20)]
     events.append(ev("sent", 5, "f.fifo", message_id="b", group="B", sequence="99"))
@@ -118,7 +164,7 @@ def test_a_message_that_failed_blocks_its_group_until_it_is_visible(tmp_path: Pa
         events.append(ev("released", 11 + 30 * n, "f.fifo", visible_at=until, **about))
     lines = replayed([*events, ev("heartbeat", 200, consumer="x")], tmp_path, every="10s")
     assert lines.times("LookAheadSaturated", "firing") == [10]
-    assert lines.times("LookAheadSaturated", "resolved") == [190]
+    assert lines.times("LookAheadSaturated", "resolved") == [195]
     assert lines.metric("groups", queue="f.fifo", state="in_flight")[60] == 1
     (stuck,) = lines.signals("GroupStuck", "firing")
     assert stuck["at"] == ev("x", 60)["at"]

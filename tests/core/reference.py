@@ -252,7 +252,7 @@ class Model:
                 groups[name].append(m)
         limit = max(2 * self.visibility_ms[queue], GROUP_STUCK_MIN_MS)
         received = [m for m in self.messages[queue].values() if m.receives]
-        alive = any(now - m.last_received < limit for m in received)
+        silent_ms = min((now - m.last_received for m in received), default=now)
         known = [(m.sent_at, m.last_received) for m in received if m.sent_known]
         youngest = max(known, default=(0, 0))
         out = {}
@@ -267,8 +267,10 @@ class Model:
             if len(messages) < 2 or now - since < limit or (head.state(now) == "delayed" and not returning):
                 continue
             in_flight, is_poison = head.state(now) == "in_flight", head.message_id in self.poison(queue)
-            if in_flight and not is_poison and now - head.last_received < limit // 2:
+            came_back = head.receive_count > 1
+            if in_flight and not is_poison and now - head.last_received < min(limit // 2, 60_000 if came_back else limit):
                 continue
+            alive = silent_ms < (max(limit, 300_000) if came_back else limit)
             if not in_flight and not returning and not (alive and (head.receive_count or passes(youngest, head, since))):
                 continue
             last = head.moves()[-1] if head.moves() else {"type": "", "at": 0, "invisible_until": 0}

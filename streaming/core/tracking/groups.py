@@ -13,6 +13,11 @@ from streaming.core.state.queues import NEVER, poison_receives, visibility_ms
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.windows import Windows
 
+BETWEEN_TRIES_MS = 5_000
+"""How long a head that came back may be visible between two deliveries: consumers that poll receive it at once."""
+RETRY_PATIENCE_MS = 60_000
+"""How long a consumer may take with a head that was received before, until its group counts as stuck."""
+
 
 def ordered_queue_reports(
     state: ShardState, w: Windows, viewer: Viewer, now: int, settings: Settings
@@ -69,7 +74,7 @@ def _one_queue(
     settled = state.groups.time[names]
     groups = _Groups(state, viewer, names, unsettled, in_flight, oldest, settled, head)
     stuck, stuck_groups = _stuck(groups, w, number, now, settings)
-    look_ahead, hidden = _look_ahead(groups, w, rows, group, number, settings)
+    look_ahead, hidden = _look_ahead(groups, w, rows, group, number, now, settings)
     order = _oldest_first(state, names, oldest, settings.top_k + 1)
     top = order[: settings.top_k]
     return OrderedQueueReport(
@@ -157,11 +162,15 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
     since = np.maximum(np.maximum(live.at("sent", groups.head), live.at("delay", groups.head)), groups.settled)
     receives = live.at("receive_count", groups.head)
     passed_over = (record.youngest_sent_at > live.at("sent", groups.head)) & (record.youngest_received_at > since)
-    alive = now - record.last_received_at < limit
+    silent_ms = now - record.last_received_at
+    # A head that came back is retried now and then: until the queue counts as stalled, the silence between two tries is no news.
+    alive = silent_ms < np.where(receives > 1, max(limit, int(thresholds.stalled_s * 1000)), limit)
     poison = poison_receives(record, settings)
-    # A consumer that has just received the head, after a pause without consumers, is given time to finish it.
+    # A consumer that has just received the head, after a pause without consumers, is given time to finish it: less if the head
+    # had been received before.
     in_flight, returning = w.in_flight[groups.head], w.returning[groups.head]
-    held = in_flight & ((receives >= poison) | (now - live.at("last_received", groups.head) >= limit // 2))
+    patience = np.where(receives > 1, min(limit // 2, RETRY_PATIENCE_MS), limit // 2)
+    held = in_flight & ((receives >= poison) | (now - live.at("last_received", groups.head) >= patience))
     touched = held | returning | (~in_flight & ~w.delayed[groups.head] & alive & ((receives > 0) | passed_over))
     given_back = live.at("window_code", groups.head) == RELEASED
     gone = (receives > 0) & ~in_flight & ~given_back & (groups.settled > w.window_end[groups.head])
@@ -185,9 +194,12 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
 
 
 def _look_ahead(
-    groups: _Groups, w: Windows, rows: Array, group: Array, number: int, settings: Settings
+    groups: _Groups, w: Windows, rows: Array, group: Array, number: int, now: int, settings: Settings
 ) -> tuple[LookAhead | None, int]:
-    """Return the look-ahead if it holds blocked groups only while others wait beyond it, and how many groups are beyond."""
+    """Return the look-ahead if it holds blocked groups only while others wait beyond it, and how many groups are beyond.
+
+    A group whose head has just come back counts as blocked for a moment: it is received again, and nothing beyond it is.
+    """
     record = groups.state.queues[number]
     reported = record.number("look_ahead")
     limit = int(reported if reported else settings.thresholds(record.name).look_ahead)
@@ -198,7 +210,9 @@ def _look_ahead(
     seen[group[:limit]] = True
     blocked = groups.in_flight > 0
     beyond = ~seen & ~blocked
-    if not blocked[seen].all() or not beyond.any():
+    live = groups.state.rows
+    came_back = (live.at("receive_count", groups.head) > 0) & (now - w.window_end[groups.head] < BETWEEN_TRIES_MS)
+    if not (blocked | came_back)[seen].all() or not beyond.any():
         return None, int(beyond.sum())
     waiting = beyond[group[limit:]] & ~w.delayed[rows[limit:]]
     if not waiting.any():
