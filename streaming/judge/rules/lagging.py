@@ -34,10 +34,9 @@ def queue_lagging(c: Context) -> Iterator[Finding]:
     eased_at = c.memory.since.pop("lag_eased", None)
     lagging = is_lagging(c) and not is_failing(c)
     since = c.memory.holds_since("lagging", lagging, c.now)
-    if since is None or c.now - since < c.thresholds.lagging_for_s * 1000:
-        return
     age = c.knowledge.ages.get("visible")
-    if age is None:
+    if since is None or c.now - since < c.thresholds.lagging_for_s * 1000 or age is None:
+        yield from _kept(c, eased_at)
         return
     late = measures.lag(age.since_ms, c.now, c.thresholds)
     limit_ms, age_ms = late.limit, late.value
@@ -84,6 +83,16 @@ def queue_lagging(c: Context) -> Iterator[Finding]:
         + (f" {cause['cause'][0].upper()}{cause['cause'][1:]}." if cause else "")
     )
     yield c.finding("QueueLagging", "critical" if lost_soon else "warning", since, evidence)
+
+
+def _kept(c: Context, eased_at: int | None) -> Iterator[Finding]:
+    """Keep a firing signal for five minutes where the broker's counts or a lower bound do not show for a moment that it holds."""
+    eased_at = eased_at or c.now
+    waiting = c.knowledge.depth.get("visible", 0) > 0
+    if c.basis != "messages" and waiting and not is_failing(c) and c.now - eased_at < WINDOW_MS:
+        for finding in c.firing_here("QueueLagging"):
+            c.memory.since["lag_eased"] = eased_at
+            yield finding
 
 
 def _forecast_ms(c: Context, fastest_growth: float) -> float:
