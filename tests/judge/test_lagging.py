@@ -88,7 +88,7 @@ def test_a_jumping_age_ends_neither_the_status_nor_the_signal() -> None:
 def test_a_lower_bound_that_is_absent_for_a_moment_does_not_end_the_signal(telemetry: str) -> None:
     """Where not everything is reported, age and status rest on counts, which come twice a minute and are not exact."""
     found = run(seen(one_consumer_dead("fifo", 1), INSTRUMENTATIONS[telemetry]))
-    assert [s["status"] for s in found.signals if s["signal"] == "QueueLagging"] == ["firing"]
+    assert len(found.fired("QueueLagging")) == 1
 
 
 def test_a_queue_that_falls_behind_by_little_is_not_announced_yet() -> None:
