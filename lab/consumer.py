@@ -19,20 +19,10 @@ Failure = Literal["keep", "release"]
 """What happens to a failed message: its window runs out, or it is released at once."""
 
 
-def exponential(mean_s: float) -> ServiceTime:
-    """Return exponentially distributed times."""
-    return lambda random: random.expovariate(1 / mean_s)
-
-
 def lognormal(mean_s: float, sigma: float = 0.5) -> ServiceTime:
     """Return lognormal times with this mean, as most workers have."""
     mu = math.log(mean_s) - sigma**2 / 2
     return lambda random: random.lognormvariate(mu, sigma)
-
-
-def mostly(usual: ServiceTime, rare: ServiceTime, rare_ratio: float) -> ServiceTime:
-    """Return `rare` with a probability of `rare_ratio`, else `usual`."""
-    return lambda random: rare(random) if random.random() < rare_ratio else usual(random)
 
 
 def uniform(low_s: float, high_s: float) -> ServiceTime:

@@ -6,7 +6,6 @@ ListDeadLetterSourceQueues, ListMessageMoveTasks. None of them touches a message
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,8 +24,6 @@ from sources.sqs.move_tasks import Progress, latest, redrive_task
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
-
-_log = logging.getLogger(__name__)
 
 _GONE: Final = frozenset(("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"))
 _THROTTLED: Final = frozenset(

@@ -29,8 +29,6 @@ EARLIER_EVERY: Final = 4
 """…and every how many batches before them. Going back further costs no more than a few batches that run again."""
 
 _INLINE: Final = b"I"
-_NAMES: Final = b"F"
-"""Marks names only, as earlier releases wrote them."""
 _CHECKED: Final = b"C"
 """Marks names with length and checksum: see `StateFile`."""
 _HEAD: Final = ".state"

@@ -1,1 +1,1 @@
-"""The tracking core: `(state, events, now) -> (state, report)`, pure."""
+"""The tracking core: `(state, events, now) -> (state, report)`, without clock, network or Spark."""

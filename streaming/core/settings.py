@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -23,8 +23,6 @@ class QueueName(NamedTuple):
         """Return another queue of the same system and scope."""
         return QueueName(self.system, self.scope, queue)
 
-
-THRESHOLD_NAMES = frozenset(f.name for f in fields(Thresholds))
 
 DEFAULT_VISIBILITY_S: Mapping[str, float] = {"aws_sqs": 30.0}
 """Visibility timeout of a queue that reports none. Systems not listed here hold a message until it is settled."""

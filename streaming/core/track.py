@@ -1,4 +1,4 @@
-"""One step of one shard: `(state, events, now) -> (state, report)`. Pure: no clock, no network, no Spark."""
+"""One step of one shard: `(state, events, now) -> (state, report)`. No clock, network or Spark; the state is consumed."""
 
 from __future__ import annotations
 

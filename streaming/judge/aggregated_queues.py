@@ -154,9 +154,7 @@ def aggregate_views(name: QueueName, members: Sequence[QueueView], severity: Map
         last_received_at_ms=_most(view.last_received_at_ms for view in members),
         basis=worst.basis if same_basis else "partial",
         basis_since_ms=max(view.basis_since_ms for view in members),
-        basis_reason=(_same(view.basis_reason for view in members) or "")
-        if same_basis
-        else "its queues are known in different ways",
+        basis_reason=(_same(view.basis_reason for view in members) or "") if same_basis else _DIFFERENT,
         next_step=_same(view.next_step for view in members) or "",
         exact_ages=frozenset(exact),
         tracked_states=_added(view.tracked_states for view in members),

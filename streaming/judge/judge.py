@@ -1,4 +1,4 @@
-"""The verdict: `(memory, merged report, now) -> (memory, snapshot, changes)`. Pure; a repeated run gives the same result."""
+"""The verdict: `(memory, merged report, now) -> (memory, snapshot, changes)`. A repeated run gives the same."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -20,8 +19,6 @@ from queuewatch.proxy.queue_urls import QueueUrls
 from queuewatch.proxy.requested_attributes import NOTHING_CHANGED
 from queuewatch.proxy.telemetry import Telemetry
 from queuewatch.proxy.upstreams import NotConfigured, Upstream, Upstreams
-
-_log = logging.getLogger("queuewatch.proxy")
 
 _MAX_BODY_BYTES: Final = 16 << 20
 """A batch of 1 MiB grows to at most 6 MiB if JSON or a form escapes every character."""

@@ -1,4 +1,4 @@
-"""Convert the states of all shards to another number of shards. Pure; nothing is lost or counted twice.
+"""Convert the states of all shards to another number of shards. They are consumed; nothing is lost or counted twice.
 
 Messages go to the shard to which `route` will send their next events. The state of a whole queue goes to every shard; what must
 be counted once (running totals, holding times) goes to the queue's home shard.

@@ -43,7 +43,15 @@ def windows(state: ShardState, now: int, settings: Settings) -> Windows:
     delayed = returning | (waits & (code == 0) & (now < delay))
     visible = waits & ~delayed
     since = np.maximum(rows["sent"], np.where(code == 0, delay, end))
-    return Windows(live, in_flight, delayed, visible, np.where(code == 0, 0, end), since, returning)
+    return Windows(
+        live=live,
+        in_flight=in_flight,
+        delayed=delayed,
+        visible=visible,
+        window_end=np.where(code == 0, 0, end),
+        visible_since=since,
+        returning=returning,
+    )
 
 
 def is_in_flight(live: Array, code: Array, end: Array, now: int) -> Array:

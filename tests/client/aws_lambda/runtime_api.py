@@ -101,11 +101,6 @@ class Environment:
             self._process.send_signal(signal.SIGSTOP)
         return Result(made.kind, made.body, ended_s - (taken_s or began_s))
 
-    def thaw(self) -> None:
-        """Let the process run between invocations, to test what it does then."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
-
     def kill(self) -> None:
         """Kill the process, as the platform does; the next invocation starts another."""
         if self._process is not None:
