@@ -9,6 +9,7 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.events.packet import Quarantined
+from streaming.core.reporting.at_counts import tracked_at_counts
 from streaming.core.reporting.listing import (
     Viewer,
     consumer_results,
@@ -44,7 +45,7 @@ def report(state: ShardState, now: int, before: int, quarantine: list[Quarantine
     return ShardReport(
         now=now,
         rows=state.messages,
-        queues=_queues(state, now, since, settings),
+        queues=_queues(state, now, before, since, settings),
         arrivals=recent_arrivals(state, since, settings) if len(state.rows) else [],
         events_total=Counter(state.events_total),
         invalid_total=Counter(state.invalid_total),
@@ -54,7 +55,7 @@ def report(state: ShardState, now: int, before: int, quarantine: list[Quarantine
     )
 
 
-def _queues(state: ShardState, now: int, since: int, settings: Settings) -> QueueColumns:
+def _queues(state: ShardState, now: int, before: int, since: int, settings: Settings) -> QueueColumns:
     table = state.queues
     w = windows(state, now, settings)
     selected = _select(state, w, settings)
@@ -75,6 +76,7 @@ def _queues(state: ShardState, now: int, since: int, settings: Settings) -> Queu
         holds=table.flat_holds(),
         durations=table.durations,
         depths=table.flat_depths(),
+        tracked_at_counts=tracked_at_counts(state, w, columns, now, before, settings),
         acks=last_acks(state, settings),
         results=consumer_results(state, settings),
         listed=_listings(state, w, selected, viewer, now, settings),

@@ -56,6 +56,8 @@ class QueueColumns:
     """Deleted messages by queue and key of `duration_buckets`."""
     depths: tuple[Array, ...]
     """Queue (ascending) and the fields of Depth."""
+    tracked_at_counts: tuple[Array, ...]
+    """Queue (ascending), the time of one of its latest counts, and what was tracked then: visible, in flight, delayed."""
     acks: ConsumerColumns
     results: ConsumerColumns
     listed: tuple[ListedMessages, ...] = ()

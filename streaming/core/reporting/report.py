@@ -192,6 +192,8 @@ class QueueSummary(QueueAttributes):
     holds: dict[int, int]
     durations: CountedDurations
     depths: list[Depth]
+    tracked_at_counts: dict[int, tuple[int, int, int]]
+    """Time of one of the latest of `depths` -> what was tracked then: visible, in flight, delayed."""
     ordered: bool
     dead_letter: bool
     messages_seen: bool

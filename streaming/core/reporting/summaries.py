@@ -32,6 +32,7 @@ def make_summaries(queues: MergedQueues, places: Sequence[int], settings: Settin
             holds={},
             durations=queues.durations_of([place]),
             depths=[],
+            tracked_at_counts={},
             ordered=columns["ordered"][i],
             dead_letter=columns["dead_letter"][i],
             messages_seen=columns["messages_seen"][i],
@@ -70,6 +71,10 @@ def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Arr
         # How long a shard keeps counts depends on the events it has seen.
         if len(counts) > len(summary.depths):
             summary.depths = [Depth._make(count) for count in counts]
+    for summary, tracked in zip(summaries, _rows_of(shard.tracked_at_counts, rows), strict=True):
+        for at, *numbers in tracked:
+            visible, in_flight, delayed = summary.tracked_at_counts.get(at, (0, 0, 0))
+            summary.tracked_at_counts[at] = (visible + numbers[0], in_flight + numbers[1], delayed + numbers[2])
     for summary, held in zip(summaries, _rows_of(shard.holds, rows), strict=True):
         if summary.holds:
             # In the order of the buckets, however many shards there are.

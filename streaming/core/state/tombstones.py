@@ -27,6 +27,8 @@ from streaming.core.tracking.attempts import forget
 
 FEWEST_TOMBSTONES: Final = 4_096
 """The fewest messages in a segment: each segment costs a search per step."""
+JUST_ENDED_MS: Final = 2_500
+"""Messages that ended this long before a step stay rows: the broker's counts of that time may arrive only in the next one."""
 MERGED_SEGMENTS: Final = 8
 """The number of neighbouring segments of similar size that are merged into one."""
 MERGED_ROWS: Final = 1 << 18
@@ -109,7 +111,11 @@ def _plain(state: ShardState, horizon: int) -> Array:
     rows, table = state.rows, state.attempts
     flags, ended = rows["flags"], rows["ended"]
     special = F_ARRIVED | F_MOVE_INFERRED | (ENDS & ~F_DELETED)
-    chosen: Array = (ended >= max(horizon, 1)) & ((flags & np.uint32(special | F_DELETED)) == F_DELETED)
+    chosen: Array = (
+        (ended >= max(horizon, 1))
+        & (ended <= state.now - JUST_ENDED_MS)
+        & ((flags & np.uint32(special | F_DELETED)) == F_DELETED)
+    )
     if rows.has("parent"):
         chosen &= rows["parent"] == 0
     dead = state.queues.column("dead_letter")

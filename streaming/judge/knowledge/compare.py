@@ -7,6 +7,7 @@ state of the last minute and a half explains it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import pairwise
 
 from streaming.core.state.queues import Depth
@@ -44,6 +45,8 @@ FLUKES = 3
 ALIVE_FADES = 0.98
 FEWEST_RECEIVED = 100
 """With a twentieth of the sends not reported, a hundred messages received in a row were all reported once in 170 times."""
+MOST_REMEMBERED = 20
+"""Counts that wait to be compared: one arrives every few seconds at most, except while the job catches up."""
 EARLY_SLACK = 5
 """Before there is a minute of samples, counts may differ by this many messages from what is tracked."""
 FROZEN_FALL_RATIO = 0.1
@@ -65,24 +68,39 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
         lately = past
     low, high = _range(lately, "unsettled", into="sent", out="departed")
     at_count, after_count = samples_around(e, depth.at, past)
-    _add_up(e, depth, past, at_count, after_count)
+    tracked, in_flight = _tracked_then(e, depth.at, past, at_count)
+    _add_up(e, depth, past, after_count, tracked, in_flight)
     again = e.tracked.contradicted_at > 0
     unsettled = e.counted_sum, e.tracked_sum, e.tracked_sum_soon, e.tracked_sum_late
     early = not e.tracked.contradicted_at and e.tracked.agreed < AGREEING_COUNTS and depth.unsettled > 0
     late = max(past.last_before(depth.at - 60_000), 0)
-    off = distance_to_tracked(depth.unsettled, *(past.value("unsettled", i) for i in (at_count, after_count, late)))
+    off = distance_to_tracked(depth.unsettled, tracked, *(past.value("unsettled", i) for i in (after_count, late)))
     close = not early or off <= max(EARLY_SLACK, 0.1 * high)
     # Reports about the time of the count arrive in these samples.
     reported = past["unsettled"][at_count : max(after_count, past.last_before(depth.at + REPORTS_LAG_MS)) + 1].tolist()
-    _compare_signs(e, depth.unsettled, [past.value("unsettled", late), *reported])
+    _compare_signs(e, depth.unsettled, [tracked, past.value("unsettled", late), *reported])
     close &= not e.some_are_missing()
     e.tracked.observe(depth.at, close and _within(depth.unsettled, low, high) and _add_up_to_the_same(*unsettled, again))
     e.rows.observe(depth.at, _floor(low) <= depth.unsettled)
     held = e.in_flight_sum, e.tracked_in_flight_sum, e.tracked_in_flight_sum_soon, e.tracked_in_flight_sum_late
     e.ends.observe(depth.at, _ends_agree(depths, depth, past, lately) and _add_up_to_the_same(*held, e.ends.contradicted_at > 0))
     e.sends.observe(depth.at, _sends_agree(depths, depth, past))
-    _update_exactness(e, depths, depth, past, at_count)
+    _update_exactness(e, depths, depth, past, at_count, in_flight)
     e.counted_at = depth.at
+
+
+def update_tracked_at_counts(e: Evidence, tracked: Mapping[int, tuple[int, int, int]], latest: Depth | None) -> None:
+    """Remember what was `tracked` at the times of counts, as known by now, for those still needed."""
+    if tracked or e.at_counts:
+        known = {at: numbers for at, *numbers in e.at_counts} | {at: list(numbers) for at, numbers in tracked.items()}
+        needed = sorted(at for at in known if at > e.counted_at or (latest is not None and at == latest.at))
+        e.at_counts = [[at, *known[at]] for at in needed[-MOST_REMEMBERED:]]
+
+
+def _tracked_then(e: Evidence, at: int, past: Window, at_count: int) -> tuple[int, int]:
+    """Return how many messages were tracked at the time of a count, and how many in flight: exactly, or by the last sample."""
+    exact = e.tracked_at(at)
+    return (sum(exact), exact[1]) if exact else (past.value("unsettled", at_count), past.value("tracked_in_flight", at_count))
 
 
 def _compare_signs(e: Evidence, counted: int, tracked: list[int]) -> None:
@@ -91,9 +109,8 @@ def _compare_signs(e: Evidence, counted: int, tracked: list[int]) -> None:
     e.below = MEMORY_OF_SIGNS * e.below + ((1 + LEAST_SHORTFALL) * counted < min(tracked))
 
 
-def _update_exactness(e: Evidence, depths: list[Depth], depth: Depth, past: Window, at_count: int) -> None:
+def _update_exactness(e: Evidence, depths: list[Depth], depth: Depth, past: Window, at_count: int, in_flight: int) -> None:
     """Update how many counts in a row were exactly what is reported. `at_count`: the sample of the count."""
-    in_flight = past.value("tracked_in_flight", at_count)
     if depth.in_flight or in_flight:
         e.exact_ends = e.exact_ends + 1 if depth.in_flight == in_flight else 0
     if depths:
@@ -132,19 +149,19 @@ def _within(counted: int, low: int, high: int) -> bool:
     return _floor(low) <= counted <= math.ceil(high * (1 + COUNT_ERROR_RATIO))
 
 
-def _add_up(e: Evidence, depth: Depth, past: Window, at_count: int, after_count: int) -> None:
+def _add_up(e: Evidence, depth: Depth, past: Window, after_count: int, tracked: int, in_flight: int) -> None:
     """Update the sums over the latest counts: single counts of a queue that goes up and down may agree by chance.
 
-    `at_count`, `after_count`: the samples around the count, see `samples_around`.
+    `after_count`: the sample after the count, see `samples_around`. `tracked`, `in_flight`: the numbers at its time.
     """
     late = max(past.last_before(depth.at - 60_000), 0)
     kept = MEMORY_PER_COUNT
     e.counted_sum = kept * e.counted_sum + depth.unsettled
-    e.tracked_sum = kept * e.tracked_sum + past.value("unsettled", at_count)
+    e.tracked_sum = kept * e.tracked_sum + tracked
     e.tracked_sum_soon = kept * e.tracked_sum_soon + past.value("unsettled", after_count)
     e.tracked_sum_late = kept * e.tracked_sum_late + past.value("unsettled", late)
     e.in_flight_sum = kept * e.in_flight_sum + depth.in_flight
-    e.tracked_in_flight_sum = kept * e.tracked_in_flight_sum + past.value("tracked_in_flight", at_count)
+    e.tracked_in_flight_sum = kept * e.tracked_in_flight_sum + in_flight
     e.tracked_in_flight_sum_soon = kept * e.tracked_in_flight_sum_soon + past.value("tracked_in_flight", after_count)
     e.tracked_in_flight_sum_late = kept * e.tracked_in_flight_sum_late + past.value("tracked_in_flight", late)
 

@@ -133,6 +133,8 @@ class Evidence:
     """How many of the latest counts, about twenty, were above all that was tracked around their time…"""
     below: float = 0.0
     """…and how many below it. With every message reported one is as likely as the other."""
+    at_counts: list[list[int]] = field(default_factory=list)
+    """For the latest count and those not compared yet: its time and what was tracked then, visible, in flight, delayed."""
 
     def is_sure(self, now: int) -> bool:
         """Whether complete tracking is established beyond chance, or there are no counts to contradict it."""
@@ -178,6 +180,10 @@ class Evidence:
         """Whether counts are above what is tracked too often for chance: some messages are not reported at all."""
         return self.above >= FEWEST_ABOVE and self.above >= ABOVE_TO_BELOW * self.below
 
+    def tracked_at(self, at: int) -> list[int] | None:
+        """Return what was tracked at the time of a count: visible, in flight, delayed. None where only samples are known."""
+        return next((tracked for counted_at, *tracked in self.at_counts if counted_at == at), None)
+
     def to_list(self) -> list[Any]:
         """Return plain values for JSON, in field order."""
         return [_OF_CLAIM(value) if isinstance(value, Claim) else value for value in _OF_EVIDENCE(self)]
@@ -185,7 +191,8 @@ class Evidence:
     @classmethod
     def from_list(cls, values: list[Any]) -> Evidence:
         """Rebuild the evidence from `to_list`."""
-        known: list[Any] = [Claim(*v) if isinstance(v, list | tuple) else v for v in values]
+        names = cls.__slots__[: len(values)]
+        known: list[Any] = [Claim(*v) if name in _CLAIMS else v for name, v in zip(names, values, strict=True)]
         evidence = cls(*known)
         if len(known) <= cls.__slots__.index("tracked_sum_soon"):
             # Stored before these sums existed.
@@ -193,6 +200,7 @@ class Evidence:
         return evidence
 
 
+_CLAIMS = frozenset({"tracked", "ends", "sends", "rows"})
 # Thousands are written in every batch: asking dataclasses for their fields costs more than the rest.
 _OF_CLAIM, _OF_EVIDENCE = attrgetter(*Claim.__slots__), attrgetter(*Evidence.__slots__)
 

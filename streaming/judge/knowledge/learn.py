@@ -25,6 +25,7 @@ from streaming.judge.knowledge.compare import (
     update_consumer_activity,
     update_report_delay,
     update_standstill,
+    update_tracked_at_counts,
 )
 from streaming.judge.knowledge.evidence import AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.pauses import pauses_with
@@ -73,6 +74,7 @@ def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
     evidence, summary = c.memory.evidence, c.summary
     last_activity_at = max(summary.last_received_at, summary.last_settled_at)
     update_report_delay(evidence, c.now, last_activity_at)
+    update_tracked_at_counts(evidence, summary.tracked_at_counts, latest)
     for i, depth in enumerate(summary.depths):
         if evidence.seen_at < depth.at <= c.now:
             _apply_activity(c, summary.depths[:i], depth)

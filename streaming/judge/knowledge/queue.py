@@ -69,21 +69,25 @@ def depth_of(
         unsent = recent.change("touched_unsent", e.seen_at - COUNT_LAG_MS) > 0
         distrusted = unsent or doubtful or not e.is_established(e.counted_at)
         if e.seen_at and "visible" in counts and (distrusted or e.counts_are_exact()):
-            at = _place_of_count(e, sum(counts.values()), recent)
-            at_count = {state: int(recent[f"tracked_{state}"][at]) for state in STATES}
+            at_count = _tracked_at_count(e, sum(counts.values()), recent)
             return {state: max(counts.get(state, at_count[state]) + n - at_count[state], 0) for state, n in tracked.items()}
         return tracked
     return {state: counts[state] for state in STATES if state in counts}
 
 
-def _place_of_count(e: Evidence, counted: int, recent: Window) -> int:
-    """Return the index of the sample that corresponds to the latest count: the closest match where reports are late.
+def _tracked_at_count(e: Evidence, counted: int, recent: Window) -> dict[State, int]:
+    """Return what was tracked at the time of the latest count; where reports are late, in the sample that matches it best.
 
     While the job catches up with its source, what was tracked at the time of a count is what was tracked once it arrived.
     """
     at_count, after_count = samples_around(e, e.seen_at, recent)
     after_count = max(after_count, recent.last_before(e.arrived_at))
-    return at_count + int(np.argmin(np.abs(recent["unsettled"][at_count : after_count + 1] - counted)))
+    off = np.abs(recent["unsettled"][at_count : after_count + 1] - counted)
+    exact = e.tracked_at(e.seen_at)
+    if exact is not None and abs(sum(exact) - counted) <= off.min():
+        return dict(zip(STATES, exact, strict=True))
+    at = at_count + int(np.argmin(off))
+    return {state: int(recent[f"tracked_{state}"][at]) for state in STATES}
 
 
 def exact_ages(summary: QueueSummary, visibility_ms: int, now: int) -> dict[str, Age]:

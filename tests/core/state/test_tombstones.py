@@ -157,17 +157,24 @@ def _state(*steps: tuple[int, list[dict[str, Any]]], lateness_ms: int = 600_000)
 
 def test_deleted_messages_leave_the_rows() -> None:
     """The cost of a step then depends on live messages, not on past ones."""
-    state = _state((1_000, _lives(100)), (2_000, []))
+    state = _state((1_000, _lives(100)), (4_000, []))
     assert len(state.rows) == 0
     assert state.messages == 100
     assert state.queues[0].totals[T_DELETED] == 100
+
+
+def test_messages_that_ended_a_moment_ago_stay_rows() -> None:
+    """A count of that moment may arrive in the next step, and is compared with what was tracked then."""
+    ended_at = 100
+    assert len(_state((1_000, _lives(100)), (ended_at + tombstones.JUST_ENDED_MS - 1, [])).rows) == 100
+    assert len(_state((1_000, _lives(100)), (ended_at + tombstones.JUST_ENDED_MS, [])).rows) == 0
 
 
 def test_an_event_of_a_compacted_message_brings_it_back_and_counts_once() -> None:
     """A repeated event is still a duplicate; a new delivery brings the message back to life."""
     again = [event("deleted", 100, message_id=f"00000000-0000-4000-8000-{i:012d}") for i in range(3)]
     lives = [event("received", 5_000, message_id="00000000-0000-4000-8000-000000000007", receive_count=2)]
-    state = _state((1_000, _lives(100)), (2_000, again), (6_000, lives))
+    state = _state((1_000, _lives(100)), (4_000, again), (6_000, lives))
     assert state.events_total == Counter(accepted=201, duplicate=3)
     assert int((state.rows["ended"] == 0).sum()) == 1
     assert int(state.rows["receive_count"].max()) == 2
@@ -182,7 +189,7 @@ def test_segments_vanish_once_they_are_older_than_the_lateness() -> None:
 def test_neighbours_become_one_segment() -> None:
     """Every step searches each segment, so there must be few."""
     steps = [(1_000 * n, _lives(20, at_ms=1_000 * n - 500, prefix=n)) for n in range(1, 9)]
-    state = _state(*steps)
+    state = _state(*steps, *((1_000 * n, []) for n in range(9, 12)))
     assert len(state.segments) == 1
     assert state.messages == 160
 
@@ -198,7 +205,7 @@ def test_what_a_name_stands_for_does_not_depend_on_whether_a_row_has_it() -> Non
     # Forgotten rows are only dropped once there are many, so the early ones stay here unless they are compacted.
     others = [event("sent", 40_000, message_id=f"other-{n}") for n in range(20)]
     back = [event("sent", 60_000, "payments.fifo", message_id="p2", group="g", sequence="2")]
-    steps = [(1_000, early), (2_000, []), (41_000, others), (42_000, []), (61_000, back)]
+    steps = [(1_000, early), (4_000, []), (41_000, others), (42_000, []), (61_000, back)]
     for fewest_tombstones in (1, NEVER_COMPACTED):
         reported = run_steps(steps, Settings(lateness_ms=LATENESS_MS), fewest_tombstones=fewest_tombstones)[-1].queues
         assert reported[QueueName("aws_sqs", "", "orders")].consumer_acks == {"w1": T0 + 500}

@@ -27,6 +27,12 @@ def test_sums_that_were_not_kept_begin_as_those_of_the_time_of_the_counts() -> N
     assert (read.tracked_sum_soon, read.tracked_in_flight_sum_soon) == (3.0, 2.0)
 
 
+def test_what_was_tracked_at_the_times_of_counts_is_stored() -> None:
+    """A count that is not compared yet is compared after a restart."""
+    read = Evidence.from_list(json.loads(json.dumps(Evidence(at_counts=[[7, 1, 2, 0], [9, 3, 0, 0]]).to_list())))
+    assert (read.tracked_at(7), read.tracked_at(8), read.tracked_at(9)) == ([1, 2, 0], None, [3, 0, 0])
+
+
 def test_every_field_is_stored() -> None:
     """A missing field would be lost at every restart."""
     assert len(Evidence().to_list()) == len(fields(Evidence))

@@ -1,0 +1,108 @@
+"""What was tracked at the times of the broker's latest counts: exact, where samples of a busy queue are seconds off.
+
+A step's own events say what changed since each count: the numbers of now, less what these changed, are those of its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED
+from streaming.core.settings import Settings
+from streaming.core.state.queues import NEVER
+from streaming.core.state.rows import F_TIMELINE
+from streaming.core.state.state import ShardState
+from streaming.core.state.tombstones import JUST_ENDED_MS
+from streaming.core.tracking.windows import Windows, window_ends
+
+_STATES = ("visible", "in_flight", "delayed")
+_VISIBLE, _IN_FLIGHT, _DELAYED, _NONE = range(4)
+
+
+def tracked_at_counts(
+    state: ShardState, w: Windows, numbers: Mapping[str, Array], now: int, before: int, settings: Settings
+) -> tuple[Array, ...]:
+    """Return the counts since the step before (`before`) and, for each, what is tracked at its time.
+
+    The columns are queue (ascending), at, visible, in flight, delayed. A count slightly older than the step before is among them:
+    it may have arrived only now, and so may events about its time. Older ones are not, because ends of that time may have been
+    compacted.
+    """
+    queue, at, *_ = state.queues.flat_depths()
+    some = np.flatnonzero((at > before - JUST_ENDED_MS) & (at <= now))
+    queue, at = queue[some], at[some]
+    tracked = np.stack([numbers[name][queue] for name in _STATES], axis=1)
+    if len(some):
+        row, of_count = _changed_since(state, w, queue, at, now)
+        for states, change in ((_states_now(w, row), -1), (_states_at(state, row, at[of_count], settings), 1)):
+            counted = states != _NONE
+            np.add.at(tracked, (of_count[counted], states[counted]), change)
+    return queue, at, *tracked.T
+
+
+def _changed_since(state: ShardState, w: Windows, queue: Array, at: Array, now: int) -> tuple[Array, Array]:
+    """Return pairs of a row and a count of its queue such that the row may have changed between the count and now."""
+    rows = state.rows
+    first = int(at.min())
+    lately = (rows["sent"] > first) | (rows["ended"] > first) | (rows["window_at"] > first)
+    lately |= (w.window_end > first) & (w.window_end <= now)
+    for name in ("delay", "arrived"):
+        if rows.has(name):
+            lately |= rows[name] > first
+    row = np.flatnonzero(lately)
+    counts = np.bincount(queue, minlength=len(state.queues))
+    starts = np.cumsum(counts) - counts
+    row = row[counts[rows.at("queue", row)] > 0]
+    lengths = counts[rows.at("queue", row)]
+    ends = np.cumsum(lengths)
+    of_count = np.repeat(starts[rows.at("queue", row)] - (ends - lengths), lengths) + np.arange(int(lengths.sum()))
+    return np.repeat(row, lengths), of_count
+
+
+def _states_now(w: Windows, row: Array) -> Array:
+    states = np.full(len(row), _NONE)
+    for number, of_state in ((_VISIBLE, w.visible), (_IN_FLIGHT, w.in_flight), (_DELAYED, w.delayed)):
+        states[of_state[row]] = number
+    return states
+
+
+def _states_at(state: ShardState, row: Array, at: Array, settings: Settings) -> Array:
+    """Return the state each row had at a time of its own."""
+    rows = state.rows
+    ended = rows.at("ended", row)
+    exists = (np.maximum(rows.at("sent", row), rows.at("arrived", row)) <= at) & ((ended == 0) | (ended > at))
+    code, end = _latest_windows(state, row, at, settings)
+    held = ((code == RECEIVED) | (code == EXTENDED)) & (at < end)
+    delayed = (at < end) & (code == RELEASED) | (code == 0) & (at < rows.at("delay", row))
+    states: Array = np.select([~exists, held, delayed], [_NONE, _IN_FLIGHT, _DELAYED], _VISIBLE)
+    return states
+
+
+def _latest_windows(state: ShardState, row: Array, at: Array, settings: Settings) -> tuple[Array, Array]:
+    """Return the code and the end of the latest receive, extension or release of each row at a time of its own."""
+    rows = state.rows
+    code, end = rows.at("window_code", row), window_ends(state, settings, row)
+    later = np.flatnonzero(rows.at("window_at", row) > at)
+    # A row without a timeline has had no other window.
+    code[later], end[later] = 0, 0
+    timed = later[(rows.at("flags", row[later]) & np.uint32(F_TIMELINE)) != 0]
+    table = state.attempts
+    key = rows.key[row[timed]]
+    first, last = (np.searchsorted(table["key"], key, side=side) for side in ("left", "right"))
+    lengths = last - first
+    timed, first, lengths = timed[lengths > 0], first[lengths > 0], lengths[lengths > 0]
+    if not len(timed):
+        return code, end
+    starts = np.cumsum(lengths) - lengths
+    attempt = np.repeat(first - starts, lengths) + np.arange(int(lengths.sum()))
+    # The attempts of a row are in order of time.
+    latest = np.maximum.reduceat(np.where(table["at"][attempt] <= np.repeat(at[timed], lengths), attempt, -1), starts)
+    timed, latest = timed[latest >= 0], latest[latest >= 0]
+    visibility = state.queues.limit("visibility_ms", settings)[rows.at("queue", row[timed])]
+    by_default = (table["end"][latest] == 0) & (table["code"][latest] != RELEASED)
+    code[timed] = table["code"][latest]
+    end[timed] = np.where(by_default, np.minimum(table["at"][latest] + visibility, NEVER), table["end"][latest])
+    return code, end
