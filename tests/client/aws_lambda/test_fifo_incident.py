@@ -101,11 +101,12 @@ def test_one_groups_backlog_is_named_while_lambda_works_on_nothing_else(
     assert {event["type"] for event in events} == {"sent", "received", "released", "batch"}
     signals = [line for line in _signals(events, tmp_path) if line["queue"] == name]
     full_at = _saturated_at(events)
-    [saturated, *_] = [line for line in signals if line["signal"] == "LookAheadSaturated" and line["at"] >= full_at]
+    # It may fire with the first customer behind, and lasts while the head is tried again and again.
+    [saturated] = [line for line in signals if line["signal"] == "LookAheadSaturated"]
     assert saturated["at"] - full_at <= 10_000
     evidence = saturated["evidence"]
     assert (evidence["look_ahead"], evidence["blocking_group"]) == (_LOOK_AHEAD, "greedy")
-    assert (evidence["hidden_groups"], evidence["hidden_messages"]) == (_CUSTOMERS_BEHIND, _CUSTOMERS_BEHIND)
+    assert 1 <= evidence["hidden_groups"] == evidence["hidden_messages"] <= _CUSTOMERS_BEHIND
     [collapsed, *_] = [line for line in signals if line["signal"] == "ConcurrencyCollapsed"]
     assert collapsed["evidence"]["groups_in_flight"] <= 1
     assert collapsed["evidence"]["groups_backlog"] == 1 + _CUSTOMERS_BEHIND
