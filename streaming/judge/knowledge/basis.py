@@ -14,6 +14,7 @@ from typing import Literal, get_args
 from streaming.core.reporting.report import GroupReport, OrderedQueueReport
 from streaming.core.state.queues import Depth
 from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, Evidence
+from streaming.judge.knowledge.windows import no_ends_reported
 from streaming.judge.window import Window
 
 Basis = Literal["messages", "consumers", "producers", "partial", "counts", "unknown"]
@@ -56,6 +57,8 @@ class Sides:
     """Deliveries or ends."""
     unsent_ratio: float | None
     """Share of recently delivered or ended messages without a reported send; None when there were none."""
+    ends: bool = True
+    """False: many messages were delivered, none was ever reported deleted, and they do not come back."""
 
 
 def sides(past: Window, now: int) -> Sides:
@@ -71,7 +74,8 @@ def sides(past: Window, now: int) -> Sides:
         touched, unsent = ever["touched"], ever["touched_unsent"]
     ever_sent = ever["sent"] + ever["arrived"] > 0
     deliveries = touched > 0 if sent else ever["touched"] > 0
-    return Sides(ever_sent if not sent else True, deliveries, max(unsent, 0) / touched if touched > 0 else None)
+    unsent_ratio = max(unsent, 0) / touched if touched > 0 else None
+    return Sides(ever_sent if not sent else True, deliveries, unsent_ratio, not no_ends_reported(past))
 
 
 def passed_over(past: Window, came_back: int, late_ms: int) -> bool:
@@ -164,10 +168,12 @@ def basis_of(
     early = e.seen_at > 0 and not e.tracked.is_long(now)
     holds = e.tracked.holds(now) and (shown_again or not e.tracked.contradicted_at)
     agree = demonstrated and (holds or not e.counted_at) and not (early and passed)
-    if not few_sends and seen.sends and not left_out and (agree or not e.seen_at):
+    if not few_sends and seen.sends and seen.ends and not left_out and (agree or not e.seen_at):
         return BasisReason("messages", _agreement(counts_fresh), "")
     # 3. "Deliveries without their sends: the producers are missing."
     if few_sends and (not seen.sends or (seen.unsent_ratio or 0) > 1 - FEWEST_SENDS_RATIO):
+        if not seen.ends:
+            return BasisReason("consumers", f"sends and deletions of {name} are not seen", _DELETIONS.format(name))
         return BasisReason("consumers", f"sends of {name} are not seen", "instrument its producers")
     # 4. "Sends without any later event: the consumers are missing."
     if seen.sends and not seen.deliveries:
@@ -193,7 +199,12 @@ def _agreement(counts_fresh: bool) -> str:
     return "sends and ends are seen; no broker count contradicts this"
 
 
+_DELETIONS = "instrument the deletions of {}: only deliveries by its consumers are reported"
+
+
 def _missing(e: Evidence, seen: Sides, name: str) -> str:
+    if not seen.ends:
+        return f"deletions of {name} are not seen"
     if seen.unsent_ratio is not None and seen.unsent_ratio > MOST_UNSENT_RATIO:
         return f"sends of {seen.unsent_ratio:.0%} of the messages of {name} are not seen"
     if e.tracked_sum < e.counted_sum:
@@ -203,6 +214,8 @@ def _missing(e: Evidence, seen: Sides, name: str) -> str:
 
 
 def _next_step(e: Evidence, seen: Sides, name: str) -> str:
+    if not seen.ends:
+        return _DELETIONS.format(name)
     if seen.unsent_ratio is not None and seen.unsent_ratio > MOST_UNSENT_RATIO:
         return f"instrument the remaining producers of {name}"
     if e.tracked_sum < e.counted_sum:

@@ -9,6 +9,7 @@ from typing import Any
 from streaming.core.reporting.report import HeldBy
 from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge.context import Context, duration, seconds
+from streaming.judge.knowledge.windows import no_ends_reported
 from streaming.judge.measures import slow_hold
 from streaming.judge.signals import Finding
 from streaming.judge.slow_consumer import (
@@ -40,6 +41,9 @@ def slow_consumer(c: Context) -> Iterator[Finding]:
     A consumer that extends the message's window signals that it works: its limit is at least twice the 99th percentile of holds.
     Where few messages were finished yet, it is left to MessageHeldTooLong, which needs no comparison.
     """
+    if no_ends_reported(c.recent):
+        # Every message seems to be held until its window ends.
+        return
     min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
     usual, factor = c.median_hold_ms, c.thresholds.slow_hold_factor
     if c.summary.consumers:

@@ -13,6 +13,7 @@ from streaming.core.state.queues import hold_quantile_ms
 from streaming.core.thresholds import Thresholds
 from streaming.judge import measures
 from streaming.judge.context import Context, duration, plural, seconds
+from streaming.judge.knowledge.windows import failures_are_proved, failures_are_proved_of
 from streaming.judge.memory import QueueMemory
 from streaming.judge.signals import Finding
 
@@ -81,6 +82,10 @@ def _counted(c: Context, since: int, until: int) -> tuple[int, int]:
 
 def is_failing(c: Context) -> bool:
     """At least half of the deliveries that ended in 5 min (20 or more) ended without a settlement, or clearly more recently."""
+    return _most_fail(c) and failures_are_proved(c, int(c.thresholds.failing_window_s * 1000))
+
+
+def _most_fail(c: Context) -> bool:
     if c.is_dead_letter_queue or not len(c.recent) or not c.summary.total("failed"):
         return False
     if c.now - c.summary.last_received_at > max(RECEIVING_MS, _window_ms(c) + RECEIVING_MS // 2):
@@ -258,7 +263,11 @@ def _culprit(c: Context, window_ms: int) -> dict[str, Any]:
     limits, began = c.thresholds, bool(c.firing_here("QueueFailing"))
     changed = {name: o for name in c.summary.consumer_results if (o := _since_mark(c, name, marks[0])).ended}
     ratio = limits.failing_ratio * (HYSTERESIS if began else 1)
-    bad = {name: o for name, o in changed.items() if o.ended >= CULPRIT_DELIVERIES and o.failed_ratio >= ratio}
+    bad = {
+        name: o
+        for name, o in changed.items()
+        if o.ended >= CULPRIT_DELIVERIES and o.failed_ratio >= ratio and failures_are_proved_of(c, name, o.failed, window_ms)
+    }
     others = [o for name, o in changed.items() if name not in bad]
     rest, worst = _sum(others), _sum(list(bad.values()))
     if not bad or rest.ended < OTHERS_DELIVERIES or (rest.failed_ratio >= OTHERS_RATIO and not began):

@@ -1,0 +1,74 @@
+"""Visibility windows that run out: a broken consumer, or one whose deletions are not reported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.core.driving import event
+from tests.judge.driving import Judged, in_steps, judged
+
+pytestmark = pytest.mark.simulation
+
+WINDOW_MS = 30_000
+Events = list[dict[str, Any]]
+
+
+def delivered(until_s: int, *, consumers: int, silent: int, sends: bool) -> Events:
+    """Return a message a second, worked on for a second each; `silent` of the consumers do not report their deletions."""
+    events = []
+    for n in range(until_s):
+        who, about = n % consumers, {"message_id": f"m{n}"}
+        if sends:
+            events.append(event("sent", 1000 * n, **about))
+        events.append(event("received", 1000 * n + 100, receive_count=1, consumer=f"c{who}", **about))
+        if who >= silent:
+            events.append(event("deleted", 1000 * n + 1_100, consumer=f"c{who}", **about))
+    return events
+
+
+def counted(until_s: int, backlog: int) -> Events:
+    """Return the collector's polls: at most a message in flight, and a backlog that does not change."""
+    counts = {"visible": backlog, "in_flight": 1, "delayed": 0, "visibility_timeout_s": WINDOW_MS // 1000}
+    return [event("queue_state", 1000 * at_s, attributes=counts) for at_s in range(0, until_s, 30)]
+
+
+def failing(events: Events, until_s: int) -> Judged:
+    """Judge the events in order of time."""
+    return judged(in_steps(sorted(events, key=lambda e: int(e["at"])), 5, until_s))
+
+
+@pytest.mark.parametrize("sends", [True, False], ids=["with sends", "receives only"])
+@pytest.mark.parametrize(("consumers", "silent"), [(2, 2), (5, 1)], ids=["all", "one of five"])
+def test_unreported_deletions_are_no_failures(consumers: int, silent: int, sends: bool) -> None:
+    """The broker counts hardly any message, so those whose windows ran out are gone."""
+    found = failing([*delivered(600, consumers=consumers, silent=silent, sends=sends), *counted(600, 2)], 600)
+    assert not found.firing("QueueFailing")
+    assert not [c for c in found.changes if c.finding.key.signal == "QueueFailing"]
+    assert {s.queues[0].status for s in found.snapshots[10:]} <= {"ok", "lagging"}
+
+
+def test_the_basis_says_that_deletions_are_missing() -> None:
+    """With the sends reported as well, it is not taken for complete."""
+    queue = failing([*delivered(300, consumers=2, silent=2, sends=True), *counted(300, 2)], 300).snapshots[-1].queues[0]
+    assert queue.basis == "partial"
+    assert queue.basis_reason == "deletions of orders are not seen"
+    assert "instrument the deletions" in queue.next_step
+
+
+@pytest.mark.parametrize("counts", [True, False], ids=["counted", "without counts"])
+def test_consumers_that_are_broken_from_the_start_are_announced(counts: bool) -> None:
+    """They never reported a deletion either, but what they received is still in the queue."""
+    events = delivered(200, consumers=2, silent=2, sends=True)
+    found = failing([*events, *(counted(200, 150) if counts else [])], 200)
+    assert found.firing("QueueFailing")
+
+
+def test_messages_that_come_back_prove_failures_whatever_is_counted() -> None:
+    """Every message is received again when its window has ended."""
+    again = [
+        event("received", 1000 * n + 100 + WINDOW_MS, receive_count=2, consumer="c1", message_id=f"m{n}") for n in range(160)
+    ]
+    found = failing([*delivered(200, consumers=2, silent=2, sends=True), *again, *counted(200, 2)], 200)
+    assert found.firing("QueueFailing")
