@@ -72,3 +72,22 @@ def test_messages_that_come_back_prove_failures_whatever_is_counted() -> None:
     ]
     found = failing([*delivered(200, consumers=2, silent=2, sends=True), *again, *counted(200, 2)], 200)
     assert found.firing("QueueFailing")
+
+
+@pytest.mark.parametrize(
+    ("worked_s", "drained"),
+    [(0, False), (300, False), (300, True)],
+    ids=["broken from the start", "broken by a deploy", "and a job empties the dead-letter queue"],
+)
+def test_messages_that_moved_unreported_prove_failures(worked_s: int, drained: bool) -> None:
+    """Every first delivery fails, and SQS moves the message: the source is empty, and nobody reports the move."""
+    broken = [e for e in delivered(600, consumers=2, silent=2, sends=True) if e["at"] >= event("x", 1000 * worked_s)["at"]]
+    events = [*delivered(worked_s, consumers=2, silent=0, sends=True), *({**e, "consumer": "new"} for e in broken)]
+    policy = {"visible": 0, "delayed": 0, "visibility_timeout_s": 30, "max_receive_count": 1, "dead_letter_queue": "dead"}
+    for at_s in range(0, 600, 30):
+        in_flight = min(max(at_s - worked_s, 1), 30)
+        dead = {"visible": 0 if drained else max(at_s - worked_s - 30, 0), "in_flight": 0, "delayed": 0}
+        events.append(event("queue_state", 1000 * at_s, attributes=policy | {"in_flight": in_flight}))
+        events.append(event("queue_state", 1000 * at_s, "dead", attributes=dead))
+    found = failing(events, 600)
+    assert [c.status for c in found.changes if c.finding.key.signal == "QueueFailing"] == ["firing"]

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 CAME_BACK_RATIO = 0.5
 """With this share of the failed deliveries followed by another one or by a move, they failed, whoever reports deletions."""
-FEW_CAME_BACK_RATIO = 0.2
-"""With a smaller share, the broker's counts can show that the other messages left the queue."""
 FEWEST_FAILED = 20
 """With fewer failed deliveries, it is not concluded that deletions are not reported."""
 FEWEST_LEFT = 5
@@ -44,29 +42,18 @@ def no_ends_reported(past: Window) -> bool:
 def failures_are_proved(c: Context, window_ms: int) -> bool:
     """Whether the deliveries of the last minutes that ended without a settlement count as failed.
 
-    1. "If the messages came back, the deliveries failed." 2. "If the broker counts fewer messages than did not come back, they
-    left the queue." For consumers that have reported deletions, counts must show it when they cannot be late, and a fifth that
-    came back is enough.
+    1. "Consumers that report deletions would have reported these." 2. "If the messages came back, the deliveries failed." 3. "If
+    the broker counts fewer messages than did not come back, they left the queue: their deletions are not reported."
     """
     since = c.now - window_ms
-    failed = c.recent.change("failed", since) if len(c.recent) else 0
-    return _are_proved(c, failed, since, reporting=_consumers_report_ends(c, failed, since))
+    failed = c.recent.change("failed", since)
+    return _consumers_report_ends(c, failed, since) or not _messages_left(c, failed, since)
 
 
 def failures_are_proved_of(c: Context, consumer: str, failed: int, window_ms: int) -> bool:
-    """Whether the failed deliveries of one consumer count."""
+    """Whether the failed deliveries of one consumer count, by the same rules."""
     results = c.summary.consumer_results.get(consumer)
-    return _are_proved(c, failed, c.now - window_ms, reporting=results is not None and results.finished > 0)
-
-
-def _are_proved(c: Context, failed: int, since: int, *, reporting: bool) -> bool:
-    if c.visibility_ms is None or not len(c.recent):
-        # Without windows, every failure is reported.
-        return True
-    returned = came_back(c.recent, since)
-    if returned >= (FEW_CAME_BACK_RATIO if reporting else CAME_BACK_RATIO) * failed:
-        return True
-    return not _messages_left(c, since, COUNT_LAG_MS if reporting else 0)
+    return (results is not None and results.finished > 0) or not _messages_left(c, failed, c.now - window_ms)
 
 
 def _consumers_report_ends(c: Context, failed: int, since: int) -> bool:
@@ -86,9 +73,20 @@ def _consumers_report_ends(c: Context, failed: int, since: int) -> bool:
     return deleted >= FEWEST_FAILED and deleted >= REPORTING_RATIO * (deleted + unsettled)
 
 
-def _messages_left(c: Context, since: int, lag_ms: int) -> bool:
-    """Whether the broker counts far fewer messages than ran out of their windows `lag_ms` ago and did not come back."""
-    ran_out = c.recent.change("failed", since) - (c.recent.change("failed", c.now - lag_ms) if lag_ms else 0)
-    waiting = ran_out - came_back(c.recent, since)
+def _messages_left(c: Context, failed: int, since: int) -> bool:
+    """Whether the broker counts far fewer messages than ran out of their windows and did not come back."""
+    if c.visibility_ms is None:
+        # Without windows, every failure is reported.
+        return False
+    returned = came_back(c.recent, since)
+    if returned >= CAME_BACK_RATIO * failed:
+        return False
+    waiting = c.recent.change("failed", since) - returned - _gained_by_dead_letter_queue(c, since)
     counts = [depth.unsettled for depth in c.summary.depths if depth.at >= c.now - COUNT_LAG_MS]
     return bool(counts) and waiting >= FEWEST_LEFT and max(counts) < CAME_BACK_RATIO * waiting
+
+
+def _gained_by_dead_letter_queue(c: Context, since: int) -> int:
+    """Return by how much the dead-letter queue's count has grown: SQS reports no move, and a moved message has left the queue."""
+    name = c.dead_letter_queue
+    return max(c.history.window(c.name.sibling(name)).change("counted_visible", since), 0) if name else 0
