@@ -146,9 +146,9 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
     1. A message waits behind the head. 2. The head was not merely sent with a delay. 3. No message of the group was settled, and
     the head was there, for long enough. 4. The head is in flight for longer than a consumer is given time, or failed and not
     visible yet; or a consumer receives from the queue, and the head came back or a younger message was received instead of it.
-    Where no consumer receives at all, the queue is stalled and no group is stuck. 5. Nothing of the group was settled after the visibility timeout of a head that is not in
-    flight: then a later message was received, and the head is gone although no deletion was reported. A head that was given back
-    may be from the same batch as that message.
+    Where no consumer receives at all, the queue is stalled and no group is stuck. 5. Nothing of the group was settled after the
+    visibility timeout of a head that is not in flight: then a later message was received, and the head is gone although no
+    deletion was reported. A head that was given back may be from the same batch as that message.
     """
     state = groups.state
     live, record = state.rows, state.queues[number]
