@@ -24,7 +24,6 @@ from streaming.core.thresholds import Thresholds
 from streaming.judge.history import History
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.queue import NOTHING_KNOWN, Knowledge
-from streaming.judge.measures import Measured
 from streaming.judge.memory import QueueMemory
 from streaming.judge.signals import Finding, Severity, SignalKey, SignalName
 from streaming.judge.snapshot import QueueStatus
@@ -35,8 +34,6 @@ HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 BROKER_COUNTS_FRESH_MS = 600_000
 """Broker counts older than this are not used as current."""
 
-HOLD_HALF_LIFE_MS = HOUR_MS
-
 
 @dataclass
 class Context:
@@ -44,6 +41,7 @@ class Context:
 
     summary: QueueSummary
     memory: QueueMemory
+    """As the evaluation before left it, with the latest counts and holding times applied. Rules only read it."""
     merged: Merged
     now: int
     settings: Settings
@@ -56,10 +54,8 @@ class Context:
     """Dead letters that arrived in this queue recently."""
     knowledge: Knowledge = NOTHING_KNOWN
     """What is known about the queue, and how reliably."""
-    near: dict[SignalName, Measured] = field(default_factory=dict)
-    """The distance to firing of signals that only their rule can measure; set where anything of the kind happened."""
-    outcomes: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-    """Cache of failed and finished deliveries by time span: several rules use the same spans."""
+    computed: dict[Any, Any] = field(default_factory=dict)
+    """What was already computed for this evaluation: see `conditions.once`."""
     flow_status: QueueStatus | None = None
     """The status by recent flow, where it was computed for all queues or already for this one."""
 
@@ -181,20 +177,6 @@ class Context:
         """Create a finding about this queue; `evidence` must hold a `summary`."""
         evidence = {**evidence, "basis": self.basis}
         return Finding(self.key(signal, **about), severity, min(since, self.now), evidence)
-
-    def remember_holds(self) -> None:
-        """Add newly counted holding times to the decaying distribution of usual times."""
-        memory = self.memory
-        elapsed = max(0, self.now - memory.holds_at) if memory.holds_at else 0
-        if self.summary.holds == memory.holds_counted:
-            return
-        fade = 0.5 ** (elapsed / HOLD_HALF_LIFE_MS)
-        faded = {bucket: weight * fade for bucket, weight in memory.holds.items() if weight * fade > 0.01}
-        for bucket, count in self.summary.holds.items():
-            new = count - memory.holds_counted.get(bucket, 0)
-            if new > 0:
-                faded[bucket] = faded.get(bucket, 0.0) + new
-        memory.holds, memory.holds_counted, memory.holds_at = faded, dict(self.summary.holds), self.now
 
 
 def seconds(milliseconds: float) -> float:

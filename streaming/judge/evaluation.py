@@ -8,7 +8,9 @@ from streaming.core.settings import QueueName
 from streaming.judge.context import Context
 from streaming.judge.drain import time_to_drain_s
 from streaming.judge.knowledge.queue import Knowledge
+from streaming.judge.measures import Measured
 from streaming.judge.next_evaluation import is_steady, next_evaluation_at
+from streaming.judge.signals import SignalName
 from streaming.judge.snapshot import QueueStatus
 from streaming.judge.status import queue_status
 
@@ -35,8 +37,11 @@ class Evaluation:
     """A count equal to the previous one adds nothing."""
 
 
-def evaluate(c: Context, *, found: bool) -> Evaluation:
-    """Return the result for a queue that has just been judged. `found`: a rule found something."""
+def evaluate(c: Context, near: dict[SignalName, Measured], *, found: bool) -> Evaluation:
+    """Return the result for a queue that has just been judged.
+
+    `near`: the distance to firing of signals that only their rule can measure; `found`: a rule found something.
+    """
     status, drain_s, summary, top_k = queue_status(c), time_to_drain_s(c), c.summary, c.settings.top_k
     ordered = summary.ordered_facts
     groups = ordered.groups - len(ordered.oldest) if ordered is not None else len(summary.groups) - top_k + summary.folded_groups
@@ -48,7 +53,7 @@ def evaluate(c: Context, *, found: bool) -> Evaluation:
         at=c.now,
         next_evaluation_at=next_at,
         status=status,
-        knowledge=replace(c.knowledge, near=c.near) if c.near else c.knowledge,
+        knowledge=replace(c.knowledge, near=near) if near else c.knowledge,
         basis_since=c.memory.basis_since,
         ordered=c.ordered,
         coverage_ratio=c.coverage_ratio,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -18,53 +17,17 @@ from streaming.judge.evaluation import evaluate
 from streaming.judge.folded_signals import FOLDED_AFTER_MS, fold_explained, fold_held
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.signal_requirements import supported
+from streaming.judge.measures import Measured, Near
 from streaming.judge.memory import JudgeMemory, QueueMemory
-from streaming.judge.rules import (
-    config,
-    consumers,
-    failing,
-    groups,
-    lagging,
-    messages,
-    purges,
-    queues,
-    redrive,
-    silent,
-    telemetry,
-)
+from streaming.judge.remember import remember, remember_holds
+from streaming.judge.rules import failing, telemetry
+from streaming.judge.rules.table import RULES
 from streaming.judge.samples import sample_table
-from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalStatus
+from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalName, SignalStatus
 from streaming.judge.snapshot import Snapshot
 from streaming.judge.status import flows_not_ok, recent_flows
 from streaming.judge.view import Views
 from streaming.judge.window import Bools, Ints
-
-RULES: tuple[Callable[[Context], Iterator[Finding]], ...] = (
-    messages.poison_message,
-    messages.message_held_too_long,
-    messages.dead_letters_counted,  # before the arrivals: it knows which of them were already announced
-    messages.dead_letter_arrived,
-    messages.dead_letter_expiring,
-    messages.message_dropped,
-    purges.queue_purged,
-    groups.group_stuck,
-    groups.look_ahead_saturated,
-    groups.concurrency_collapsed,
-    groups.noisy_group,
-    queues.queue_stalled,
-    queues.batch_retry_storm,
-    failing.queue_failing,
-    failing.window_too_short,
-    lagging.queue_lagging,
-    silent.queue_silent,
-    consumers.slow_consumer,
-    consumers.broker_strategies,
-    consumers.zombie_consumer,
-    redrive.redrive_failed,
-    redrive.redrive_stalled,
-    config.queue_misconfigured,
-    telemetry.telemetry_partial,
-)
 
 SILENT_DEPTH_MS = 600_000
 """A queue known only by its attributes vanishes when they have not been reported for this long."""
@@ -108,9 +71,12 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
             flow_status=flow,
         )
         context.memory.packed = None
-        found = _findings(context)
+        remember_holds(context)
+        context.knowledge = learn(context)
+        found, near = _apply_rules(context)
+        remember(context)
         findings |= found
-        schedule.put(place, evaluate(context, found=bool(found)), queues)
+        schedule.put(place, evaluate(context, near, found=bool(found)), queues)
     for place in np.flatnonzero(~present).tolist():
         memory.queues.pop(queues.names[place], None)
         schedule.forget(place)
@@ -152,16 +118,17 @@ def _rank(present: Bools) -> Ints:
     return rank
 
 
-def _findings(c: Context) -> dict[SignalKey, Finding]:
-    """Return what every rule finds, restricted to the signals that the queue's basis supports."""
-    c.remember_holds()
-    c.knowledge = learn(c)
-    return {
-        finding.key: finding
-        for rule in RULES
-        for finding in rule(c)
-        if finding.key in c.firing or supported(finding.key.signal, c.basis) is not None
-    }
+def _apply_rules(c: Context) -> tuple[dict[SignalKey, Finding], dict[SignalName, Measured]]:
+    """Return what every rule finds, as far as the queue's basis supports it, and how near the queue is to other signals."""
+    found: dict[SignalKey, Finding] = {}
+    near: dict[SignalName, Measured] = {}
+    for rule in RULES:
+        for result in rule(c):
+            if isinstance(result, Near):
+                near[result.signal] = result.measured
+            elif result.key in c.firing or supported(result.key.signal, c.basis) is not None:
+                found[result.key] = result
+    return found, near
 
 
 def _present(merged: Merged, now: int, settings: Settings) -> Bools:

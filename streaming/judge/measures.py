@@ -1,7 +1,7 @@
 """The distance of a queue from a signal: the value a rule compares and its limit, each defined once.
 
 Rules fire by these measures, and `explain` uses the same ones to show how near a quiet signal is: recomputed from what is
-published where possible, else as the rule left it in `Context.near`. The limits are those of the queue's own pattern. Times are
+published where possible, else as the rule yielded it: see `Near`. The limits are those of the queue's own pattern. Times are
 epoch milliseconds.
 """
 
@@ -15,6 +15,7 @@ from streaming.core.state.limits import LIMITS, limits_of
 from streaming.core.state.queues import NEVER, Described, poison_receives, retention_ms, visibility_ms
 from streaming.core.thresholds import Thresholds
 from streaming.judge.knowledge.basis import Basis
+from streaming.judge.signals import SignalName
 
 Unit = Literal["milliseconds", "count", "ratio"]
 
@@ -49,6 +50,13 @@ class Measured(NamedTuple):
         """The share of the way from the healthy value to the limit, from 0 to 1."""
         way = self.limit - self.healthy
         return min(max((self.value - self.healthy) / way, 0.0), 1.0) if way else 1.0
+
+
+class Near(NamedTuple):
+    """How near a queue is to a signal, yielded by a rule that alone can measure it, where anything of the kind happened."""
+
+    signal: SignalName
+    measured: Measured
 
 
 def farther(*conditions: Measured) -> Measured:

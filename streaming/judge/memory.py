@@ -24,6 +24,7 @@ from streaming.judge.history import History
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.evidence import Evidence
 from streaming.judge.knowledge.pauses import Pause
+from streaming.judge.outcomes import ConsumerMark
 from streaming.judge.signals import Finding, SignalKey
 
 VERSION = 3
@@ -50,8 +51,8 @@ class QueueMemory:
     """When QueueFailing last fired."""
     basis: Basis = "unknown"
     basis_since: int = 0
-    consumer_marks: list[tuple[int, dict[str, ConsumerResults]]] = field(default_factory=list)
-    """While deliveries fail: totals of how each consumer's deliveries ended at times in the last minutes, oldest first."""
+    consumer_marks: list[ConsumerMark] = field(default_factory=list)
+    """While deliveries fail, oldest first."""
     counted_arrivals: CountedArrivals = field(default_factory=CountedArrivals)
     holds_counted: dict[int, int] = field(default_factory=dict)
     """Holding-time bucket -> how much of the running total is already in `holds`."""
@@ -70,13 +71,6 @@ class QueueMemory:
     """The latest count while the queue was paused by its operators."""
     packed: str | None = field(default=None, compare=False, repr=False)
     """All of it as JSON while unchanged: most queues are not judged in a step."""
-
-    def holds_since(self, condition: str, true: bool, now: int, began: int | None = None) -> int | None:
-        """Return since when `condition` has been true, None when it is not. `began` dates its start when that is known."""
-        if not true:
-            self.since.pop(condition, None)
-            return None
-        return self.since.setdefault(condition, now if began is None else min(began, now))
 
 
 class _Frame(NamedTuple):
@@ -236,7 +230,8 @@ def _queue_of(body: dict[str, Any]) -> QueueMemory:
         memory.basis, memory.basis_since = body["basis"]
         memory.failed_at = body["failed_at"]
         memory.consumer_marks = [
-            (at, {name: ConsumerResults(*results) for name, results in marks.items()}) for at, marks in body["consumer_marks"]
+            ConsumerMark(at, {name: ConsumerResults(*results) for name, results in marks.items()})
+            for at, marks in body["consumer_marks"]
         ]
         quiet_ids = CountedArrivals.__slots__.index("quiet_ids")
         # A list of inferred arrivals was stored behind the first values for a while.

@@ -13,7 +13,7 @@ def rewind_memory(memory: JudgeMemory, now: int) -> JudgeMemory:
     for queue in memory.queues.values():
         if queue.evidence.seen_at > now:
             queue.evidence = Evidence()
-        queue.consumer_marks = [mark for mark in queue.consumer_marks if mark[0] <= now]
+        queue.consumer_marks = [mark for mark in queue.consumer_marks if mark.at <= now]
         queue.failed_at = min(queue.failed_at, now)
         queue.basis_since = min(queue.basis_since, now)
         queue.counted_arrivals.since = min(queue.counted_arrivals.since, now)

@@ -41,9 +41,9 @@ def evaluated_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return when a queue was judged, in milliseconds after T0."""
     times: list[int] = []
 
-    def seen(c: Context, **found: bool) -> Evaluation:
+    def seen(c: Context, near: Any, **found: bool) -> Evaluation:
         times.append(c.now - T0)
-        return evaluate(c, **found)
+        return evaluate(c, near, **found)
 
     made: Callable[..., Evaluation] = seen
     monkeypatch.setattr(module, "evaluate", made)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.core.reporting.report import ConsumerResults
 from streaming.judge.knowledge.evidence import COUNT_LAG_MS
+from streaming.judge.outcomes import ConsumerMark, consumer_marks
 from streaming.judge.window import Window
 
 if TYPE_CHECKING:
@@ -58,13 +58,9 @@ def failures_are_proved_of(c: Context, consumer: str, failed: int, window_ms: in
 
 def _consumers_report_ends(c: Context, failed: int, since: int) -> bool:
     """Whether the consumers that failed have reported deletions, or nearly all did before any failed."""
-    marks = [known for at, known in c.memory.consumer_marks if at >= since]
-    before = marks[0] if marks else {}
-    none = ConsumerResults(0, 0)
+    before = next((mark for mark in consumer_marks(c) if mark.at >= since), ConsumerMark(since, {}))
     silent = sum(
-        results.failed - before.get(name, none).failed
-        for name, results in c.summary.consumer_results.items()
-        if not results.finished
+        results.failed - before.of(name).failed for name, results in c.summary.consumer_results.items() if not results.finished
     )
     if c.summary.total("deleted") and silent <= (1 - CAME_BACK_RATIO) * failed:
         return True

@@ -8,6 +8,7 @@ from typing import Any
 
 from streaming.core.reporting.report import QueueAttributes
 from streaming.core.state.queues import hold_quantile_ms
+from streaming.judge.conditions import conditions, once
 from streaming.judge.context import Context, duration
 from streaming.judge.signals import Finding, Severity
 
@@ -28,14 +29,23 @@ RELAYED_RULES, RELAYED_RULE_CHARS, RELAYED_SUMMARY_CHARS = 20, 64, 500
 """Limits on a collector's own findings, in findings and in characters: they come from outside."""
 
 
+@once
+def _problems(c: Context) -> dict[str, Problem]:
+    """Return rule -> what is wrong, the collector's own findings among them."""
+    problems = {rule: problem for rule, check in RULES.items() if (problem := check(c)) is not None}
+    return problems | {rule: (words, {}) for rule, words in _relayed(c).items()}
+
+
+@conditions("lint")
+def misconfigured_since(c: Context) -> dict[str, int]:
+    """A setting is wrong by one of the rules."""
+    return dict.fromkeys(_problems(c), c.now)
+
+
 def queue_misconfigured(c: Context) -> Iterator[Finding]:
     """Each rule that applies yields its own finding, with `rule` in its key; the collector's own findings are added."""
-    problems = {rule: problem for rule, check in RULES.items() if (problem := check(c)) is not None}
-    problems |= {rule: (words, {}) for rule, words in _relayed(c).items()}
-    for gone in [known for known in c.memory.since if known.startswith("lint:") and known[5:] not in problems]:
-        del c.memory.since[gone]
-    for rule, (words, numbers) in problems.items():
-        since = c.memory.holds_since(f"lint:{rule}", True, c.now) or c.now
+    for rule, (words, numbers) in _problems(c).items():
+        since = misconfigured_since(c)[rule]
         severity: Severity = "warning" if rule == "fifo_throughput" and _full_batches_too(c, numbers) else "info"
         yield c.finding("QueueMisconfigured", severity, since, {"rule": rule, **numbers, "summary": words}, part=rule)
 

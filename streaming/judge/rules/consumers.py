@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming.core.reporting.report import HeldBy
 from streaming.core.state.queues import hold_quantile_ms
+from streaming.judge.conditions import once
 from streaming.judge.context import Context, duration, seconds
 from streaming.judge.knowledge.windows import no_ends_reported
-from streaming.judge.measures import slow_hold
+from streaming.judge.measures import Near, slow_hold
+from streaming.judge.rules.noisy import noisy_groups
 from streaming.judge.signals import Finding
 from streaming.judge.slow_consumer import (
     ConsumerReport,
+    StrategyMemory,
     StrategyParams,
+    Verdict,
     consumer_report,
     departed_of,
     is_zombie,
@@ -35,7 +39,7 @@ _STRATEGIES = {"prefetch": judge_prefetch, "ack": judge_ack}
 _STRATEGY_NAMES = {"prefetch": "AbortSlowConsumerStrategy", "ack": "AbortSlowAckConsumerStrategy"}
 
 
-def slow_consumer(c: Context) -> Iterator[Finding]:
+def slow_consumer(c: Context) -> Iterator[Finding | Near]:
     """`hold`: it has held its oldest message longer than max(30 s, 10 x this queue's median hold).
 
     A consumer that extends the message's window signals that it works: its limit is at least twice the 99th percentile of holds.
@@ -47,7 +51,7 @@ def slow_consumer(c: Context) -> Iterator[Finding]:
     min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
     usual, factor = c.median_hold_ms, c.thresholds.slow_hold_factor
     if c.summary.consumers:
-        c.near["SlowConsumer"] = slow_hold(c.summary.consumers[0].since, c.now, usual, min_hold_ms, factor)
+        yield Near("SlowConsumer", slow_hold(c.summary.consumers[0].since, c.now, usual, min_hold_ms, factor))
     noisy = _noisiest(c)
     for held in c.summary.consumers[: c.settings.messages_per_queue]:
         verdict = judge_hold(_consumer_report(c, held.consumer, held), min_hold_ms, factor, c.now)
@@ -87,7 +91,7 @@ def slow_consumer(c: Context) -> Iterator[Finding]:
 
 def _noisiest(c: Context) -> str | None:
     """Return the noisy group (see NoisyGroup) with the most messages in flight, whose jobs a slow consumer most likely holds."""
-    noisy = [group for group in c.summary.groups if group.name in c.memory.noisy]
+    noisy = [group for group in c.summary.groups if group.name in noisy_groups(c)]
     return max(noisy, key=lambda group: (group.in_flight, group.name)).name if noisy else None
 
 
@@ -98,33 +102,48 @@ def extended_limit_ms(c: Context) -> float:
     return EXTENDED_FACTOR * (hold_quantile_ms(c.memory.holds, EXTENDED_QUANTILE) or 0)
 
 
-def broker_strategies(c: Context) -> Iterator[Finding]:
-    """The verdicts of AbortSlowConsumer (`prefetch`) and AbortSlowAckConsumer (`ack`). Shown beside `hold`, never alerting."""
-    memory = c.memory.strategies
+class StrategyVerdict(NamedTuple):
+    """What one of the broker's strategies says of one consumer."""
+
+    strategy: str
+    report: ConsumerReport
+    verdict: Verdict
+    memory: StrategyMemory
+    """What the strategy remembers of the consumer for its next verdict."""
+
+
+@once
+def strategy_verdicts(c: Context) -> dict[str, StrategyVerdict]:
+    """Return `strategy:consumer` -> verdict, where the strategies are emulated."""
     if not c.settings.slow_strategies or not c.summary.consumer_states:
-        memory.clear()
-        return
+        return {}
     params = StrategyParams(**c.settings.slow_strategy_params)
     held_by = {held.consumer: held for held in c.summary.consumers}
-    before = dict(memory)
-    memory.clear()
+    verdicts = {}
     for consumer in sorted(c.summary.consumer_states):
         report = _consumer_report(c, consumer, held_by.get(consumer))
         for strategy, rule in _STRATEGIES.items():
-            name = f"{strategy}:{consumer}"
-            verdict, memory[name] = rule(report, params, before.get(name), c.now)
-            if not verdict.slow:
-                continue
-            evidence = {
-                "strategy": strategy,
-                "would_abort": verdict.would_abort,
-                "prefetch": report.prefetch or 0,
-                "dispatched": report.dispatched,
-                "summary": f"{_STRATEGY_NAMES[strategy]} calls consumer {consumer} of {c.name.queue} slow: {verdict.why}.",
-            }
-            since = verdict.since_ms if verdict.since_ms is not None else c.now
-            finding = c.finding("SlowConsumer", "info", since, evidence, consumer=consumer, part=strategy)
-            yield Finding(finding.key, finding.severity, finding.since_ms, evidence, alerting=False)
+            key = f"{strategy}:{consumer}"
+            verdict, memory = rule(report, params, c.memory.strategies.get(key), c.now)
+            verdicts[key] = StrategyVerdict(strategy, report, verdict, memory)
+    return verdicts
+
+
+def broker_strategies(c: Context) -> Iterator[Finding]:
+    """The verdicts of AbortSlowConsumer (`prefetch`) and AbortSlowAckConsumer (`ack`). Shown beside `hold`, never alerting."""
+    for strategy, report, verdict, _ in strategy_verdicts(c).values():
+        if not verdict.slow:
+            continue
+        evidence = {
+            "strategy": strategy,
+            "would_abort": verdict.would_abort,
+            "prefetch": report.prefetch or 0,
+            "dispatched": report.dispatched,
+            "summary": (f"{_STRATEGY_NAMES[strategy]} calls consumer {report.consumer} of {c.name.queue} slow: {verdict.why}."),
+        }
+        since = verdict.since_ms if verdict.since_ms is not None else c.now
+        finding = c.finding("SlowConsumer", "info", since, evidence, consumer=report.consumer, part=strategy)
+        yield Finding(finding.key, finding.severity, finding.since_ms, evidence, alerting=False)
 
 
 def zombie_consumer(c: Context) -> Iterator[Finding]:

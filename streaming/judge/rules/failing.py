@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaming.core.reporting.report import ConsumerResults
 from streaming.core.state.queues import hold_quantile_ms
 from streaming.core.thresholds import Thresholds
 from streaming.judge import measures
+from streaming.judge.conditions import condition, once
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.knowledge.windows import failures_are_proved, failures_are_proved_of
+from streaming.judge.measures import Near
 from streaming.judge.memory import QueueMemory
+from streaming.judge.outcomes import MARK_EVERY_MS, ConsumerMark, Outcomes, consumer_marks, outcomes
 from streaming.judge.signals import Finding
 
 QUICK_MS = 60_000
@@ -36,9 +38,6 @@ MAKING_RATIO = 0.5
 """QueueFailing may be about to fire when, in ten seconds or a minute, three deliveries failed besides those of the worst message,
 and their share is at least half of the one at which a queue is failing."""
 
-MARK_EVERY_MS = 15_000
-MARKS_KEPT_MS = 330_000
-MARKED_FROM_FAILURES = 1
 HYSTERESIS = 0.8
 """The signal ends when the share falls below this part of the limit: a half-broken queue must not fire anew every minute."""
 CULPRIT_DELIVERIES = 10
@@ -47,39 +46,7 @@ OTHERS_RATIO = 0.1
 CULPRITS_NAMED = 5
 
 
-class Outcomes(NamedTuple):
-    """How the deliveries that ended in a period ended."""
-
-    failed: int
-    finished: int
-
-    @property
-    def ended(self) -> int:
-        return self.failed + self.finished
-
-    @property
-    def failed_ratio(self) -> float:
-        """Share of the ended deliveries that ended without a settlement; 0 when none ended."""
-        return self.failed / self.ended if self.ended > 0 else 0.0
-
-
-def outcomes(c: Context, window_ms: int, until_ms: int = 0) -> Outcomes:
-    """Return the deliveries that ended between `window_ms` ago and `until_ms` ago."""
-    known = c.outcomes.get((window_ms, until_ms))
-    if known is None:
-        known = c.outcomes[window_ms, until_ms] = _counted(c, c.now - window_ms, c.now - until_ms)
-    return Outcomes(*known)
-
-
-def _counted(c: Context, since: int, until: int) -> tuple[int, int]:
-    """Count failed and finished deliveries between two times (epoch milliseconds)."""
-    first, last = max(c.recent.last_before(since), 0), c.recent.last_before(until)
-    if last < 0:
-        return 0, 0
-    failed, deleted = (c.recent.value(field, last) - c.recent.value(field, first) for field in ("failed", "deleted"))
-    return max(failed, 0), max(deleted, 0)
-
-
+@once
 def is_failing(c: Context) -> bool:
     """At least half of the deliveries that ended in 5 min (20 or more) ended without a settlement, or clearly more recently."""
     return _most_fail(c) and failures_are_proved(c, int(c.thresholds.failing_window_s * 1000))
@@ -116,17 +83,19 @@ def _quick_span_ms(c: Context) -> int:
 
 def failing_in_the_making(memory: QueueMemory, now: int, thresholds: Thresholds) -> bool:
     """Whether QueueFailing may be about to fire: the signals it would explain are held back, for at most its window."""
-    since = memory.since.get("failing_making")
+    since = memory.since.get(making_since.name)
     return since is not None and now - since <= thresholds.failing_window_s * 1000
 
 
-def _note_making(c: Context) -> None:
+@condition("failing_making")
+def making_since(c: Context) -> int | None:
+    """Several messages failed lately, and by then enough deliveries ended for QueueFailing."""
     limits = c.thresholds
-    making = False
-    if not c.is_dead_letter_queue and len(c.recent):
-        whole = outcomes(c, int(limits.failing_window_s * 1000))
-        making = whole.ended >= limits.failing_min_deliveries and any(_fail_together(c, span_ms) for span_ms in MAKING_MS)
-    c.memory.holds_since("failing_making", making, c.now)
+    if not c.summary.total("failed") or c.is_dead_letter_queue or not len(c.recent):
+        return None
+    whole = outcomes(c, int(limits.failing_window_s * 1000))
+    making = whole.ended >= limits.failing_min_deliveries and any(_fail_together(c, span_ms) for span_ms in MAKING_MS)
+    return c.now if making else None
 
 
 def _fail_together(c: Context, span_ms: int) -> bool:
@@ -159,27 +128,29 @@ def _window_ms(c: Context) -> int:
     return c.visibility_ms or 0
 
 
-def queue_failing(c: Context) -> Iterator[Finding]:
+@condition("failing")
+def failing_since(c: Context) -> int | None:
+    """The deliveries of the queue fail, or those of some of its consumers while the others finish theirs."""
+    if not c.summary.total("failed"):
+        # In most queues nothing ever failed.
+        return None
+    culprit = _culprit(c)
+    blamed = culprit is not None and (culprit.sustained or bool(c.firing_here("QueueFailing")))
+    return _began(c) if is_failing(c) or blamed else None
+
+
+def queue_failing(c: Context) -> Iterator[Finding | Near]:
     """The consumer is broken, not a message: at least half of the deliveries that ended did so without a settlement.
 
     The deliveries counted are those of the queue, or those of some of its consumers while the others finish theirs.
     """
     if not c.summary.total("failed"):
-        # In most queues nothing ever failed.
-        c.memory.consumer_marks.clear()
-        for condition in ("failing_making", "failing"):
-            c.memory.holds_since(condition, False, c.now)
         return
     window_ms = int(c.thresholds.failing_window_s * 1000)
     whole = outcomes(c, window_ms)
     if whole.failed and not c.is_dead_letter_queue:
-        c.near["QueueFailing"] = measures.failing(whole.ended, whole.failed_ratio, c.thresholds.failing_ratio, c.thresholds)
-    _mark_consumers(c, whole)
-    _note_making(c)
-    failing = is_failing(c)
-    culprit = _culprit(c, window_ms)
-    blamed = bool(culprit) and (culprit.pop("sustained") or bool(c.firing_here("QueueFailing")))
-    since = c.memory.holds_since("failing", failing or blamed, c.now, _began(c) if failing or blamed else None)
+        yield Near("QueueFailing", measures.failing(whole.ended, whole.failed_ratio, c.thresholds.failing_ratio, c.thresholds))
+    since = failing_since(c)
     if since is None:
         return
     lately, span_ms = whole, window_ms
@@ -198,8 +169,9 @@ def queue_failing(c: Context) -> Iterator[Finding]:
     }
     if c.summary.numbers["lost_at_receives"]:
         evidence["leave_at_receive_count"] = c.summary.numbers["lost_at_receives"]
-    if culprit.get("others_failed_ratio", 1.0) < OTHERS_RATIO:
-        evidence |= culprit
+    culprit = _culprit(c)
+    if culprit is not None and culprit.evidence["others_failed_ratio"] < OTHERS_RATIO:
+        evidence |= culprit.evidence
     evidence["summary"] = _failing_sentence(c, lately, since, evidence)
     yield c.finding("QueueFailing", "critical", since, evidence)
 
@@ -240,26 +212,21 @@ def _began(c: Context) -> int:
     return first_failure
 
 
-def _mark_consumers(c: Context, whole: Outcomes) -> None:
-    """Record how each consumer's deliveries had ended so far, while some fail."""
-    marks = c.memory.consumer_marks
-    if whole.failed < MARKED_FROM_FAILURES or not c.summary.consumer_results:
-        marks.clear()
-        return
-    if not marks or c.now - marks[-1][0] >= MARK_EVERY_MS:
-        marks.append((c.now, dict(c.summary.consumer_results)))
-    while len(marks) > 1 and marks[1][0] <= c.now - MARKS_KEPT_MS:
-        marks.pop(0)
+class Culprit(NamedTuple):
+    """Consumers that fail at least half of their deliveries while others do not."""
+
+    evidence: dict[str, Any]
+    sustained: bool
+    """One of them has failed for longer than the windows of the messages held by a killed consumer would last."""
 
 
-def _culprit(c: Context, window_ms: int) -> dict[str, Any]:
-    """Return evidence about consumers that fail at least half of their deliveries while others do not; empty if there are none.
-
-    `sustained`: one of them has failed for longer than the windows of the messages held by a killed consumer would last.
-    """
-    marks = [mark for mark in c.memory.consumer_marks if mark[0] >= c.now - window_ms - MARK_EVERY_MS]
+@once
+def _culprit(c: Context) -> Culprit | None:
+    """Return the consumers to blame, if there are any."""
+    window_ms = int(c.thresholds.failing_window_s * 1000)
+    marks = [mark for mark in consumer_marks(c) if mark.at >= c.now - window_ms - MARK_EVERY_MS]
     if not marks or c.is_dead_letter_queue:
-        return {}
+        return None
     limits, began = c.thresholds, bool(c.firing_here("QueueFailing"))
     changed = {name: o for name in c.summary.consumer_results if (o := _since_mark(c, name, marks[0])).ended}
     ratio = limits.failing_ratio * (HYSTERESIS if began else 1)
@@ -271,56 +238,77 @@ def _culprit(c: Context, window_ms: int) -> dict[str, Any]:
     others = [o for name, o in changed.items() if name not in bad]
     rest, worst = _sum(others), _sum(list(bad.values()))
     if not bad or rest.ended < OTHERS_DELIVERIES or (rest.failed_ratio >= OTHERS_RATIO and not began):
-        return {}
+        return None
     named = sorted(bad, key=lambda name: (-bad[name].failed, name))
     more = f" and {len(named) - CULPRITS_NAMED} more" if len(named) > CULPRITS_NAMED else ""
     who = {"consumer": named[0]} if len(named) == 1 else {"consumers": ", ".join(named[:CULPRITS_NAMED]) + more}
-    return {
+    evidence = {
         **who,
         "consumer_failed_ratio": round(worst.failed_ratio, 3),
         "others_failed_ratio": round(rest.failed_ratio, 3),
         "other_consumers": len(others),
-        "sustained": any(o.ended >= limits.failing_min_deliveries and _goes_on(c, name, marks) for name, o in bad.items()),
     }
+    sustained = any(o.ended >= limits.failing_min_deliveries and _goes_on(c, name, marks) for name, o in bad.items())
+    return Culprit(evidence, sustained)
 
 
-def _since_mark(c: Context, consumer: str, mark: tuple[int, dict[str, ConsumerResults]]) -> Outcomes:
+def _since_mark(c: Context, consumer: str, mark: ConsumerMark) -> Outcomes:
     """Return how the deliveries of a consumer have ended since a mark."""
-    none = ConsumerResults(0, 0)
-    known, results = mark[1].get(consumer, none), c.summary.consumer_results.get(consumer, none)
+    known, results = mark.of(consumer), c.summary.consumer_results[consumer]
     return Outcomes(max(results.failed - known.failed, 0), max(results.finished - known.finished, 0))
 
 
-def _goes_on(c: Context, consumer: str, marks: list[tuple[int, dict[str, ConsumerResults]]]) -> bool:
+def _goes_on(c: Context, consumer: str, marks: list[ConsumerMark]) -> bool:
     """Whether deliveries of a consumer still failed more than a visibility timeout after its first failure, or than 20 s.
 
     What a consumer held when it was killed or disconnected fails by then, also where a disconnection ends its deliveries at once:
     they are reported one by one.
     """
-    none = ConsumerResults(0, 0)
-    failed = [mark[1].get(consumer, none).failed for mark in marks]
-    first = next((at for (at, _), n in zip(marks[1:], failed[1:], strict=True) if n > failed[0]), None)
+    failed = [mark.of(consumer).failed for mark in marks]
+    first = next((mark.at for mark, n in zip(marks[1:], failed[1:], strict=True) if n > failed[0]), None)
     if first is None:
         return False
-    later = [n for (at, _), n in zip(marks, failed, strict=True) if at >= first + max(_window_ms(c), QUICK_SLICE_MS)]
-    return bool(later) and c.summary.consumer_results.get(consumer, none).failed > later[0]
+    later = [n for mark, n in zip(marks, failed, strict=True) if mark.at >= first + max(_window_ms(c), QUICK_SLICE_MS)]
+    return bool(later) and c.summary.consumer_results[consumer].failed > later[0]
 
 
 def _sum(parts: list[Outcomes]) -> Outcomes:
     return Outcomes(sum(o.failed for o in parts), sum(o.finished for o in parts))
 
 
-def window_too_short(c: Context) -> Iterator[Finding]:
-    """In 15 min at least 2 % of the deliveries (5 or more) outlived their visibility window while still being processed."""
-    limits = c.thresholds
+class _Outlived(NamedTuple):
+    """Deliveries of the last 15 min that outlived their visibility window while still being processed."""
+
+    outlived: int
+    received: int
+    measured: measures.Measured
+
+
+@once
+def _outlived(c: Context) -> _Outlived | None:
+    """Return None where there never were any."""
     if not c.summary.total("outlived") or c.visibility_ms is None:
-        return
-    since_ms = c.now - int(limits.short_window_s * 1000)
+        return None
+    since_ms = c.now - int(c.thresholds.short_window_s * 1000)
     outlived, received = c.past.change("outlived", since_ms), c.past.change("received", since_ms)
-    measured = measures.outlived(outlived, received, limits)
+    return _Outlived(outlived, received, measures.outlived(outlived, received, c.thresholds))
+
+
+@condition("window_too_short")
+def outlived_since(c: Context) -> int | None:
+    """More deliveries than are tolerated outlive their window."""
+    found = _outlived(c)
+    return c.now if found is not None and found.measured.reached else None
+
+
+def window_too_short(c: Context) -> Iterator[Finding | Near]:
+    """In 15 min at least 2 % of the deliveries (5 or more) outlived their visibility window while still being processed."""
+    found, since = _outlived(c), outlived_since(c)
+    if found is None or c.visibility_ms is None:
+        return
+    outlived, received, measured = found
     if outlived > 0:
-        c.near["WindowTooShort"] = measured
-    since = c.memory.holds_since("window_too_short", measured.reached, c.now)
+        yield Near("WindowTooShort", measured)
     if since is None:
         return
     slowest = hold_quantile_ms(c.memory.holds, 0.95) or c.visibility_ms
@@ -333,9 +321,10 @@ def window_too_short(c: Context) -> Iterator[Finding]:
         "work_p95_s": seconds(slowest),
         "timeout_that_fits_s": fits_s,
         "summary": (
-            f"{outlived} of {received} deliveries of {c.name.queue} in {duration(c.now - since_ms)} ({outlived / received:.0%}) "
-            f"outlived their visibility window of {duration(c.visibility_ms)} while still being worked on: those messages are "
-            f"worked on twice. Raise the visibility timeout to {fits_s} s or more, or extend it while working."
+            f"{outlived} of {received} deliveries of {c.name.queue} in {duration(c.thresholds.short_window_s * 1000)} "
+            f"({outlived / received:.0%}) outlived their visibility window of {duration(c.visibility_ms)} while still being "
+            f"worked on: those messages are worked on twice. Raise the visibility timeout to {fits_s} s or more, or extend it "
+            "while working."
         ),
     }
     yield c.finding("WindowTooShort", "warning", since, evidence)

@@ -1,4 +1,4 @@
-"""Signals about ordering groups, and about groups that crowd out others."""
+"""Signals about ordering groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import numpy as np
 
 from streaming.core.reporting.report import StuckGroup
 from streaming.judge import measures
+from streaming.judge.conditions import condition
 from streaming.judge.context import Context, duration, plural, seconds
+from streaming.judge.measures import Near
 from streaming.judge.rules.consumers import extended_limit_ms
 from streaming.judge.rules.queues import is_scheduled_pause
 from streaming.judge.signals import Finding
@@ -136,14 +138,19 @@ def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:
     return evidence
 
 
+@condition("look_ahead")
+def saturated_since(c: Context) -> int | None:
+    """The queue delivers nothing behind its first messages."""
+    ordered = c.summary.ordered_facts
+    return c.now if ordered is not None and ordered.look_ahead is not None else None
+
+
 def look_ahead_saturated(c: Context) -> Iterator[Finding]:
     """All of the first `look_ahead` messages belong to blocked groups, so the queue delivers none of the groups behind them."""
-    ordered = c.summary.ordered_facts
-    if ordered is None or ordered.look_ahead is None:
-        c.memory.holds_since("look_ahead", False, c.now)
+    ordered, since = c.summary.ordered_facts, saturated_since(c)
+    if ordered is None or ordered.look_ahead is None or since is None:
         return
     hidden = ordered.look_ahead
-    since = c.memory.holds_since("look_ahead", True, c.now) or c.now
     evidence: dict[str, Any] = {
         "look_ahead": hidden.limit,
         "group": hidden.blocking_group,
@@ -161,11 +168,9 @@ def look_ahead_saturated(c: Context) -> Iterator[Finding]:
     yield c.finding("LookAheadSaturated", "critical", since, evidence)
 
 
-def concurrency_collapsed(c: Context) -> Iterator[Finding]:
-    """At most 1 group in flight for 5 min while at least 5 groups have backlog.
-
-    Delayed messages are no backlog. While consumers that work on a schedule are away it is shown, but does not alert.
-    """
+@condition("collapsed")
+def collapsed_since(c: Context) -> int | None:
+    """Hardly a group is in flight while several have a backlog. Delayed messages are no backlog."""
     ordered = c.summary.ordered_facts
     collapsed = (
         ordered is not None
@@ -174,11 +179,25 @@ def concurrency_collapsed(c: Context) -> Iterator[Finding]:
         and not c.paused
         and not c.is_dead_letter_queue
     )
-    since = c.memory.holds_since("collapsed", collapsed, c.now)
-    at_work = c.memory.holds_since("collapsed_at_work", collapsed and not is_scheduled_pause(c), c.now)
+    return c.now if collapsed else None
+
+
+@condition("collapsed_at_work")
+def collapsed_at_work_since(c: Context) -> int | None:
+    """The same, while consumers that work on a schedule are not away."""
+    return c.now if collapsed_since(c) is not None and not is_scheduled_pause(c) else None
+
+
+def concurrency_collapsed(c: Context) -> Iterator[Finding | Near]:
+    """At most 1 group in flight for 5 min while at least 5 groups have backlog.
+
+    While consumers that work on a schedule are away it is shown, but does not alert.
+    """
+    ordered, since, at_work = c.summary.ordered_facts, collapsed_since(c), collapsed_at_work_since(c)
     if ordered is None or since is None:
         return
-    c.near["ConcurrencyCollapsed"] = lasted = measures.collapse(since, c.now, c.thresholds)
+    lasted = measures.collapse(since, c.now, c.thresholds)
+    yield Near("ConcurrencyCollapsed", lasted)
     if not lasted.reached:
         return
     evidence = {
@@ -194,44 +213,3 @@ def concurrency_collapsed(c: Context) -> Iterator[Finding]:
     if at_work is None or not measures.collapse(at_work, c.now, c.thresholds).reached:
         finding = replace(finding, severity="info", alerting=False)
     yield finding
-
-
-def noisy_group(c: Context) -> Iterator[Finding]:
-    """A group has more than 10 % of the messages in flight and at least 30 of them.
-
-    It resolves when its backlog is gone or it had nothing in flight for 5 min. For fair queues: standard queues with groups.
-    """
-    memory = c.memory.noisy
-    if c.ordered or (not c.summary.groups and not memory):
-        return
-    quiet_ms = int(c.thresholds.noisy_group_quiet_s * 1000)
-    in_flight = c.summary.numbers["in_flight"]
-    groups = {group.name: group for group in c.summary.groups}
-    for group in groups.values():
-        share = group.in_flight / in_flight if in_flight else 0.0
-        loud = share > c.thresholds.noisy_group_ratio and group.in_flight >= c.thresholds.noisy_group_in_flight
-        if group.in_flight and (loud or group.name in memory) and (len(groups) > 1 or group.name in memory):
-            memory[group.name] = c.now
-    firing = {f.key.group: f for f in c.firing_here("NoisyGroup")}
-    for name in sorted(memory):
-        noisy = groups.get(name)
-        if noisy is None or noisy.unsettled == noisy.in_flight == 0 or c.now - memory[name] >= quiet_ms:
-            del memory[name]
-            continue
-        if name in firing and noisy.unsettled == noisy.in_flight and noisy.in_flight < c.thresholds.noisy_group_in_flight:
-            # Its backlog is gone, and it no longer takes more than its share.
-            del memory[name]
-            continue
-        since = firing[name].since_ms if name in firing else c.now
-        share = noisy.in_flight / in_flight if in_flight else 0.0
-        evidence = {
-            "group_in_flight": noisy.in_flight,
-            "queue_in_flight": in_flight,
-            "share_ratio": round(share, 3),
-            "group_unsettled": noisy.unsettled,
-            "summary": (
-                f"Group {name} has {noisy.in_flight} of the {in_flight} messages in flight of {c.name.queue} "
-                f"({share:.0%}): other groups wait for it."
-            ),
-        }
-        yield c.finding("NoisyGroup", "info", since, evidence, group=name)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from streaming.judge import measures
+from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, HOUR_MS, Context, duration, seconds
 from streaming.judge.rules.failing import is_failing
 from streaming.judge.signals import Finding
@@ -24,6 +25,71 @@ LESS_DEPARTS = 0.95
 """Rates of five minutes, as shares of the rate before, that are more than chance at a message a second."""
 
 
+@condition("lagging")
+def lagging_since(c: Context) -> int | None:
+    """Consumers work, but do not keep up."""
+    return c.now if is_lagging(c) and not is_failing(c) else None
+
+
+class Forecast(NamedTuple):
+    """Where the age of a lagging queue's oldest visible message goes. Growth is in seconds of age per second."""
+
+    since: int
+    """Since when the queue lags (epoch milliseconds)."""
+    age_ms: float
+    exact: bool
+    """Whether the age is exact, not a lower bound."""
+    limit_ms: float
+    growth: float
+    growth_low: float
+    growth_high: float
+    """Over the last five minutes, and in the slower and the faster half of them."""
+    passes_ms: float
+    """Milliseconds until the age passes its limit at this rate: 0 if it has, infinite if it never does."""
+    rate_in_per_s: float | None
+    rate_out_per_s: float | None
+    eased: bool
+    """The backlog drains in time, or the limit is passed too late to matter now."""
+
+
+@once
+def _forecast(c: Context) -> Forecast | None:
+    """Return None for a queue that does not lag, or not for long, or has no known age."""
+    since, age = lagging_since(c), c.knowledge.ages.get("visible")
+    if since is None or c.now - since < c.thresholds.lagging_for_s * 1000 or age is None:
+        return None
+    late = measures.lag(age.since_ms, c.now, c.thresholds)
+    left_ms = late.limit - late.value
+    growth, low, high = _growth(c)
+    passes_ms = 0.0 if left_ms <= 0 else left_ms / growth if growth > 0 else math.inf
+    rate_in, rate_out = _rates(c)
+    return Forecast(
+        since=since,
+        age_ms=late.value,
+        exact=age.exact,
+        limit_ms=late.limit,
+        growth=growth,
+        growth_low=low,
+        growth_high=high,
+        passes_ms=passes_ms,
+        rate_in_per_s=rate_in,
+        rate_out_per_s=rate_out,
+        eased=_drains_in_time(c, rate_out, left_ms) or passes_ms > _forecast_ms(c, high),
+    )
+
+
+@condition("lag_eased")
+def eased_since(c: Context) -> int | None:
+    """The signal fires, and its forecast has eased, or the counts or a lower bound do not show for a moment that it holds."""
+    if not c.firing_here("QueueLagging"):
+        return None
+    lag = _forecast(c)
+    if lag is not None:
+        return c.now if lag.eased else None
+    waiting = c.knowledge.depth.get("visible", 0) > 0
+    return c.now if c.basis != "messages" and waiting and not is_failing(c) else None
+
+
 def queue_lagging(c: Context) -> Iterator[Finding]:
     """Lagging for 2 min, and the oldest visible message passes the queue's limit within 30 min at this rate, or has passed it.
 
@@ -31,68 +97,50 @@ def queue_lagging(c: Context) -> Iterator[Finding]:
     been beyond that, or the backlog small enough to drain in time, for five minutes: the age of the oldest visible message jumps
     in a queue without order, and the few messages behind a stuck group grow in number only now and then.
     """
-    eased_at = c.memory.since.pop("lag_eased", None)
-    lagging = is_lagging(c) and not is_failing(c)
-    since = c.memory.holds_since("lagging", lagging, c.now)
-    age = c.knowledge.ages.get("visible")
-    if since is None or c.now - since < c.thresholds.lagging_for_s * 1000 or age is None:
-        yield from _kept(c, eased_at)
+    lag, eased_at = _forecast(c), eased_since(c)
+    if eased_at is not None and c.now - eased_at >= WINDOW_MS:
         return
-    late = measures.lag(age.since_ms, c.now, c.thresholds)
-    limit_ms, age_ms = late.limit, late.value
-    growth, low, high = _growth(c)
-    passes_ms = 0.0 if age_ms >= limit_ms else (limit_ms - age_ms) / growth if growth > 0 else math.inf
-    rate_in, rate_out = _rates(c)
-    if _drains_in_time(c, rate_out, limit_ms - age_ms) or passes_ms > _forecast_ms(c, high):
-        eased_at = eased_at or c.now
-        if not c.firing_here("QueueLagging") or c.now - eased_at >= WINDOW_MS:
-            return
-        c.memory.since["lag_eased"] = eased_at
-    day_later_ms = age_ms + growth * DAY_MS
-    lost_soon = day_later_ms >= c.retention_ms / 2
+    if lag is None:
+        if eased_at is not None:
+            yield from c.firing_here("QueueLagging")
+        return
+    if lag.eased and eased_at is None:
+        return
+    left_ms, passes_ms = lag.limit_ms - lag.age_ms, lag.passes_ms
+    lost_soon = lag.age_ms + lag.growth * DAY_MS >= c.retention_ms / 2
     evidence: dict[str, Any] = {
-        "oldest_visible_s": seconds(age_ms),
-        "exact": age.exact,
+        "oldest_visible_s": seconds(lag.age_ms),
+        "exact": lag.exact,
         "limit_s": c.thresholds.lag_limit_s,
         "visible": c.knowledge.depth.get("visible", c.summary.numbers["visible"]),
-        "age_growth": round(growth, 3),
+        "age_growth": round(lag.growth, 3),
     }
     if passes_ms < math.inf:
         evidence["passes_limit_in_s"] = seconds(passes_ms)
-    if low > 0 and passes_ms:
+    if lag.growth_low > 0 and passes_ms:
         evidence |= {
-            "passes_limit_in_s_earliest": seconds((limit_ms - age_ms) / high),
-            "passes_limit_in_s_latest": seconds((limit_ms - age_ms) / low),
+            "passes_limit_in_s_earliest": seconds(left_ms / lag.growth_high),
+            "passes_limit_in_s_latest": seconds(left_ms / lag.growth_low),
         }
-    if rate_in is not None:
-        evidence["rate_in_per_s"] = round(rate_in, 3)
-    if rate_out is not None:
-        evidence["rate_out_per_s"] = round(rate_out, 3)
+    if lag.rate_in_per_s is not None:
+        evidence["rate_in_per_s"] = round(lag.rate_in_per_s, 3)
+    if lag.rate_out_per_s is not None:
+        evidence["rate_out_per_s"] = round(lag.rate_out_per_s, 3)
     cause = _cause(c)
     evidence |= cause
-    least = "" if age.exact else "at least "
+    least = "" if lag.exact else "at least "
     when = (
         "the backlog does not shrink"
         if passes_ms == math.inf
-        else f"has passed its limit of {duration(limit_ms)}"
+        else f"has passed its limit of {duration(lag.limit_ms)}"
         if not passes_ms
-        else f"passes its limit of {duration(limit_ms)} in {duration(passes_ms)} at this rate"
+        else f"passes its limit of {duration(lag.limit_ms)} in {duration(passes_ms)} at this rate"
     )
     evidence["summary"] = (
-        f"{c.name.queue} falls behind: its oldest visible message is {least}{duration(age_ms)} old and {when}."
+        f"{c.name.queue} falls behind: its oldest visible message is {least}{duration(lag.age_ms)} old and {when}."
         + (f" {cause['cause'][0].upper()}{cause['cause'][1:]}." if cause else "")
     )
-    yield c.finding("QueueLagging", "critical" if lost_soon else "warning", since, evidence)
-
-
-def _kept(c: Context, eased_at: int | None) -> Iterator[Finding]:
-    """Keep a firing signal for five minutes where the broker's counts or a lower bound do not show for a moment that it holds."""
-    eased_at = eased_at or c.now
-    waiting = c.knowledge.depth.get("visible", 0) > 0
-    if c.basis != "messages" and waiting and not is_failing(c) and c.now - eased_at < WINDOW_MS:
-        for finding in c.firing_here("QueueLagging"):
-            c.memory.since["lag_eased"] = eased_at
-            yield finding
+    yield c.finding("QueueLagging", "critical" if lost_soon else "warning", lag.since, evidence)
 
 
 def _forecast_ms(c: Context, fastest_growth: float) -> float:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from heapq import nlargest
 from typing import Any
 
 from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, Loss, Rank
 from streaming.core.reporting.views import MessageView
 from streaming.judge import measures
+from streaming.judge.conditions import once
 from streaming.judge.context import Context, duration, plural, seconds
-from streaming.judge.counted_arrivals import COUNT_ERROR_RATIO
+from streaming.judge.counted_arrivals import COUNT_ERROR_RATIO, CountedArrivals
 from streaming.judge.signals import Finding
 
 
@@ -97,7 +99,7 @@ def dead_letter_arrived(c: Context) -> Iterator[Finding]:
     # Shards report arrivals for as long as events may be late; a longer burst is remembered by its firing signals.
     found = {f.key: f for f in c.firing_here("DeadLetterArrived")}
     firing = list(found.values())
-    quiet_ids = set(c.memory.counted_arrivals.quiet_ids)
+    quiet_ids = set(counted_arrivals(c).quiet_ids)
     for arrival in c.arrivals:
         if arrival.message_id in quiet_ids:
             # It was announced when the queue's depth rose; its id became known only now.
@@ -166,19 +168,28 @@ def _arrival(c: Context, arrival: Arrival) -> dict[str, Any]:
     return evidence
 
 
+@once
+def counted_arrivals(c: Context) -> CountedArrivals:
+    """Return the dead letters known by this queue's depth, matched with those that messages reported."""
+    known, depths = c.memory.counted_arrivals, c.summary.depths
+    if not c.is_dead_letter_queue:
+        return known
+    counted = replace(known)
+    counted.report(c.summary.total("arrived"), sorted(c.arrivals, key=lambda arrival: arrival.rank))
+    if depths:
+        counted.count(depths[-1], c.now)
+    counted.announce(c.now, int(c.thresholds.dead_letter_quiet_s * 1000))
+    return counted
+
+
 def dead_letters_counted(c: Context) -> Iterator[Finding]:
     """The depth of this dead-letter queue rose with no message reporting it: at least that many arrived.
 
     Messages reported later are matched to these and not announced again.
     """
-    if not c.is_dead_letter_queue:
-        return
-    known, depths = c.memory.counted_arrivals, c.summary.depths
-    known.report(c.summary.total("arrived"), sorted(c.arrivals, key=lambda arrival: arrival.rank))
-    if depths:
-        known.count(depths[-1], c.now)
-    at_least = known.announce(c.now, int(c.thresholds.dead_letter_quiet_s * 1000))
-    if not at_least:
+    known = counted_arrivals(c)
+    at_least = known.shown
+    if not c.is_dead_letter_queue or not at_least:
         return
     evidence = {
         "known_by": "counts",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from streaming.core.reporting.report import Purge
+from streaming.judge.conditions import once
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.knowledge.signal_requirements import supported
 from streaming.judge.signals import Finding
@@ -14,14 +15,13 @@ from streaming.judge.signals import Finding
 
 def queue_purged(c: Context) -> Iterator[Finding]:
     """A purge removed at least one message that nobody had processed. One finding per queue, for all purges of the quiet time."""
-    if not c.summary.purges and not c.memory.purges:
+    if not recent_purges(c):
         return
-    c.memory.purges = _lately(c)
     # A purge empties the queue, so counts of the moment before contradict what is tracked: the basis it began with holds.
     basis = next((f.evidence["basis"] for f in c.firing_here("QueuePurged")), c.basis)
     exact = supported("QueuePurged", basis) == "exact"
     # Who reports deliveries also reports acknowledgements; of a message that was never delivered that is not known.
-    purges = [p if exact else p._replace(messages=p.received, oldest_sent_at=p.oldest_received_sent_at) for p in c.memory.purges]
+    purges = [p if exact else p._replace(messages=p.received, oldest_sent_at=p.oldest_received_sent_at) for p in recent_purges(c)]
     purges = [p for p in purges if p.messages]
     if not purges:
         return
@@ -29,8 +29,11 @@ def queue_purged(c: Context) -> Iterator[Finding]:
     yield replace(finding, evidence={**finding.evidence, "basis": basis})
 
 
-def _lately(c: Context) -> list[Purge]:
+@once
+def recent_purges(c: Context) -> list[Purge]:
     """Return the purges that are not over for the quiet time yet, oldest first."""
+    if not c.summary.purges and not c.memory.purges:
+        return []
     # Shards report a purge completely while events may be late; after that, each drops it in its own step.
     horizon = c.merged.high_water - c.settings.lateness_ms
     known = {p.at: p for p in c.summary.purges} | {p.at: p for p in c.memory.purges if p.at <= horizon}

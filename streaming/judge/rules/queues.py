@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge import measures
+from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, Context, duration, plural, seconds
 from streaming.judge.knowledge.pauses import longest_of_schedule
+from streaming.judge.measures import Measured, Near
 from streaming.judge.signals import Finding
 from streaming.judge.window import Bools, Ints
 
@@ -61,6 +63,7 @@ def is_long_stalled(c: Context, since: int) -> bool:
     return measures.stall(since, c.now, c.basis, c.thresholds).reached and c.now - since >= scheduled_ms(c)
 
 
+@once
 def scheduled_ms(c: Context) -> int:
     """Return how long a stall must last where consumers work on a schedule; 0 where they do not.
 
@@ -115,14 +118,21 @@ def is_scheduled_pause(c: Context) -> bool:
     return since is not None and not c.summary.numbers["in_flight"] and c.now - since < scheduled_ms(c)
 
 
+@condition("backlog")
+def backlog_since(c: Context) -> int | None:
+    """Messages that are tracked wait for consumers: dead-letter queues need none, and paused queues are left out."""
+    waiting = c.summary.numbers["visible"] > 0 and not c.is_dead_letter_queue and not c.paused
+    return c.summary.numbers["visible_since"] if waiting else None
+
+
+@once
 def stalled_since(c: Context) -> int | None:
     """Return since when there has been a visible backlog without a settlement; None where there is no such backlog.
 
     Dead-letter queues need no consumer and paused queues are left out. Where not all messages are reported, the broker's own
     counts must show the same.
     """
-    waiting = c.summary.numbers["visible"] > 0 and not c.is_dead_letter_queue and not c.paused
-    backlog = c.memory.holds_since("backlog", waiting, c.now, c.summary.numbers["visible_since"])
+    backlog = backlog_since(c)
     if c.basis == "messages" or "visible" not in c.summary.attributes:
         return None if backlog is None else max(backlog, c.summary.last_settled_at)
     return None if c.is_dead_letter_queue or c.paused else _stalled_by_counts(c)
@@ -167,19 +177,42 @@ def _stalled_by_backlog(c: Context, active: int) -> int | None:
     return since if since <= c.now else None
 
 
-def batch_retry_storm(c: Context) -> Iterator[Finding]:
-    """At least half of the deliveries of the last 5 min are redeliveries of messages from failed batches."""
+class _Retries(NamedTuple):
+    """Deliveries of the last minutes, and those of them that are redeliveries of messages from failed batches."""
+
+    received: int
+    retried: int
+    measured: Measured
+
+
+@once
+def _retries(c: Context) -> _Retries | None:
+    """Return None where there was no such redelivery."""
     window_ms = int(c.thresholds.retry_storm_window_s * 1000)
     received, retried = c.summary.total("received"), c.summary.total("retried")
     before = c.recent.last_before(c.now - window_ms)
     if before >= 0:
         received, retried = received - c.recent.value("received", before), retried - c.recent.value("retried", before)
-    measured = measures.retries(retried, received, c.thresholds) if retried > 0 else None
-    if measured is not None:
-        c.near["BatchRetryStorm"] = measured
-    since = c.memory.holds_since("retry_storm", measured is not None and measured.reached, c.now)
+    return _Retries(received, retried, measures.retries(retried, received, c.thresholds)) if retried > 0 else None
+
+
+@condition("retry_storm")
+def retry_storm_since(c: Context) -> int | None:
+    """More deliveries than are tolerated are such redeliveries."""
+    found = _retries(c)
+    return c.now if found is not None and found.measured.reached else None
+
+
+def batch_retry_storm(c: Context) -> Iterator[Finding | Near]:
+    """At least half of the deliveries of the last 5 min are redeliveries of messages from failed batches."""
+    found, since = _retries(c), retry_storm_since(c)
+    if found is None:
+        return
+    yield Near("BatchRetryStorm", found.measured)
     if since is None:
         return
+    received, retried, _ = found
+    window_ms = c.thresholds.retry_storm_window_s * 1000
     evidence = {
         "deliveries": received,
         "redeliveries_from_failed_batches": retried,

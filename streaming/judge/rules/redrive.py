@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from streaming.judge.conditions import condition, conditions
 from streaming.judge.context import DAY_MS, Context, duration, seconds
 from streaming.judge.signals import Finding
 
@@ -12,13 +13,30 @@ FAILED_SHOWN_MS = DAY_MS
 """A failed task that is not repeated remains the last one for ever: it is shown for a day."""
 
 
+@condition("redrive_failed")
+def failed_since(c: Context) -> int | None:
+    """The last move task failed."""
+    task, at = _task(c)
+    return at if task.get("status") == "FAILED" else None
+
+
+@conditions("redrive_moved")
+def progress_since(c: Context) -> dict[str, int]:
+    """A move task runs and has messages left. Without the collector's own time of progress, that is a count that changes."""
+    task, _ = _task(c)
+    left = task.get("to_move") is None or _moved(task) < int(task["to_move"])
+    if task.get("status") != "RUNNING" or not left:
+        return {}
+    began = task.get("progressed_at")
+    return {f"{task.get('started_at')}:{_moved(task)}": began if isinstance(began, int) else c.now}
+
+
 def redrive_failed(c: Context) -> Iterator[Finding]:
     """The last move task of this dead-letter queue ended as FAILED."""
-    task, at = _task(c)
-    if task.get("status") != "FAILED":
-        c.memory.holds_since("redrive_failed", False, c.now)
+    task, _ = _task(c)
+    since = failed_since(c)
+    if since is None:
         return
-    since = c.memory.holds_since("redrive_failed", True, c.now, at) or at
     if c.now - since > FAILED_SHOWN_MS:
         return
     reason = str(task.get("failure_reason") or "no reason given")
@@ -36,17 +54,8 @@ def redrive_failed(c: Context) -> Iterator[Finding]:
 def redrive_stalled(c: Context) -> Iterator[Finding]:
     """A move task runs, has messages left, and moved none for 10 min."""
     task, _ = _task(c)
-    left = task.get("to_move") is None or _moved(task) < int(task["to_move"])
-    if task.get("status") != "RUNNING" or not left:
-        c.memory.since.pop("redrive_moved", None)
-        return
-    # Without the collector's own time of progress, progress is a count that changes.
-    known = f"redrive_moved:{task.get('started_at')}:{_moved(task)}"
-    for gone in [name for name in c.memory.since if name.startswith("redrive_moved") and name != known]:
-        del c.memory.since[gone]
-    began = task.get("progressed_at")
-    since = c.memory.holds_since(known, True, c.now, began if isinstance(began, int) else None) or c.now
-    if c.now - since < c.thresholds.redrive_stalled_s * 1000:
+    since = next(iter(progress_since(c).values()), None)
+    if since is None or c.now - since < c.thresholds.redrive_stalled_s * 1000:
         return
     evidence = {
         **_figures(task),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from streaming.core.state.queues import NEVER
 from streaming.judge import measures
+from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, HOUR_MS, Context, duration, seconds
+from streaming.judge.measures import Measured, Near
 from streaming.judge.rules.queues import stalled_since
 from streaming.judge.signals import Finding
 
@@ -19,24 +22,45 @@ FEWEST_SLOTS = 3
 """A queue has steady traffic when messages came in each ten minutes of the last hour, or of half an hour at least."""
 
 
-def queue_silent(c: Context) -> Iterator[Finding]:
+class Expected(NamedTuple):
+    """When the last message came (epoch milliseconds), and how many were due since, by each of two rates."""
+
+    last_at: int
+    due: float
+    """By the rate of the hour before."""
+    due_as_yesterday: float
+
+
+def _silence(c: Context) -> Measured | None:
+    """Return how long no message has come to a queue with steady traffic; None where nothing is expected."""
+    expected = _expected(c)
+    if expected is None:
+        return None
+    return measures.silence(expected.last_at, c.now, min(expected.due, expected.due_as_yesterday), c.thresholds)
+
+
+@condition("silent")
+def silent_since(c: Context) -> int | None:
+    """As many messages are missing as a silence takes."""
+    silence, expected = _silence(c), _expected(c)
+    return expected.last_at if silence is not None and silence.reached and expected is not None else None
+
+
+def queue_silent(c: Context) -> Iterator[Finding | Near]:
     """A queue with steady traffic, of which at least 20 messages were due by its own rates, received none."""
-    expected = None if c.is_dead_letter_queue or c.paused else _expected(c)
-    silence = measures.silence(expected[0], c.now, min(expected[1:]), c.thresholds) if expected is not None else None
+    silence, expected, since = _silence(c), _expected(c), silent_since(c)
     if silence is not None and silence.limit < math.inf:
-        c.near["QueueSilent"] = silence
-    silent = silence is not None and silence.reached
-    since = c.memory.holds_since("silent", silent, c.now, expected[0] if expected else None)
+        yield Near("QueueSilent", silence)
     if since is None or expected is None:
         return
-    due = round(min(expected[1:]))
+    due = round(min(expected.due, expected.due_as_yesterday))
     evidence = {
-        "silent_s": seconds(c.now - expected[0]),
+        "silent_s": seconds(c.now - expected.last_at),
         "messages_due": due,
-        "last_message_at": expected[0],
+        "last_message_at": expected.last_at,
         "summary": (
-            f"Nothing has come to {c.name.queue} for {duration(c.now - expected[0])}; by its own rate {due} messages were due. "
-            "Look at what sends to it."
+            f"Nothing has come to {c.name.queue} for {duration(c.now - expected.last_at)}; by its own rate {due} messages were "
+            "due. Look at what sends to it."
         ),
     }
     yield c.finding("QueueSilent", "critical" if c.thresholds.silent_pages else "info", since, evidence)
@@ -63,11 +87,11 @@ def silent_from(c: Context) -> int:
     return max(last_at + math.ceil(measures.silence(last_at, c.now, due, c.thresholds).limit), c.now + 1)
 
 
-def _expected(c: Context) -> tuple[int, float, float] | None:
-    """Return when the last message came and how many were due since; None for a queue without steady traffic.
-
-    The messages due are computed from the rate of the hour before, and from the same time yesterday.
-    """
+@once
+def _expected(c: Context) -> Expected | None:
+    """Return what was due; None for a queue without steady traffic, a paused one and a dead-letter queue."""
+    if c.is_dead_letter_queue or c.paused:
+        return None
     if stalled_since(c) is not None and c.summary.total("sent") == 0:
         # Only receives are reported, and there are none: arrivals are unknown.
         return None
@@ -97,4 +121,4 @@ def _expected(c: Context) -> tuple[int, float, float] | None:
     yesterday = due
     if int(past.at[0]) <= last_at - DAY_MS:
         yesterday = float(came[past.last_before(c.now - DAY_MS)] - came[max(past.last_before(last_at - DAY_MS), 0)])
-    return last_at, due, yesterday
+    return Expected(last_at, due, yesterday)

@@ -8,6 +8,7 @@ from streaming.core.clock import Clock, senders_are_ahead
 from streaming.core.reporting.merge import Merged
 from streaming.core.settings import Settings
 from streaming.judge import measures
+from streaming.judge.conditions import condition
 from streaming.judge.context import DAY_MS, Context, duration, plural, seconds
 from streaming.judge.knowledge.signal_requirements import withheld
 from streaming.judge.signals import Finding, SignalKey
@@ -66,11 +67,17 @@ def clock_untrusted(clock: Clock, now: int, settings: Settings) -> Iterator[Find
         yield Finding(SignalKey("ClockUntrusted", "", "", "", part="senders"), "warning", clock.ahead_at, evidence)
 
 
-def telemetry_partial(c: Context) -> Iterator[Finding]:
-    """Tracked messages are less than 90 % or more than 110 % of the broker's own count for 10 min."""
+@condition("coverage")
+def uncovered_since(c: Context) -> int | None:
+    """Tracked messages are too far from the broker's own count."""
     ratio = c.coverage_ratio
     off = ratio is not None and c.summary.messages_seen and measures.coverage(ratio, c.thresholds).reached
-    since = c.memory.holds_since("coverage", off, c.now)
+    return c.now if off else None
+
+
+def telemetry_partial(c: Context) -> Iterator[Finding]:
+    """Tracked messages are less than 90 % or more than 110 % of the broker's own count for 10 min."""
+    ratio, since = c.coverage_ratio, uncovered_since(c)
     if since is None or ratio is None or c.now - since < c.thresholds.coverage_s * 1000:
         return
     counted = sum(c.broker_counts.values())

@@ -1,0 +1,78 @@
+"""How the deliveries of a period ended, and what each consumer had finished and failed at times in the last minutes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from streaming.core.reporting.report import ConsumerResults
+from streaming.judge.conditions import once
+
+if TYPE_CHECKING:
+    from streaming.judge.context import Context
+
+MARK_EVERY_MS = 15_000
+MARKS_KEPT_MS = 330_000
+MARKED_FROM_FAILURES = 1
+
+
+class Outcomes(NamedTuple):
+    """How the deliveries that ended in a period ended."""
+
+    failed: int
+    finished: int
+
+    @property
+    def ended(self) -> int:
+        return self.failed + self.finished
+
+    @property
+    def failed_ratio(self) -> float:
+        """Share of the ended deliveries that ended without a settlement; 0 when none ended."""
+        return self.failed / self.ended if self.ended > 0 else 0.0
+
+
+class ConsumerMark(NamedTuple):
+    """Running totals of how each consumer's deliveries had ended at a time (epoch milliseconds)."""
+
+    at: int
+    results: dict[str, ConsumerResults]
+
+    def of(self, consumer: str) -> ConsumerResults:
+        """Return the totals of one consumer, zeros if it was not known then."""
+        return self.results.get(consumer, ConsumerResults(0, 0))
+
+
+def outcomes(c: Context, window_ms: int, until_ms: int = 0) -> Outcomes:
+    """Return the deliveries that ended between `window_ms` ago and `until_ms` ago."""
+    # Several rules use the same spans.
+    key = (outcomes, window_ms, until_ms)
+    if key not in c.computed:
+        c.computed[key] = _counted(c, c.now - window_ms, c.now - until_ms)
+    known: Outcomes = c.computed[key]
+    return known
+
+
+def _counted(c: Context, since: int, until: int) -> Outcomes:
+    """Count failed and finished deliveries between two times (epoch milliseconds)."""
+    first, last = max(c.recent.last_before(since), 0), c.recent.last_before(until)
+    if last < 0:
+        return Outcomes(0, 0)
+    failed, deleted = (c.recent.value(field, last) - c.recent.value(field, first) for field in ("failed", "deleted"))
+    return Outcomes(max(failed, 0), max(deleted, 0))
+
+
+@once
+def consumer_marks(c: Context) -> list[ConsumerMark]:
+    """Return how each consumer's deliveries had ended at times in the last minutes, oldest first; none while none fail."""
+    known, results = c.memory.consumer_marks, c.summary.consumer_results
+    # In most queues nothing ever failed.
+    if not c.summary.total("failed") or not results:
+        return []
+    if outcomes(c, int(c.thresholds.failing_window_s * 1000)).failed < MARKED_FROM_FAILURES:
+        return []
+    marks = [*known]
+    if not marks or c.now - marks[-1].at >= MARK_EVERY_MS:
+        marks.append(ConsumerMark(c.now, dict(results)))
+    while len(marks) > 1 and marks[1].at <= c.now - MARKS_KEPT_MS:
+        marks.pop(0)
+    return marks

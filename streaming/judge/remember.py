@@ -1,0 +1,69 @@
+"""What the judge keeps of a queue for its next evaluation: the only place, with `learn`, where a queue's memory is written.
+
+Before the rules run, the latest holding times and counts are applied to the memory. The rules then only read it, and all that
+they conclude from it is stored after them.
+"""
+
+from __future__ import annotations
+
+from streaming.judge.conditions import Condition, Conditions
+from streaming.judge.context import HOUR_MS, Context
+from streaming.judge.outcomes import consumer_marks
+from streaming.judge.rules.config import misconfigured_since
+from streaming.judge.rules.consumers import strategy_verdicts
+from streaming.judge.rules.failing import failing_since, making_since, outlived_since
+from streaming.judge.rules.groups import collapsed_at_work_since, collapsed_since, saturated_since
+from streaming.judge.rules.lagging import eased_since, lagging_since
+from streaming.judge.rules.messages import counted_arrivals
+from streaming.judge.rules.noisy import noisy_groups
+from streaming.judge.rules.purges import recent_purges
+from streaming.judge.rules.queues import backlog_since, retry_storm_since
+from streaming.judge.rules.redrive import failed_since, progress_since
+from streaming.judge.rules.silent import silent_since
+from streaming.judge.rules.telemetry import uncovered_since
+
+HOLD_HALF_LIFE_MS = HOUR_MS
+
+CONDITIONS: tuple[Condition, ...] = (
+    backlog_since,
+    saturated_since,
+    collapsed_since,
+    collapsed_at_work_since,
+    making_since,
+    failing_since,
+    outlived_since,
+    lagging_since,
+    eased_since,
+    silent_since,
+    retry_storm_since,
+    failed_since,
+    uncovered_since,
+)
+OF_PARTS: tuple[Conditions, ...] = (misconfigured_since, progress_since)
+
+
+def remember_holds(c: Context) -> None:
+    """Add newly counted holding times to the decaying distribution of usual times."""
+    memory, holds = c.memory, c.summary.holds
+    if holds == memory.holds_counted:
+        return
+    elapsed = max(0, c.now - memory.holds_at) if memory.holds_at else 0
+    fade = 0.5 ** (elapsed / HOLD_HALF_LIFE_MS)
+    faded = {bucket: weight * fade for bucket, weight in memory.holds.items() if weight * fade > 0.01}
+    for bucket, count in holds.items():
+        new = count - memory.holds_counted.get(bucket, 0)
+        if new > 0:
+            faded[bucket] = faded.get(bucket, 0.0) + new
+    memory.holds, memory.holds_counted, memory.holds_at = faded, dict(holds), c.now
+
+
+def remember(c: Context) -> None:
+    """Store what the rules have concluded: since when conditions hold, and what they will compare with."""
+    # Everything is computed from the old memory before any of it is replaced.
+    since = {one.name: at for one in CONDITIONS if (at := one(c)) is not None}
+    since |= {several.key(part): at for several in OF_PARTS for part, at in several(c).items()}
+    strategies = {key: found.memory for key, found in strategy_verdicts(c).items()}
+    marks, arrivals, noisy, purges = consumer_marks(c), counted_arrivals(c), noisy_groups(c), recent_purges(c)
+    memory = c.memory
+    memory.since, memory.strategies, memory.consumer_marks = since, strategies, marks
+    memory.counted_arrivals, memory.noisy, memory.purges = arrivals, noisy, purges
