@@ -91,3 +91,25 @@ def test_messages_that_moved_unreported_prove_failures(worked_s: int, drained: b
         events.append(event("queue_state", 1000 * at_s, "dead", attributes=dead))
     found = failing(events, 600)
     assert [c.status for c in found.changes if c.finding.key.signal == "QueueFailing"] == ["firing"]
+
+
+def in_groups(until_s: int) -> Events:
+    """Return two messages a second of twenty groups, each worked on for half a second; half of them end without a report."""
+    events = []
+    for n in range(2 * until_s):
+        about, group = {"message_id": f"m{n}", "group": f"g{n % 20}"}, n % 20
+        events.append(event("sent", 500 * n, **about))
+        events.append(event("received", 500 * n + 10, receive_count=1, consumer=f"c{group % 4}", **about))
+        if group % 4 > 1:
+            events.append(event("deleted", 500 * n + 510, consumer=f"c{group % 4}", **about))
+    return events
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["deleted unseen", "left in the queue"])
+def test_groups_whose_deletions_are_not_reported_are_not_stuck(left: bool) -> None:
+    """The first counts already show that the messages are gone; where they show them, their groups are stuck."""
+    counts = {"in_flight": 1, "delayed": 0, "visibility_timeout_s": WINDOW_MS // 1000, "kind": "fifo"}
+    polls = [event("queue_state", 1000 * s, attributes=counts | {"visible": s if left else 1}) for s in range(0, 360, 30)]
+    found = failing([*in_groups(360), *polls], 360)
+    critical = {c.finding.key.signal for c in found.changes if c.finding.severity == "critical"}
+    assert critical == ({"GroupStuck", "QueueFailing"} if left else set())

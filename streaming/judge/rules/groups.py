@@ -23,6 +23,9 @@ CUT_OFF_MS = 240_000
 LOSSES_SHOW_MS = 300_000
 """…and this long after it, the counts have shown what was lost."""
 
+FAR_BELOW_RATIO = 0.5
+"""Counts below this share of the tracked messages are not only inexact."""
+
 _REASONS = {
     "poison_head": "its head is received again and again and never deleted",
     "held_head": "its head is in flight and its consumer does not finish",
@@ -42,7 +45,7 @@ def group_stuck(c: Context) -> Iterator[Finding]:
     cut_off = _was_cut_off(c)
     for stuck in ordered.stuck:
         known = c.firing.get(c.key("GroupStuck", group=stuck.group.name))
-        doubtful = c.basis != "messages" or (known is None and cut_off)
+        doubtful = c.basis != "messages" or (known is None and (cut_off or _counts_deny(c, stuck)))
         if doubtful and not _is_proved(c, stuck):
             continue
         finding = c.finding("GroupStuck", "critical", stuck.since, _stuck(c, stuck), group=stuck.group.name)
@@ -63,6 +66,20 @@ def _is_proved(c: Context, stuck: StuckGroup) -> bool:
         return False
     limit_ms = measures.stand(stuck.since, c.now, c.summary, c.settings).limit
     return head.state == "in_flight" or c.now - head.last_received_at_ms <= limit_ms
+
+
+def _counts_deny(c: Context, stuck: StuckGroup) -> bool:
+    """Whether a head whose window ran out seems to have been deleted by a consumer that does not report it.
+
+    In the first minutes, before the broker's counts have agreed for long, one that shows far fewer messages than are tracked is
+    enough to wait for the next.
+    """
+    head = stuck.group.head
+    if head is None or stuck.reason != "not_received" or not head.receive_count or c.memory.evidence.tracked.is_long(c.now):
+        return False
+    counts = [depth for depth in c.summary.depths if depth.at >= stuck.since]
+    at = c.recent.last_before(counts[-1].at) if counts else -1
+    return at >= 0 and counts[-1].unsettled < FAR_BELOW_RATIO * c.recent.value("unsettled", at)
 
 
 def _was_cut_off(c: Context) -> bool:
