@@ -75,7 +75,7 @@ def exported(checkpoint: Path) -> Iterator[str]:
                 "scope": scope,
                 "queue": queue,
                 "totals": dict(zip(TOTALS, summary.totals, strict=True)),
-                "attributes": {name: value for name, (_, value) in summary.attributes.items()},
+                "attributes": {name: reported.value for name, reported in summary.attributes.items()},
             }
         )
     for state in states.values():

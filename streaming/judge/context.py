@@ -126,10 +126,10 @@ class Context:
         counts = {}
         for state in ("visible", "in_flight", "delayed"):
             reported = self.summary.attributes.get(state)
-            if reported is None or self.now - reported[0] > BROKER_COUNTS_FRESH_MS:
+            if reported is None or self.now - reported.at > BROKER_COUNTS_FRESH_MS:
                 continue
-            if isinstance(reported[1], int) and not isinstance(reported[1], bool):
-                counts[state] = reported[1]
+            if isinstance(reported.value, int) and not isinstance(reported.value, bool):
+                counts[state] = reported.value
         return counts
 
     @cached_property

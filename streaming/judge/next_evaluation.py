@@ -117,10 +117,10 @@ def _moments(c: Context) -> Iterator[int]:
             yield stalled + scheduled_ms(c)
     reported = summary.attributes.get("visible")
     if reported is not None:
-        yield max(reported[0], summary.last_event_at) + int(limits.telemetry_stale_s * 1000)
+        yield max(reported.at, summary.last_event_at) + int(limits.telemetry_stale_s * 1000)
     for state in STATES:
         if state in summary.attributes:
-            yield summary.attributes[state][0] + BROKER_COUNTS_FRESH_MS + 1
+            yield summary.attributes[state].at + BROKER_COUNTS_FRESH_MS + 1
     if summary.numbers["used_up_last"]:
         yield summary.last_received_at + RECEIVING_MS + 1
     for depth in summary.depths[-2:]:

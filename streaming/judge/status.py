@@ -130,7 +130,7 @@ def _telemetry_stale(c: Context) -> bool:
     """1. "If the collector that counts this queue has gone silent, nothing is known." Settings reported once are not counts."""
     limit_ms = int(c.thresholds.telemetry_stale_s * 1000)
     counted = c.summary.attributes.get("visible")
-    if counted is None or c.now - counted[0] < limit_ms:
+    if counted is None or c.now - counted.at < limit_ms:
         return False
     return c.now - c.summary.last_event_at >= limit_ms
 

@@ -195,7 +195,7 @@ def queue_view(summary: QueueSummary, evaluation: Evaluation, settings: Settings
         time_to_drain_s=evaluation.time_to_drain_s,
         coverage_ratio=evaluation.coverage_ratio,
         messages=(),
-        broker={name: value for name, (_, value) in summary.attributes.items()},
+        broker={name: reported.value for name, reported in summary.attributes.items()},
         last_event_at_ms=summary.last_event_at,
         last_settled_at_ms=summary.last_settled_at or None,
         last_received_at_ms=summary.last_received_at or None,

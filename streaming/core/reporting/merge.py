@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from heapq import nlargest, nsmallest
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.reporting.summaries import make_summaries
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queue_text import read_names
-from streaming.core.state.queues import NEVER, TOTALS
+from streaming.core.state.queues import NEVER, TOTALS, Reported, keep_latest
 
 
 class _Places(NamedTuple):
@@ -154,8 +154,8 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
         for shard, rows in zip(self._shards, self._rows, strict=True):
             yield shard, rows[places]
 
-    def _attributes_of(self, place: int) -> dict[str, tuple[int, Any]]:
-        found: dict[str, tuple[int, Any]] = {}
+    def _attributes_of(self, place: int) -> dict[str, Reported]:
+        found: dict[str, Reported] = {}
         before: tuple[bytes, int] | None = None
         for shard, row in self._known(place):
             # Every shard receives the broker's reports on a queue, so they nearly always hold the same.
@@ -163,7 +163,7 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
             if before is None:
                 found = shard.attributes_of(row)
             elif text != before:
-                _add_attributes(found, shard.attributes_of(row))
+                keep_latest(found, shard.attributes_of(row))
             before = text
         return found
 
@@ -325,10 +325,3 @@ def _latest_arrivals(arrivals: list[Arrival], settings: Settings) -> list[Arriva
         by_queue[arrival.queue].append(arrival)
     kept = (a for own in by_queue.values() for a in nlargest(settings.messages_per_queue, own, key=attrgetter("rank")))
     return sorted(kept, key=lambda a: (a.at, a.message_id))
-
-
-def _add_attributes(known: dict[str, tuple[int, Any]], attributes: Mapping[str, tuple[int, Any]]) -> None:
-    for name, (at, value) in attributes.items():
-        before = known.get(name)
-        if before is None or (at, repr(value)) >= (before[0], repr(before[1])):
-            known[name] = (at, value)

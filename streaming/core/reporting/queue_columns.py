@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
@@ -15,7 +14,7 @@ from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_table import FLAGS as FLAGS
 from streaming.core.state.queue_table import REPORTED as REPORTED
 from streaming.core.state.queue_text import SharedTexts, read_attributes
-from streaming.core.state.queues import ConsumerState
+from streaming.core.state.queues import ConsumerState, Reported
 
 NUMBERS = (*SUMS, *MAXIMA, *MINIMA)
 TIMES = ("last_event_at", "last_received_at", "last_settled_at", "last_state_at", "skew_ms", "left_out_at")
@@ -72,6 +71,6 @@ class QueueColumns:
     def __len__(self) -> int:
         return len(self.totals)
 
-    def attributes_of(self, number: int) -> dict[str, tuple[int, Any]]:
-        """Return the attributes of one queue: attribute -> (when reported, value)."""
+    def attributes_of(self, number: int) -> dict[str, Reported]:
+        """Return the attributes of one queue."""
         return read_attributes(self.attributes.text(number), int(self.columns["last_state_at"][number]))

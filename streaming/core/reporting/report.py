@@ -13,7 +13,7 @@ from streaming.core.reporting.counted_durations import CountedDurations
 from streaming.core.reporting.message_columns import Listed
 from streaming.core.reporting.views import MessageView
 from streaming.core.settings import QueueName
-from streaming.core.state.queues import NEVER, TOTALS, ConsumerState, Depth, latest_number
+from streaming.core.state.queues import NEVER, TOTALS, ConsumerState, Depth, Reported, latest_number, latest_value
 
 AGE_BUCKETS_S: tuple[float, ...] = (
     1,
@@ -171,13 +171,11 @@ class QueueAttributes:
     """What the broker reports about one queue."""
 
     name: QueueName
-    attributes: dict[str, tuple[int, Any]]
-    """Attribute -> (when it was reported, in epoch milliseconds, and its value)."""
+    attributes: dict[str, Reported]
 
     def attribute(self, name: str) -> Any:
         """Return the latest value of an attribute, or None when it was never reported."""
-        found = self.attributes.get(name)
-        return None if found is None else found[1]
+        return latest_value(self.attributes, name)
 
     def number(self, name: str) -> float | None:
         """Return the latest value of a numeric attribute."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from streaming.core.columns import Array
 from streaming.core.settings import QueueName
-from streaming.core.state.queues import MOST_ATTRIBUTES, Depth, latest_number, latest_value
+from streaming.core.state.queues import MOST_ATTRIBUTES, Depth, Reported, keep_latest, latest_number, latest_value
 
 if TYPE_CHECKING:
     from streaming.core.state.queue_table import QueueTable
@@ -64,8 +64,8 @@ class QueueRow:
         return self.table.names[self.place]
 
     @property
-    def attributes(self) -> dict[str, tuple[int, Any]]:
-        """Attribute -> (when reported, value). Read-only: use `learn` to change it."""
+    def attributes(self) -> dict[str, Reported]:
+        """The latest report of each attribute. Read-only: use `learn` to change it."""
         return self.table.attributes(self.place)
 
     @property
@@ -95,12 +95,9 @@ class QueueRow:
     def learn(self, at: int, attributes: dict[str, Any]) -> None:
         """Apply the attributes of a queue_state of time `at`."""
         known = dict(self.attributes)
-        for name, value in attributes.items():
-            reported = known.get(name)
-            if reported is None or at > reported[0] or (at == reported[0] and repr(value) >= repr(reported[1])):
-                known[name] = (at, value)
+        keep_latest(known, {name: Reported(at, value) for name, value in attributes.items()})
         if len(known) > MOST_ATTRIBUTES:
-            latest = sorted(known, key=lambda name: (known[name][0], name))[-MOST_ATTRIBUTES:]
+            latest = sorted(known, key=lambda name: (known[name].at, name))[-MOST_ATTRIBUTES:]
             known = {name: known[name] for name in latest}
         self.last_state_at = max(self.last_state_at, at)
         self.table.put_attributes(self.place, known)

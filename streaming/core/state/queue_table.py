@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from streaming.core.state.limits import LIMITS, limits_of
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_row import QueueRow
 from streaming.core.state.queue_text import SharedTexts, read_attributes, read_names, write_attributes
-from streaming.core.state.queues import TOTALS, Depth, QueueRecord
+from streaming.core.state.queues import TOTALS, Depth, QueueRecord, Reported, latest_value
 from streaming.core.state.variable_length_rows import VariableLengthRows
 
 FLAGS = ("ordered", "dead_letter", "messages_seen")
@@ -74,7 +73,7 @@ class QueueTable:
         """A text per queue, None until one is needed…"""
         self._shared: SharedTexts | None = None
         """…and the same for all, None when one changed."""
-        self._attributes: dict[int, dict[str, tuple[int, Any]]] = {}
+        self._attributes: dict[int, dict[str, Reported]] = {}
         self._changed: set[int] = set()
         self._limits: Array = np.zeros((0, len(LIMITS)), dtype=np.int64)
         self._limits_by = 0
@@ -150,22 +149,22 @@ class QueueTable:
         ordered: Array = self._columns["ordered"] | (self.limit("ordered", settings) > 0)
         return ordered
 
-    def attributes(self, number: int) -> dict[str, tuple[int, Any]]:
-        """Return one queue's attributes: attribute -> (when reported, value)."""
+    def attributes(self, number: int) -> dict[str, Reported]:
+        """Return one queue's attributes."""
         found = self._attributes.get(number)
         if found is None:
             found = read_attributes(self._text_list()[number], int(self._columns["last_state_at"][number]))
             self._attributes[number] = found
         return found
 
-    def put_attributes(self, number: int, attributes: dict[str, tuple[int, Any]]) -> None:
+    def put_attributes(self, number: int, attributes: dict[str, Reported]) -> None:
         """Replace one queue's attributes."""
         self._attributes[number] = attributes
         self._changed.add(number)
         self._unlimited.add(number)
         visible = attributes.get("visible")
-        self._columns["visible_counted_at"][number] = visible[0] if visible is not None else 0
-        self._columns["paused"][number] = attributes.get("paused", (0, None))[1] is True
+        self._columns["visible_counted_at"][number] = visible.at if visible is not None else 0
+        self._columns["paused"][number] = latest_value(attributes, "paused") is True
         self._columns["redrive_reported"][number] = "redrive_task" in attributes
 
     def repeat(self, numbers: Array, at: Array, texts: Sequence[bytes]) -> Array:

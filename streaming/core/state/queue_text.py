@@ -15,6 +15,7 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.settings import QueueName
+from streaming.core.state.queues import Reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def read_names(packed: bytes) -> tuple[tuple[QueueName, ...], dict[QueueName, in
     return names, {name: place for place, name in enumerate(names)}
 
 
-def write_attributes(attributes: dict[str, tuple[int, Any]], last_state_at: int) -> bytes:
+def write_attributes(attributes: dict[str, Reported], last_state_at: int) -> bytes:
     """Return the attributes as JSON, with time 0 for those of the latest queue_state: most states repeat the one before."""
     return _encoder.encode({name: (0 if at == last_state_at else at, value) for name, (at, value) in attributes.items()}).encode()
 
@@ -78,6 +79,6 @@ def _read_attributes(text: bytes) -> dict[str, tuple[int, Any]]:
     return {name: (at, value) for name, (at, value) in json.loads(text).items()}
 
 
-def read_attributes(text: bytes, last_state_at: int) -> dict[str, tuple[int, Any]]:
-    """Parse the text of `write_attributes`: attribute -> (when reported, value)."""
-    return {name: (at or last_state_at, value) for name, (at, value) in _read_attributes(text).items()}
+def read_attributes(text: bytes, last_state_at: int) -> dict[str, Reported]:
+    """Parse the text of `write_attributes`."""
+    return {name: Reported(at or last_state_at, value) for name, (at, value) in _read_attributes(text).items()}

@@ -103,13 +103,30 @@ class ConsumerState(NamedTuple):
     attributes: dict[str, Any]
 
 
+class Reported(NamedTuple):
+    """The value that an attribute of a queue was reported to have, and when (epoch milliseconds)."""
+
+    at: int
+    value: Any
+
+
+def keep_latest(known: dict[str, Reported], attributes: Mapping[str, Reported]) -> None:
+    """Add to the known attributes of a queue those of `attributes` that were reported later.
+
+    Of two values reported at the same time, the one whose text sorts last is kept, so that no order of arrival matters.
+    """
+    for name, reported in attributes.items():
+        before = known.get(name)
+        if before is None or reported.at > before.at or (reported.at == before.at and repr(reported.value) >= repr(before.value)):
+            known[name] = reported
+
+
 @dataclass(slots=True)
 class QueueRecord:
     """Everything one shard knows about one queue, as plain values. Times are epoch milliseconds, 0 for never."""
 
     name: QueueName
-    attributes: dict[str, tuple[int, Any]] = field(default_factory=dict)
-    """Attribute -> (when reported, value)."""
+    attributes: dict[str, Reported] = field(default_factory=dict)
     totals: list[int] = field(default_factory=lambda: [0] * len(TOTALS))
     holds: dict[int, int] = field(default_factory=dict)
     """Holding-time bucket -> messages deleted after being held that long."""
@@ -136,18 +153,18 @@ class QueueRecord:
     """The latest event of a message that is not tracked, because as many are tracked as the limit allows."""
 
 
-def latest_value(attributes: Mapping[str, tuple[int, Any]], name: str) -> Any:
+def latest_value(attributes: Mapping[str, Reported], name: str) -> Any:
     """Return the latest value of an attribute, or None when it was never reported."""
     found = attributes.get(name)
-    return None if found is None else found[1]
+    return None if found is None else found.value
 
 
-def latest_number(attributes: Mapping[str, tuple[int, Any]], name: str) -> float | None:
+def latest_number(attributes: Mapping[str, Reported], name: str) -> float | None:
     """Return the latest value of a numeric attribute."""
     found = attributes.get(name)
     if found is None:
         return None
-    value = found[1]
+    value = found.value
     return value if isinstance(value, (int, float)) and value is not True and value is not False else None
 
 

@@ -22,20 +22,17 @@ from streaming.core.reporting.merge import Merged, merge
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.interner import Interner
 from streaming.core.state.queue_table import QueueTable
-from streaming.core.state.queues import QueueRecord
+from streaming.core.state.queues import QueueRecord, Reported, keep_latest
 from streaming.core.state.rows import F_PLACEHOLDER, ROW_COLUMNS, Rows
 from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState
 from streaming.core.state.tombstones import restore_queues
 from streaming.core.track import track
 
 
-def _latest(found: Sequence[dict[str, tuple[int, Any]]]) -> dict[str, tuple[int, Any]]:
-    merged: dict[str, tuple[int, Any]] = {}
+def _latest(found: Sequence[dict[str, Reported]]) -> dict[str, Reported]:
+    merged: dict[str, Reported] = {}
     for attributes in found:
-        for name, (at, value) in attributes.items():
-            known = merged.get(name)
-            if known is None or (at, repr(value)) >= (known[0], repr(known[1])):
-                merged[name] = (at, value)
+        keep_latest(merged, attributes)
     return merged
 
 

@@ -38,8 +38,8 @@ def rewind(state: ShardState, now: int, settings: Settings) -> None:
         column = state.queues.column(name)
         column[column > limit] = now
     for number, attributes in enumerate(known):
-        if any(at > limit for at, _ in attributes.values()):
-            attributes = {name: (_at_most(at, limit, now), value) for name, (at, value) in attributes.items()}
+        if any(reported.at > limit for reported in attributes.values()):
+            attributes = {name: reported._replace(at=_at_most(reported.at, limit, now)) for name, reported in attributes.items()}
         state.queues.put_attributes(number, attributes)
     state.queues.forget_depths_after(limit)
     rows = state.rows

@@ -21,7 +21,7 @@ from streaming.core.settings import QueueName
 from streaming.core.state.duration_buckets import DURATIONS, SUM, UNDIVIDED
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_table import QueueTable
-from streaming.core.state.queues import TOTALS, Depth, QueueRecord
+from streaming.core.state.queues import TOTALS, Depth, QueueRecord, Reported
 from streaming.core.state.variable_length_rows import pack_lists
 
 Columns = dict[str, Array]
@@ -65,7 +65,7 @@ def _queues_as_columns(columns: Columns, header: Header) -> None:
 
 def _record(values: list[Any]) -> QueueRecord:
     name, attributes, totals, holds, depths, empty_from, ordered, dead_letter, messages_seen, *times = values
-    reported = {attribute: (at, value) for attribute, (at, value) in attributes.items()}
+    reported = {attribute: Reported(at, value) for attribute, (at, value) in attributes.items()}
     counted = {int(bucket): n for bucket, n in holds.items()}
     known = [Depth(*depth) for depth in depths]
     totals = [*totals, *[0] * (len(TOTALS) - len(totals))]

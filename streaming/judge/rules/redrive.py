@@ -70,9 +70,9 @@ def redrive_stalled(c: Context) -> Iterator[Finding]:
 
 def _task(c: Context) -> tuple[Mapping[str, Any], int]:
     known = c.summary.attributes.get("redrive_task")
-    if known is None or not isinstance(known[1], dict):
+    if known is None or not isinstance(known.value, dict):
         return {}, c.now
-    return known[1], known[0]
+    return known.value, known.at
 
 
 def _moved(task: Mapping[str, Any]) -> int:
