@@ -49,7 +49,16 @@ class World:
     def produce(self, rate: Rate, peak_per_s: float, *, name: str = "shop-1", mark: Mark | None = None) -> Producer:
         """Add a producer of the queue."""
         groups = GROUPS if self.kind == "fifo" else ()
-        return Producer(self.sim, name, self.queue, self.reports, rate, peak_per_s, groups, mark)
+        return Producer(
+            sim=self.sim,
+            name=name,
+            queue=self.queue,
+            reports=self.reports,
+            rate=rate,
+            peak_per_s=peak_per_s,
+            groups=groups,
+            mark=mark,
+        )
 
     def consume(self, service: ServiceTime, count: int = 2, **particulars: Any) -> list[Consumer]:
         """Add consumers of the queue: worker-1, worker-2 and so on."""
@@ -79,7 +88,16 @@ class World:
         self.history.freeze()
         settings = {queue.name: queue.attributes() for queue in self.queues}
         name = f"{self.name}/{self.kind}"
-        return Recording(name, self.seed, self.duration_s, self.reports, self.history, settings, self.labels, allowed)
+        return Recording(
+            name=name,
+            seed=self.seed,
+            duration_s=self.duration_s,
+            reports=self.reports,
+            history=self.history,
+            settings=settings,
+            labels=self.labels,
+            allowed=allowed,
+        )
 
 
 def silence_detectable_after_s(rate_per_s: float) -> float:

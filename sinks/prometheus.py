@@ -181,7 +181,7 @@ class Exposition:
             # Lines that are equal are kept as they are: to compare them with those of a block takes no time then.
             lasting = tuple([old if old == new else new for old, new in zip(known.lasting, lasting, strict=True)])
         ages = tuple([age_lines(metric, view, labels) for metric in self._ages])
-        return _Queue(name, view, labels, lasting, lines[:aging], ages)
+        return _Queue(name=name, view=view, labels=labels, lasting=lasting, aging=lines[:aging], ages=ages)
 
     def _build_info(self, openmetrics: bool) -> bytes:
         name = "queuewatch_build_info"

@@ -50,21 +50,31 @@ def score(rule: Rule, run: Run) -> Score:
     quiet_s = ((recording.ends_at if cause is None else cause) - T0_MS) / 1000
     pages = sum(1 for a in false if a.pages)
     if cause is None:
-        return Score(rule.name, None, None, None, None, 0, len(false), pages, quiet_s)
+        return Score(
+            rule=rule.name,
+            fault=None,
+            minimum_s=None,
+            detected_s=None,
+            culprit=None,
+            true=0,
+            false=len(false),
+            false_pages=pages,
+            quiet_s=quiet_s,
+        )
     label = recording.labels[0]
     true = [a for a in alarms if a.from_ms >= cause]
     detected_ms = detected(true, label)
     culprit = None if detected_ms is None or not culprits(label) else any(a.names & culprits(label) for a in true)
     return Score(
-        rule.name,
-        label.fault,
-        (label.detectable_ms - label.from_ms) / 1000,
-        None if detected_ms is None else (detected_ms - label.from_ms) / 1000,
-        culprit,
-        len(true),
-        len(false),
-        pages,
-        quiet_s,
+        rule=rule.name,
+        fault=label.fault,
+        minimum_s=(label.detectable_ms - label.from_ms) / 1000,
+        detected_s=None if detected_ms is None else (detected_ms - label.from_ms) / 1000,
+        culprit=culprit,
+        true=len(true),
+        false=len(false),
+        false_pages=pages,
+        quiet_s=quiet_s,
     )
 
 

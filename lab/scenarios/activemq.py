@@ -41,7 +41,17 @@ class MqWorld:
         self.history.freeze()
         settings = {"orders": {"kind": "queue", "dead_letter_queue": "DLQ.orders"}, "DLQ.orders": {"kind": "queue"}}
         name = f"{self.name}/activemq"
-        return Recording(name, self.seed, HOUR_S, self.reports, self.history, settings, [], allowed, SYSTEM)
+        return Recording(
+            name=name,
+            seed=self.seed,
+            duration_s=HOUR_S,
+            reports=self.reports,
+            history=self.history,
+            settings=settings,
+            labels=[],
+            allowed=allowed,
+            system=SYSTEM,
+        )
 
     def _next(self) -> None:
         self.sim.after_s(self._random.expovariate(self.rate_per_s), self._send)

@@ -44,7 +44,17 @@ class CloudflareWorld:
         settings = {q.name: q.settings.attributes(has_consumer=q.service is not None) for q in self.queues}
         labels = [] if label is None else [label]
         name = f"{self.name}/cloudflare"
-        return Recording(name, self.seed, HOUR_S, self.reports, self.history, settings, labels, allowed, SYSTEM)
+        return Recording(
+            name=name,
+            seed=self.seed,
+            duration_s=HOUR_S,
+            reports=self.reports,
+            history=self.history,
+            settings=settings,
+            labels=labels,
+            allowed=allowed,
+            system=SYSTEM,
+        )
 
     def _queue(self, settings: CloudflareSettings) -> CloudflareQueue:
         return CloudflareQueue(self.sim, settings, self.history, self.reports)

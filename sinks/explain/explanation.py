@@ -78,7 +78,9 @@ def explain(
     context = _Context(snapshot, now_ms, settings or Settings(), runbook_base_url)
     subjects = tuple(context.subjects(what))
     hint = "" if subjects else _hint(snapshot, what)
-    return Explanation(what, now_ms, subjects[:MAX_SUBJECTS], max(0, len(subjects) - MAX_SUBJECTS), hint)
+    return Explanation(
+        what=what, now_ms=now_ms, subjects=subjects[:MAX_SUBJECTS], more=max(0, len(subjects) - MAX_SUBJECTS), hint=hint
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,23 +107,51 @@ class _Context:
     def queue(self, queue: QueueView) -> Subject:
         reasons = self.reasons(queue, lambda _: True)
         sentence = queue_sentence(queue, self.now_ms, firing=bool(reasons))
-        return Subject("queue", queue.queue, queue, sentence, reasons, self.near_misses(queue).of_queue(_firing(reasons)))
+        return Subject(
+            kind="queue",
+            name=queue.queue,
+            queue=queue,
+            sentence=sentence,
+            reasons=reasons,
+            near_misses=self.near_misses(queue).of_queue(_firing(reasons)),
+        )
 
     def message(self, queue: QueueView, message: MessageView) -> Subject:
         name = message.message_id
         reasons = self.reasons(queue, lambda f: name in (f.key.message_id, f.evidence.get("head_message_id")))
         near = self.near_misses(queue).of_message(message, _firing(reasons))
-        return Subject("message", name, queue, message_sentence(queue, message, self.now_ms), reasons, near)
+        return Subject(
+            kind="message",
+            name=name,
+            queue=queue,
+            sentence=message_sentence(queue, message, self.now_ms),
+            reasons=reasons,
+            near_misses=near,
+        )
 
     def group(self, queue: QueueView, group: GroupView) -> Subject:
         reasons = self.reasons(queue, lambda f: f.key.group == group.group)
         near = self.near_misses(queue).of_group(group, _firing(reasons))
-        return Subject("group", group.group, queue, group_sentence(queue, group, self.now_ms), reasons, near)
+        return Subject(
+            kind="group",
+            name=group.group,
+            queue=queue,
+            sentence=group_sentence(queue, group, self.now_ms),
+            reasons=reasons,
+            near_misses=near,
+        )
 
     def consumer(self, queue: QueueView, consumer: ConsumerView) -> Subject:
         reasons = self.reasons(queue, lambda f: f.key.consumer == consumer.consumer)
         near = self.near_misses(queue).of_consumer(consumer, _firing(reasons))
-        return Subject("consumer", consumer.consumer, queue, consumer_sentence(queue, consumer, self.now_ms), reasons, near)
+        return Subject(
+            kind="consumer",
+            name=consumer.consumer,
+            queue=queue,
+            sentence=consumer_sentence(queue, consumer, self.now_ms),
+            reasons=reasons,
+            near_misses=near,
+        )
 
     def near_misses(self, queue: QueueView) -> NearMisses:
         return NearMisses(queue, self.settings, self.now_ms)

@@ -225,7 +225,14 @@ def _miss(signal: SignalName, m: Measured, sentence: str) -> Iterator[NearMiss]:
     if not m.reached:
         unit: Unit = "seconds" if m.unit == "milliseconds" else m.unit
         per = 1000 if m.unit == "milliseconds" else 1
-        yield NearMiss(signal, max(m.value, 0) / per, m.limit / per, unit, m.nearness, f"{sentence}.")
+        yield NearMiss(
+            signal=signal,
+            value=max(m.value, 0) / per,
+            limit=m.limit / per,
+            unit=unit,
+            nearness=m.nearness,
+            sentence=f"{sentence}.",
+        )
 
 
 def _s(milliseconds: float) -> str:

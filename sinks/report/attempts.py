@@ -88,7 +88,13 @@ def _timeline_event(row: dict[str, Any]) -> TimelineEvent:
     )
     note = "; ".join(form.format(value) for value, form in notes if value)
     return TimelineEvent(
-        row["at"], row["type"], row["queue"], row["consumer"], row["receive_count"], row["invisible_until"], note
+        at_ms=row["at"],
+        what=row["type"],
+        queue=row["queue"],
+        consumer=row["consumer"],
+        receive_count=row["receive_count"],
+        until_ms=row["invisible_until"],
+        note=note,
     )
 
 
@@ -108,7 +114,9 @@ def _deliveries(rows: Sequence[dict[str, Any]], windows: dict[str, int | None], 
         if what == "received":
             if open_ is not None:
                 yield _ended(open_, at, "received again")
-            open_ = Delivery(row["queue"], row["consumer"], row["receive_count"], at, at, "")
+            open_ = Delivery(
+                queue=row["queue"], consumer=row["consumer"], receive_count=row["receive_count"], from_ms=at, to_ms=at, how=""
+            )
             window_ms = windows.get(row["queue"])
             window_ends_ms = row["invisible_until"] or (None if window_ms is None else at + window_ms)
         elif what == "extended" and row["invisible_until"]:

@@ -167,11 +167,11 @@ def _message(
             return Unreadable(topic, "empty_body")
         message_id = _message_id(content["messageId"])
     return MessageAdvisory(
-        kind,
-        queue,
-        message_id,
-        headers.get("consumerId"),
-        None if content is None else _message_body(content),
+        kind=kind,
+        queue=queue,
+        message_id=message_id,
+        consumer=headers.get("consumerId"),
+        body=None if content is None else _message_body(content),
     )
 
 

@@ -47,7 +47,9 @@ class Collected:
         """Validate `table` (in `PLAIN_SCHEMA`) and keep its events; `raw(row)` returns a refused event's bytes."""
         checked = validate(table, self._most_kept - len(self.invalid))
         for row, reason, detail in checked.flaws:
-            self.invalid.append(InvalidEvent(reason, detail, int(record[row]), int(line[row]), raw(row)[:RAW_LIMIT]))
+            self.invalid.append(
+                InvalidEvent(reason=reason, detail=detail, record=int(record[row]), line=int(line[row]), raw=raw(row)[:RAW_LIMIT])
+            )
         self.refused.update(checked.refused)
         self._tables.append(checked.events)
         self._record.append(record if checked.kept is None else record[checked.kept])
@@ -58,19 +60,23 @@ class Collected:
         self.refused[refusal.reason] += 1
         if len(self.invalid) < self._most_kept:
             content = raw if isinstance(raw, bytes) else raw()
-            self.invalid.append(InvalidEvent(refusal.reason, refusal.detail, record, line, content[:RAW_LIMIT]))
+            self.invalid.append(
+                InvalidEvent(reason=refusal.reason, detail=refusal.detail, record=record, line=line, raw=content[:RAW_LIMIT])
+            )
 
     def result(self) -> Decoded:
         if not self._tables:
             nothing = np.zeros(0, np.int32)
-            return Decoded(WIRE_SCHEMA.empty_table(), self.invalid, self.refused, nothing, nothing)
+            return Decoded(
+                events=WIRE_SCHEMA.empty_table(), invalid=self.invalid, refused=self.refused, record_index=nothing, line=nothing
+            )
         events = self._tables[0]
         if len(self._tables) > 1:
             events = pa.concat_tables(self._tables).unify_dictionaries().combine_chunks()
         return Decoded(
-            events,
-            self.invalid,
-            self.refused,
-            np.concatenate(self._record).astype(np.int32),
-            np.concatenate(self._line).astype(np.int32),
+            events=events,
+            invalid=self.invalid,
+            refused=self.refused,
+            record_index=np.concatenate(self._record).astype(np.int32),
+            line=np.concatenate(self._line).astype(np.int32),
         )

@@ -42,7 +42,9 @@ class Lines:
     def part(self, first: int, last: int) -> Lines:
         """Return lines [first, last) over the same buffer."""
         where = slice(first, last)
-        return Lines(self.buffer, self.start[where], self.end[where], self.record[where], self.number[where])
+        return Lines(
+            buffer=self.buffer, start=self.start[where], end=self.end[where], record=self.record[where], number=self.number[where]
+        )
 
     def text(self, first: int, last: int) -> bytes:
         """Return the bytes from line `first` to before line `last`."""
@@ -66,7 +68,7 @@ def split_lines(buffer: bytes, record_start: Ints) -> Lines:
     if b"\r" in buffer:
         last = data[np.maximum(end - 1, 0)] == _RETURN
         end = end - (last & (end > start))
-    lines = Lines(buffer, start, end, record, number)
+    lines = Lines(buffer=buffer, start=start, end=end, record=record, number=number)
     return _only(lines, end > start) if (end == start).any() else lines
 
 
@@ -130,10 +132,16 @@ def gather(lines: Lines, chosen: Mask) -> tuple[Lines, Ints]:
         position += len(piece) + 1
     kept = _only(lines, chosen)
     return (
-        Lines(b"\n".join(pieces), kept.start + shift, kept.end + shift, kept.record, kept.number),
+        Lines(buffer=b"\n".join(pieces), start=kept.start + shift, end=kept.end + shift, record=kept.record, number=kept.number),
         index,
     )
 
 
 def _only(lines: Lines, chosen: Mask) -> Lines:
-    return Lines(lines.buffer, lines.start[chosen], lines.end[chosen], lines.record[chosen], lines.number[chosen])
+    return Lines(
+        buffer=lines.buffer,
+        start=lines.start[chosen],
+        end=lines.end[chosen],
+        record=lines.record[chosen],
+        number=lines.number[chosen],
+    )

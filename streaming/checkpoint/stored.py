@@ -75,7 +75,16 @@ def open_stored(checkpoint: Path) -> Stored:
         if seed is None:
             raise CheckpointMismatch(f"the checkpoint {checkpoint} holds no batch yet", "Let queuewatch run on it first")
         memory = LocalFolder(checkpoint / "judge").read(SEED)
-        return Stored(checkpoint, manifest, None, 0, seed.states, memory, seed.kafka, {})
+        return Stored(
+            path=checkpoint,
+            manifest=manifest,
+            batch_id=None,
+            now_ms=0,
+            files=seed.states,
+            memory=memory,
+            kafka=seed.kafka,
+            lost={},
+        )
     for batch_id in reversed(committed):
         if not ledger.batches:
             version = _without_ledger(checkpoint, batch_id, manifest.checkpoint.shards)
@@ -88,7 +97,14 @@ def open_stored(checkpoint: Path) -> Stored:
             memory = LocalFolder(checkpoint / "judge").read(f"{batch_id:012d}.memory")
             files = {key: shard.files for key, shard in version.shards.items() if shard.files}
             return Stored(
-                checkpoint, manifest, batch_id, version.now_ms, files, memory, kafka_offsets(logged), dict(version.lost)
+                path=checkpoint,
+                manifest=manifest,
+                batch_id=batch_id,
+                now_ms=version.now_ms,
+                files=files,
+                memory=memory,
+                kafka=kafka_offsets(logged),
+                lost=dict(version.lost),
             )
     raise CheckpointMismatch(f"no batch in the checkpoint {checkpoint} is whole", "Restore a copy of it")
 

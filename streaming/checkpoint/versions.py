@@ -114,4 +114,6 @@ def _version(body: Mapping[str, Any]) -> Version:
         for key, (files, size, rows) in body["shards"].items()
     }
     lost = {str(name): int(n) for name, n in body["lost"].items()}
-    return Version(int(body["batch_id"]), int(body["now_ms"]), shards, lost, int(body.get("spool", -1)))
+    return Version(
+        batch_id=int(body["batch_id"]), now_ms=int(body["now_ms"]), shards=shards, lost=lost, spool=int(body.get("spool", -1))
+    )

@@ -108,7 +108,7 @@ class History:
             np.where(present.any(axis=1), present.argmax(axis=1), len(at)) if len(at) else np.zeros(len(values), dtype=np.int64)
         )
         index = {name: i for i, name in enumerate(name for name in names if name in self._place)}
-        self._dense = _Dense(at, at.tolist(), values, firsts.tolist(), index)
+        self._dense = _Dense(at=at, times=at.tolist(), values=values, firsts=firsts.tolist(), places=index)
 
     def stretch(self, since: int, queues: Ints) -> tuple[Ints, Callable[[str, Sequence[int]], Ints]]:
         """Return the times of the samples at `since` or later, including the present, and a function that reads a field of them.

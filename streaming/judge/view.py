@@ -8,7 +8,7 @@ from itertools import count
 from typing import overload
 
 from streaming.core.reporting.merge import MergedQueues
-from streaming.core.reporting.report import GroupReport, QueueSummary
+from streaming.core.reporting.report import GroupReport, HeldBy, QueueSummary
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queues import TOTALS
 from streaming.judge.durations import durations
@@ -186,9 +186,7 @@ def queue_view(summary: QueueSummary, evaluation: Evaluation, settings: Settings
         top_groups=groups,
         other_groups=other_groups,
         other_groups_oldest_ms=other_oldest,
-        consumers=tuple(
-            ConsumerView(h.consumer, h.held, h.since, h.message_id, *_connection(summary, h.consumer)) for h in held[:top_k]
-        ),
+        consumers=tuple(_consumer(summary, h) for h in held[:top_k]),
         other_consumers=max(0, len(held) - top_k),
         other_consumers_held_since_ms=held[top_k].since if len(held) > top_k else None,
         dead_letter_expires_at_ms=numbers["expires_at"] if numbers["dead_letters"] else None,
@@ -233,10 +231,17 @@ def _tags(summary: QueueSummary, settings: Settings) -> dict[str, str]:
     return {name: str(tags[name])[:TAG_CHARS] for name in settings.tag_labels if name in tags} if isinstance(tags, dict) else {}
 
 
-def _connection(summary: QueueSummary, consumer: str) -> tuple[bool | None, int | None]:
-    state = summary.consumer_states.get(consumer)
+def _consumer(summary: QueueSummary, h: HeldBy) -> ConsumerView:
+    state = summary.consumer_states.get(h.consumer)
     attributes = state.attributes if state else {}
-    return attributes.get("connected"), attributes.get("prefetch")
+    return ConsumerView(
+        consumer=h.consumer,
+        held=h.held,
+        oldest_held_since_ms=h.since,
+        oldest_message_id=h.message_id,
+        connected=attributes.get("connected"),
+        prefetch=attributes.get("prefetch"),
+    )
 
 
 def _messages(summary: QueueSummary) -> tuple[MessageView, ...]:
@@ -276,7 +281,16 @@ def _groups(summary: QueueSummary, top_k: int) -> tuple[tuple[GroupView, ...], i
 def _group(g: GroupReport, stuck: bool) -> GroupView:
     head_id, head_receives = (g.head.message_id, g.head.receive_count) if g.head else (None, 0)
     settled = g.last_settled_at or None
-    return GroupView(g.name, g.unsettled, g.in_flight, g.oldest_sent_at, head_id, head_receives, settled, stuck)
+    return GroupView(
+        group=g.name,
+        unsettled=g.unsettled,
+        in_flight=g.in_flight,
+        oldest_sent_at_ms=g.oldest_sent_at,
+        head_message_id=head_id,
+        head_receive_count=head_receives,
+        last_settled_at_ms=settled,
+        stuck=stuck,
+    )
 
 
 def _group_states(summary: QueueSummary, ordered_queue: bool) -> dict[GroupState, int]:

@@ -117,7 +117,7 @@ def _read_file(path: Path, decode: Decoder, lateness_ms: int) -> tuple[pa.Table,
     for one in sorted(_by_line(decoded.invalid, content, decode), key=lambda i: i.line or 0):
         before = int(np.searchsorted(lines, one.line, side="left")) if one.line is not None else 0
         when = int(came_at[max(before - 1, 0)]) if len(came_at) else 0
-        bad.append(Unreadable(name_of(path), one.line, one.reason, one.detail, one.raw, when))
+        bad.append(Unreadable(file=name_of(path), line=one.line, reason=one.reason, detail=one.detail, raw=one.raw, came_at=when))
     return events, came_at, bad
 
 
@@ -255,8 +255,11 @@ def steps(recording: Recording, every_ms: int, until: int | None) -> Iterator[St
 
 
 def _step(at: int, events: pa.Table, unreadable: Sequence[Unreadable], *, shown: bool) -> Step:
-    quarantine = [Quarantined(u.reason, u.detail, u.raw[:QUARANTINED_BYTES], u.file, u.line) for u in unreadable]
-    return Step(at, events, Counter(u.reason for u in unreadable), quarantine, shown)
+    quarantine = [
+        Quarantined(reason=u.reason, detail=u.detail, raw=u.raw[:QUARANTINED_BYTES], origin=u.file, line=u.line)
+        for u in unreadable
+    ]
+    return Step(at=at, events=events, invalid=Counter(u.reason for u in unreadable), quarantine=quarantine, shown=shown)
 
 
 GRID_MS = (1_000, 5_000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000)

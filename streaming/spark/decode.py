@@ -93,7 +93,13 @@ class _Gathered:
         self.invalid[refused.refusal.reason] += 1
         if len(self.quarantined) < QUARANTINED_PER_PACKET:
             self.quarantined.append(
-                Quarantined(refused.refusal.reason, refused.refusal.detail, refused.raw, refused.origin, None)
+                Quarantined(
+                    reason=refused.refusal.reason,
+                    detail=refused.refusal.detail,
+                    raw=refused.raw,
+                    origin=refused.origin,
+                    line=None,
+                )
             )
 
     def table(self) -> pa.Table:
@@ -154,7 +160,13 @@ def _rows(keys: list[int], part: int, packets: list[bytes], read: str | None, ne
 def _quarantined(invalid: Iterable[InvalidEvent], records: pa.RecordBatch) -> list[Quarantined]:
     origins, positions = records.column("origin"), records.column("position")
     return [
-        Quarantined(event.reason, event.detail, event.raw, _origin(origins, positions, event.record), event.line)
+        Quarantined(
+            reason=event.reason,
+            detail=event.detail,
+            raw=event.raw,
+            origin=_origin(origins, positions, event.record),
+            line=event.line,
+        )
         for event in invalid
     ]
 

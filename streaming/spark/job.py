@@ -184,16 +184,16 @@ class Job:
         kept = self._versions_kept()
         memories = MemoryStore(self._folder("judge"), kept=kept)
         publisher = Publisher(
-            self._settings,
-            spark_config.shards,
-            memories,
-            self._outlets,
-            self._monitor,
-            Pruner(keeper, spark_config.shards, kept=kept),
-            BatchTimes(self._folder("offsets"), memories),
-            VersionLedger(self._folder(versions.FOLDER), kept=kept),
-            self._losses,
-            self._spool(kept),
+            settings=self._settings,
+            shards=spark_config.shards,
+            memories=memories,
+            outlets=self._outlets,
+            monitor=self._monitor,
+            pruner=Pruner(keeper, spark_config.shards, kept=kept),
+            times=BatchTimes(self._folder("offsets"), memories),
+            ledger=VersionLedger(self._folder(versions.FOLDER), kept=kept),
+            losses=self._losses,
+            spool=self._spool(kept),
         )
         return pipeline.start(
             self.spark,
@@ -216,7 +216,7 @@ class Job:
             return None
         ledger = SpoolLedger(self._folder(SPOOLED), kept=kept)
         migrate(self._folder, path, ledger)
-        planner = SpoolPlanner(source, path, ledger, time.monotonic, kept)
+        planner = SpoolPlanner(source=source, folder=path, ledger=ledger, clock_s=time.monotonic, kept=kept)
         return SpoolBatches(planner, lanes_of(self.spark.sparkContext.defaultParallelism), self._folder("offsets"))
 
     def _read_from_beginning(self, reset: Mapping[Partition, int]) -> None:
@@ -288,7 +288,7 @@ def open_job(config: Config, outlets_for: Callable[[Checkpoint, FolderOf], Outle
             master=spark.sparkContext.master,
         )
         outlets = outlets_for(checkpoint, lambda name: open_folder(spark, f"{location.rstrip('/')}/{name}"))
-        yield Job(spark, config, checkpoint, lease, topics, outlets, monitor)
+        yield Job(spark=spark, config=config, checkpoint=checkpoint, lease=lease, topics=topics, outlets=outlets, monitor=monitor)
 
 
 def survey_of(config: Config) -> Topics | None:

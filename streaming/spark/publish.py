@@ -102,7 +102,15 @@ class Publisher:
         before = self._ledger.before(batch_id)
         shards = {**before.shards, **_shards_of(rows)} if before is not None else _shards_of(rows)
         lost = self._lost(batch_id, read, files, before.lost if before is not None else {})
-        self._ledger.save(Version(batch_id, now_ms, shards, lost, self._spool.last if self._spool is not None else -1))
+        self._ledger.save(
+            Version(
+                batch_id=batch_id,
+                now_ms=now_ms,
+                shards=shards,
+                lost=lost,
+                spool=self._spool.last if self._spool is not None else -1,
+            )
+        )
         self._pruner.published(batch_id, {row["shard"]: row["state_files"] for row in rows})
 
     def _lost(self, batch_id: int, read: Mapping[str, int], files: LostFiles | None, before: Mapping[str, int]) -> dict[str, int]:

@@ -89,7 +89,9 @@ def _write(steps: Iterable[Step], inbox: Path, settings: Settings, shards: int) 
             for key, packet in zip(keys, packets(step, shards, settings), strict=True):
                 for name, value in zip(rows, (key, step.at, 0, packet), strict=True):
                     rows[name].append(value)
-            known[step.at] = Step(step.at, step.events.slice(0, 0), step.invalid, [], step.shown)
+            known[step.at] = Step(
+                at=step.at, events=step.events.slice(0, 0), invalid=step.invalid, quarantine=[], shown=step.shown
+            )
         path = inbox / f"{number:06d}.parquet"
         pq.write_table(pa.table(rows, schema=_ARROW_SCHEMA), path)
         # Spark reads files in the order of their modification times, which may be equal for files written quickly.

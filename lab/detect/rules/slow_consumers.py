@@ -78,6 +78,14 @@ def _of(
         held = bisect_right(begins, at) - bisect_right(ends, at)
         acked = bisect_right(acks, at)
         yield ConsumerReport(
-            consumer, connected and known >= 0, prefetch, held, False,
-            acks[acked - 1] if acked else None, connected_at if acked == 0 else since[0], None, more, None,
-        )  # fmt: skip
+            consumer=consumer,
+            connected=connected and known >= 0,
+            prefetch=prefetch,
+            dispatched=held,
+            network=False,
+            last_ack_at_ms=acks[acked - 1] if acked else None,
+            connected_at_ms=connected_at if acked == 0 else since[0],
+            oldest_held_since_ms=None,
+            queue_waiting=more,
+            median_hold_ms=None,
+        )

@@ -113,18 +113,21 @@ def _unpack_one(blob: bytes) -> Packet:
     queues = [_name(q) for q in header["queues"]]
     about_queues = QueueEvents({name: columns.pop(_OF_QUEUES + name) for name in OF_QUEUES}, *header["about_queues"])
     events = Events(
-        columns,
-        queues,
-        header["groups"],
-        header["consumers"],
-        header["reasons"],
-        texts,
-        about_queues,
-        {_name(q) for q in header["dlq"]},
-        {_name(q) for q in header["ordered"]},
-        {_name(q): skew for q, skew in header["skews"]},
+        columns=columns,
+        queues=queues,
+        groups=header["groups"],
+        consumers=header["consumers"],
+        reasons=header["reasons"],
+        texts=texts,
+        about_queues=about_queues,
+        dead_letter_queues={_name(q) for q in header["dlq"]},
+        ordered_queues={_name(q) for q in header["ordered"]},
+        skews={_name(q): skew for q, skew in header["skews"]},
     )
-    kept = [Quarantined(r, d, base64.b64decode(raw), o, line) for r, d, raw, o, line in header["quarantine"]]
+    kept = [
+        Quarantined(reason=r, detail=d, raw=base64.b64decode(raw), origin=o, line=line)
+        for r, d, raw, o, line in header["quarantine"]
+    ]
     return Packet(events, Counter(header["invalid"]), kept)
 
 

@@ -72,7 +72,15 @@ def prepare(table: pa.Table) -> Events:
         "flags": np.full(n, PRIMARY, dtype=np.uint8),
     }
     texts = ids.take(pa.array(text_rows)) if len(text_rows) else pa.array([], pa.string())
-    events = Events(columns, queues, groups, consumers, reasons, texts.cast(pa.string()), about_queues)
+    events = Events(
+        columns=columns,
+        queues=queues,
+        groups=groups,
+        consumers=consumers,
+        reasons=reasons,
+        texts=texts.cast(pa.string()),
+        about_queues=about_queues,
+    )
     if ahead_ms is not None:
         columns["flags"][ahead_ms > 0] |= AHEAD
         for row in np.flatnonzero(ahead_ms).tolist():

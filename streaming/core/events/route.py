@@ -64,7 +64,7 @@ def shard_of(events: Events, shards: int, settings: Settings) -> Array:
 
 def _compact(events: Events, columns: dict[str, Array]) -> Events:
     """Keep only the strings these rows refer to, so that a packet does not carry those of every shard."""
-    out = Events(columns, events.queues, events.groups, events.consumers, events.reasons)
+    out = Events(columns=columns, queues=events.queues, groups=events.groups, consumers=events.consumers, reasons=events.reasons)
     if len(events.groups):
         kept, columns["group"] = distinct(columns["group"], len(events.groups))
         out.groups = [events.groups[i] for i in kept.tolist()]

@@ -213,7 +213,13 @@ def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[A
     )
     return [
         Arrival(
-            names[number], message_id, at_ms, arrival_known_by(flags), names[origin][2] if origin >= 0 else None, count, placed
+            queue=names[number],
+            message_id=message_id,
+            at=at_ms,
+            known_by=arrival_known_by(flags),
+            source=names[origin][2] if origin >= 0 else None,
+            receive_count=count,
+            rank=placed,
         )
         for number, message_id, at_ms, flags, origin, count, placed in fields
     ]
@@ -245,7 +251,9 @@ def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int
     for number, placed, at_ms, message_id, dropped, key, receives, sent_at in fields:
         kind = "dropped" if dropped else "expired"
         reason = state.loss_reasons.get(key, "" if dropped else RETENTION_RAN_OUT)
-        out.setdefault(number, []).append(Loss(placed, at_ms, message_id, kind, reason, receives, sent_at))
+        out.setdefault(number, []).append(
+            Loss(rank=placed, at=at_ms, message_id=message_id, kind=kind, reason=reason, receive_count=receives, sent_at=sent_at)
+        )
     return out
 
 

@@ -61,12 +61,12 @@ def merge_purges(a: Iterable[Purge], b: Iterable[Purge]) -> list[Purge]:
         other = known.get(purge.at)
         if other is not None:
             purge = Purge(
-                purge.at,
-                min(purge.quiet_from, other.quiet_from),
-                purge.messages + other.messages,
-                purge.received + other.received,
-                min(purge.oldest_sent_at, other.oldest_sent_at),
-                min(purge.oldest_received_sent_at, other.oldest_received_sent_at),
+                at=purge.at,
+                quiet_from=min(purge.quiet_from, other.quiet_from),
+                messages=purge.messages + other.messages,
+                received=purge.received + other.received,
+                oldest_sent_at=min(purge.oldest_sent_at, other.oldest_sent_at),
+                oldest_received_sent_at=min(purge.oldest_received_sent_at, other.oldest_received_sent_at),
             )
         known[purge.at] = purge
     return sorted(known.values())

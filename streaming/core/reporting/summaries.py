@@ -142,11 +142,11 @@ def _merge_groups(a: list[GroupReport], b: list[GroupReport]) -> list[GroupRepor
         other = known.get(group.name)
         if other is not None:
             group = GroupReport(
-                group.name,
-                group.unsettled + other.unsettled,
-                group.in_flight + other.in_flight,
-                min(group.oldest_sent_at, other.oldest_sent_at),
-                max(group.last_settled_at, other.last_settled_at),
+                name=group.name,
+                unsettled=group.unsettled + other.unsettled,
+                in_flight=group.in_flight + other.in_flight,
+                oldest_sent_at=min(group.oldest_sent_at, other.oldest_sent_at),
+                last_settled_at=max(group.last_settled_at, other.last_settled_at),
             )
         known[group.name] = group
     return sorted(known.values(), key=lambda g: (g.oldest_sent_at, g.name))

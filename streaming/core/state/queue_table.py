@@ -256,7 +256,15 @@ class QueueTable:
         values = {name: getattr(row, name) for name in (*FLAGS, *TIMES)}
         totals = self.totals[number].tolist()
         durations = dict(zip(*(column.tolist() for column in self.durations.of_queue(number)), strict=True))
-        return QueueRecord(row.name, dict(row.attributes), totals, self.holds(number), self.depths(number), durations, **values)
+        return QueueRecord(
+            name=row.name,
+            attributes=dict(row.attributes),
+            totals=totals,
+            holds=self.holds(number),
+            depths=self.depths(number),
+            durations=durations,
+            **values,
+        )
 
     @classmethod
     def of(cls, records: Iterable[QueueRecord]) -> QueueTable:

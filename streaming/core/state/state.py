@@ -231,7 +231,9 @@ class ShardState:
         state.loss_reasons = {int(k): v for k, v in header["loss_reasons"]}
         queues = unpack_lists("s.queues", columns)
         state.segments = [
-            TombstoneSegment(name, rows, last_end, of_segment, renumbered, segments[name])
+            TombstoneSegment(
+                name=name, rows=rows, last_end=last_end, queues=of_segment, renumbered=renumbered, body=segments[name]
+            )
             for (name, rows, last_end, renumbered), of_segment in zip(header["segments"], queues, strict=True)
         ]
         state.renumberings = {serial: (column, columns[f"moved.{serial}"]) for serial, column in header["renumberings"]}

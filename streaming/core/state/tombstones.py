@@ -173,12 +173,12 @@ def _segment(state: ShardState, part: _Part) -> TombstoneSegment:
     packed = pack_columns(columns, {"version": FORMAT_VERSION}, raw=_RAW, compress=True)
     body = b"".join((rows.key.tobytes(), packed))
     return TombstoneSegment(
-        hashlib.blake2b(body, digest_size=16).hexdigest(),
-        len(rows),
-        int(rows["ended"].max()),
-        np.flatnonzero(np.bincount(rows["queue"])),
-        state.renumbered,
-        body,
+        name=hashlib.blake2b(body, digest_size=16).hexdigest(),
+        rows=len(rows),
+        last_end=int(rows["ended"].max()),
+        queues=np.flatnonzero(np.bincount(rows["queue"])),
+        renumbered=state.renumbered,
+        body=body,
     )
 
 

@@ -63,6 +63,19 @@ def _queues_as_columns(columns: Columns, header: Header) -> None:
     columns |= QueueTable.of(_record(values) for values in header.pop("queues")).pack()
 
 
+_TIMES_IN_3: Final = (
+    "purged_at",
+    "last_event_at",
+    "last_received_at",
+    "last_settled_at",
+    "last_state_at",
+    "skew_ms",
+    "youngest_sent_at",
+    "youngest_received_at",
+)
+"""The last values of a queue's record, in its order."""
+
+
 def _record(values: list[Any]) -> QueueRecord:
     name, attributes, totals, holds, depths, empty_from, ordered, dead_letter, messages_seen, *times = values
     reported = {attribute: Reported(at, value) for attribute, (at, value) in attributes.items()}
@@ -70,7 +83,17 @@ def _record(values: list[Any]) -> QueueRecord:
     known = [Depth(*depth) for depth in depths]
     totals = [*totals, *[0] * (len(TOTALS) - len(totals))]
     return QueueRecord(
-        QueueName(*name), reported, totals, counted, known, {}, empty_from, ordered, dead_letter, messages_seen, *times
+        name=QueueName(*name),
+        attributes=reported,
+        totals=totals,
+        holds=counted,
+        depths=known,
+        durations={},
+        empty_from=empty_from,
+        ordered=ordered,
+        dead_letter=dead_letter,
+        messages_seen=messages_seen,
+        **dict(zip(_TIMES_IN_3, times, strict=False)),
     )
 
 

@@ -72,7 +72,16 @@ def _one_queue(
     np.minimum.at(oldest, group, live.at("sent", rows))
     head = rows[head_at]
     settled = state.groups.time[names]
-    groups = _Groups(state, viewer, names, unsettled, in_flight, oldest, settled, head)
+    groups = _Groups(
+        state=state,
+        viewer=viewer,
+        names=names,
+        unsettled=unsettled,
+        in_flight=in_flight,
+        oldest=oldest,
+        settled=settled,
+        head=head,
+    )
     stuck, stuck_groups = _stuck(groups, w, number, now, settings)
     look_ahead, hidden = _look_ahead(groups, w, rows, group, number, now, settings)
     order = _oldest_first(state, names, oldest, settings.top_k + 1)
@@ -127,7 +136,14 @@ class _Groups:
         """Return some groups with their heads."""
         at = np.array(which, dtype=np.int64)
         return [
-            GroupReport(name or "", unsettled, in_flight, oldest, settled, head)
+            GroupReport(
+                name=name or "",
+                unsettled=unsettled,
+                in_flight=in_flight,
+                oldest_sent_at=oldest,
+                last_settled_at=settled,
+                head=head,
+            )
             for name, unsettled, in_flight, oldest, settled, head in zip(
                 self.state.groups.words(self.names[at]),
                 self.unsettled[at].tolist(),
@@ -220,12 +236,12 @@ def _look_ahead(
     ahead = np.bincount(group[:limit], minlength=n)
     first = int(ahead.argmax())
     saturated = LookAhead(
-        limit,
-        groups.name(first),
-        int(ahead[first]),
-        int(blocked[seen].sum() if seen.any() else 0),
-        int(waiting.sum()),
-        int(beyond.sum()),
+        limit=limit,
+        blocking_group=groups.name(first),
+        blocking_messages=int(ahead[first]),
+        blocked_groups=int(blocked[seen].sum() if seen.any() else 0),
+        hidden_messages=int(waiting.sum()),
+        hidden_groups=int(beyond.sum()),
     )
     return saturated, int(beyond.sum())
 
@@ -250,7 +266,15 @@ def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[
         listed, folded = out.get(number, ([], 0))
         if len(listed) < settings.groups_per_report:
             name = state.groups.text(int(names[i]))
-            listed.append(GroupReport(name, int(unsettled[i]), int(in_flight[i]), int(oldest[i]), int(settled[i])))
+            listed.append(
+                GroupReport(
+                    name=name,
+                    unsettled=int(unsettled[i]),
+                    in_flight=int(in_flight[i]),
+                    oldest_sent_at=int(oldest[i]),
+                    last_settled_at=int(settled[i]),
+                )
+            )
         else:
             folded += 1
         out[number] = (listed, folded)
