@@ -17,10 +17,10 @@ from streaming.config import load_config
 from streaming.config.model import to_settings
 from streaming.core.settings import Settings
 from streaming.core.state.queues import TOTALS
-from streaming.core.state.reshard import report_of
 from streaming.core.state.rows import ENDS
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import restore_queues
+from streaming.core.state_reports import report_of
 from streaming.folder import LocalFolder
 from streaming.spark.reshard import files_read_by_spark, reshard_into
 

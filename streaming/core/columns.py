@@ -83,6 +83,21 @@ def distinct(numbers: Array, below: int) -> tuple[Array, Array]:
     return kept, place_of[numbers]
 
 
+def text_columns(texts: pa.Array) -> tuple[Array, Array]:
+    """Return strings as their lengths and their bytes."""
+    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    data = texts.buffers()[2]
+    body = np.frombuffer(data, dtype=np.uint8)[offsets[0] : offsets[-1]] if data is not None else np.zeros(0, np.uint8)
+    return np.diff(offsets), body
+
+
+def texts_of(lengths: Array, body: Array) -> pa.Array:
+    """Return the strings encoded by `text_columns`."""
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(body)))
+
+
 class UnreadableBlob(ValueError):
     """A blob that this version cannot read: it is damaged, or a newer version wrote it."""
 

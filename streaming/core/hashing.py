@@ -49,6 +49,20 @@ def text_hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
+_queue_hashes: dict[tuple[str, str, str], int] = {}
+
+
+def queue_hash(name: tuple[str, str, str]) -> int:
+    """Return a stable 64-bit hash of (system, scope, queue)."""
+    found = _queue_hashes.get(name)
+    if found is None:
+        if len(_queue_hashes) > 1_000_000:
+            _queue_hashes.clear()
+        # Names may hold any character: the lengths mark where each part ends.
+        found = _queue_hashes[name] = text_hash("\0".join((*name, *(str(len(part)) for part in name))))
+    return found
+
+
 def ids_to_bits(ids: pa.Array) -> tuple[U64, U64, npt.NDArray[np.bool_]]:
     """Convert ids to 128 bits (null counts as empty): the high words, the low words, and which ids are UUIDs in text form."""
     n = len(ids)

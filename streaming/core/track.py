@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from streaming.core.clock import LARGEST_STEP_BACK_MS
 from streaming.core.events.packet import Packet
+from streaming.core.maintenance.compact import compact
+from streaming.core.maintenance.rewind import rewind
 from streaming.core.reporting.aggregate import report
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import Settings
-from streaming.core.state.compact import compact
-from streaming.core.state.rewind import rewind
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.admission import TOO_MANY_MESSAGES, admit
 from streaming.core.tracking.apply import apply_events

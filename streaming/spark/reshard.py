@@ -11,9 +11,10 @@ from streaming.checkpoint.memory_store import SEED as MEMORY
 from streaming.checkpoint.seed import Seed, write_seed
 from streaming.checkpoint.state_files import StateFile, state_keeper
 from streaming.checkpoint.stored import Stored
+from streaming.core.maintenance.reshard import reshard
 from streaming.core.settings import Settings
-from streaming.core.state.reshard import differences, report_of, reshard
 from streaming.core.state.state import ShardState
+from streaming.core.state_reports import differences, report_of
 from streaming.errors import CheckpointMismatch
 from streaming.folder import LocalFolder, write_durably
 from streaming.spark.shards import shard_keys

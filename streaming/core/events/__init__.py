@@ -1,1 +1,1 @@
-"""Events as columns: decoded, ordered, deduplicated and split by shard."""
+"""Events as columns: decoded, ordered and split by shard."""

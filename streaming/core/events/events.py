@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from streaming.core.events.queue_events import QueueEvents
-from streaming.core.hashing import row_key, text_hash
+from streaming.core.hashing import queue_hash, row_key
 from streaming.core.settings import QueueName
 
 Array = npt.NDArray[Any]
@@ -97,20 +97,6 @@ class Events:
         """Return the 64-bit (queue, message) key of each row."""
         hashes = self.queue_hashes()
         return row_key(self.columns["hi"], self.columns["lo"], hashes[self.columns["queue"]])
-
-
-_queue_hashes: dict[QueueName, int] = {}
-
-
-def queue_hash(name: QueueName) -> int:
-    """Return a stable 64-bit hash of (system, scope, queue)."""
-    found = _queue_hashes.get(name)
-    if found is None:
-        if len(_queue_hashes) > 1_000_000:
-            _queue_hashes.clear()
-        # Names may hold any character: the lengths mark where each part ends.
-        found = _queue_hashes[name] = text_hash("\0".join((*name, *(str(len(part)) for part in name))))
-    return found
 
 
 def empty_columns() -> dict[str, Array]:

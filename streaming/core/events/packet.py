@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array, pack_columns, unpack_columns
+from streaming.core.columns import Array, pack_columns, text_columns, texts_of, unpack_columns
 from streaming.core.events.events import DTYPES, Events, empty_columns
 from streaming.core.events.queue_events import DTYPES as OF_QUEUES
 from streaming.core.events.queue_events import QueueEvents, concatenated
@@ -83,21 +83,6 @@ def unpack(blobs: Sequence[bytes]) -> Packet:
         # What is empty here names queues that other shards have events of: all shards know the same queues.
         made.events.queues = list(dict.fromkeys(name for p in (made, *packets) for name in p.events.queues))
     return made
-
-
-def text_columns(texts: pa.Array) -> tuple[Array, Array]:
-    """Return strings as their lengths and their bytes."""
-    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    data = texts.buffers()[2]
-    body = np.frombuffer(data, dtype=np.uint8)[offsets[0] : offsets[-1]] if data is not None else np.zeros(0, np.uint8)
-    return np.diff(offsets), body
-
-
-def texts_of(lengths: Array, body: Array) -> pa.Array:
-    """Return the strings encoded by `text_columns`."""
-    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(body)))
 
 
 def _is_empty(packet: Packet) -> bool:

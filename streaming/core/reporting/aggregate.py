@@ -10,6 +10,7 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.events.packet import Quarantined
 from streaming.core.reporting.at_counts import tracked_at_counts
+from streaming.core.reporting.groups import ordered_queue_reports, unordered_groups
 from streaming.core.reporting.listing import (
     Viewer,
     consumer_results,
@@ -26,11 +27,9 @@ from streaming.core.reporting.queue_columns import COUNTS, FLAGS, REPORTED, TIME
 from streaming.core.reporting.report import AGE_BUCKETS_S, OLDEST_LISTED, per_queue_min
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import Settings
-from streaming.core.state.compact import SILENT_MEMORY_MS
 from streaming.core.state.queues import NEVER, ConsumerState
 from streaming.core.state.rows import F_DEAD_LETTERED, F_DROPPED, F_SENT_KNOWN
-from streaming.core.state.state import ShardState
-from streaming.core.tracking.groups import ordered_queue_reports, unordered_groups
+from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
 from streaming.core.tracking.retention import expiry
 from streaming.core.tracking.windows import Windows, windows
 

@@ -13,11 +13,10 @@ from streaming.core.reporting.queue_columns import ConsumerColumns
 from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, HeldBy, Loss, Rank
 from streaming.core.reporting.views import MessageView
 from streaming.core.settings import Settings
-from streaming.core.state.compact import SILENT_MEMORY_MS
 from streaming.core.state.interner import Interner, text_of
 from streaming.core.state.queues import NEVER
 from streaming.core.state.rows import F_DROPPED, F_EXPIRED, F_TIMELINE
-from streaming.core.state.state import ShardState
+from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
 from streaming.core.tracking.ends import find_remembered
 from streaming.core.tracking.retention import expiry
 from streaming.core.tracking.windows import Windows, windows

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from streaming.core.columns import Array
-from streaming.core.events.events import queue_hash
+from streaming.core.hashing import queue_hash
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.counts import compactable_counts, empty_since, sorted_counts, summary_of_counts
 from streaming.core.state.limits import LIMITS, limits_of

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.core.columns import DAMAGE, Array, Buffer, UnreadableBlob, pack_columns, unpack_columns
-from streaming.core.events.packet import text_columns, texts_of
+from streaming.core.columns import DAMAGE, Array, Buffer, UnreadableBlob, pack_columns, text_columns, texts_of, unpack_columns
 from streaming.core.hashing import bits_to_uuid
 from streaming.core.settings import QueueName
 from streaming.core.state.id_segments import IdSegment, place_ids, read_ids
@@ -36,6 +35,9 @@ ATTEMPT_COLUMNS: dict[str, str] = {
     "consumer": "i4",
     "batch": "u8",
 }
+SILENT_MEMORY_MS = 24 * 3_600_000
+"""A consumer or collector silent for this long is no longer expected."""
+
 _RAW_COLUMNS = frozenset({"hi", "lo", "batch", "a.key", "a.batch", "parent", "fp.hash", "q.durations", "q.hash"})
 
 
@@ -150,6 +152,15 @@ class ShardState:
         if self.segments:
             self.renumberings[self.renumbered] = (column, moved)
         self.renumbered += 1
+
+    def drop_timelines(self, keys: Array) -> None:
+        """Drop the attempts of some rows, by ascending key."""
+        table = self.attempts
+        if len(table["key"]) and len(keys):
+            at = np.minimum(np.searchsorted(keys, table["key"]), len(keys) - 1)
+            keep = keys[at] != table["key"]
+            if not keep.all():
+                self.attempts = {name: values[keep] for name, values in table.items()}
 
     def message_id(self, row: int) -> str:
         """Return a row's message id as its system writes it."""

@@ -16,14 +16,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array, pack_columns, unpack_columns
-from streaming.core.events.packet import text_columns, texts_of
+from streaming.core.columns import Array, pack_columns, text_columns, texts_of, unpack_columns
 from streaming.core.settings import Settings
 from streaming.core.state.interner import Interner
 from streaming.core.state.rows import ENDS, F_ARRIVED, F_DELETED, F_MOVE_INFERRED, ROW_COLUMNS, Rows
 from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState, TombstoneSegment
 from streaming.core.state.upgrades import FORMAT_VERSION, upgrade_segment
-from streaming.core.tracking.attempts import forget
 
 FEWEST_TOMBSTONES: Final = 4_096
 """The fewest messages in a segment: each segment costs a search per step."""
@@ -53,7 +51,7 @@ def compact_deleted(state: ShardState, settings: Settings) -> None:
         return
     part = _Part(rows.some(chosen), state.texts, _attempts_of(state.attempts, rows.key[chosen]))
     state.segments.append(_segment(state, part))
-    forget(state, part.rows.key)
+    state.drop_timelines(part.rows.key)
     rows.keep(~chosen)
     while _may_merge(state.segments, settings):
         state.segments[-MERGED_SEGMENTS:] = [_merged(state, state.segments[-MERGED_SEGMENTS:], horizon)]

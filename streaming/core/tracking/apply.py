@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.core.columns import Array
-from streaming.core.events.dedup import add_fingerprints, fingerprint
 from streaming.core.events.events import AHEAD, ARRIVED, FIRST_END, PRIMARY, RECEIVED, REDRIVEN_IN, Events
 from streaming.core.events.order import message_order
 from streaming.core.settings import Settings
@@ -18,10 +17,10 @@ from streaming.core.state.queues import NEVER
 from streaming.core.state.rows import ENDS, F_MOVE_INFERRED, F_MOVE_REPORTED
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import forgotten, restore_rows
-from streaming.core.tracking import attempts
 from streaming.core.tracking.admission import without_room
 from streaming.core.tracking.apply_columns import apply_segments
 from streaming.core.tracking.apply_ends import COUNTED_ENDS
+from streaming.core.tracking.dedup import add_fingerprints, fingerprint
 from streaming.core.tracking.placeholder_rows import replace_placeholders
 from streaming.core.tracking.segments import Segments
 
@@ -190,7 +189,7 @@ def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
     live.put("flags", rows, flags & ~np.uint32(ENDS | F_MOVE_REPORTED | F_MOVE_INFERRED))
     if anew.any():
         live.reset(rows[anew])
-        attempts.forget(state, live.key[rows[anew]])
+        state.drop_timelines(live.key[rows[anew]])
 
 
 def _count_results(state: ShardState, results: Array, flags: Array) -> None:

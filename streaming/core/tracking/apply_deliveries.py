@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from streaming.core.columns import Array
-from streaming.core.events.dedup import fingerprint, is_new
 from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED
 from streaming.core.state.queues import T_UNSEEN_RECEIVES
 from streaming.core.state.rows import F_WINDOW_DEFAULT, Rows
 from streaming.core.state.state import ShardState
+from streaming.core.tracking.dedup import fingerprint, is_new
 from streaming.core.tracking.segments import Segments, count_rows
 
 _COUNTED_RECEIVES = 64

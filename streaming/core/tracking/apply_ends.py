@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from streaming.core.columns import Array
-from streaming.core.events.dedup import fingerprint, is_new
 from streaming.core.events.events import (
     DEAD_LETTERED,
     DELETED,
@@ -41,6 +40,7 @@ from streaming.core.state.rows import (
     F_WINDOW_DEFAULT,
 )
 from streaming.core.state.state import ShardState
+from streaming.core.tracking.dedup import fingerprint, is_new
 from streaming.core.tracking.segments import Segments, count_rows
 
 COUNTED_ENDS = (

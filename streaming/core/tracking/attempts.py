@@ -74,16 +74,6 @@ def record(
     refold(state, live.key[rows[wanted]], settings, new=new[order])
 
 
-def forget(state: ShardState, keys: Array) -> None:
-    """Drop the timelines of some rows, by ascending key."""
-    table = state.attempts
-    if len(table["key"]) and len(keys):
-        at = np.minimum(np.searchsorted(keys, table["key"]), len(keys) - 1)
-        keep = keys[at] != table["key"]
-        if not keep.all():
-            state.attempts = {name: values[keep] for name, values in table.items()}
-
-
 def _count_before(
     state: ShardState, columns: dict[str, Array], starts: Array, moves: Array, spilled: Array, source: Array
 ) -> Array:

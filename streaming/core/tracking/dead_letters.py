@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streaming.core.columns import Array
-from streaming.core.events.events import queue_hash
-from streaming.core.hashing import row_key
+from streaming.core.hashing import queue_hash, row_key
 from streaming.core.settings import Settings
 from streaming.core.state.queues import (
     T_ARRIVED,

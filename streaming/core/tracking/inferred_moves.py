@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.core.columns import Array
-from streaming.core.events.events import queue_hash
+from streaming.core.hashing import queue_hash
 from streaming.core.settings import Settings
 from streaming.core.state.queue_row import QueueRow
 from streaming.core.state.queues import (

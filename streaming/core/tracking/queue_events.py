@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.core.columns import Array
-from streaming.core.events.dedup import is_new
 from streaming.core.events.events import Events
 from streaming.core.events.queue_events import (
     AHEAD,
@@ -29,6 +28,7 @@ from streaming.core.state.rows import F_TIMELINE
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.admission import has_room
 from streaming.core.tracking.attempts import count_retried_of, refold
+from streaming.core.tracking.dedup import is_new
 
 FAILED_BATCH_MEMORY_MS = 24 * 3_600_000
 """A batch's failure is remembered for as long as a redelivery can be delayed."""

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from streaming.core.maintenance import compact
 from streaming.core.reporting.merge import Merged
 from streaming.core.reporting.report import ConsumerResults
 from streaming.core.settings import QueueName, Settings
-from streaming.core.state import compact, tombstones
+from streaming.core.state import tombstones
 from streaming.core.state.queues import T_DELETED
-from streaming.core.state.state import ShardState
+from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
 from tests.core.driving import T0, event, run_steps
 from tests.core.test_against_reference import EXAMPLES
 
@@ -130,7 +131,7 @@ def test_how_a_consumer_s_deliveries_ended_is_known_for_a_day(shards: int) -> No
         event("deleted", 500, "orders", **about),
     ]
     others = [event("sent", 100_000, "orders", message_id=f"other-{n}") for n in range(20)]
-    day_ms = compact.SILENT_MEMORY_MS
+    day_ms = SILENT_MEMORY_MS
     later = [(at, [event("sent", at, "orders", message_id=f"{at}")]) for at in (110_000, day_ms, day_ms + 1_000)]
     steps = [(1_000, came), (100_000, others), *later]
     known = {"w0": ConsumerResults(finished=0, failed=2), "w2": ConsumerResults(finished=1, failed=0)}

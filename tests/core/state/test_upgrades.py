@@ -16,10 +16,10 @@ from sources.wire import decode_records
 from streaming.core.columns import UnreadableBlob, pack_columns, unpack_columns
 from streaming.core.events.packet import empty_packet
 from streaming.core.events.route import route
+from streaming.core.maintenance.reshard import reshard
 from streaming.core.reporting.merge import merge
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import QueueName, Settings
-from streaming.core.state.reshard import reshard
 from streaming.core.state.state import Packed, ShardState
 from streaming.core.state.tombstones import restore_queues
 from streaming.core.state.upgrades import (

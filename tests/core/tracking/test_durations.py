@@ -10,16 +10,17 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming.core.maintenance.reshard import reshard
 from streaming.core.reporting.merge import Merged
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.duration_buckets import DURATION_BUCKETS_S, DURATIONS, NATIVE_ZERO
 from streaming.core.state.queues import TOTALS
-from streaming.core.state.reshard import report_of, reshard
 from streaming.core.state.state import ShardState
+from streaming.core.state_reports import report_of
 from streaming.judge.durations import durations
 from streaming.judge.snapshot import Duration, NativeBuckets
 from tests.core.driving import event, run_steps
-from tests.core.state.test_reshard import go_on
+from tests.core.maintenance.test_reshard import go_on
 
 ORDERS = QueueName("aws_sqs", "", "orders")
 

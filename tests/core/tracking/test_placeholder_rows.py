@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from streaming.core.events.packet import empty_packet
+from streaming.core.maintenance.reshard import reshard
 from streaming.core.reporting.merge import merge
 from streaming.core.settings import QueueName, Settings
-from streaming.core.state.reshard import reshard
 from streaming.core.state.state import ShardState
 from streaming.core.track import track
 from tests.core.driving import T0, event, run_steps

@@ -5,13 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from streaming.core.settings import Settings
-from streaming.core.state.state import ShardState
+from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
 from streaming.core.state.tombstones import compact_deleted, forgotten
-from streaming.core.tracking.attempts import forget
 from streaming.core.tracking.queue_events import FAILED_BATCH_MEMORY_MS
-
-SILENT_MEMORY_MS = 24 * 3_600_000
-"""A consumer or collector silent for this long is no longer expected."""
 
 SWEPT_NAMES = 1_000
 """Up to this many names of groups or consumers are kept without checking whether any message uses them."""
@@ -23,7 +19,7 @@ def compact(state: ShardState, settings: Settings) -> None:
     rows = state.rows
     old = forgotten(state, rows["ended"], settings)
     if old.sum() * 8 > len(old):
-        forget(state, rows.key[old])
+        state.drop_timelines(rows.key[old])
         for key in rows.key[old].tolist() if state.loss_reasons else []:
             state.loss_reasons.pop(key, None)
         rows.keep(~old)

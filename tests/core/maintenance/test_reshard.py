@@ -13,11 +13,12 @@ import pytest
 
 from sources.wire import decode_records
 from streaming.core.events.route import route
+from streaming.core.maintenance.reshard import AT_HOME, SHARED, reshard
 from streaming.core.reporting.merge import Merged, merge
 from streaming.core.settings import Settings
 from streaming.core.state.queues import QueueRecord
-from streaming.core.state.reshard import AT_HOME, SHARED, differences, report_of, reshard
 from streaming.core.state.state import ShardState
+from streaming.core.state_reports import differences, report_of
 from streaming.core.track import track
 from tests.core.driving import T0, event
 from tests.core.state.test_upgrades import stored_states
