@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from streaming.core.settings import Settings
 from streaming.core.state.limits import LIMITS, limits_of
-from streaming.core.state.queues import NEVER, Described, poison_receives, retention_ms, visibility_ms
+from streaming.core.state.queues import Described, group_stuck_ms, poison_receives, retention_ms
 from streaming.core.thresholds import Thresholds
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.signals import SignalName
@@ -88,9 +88,7 @@ def stall(since: int, now: int, basis: Basis, limits: Thresholds) -> Measured:
 
 def stand(since: int, now: int, queue: Described, settings: Settings) -> Measured:
     """GroupStuck: time without a settlement in a group with messages behind its head."""
-    limits, window_ms = settings.thresholds(queue.name), visibility_ms(queue, settings)
-    by_window_ms = 0 if window_ms >= NEVER else limits.group_stuck_visibility_factor * window_ms
-    return Measured(now - since, int(max(by_window_ms, limits.group_stuck_min_s * 1000)), "milliseconds")
+    return Measured(now - since, group_stuck_ms(queue, settings), "milliseconds")
 
 
 def expiry(expires_at: int, now: int, queue: Described, settings: Settings) -> Measured:

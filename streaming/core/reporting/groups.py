@@ -9,7 +9,7 @@ from streaming.core.events.events import RELEASED
 from streaming.core.reporting.listing import Viewer
 from streaming.core.reporting.report import GroupReport, LookAhead, OrderedQueueReport, StuckGroup
 from streaming.core.settings import Settings
-from streaming.core.state.queues import NEVER, poison_receives, visibility_ms
+from streaming.core.state.queues import NEVER, group_stuck_ms, poison_receives
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.windows import Windows
 
@@ -172,9 +172,7 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
         # Dead letters are not expected to be processed, let alone in order.
         return [], 0
     thresholds = settings.thresholds(record.name)
-    window = visibility_ms(record, settings)
-    factor_ms = 0 if window >= NEVER else thresholds.group_stuck_visibility_factor * window
-    limit = int(max(factor_ms, thresholds.group_stuck_min_s * 1000))
+    limit = group_stuck_ms(record, settings)
     since = np.maximum(np.maximum(live.at("sent", groups.head), live.at("delay", groups.head)), groups.settled)
     receives = live.at("receive_count", groups.head)
     passed_over = (record.youngest_sent_at > live.at("sent", groups.head)) & (record.youngest_received_at > since)

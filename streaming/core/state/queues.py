@@ -226,6 +226,13 @@ def poison_receives(record: Described, settings: Settings) -> int:
     return configured if limit is None else min(configured, max(2, limit))
 
 
+def group_stuck_ms(record: Described, settings: Settings) -> int:
+    """Return how long nothing may be settled in a group, with messages behind its head, until it counts as stuck."""
+    thresholds, window = settings.thresholds(record.name), visibility_ms(record, settings)
+    by_window = 0 if window >= NEVER else thresholds.group_stuck_visibility_factor * window
+    return int(max(by_window, thresholds.group_stuck_min_s * 1000))
+
+
 def hold_bucket(held_ms: Array) -> Array:
     """Return the bucket of each holding time: two buckets per doubling, from 1 ms."""
     bucket: Array = np.clip(np.floor(2 * np.log2(np.maximum(held_ms, 1))), 0, HOLD_BUCKETS - 1).astype(np.int64)
