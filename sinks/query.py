@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sinks.store import SEVERITY_RANK, Published
+from sinks.store import Published
 from streaming.judge.aggregated_queues import STATUS_RANK
+from streaming.judge.signals import SEVERITY_RANK
 from streaming.judge.snapshot import QueueView
 
 MAX_LIMIT = 1_000
@@ -18,7 +19,7 @@ _Key = Callable[[QueueView, Published], Any]
 
 def _attention(queue: QueueView, published: Published) -> tuple[int, int, int, int]:
     findings = published.findings.get(queue.name, ())
-    worst = SEVERITY_RANK[findings[0].severity] + 1 if findings else 0
+    worst = SEVERITY_RANK[findings[0].severity] if findings else 0
     oldest_ms = queue.oldest_ms.get("all", 1 << 62)
     return worst, STATUS_RANK[queue.status], len(findings), -oldest_ms
 

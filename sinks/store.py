@@ -11,13 +11,10 @@ from typing import Any, TypeVar
 
 from sinks.history import History, Trend
 from streaming.core.settings import QueueName
-from streaming.judge.signals import Finding, Severity, SignalKey
+from streaming.judge.signals import SEVERITY_RANK, Finding, SignalKey
 from streaming.judge.snapshot import QueueView, Snapshot
 
 Answer = TypeVar("Answer")
-
-SEVERITY_RANK: Mapping[Severity, int] = {"critical": 2, "warning": 1, "info": 0}
-"""Higher is worse."""
 
 
 class Published:

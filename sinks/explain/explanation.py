@@ -10,9 +10,8 @@ from typing import Literal
 from sinks.explain.advice import Advice, advice
 from sinks.explain.near_misses import NearMiss, NearMisses
 from sinks.explain.sentences import consumer_sentence, group_sentence, message_sentence, queue_sentence
-from sinks.store import SEVERITY_RANK
 from streaming.core.settings import Settings
-from streaming.judge.signals import Finding, SignalName
+from streaming.judge.signals import SEVERITY_RANK, Finding, SignalName
 from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, QueueView, Snapshot
 
 MAX_SUBJECTS = 10

@@ -31,8 +31,8 @@ from sinks.http.views import (
 )
 from sinks.objectives import objective_results
 from sinks.query import MAX_LIMIT, SORTS, QueueQuery, matching, members_of
-from sinks.store import SEVERITY_RANK, Published, SnapshotStore
-from streaming.judge.signals import SIGNAL_NAMES
+from sinks.store import Published, SnapshotStore
+from streaming.judge.signals import SEVERITY_RANK, SIGNAL_NAMES
 from streaming.judge.snapshot import QUEUE_STATUSES, QueueView
 
 

@@ -16,7 +16,7 @@ from streaming.core.reporting.merge import MergedQueues
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queues import TOTALS
 from streaming.judge.durations import durations
-from streaming.judge.signals import Finding, Severity
+from streaming.judge.signals import SEVERITY_RANK, Finding
 from streaming.judge.snapshot import (
     AGE_SCOPES,
     AgeScope,
@@ -38,7 +38,6 @@ STATUS_RANK: Mapping[QueueStatus, int] = {
 }
 """Higher is worse."""
 
-_SEVERITY_RANK: Mapping[Severity, int] = {"critical": 3, "warning": 2, "info": 1}
 _LATER = 1 << 62
 _DIFFERENT = "its queues are known in different ways"
 
@@ -90,7 +89,7 @@ def _aggregated(
     for finding in firing:
         if finding.announced:
             name = finding.key.queue_name
-            severity[name] = max(severity.get(name, 0), _SEVERITY_RANK[finding.severity])
+            severity[name] = max(severity.get(name, 0), SEVERITY_RANK[finding.severity])
     for name in sorted(members):
         aggregated = aggregate_views(name, members[name], severity, settings.top_k)
         yield replace(aggregated, **_counted(queues, ever[name], members[name]))

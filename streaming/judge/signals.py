@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from streaming.core.settings import QueueName
 
@@ -37,6 +37,9 @@ SIGNAL_NAMES: tuple[SignalName, ...] = get_args(SignalName)
 
 Severity = Literal["critical", "warning", "info"]
 """`critical` pages, `warning` is handled in working hours, `info` is only shown."""
+
+SEVERITY_RANK: Final[Mapping[Severity, int]] = {"critical": 3, "warning": 2, "info": 1}
+"""Higher is worse; 0 is for what has no signal."""
 
 SignalStatus = Literal["firing", "resolved"]
 
