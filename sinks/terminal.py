@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sinks.clock import wall_ms
-from sinks.explain.formatting import count, duration, printable
+from sinks.explain.formatting import count, duration_ms, printable
 from sinks.query import QueueQuery, matching
 from sinks.store import Published, SnapshotStore
 from streaming.judge.signals import Finding, SignalKey
@@ -154,7 +154,7 @@ def _queue_table(queues: Sequence[QueueView], published: Published, now_ms: int)
 
 
 def _signal_line(finding: Finding, now_ms: int, width: int) -> Text:
-    for_how_long = duration(max(0, now_ms - finding.since_ms) / 1000)
+    for_how_long = duration_ms(now_ms - finding.since_ms)
     line = Text.assemble(
         (f"{finding.severity:8} ", _SEVERITY_STYLE[finding.severity]),
         (f"{finding.key.signal} ", "bold"),
@@ -180,7 +180,7 @@ def _standing(queue: QueueView, published: Published, now_ms: int) -> str:
     if queue.in_flight is not None:
         known.append(f"{queue.in_flight:,} in flight")
     if "all" in queue.oldest_ms:
-        known.append(f"oldest {duration(max(0, now_ms - queue.oldest_ms['all']) / 1000)}")
+        known.append(f"oldest {duration_ms(now_ms - queue.oldest_ms['all'])}")
     if queue.receive_count_max and queue.receive_count_max > 1:
         known.append(f"received up to {queue.receive_count_max:,} times")
     return ", ".join(known)
@@ -199,4 +199,4 @@ def _number(value: int | None) -> str:
 
 
 def _age(since_ms: int | None, now_ms: int) -> str:
-    return "–" if since_ms is None else duration(max(0, now_ms - since_ms) / 1000)
+    return "–" if since_ms is None else duration_ms(now_ms - since_ms)

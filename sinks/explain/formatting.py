@@ -27,6 +27,11 @@ def duration(seconds: float) -> str:
     return " ".join(parts)
 
 
+def duration_ms(milliseconds: float) -> str:
+    """Format a duration in milliseconds. A negative one, where two clocks disagree, counts as zero."""
+    return duration(max(milliseconds, 0) / 1000)
+
+
 def count(number: float, thing: str) -> str:
     """Format a count: `1 message`, `1,204 messages`."""
     return f"{number:,.0f} {thing}{'' if number == 1 else 's'}"

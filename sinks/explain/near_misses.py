@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sinks.explain.formatting import count, duration
+from sinks.explain.formatting import count, duration, duration_ms
 from streaming.core.settings import QueueName, Settings
 from streaming.core.thresholds import Thresholds
 from streaming.judge import measures
@@ -85,14 +85,15 @@ class NearMisses:
     def _hold(self, since: int | None, words: str) -> Iterator[NearMiss]:
         if since is not None:
             m = measures.hold(since, self.now_ms, _QueueAttributes(self.queue), self.settings)
-            yield from _miss("MessageHeldTooLong", m, f"{words} {_s(m.value)}; it fires after {_s(m.limit)} without a break")
+            held = f"{words} {duration_ms(m.value)}; it fires after {duration_ms(m.limit)} without a break"
+            yield from _miss("MessageHeldTooLong", m, held)
 
     def _stalled(self) -> Iterator[NearMiss]:
         q = self.queue
         if q.visible and q.last_settled_at_ms is not None and self._is_worked_on():
             m = measures.stall(q.last_settled_at_ms, self.now_ms, q.basis, self.settings.thresholds(q.name))
-            words = f"{count(q.visible, 'message')} visible, the last one was finished {_s(m.value)} ago"
-            yield from _miss("QueueStalled", m, f"{words}; it fires after {_s(m.limit)} without one")
+            words = f"{count(q.visible, 'message')} visible, the last one was finished {duration_ms(m.value)} ago"
+            yield from _miss("QueueStalled", m, f"{words}; it fires after {duration_ms(m.limit)} without one")
 
     def _lagging(self) -> Iterator[NearMiss]:
         q = self.queue
@@ -100,8 +101,8 @@ class NearMisses:
             limits = self.settings.thresholds(q.name)
             m = measures.lag(q.oldest_ms["visible"], self.now_ms, limits)
             least = "" if "visible" in q.exact_ages else "at least "
-            words = f"the oldest visible message is {least}{_s(m.value)} old"
-            when = f"it fires when it is forecast to reach {_s(m.limit)} within {duration(limits.lag_forecast_s)}"
+            words = f"the oldest visible message is {least}{duration_ms(m.value)} old"
+            when = f"it fires when it is forecast to reach {duration_ms(m.limit)} within {duration(limits.lag_forecast_s)}"
             if limits.lag_forecast_lost_s > limits.lag_forecast_s:
                 when += f" ({duration(limits.lag_forecast_lost_s)} where consumers fell silent)"
             yield from _miss("QueueLagging", m, f"{words}; {when}")
@@ -118,20 +119,21 @@ class NearMisses:
         if self.queue.ordered and group.unsettled > 1 and not self.queue.is_dead_letter_queue:
             since = max(group.oldest_sent_at_ms, group.last_settled_at_ms or 0)
             m = measures.stand(since, self.now_ms, _QueueAttributes(self.queue), self.settings)
-            words = f"{who} has finished nothing for {_s(m.value)} while messages wait behind its head"
-            yield from _miss("GroupStuck", m, f"{words}; it fires after {_s(m.limit)}")
+            words = f"{who} has finished nothing for {duration_ms(m.value)} while messages wait behind its head"
+            yield from _miss("GroupStuck", m, f"{words}; it fires after {duration_ms(m.limit)}")
 
     def _expiring(self) -> Iterator[NearMiss]:
         q = self.queue
         if q.is_dead_letter_queue and q.dead_letter_expires_at_ms is not None:
             m = measures.expiry(q.dead_letter_expires_at_ms, self.now_ms, _QueueAttributes(q), self.settings)
-            words = f"the next dead letter expires in {_s(m.value)}"
-            yield from _miss("DeadLetterExpiring", m, f"{words}; it fires below {_s(m.limit)}")
+            words = f"the next dead letter expires in {duration_ms(m.value)}"
+            yield from _miss("DeadLetterExpiring", m, f"{words}; it fires below {duration_ms(m.limit)}")
 
     def _slow(self, since: int | None) -> Iterator[NearMiss]:
         m = self.queue.near.get("SlowConsumer")
         if since is not None and m is not None:
-            words = f"it has held its oldest message for {_s(self.now_ms - since)}; it fires after {_s(m.limit)}"
+            held = duration_ms(self.now_ms - since)
+            words = f"it has held its oldest message for {held}; it fires after {duration_ms(m.limit)}"
             yield from _miss("SlowConsumer", m._replace(value=self.now_ms - since), words)
 
     def _left(self) -> Iterator[NearMiss]:
@@ -197,18 +199,18 @@ def _retried(m: Measured, limits: Thresholds) -> str:
 
 
 def _held_longest(m: Measured, _: Thresholds) -> str:
-    return f"a consumer has held its oldest message for {_s(m.value)}; it fires after {_s(m.limit)}"
+    return f"a consumer has held its oldest message for {duration_ms(m.value)}; it fires after {duration_ms(m.limit)}"
 
 
 def _silent(m: Measured, limits: Thresholds) -> str:
     due = f"when {limits.silent_messages:,} messages were due by its own rate"
-    return f"no message has arrived for {_s(m.value)}; it fires after {_s(m.limit)}, {due}"
+    return f"no message has arrived for {duration_ms(m.value)}; it fires after {duration_ms(m.limit)}, {due}"
 
 
 def _collapsed(m: Measured, limits: Thresholds) -> str:
     in_flight, backlog = limits.collapsed_groups_in_flight, limits.collapsed_groups_backlog
     what = f"{count(in_flight, 'group')} or fewer in flight while {backlog:,} or more have messages waiting"
-    return f"{what}, for {_s(m.value)}; it fires after {_s(m.limit)}"
+    return f"{what}, for {duration_ms(m.value)}; it fires after {duration_ms(m.limit)}"
 
 
 _LEFT: Mapping[SignalName, Callable[[Measured, Thresholds], str]] = {
@@ -233,7 +235,3 @@ def _miss(signal: SignalName, m: Measured, sentence: str) -> Iterator[NearMiss]:
             nearness=m.nearness,
             sentence=f"{sentence}.",
         )
-
-
-def _s(milliseconds: float) -> str:
-    return duration(max(milliseconds, 0) / 1000)

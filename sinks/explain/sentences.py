@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sinks.explain.formatting import count, duration
+from sinks.explain.formatting import count, duration, duration_ms
 from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, QueueView
 
 _STATUS_WORDS: Mapping[str, str] = {
@@ -32,11 +32,11 @@ def queue_sentence(queue: QueueView, now_ms: int, *, firing: bool) -> str:
         parts.append(f"{queue.delayed:,} delayed")
     if "all" in queue.oldest_ms:
         least = "" if "all" in queue.exact_ages else "at least "
-        parts.append(f"the oldest {least}{_ago(now_ms, queue.oldest_ms['all'])} old")
+        parts.append(f"the oldest {least}{duration_ms(now_ms - queue.oldest_ms['all'])} old")
     if queue.receive_count_max and queue.receive_count_max > 1:
         parts.append(f"one was received {queue.receive_count_max:,} times")
     if queue.last_settled_at_ms is not None:
-        parts.append(f"the last was finished {_ago(now_ms, queue.last_settled_at_ms)} ago")
+        parts.append(f"the last was finished {duration_ms(now_ms - queue.last_settled_at_ms)} ago")
     if queue.time_to_drain_s is not None:
         parts.append(f"at this rate it is empty in {duration(queue.time_to_drain_s)}")
     how, kind = _STATUS_WORDS[queue.status], "Queue"
@@ -64,11 +64,11 @@ def message_sentence(queue: QueueView, message: MessageView, now_ms: int) -> str
     }[message.state]
     parts = [
         f"Message {message.message_id} of {queue.queue} {where}",
-        f"it was sent {_ago(now_ms, message.sent_at_ms)} ago",
+        f"it was sent {duration_ms(now_ms - message.sent_at_ms)} ago",
         f"received {count(message.receive_count, 'time')}" if message.receive_count else "never received",
     ]
     if message.state == "in_flight" and message.invisible_until_ms is not None:
-        parts.append(f"its window ends in {_left(message.invisible_until_ms, now_ms)}")
+        parts.append(f"its window ends in {duration_ms(message.invisible_until_ms - now_ms)}")
     if message.arrived_at_ms is not None:
         how = {
             "event": "",
@@ -76,11 +76,11 @@ def message_sentence(queue: QueueView, message: MessageView, now_ms: int) -> str
             "inferred": ", which is inferred",
         }
         parts.append(
-            f"it arrived in this dead-letter queue {_ago(now_ms, message.arrived_at_ms)} ago"
+            f"it arrived in this dead-letter queue {duration_ms(now_ms - message.arrived_at_ms)} ago"
             + how.get(message.arrival_known_by or "event", "")
         )
     if message.expires_at_ms is not None and message.arrived_at_ms is not None:
-        parts.append(f"retention deletes it in {_left(message.expires_at_ms, now_ms)}")
+        parts.append(f"retention deletes it in {duration_ms(message.expires_at_ms - now_ms)}")
     if message.group is not None:
         head = " and is its head" if "head" in message.why else ""
         parts.append(f"it belongs to group {message.group}{head}")
@@ -92,12 +92,12 @@ def group_sentence(queue: QueueView, group: GroupView, now_ms: int) -> str:
     parts = [
         f"Group {group.group} of {queue.queue} {'is stuck' if group.stuck else 'flows'}",
         f"{count(group.unsettled, 'message')} unsettled, {group.in_flight:,} in flight",
-        f"the oldest {_ago(now_ms, group.oldest_sent_at_ms)} old",
+        f"the oldest {duration_ms(now_ms - group.oldest_sent_at_ms)} old",
     ]
     if group.head_message_id is not None:
         parts.append(f"its head {group.head_message_id} was received {count(group.head_receive_count, 'time')}")
     if group.last_settled_at_ms is not None:
-        parts.append(f"the last was finished {_ago(now_ms, group.last_settled_at_ms)} ago")
+        parts.append(f"the last was finished {duration_ms(now_ms - group.last_settled_at_ms)} ago")
     return "; ".join(parts) + "."
 
 
@@ -105,17 +105,9 @@ def consumer_sentence(queue: QueueView, consumer: ConsumerView, now_ms: int) -> 
     """Describe what a consumer holds, and since when."""
     parts = [f"Consumer {consumer.consumer} of {queue.queue} holds {count(consumer.held, 'message')}"]
     if consumer.oldest_held_since_ms is not None:
-        parts.append(f"the oldest for {_ago(now_ms, consumer.oldest_held_since_ms)}")
+        parts.append(f"the oldest for {duration_ms(now_ms - consumer.oldest_held_since_ms)}")
     if consumer.prefetch is not None:
         parts.append(f"its prefetch is {consumer.prefetch:,}")
     if consumer.connected is not None:
         parts.append("it is connected" if consumer.connected else "it is not connected")
     return "; ".join(parts) + "."
-
-
-def _ago(now_ms: int, since_ms: int) -> str:
-    return duration(max(0, now_ms - since_ms) / 1000)
-
-
-def _left(until_ms: int, now_ms: int) -> str:
-    return duration(max(0, until_ms - now_ms) / 1000)
