@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import yaml
 
 from alerts.catalogue import BY_NAME, CATALOGUE
 from tests.services.prometheus import Binaries, Server, start_alertmanager
+from tests.waiting import until
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "alertmanager"
 FILE = FOLDER / "alertmanager.yml"
@@ -173,14 +173,13 @@ def test_inhibitions_apply_as_listed(
 
 def _state(server: Server, labels: dict[str, str]) -> str:
     wanted = [f"{key}={json.dumps(value)}" for key, value in labels.items()]
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
+
+    def processed() -> str | None:
         found = httpx.get(f"{server.url}/api/v2/alerts", params=[("filter", w) for w in wanted], timeout=10).json()
-        if len(found) == 1 and found[0]["status"]["state"] != "unprocessed":
-            state: str = found[0]["status"]["state"]
-            return state
-        time.sleep(0.05)
-    pytest.fail("Alertmanager did not process the alert within 10 s")
+        states = [alert["status"]["state"] for alert in found]
+        return states[0] if len(states) == 1 and states != ["unprocessed"] else None
+
+    return until(processed, "Alertmanager has processed the alert") or ""
 
 
 def _notification(status: str, severity: str, *descriptions: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from tests.alerts.scrape import serve_metrics
 from tests.alerts.test_dashboards import BOARDS, targets
 from tests.services.prometheus import Server, start_prometheus
 from tests.sinks.fakes import finding, shop_snapshot
+from tests.waiting import until
 
 SUBSTITUTED = {
     "$__rate_interval": "10s",
@@ -72,14 +73,8 @@ def prometheus(prometheus_servers: None, tmp_path_factory: pytest.TempPathFactor
 
 
 def _wait_for_three_scrapes(server: Server) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if query(
-            server, "count_over_time(queuewatch_events_total[20s]) >= 3 and on () queue:queuewatch_objective_budget_left:ratio28d"
-        ):
-            return
-        time.sleep(0.1)
-    pytest.fail("Prometheus has not scraped the snapshot three times within 30 s")
+    scraped = "count_over_time(queuewatch_events_total[20s]) >= 3 and on () queue:queuewatch_objective_budget_left:ratio28d"
+    until(lambda: query(server, scraped), "Prometheus has scraped the snapshot three times", every_s=0.1)
 
 
 def query(server: Server, expr: str) -> list[dict[str, object]]:
@@ -105,10 +100,7 @@ EXPRESSIONS = sorted({(name, title, expr) for name in BOARDS for title, expr in 
 def test_a_panel_shows_data(prometheus: Server, name: str, title: str, expr: str) -> None:
     """The query has no error and is not empty: a panel that is empty during an incident is useless."""
     # On a busy machine a scrape may fail, and its series are empty until the next one.
-    deadline = time.monotonic() + 10
-    while not query(prometheus, substituted(expr)):
-        assert time.monotonic() < deadline, f"{name}: {title} is empty"
-        time.sleep(0.5)
+    until(lambda: query(prometheus, substituted(expr)), f"{title} of {name} shows something", every_s=0.5)
 
 
 def test_variables_have_values(prometheus: Server) -> None:
@@ -138,14 +130,12 @@ def test_the_rules_evaluate_without_errors(prometheus: Server) -> None:
     """Every rule is evaluated and its templates are filled; an error would be in the rule's state."""
     wanted = {"QueuewatchPoisonMessage", "QueuewatchGroupStuck", "QueuewatchDeadLetterArrived"}
     rules: list[dict[str, object]] = []
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
+
+    def evaluated() -> bool:
         groups = httpx.get(f"{prometheus.url}/api/v1/rules", timeout=10).json()["data"]["groups"]
-        rules = [rule for group in groups for rule in group["rules"]]
+        rules[:] = [rule for group in groups for rule in group["rules"]]
         firing = {rule["name"] for rule in rules if rule.get("state") == "firing"}
-        if wanted <= firing and all(rule["health"] != "unknown" for rule in rules):
-            break
-        time.sleep(0.2)
-    else:
-        pytest.fail(f"not firing: {wanted - firing}")
+        return wanted <= firing and all(rule["health"] != "unknown" for rule in rules)
+
+    until(evaluated, f"{wanted} fire and every rule is evaluated", every_s=0.2, shows=lambda: rules)
     assert {rule["name"]: rule.get("lastError") for rule in rules if rule["health"] != "ok"} == {}

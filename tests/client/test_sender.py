@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,19 +13,12 @@ from queuewatch import SendError
 from queuewatch.sender import BackgroundSender
 from queuewatch.transports.base import SENDER_THREAD
 from tests.client.transports import Broken, Kept, later
+from tests.waiting import until
 
 
 def events(count: int, **fields: Any) -> list[dict[str, Any]]:
     """Build numbered events."""
     return [{"type": "sent", "n": n, **fields} for n in range(count)]
-
-
-def until(true: Callable[[], bool], timeout_s: float = 5.0) -> None:
-    """Wait until something has happened in another thread."""
-    end = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
 
 
 def test_at_load_records_hold_many_events() -> None:
@@ -49,7 +41,7 @@ def test_a_single_event_waits_no_longer_than_the_linger() -> None:
     sender = BackgroundSender(kept, linger_s=0.05)
     start = time.monotonic()
     sender.offer(events(1))
-    until(lambda: bool(kept.payloads), 2)
+    until(lambda: bool(kept.payloads), "the event arrived")
     assert time.monotonic() - start < 1
     sender.close()
 
@@ -90,7 +82,7 @@ def test_a_broken_transport_is_retried_until_it_works() -> None:
     broken = Broken(later())
     sender = BackgroundSender(broken, linger_s=0.01)
     sender.offer(events(3))
-    until(lambda: broken.attempts >= 3)
+    until(lambda: broken.attempts >= 3, "it was tried three times")
     assert sender.stats().last_error == "the other side is down"
     assert not sender.flush(0.05)
     broken.error = None
@@ -168,7 +160,7 @@ def test_a_sender_thread_that_ended_is_replaced(monkeypatch: pytest.MonkeyPatch)
     broken = Broken(SystemExit())  # type: ignore[arg-type]
     sender = BackgroundSender(broken, linger_s=0.01)
     sender.offer(events(1))
-    until(lambda: bool(ended))
+    until(lambda: bool(ended), "the thread ended")
     assert ended[0].exc_type is SystemExit
     broken.error = None
     sender.offer(events(2))
@@ -230,10 +222,10 @@ def test_a_thread_whose_start_was_interrupted_is_waited_for(monkeypatch: pytest.
         patched.setattr("queuewatch.sender.threading.Thread", Interrupted)
         with pytest.raises(SystemExit):
             sender.offer(events(1))
-    until(lambda: broken.attempts == 1)
+    until(lambda: broken.attempts == 1, "it was tried")
 
     def answer() -> None:
-        until(lambda: sender._box.closed)
+        until(lambda: sender._box.closed, "the sender is closed")
         time.sleep(0.2)
         broken.gate.set()
 
@@ -250,7 +242,7 @@ def test_unsent_events_at_exit_are_logged_once(caplog: pytest.LogCaptureFixture)
     broken.gate.clear()
     sender = BackgroundSender(broken, linger_s=0.01)
     sender.offer(events(1))
-    until(lambda: broken.attempts == 1)
+    until(lambda: broken.attempts == 1, "it was tried")
     sender.offer(events(2))
     sender.close(0.1)
     assert [record.getMessage() for record in caplog.records] == ["3 telemetry events were not sent within 0.1 s at exit"]
@@ -263,7 +255,7 @@ def test_retry_after_is_respected() -> None:
     broken = Broken(SendError("429", retry=True, retry_after_s=0.4))
     sender = BackgroundSender(broken, linger_s=0.01)
     sender.offer(events(1))
-    until(lambda: broken.attempts == 1)
+    until(lambda: broken.attempts == 1, "it was tried")
     time.sleep(0.2)
     assert broken.attempts == 1
     broken.error = None

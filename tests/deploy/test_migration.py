@@ -18,6 +18,7 @@ from tests.alerts.promql import unknown_names
 from tests.alerts.scrape import serve_metrics
 from tests.alerts.test_dashboards_live import busy_snapshot
 from tests.services.prometheus import Binaries, Server, start_prometheus
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "migration"
@@ -50,9 +51,7 @@ def prometheus(prometheus_servers: None, tmp_path_factory: pytest.TempPathFactor
         jobs = yaml.safe_load(FILE.read_text().replace("queuewatch:9400", scraped.address))["scrape_configs"]
         own = {"job_name": "queuewatch", "static_configs": [{"targets": [scraped.address]}]}
         with start_prometheus(rule_files=[rules], config={"scrape_configs": [*jobs, own]}) as server:
-            deadline = time.monotonic() + 30
-            while time.monotonic() < deadline and not _query(server, "aws_sqs_number_of_messages_sent_sum"):
-                time.sleep(0.2)
+            until(lambda: _query(server, "aws_sqs_number_of_messages_sent_sum"), "the rules have recorded a sum", every_s=0.2)
             yield server
 
 

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 import uuid
 import venv
@@ -21,6 +20,7 @@ import pytest
 import yaml
 
 from tests.services import sqs
+from tests.waiting import until
 from tests.wheels import BUILT, ROOT
 
 BROKER = "kafka://broker:9092/queuewatch-events"
@@ -131,10 +131,7 @@ def test_with_read_access_only_the_page_s_commands_work(sqs_environment: dict[st
     assert bash(check, environment, tmp_path).returncode == 0
     with subprocess.Popen(collect.split(), cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL) as collector:
         try:
-            end_s = time.monotonic() + 60
-            while "queue_state" not in kinds(tmp_path / "spool"):
-                assert time.monotonic() < end_s, "the collector says nothing"
-                time.sleep(0.2)
+            until(lambda: "queue_state" in kinds(tmp_path / "spool"), "the collector reports a queue", within_s=60, every_s=0.2)
             collector.send_signal(signal.SIGTERM)
             collector.wait(30)
         finally:

@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from tests.client.pull_broker import Broker, Held, serving
 from tests.docs.test_client_pages import APPLICATION, BROKER, bash, blocks, found_first, kinds
 from tests.services import sqs
 from tests.services.process import free_port
+from tests.waiting import until
 from tests.wheels import ROOT
 
 _SITUATIONS = {
@@ -95,7 +95,7 @@ def test_a_celery_worker_is_followed_through_the_proxy(
     script = script.replace("python -m celery", f"{send}python -m celery")
     environment = found_first(application.parent, environment) | {"QUEUE": f"celery-{uuid.uuid4().hex[:8]}"}
     with _started(["bash", "-euc", script], environment, tmp_path):
-        _wait_for(lambda: Counter(kinds(spool))["deleted"] == 3)
+        until(lambda: Counter(kinds(spool))["deleted"] == 3, "three deletions are reported", within_s=120)
     assert Counter(kinds(spool)) == {"sent": 3, "received": 3, "deleted": 3}
 
 
@@ -115,7 +115,7 @@ def test_an_activemq_broker_is_examined_and_collected(activemq: Any, tmp_path: P
     assert done.returncode in (0, 1), done.stderr  # a broker that is slow to answer is a finding
     assert "connection: logged in" in done.stdout
     with _started(collect.split(), environment, tmp_path):
-        _wait_for(lambda: "heartbeat" in kinds(tmp_path / "spool"))
+        until(lambda: "heartbeat" in kinds(tmp_path / "spool"), "a heartbeat is reported", within_s=120)
 
 
 def test_a_pull_consumer_of_cloudflare_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,10 +157,3 @@ def _started(command: list[str], environment: dict[str, str], folder: Path) -> I
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-
-
-def _wait_for(true: Any, within_s: float = 120.0) -> None:
-    end_s = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < end_s, "it did not happen"
-        time.sleep(0.3)

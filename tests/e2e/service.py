@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 import yaml
 
 from tests.services.process import free_port
+from tests.waiting import until
 
 COMMAND = (sys.executable, "-m", "streaming.cli.main")
 WITHIN_S = 180.0
@@ -50,16 +50,24 @@ class Service:
 
     def wait(self, done: Callable[[dict[str, float]], bool], within_s: float = WITHIN_S) -> dict[str, float]:
         """Wait for metrics that satisfy `done` and return them."""
-        deadline = time.monotonic() + within_s
         metrics: dict[str, float] = {}
-        while time.monotonic() < deadline:
+
+        def satisfied() -> bool:
+            nonlocal metrics
             metrics = self.metrics()
-            if metrics and done(metrics):
-                return metrics
-            if self.process.poll() is not None:
-                raise AssertionError(f"the service ended with {self.process.returncode}: {self.words()}")
-            time.sleep(0.2)
-        raise AssertionError(f"not within {within_s:.0f} s; last metrics {metrics}; log: {self.words()}")
+            if not (metrics and done(metrics)):
+                assert self.process.poll() is None, f"the service ended with {self.process.returncode}: {self.words()}"
+                return False
+            return True
+
+        until(
+            satisfied,
+            "metrics are as expected",
+            within_s,
+            every_s=0.2,
+            shows=lambda: f"last metrics {metrics}; log: {self.words()}",
+        )
+        return metrics
 
     def kill(self) -> None:
         """Send SIGKILL, as the kernel does when memory runs out: the process cannot clean up."""

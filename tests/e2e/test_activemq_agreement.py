@@ -17,8 +17,9 @@ from sources.events import Event
 from tests.services.activemq import ActiveMQ
 from tests.sources.activemq import broker
 from tests.sources.activemq.fold import depths, outstanding
-from tests.sources.activemq.lab import Client, wait_until
+from tests.sources.activemq.lab import Client
 from tests.sources.activemq.needs import services
+from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -168,7 +169,7 @@ def test_the_events_agree_with_the_broker_whenever_it_is_at_rest(running: Active
     applications: list[Application] = []
     compared: defaultdict[str, int] = defaultdict(int)
     try:
-        wait_until(lambda: any(event["type"] == "heartbeat" for event in events))
+        until(lambda: any(event["type"] == "heartbeat" for event in events), "a heartbeat is reported")
         for _ in range(ROUNDS):
             live_at_random(running, producer, applications, dice)
             asked = at_rest(counts, events)

@@ -18,8 +18,9 @@ from sources.events import Event
 from tests.services.activemq import ActiveMQ, Policy
 from tests.services.process import free_port
 from tests.sources.activemq import broker, certificates
-from tests.sources.activemq.lab import Client, wait_until
+from tests.sources.activemq.lab import Client
 from tests.sources.activemq.needs import services
+from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -94,24 +95,24 @@ def test_a_broker_that_restarts_is_watched_again(tmp_path: Path) -> None:
     with services(), broker.start(broker.Setup(name="east"), tmp_path, port) as running:
         collected = Collected(configured(running))
         try:
-            wait_until(collected.is_connected)
+            until(collected.is_connected, "it is connected")
             client = Client(running)
             client.subscribe("orders")
             client.send("orders")
             client.receive()
-            wait_until(lambda: collected.of("received", "orders"))
+            until(lambda: collected.of("received", "orders"), "the message is received")
         except BaseException:
             collected.stop()
             raise
     try:
-        wait_until(lambda: not collected.is_connected())
+        until(lambda: not collected.is_connected(), "the lost connection is noticed")
         with broker.start(broker.Setup(name="east"), tmp_path, port) as running:
-            wait_until(collected.is_connected, within_s=20)
-            wait_until(lambda: collected.of("released", "orders"))
+            until(collected.is_connected, "it is connected")
+            until(lambda: collected.of("released", "orders"), "what consumers held is released")
             client = Client(running)
             client.subscribe("orders")
             client.ack(client.receive())
-            wait_until(lambda: collected.of("deleted", "orders"))
+            until(lambda: collected.of("deleted", "orders"), "the message is deleted")
             client.close()
     finally:
         collected.stop()
@@ -125,14 +126,14 @@ def test_a_broker_that_restarts_is_watched_again(tmp_path: Path) -> None:
 def test_the_next_address_is_tried_when_one_does_not_answer(activemq: ActiveMQ) -> None:
     dead = ActiveMQ("127.0.0.1", free_port(), 0, "", "")
     with collecting(configured(dead, activemq)) as collected:
-        wait_until(collected.is_connected)
+        until(collected.is_connected, "it is connected")
 
 
 def test_two_collectors_watch_one_broker_side_by_side(activemq: ActiveMQ) -> None:
     with collecting(configured(activemq)) as one, collecting(configured(activemq)) as other:
-        wait_until(lambda: one.is_connected() and other.is_connected())
+        until(lambda: one.is_connected() and other.is_connected(), "both are connected")
         settle_one(activemq, "shared")
-        wait_until(lambda: one.of("deleted", "shared") and other.of("deleted", "shared"))
+        until(lambda: one.of("deleted", "shared") and other.of("deleted", "shared"), "both report the deletion")
     reported = [[(e["type"], e["message_id"]) for e in c.events if "message_id" in e] for c in (one, other)]
     assert set(reported[0]) == set(reported[1])
 
@@ -140,10 +141,13 @@ def test_two_collectors_watch_one_broker_side_by_side(activemq: ActiveMQ) -> Non
 def test_only_the_queues_asked_for_are_reported(activemq: ActiveMQ) -> None:
     config = configured(activemq, queues=("shop.>",), exclude=("shop.noise",))
     with collecting(config) as collected:
-        wait_until(collected.is_connected)
+        until(collected.is_connected, "it is connected")
         for queue in ("elsewhere", "shop.noise", "shop.orders"):
             settle_one(activemq, queue)
-        wait_until(lambda: collected.of("deleted", "shop.orders") and collected.of("queue_state", "shop.orders"))
+        until(
+            lambda: collected.of("deleted", "shop.orders") and collected.of("queue_state", "shop.orders"),
+            "deletion and count of the queue are reported",
+        )
     assert {event["queue"] for event in collected.events if "queue" in event} == {"shop.orders"}
 
 
@@ -154,7 +158,7 @@ def test_counts_of_every_queue_are_reported(activemq: ActiveMQ) -> None:
         client.send("counted")
     client.receive()
     with collecting(configured(activemq)) as collected:
-        wait_until(lambda: collected.of("queue_state", "counted"))
+        until(lambda: collected.of("queue_state", "counted"), "the queue is counted")
     client.close()
     attributes = collected.of("queue_state", "counted")[-1]["attributes"]
     assert (attributes["visible"], attributes["in_flight"], attributes["consumers"]) == (3, 2, 1)
@@ -163,7 +167,7 @@ def test_counts_of_every_queue_are_reported(activemq: ActiveMQ) -> None:
 
 def test_a_stopped_collector_disconnects_at_once(activemq: ActiveMQ) -> None:
     collected = Collected(configured(activemq))
-    wait_until(collected.is_connected)
+    until(collected.is_connected, "it is connected")
     started_s = time.monotonic()
     collected.stop()
     assert time.monotonic() - started_s < 1.5, "it would have waited two seconds for an answer to nothing"
@@ -171,7 +175,7 @@ def test_a_stopped_collector_disconnects_at_once(activemq: ActiveMQ) -> None:
 
 def test_the_queue_of_the_probe_is_not_reported(activemq: ActiveMQ) -> None:
     with collecting(configured(activemq)) as collected:
-        wait_until(lambda: levels(collected.collector.findings).get("advisories") == "ok")
+        until(lambda: levels(collected.collector.findings).get("advisories") == "ok", "the advisories are found to work")
     assert not [event for event in collected.events if event.get("queue") == "queuewatch.probe"]
 
 
@@ -189,7 +193,7 @@ def test_a_blocked_sink_neither_stops_the_application_nor_loses_events(activemq:
     collecting = threading.Thread(target=collector.run, args=(emit, stop))
     collecting.start()
     try:
-        wait_until(lambda: events)
+        until(lambda: events, "anything is reported")
         client = Client(activemq)
         client.subscribe("stuck", prefetch=100)
         for _ in range(150):
@@ -197,7 +201,7 @@ def test_a_blocked_sink_neither_stops_the_application_nor_loses_events(activemq:
             client.ack(client.receive())
         assert len(events) < 150
         free.set()
-        wait_until(lambda: sum(event["type"] == "deleted" for event in events) == 150, within_s=30)
+        until(lambda: sum(event["type"] == "deleted" for event in events) == 150, "all 150 deletions are reported")
         client.close()
     finally:
         free.set()
@@ -214,7 +218,7 @@ def test_a_broker_is_watched_over_tls(tmp_path: Path) -> None:
         config = configured(running, scheme="stomp+ssl", tls={"ca_file": trusted})
         assert not examine(config).fails("info")
         with collecting(config) as collected:
-            wait_until(collected.is_connected)
+            until(collected.is_connected, "it is connected")
         [refused] = check_broker(configured(running, scheme="stomp+ssl"))
         assert refused.level == "error"
         assert "CERTIFICATE_VERIFY_FAILED" in refused.what
@@ -313,14 +317,14 @@ def test_a_broker_without_jmx_still_reports_its_queues() -> None:
     with services(), broker.start(broker.Setup(jmx=False)) as running:
         settle_one(running, "orders")
         with collecting(configured(running)) as collected:
-            wait_until(lambda: levels(collected.collector.findings).get("subscriptions") == "warning", 15)
-            wait_until(lambda: collected.of("queue_state", "orders"))
+            until(lambda: levels(collected.collector.findings).get("subscriptions") == "warning", "the missing JMX is noticed")
+            until(lambda: collected.of("queue_state", "orders"), "the queue is counted")
 
 
 def test_a_queue_whose_own_policy_lacks_the_advisories_is_reported() -> None:
     setup = broker.Setup(policies=(Policy(), Policy("quiet.>", advisories=False)))
     with services(), broker.start(setup) as running, collecting(configured(running)) as collected:
-        wait_until(collected.is_connected)
+        until(collected.is_connected, "it is connected")
         client = Client(running)
         client.subscribe("quiet.orders")
 
@@ -330,9 +334,12 @@ def test_a_queue_whose_own_policy_lacks_the_advisories_is_reported() -> None:
             time.sleep(0.1)
             return levels(collected.collector.findings).get("queues") == "error"
 
-        wait_until(is_found, 15)
+        until(is_found, "the missing advisories are noticed")
         client.close()
-        wait_until(lambda: "missing_advisories" in collected.of("queue_state", "quiet.orders")[-1]["attributes"])
+        until(
+            lambda: "missing_advisories" in collected.of("queue_state", "quiet.orders")[-1]["attributes"],
+            "the queue's own report names them",
+        )
     missing = collected.of("queue_state", "quiet.orders")[-1]["attributes"]["missing_advisories"]
     assert missing == ["advisoryForConsumed", "advisoryForDelivery", "advisoryForDispatched"]
 
@@ -344,7 +351,7 @@ def test_an_aborted_acknowledgement_is_corrected_by_the_brokers_count() -> None:
     """No advisory reports an ABORT: the message is reported as deleted, and the next polls correct that."""
     with services(), broker.start(broker.Setup()) as running, collecting(configured(running)) as collected:
         # Wait until the replay of existing consumers is over, so that later ones count as new.
-        wait_until(lambda: not collected.collector.lifecycle.consumers.replaying)
+        until(lambda: not collected.collector.lifecycle.consumers.replaying, "the replay of existing consumers is over")
         client = Client(running)
         client.subscribe("orders")
         client.send("orders")
@@ -352,9 +359,9 @@ def test_an_aborted_acknowledgement_is_corrected_by_the_brokers_count() -> None:
         transaction = client.connection.begin()
         client.ack(frame, transaction)
         client.connection.abort(transaction)
-        wait_until(lambda: collected.of("deleted", "orders"))
-        wait_until(lambda: len(collected.of("received", "orders")) == 2)
+        until(lambda: collected.of("deleted", "orders"), "the deletion is reported")
+        until(lambda: len(collected.of("received", "orders")) == 2, "the message is reported received again")
         client.ack(frame)
-        wait_until(lambda: len(collected.of("deleted", "orders")) == 2)
+        until(lambda: len(collected.of("deleted", "orders")) == 2, "the second deletion is reported")
         client.close()
     assert "still reports it in flight" in collected.of("received", "orders")[-1]["reason"]

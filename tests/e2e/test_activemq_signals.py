@@ -15,8 +15,9 @@ from streaming.replay.run import local_engine
 from tests.e2e.test_activemq_collector import collecting, configured
 from tests.services.activemq import AbortSlowAck, ActiveMQ, Policy
 from tests.sources.activemq import broker
-from tests.sources.activemq.lab import Client, wait_until
+from tests.sources.activemq.lab import Client
 from tests.sources.activemq.needs import services
+from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -106,11 +107,11 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shop, list[dict[str
     with services(), broker.start(broker.Setup(policies=policies, name="shop")) as running:
         with collecting(configured(running)) as collected:
             # Wait until the replay of existing consumers is over, so that later ones count as new.
-            wait_until(lambda: not collected.collector.lifecycle.consumers.replaying)
+            until(lambda: not collected.collector.lifecycle.consumers.replaying, "the replay of existing consumers is over")
             shop = Shop(running)
             for act in (shop.zombie, shop.stuck_group, shop.moved_group, shop.exclusive, shop.dead_letter, shop.poison):
                 act()
-            wait_until(lambda: collected.of("released", "aborted.hung"))
+            until(lambda: collected.of("released", "aborted.hung"), "the aborted consumer's message is released")
             time.sleep(1.5)
             events = list(collected.events)
         for client in shop.clients:

@@ -33,8 +33,9 @@ from streaming.judge.slow_consumer import (
 )
 from tests.services.activemq import AbortSlow, AbortSlowAck, ActiveMQ, Policy
 from tests.sources.activemq import broker
-from tests.sources.activemq.lab import Client, Jms, jms_client, wait_until
+from tests.sources.activemq.lab import Client, Jms, jms_client
 from tests.sources.activemq.needs import services
+from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -252,7 +253,7 @@ def outcome() -> Iterator[Outcome]:
         stack.callback(collecting.join, 10)
         stack.callback(stop.set)
         # Wait until the replay of existing consumers is over, so that later ones count as new.
-        wait_until(lambda: not collector.lifecycle.consumers.replaying)
+        until(lambda: not collector.lifecycle.consumers.replaying, "the replay of existing consumers is over")
         workers = start_scenarios(running, jms)
         for worker in workers:
             stack.callback(worker.over.set)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.alerts.scrape import Scraped, serve_metrics
 from tests.benchmarks.alert_latency import AlertPath, StandIn, alert_path, measure_prometheus_leg
+from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -88,9 +88,4 @@ def test_links_of_a_notification_are_complete(stand_in: StandIn, path: AlertPath
 
 
 def _until(path: AlertPath, expr: str) -> None:
-    deadline = time.monotonic() + 15
-    while time.monotonic() < deadline:
-        if path.query(expr):
-            return
-        time.sleep(0.1)
-    pytest.fail(f"{expr} did not come true within 15 s")
+    until(lambda: path.query(expr), expr, every_s=0.1)

@@ -19,6 +19,7 @@ import pytest
 from tests.services.node import Node
 from tests.services.process import ServiceUnavailable, java, running
 from tests.sources.cloudflare.worker_script import SCRIPTS
+from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -99,21 +100,28 @@ def _until_ready(client: httpx.Client, within_s: float = 120) -> None:
     heartbeat = {"v": 1, "type": "heartbeat", "at": time.time_ns() // 1_000_000, "consumer": "test"}
     headers = {"authorization": f"Bearer {TOKEN}"}
     assert client.post("/api/v1/events", json=heartbeat, headers=headers).is_success
-    deadline = time.monotonic() + within_s
-    while not client.get("/-/ready").is_success:
-        assert time.monotonic() < deadline, client.get("/-/ready").text
-        time.sleep(0.2)
+    until(
+        lambda: client.get("/-/ready").is_success,
+        "the service is ready",
+        within_s,
+        every_s=0.2,
+        shows=lambda: client.get("/-/ready").text,
+    )
 
 
 def _until_judged(client: httpx.Client, signal_log: Path, within_s: float = 60) -> None:
     """Wait until the shop's last events have been judged: ten dropped orders."""
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        text = signal_log.read_text() if signal_log.exists() else ""
-        if text.count('"MessageDropped"') >= 10 and '"DeadLetterArrived"' in text:
-            return
-        time.sleep(0.5)
-    raise AssertionError(f"not judged within {within_s} s: {text[-2000:]}\n{client.get('/metrics').text[:2000]}")
+
+    def text() -> str:
+        return signal_log.read_text() if signal_log.exists() else ""
+
+    until(
+        lambda: text().count('"MessageDropped"') >= 10 and '"DeadLetterArrived"' in text(),
+        "the last events are judged",
+        within_s,
+        every_s=0.5,
+        shows=lambda: f"{text()[-2000:]}\n{client.get('/metrics').text[:2000]}",
+    )
 
 
 def test_the_poison_message_is_named(outcome: Outcome) -> None:

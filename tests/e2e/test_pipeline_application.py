@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from tests.e2e.service import Service, running
 from tests.services.elasticmq import ElasticMQ
 from tests.services.kafka import Kafka
 from tests.services.sqs import client
+from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("spark_jars")]
 
@@ -135,14 +135,17 @@ def signals(folder: Path) -> list[dict[str, Any]]:
 
 def wait_for_signal(service: Service, folder: Path, **wanted: str) -> dict[str, Any]:
     """Wait for the first line of the signal log that has these values."""
-    deadline = time.monotonic() + 180
-    while time.monotonic() < deadline:
-        for line in signals(folder):
-            if all(line.get(name) == value for name, value in wanted.items()):
-                return line
+
+    def line() -> dict[str, Any]:
+        for found in signals(folder):
+            if all(found.get(name) == value for name, value in wanted.items()):
+                return found
         assert service.process.poll() is None, service.words()
-        time.sleep(0.2)
-    raise AssertionError(f"no {wanted} among {signals(folder)}; log: {service.words()}")
+        return {}
+
+    return until(
+        line, f"a line with {wanted}", within_s=180, every_s=0.2, shows=lambda: f"{signals(folder)}; log: {service.words()}"
+    )
 
 
 def test_every_fault_is_named_by_id(
@@ -164,8 +167,7 @@ def test_every_fault_is_named_by_id(
         service.wait(lambda m: m.get('queuewatch_events_total{result="accepted"}', 0) > 0, within_s=400)
         shop.open()
         poison = wait_for_signal(service, tmp_path, signal="PoisonMessage", message_id=shop.poison_id, status="firing")
-        while not shop.empty_dlq():
-            time.sleep(0.2)
+        until(shop.empty_dlq, "the dead letter is taken out", within_s=180, every_s=0.2)
         arrived = wait_for_signal(service, tmp_path, signal="DeadLetterArrived", message_id=shop.poison_id, status="firing")
         stuck = wait_for_signal(service, tmp_path, signal="GroupStuck", group="stuck", status="firing")
         resolved = wait_for_signal(service, tmp_path, signal="PoisonMessage", message_id=shop.poison_id, status="resolved")

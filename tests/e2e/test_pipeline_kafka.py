@@ -20,6 +20,7 @@ from kafka import KafkaProducer
 from tests.e2e.service import Service, running
 from tests.services.kafka import Kafka
 from tests.streaming.spark.packets import event, ndjson
+from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("spark_jars")]
 
@@ -179,10 +180,7 @@ def test_records_deleted_before_they_were_read_are_counted_and_stop_nothing(kafk
     send("b", 2)
     with running(tmp_path, config) as service:
         service.wait(lambda m: total(m, "sent") == 5)
-        deadline = time.monotonic() + 20
-        while not service.said("kafka_records_lost") and time.monotonic() < deadline:
-            time.sleep(0.1)
-        (lost,) = service.said("kafka_records_lost")
+        (lost,) = until(lambda: service.said("kafka_records_lost"), "the loss is logged", every_s=0.1)
     assert (sum(lost["lost"].values()), lost["level"]) == (5, "error")
 
 

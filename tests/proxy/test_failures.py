@@ -29,6 +29,7 @@ from tests.services import proxy as proxy_service
 from tests.services.elasticmq import ElasticMQ
 from tests.services.process import free_port, listens
 from tests.services.proxy import Proxy
+from tests.waiting import until
 
 _SENT = b'{"MD5OfMessageBody":"0cc175b9c0f1b6a831c399e269772661","MessageId":"3f1c9d5e-2f5d-4a59-8f0a-4c39f7d2b001"}'
 _MESSAGE = b'{"Messages":[{"MessageId":"m-1","ReceiptHandle":"h-1","MD5OfBody":"0cc175b9c0f1b6a831c399e269772661","Body":"a"}]}'
@@ -183,15 +184,6 @@ def _raw_call(endpoint: str, operation: str) -> socket.socket:
     return made
 
 
-def _until(condition: Any, within_s: float = 10) -> bool:
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
-
-
 def test_a_long_poll_is_cancelled_when_the_application_hangs_up() -> None:
     """Otherwise SQS would go on delivering messages to a closed connection."""
     release = threading.Event()
@@ -202,7 +194,7 @@ def test_a_long_poll_is_cancelled_when_the_application_hangs_up() -> None:
 
     with fake_sqs(answer) as fake, proxy_service.start(fake.endpoint) as proxy:
         caller = _raw_call(proxy.endpoint, "ReceiveMessage")
-        assert _until(lambda: len(fake.asked) == 1)
+        until(lambda: len(fake.asked) == 1, "SQS was asked")
         caller.close()
         assert fake.asked[0].hung_up.wait(5)
         release.set()
@@ -220,11 +212,11 @@ def test_a_send_is_completed_and_reported_when_the_application_hangs_up() -> Non
 
     with fake_sqs(answer) as fake, proxy_service.start(fake.endpoint) as proxy:
         caller = _raw_call(proxy.endpoint, "SendMessage")
-        assert _until(lambda: len(fake.asked) == 1)
+        until(lambda: len(fake.asked) == 1, "SQS was asked")
         caller.close()
         assert not fake.asked[0].hung_up.wait(0.5)
         release.set()
-        assert _until(lambda: proxy.stats()["accepted"] == 1)
+        until(lambda: proxy.stats()["accepted"] == 1, "the send is reported")
         assert [event["type"] for event in proxy.events()] == ["sent"]
 
 
@@ -234,7 +226,7 @@ def _process(upstream: str, port: int, spool: Path, *options: str) -> Iterator[s
     command[command.index("127.0.0.1:0")] = f"127.0.0.1:{port}"
     process = subprocess.Popen(command, env=proxy_service.environment({}), stderr=subprocess.DEVNULL)
     try:
-        assert _until(lambda: listens(port), 30)
+        until(lambda: listens(port), "the proxy listens")
         yield process
     finally:
         if process.poll() is None:
@@ -277,7 +269,7 @@ def test_the_drain_is_bounded(tmp_path: Path) -> None:
         _process(fake.endpoint, port, tmp_path, "--drain-s", "1") as process,
     ):
         with _raw_call(f"http://127.0.0.1:{port}", "ReceiveMessage"):
-            assert _until(lambda: len(fake.asked) == 1)
+            until(lambda: len(fake.asked) == 1, "SQS was asked")
             process.send_signal(signal.SIGTERM)
             began_s = time.monotonic()
             assert process.wait(20) == 0
@@ -300,12 +292,12 @@ def test_sdk_retries_bridge_a_sigkill_and_a_restart(elasticmq: ElasticMQ, tmp_pa
             with _process(elasticmq.endpoint, port, tmp_path) as process:
                 url = new_queue(made)
                 running = [pool.submit(loop, url) for _ in range(2)]
-                assert _until(lambda: len(sent) > 50)
+                until(lambda: len(sent) > 50, "50 messages are sent")
                 os.kill(process.pid, signal.SIGKILL)
                 process.wait()
                 killed_at = len(sent)
             with _process(elasticmq.endpoint, port, tmp_path):
-                assert _until(lambda: len(sent) > killed_at + 50, 60)
+                until(lambda: len(sent) > killed_at + 50, "50 more messages are sent", within_s=60)
                 stop.set()
                 for future in running:
                     future.result(30)

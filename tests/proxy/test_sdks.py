@@ -6,9 +6,8 @@ import json
 import os
 import shutil
 import subprocess
-import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from tests.services import sdks, sqs
 from tests.services.elasticmq import ElasticMQ
 from tests.services.node import Node
 from tests.services.proxy import Proxy
+from tests.waiting import until
 
 SDKS = Path(__file__).parents[1] / "sdks"
 
@@ -131,19 +131,11 @@ def test_celery(elasticmq: ElasticMQ, proxy: Proxy) -> None:
     env |= {"AWS_ACCESS_KEY_ID": "app", "AWS_SECRET_ACCESS_KEY": "app"}
     process = subprocess.Popen(worker, cwd=SDKS, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deleted = _until(lambda: [event for event in proxy.events() if event["type"] == "deleted"], 3, within_s=90)
+        until(lambda: [event["type"] for event in proxy.events()].count("deleted") == 3, "three are deleted", 90, every_s=0.5)
     finally:
         process.terminate()
         process.wait(30)
-    assert len(deleted) == 3
     kinds = [event["type"] for event in proxy.events()]
     assert (kinds.count("sent"), kinds.count("received")) == (3, 3)
     assert proxy.stats()["unknown_handles"] == 0
     assert url
-
-
-def _until(found: Callable[[], list[Any]], count: int, *, within_s: float) -> list[Any]:
-    deadline = time.monotonic() + within_s
-    while len(answer := found()) < count and time.monotonic() < deadline:
-        time.sleep(0.5)
-    return answer

@@ -3,7 +3,6 @@
 import queue
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.services.kafka import Kafka
 from tests.services.moto_sqs import MotoSqs
 from tests.services.node import Node
 from tests.services.process import ServiceUnavailable, free_port, listens, running
+from tests.waiting import until
 
 
 def test_kafka_returns_what_was_sent(kafka: Kafka) -> None:
@@ -101,13 +101,11 @@ def test_activemq_starts_with_the_policies_a_test_chooses() -> None:
 
 
 def _first_alerts(url: str) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        alerts: list[dict[str, Any]] = httpx.get(f"{url}/api/v2/alerts").json()
-        if alerts:
-            return alerts
-        time.sleep(0.1)
-    return []
+    def alerts() -> list[dict[str, Any]]:
+        answer: list[dict[str, Any]] = httpx.get(f"{url}/api/v2/alerts").json()
+        return answer
+
+    return until(alerts, "Alertmanager has an alert", every_s=0.1)
 
 
 def test_an_alert_goes_from_prometheus_to_alertmanager(prometheus_servers: None, tmp_path: Path) -> None:

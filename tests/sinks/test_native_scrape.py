@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from itertools import count
 from typing import Any
 
@@ -21,6 +20,7 @@ from streaming.judge.snapshot import Snapshot
 from tests.core.driving import T0, event, run_steps
 from tests.services.prometheus import start_prometheus
 from tests.sinks.test_prometheus_scrape import query
+from tests.waiting import until
 
 WORDS = ("wait", "processing", "sojourn")
 QUANTILES = (0.1, 0.5, 0.9, 0.99)
@@ -57,11 +57,12 @@ def test_quantiles_of_native_histograms_are_within_one_bucket(prometheus_servers
             {"job_name": "queuewatch-native", "static_configs": targets, "metrics_path": "/metrics/native"},
         ]
         with start_prometheus(config={"scrape_configs": jobs}, features=["native-histograms"]) as prometheus:
-            deadline = time.monotonic() + 20
-            while len(query(prometheus.url, "up == 1")) < 2 or not query(prometheus.url, "queuewatch_sojourn_seconds"):
-                if time.monotonic() > deadline:
-                    pytest.fail(httpx.get(f"{prometheus.url}/api/v1/targets").text)
-                time.sleep(0.2)
+            until(
+                lambda: len(query(prometheus.url, "up == 1")) == 2 and query(prometheus.url, "queuewatch_sojourn_seconds"),
+                "both jobs are scraped",
+                every_s=0.2,
+                shows=lambda: httpx.get(f"{prometheus.url}/api/v1/targets").text,
+            )
             for word in WORDS:
                 name, exact = f"queuewatch_{word}_seconds", sorted(took[word])
                 for quantile in QUANTILES:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import httpx
-import pytest
 
 from sinks.clock import wall_ms
 from sinks.http import HttpSettings, create_app, serve
@@ -15,6 +13,7 @@ from streaming.judge.metrics import samples
 from streaming.judge.snapshot import Snapshot
 from tests.services.prometheus import start_prometheus
 from tests.sinks.fakes import HOSTILE_NAMES, hostile_snapshot, shop_snapshot
+from tests.waiting import until
 
 
 def query(url: str, expression: str) -> list[dict[str, Any]]:
@@ -35,11 +34,12 @@ def test_prometheus_takes_every_series(prometheus_servers: None) -> None:
         serve(create_app(store, HttpSettings()), port=0) as server,
         start_prometheus([f"127.0.0.1:{server.port}"]) as prometheus,
     ):
-        deadline = time.monotonic() + 20
-        while not query(prometheus.url, "queuewatch_build_info"):
-            if time.monotonic() > deadline:
-                pytest.fail(httpx.get(f"{prometheus.url}/api/v1/targets").text)
-            time.sleep(0.2)
+        until(
+            lambda: query(prometheus.url, "queuewatch_build_info"),
+            "queuewatch is scraped",
+            every_s=0.2,
+            shows=lambda: httpx.get(f"{prometheus.url}/api/v1/targets").text,
+        )
         assert query(prometheus.url, "up")[0]["value"][1] == "1"
         known = sum(1 for _ in samples(both, now_ms))
         (counted,) = query(

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests.waiting import until
+
 
 class Receiver:
     """Accepts posts on a loopback port. It uses bare sockets, because its own time is part of what is measured."""
@@ -42,12 +44,9 @@ class Receiver:
                     seen.setdefault(json.dumps(event, sort_keys=True), event)
             return list(seen.values())
 
-    def wait_for(self, count: int, within_s: float = 5.0) -> list[dict[str, Any]]:
+    def wait_for(self, count: int) -> list[dict[str, Any]]:
         """Wait until there are `count` events and return all; fail if they do not arrive in time."""
-        end_s = time.monotonic() + within_s
-        while len(self.events) < count:
-            assert time.monotonic() < end_s, f"{len(self.events)} of {count} events came"
-            time.sleep(0.005)
+        until(lambda: len(self.events) >= count, f"{count} events arrived", shows=lambda: self.events)
         with self._lock:
             return list(self.events)
 

@@ -30,6 +30,7 @@ from tests.alerts.scrape import listening
 from tests.services.process import free_port
 from tests.services.prometheus import Server, start_alertmanager
 from tests.sinks.fakes import finding, shop_snapshot
+from tests.waiting import until
 
 Alerts = list[dict[str, Any]]
 
@@ -98,13 +99,6 @@ def dead_letter(number: int) -> Finding:
 def posted(push: AlertmanagerPush) -> dict[tuple[str, str], float]:
     family = next(f for f in push.families() if f.name == "queuewatch_alertmanager_posts_total")
     return {(labels["destination"], labels["result"]): value for labels, value in family.samples}
-
-
-def until(condition: Callable[[], bool], within_s: float = 15) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.05)
 
 
 @dataclass
@@ -204,8 +198,11 @@ def test_alertmanager_accepts_every_signal(alertmanager: RealAlertmanager) -> No
     """A real Alertmanager accepts the labels and annotations of every signal in the catalogue."""
     with pushing(alertmanager.server.url) as push:
         push.publish(replace(shop_snapshot(wall_ms()), at_ms=wall_ms()))
-        until(lambda: len([a for a in alertmanager.alerts() if a["labels"]["queue"] == "orders"]) == 2)
-        until(lambda: len(alertmanager.alerts()) >= 9)
+        until(
+            lambda: len([a for a in alertmanager.alerts() if a["labels"]["queue"] == "orders"]) == 2,
+            "both alerts of orders are there",
+        )
+        until(lambda: len(alertmanager.alerts()) >= 9, "every alert is there")
         assert [result for (_, result) in posted(push)] == ["ok"]
 
 
@@ -229,9 +226,9 @@ def test_a_hanging_alertmanager_delays_neither_the_batch_nor_the_others() -> Non
         for number in range(200):
             push.publish(snapshot(stuck(f"g{number}")))
         assert time.monotonic() - started < 2
-        until(lambda: healthy.posts.qsize() > 0)
+        until(lambda: healthy.posts.qsize() > 0, "the healthy Alertmanager got a post")
         hanging.hang.set()
-        until(lambda: hanging.posts.qsize() > 0)
+        until(lambda: hanging.posts.qsize() > 0, "the hanging Alertmanager got a post")
 
 
 def test_an_alertmanager_that_was_down_gets_everything_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
@@ -239,7 +236,7 @@ def test_an_alertmanager_that_was_down_gets_everything_when_it_is_back(caplog: p
     port = free_port()
     with pushing({"url": f"http://127.0.0.1:{port}", "timeout_s": 1}, keep_firing_s=0) as push:
         push.publish(snapshot(stuck("stays"), stuck("goes")))
-        until(lambda: posted(push).get((f"127.0.0.1:{port}", "failed"), 0) >= 2)
+        until(lambda: posted(push).get((f"127.0.0.1:{port}", "failed"), 0) >= 2, "two posts failed")
         push.publish(snapshot(stuck("stays")))
         assert caplog.text.count("does not accept alerts") == 1
         back = StandIn()
@@ -256,7 +253,10 @@ def test_a_rejected_alert_does_not_keep_the_others_from_being_sent(caplog: pytes
     with stand_in(fussy) as url, pushing(url) as push:
         push.publish(snapshot(stuck("good"), stuck("bad"), stuck("fine")))
         name = url.removeprefix("http://")
-        until(lambda: (posted(push).get((name, "ok")), posted(push).get((name, "rejected"))) == (2, 1))
+        until(
+            lambda: (posted(push).get((name, "ok")), posted(push).get((name, "rejected"))) == (2, 1),
+            "two alerts are taken and one is rejected",
+        )
         taken = [a["labels"]["group"] for _, alerts in list(fussy.posts.queue)[1:] for a in alerts]
         assert sorted(taken) == ["bad", "fine", "good"]
         assert "rejects" in caplog.text
@@ -280,9 +280,9 @@ def test_it_authenticates_as_configured_and_reads_a_changed_secret(tmp_path: Pat
         )
         with pushing({"url": url, **login}) as push:
             push.publish(snapshot(stuck()))
-            until(lambda: guarded.posts.qsize() >= 1)
+            until(lambda: guarded.posts.qsize() >= 1, "it was posted with the old secret")
             secret.write_text("new\n")
-            until(lambda: posted(push).get((url.removeprefix("http://"), "ok"), 0) >= 1)
+            until(lambda: posted(push).get((url.removeprefix("http://"), "ok"), 0) >= 1, "it was posted with the new secret")
     assert guarded.posts.queue[0][0] == expected("old")
     assert guarded.posts.queue[-1][0] == expected("new")
 
@@ -317,7 +317,7 @@ def test_metrics_say_how_many_fire_and_how_many_are_left_out() -> None:
         secret = url.replace("http://", "http://user:s3cret@")
         with pushing(secret, max_alerts=1) as push:
             push.publish(snapshot(stuck("a"), finding("QueueStalled", "b", "critical", wall_ms(), "Stalled.")))
-            until(lambda: behaviour.posts.qsize() > 0)
+            until(lambda: behaviour.posts.qsize() > 0, "it was posted")
             families = {family.name: family for family in push.families()}
     states = {labels["state"]: value for labels, value in families["queuewatch_alertmanager_alerts"].samples}
     assert states == {"firing": 1, "unsent": 1}
@@ -359,7 +359,7 @@ def test_alerts_that_ended_while_alertmanager_and_then_queuewatch_were_down_are_
         with pushing(url, keep_firing_s=0) as push:
             push.resume(files)
             push.publish(snapshot(dead_letter(1)))
-            until(lambda: there.posts.qsize() > 0)
+            until(lambda: there.posts.qsize() > 0, "it was posted")
         with pushing("http://127.0.0.1:9", keep_firing_s=0) as push:
             push.resume(files)
             push.publish(snapshot(dead_letter(1), dead_letter(2)))

@@ -23,6 +23,7 @@ from sinks.http import Access, CannotListenError, ConnectionLimits, Credentials,
 from sinks.http.access import host_name
 from sinks.store import SnapshotStore
 from tests.sinks.http.conftest import Service, StartService
+from tests.waiting import until
 
 
 def connect(service: Service, sends: bytes = b"") -> socket.socket:
@@ -100,10 +101,11 @@ def test_connections_per_address_are_capped_and_free_their_slots(start: StartSer
         assert closed == 30 - 7
         assert service.client.get("/-/healthy").status_code == 200
         assert refused(service, "per_address") == 23
-    deadline = time.monotonic() + 5
-    while "queuewatch_http_connections 1\n" not in (metrics := service.client.get("/metrics").text):
-        assert time.monotonic() < deadline, metrics
-        time.sleep(0.05)
+    until(
+        lambda: "queuewatch_http_connections 1\n" in service.client.get("/metrics").text,
+        "only the connection of the test's client is open",
+        shows=lambda: service.client.get("/metrics").text,
+    )
     with connect(service, b"GET /-/healthy HTTP/1.1\r\nHost: a\r\n\r\n") as stream:
         assert stream.recv(100).startswith(b"HTTP/1.1 200")
 
@@ -123,9 +125,7 @@ def test_a_reader_that_reads_nothing_is_disconnected(start: StartService) -> Non
     with connect(service) as stream:
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         stream.sendall(b"GET /assets/app.js HTTP/1.1\r\nHost: a\r\n\r\n" * 2_000)
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline and not refused(service, "slow_reader"):
-            time.sleep(0.1)
+        until(lambda: refused(service, "slow_reader"), "the reader is disconnected")
     assert refused(service, "slow_reader") == 1
 
 

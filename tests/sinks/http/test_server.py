@@ -14,6 +14,7 @@ from sinks.http import CannotListenError, HttpSettings, PortInUseError, create_a
 from sinks.store import SnapshotStore
 from tests.sinks.fakes import NOW_MS, shop_snapshot
 from tests.sinks.http.conftest import StartService
+from tests.waiting import until
 
 
 def test_a_port_in_use_is_named_with_the_fix() -> None:
@@ -86,10 +87,9 @@ def test_with_too_many_streams_browsers_poll(start: StartService) -> None:
         answer = service.client.get("/api/v1/stream")
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "too_many_streams")
     del lines
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
+
+    def accepted() -> bool:
         with httpx.stream("GET", f"{service.url}/api/v1/stream", timeout=10) as stream:
-            if stream.status_code == 200:
-                return
-        time.sleep(0.1)
-    pytest.fail("the room of the ended stream was never given back")
+            return stream.status_code == 200
+
+    until(accepted, "the slot of the ended stream is free")

@@ -3,10 +3,9 @@
 import queue
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import stomp
 
@@ -153,11 +152,3 @@ class Recorder:
         """Disconnect."""
         self._inbox.close()
         self._session.close()
-
-
-def wait_until(condition: Callable[[], Any], within_s: float = 10) -> None:
-    """Wait until a condition holds. Raises `AssertionError`."""
-    until_s = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < until_s, "not true in time"
-        time.sleep(0.02)

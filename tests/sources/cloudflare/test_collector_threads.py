@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from sources.cloudflare.collector import CloudflareCollector
@@ -14,14 +12,7 @@ from sources.events import Event
 from sources.wire import decode_records
 from tests.sources.cloudflare.api_stub import ACCOUNT, Stub, StubMessage
 from tests.sources.cloudflare.driven import SENT_MS, WORKER, quick
-
-
-def wait_until(ready: Callable[[], object]) -> None:
-    """Wait in real time, for collectors that run in threads of their own."""
-    deadline = time.monotonic() + 60
-    while not ready():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+from tests.waiting import until
 
 
 def test_telemetry_in_a_queue_is_drained_too(stub: Stub) -> None:
@@ -36,7 +27,10 @@ def test_telemetry_in_a_queue_is_drained_too(stub: Stub) -> None:
     collector = CloudflareCollector(quick(stub, drain={"queue": "telemetry", "idle_s": 0.05}))
     thread = threading.Thread(target=collector.run, args=(events.extend, stop))
     thread.start()
-    wait_until(lambda: telemetry.messages == [] and any(e["type"] == "queue_state" for e in events))
+    until(
+        lambda: telemetry.messages == [] and any(e["type"] == "queue_state" for e in events),
+        "the telemetry queue is drained, and the state of a queue reported",
+    )
     stop.set()
     thread.join(10)
     assert not thread.is_alive()
@@ -53,7 +47,7 @@ def test_the_runner_writes_events_to_a_spool(stub: Stub, tmp_path: Path) -> None
     delivered: list[int] = []
     runner = threading.Thread(target=lambda: delivered.append(run_collector("cloudflare", section, f"spool:{tmp_path}", stop)))
     runner.start()
-    wait_until(lambda: stub.calls("/peek"))
+    until(lambda: stub.calls("/peek"), "a queue was peeked into")
     stop.set()
     runner.join(10)
     decoded = decode_records([file.read_bytes() for file in tmp_path.glob("*.ndjson")])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from sources.cloudflare.errors import ApiError
 from sources.events import Event
 from sources.wire import decode_records
 from tests.sources.cloudflare.api_stub import ACCOUNT, TOKEN, Stub, StubQueue, answering, serving
+from tests.waiting import until
 
 EVENT = {"v": 1, "type": "deleted", "at": 1_750_000_000_000, "system": "cloudflare_queues", "queue": "q", "message_id": "m"}
 
@@ -108,16 +108,17 @@ def test_the_drain_recovers_from_a_failure(stub: Stub, queue: StubQueue, drain: 
             raise OSError(failures.pop())
         handed.extend(events)
 
+    def is_empty() -> bool:
+        if trouble in ("emit", "ack") and len(queue.messages) <= 10:
+            for message in queue.messages:
+                message.lease = None  # the lease ends
+        return not queue.messages
+
     stop = threading.Event()
     thread = threading.Thread(target=drain.run, args=(emit, stop))
     thread.start()
     try:
-        deadline = time.monotonic() + 8
-        while queue.messages and time.monotonic() < deadline:
-            time.sleep(0.05)
-            if trouble in ("emit", "ack") and len(queue.messages) <= 10:
-                for message in queue.messages:
-                    message.lease = None  # the lease ends
+        until(is_empty, "the queue is drained")
     finally:
         stop.set()
         thread.join(10)

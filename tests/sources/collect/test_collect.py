@@ -26,6 +26,7 @@ from sources.collect import (
 )
 from sources.events import Emit
 from tests.client.transports import Broken, Kept, later
+from tests.waiting import until
 
 
 def events(count: int, **fields: Any) -> list[dict[str, Any]]:
@@ -97,10 +98,7 @@ def test_spooled_events_are_on_disk_at_once_and_visible_soon(tmp_path: Path) -> 
         emit(events(2))
         [hidden] = tmp_path.glob(".*.open")
         assert [json.loads(line) for line in hidden.read_text().splitlines()] == events(2)
-        end = time.monotonic() + 5
-        while not list(tmp_path.glob("*.ndjson")):
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        until(lambda: list(tmp_path.glob("*.ndjson")), "a file is visible to readers")
 
 
 def test_every_kind_has_a_class_and_a_strict_config_model() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from sinks.records import Record, Undelivered
 from streaming.delivery.outbox import Outbox
 from streaming.delivery.sender import Deliveries, Delivery, delivery_families
 from streaming.folder import LocalFolder
+from tests.waiting import until
 
 
 def records(*words: str) -> list[Record]:
@@ -44,14 +45,6 @@ class Destination:
         self.closed = True
 
 
-def until(condition: Callable[[], bool], within_s: float = 20) -> None:
-    """Wait for another thread."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def outbox(folder: Path, **bounds: int) -> Outbox:
     """Return the outbox as after a start, with the records on disk."""
     return Outbox(LocalFolder(folder / "outbox"), "log", **bounds)
@@ -69,12 +62,12 @@ def test_undelivered_records_are_sent_in_order_when_the_destination_is_back(tmp_
     sending = delivery(tmp_path, destination)
     for batch_id, words in enumerate((["a"], [], ["b", "c"])):
         sending.put(records(*words), batch_id)
-    until(lambda: sending.samples()["failed"] >= 2)
+    until(lambda: sending.samples()["failed"] >= 2, "two deliveries failed")
     assert sending.samples()["waiting"] == 3
     destination.away = False
-    until(lambda: sending.samples()["waiting"] == 0)
+    until(lambda: sending.samples()["waiting"] == 0, "nothing waits")
     sending.put(records("d"), 3)
-    until(lambda: len(destination.got) == 3)
+    until(lambda: len(destination.got) == 3, "three batches arrived")
     sending.close()
     assert destination.got == [(0, records("a")), (2, records("b", "c")), (3, records("d"))]
     assert list((tmp_path / "outbox").iterdir()) == []
@@ -92,7 +85,7 @@ def test_undelivered_records_survive_the_process(tmp_path: Path) -> None:
     assert [line["records"] for line in logs if line["event"] == "undelivered_records_wait"] == [2]
     destination.away = False
     second = delivery(tmp_path, destination)
-    until(lambda: len(destination.got) == 2)
+    until(lambda: len(destination.got) == 2, "two batches arrived")
     second.close()
     assert destination.got == [(0, records("a")), (1, records("b"))]
 
@@ -106,10 +99,10 @@ def test_a_destination_that_hangs_blocks_neither_the_batch_nor_the_others(tmp_pa
     for batch_id in range(20):
         both.put(records(f"{batch_id}"), batch_id)
     assert time.monotonic() - started_s < 5
-    until(lambda: len(healthy.got) == 20)
+    until(lambda: len(healthy.got) == 20, "the healthy destination has every batch")
     assert hanging.got == []
     hanging.hangs.set()
-    until(lambda: len(hanging.got) == 20)
+    until(lambda: len(hanging.got) == 20, "the destination that hung has every batch")
     assert hanging.got == healthy.got
 
 
@@ -133,11 +126,11 @@ def test_an_empty_repeated_batch_still_retracts_its_earlier_records(tmp_path: Pa
     first = Delivery("log", AppendOnceFile(log, "here"), outbox(tmp_path))
     first.put(records("a"), 0)
     first.put(records("b"), 1)
-    until(lambda: first.samples()["ok"] == 2)
+    until(lambda: first.samples()["ok"] == 2, "two batches were delivered")
     first.close()
     again = Delivery("log", AppendOnceFile(log, "here"), outbox(tmp_path))
     again.put([], 1)
-    until(lambda: again.samples()["ok"] == 1)
+    until(lambda: again.samples()["ok"] == 1, "the repeated batch was delivered")
     again.close()
     assert log.read_text() == '"a"\n'
 
@@ -183,7 +176,7 @@ def test_metrics_show_waiting_lost_and_sent_records(tmp_path: Path) -> None:
     destination.away = True
     sending = delivery(tmp_path, destination)
     sending.put(records("a", "b"), 0)
-    until(lambda: sending.samples()["failed"] >= 1)
+    until(lambda: sending.samples()["failed"] >= 1, "a delivery failed")
     families = {family.name: list(family.samples) for family in delivery_families([sending])}
     assert families["queuewatch_outbox_records"] == [({"destination": "log"}, 2)]
     assert families["queuewatch_outbox_lost_records_total"] == [({"destination": "log"}, 0)]

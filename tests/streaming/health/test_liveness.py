@@ -18,6 +18,7 @@ from streaming.health.liveness import Liveness, Watchdog, descendants, state_of
 from streaming.spark.failure import reason_of
 from streaming.spark.internals import java_pid
 from tests.streaming.spark.live import Live
+from tests.waiting import until
 
 
 class Clock:
@@ -93,10 +94,7 @@ def test_the_workers_are_ended_before_java(family: tuple[subprocess.Popen[bytes]
 
 def wait_gone(pid: int) -> None:
     """Wait until a process has ended."""
-    deadline = time.monotonic() + 20
-    while state_of(pid) not in ("?", "Z"):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: state_of(pid) in ("?", "Z"), f"process {pid} ended")
 
 
 def test_a_stopped_worker_is_ended_and_fails_the_query(spark: SparkSession, tmp_path: Path) -> None:
@@ -113,13 +111,14 @@ def test_a_stopped_worker_is_ended_and_fails_the_query(spark: SparkSession, tmp_
         time.sleep(3)
         assert query.isActive
         with Watchdog(liveness, lambda: java, deadline_s=1, look_every_s=0.1).watching():
-            deadline = time.monotonic() + 60
-            while query.isActive:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+
+            def failed() -> bool:
                 if query.isActive and liveness.query_silent_s > 1.2:
                     # The watchdog must not end Java, which other tests need.
                     liveness.watch_from_now()
+                return not query.isActive
+
+            until(failed, "the query failed", within_s=60, every_s=0.1)
     assert "Python worker" in reason_of(query.exception())
     with live.running() as query:
         before = len(live.snapshots)
