@@ -240,14 +240,17 @@ def test_an_account_without_queues_still_has_heartbeats() -> None:
 def test_concurrent_calls_are_limited() -> None:
     """There are never more than the configured number."""
     at_once = [0, 0]
-    lock = threading.Lock()
+    lock, full = threading.Lock(), threading.Event()
 
     class Slow(Fake):
         def get_queue_attributes(self, **params: Any) -> dict[str, Any]:
             with lock:
                 at_once[0] += 1
                 at_once[1] = max(at_once)
-            time.sleep(0.01)
+                if at_once[0] == 4:
+                    full.set()
+            full.wait(10)
+            time.sleep(0.01)  # in which a fifth call would be seen
             with lock:
                 at_once[0] -= 1
             return super().get_queue_attributes(**params)

@@ -26,9 +26,16 @@ class Clock:
 
     def __init__(self) -> None:
         self.s = 100.0
+        self.looks = 0
 
     def __call__(self) -> float:
+        self.looks += 1
         return self.s
+
+    def wait_looked(self) -> None:
+        """Wait until someone has acted on the current time: has looked at the clock, and looked again."""
+        before = self.looks
+        until(lambda: self.looks >= before + 2, "the clock is looked at")
 
 
 def test_a_process_without_progress_is_not_healthy() -> None:
@@ -79,11 +86,11 @@ def test_the_workers_are_ended_before_java(family: tuple[subprocess.Popen[bytes]
     clock = Clock()
     watchdog = Watchdog(Liveness(clock), lambda: parent.pid, deadline_s=240, look_every_s=0.01)
     with structlog.testing.capture_logs() as logs, watchdog.watching():
-        time.sleep(0.1)
+        clock.wait_looked()
         assert logs == []
         clock.s += 241
         wait_gone(child)
-        time.sleep(0.1)
+        clock.wait_looked()
         assert parent.poll() is None
         clock.s += 120
         assert parent.wait(20) == -signal.SIGKILL

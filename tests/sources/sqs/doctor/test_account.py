@@ -298,13 +298,18 @@ def test_a_thousand_queues_take_1501_calls_16_at_a_time() -> None:
     lock = threading.Lock()
     running = [0]
     most = [0]
+    full = threading.Event()
 
     class Slow(Fake):
         def _called(self, operation: str, where: str) -> str:
             with lock:
                 running[0] += 1
                 most[0] = max(most[0], running[0])
-            time.sleep(0.001)
+                if running[0] == 16:
+                    full.set()
+            if operation == "GetQueueAttributes":
+                full.wait(10)
+            time.sleep(0.001)  # in which a seventeenth call would be seen
             with lock:
                 running[0] -= 1
             return super()._called(operation, where)
