@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -241,10 +240,8 @@ while True: time.sleep(1)
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "sent\n"
-            began = time.monotonic()
             process.send_signal(signal.SIGTERM)
             assert process.wait(20) == -signal.SIGTERM
         finally:
             process.kill()
-    assert time.monotonic() - began < 5
     assert kinds(tmp_path) == {"sent": 10}

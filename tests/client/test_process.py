@@ -119,7 +119,7 @@ def test_a_dead_broker_does_not_delay_the_exit(moto_sqs: Any) -> None:
     done = run(program, moto_sqs.endpoint, f"kafka://127.0.0.1:{free_port()}/t", deadline_s=1.0)
     assert done.returncode == 0
     _, took_s = done.stdout.split()
-    assert float(took_s) < 20
+    assert float(took_s) < 20  # a promise about a real process; twenty times its deadline
     assert "Traceback" not in done.stderr
 
 

@@ -302,7 +302,7 @@ def test_an_unreachable_broker_is_named() -> None:
     """The error comes within the transport's timeout."""
     from queuewatch.transports.kafka import KafkaTransport
 
-    start = time.monotonic()
+    start = time.monotonic()  # the waits are kafka-python's own, so no clock of ours can stand in for the real one
     with pytest.raises(SendError, match=r"kafka://127\.0\.0\.1") as caught:
         KafkaTransport([f"127.0.0.1:{free_port()}"], "t", timeout_s=1.0).send(b"{}\n")
     assert caught.value.retry

@@ -20,6 +20,7 @@ class Receiver:
     def __init__(self, port: int = 0) -> None:
         self.events: list[dict[str, Any]] = []
         self.headers: list[str] = []
+        self.posts = 0
         self.status = 202
         self.delay_s = 0.0
         self.hangs = False
@@ -86,6 +87,8 @@ class Receiver:
                     name, _, value = line.partition(":")
                     headers[name.lower()] = value.strip()
                 body = stream.read(int(headers.get("content-length", 0)))
+                with self._lock:
+                    self.posts += 1
                 while self.hangs:
                     time.sleep(0.01)
                 time.sleep(self.delay_s) if self.delay_s else None

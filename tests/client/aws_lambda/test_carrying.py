@@ -14,7 +14,7 @@ from tests.services.process import free_port
 from tests.waiting import until
 
 BOUND_S = 0.05
-SLACK_S = 0.1  # room for other load on the machine
+SLACK_S = 0.5  # a promise about the time of real processes: ten times its bound, for other load on the machine
 
 
 def event(*ids: str, body: str = "returns nothing") -> dict[str, Any]:
@@ -68,9 +68,9 @@ def test_a_hanging_endpoint_costs_at_most_the_bound_and_then_nothing(runtime: Ru
     ingest.hangs = True
     with runtime.start(ingest.url) as function:
         warm(function)
-        durations = [ended(function, f"m{i}").duration_s for i in range(20)]
-        assert max(durations) < BOUND_S + SLACK_S
-        assert sorted(durations)[10] < BOUND_S * 0.7, durations
+        for i in range(20):
+            assert ended(function, f"m{i}").duration_s < BOUND_S + SLACK_S
+        assert ingest.posts <= 10
         ingest.hangs = False
 
 

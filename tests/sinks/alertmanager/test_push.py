@@ -155,29 +155,31 @@ def notified(real: RealAlertmanager, queue_name: str, within_s: float) -> Alerts
     return None
 
 
-def test_a_signal_is_at_the_webhook_within_a_second_and_resolved(alertmanager: RealAlertmanager) -> None:
+def test_a_signal_is_at_the_webhook_and_resolved(alertmanager: RealAlertmanager) -> None:
     """The notification names message, group and what to do; the next one says that the alert is resolved."""
     with pushing(alertmanager.server.url, keep_firing_s=0.5, resend_s=1) as push:
-        began = time.monotonic()
         push.publish(snapshot(stuck()))
         alerts = notified(alertmanager, "q.fifo", 10)
-        took_s = time.monotonic() - began
         assert alerts is not None
-        assert took_s < 5
         (alert,) = alerts
         assert (alert["status"], alert["labels"]["group"]) == ("firing", "g1")
         assert alert["annotations"]["description"] == "g1 is stuck."
         assert alert["annotations"]["what_to_do"]
-        for _ in range(8):
+        sent = alertmanager.server.url.removeprefix("http://"), "ok"
+        before = posted(push)[sent]
+
+        def sent_again() -> bool:
             push.publish(snapshot(replace(stuck(), evidence={"summary": f"now {time.time()}"})))
-            time.sleep(0.3)
+            return posted(push)[sent] >= before + 2
+
+        until(sent_again, "the alert is sent two more times", every_s=0.1)
         assert notified(alertmanager, "q.fifo", 0.2) is None, "new evidence, two resends: nobody is notified again"
-        push.publish(snapshot())
-        time.sleep(0.6)
-        push.publish(snapshot())
-        resolved = notified(alertmanager, "q.fifo", 10)
-        assert resolved is not None
-        assert [a["status"] for a in resolved] == ["resolved"]
+
+        def resolved() -> Alerts | None:
+            push.publish(snapshot())
+            return notified(alertmanager, "q.fifo", 0.2)
+
+        assert [a["status"] for a in until(resolved, "the end is notified") or ()] == ["resolved"]
 
 
 def test_each_new_dead_letter_notifies_again(alertmanager: RealAlertmanager) -> None:
@@ -222,10 +224,9 @@ def test_a_hanging_alertmanager_delays_neither_the_batch_nor_the_others() -> Non
     hanging, healthy = StandIn(hang=threading.Event()), StandIn()
     with stand_in(hanging) as slow, stand_in(healthy) as quick, pushing(slow, quick) as push:
         assert hanging.hang is not None
-        started = time.monotonic()
         for number in range(200):
             push.publish(snapshot(stuck(f"g{number}")))
-        assert time.monotonic() - started < 2
+        assert hanging.posts.empty()  # a batch that had waited for it would have ended with its answer
         until(lambda: healthy.posts.qsize() > 0, "the healthy Alertmanager got a post")
         hanging.hang.set()
         until(lambda: hanging.posts.qsize() > 0, "the hanging Alertmanager got a post")

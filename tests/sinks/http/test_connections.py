@@ -54,22 +54,25 @@ def test_half_open_requests_are_closed(start: StartService, half: bytes) -> None
     """Half-open requests are closed at the deadline and counted: they use up the job's own file descriptors."""
     service = limited(start, headers_within_s=0.3)
     with connect(service, half) as stream:
-        began = time.monotonic()
-        while stream.recv(4_096):
+        while stream.recv(4_096):  # fails when the connection is still open after the socket's own ten seconds
             pass
-        assert time.monotonic() - began < 5
     assert refused(service, "slow_headers") == 1
 
 
 def test_single_bytes_do_not_extend_the_deadline(start: StartService) -> None:
     """A slowloris client, which sends its headers a few bytes at a time, is still closed at the deadline."""
     service = limited(start, headers_within_s=0.5)
-    sent = 0
-    with connect(service, b"GET / HTTP/1.1\r\n") as stream, suppress(OSError):
-        for sent in range(40):  # noqa: B007 - how many were sent is asserted below
-            stream.sendall(b"X: y\r\n")
-            time.sleep(0.1)
-    assert sent < 30
+    with connect(service, b"GET / HTTP/1.1\r\n") as stream:
+
+        def is_closed() -> bool:
+            try:
+                stream.sendall(b"X: y\r\n")
+            except OSError:
+                return True
+            return False
+
+        # Each try would extend a deadline that counts from the last byte.
+        until(is_closed, "the connection is closed", every_s=0.1)
     assert refused(service, "slow_headers") == 1
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from dataclasses import replace
 
 import httpx
@@ -53,10 +52,8 @@ def test_stopping_does_not_wait_for_open_pages() -> None:
     with httpx.stream("GET", f"{server.url}/api/v1/stream", timeout=10) as stream:
         lines = stream.iter_lines()
         next(lines)
-        started = time.monotonic()
         server.stop()
-        assert time.monotonic() - started < 4
-    del lines
+        list(lines)  # raises if the stream was cut, as it is when a response does not end in the time to stop
 
 
 def test_a_stream_announces_each_new_snapshot(start: StartService) -> None:

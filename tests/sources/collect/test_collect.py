@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -65,15 +64,29 @@ def test_a_refused_event_is_retried() -> None:
     assert broken.events() == events(1)
 
 
-def test_a_stopping_collector_retries_briefly_then_raises() -> None:
+class Clock:
+    """Stands in for the module `time`; sleeping moves it."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def test_a_stopping_collector_retries_briefly_then_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exception keeps the collector from deleting the events at their source."""
-    stop = threading.Event()
-    with Destination(Broken(later()), stop, patience_s=0.3) as emit:
+    clock, broken, stop = Clock(), Broken(later()), threading.Event()
+    monkeypatch.setattr("sources.collect.destination.time", clock)
+    with Destination(broken, stop, patience_s=5.0) as emit:
         stop.set()
-        start = time.monotonic()
         with pytest.raises(DestinationStopped, match="down"):
             emit(events(1))
-        assert time.monotonic() - start < 3
+    assert 5.0 <= clock.now_s < 5.3
+    assert broken.attempts >= 25
 
 
 def test_an_unsendable_event_does_not_block_the_others() -> None:
