@@ -48,7 +48,7 @@ def test_queues_and_signals_with_one_line_each() -> None:
     assert lines[0] == "queuewatch  http://127.0.0.1:9400"
     rows = [line.split() for line in lines]
     assert ["orders", "lagging", "184", "12", "2", "min", "41", "s", "1", "min", "36", "s", "5", "2"] in rows
-    assert any("critical GroupStuck 5 min 30 s Group customer-4711 is stuck behind a poison head" in line for line in lines)
+    assert any("critical GroupStuck 6 min 52 s Group customer-4711 of payments.fifo has not moved" in line for line in lines)
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (200, 60), (40, 10)])
@@ -76,7 +76,7 @@ def test_without_a_terminal_each_change_is_printed_as_a_line() -> None:
 
     text = shown(False, act)
     assert "\x1b" not in text
-    assert "FIRING   critical GroupStuck on payments.fifo: Group customer-4711 is stuck" in text
+    assert "FIRING   critical GroupStuck on payments.fifo: Group customer-4711 of payments.fifo has not moved" in text
     assert text.count("FIRING ") == 9
     assert "RESOLVED warning  PoisonMessage on orders" in text
     assert "orders: lagging, PoisonMessage, 184 waiting, 12 in flight" in text

@@ -177,14 +177,14 @@ def test_an_alert_names_message_group_head_consumer_and_what_to_do() -> None:
     notes = stuck["annotations"]
     assert notes["head_message_id"] == "18849561234907385856"
     assert notes["head_receive_count"] == "11"
-    assert notes["description"].startswith("Group customer-4711 is stuck")
+    assert notes["description"].startswith("Group customer-4711 of payments.fifo has not moved")
     assert notes["what_to_do"]
     assert notes["runbook_url"] == "https://run.book#alert-name-queuewatchgroupstuck"
-    assert (stuck["startsAt"], stuck["endsAt"]) == ("2025-11-21T11:54:30.000Z", "2025-11-21T12:04:00.000Z")
+    assert (stuck["startsAt"], stuck["endsAt"]) == ("2025-11-21T11:53:08.000Z", "2025-11-21T12:04:00.000Z")
     poisoned = annotations_of(alerts["PoisonMessage"], rules)
     assert (poisoned["receive_count"], poisoned["final_attempt"]) == ("3", "false")
-    held = labels_of(alerts["MessageHeldTooLong"], rules)
-    assert held["consumer"] == "video-encoder-7"
+    assert labels_of(alerts["SlowConsumer"], rules)["consumer"] == "ID:app-3-4711:1:1"
+    assert "held by video-encoder-7" in annotations_of(alerts["MessageHeldTooLong"], rules)["description"]
     assert "message=5a8e2b10" in page_link(alerts["MessageHeldTooLong"].finding.key, rules)
 
 

@@ -150,7 +150,7 @@ def notified(real: RealAlertmanager, queue_name: str, within_s: float) -> Alerts
         except queue.Empty:
             return None
         alerts: Alerts = notification["alerts"]
-        if alerts[0]["labels"]["queue"] == queue_name:
+        if alerts[0]["labels"].get("queue") == queue_name:
             return alerts
     return None
 
@@ -201,7 +201,7 @@ def test_alertmanager_accepts_every_signal(alertmanager: RealAlertmanager) -> No
     with pushing(alertmanager.server.url) as push:
         push.publish(replace(shop_snapshot(wall_ms()), at_ms=wall_ms()))
         until(
-            lambda: len([a for a in alertmanager.alerts() if a["labels"]["queue"] == "orders"]) == 2,
+            lambda: len([a for a in alertmanager.alerts() if a["labels"].get("queue") == "orders"]) == 2,
             "both alerts of orders are there",
         )
         until(lambda: len(alertmanager.alerts()) >= 9, "every alert is there")

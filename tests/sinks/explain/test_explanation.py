@@ -29,7 +29,7 @@ def test_a_firing_queue_is_explained_worst_signal_first() -> None:
     """Each signal has its sentence, evidence, meaning, remedy and runbook link."""
     (subject,) = explain(SHOP, "orders", NOW_MS, runbook_base_url="https://run.book").subjects
     assert [(r.finding.severity, r.firing_s) for r in subject.reasons] == [
-        ("warning", 44.0),
+        ("warning", 79.0),
         ("warning", 31.0),
     ]
     assert subject.reasons[0].advice.to_do
@@ -62,7 +62,7 @@ def test_a_head_is_blamed_for_its_group() -> None:
     ("what", "kind", "signal"),
     [
         ("customer-4711", "group", "GroupStuck"),
-        ("video-encoder-7", "consumer", "MessageHeldTooLong"),
+        ("ID:app-3-4711:1:1", "consumer", "SlowConsumer"),
         ("aws_sqs/123456789012/eu-west-1/invoice-mail", "queue", "QueueStalled"),
     ],
 )

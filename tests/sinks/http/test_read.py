@@ -47,7 +47,7 @@ def test_one_row_per_queue_most_urgent_first(shop: Service) -> None:
     """Rows are sorted by critical signals, then warnings, then bad status, then the oldest message."""
     found = shop.client.get("/api/v1/queues").json()
     names = [row["queue"] for row in found["queues"]]
-    assert names[:5] == ["invoice-mail", "orders-dlq", "payments.fifo", "orders", "warehouse-sync"]
+    assert names[:5] == ["invoice-mail", "orders-dlq", "payments.fifo", "orders", "video-transcode"]
     orders = found["queues"][3]
     assert (orders["visible"], orders["in_flight"], orders["receive_count_max"]) == (184, 12, 5)
     assert orders["oldest_age_s"] == {"all": 161.0, "visible": 96.0, "cloudwatch": 54.0, "healthy": 22.0}

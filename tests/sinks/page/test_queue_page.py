@@ -26,8 +26,8 @@ def test_why_it_fires_and_what_to_do(visit: StartVisit) -> None:
     """Evidence is visible at once; meaning and remedy are one click away."""
     page = visit(shop_snapshot(wall_ms())).open(Q + "orders")
     firing = page.get_by_role("region", name="Firing", exact=True)
-    expect(firing.get_by_role("listitem").first).to_contain_text("1 receive is left before it goes to orders-dlq")
-    assert "Receive count 5 Receives left 1 Final attempt no Max receive count 6" in part(page, "Firing")
+    expect(firing.get_by_role("listitem").first).to_contain_text("was received 5 times and never deleted")
+    assert "Max receive count 6 Receives left 1 Final attempt no" in part(page, "Firing")
     firing.get_by_text("What it means and what to do").first.click()
     expect(firing).to_contain_text("delivered again and again but never finished")
     expect(page.get_by_role("region", name="Not firing")).to_contain_text("the longest hold is")
