@@ -112,7 +112,9 @@ def _compare_signs(e: Evidence, counted: int, tracked: list[int]) -> None:
 def _update_exactness(e: Evidence, depths: list[Depth], depth: Depth, past: Window, at_count: int, in_flight: int) -> None:
     """Update how many counts in a row were exactly what is reported. `at_count`: the sample of the count."""
     if depth.in_flight or in_flight:
-        e.exact_ends = e.exact_ends + 1 if depth.in_flight == in_flight else 0
+        matches = depth.in_flight == in_flight
+        e.exact_ends = e.exact_ends + 1 if matches else 0
+        e.exact_in_flight = e.exact_in_flight + (in_flight > 1) if matches else 0
     if depths:
         before = max(past.last_before(depths[-1].at), 0)
         sent, departed = (past.value(name, at_count) - past.value(name, before) for name in ("sent", "departed"))

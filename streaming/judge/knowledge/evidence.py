@@ -135,6 +135,8 @@ class Evidence:
     """…and how many below it. With every message reported one is as likely as the other."""
     at_counts: list[list[int]] = field(default_factory=list)
     """For the latest count and those not compared yet: its time and what was tracked then, visible, in flight, delayed."""
+    exact_in_flight: int = 0
+    """Of the counts of `exact_ends`, those with two or more in flight: one in flight matches by chance too often."""
 
     def is_sure(self, now: int) -> bool:
         """Whether complete tracking is established beyond chance, or there are no counts to contradict it."""

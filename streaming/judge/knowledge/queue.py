@@ -23,6 +23,8 @@ STATES: tuple[State, ...] = ("visible", "in_flight", "delayed")
 
 FEWEST_SENDS = 20
 """Of fewer messages, most may have gone to the consumers that report by chance."""
+MANY_EXACT_COUNTS = 10
+"""Counts in flight are small: fewer consecutive matches than this may be chance."""
 FROZEN_MS = 250_000
 FROZEN_COUNTS = 5
 """A backlog unchanged for this long, over this many counts, is taken to be the same messages."""
@@ -133,8 +135,8 @@ def least_ages(e: Evidence, summary: QueueSummary, past: Window, latest: Depth |
                 found[scope].append(summary.numbers[name])
     frozen = e.frozen_counts >= FROZEN_COUNTS and e.seen_at - e.frozen_since >= FROZEN_MS
     # A count that is a minute old does not show consumers that have just come back.
-    prompt = counted and (e.exact_sends >= EXACT_COUNTS or e.exact_ends >= EXACT_COUNTS)
-    if prompt and latest is not None and e.sends.holds(now) and past["sent"][-1] > past["sent"][0]:
+    sends_hold = counted and e.sends.holds(now) and past["sent"][-1] > past["sent"][0]
+    if sends_hold and latest is not None and (e.exact_sends >= EXACT_COUNTS or _all_in_flight_are_tracked(e, latest)):
         for scope, most in (("all", latest.unsettled), ("visible", latest.visible)):
             at = send_bound(past, most, max(int(past.at[0]), e.sends.agreed_since), exact=e.exact_sends >= EXACT_COUNTS)
             if at is not None:
@@ -150,6 +152,14 @@ def least_ages(e: Evidence, summary: QueueSummary, past: Window, latest: Depth |
             found["all"].append(e.standstill_at)
             found["visible"].append(e.standstill_at)
     return {scope: Age(min(times), False) for scope, times in found.items() if times and min(times) < NEVER}
+
+
+def _all_in_flight_are_tracked(e: Evidence, latest: Depth) -> bool:
+    """Whether the number in flight matched so often that the messages in flight are all reported, not some of them by chance.
+
+    Of two messages in flight, half of which are reported, both are once in four times: ten in a row are no chance.
+    """
+    return e.exact_in_flight >= MANY_EXACT_COUNTS and latest.in_flight > 1
 
 
 def _rows_are_there(e: Evidence, past: Window, now: int, *, dead_letters: bool) -> bool:

@@ -1,0 +1,77 @@
+"""Lower bounds of ages where not everything is reported: each is published only where its condition is established."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streaming.core.reporting.report import QueueSummary
+from streaming.core.settings import QueueName, Settings
+from streaming.core.state.queues import Depth
+from streaming.judge.knowledge.compare import compare_count
+from streaming.judge.knowledge.evidence import Claim, Evidence
+from streaming.judge.knowledge.queue import least_ages
+from streaming.judge.window import COLUMN, FIELDS, Window
+from tests.contract.replaying import ev
+from tests.core.driving import T0, run_steps
+
+NOW = T0 + 600_000
+STEP_MS = 10_000
+
+
+def counted(visible: int, in_flight: int) -> QueueSummary:
+    """Return a queue of which nothing but the broker's count is known."""
+    about = {"visibility_timeout_s": 30, "visible": visible, "in_flight": in_flight, "delayed": 0}
+    return run_steps([(600_000, [ev("queue_state", 600, attributes=about)])], Settings())[-1].queues[
+        QueueName("aws_sqs", "", "q")
+    ]
+
+
+def samples(**totals: list[int]) -> Window:
+    """Return samples ten seconds apart, the last of them now."""
+    length = len(next(iter(totals.values())))
+    values = np.zeros((length, len(FIELDS)), dtype=np.int64)
+    for name, column in totals.items():
+        values[:, COLUMN[name]] = column
+    return Window(NOW - STEP_MS * np.arange(length - 1, -1, -1, dtype=np.int64), values)
+
+
+@pytest.mark.parametrize(
+    ("exact_sends", "exact_in_flight", "in_flight", "known"),
+    [
+        pytest.param(3, 0, 0, True, id="three counts grew by exactly the reported sends"),
+        pytest.param(2, 0, 0, False, id="two may by chance"),
+        pytest.param(0, 10, 2, True, id="ten counts of two or more in flight match"),
+        pytest.param(0, 9, 2, False, id="nine are too few"),
+        pytest.param(0, 10, 1, False, id="the latest shows one in flight: another consumer may just have finished"),
+    ],
+)
+def test_an_age_is_taken_from_the_sends_only_if_they_are_all_reported(
+    exact_sends: int, exact_in_flight: int, in_flight: int, known: bool
+) -> None:
+    """A message a second is sent and forty are left, so the oldest was sent about forty seconds ago."""
+    summary = counted(40 - in_flight, in_flight)
+    evidence = Evidence(seen_at=NOW, sends=Claim(T0, 20), exact_sends=exact_sends, exact_in_flight=exact_in_flight)
+    past = samples(sent=list(range(0, 600, 10)), counted_at=[NOW] * 60, counted_visible=[40] * 60)
+    ages = least_ages(evidence, summary, past, summary.depths[-1], NOW)
+    assert ("all" in ages) is known
+    assert not known or NOW - 50_000 <= ages["all"].since_ms <= NOW - 30_000
+
+
+@pytest.mark.parametrize(
+    ("pairs", "matches"),
+    [
+        pytest.param([(2, 2)] * 4, 4, id="all match"),
+        pytest.param([(2, 2)] * 3 + [(2, 1)], 0, id="one is not tracked"),
+        pytest.param([(1, 1)] * 4, 0, id="one in flight matches by chance"),
+        pytest.param([(2, 2), (1, 1), (0, 0), (3, 3)], 2, id="few in flight are no contradiction"),
+    ],
+)
+def test_counts_in_flight_that_match_are_counted(pairs: list[tuple[int, int]], matches: int) -> None:
+    """Counted and tracked messages in flight at each count."""
+    past = samples(tracked_in_flight=[tracked for _, tracked in pairs for _ in range(3)])
+    depths = [Depth(past.times[3 * n], 5, held, 0) for n, (held, _) in enumerate(pairs)]
+    evidence = Evidence()
+    for n, depth in enumerate(depths):
+        compare_count(evidence, depths[:n], depth, past)
+    assert evidence.exact_in_flight == matches
