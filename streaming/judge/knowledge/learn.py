@@ -30,6 +30,7 @@ from streaming.judge.knowledge.compare import (
 from streaming.judge.knowledge.evidence import AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.pauses import pauses_with
 from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages
+from streaming.judge.knowledge.windows import every_end_is_reported
 
 if TYPE_CHECKING:
     from streaming.judge.context import Context
@@ -66,7 +67,8 @@ def learn(c: Context) -> Knowledge:
     # Without counts there is nothing to contradict what is tracked, so it is published as a lower bound.
     if reason.basis == "messages" or (summary.messages_seen and "visible" not in summary.attributes):
         return Knowledge(reason, messages, _tracked_ages(c, reason, latest, waiting))
-    return Knowledge(reason, messages, least_ages(evidence, summary, c.past, latest, c.now))
+    ages = least_ages(evidence, summary, c.past, latest, c.now, ends_reported=every_end_is_reported(c.recent, c.visibility_ms))
+    return Knowledge(reason, messages, ages)
 
 
 def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:

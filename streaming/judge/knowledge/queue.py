@@ -109,15 +109,20 @@ def exact_ages(summary: QueueSummary, visibility_ms: int, now: int) -> dict[str,
     return {scope: Age(but, sure or but == at) for scope, at, but in ages if but < NEVER}
 
 
-def least_ages(e: Evidence, summary: QueueSummary, past: Window, latest: Depth | None, now: int) -> dict[str, Age]:
-    """Return lower bounds of the ages: the oldest from all arguments whose condition is established."""
+def least_ages(
+    e: Evidence, summary: QueueSummary, past: Window, latest: Depth | None, now: int, *, ends_reported: bool
+) -> dict[str, Age]:
+    """Return lower bounds of the ages: the oldest from all arguments whose condition is established.
+
+    `ends_reported`: the end of every recent delivery was seen.
+    """
     found: dict[str, list[int]] = {"all": [], "visible": [], "healthy": []}
     counted = latest is not None and now - latest.at <= FRESH_BOUND_MS
     in_flight = int(past["tracked_in_flight"][-1])
     if latest is not None and latest.unsettled == 0 and counted:
         return {}
-    if summary.numbers["oldest_held"] < NEVER:
-        # Its consumer reports, or the delivery would be unknown; so its end would be known as well.
+    if ends_reported and summary.numbers["oldest_held"] < NEVER:
+        # A message whose deletion is not reported seems to be held until its window ends.
         found["all"].append(summary.numbers["oldest_held"])
     enough = e.in_flight_sum >= FEWEST_IN_FLIGHT
     if enough and e.ends.holds(now) and (e.ends.is_long(now) or e.exact_ends >= EXACT_COUNTS):

@@ -22,6 +22,10 @@ FEWEST_FAILED = 20
 FEWEST_LEFT = 5
 REPORTING_RATIO = 0.9
 """Where this share of all deliveries before ended with a reported deletion, new consumers are taken to report theirs."""
+FEWEST_FINISHED = 100
+"""With a share of 3 % of the deletions lost, a hundred in a row arrive once in twenty times."""
+LONGEST_WINDOW_MS = 300_000
+"""The samples of the last eleven minutes show deletions that are not reported only if windows are clearly shorter than that."""
 
 
 def came_back(past: Window, since: int) -> int:
@@ -37,6 +41,14 @@ def no_ends_reported(past: Window) -> bool:
     total = {name: past.value(name, -1) for name in ("received", "touched", "departed", "failed")}
     returned = max(total["received"] - total["touched"], 0) + total["departed"]
     return returned < CAME_BACK_RATIO * total["failed"]
+
+
+def every_end_is_reported(past: Window, visibility_ms: int | None) -> bool:
+    """Whether every delivery of the last minutes, of a hundred or more, ended with a reported deletion or came back."""
+    if visibility_ms is None or visibility_ms > LONGEST_WINDOW_MS or not len(past):
+        return False
+    since = int(past.at[0])
+    return past.change("deleted", since) >= FEWEST_FINISHED and past.change("failed", since) <= came_back(past, since)
 
 
 def failures_are_proved(c: Context, window_ms: int) -> bool:

@@ -36,6 +36,19 @@ def samples(**totals: list[int]) -> Window:
     return Window(NOW - STEP_MS * np.arange(length - 1, -1, -1, dtype=np.int64), values)
 
 
+@pytest.mark.parametrize("reported", [True, False], ids=["ends are reported", "ends may be missing"])
+def test_a_message_that_is_held_is_a_bound_only_if_its_deletion_would_be_seen(reported: bool) -> None:
+    """Otherwise it may have left the queue, and seems to be held until its window ends."""
+    about = {"visibility_timeout_s": 30, "visible": 4, "in_flight": 1, "delayed": 0}
+    events = [
+        ev("received", 590, message_id="m", receive_count=1, sent_at=T0 + 500_000),
+        ev("queue_state", 600, attributes=about),
+    ]
+    summary = run_steps([(600_000, events)], Settings())[-1].queues[QueueName("aws_sqs", "", "q")]
+    ages = least_ages(Evidence(seen_at=NOW), summary, samples(sent=[0]), summary.depths[-1], NOW, ends_reported=reported)
+    assert {scope: age.since_ms for scope, age in ages.items()} == ({"all": T0 + 500_000} if reported else {})
+
+
 @pytest.mark.parametrize(
     ("exact_sends", "exact_in_flight", "in_flight", "known"),
     [
@@ -53,7 +66,7 @@ def test_an_age_is_taken_from_the_sends_only_if_they_are_all_reported(
     summary = counted(40 - in_flight, in_flight)
     evidence = Evidence(seen_at=NOW, sends=Claim(T0, 20), exact_sends=exact_sends, exact_in_flight=exact_in_flight)
     past = samples(sent=list(range(0, 600, 10)), counted_at=[NOW] * 60, counted_visible=[40] * 60)
-    ages = least_ages(evidence, summary, past, summary.depths[-1], NOW)
+    ages = least_ages(evidence, summary, past, summary.depths[-1], NOW, ends_reported=False)
     assert ("all" in ages) is known
     assert not known or NOW - 50_000 <= ages["all"].since_ms <= NOW - 30_000
 
