@@ -232,13 +232,19 @@ def _sends_agree(depths: list[Depth], depth: Depth, past: Window) -> bool:
     return True
 
 
-def update_consumer_activity(e: Evidence, depths: list[Depth], depth: Depth, visibility_ms: int, now: int) -> None:
-    """Update whether the counts show a consumer: some are in flight, or the backlog falls by more than the counts' error."""
+def update_consumer_activity(
+    e: Evidence, depths: list[Depth], depth: Depth, visibility_ms: int, now: int, *, active_at: int
+) -> None:
+    """Update whether there is a consumer.
+
+    Some messages are in flight, the backlog falls by more than the counts' error, or a delivery or end was reported since the
+    previous count (`active_at` is the latest): counts taken in step with regular traffic show the same backlog for ever.
+    """
     e.seen_at, e.arrived_at = depth.at, now
     previous = depths[-1].at if depths else depth.at
     e.visible_since = (e.visible_since or depth.at) if depth.visible else 0
     fell = depth.unsettled < (1 - FROZEN_FALL_RATIO) * e.frozen_most
-    if depth.visible and not depth.in_flight and not fell:
+    if depth.visible and not depth.in_flight and not fell and active_at <= previous:
         e.frozen_since = e.frozen_since or depth.at
         e.frozen_counts += 1
         e.frozen_most = max(e.frozen_most, depth.unsettled)
@@ -248,7 +254,7 @@ def update_consumer_activity(e: Evidence, depths: list[Depth], depth: Depth, vis
         return
     # A message in flight at a count was received at most a visibility timeout earlier; a fall happened since the previous count.
     since = depth.at - min(visibility_ms, 60_000) if depth.in_flight else previous
-    e.life_at = max(e.life_at, min(since, depth.at))
+    e.life_at = max(e.life_at, min(max(since, active_at), depth.at))
     e.frozen_since = e.frozen_counts = e.frozen_sure_at = e.standstill_at = 0
     e.frozen_most = depth.unsettled
     e.alive_most = max(ALIVE_FADES * e.alive_most, depth.unsettled)

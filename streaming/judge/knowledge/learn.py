@@ -79,7 +79,7 @@ def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
     update_tracked_at_counts(evidence, summary.tracked_at_counts, latest)
     for i, depth in enumerate(summary.depths):
         if evidence.seen_at < depth.at <= c.now:
-            _apply_activity(c, summary.depths[:i], depth)
+            _apply_activity(c, summary.depths[:i], depth, last_activity_at)
         if evidence.counted_at < depth.at <= c.now - REPORTS_LAG_MS:
             compare_count(evidence, summary.depths[:i], depth, c.recent)
             update_standstill(evidence, depth, c.recent)
@@ -93,11 +93,11 @@ def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
         update_backlog(evidence, reported_at, reported - summary.numbers["delayed"], last_activity_at)
 
 
-def _apply_activity(c: Context, before: list[Depth], depth: Depth) -> None:
-    """Apply what one count shows of the consumers."""
+def _apply_activity(c: Context, before: list[Depth], depth: Depth, active_at: int) -> None:
+    """Apply what one count shows of the consumers. `active_at`: when the latest reported delivery or end was."""
     memory, evidence = c.memory, c.memory.evidence
     stood_since, backlog = max(evidence.frozen_since, memory.paused_at if evidence.frozen_since else 0), evidence.frozen_most
-    update_consumer_activity(evidence, before, depth, c.visibility_ms or NEVER, c.now)
+    update_consumer_activity(evidence, before, depth, c.visibility_ms or NEVER, c.now, active_at=active_at)
     if c.paused:
         memory.paused_at = depth.at
     elif not evidence.frozen_since:

@@ -9,6 +9,9 @@ from streaming.core.state.queues import Depth
 from streaming.judge.knowledge.compare import update_consumer_activity, update_standstill
 from streaming.judge.knowledge.evidence import Claim, Evidence
 from streaming.judge.window import COLUMN, FIELDS, Window
+from tests.contract.replaying import ev
+from tests.core.driving import T0
+from tests.judge.driving import in_steps, judged
 
 STEP_MS = 10_000
 DIED_AT = 600_000
@@ -71,7 +74,7 @@ def test_a_sign_of_life_ends_the_conclusion() -> None:
     """What was there then may have left."""
     e = evidence()
     update_standstill(e, depth(750_000, 90), samples(received=500))
-    update_consumer_activity(e, [depth(750_000, 90)], Depth(780_000, 100, 4, 0), 30_000, 780_000)
+    update_consumer_activity(e, [depth(750_000, 90)], Depth(780_000, 100, 4, 0), 30_000, 780_000, active_at=0)
     assert e.standstill_at == 0
 
 
@@ -81,3 +84,29 @@ def test_it_is_concluded_once() -> None:
     update_standstill(e, depth(750_000, 90), samples(received=500))
     update_standstill(e, depth(780_000, 400), samples(received=500))
     assert e.standstill_at == 680_000
+
+
+@pytest.mark.parametrize(("active", "standing"), [(False, 10), (True, 0)], ids=["nothing reported", "deletions between them"])
+def test_equal_counts_are_no_standstill_while_deliveries_or_ends_are_reported(active: bool, standing: int) -> None:
+    """Ten counts of one message, half a minute apart."""
+    e, depths = Evidence(), list[Depth]()
+    for at in range(30_000, 330_000, 30_000):
+        counted = Depth(at, 1, 0, 0)
+        update_consumer_activity(e, depths, counted, 30_000, at, active_at=at - 1_000 if active else 0)
+        depths.append(counted)
+    assert e.frozen_counts == standing
+
+
+def test_counts_in_step_with_regular_traffic_find_another_message_each_time() -> None:
+    """Its age does not grow, and nothing is stalled: each was sent a second before the count and is deleted after it."""
+    events = []
+    for at in range(0, 1800, 30):
+        counts = {"visibility_timeout_s": 30, "visible": 1, "in_flight": 0, "delayed": 0}
+        about = {"message_id": f"m{at}", "consumer": "w"}
+        events.append(ev("queue_state", at, attributes=counts))
+        events.append(ev("received", at + 1, receive_count=1, sent_at=T0 + 1000 * at - 1_000, **about))
+        events.append(ev("deleted", at + 2, **about))
+    found = judged(in_steps(events, 10, 1800))
+    ages_ms = [s.at_ms - since for s in found.snapshots for since in s.queues[0].oldest_ms.values() if since is not None]
+    assert max(ages_ms, default=0) <= 31_000
+    assert not [c for c in found.changes if c.finding.key.signal == "QueueStalled"]
