@@ -156,16 +156,27 @@ def _add_up(e: Evidence, depth: Depth, past: Window, after_count: int, tracked: 
 
     `after_count`: the sample after the count, see `samples_around`. `tracked`, `in_flight`: the numbers at its time.
     """
-    late = max(past.last_before(depth.at - 60_000), 0)
     kept = MEMORY_PER_COUNT
     e.counted_sum = kept * e.counted_sum + depth.unsettled
     e.tracked_sum = kept * e.tracked_sum + tracked
     e.tracked_sum_soon = kept * e.tracked_sum_soon + past.value("unsettled", after_count)
-    e.tracked_sum_late = kept * e.tracked_sum_late + past.value("unsettled", late)
+    e.tracked_sum_late = kept * e.tracked_sum_late + _tracked_a_minute_before(past, "unsettled", depth.at, depth.unsettled)
     e.in_flight_sum = kept * e.in_flight_sum + depth.in_flight
     e.tracked_in_flight_sum = kept * e.tracked_in_flight_sum + in_flight
     e.tracked_in_flight_sum_soon = kept * e.tracked_in_flight_sum_soon + past.value("tracked_in_flight", after_count)
-    e.tracked_in_flight_sum_late = kept * e.tracked_in_flight_sum_late + past.value("tracked_in_flight", late)
+    late = _tracked_a_minute_before(past, "tracked_in_flight", depth.at, depth.in_flight)
+    e.tracked_in_flight_sum_late = kept * e.tracked_in_flight_sum_late + late
+
+
+def _tracked_a_minute_before(past: Window, gauge: str, at: int, counted: int) -> int:
+    """Return what was tracked a minute before a count: between the samples around that time, the number nearest to the count.
+
+    Within the ten seconds between two samples hundreds of messages may arrive: a late count may be of any moment of them.
+    """
+    before = max(past.last_before(at - 60_000), 0)
+    after = before if past.times[before] >= at - 60_000 else min(before + 1, len(past) - 1)
+    low, high = sorted((past.value(gauge, before), past.value(gauge, after)))
+    return min(max(counted, low), high)
 
 
 def update_report_delay(e: Evidence, now: int, last_activity_at: int) -> None:
