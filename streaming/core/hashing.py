@@ -25,6 +25,7 @@ _AT_A_TIME = 1 << 13
 _PRIME_A = np.uint64(0x9E3779B97F4A7C15)
 _PRIME_B = np.uint64(0xBF58476D1CE4E5B9)
 _PRIME_C = np.uint64(0x94D049BB133111EB)
+_INVERSE_B, _INVERSE_C = (np.uint64(pow(int(prime), -1, 1 << 64)) for prime in (_PRIME_B, _PRIME_C))
 
 
 def mix(x: U64) -> U64:
@@ -42,6 +43,20 @@ def id_hash(hi: U64, lo: U64) -> U64:
 def row_key(hi: U64, lo: U64, queue_hash: U64) -> U64:
     """Hash (queue, message) to 64 bits. Events and state are joined on this key."""
     return mix(id_hash(hi, lo) + queue_hash)
+
+
+def lows(hi: U64, keys: U64, queue_hash: U64) -> U64:
+    """Return the low words of ids from their high words and the keys of `row_key`: every step of it can be reversed."""
+    lo: U64 = _unmixed(_unmixed(_unmixed(keys) - queue_hash) - hi * _PRIME_A) - _PRIME_A
+    return lo
+
+
+def _unmixed(x: U64) -> U64:
+    """Reverse `mix`."""
+    x = (x ^ (x >> np.uint64(31)) ^ (x >> np.uint64(62))) * _INVERSE_C
+    x = (x ^ (x >> np.uint64(27)) ^ (x >> np.uint64(54))) * _INVERSE_B
+    result: U64 = x ^ (x >> np.uint64(30)) ^ (x >> np.uint64(60))
+    return result
 
 
 def text_hash(text: str) -> int:

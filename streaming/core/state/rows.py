@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from streaming.core.columns import Array
-from streaming.core.hashing import row_key
+from streaming.core.hashing import lows, row_key
 
 # dtype and the value that means "unknown".
 ROW_COLUMNS: dict[str, tuple[str, int]] = {
@@ -43,8 +43,8 @@ ROW_COLUMNS: dict[str, tuple[str, int]] = {
     "text": ("i4", -1),  # index into `texts`; -1: the id is a UUID
     "id_at": ("i4", -1),  # where its id is in the id segments, one after another; -1: in none
 }
-STORED_COLUMNS = [name for name in ROW_COLUMNS if name not in ("hi", "lo", "id_at")]
-"""Those that are written as they are; see `id_segments` for the others."""
+STORED_COLUMNS = [name for name in ROW_COLUMNS if name not in ("hi", "lo", "queue", "sent", "id_at")]
+"""Those that are in the head for all rows; see `id_segments` for the others."""
 DEFAULTS = {name: default for name, (_, default) in ROW_COLUMNS.items()}
 
 # Flags of a row. The counted kinds make each message count once.
@@ -72,8 +72,20 @@ _PLACEHOLDER_KEYS = np.uint64(0x9E3779B97F4A7C15)
 
 def keys_of(hi: Array, lo: Array, queue_hash: Array, flags: Array | np.uint32) -> Array:
     """Return the keys of rows: that of a placeholder is not that of the message's own row."""
+    return row_key(hi, lo, _for_keys(queue_hash, flags))
+
+
+def lows_of(hi: Array, keys: Array, queue_hash: Array, flags: Array | np.uint32) -> Array:
+    """Return `lo` of rows from their keys: the reverse of `keys_of`."""
+    return lows(hi, keys, _for_keys(queue_hash, flags))
+
+
+def _for_keys(queue_hash: Array, flags: Array | np.uint32) -> Array:
     is_placeholder = (flags & np.uint32(F_PLACEHOLDER)) != 0
-    return row_key(hi, lo, np.bitwise_xor(queue_hash, np.where(is_placeholder, _PLACEHOLDER_KEYS, np.uint64(0))))
+    if not np.any(is_placeholder):
+        return queue_hash
+    hashes: Array = np.bitwise_xor(queue_hash, np.where(is_placeholder, _PLACEHOLDER_KEYS, np.uint64(0)))
+    return hashes
 
 
 class Rows:

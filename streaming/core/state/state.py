@@ -22,7 +22,8 @@ from streaming.core.state.id_segments import IdSegment, place_ids, read_ids
 from streaming.core.state.interner import CONSUMER_COLUMNS, Interner
 from streaming.core.state.queue_table import QueueTable
 from streaming.core.state.queues import ConsumerState
-from streaming.core.state.rows import ROW_COLUMNS, STORED_COLUMNS, Rows, keys_of
+from streaming.core.state.related_columns import OF_ATTEMPTS, OF_ROWS, to_distances, to_times
+from streaming.core.state.rows import STORED_COLUMNS, Rows
 from streaming.core.state.upgrades import FORMAT_VERSION, upgrade_head
 from streaming.core.state.variable_length_rows import pack_lists, unpack_lists
 
@@ -175,9 +176,11 @@ class ShardState:
         """Serialize the state to bytes; the ids of its messages to segments of their own if it has `ids_apart_from` rows."""
         self._tidy()
         columns = {name: values for name in STORED_COLUMNS if (values := self.rows.columns[name]) is not None}
-        ids = place_ids(self.rows, self.id_segments, ids_apart_from)
+        columns = to_distances(columns, OF_ROWS, self.rows.columns)
+        ids = place_ids(self.rows, self.id_segments, ids_apart_from, self.queues.hashes)
         columns |= ids.columns
-        columns |= {f"a.{name}": values for name, values in self.attempts.items()}
+        attempts = {f"a.{name}": values for name, values in self.attempts.items()}
+        columns |= to_distances(attempts, OF_ATTEMPTS, attempts)
         columns |= self.queues.pack()
         columns |= {f"fp.{name}": values for name, values in self.fingerprints.items()}
         for kind, names in (("g", self.groups), ("c", self.consumers)):
@@ -197,7 +200,7 @@ class ShardState:
             "failed_batches": list(self.failed_batches.items()),
             "loss_reasons": list(self.loss_reasons.items()),
             "segments": [[segment.name, segment.rows, segment.last_end, segment.renumbered] for segment in self.segments],
-            "ids": [[segment.name, segment.rows] for segment in ids.segments],
+            "ids": [[segment.name, segment.rows, segment.is_ids_alone] for segment in ids.segments],
             "renumberings": [[serial, column] for serial, (column, _) in self.renumberings.items()],
             "renumbered": self.renumbered,
             "high_water": self.high_water,
@@ -223,13 +226,13 @@ class ShardState:
     def _of(cls, columns: dict[str, Array], header: dict[str, Any], segments: Mapping[str, Buffer]) -> ShardState:
         state = cls.empty()
         state.queues = QueueTable.unpack(columns)
-        state.id_segments = [IdSegment(name, rows, segments[name]) for name, rows in header["ids"]]
         if header["rows"]:
-            row_columns: dict[str, Array | None] = {name: columns.get(name) for name in ROW_COLUMNS}
-            row_columns |= read_ids(columns, header["rows"], state.id_segments)._asdict()
-            shell = Rows(np.zeros(header["rows"], dtype=np.uint64), row_columns)
-            shell.key = keys_of(shell["hi"], shell["lo"], state.queues.hashes[shell["queue"]], shell["flags"])
-            state.rows = shell
+            ids = [(name, rows, is_alone, segments[name]) for name, rows, is_alone in header["ids"]]
+            state.rows, state.id_segments = read_ids(columns, header["rows"], ids, state.queues.hashes)
+            columns["sent"] = state.rows["sent"]
+            to_times(columns, OF_ROWS)
+            state.rows.columns |= {name: columns.get(name) for name in OF_ROWS}
+        to_times(columns, OF_ATTEMPTS)
         state.groups, state.consumers = (_names(columns, kind) for kind in ("g", "c"))
         state.texts = texts_of(columns["texts.lengths"], columns["texts.bytes"])
         state.attempts = {name: columns[f"a.{name}"] for name in ATTEMPT_COLUMNS}

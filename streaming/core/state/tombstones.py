@@ -19,12 +19,15 @@ import pyarrow as pa
 from streaming.core.columns import Array, pack_columns, text_columns, texts_of, unpack_columns
 from streaming.core.settings import Settings
 from streaming.core.state.interner import Interner
-from streaming.core.state.rows import ENDS, F_ARRIVED, F_DELETED, F_MOVE_INFERRED, ROW_COLUMNS, Rows
+from streaming.core.state.related_columns import OF_ATTEMPTS, OF_ROWS, to_distances, to_times
+from streaming.core.state.rows import ENDS, F_ARRIVED, F_DELETED, F_MOVE_INFERRED, ROW_COLUMNS, Rows, lows_of
 from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState, TombstoneSegment
 from streaming.core.state.upgrades import FORMAT_VERSION, upgrade_segment
 
 FEWEST_TOMBSTONES: Final = 4_096
 """The fewest messages in a segment: each segment costs a search per step."""
+LEAST_SHARE: Final = 16
+"""Messages are compacted once they are the rows divided by this: until then, every version of the state has them."""
 JUST_ENDED_MS: Final = 2_500
 """Messages that ended this long before a step stay rows: the broker's counts of that time may arrive only in the next one."""
 MERGED_SEGMENTS: Final = 8
@@ -34,20 +37,22 @@ MERGED_ROWS: Final = 1 << 18
 MERGED_SPANS: Final = 6
 """A merged segment covers at most the lateness divided by this, because it goes only when its last message is old enough."""
 
-_RAW: Final = frozenset({"hi", "lo", "batch", "a.key", "a.batch"})
+_RAW: Final = frozenset({"hi", "lo", "batch", "a.batch"})
+_ROW_STEPS: Final = "a.row_steps"
+"""The row of each attempt's message, as the distance from that of the attempt before."""
 
 
 def compact_deleted(state: ShardState, settings: Settings) -> None:
-    """Compact deleted messages once they are an eighth of the rows, and drop segments older than the lateness."""
+    """Compact deleted messages once they are a sixteenth of the rows, and drop segments older than the lateness."""
     horizon = state.high_water - settings.lateness_ms
     state.segments = [segment for segment in state.segments if segment.last_end >= horizon]
     rows = state.rows
     most = np.count_nonzero(rows["ended"])
-    if most < FEWEST_TOMBSTONES or most * 8 < len(rows):
+    if most < FEWEST_TOMBSTONES or most * LEAST_SHARE < len(rows):
         return
     chosen = _plain(state, horizon)
     n = int(chosen.sum())
-    if n < FEWEST_TOMBSTONES or n * 8 < len(rows):
+    if n < FEWEST_TOMBSTONES or n * LEAST_SHARE < len(rows):
         return
     part = _Part(rows.some(chosen), state.texts, _attempts_of(state.attempts, rows.key[chosen]))
     state.segments.append(_segment(state, part))
@@ -166,8 +171,14 @@ def _segment(state: ShardState, part: _Part) -> TombstoneSegment:
         used = part.texts.take(pa.array(columns["text"][has_text]))
         columns["text"] = np.where(has_text, np.cumsum(has_text) - 1, -1).astype(np.int32)
         columns["texts.lengths"], columns["texts.bytes"] = text_columns(used)
+    if np.array_equal(_lows(state, rows), rows["lo"]):
+        columns.pop("lo", None)
+    columns = to_distances(columns, OF_ROWS, rows.columns)
     if len(part.attempts["key"]):
-        columns |= {f"a.{name}": values for name, values in part.attempts.items()}
+        attempts = {f"a.{name}": values for name, values in part.attempts.items() if name != "key"}
+        # Each message of an attempt is in the segment.
+        attempts[_ROW_STEPS] = np.diff(np.searchsorted(rows.key, part.attempts["key"]), prepend=0)
+        columns |= to_distances(attempts, OF_ATTEMPTS, attempts)
     packed = pack_columns(columns, {"version": FORMAT_VERSION}, raw=_RAW, compress=True)
     body = b"".join((rows.key.tobytes(), packed))
     return TombstoneSegment(
@@ -180,6 +191,11 @@ def _segment(state: ShardState, part: _Part) -> TombstoneSegment:
     )
 
 
+def _lows(state: ShardState, rows: Rows) -> Array:
+    """Return `lo` of some rows as it follows from their keys."""
+    return lows_of(rows["hi"], rows.key, state.queues.hashes[rows["queue"]], rows["flags"])
+
+
 def _unpacked(state: ShardState, segment: TombstoneSegment) -> _Part:
     """Unpack a segment, with its names renumbered to the current numbers."""
     columns, header = unpack_columns(memoryview(segment.body)[8 * segment.rows :])
@@ -187,7 +203,13 @@ def _unpacked(state: ShardState, segment: TombstoneSegment) -> _Part:
     texts = pa.array([], pa.string())
     if "texts.lengths" in columns:
         texts = texts_of(columns.pop("texts.lengths"), columns.pop("texts.bytes"))
+    to_times(columns, OF_ROWS)
+    to_times(columns, OF_ATTEMPTS)
+    if _ROW_STEPS in columns:
+        columns["a.key"] = segment.keys[np.cumsum(columns.pop(_ROW_STEPS))]
     rows = Rows(segment.keys, {name: columns.get(name) for name in ROW_COLUMNS})
+    if rows.columns["lo"] is None:
+        rows.columns["lo"] = _lows(state, rows)
     attempts = {name: columns.get(f"a.{name}", np.zeros(0, dtype=dtype)) for name, dtype in ATTEMPT_COLUMNS.items()}
     for serial, (column, moved) in state.renumberings.items():
         if serial < segment.renumbered:

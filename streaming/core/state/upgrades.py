@@ -27,7 +27,7 @@ from streaming.core.state.variable_length_rows import pack_lists
 Columns = dict[str, Array]
 Header = dict[str, Any]
 
-FORMAT_VERSION: Final = 8
+FORMAT_VERSION: Final = 9
 """The version that is written."""
 OLDEST_READABLE: Final = 2
 """The oldest version that can still be read."""
@@ -151,6 +151,11 @@ def _ids_in_head(_: Columns, header: Header) -> None:
     header["ids"] = []
 
 
+def _ids_alone(_: Columns, header: Header) -> None:
+    """Upgrade to version 9: the segments of ids hold nothing else. Whether a column holds distances, its name says."""
+    header["ids"] = [[name, rows, True] for name, rows in header["ids"]]
+
+
 STEPS: Final[Mapping[int, Step]] = {
     2: Step(_count_failures),
     3: Step(_queues_as_columns),
@@ -158,6 +163,7 @@ STEPS: Final[Mapping[int, Step]] = {
     5: Step(),
     6: Step(_to_version_7),
     7: Step(_ids_in_head),
+    8: Step(_ids_alone),
 }
 """Version read -> the step to the next version. Version 6 has rows of another key: see `rows.F_PLACEHOLDER`."""
 
