@@ -7,11 +7,9 @@ from typing import Final
 
 import structlog
 
+from streaming.checkpoint.state_files import VERSIONS_KEPT, whole_of
 from streaming.folder import Folder
 from streaming.judge.memory import JudgeMemory
-
-KEPT: Final = 20
-"""The number of memories kept: more than the batches that Spark can roll back."""
 
 SEED: Final = "seed.memory"
 """The initial memory of a checkpoint that was created from another one."""
@@ -21,13 +19,13 @@ _log = structlog.get_logger(__name__)
 
 
 class MemoryStore:
-    """The judge's memory after each of the last batches.
+    """The judge's memory after those of the last batches whose states are kept.
 
     A batch that runs again starts from the same memory as the first time: that of the largest id below its own. So it
     reports the same changes and loses none.
     """
 
-    def __init__(self, folder: Folder, *, kept: int = KEPT) -> None:
+    def __init__(self, folder: Folder, *, kept: int = VERSIONS_KEPT) -> None:
         self._folder = folder
         self._kept = kept
         self._ids = sorted(int(found[1]) for name in folder.names() if (found := _NAME.fullmatch(name)))
@@ -52,10 +50,10 @@ class MemoryStore:
         """Store the memory after `batch_id`; delete those a rolled-back run left beyond it, and the oldest."""
         self._folder.write(_name(batch_id), memory.to_bytes())
         stale = [known for known in self._ids if known > batch_id]
-        kept = sorted({*self._ids, batch_id} - set(stale))
-        for known in [*stale, *kept[: -self._kept]]:
+        kept = whole_of(sorted({*self._ids, batch_id} - set(stale)), self._kept)
+        for known in {*self._ids} - {*kept}:
             self._folder.delete(_name(known))
-        self._ids = kept[-self._kept :]
+        self._ids = kept
         self._latest = (batch_id, memory)
 
 

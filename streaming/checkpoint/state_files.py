@@ -20,13 +20,15 @@ from streaming.core.columns import Buffer
 from streaming.core.state.state import Packed
 from streaming.folder import local_folder, write_durably
 
-VERSIONS_KEPT: Final = 20
+VERSIONS_KEPT: Final = 25
 """How many batches back a checkpoint can go: more than Spark keeps of its own, so that a copy taken while the job runs holds at
 least one complete batch."""
-RECENT_KEPT: Final = 4
-"""The number of latest batches of which all files are kept…"""
-EARLIER_EVERY: Final = 4
-"""…and every how many batches before them. Going back further costs no more than a few batches that run again."""
+RECENT_KEPT: Final = 3
+"""The number of latest batches of which all files are kept: one that Spark has not committed yet, the last that it has, and
+the one before…"""
+EARLIER_EVERY: Final = 8
+"""…and every how many batches before them. Going back further costs no more than a few batches that run again. A copy may take
+`VERSIONS_KEPT` less this many batches, and one: that long the last of these versions stays whole."""
 
 _INLINE: Final = b"I"
 _CHECKED: Final = b"C"
@@ -225,6 +227,12 @@ def state_keeper(checkpoint: str, seeds: Mapping[int, tuple[StateFile, ...]] | N
     return FileState(folder, seeds or {})
 
 
+def whole_of(batches: Sequence[int], kept: int) -> list[int]:
+    """Return which of these batches, ascending, keep all they need, when a checkpoint can go back `kept` batches."""
+    earlier, recent = batches[:-RECENT_KEPT], batches[-RECENT_KEPT:]
+    return [*(batch for batch in earlier if batch % EARLIER_EVERY == 0 and batch > recent[-1] - kept), *recent]
+
+
 class Pruner:
     """Deletes, on the driver, files that no version points to any more."""
 
@@ -235,6 +243,8 @@ class Pruner:
         self._latest: dict[int, Sequence[str]] = {}
         self._versions: dict[int, frozenset[str]] = {}
         """The names of each batch's files, oldest batch first."""
+        self._from_before = frozenset(path.name for path in self._folder.iterdir()) if self._folder is not None else frozenset()
+        """Files that versions from before this run may point to, until the checkpoint can no longer go back to these."""
 
     def published(self, batch_id: int, files: Mapping[int, Sequence[str]]) -> None:
         """Record that a batch left the states of these shards in these files; other shards keep theirs.
@@ -247,13 +257,11 @@ class Pruner:
         if len(self._latest) < self._shards:
             return
         self._versions[batch_id] = frozenset(name for names in self._latest.values() for name in names)
-        if len(self._versions) < self._kept:
-            # Files from before this run may still be pointed to.
-            return
         batches = list(self._versions)[-self._kept :]
-        kept = [batch for batch in batches[:-RECENT_KEPT] if batch % EARLIER_EVERY == 0] + batches[-RECENT_KEPT:]
+        if len(batches) == self._kept:
+            self._from_before = frozenset()
         self._versions = {batch: self._versions[batch] for batch in batches}
-        needed = frozenset[str]().union(*(self._versions[batch] for batch in kept))
+        needed = self._from_before.union(*(self._versions[batch] for batch in whole_of(batches, self._kept)))
         for path in self._folder.iterdir():
             if path.name not in needed:
                 path.unlink(missing_ok=True)

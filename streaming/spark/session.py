@@ -62,6 +62,11 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.redaction.regex": SECRETS,
 }
 """Good defaults for this job, which `spark.conf` may override."""
+_LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
+    # What Spark keeps of a batch is small where the states are in files of their own, and a copy of the checkpoint needs it.
+    "spark.sql.streaming.minBatchesToRetain": "20",
+}
+"""Others for a checkpoint on a local or mounted disk."""
 
 MEMORY_TUNABLES: Final = (
     f"glibc.malloc.mmap_threshold={32 << 20}:glibc.malloc.trim_threshold={256 << 20}:glibc.malloc.top_pad={16 << 20}"
@@ -147,7 +152,7 @@ def submitted_conf_of(config: SparkSection) -> dict[str, str]:
     """
     return {
         **DEFAULTS,
-        **(LOCAL_CHECKPOINT if local_folder(config.checkpoint_dir) is not None else {}),
+        **({**LOCAL_CHECKPOINT, **_LOCAL_DEFAULTS} if local_folder(config.checkpoint_dir) is not None else {}),
         "spark.sql.execution.arrow.maxBytesPerBatch": _arrow_batch(config.checkpoint_dir),
         "spark.python.worker.idleTimeoutSeconds": str(max(5, round(config.batch_deadline_s / 2))),
         "spark.executorEnv.GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", MEMORY_TUNABLES),

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.checkpoint.memory_store import KEPT, MemoryStore
+from streaming.checkpoint.memory_store import MemoryStore
+from streaming.checkpoint.state_files import EARLIER_EVERY, RECENT_KEPT, VERSIONS_KEPT
 from streaming.folder import LocalFolder
 from streaming.judge.memory import JudgeMemory
 
@@ -49,16 +50,20 @@ def test_a_batch_that_runs_again_discards_later_memories(tmp_path: Path) -> None
 
 
 def test_old_memories_are_deleted(tmp_path: Path) -> None:
-    """Only as many are kept as batches Spark could go back."""
-    saved(LocalFolder(tmp_path), *range(KEPT + 7))
-    assert len(list(tmp_path.iterdir())) == KEPT
-    assert MemoryStore(LocalFolder(tmp_path)).before(KEPT + 7).at == KEPT + 6
+    """Those of the batches whose states are kept stay, also over a restart."""
+    saved(LocalFolder(tmp_path), *range(VERSIONS_KEPT))
+    last = VERSIONS_KEPT + 6
+    saved(LocalFolder(tmp_path), *range(VERSIONS_KEPT, last + 1))
+    left = sorted(int(path.stem) for path in tmp_path.iterdir())
+    earlier = [batch for batch in range(last - VERSIONS_KEPT + 1, last + 1 - RECENT_KEPT) if batch % EARLIER_EVERY == 0]
+    assert left == [*earlier, last - 2, last - 1, last] == [8, 16, 24, 29, 30, 31]
+    assert [MemoryStore(LocalFolder(tmp_path)).before(batch + 1).at for batch in left] == left
 
 
 def test_other_files_are_left_alone(tmp_path: Path) -> None:
     """A user's notes or a backup may be in the folder."""
     (tmp_path / "notes.txt").write_text("x")
-    saved(LocalFolder(tmp_path), *range(KEPT + 3))
+    saved(LocalFolder(tmp_path), *range(VERSIONS_KEPT + 3))
     assert (tmp_path / "notes.txt").exists()
 
 

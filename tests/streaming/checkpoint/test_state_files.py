@@ -81,7 +81,7 @@ def test_files_that_no_version_needs_are_deleted(tmp_path: Path) -> None:
     whole = [
         batch for batch in range(last - VERSIONS_KEPT + 1, last + 1) if batch % EARLIER_EVERY == 0 or batch > last - RECENT_KEPT
     ]
-    assert whole == [4, 8, 12, 16, 19, 20, 21, 22]
+    assert whole == [8, 16, 24, 25, 26, 27]
     for batch in whole:
         assert [int(keeper.fetch(k).head) for k in versions[batch]] == [batch] * 2
     assert len(list((tmp_path / "shards").iterdir())) == 2 * len(whole)
@@ -94,7 +94,7 @@ def test_a_batch_that_runs_again_counts_once(tmp_path: Path) -> None:
     for batch in (*range(VERSIONS_KEPT), *[VERSIONS_KEPT - 1] * RECENT_KEPT):
         pruner.published(batch, {0: keeper.files_of(keeper.keep(0, packed(b"%d" % batch)))})
     left = sorted(int(path.read_bytes()) for path in (tmp_path / "shards").iterdir())
-    assert left == [0, 4, 8, 12, 16, 17, 18, 19]
+    assert left == [0, 8, 16, 22, 23, 24]
 
 
 def test_nothing_is_deleted_while_a_previous_run_s_version_may_be_needed(tmp_path: Path) -> None:
@@ -105,6 +105,24 @@ def test_nothing_is_deleted_while_a_previous_run_s_version_may_be_needed(tmp_pat
     for batch in range(VERSIONS_KEPT - 1):
         pruner.published(batch, {0: keeper.files_of(keeper.keep(0, packed(b"x")))})
         assert keeper.fetch(before).head == b"before the restart"
+
+
+def test_a_run_s_own_versions_are_deleted_from_its_first_batches_on(tmp_path: Path) -> None:
+    """Only files that were there before it may be needed for longer; they are deleted with the last version of that time."""
+    keeper = state_keeper(str(tmp_path))
+    before = keeper.keep(0, packed(b"before the restart"))
+    pruner = Pruner(keeper, 1)
+    most = 0
+    for batch in range(101, 101 + VERSIONS_KEPT - 1):
+        pruner.published(batch, {0: keeper.files_of(keeper.keep(0, packed(b"%d" % batch)))})
+        most = max(most, len(list((tmp_path / "shards").iterdir())))
+        for recent in range(max(101, batch + 1 - RECENT_KEPT), batch + 1):
+            assert b"%d" % recent in {path.read_bytes() for path in (tmp_path / "shards").iterdir()}
+    assert most == 1 + VERSIONS_KEPT // EARLIER_EVERY + RECENT_KEPT
+    assert keeper.fetch(before).head == b"before the restart"
+    pruner.published(200, {0: keeper.files_of(keeper.keep(0, packed(b"200")))})
+    with pytest.raises(StateDamaged):
+        keeper.fetch(before)
 
 
 def test_inline_state_has_nothing_to_prune() -> None:
