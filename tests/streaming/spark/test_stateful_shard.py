@@ -103,7 +103,7 @@ def test_ids_are_stored_apart_where_the_states_are_files(tmp_path: Path, monkeyp
     state, folder = State(), tmp_path / "shards"
     keeper = state_keeper(str(tmp_path))
     run(state, keeper, frame((sent("a"), T0)))
-    assert [path.stat().st_size for path in folder.glob("*.layer")] == [16]
+    assert len(list(folder.glob("*.layer"))) == 1
     ((_, report),) = run(state, keeper, frame((sent("a"), T0 + 1000), (sent("b"), T0 + 1000)))
     assert totals(report)["sent"] == 2
     whole = State()
