@@ -24,7 +24,8 @@ from tests.waiting import until
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 QUEUES = ("random.plain", "random.groups", "random.busy")
-ROUNDS = 6
+ROUNDS, MOST_ROUNDS = 6, 30
+KINDS = {"sent", "received", "deleted", "dead_lettered", "released"}
 STEPS = 150
 MOST_CLIENTS = 6
 
@@ -170,11 +171,14 @@ def test_the_events_agree_with_the_broker_whenever_it_is_at_rest(running: Active
     compared: defaultdict[str, int] = defaultdict(int)
     try:
         until(lambda: any(event["type"] == "heartbeat" for event in events), "a heartbeat is reported")
-        for _ in range(ROUNDS):
+        for rounds in range(1, MOST_ROUNDS + 1):
             live_at_random(running, producer, applications, dice)
             asked = at_rest(counts, events)
             compared["queues"] += len(asked.queues)
             compared["consumers"] += sum(row.key[-1] in QUEUES for row in asked.subscriptions)
+            # What the applications find in their inboxes depends on the broker's speed.
+            if rounds >= ROUNDS and {event["type"] for event in events} >= KINDS:
+                break
     finally:
         stop.set()
         collecting.join(10)
@@ -184,7 +188,7 @@ def test_the_events_agree_with_the_broker_whenever_it_is_at_rest(running: Active
         counts.close()
     types = Counter(event["type"] for event in events)
     assert compared["consumers"] >= ROUNDS
-    assert min(types[kind] for kind in ("sent", "received", "deleted", "dead_lettered", "released")) > 0
+    assert types.keys() >= KINDS
     assert max(event.get("receive_count", 0) for event in events) > 1
     assert collector.lifecycle.unreadable == {}
     assert collector.lifecycle.bodiless == 0
