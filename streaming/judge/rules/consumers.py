@@ -139,7 +139,7 @@ def broker_strategies(c: Context) -> Iterator[Finding]:
             "would_abort": verdict.would_abort,
             "prefetch": report.prefetch or 0,
             "dispatched": report.dispatched,
-            "summary": (f"{_STRATEGY_NAMES[strategy]} calls consumer {report.consumer} of {c.name.queue} slow: {verdict.why}."),
+            "summary": f"{_STRATEGY_NAMES[strategy]} calls consumer {report.consumer} of {c.name.queue} slow: {verdict.why}.",
         }
         since = verdict.since_ms if verdict.since_ms is not None else c.now
         finding = c.finding("SlowConsumer", "info", since, evidence, consumer=report.consumer, part=strategy)
