@@ -11,7 +11,8 @@ from streaming.judge.window import Ints, Window
 
 COUNT_ERROR_RATIO = 0.05
 MOST_UNREPORTED_RATIO = 0.05
-"""The share of sends that may be missing where some receives have shown that nearly all are reported."""
+"""The share of sends that may be missing where receives, or the growth of a standing backlog, have shown that nearly all are
+reported."""
 NEIGHBOUR_MS = 90_000
 """A count may be this old: the smallest count within this time is used."""
 
@@ -55,15 +56,17 @@ def send_bound(past: Window, counted: int, established_since: int, *, exact: boo
     return at if at > established_since else None
 
 
-def standstill_bound(past: Window, counted: int, reported_by: int, established_since: int) -> int | None:
+def standstill_bound(past: Window, counted: int, reported_by: int, established_since: int, *, exact: bool = False) -> int | None:
     """Return the latest time by which the oldest of `counted` messages was certainly sent, or None, from a count in the past.
 
     It is `send_bound` at the time of that count, and holds for as long as none of those messages has left the queue. Early in an
     outage the backlog is small: so is what the error of its count costs. `reported_by`: when every send until the count had been
-    reported. Requires nearly every send to be reported since `established_since`.
+    reported. Requires nearly every send to be reported since `established_since`; `exact`: the count has proved to be exact, and
+    the sends complete.
     """
     by = int(past.at.searchsorted(reported_by, side="left"))
-    counted = int(counted / (1 + COUNT_ERROR_RATIO) * (1 - MOST_UNREPORTED_RATIO))
+    if not exact:
+        counted = int(counted / (1 + COUNT_ERROR_RATIO) * (1 - MOST_UNREPORTED_RATIO))
     if by >= len(past) or counted <= 0:
         return None
     sent = past["sent"]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from streaming.core.state.queues import Depth
-from streaming.judge.knowledge.bounds import standstill_bound
+from streaming.judge.knowledge.bounds import MOST_UNREPORTED_RATIO, standstill_bound
 from streaming.judge.knowledge.evidence import (
     AGREEING_COUNTS,
     COUNT_ERROR_RATIO,
@@ -45,6 +45,13 @@ FLUKES = 3
 ALIVE_FADES = 0.98
 FEWEST_RECEIVED = 100
 """With a twentieth of the sends not reported, a hundred messages received in a row were all reported once in 170 times."""
+GROWN_FOR_MS = 400_000
+GROWTH_COMPARED_AFTER_MS = 250_000
+"""Counts whose lateness differs by a minute grow by a minute more, or less, than what was sent between them."""
+FEWEST_GROWN = 50
+LAGS_MS = range(0, COUNT_LAG_MS + 1, 10_000)
+LEAST_RATE_RATIO = 0.75
+"""Random traffic of a minute and a half varies by less than this; a producer that joins changes more."""
 MOST_REMEMBERED = 20
 """Counts that wait to be compared: one arrives every few seconds at most, except while the job catches up."""
 EARLY_SLACK = 5
@@ -266,7 +273,9 @@ def update_consumer_activity(
     # A message in flight at a count was received at most a visibility timeout earlier; a fall happened since the previous count.
     since = depth.at - min(visibility_ms, 60_000) if depth.in_flight else previous
     e.life_at = max(e.life_at, min(max(since, active_at), depth.at))
-    e.frozen_since = e.frozen_counts = e.frozen_sure_at = e.standstill_at = 0
+    e.frozen_since = e.frozen_counts = e.frozen_sure_at = 0
+    e.standstill_at = e.standstill_counted_at = e.standstill_counted = e.standstill_if_complete_at = 0
+    e.standstill_lags_ms = []
     e.frozen_most = depth.unsettled
     e.alive_most = max(ALIVE_FADES * e.alive_most, depth.unsettled)
 
@@ -275,13 +284,43 @@ def update_standstill(e: Evidence, depth: Depth, past: Window) -> None:
     """Conclude from the first count that is certainly about a standstill when the oldest message was sent, at the latest.
 
     A count may be old: that nothing has left since it was true is certain only when it is later than the standstill by its lag.
-    That the backlog never grew by more than the sends does not show that all sends are reported: what was received shows it.
+    The sends must be reported. What was received shows it; where only producers report, so does a backlog that goes on to grow by
+    what they send.
     """
-    if e.standstill_at or not e.frozen_sure_at or depth.at < e.frozen_sure_at + COUNT_LAG_MS or not e.sends.agreed_since:
-        return
     since = e.sends.agreed_since
+    if e.standstill_at or not e.frozen_sure_at or depth.at < e.frozen_sure_at + COUNT_LAG_MS or not since:
+        return
     if past.change("touched", since) >= FEWEST_RECEIVED and not past.change("touched_unsent", since):
         e.standstill_at = standstill_bound(past, depth.visible, depth.at + REPORTS_LAG_MS, since) or 0
+    elif not e.standstill_counted_at:
+        e.standstill_counted_at, e.standstill_counted = depth.at, depth.visible
+        e.standstill_if_complete_at = standstill_bound(past, depth.visible, depth.at + REPORTS_LAG_MS, since) or 0
+        e.standstill_lags_ms = list(LAGS_MS)
+    elif e.standstill_if_complete_at:
+        _compare_growth(e, depth, past, since)
+
+
+def _compare_growth(e: Evidence, depth: Depth, past: Window, since: int) -> None:
+    """Compare the growth of a standing backlog with what was sent: it shows whether all is reported, and how late counts are."""
+    first, growth = e.standstill_counted_at, depth.visible - e.standstill_counted
+    grown_ms = depth.at - first
+    sent = {lag: past.change("sent", first - lag) - past.change("sent", depth.at - lag) for lag in LAGS_MS}
+    e.standstill_lags_ms = [lag for lag in e.standstill_lags_ms if sent[lag] == growth]
+    if grown_ms < GROWTH_COMPARED_AFTER_MS:
+        return
+    slack = MOST_UNREPORTED_RATIO * max(sent.values()) + 1
+    before_ms = first - e.standstill_if_complete_at
+    sent_before = past.change("sent", e.standstill_if_complete_at) - past.change("sent", first)
+    # A producer that reports only since then would not show in the growth.
+    complete = before_ms > 0 and sent_before / before_ms >= LEAST_RATE_RATIO * growth / grown_ms
+    if not complete or not min(sent.values()) - slack <= growth <= max(sent.values()) + slack:
+        e.standstill_if_complete_at = 0
+    elif grown_ms >= GROWN_FOR_MS and growth >= FEWEST_GROWN:
+        e.standstill_at = e.standstill_if_complete_at
+        if e.standstill_lags_ms:
+            counted_at = first - min(e.standstill_lags_ms)
+            exact = standstill_bound(past, e.standstill_counted, counted_at, since, exact=True)
+            e.standstill_at = min(e.standstill_at, exact or e.standstill_at)
 
 
 def update_backlog(e: Evidence, at: int, backlog: int, active_at: int) -> None:

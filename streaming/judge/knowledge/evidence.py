@@ -137,6 +137,14 @@ class Evidence:
     """For the latest count and those not compared yet: its time and what was tracked then, visible, in flight, delayed."""
     exact_in_flight: int = 0
     """Of the counts of `exact_ends`, those with two or more in flight: one in flight matches by chance too often."""
+    standstill_counted_at: int = 0
+    """While nothing leaves and no receive shows whether the sends are complete: the count from which…"""
+    standstill_counted: int = 0
+    """…and from whose backlog…"""
+    standstill_if_complete_at: int = 0
+    """…`standstill_at` follows if later counts show that they are; 0: they show that some are not reported."""
+    standstill_lags_ms: list[int] = field(default_factory=list)
+    """How late all counts since then may be, because what was sent that much earlier is exactly what they grew by."""
 
     def is_sure(self, now: int) -> bool:
         """Whether complete tracking is established beyond chance, or there are no counts to contradict it."""

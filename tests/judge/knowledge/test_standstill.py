@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 import pytest
 
@@ -18,9 +20,9 @@ DIED_AT = 600_000
 """A message a second until then and after; samples every ten seconds for fifteen minutes."""
 
 
-def samples(*, received: int, unsent: int = 0) -> Window:
+def samples(*, received: int, unsent: int = 0, until: int = 900_000) -> Window:
     """Return samples of a queue whose consumers died at DIED_AT."""
-    at = np.arange(STEP_MS, 900_001, STEP_MS, dtype=np.int64)
+    at = np.arange(STEP_MS, until + 1, STEP_MS, dtype=np.int64)
     values = np.zeros((len(at), len(FIELDS)), dtype=np.int64)
     done = (np.minimum(at, DIED_AT) - STEP_MS) / (DIED_AT - STEP_MS)
     values[:, COLUMN["sent"]] = at // 1000
@@ -51,7 +53,7 @@ def test_the_oldest_is_at_the_youngest_as_old_as_the_newest_sends_before_the_cou
         ("the count may be from before the standstill", 749_999, 500, 0, 1),
         ("few receives do not show that sends are complete", 750_000, 99, 0, 1),
         ("some sends are not reported", 750_000, 500, 1, 1),
-        ("only producers are instrumented", 750_000, 0, 0, 1),
+        ("only producers are instrumented, and no later count shows that all are", 750_000, 0, 0, 1),
         ("a count contradicted the sends", 750_000, 500, 0, 0),
         ("sends were complete only after that", 750_000, 500, 0, 700_000),
     ],
@@ -84,6 +86,70 @@ def test_it_is_concluded_once() -> None:
     update_standstill(e, depth(750_000, 90), samples(received=500))
     update_standstill(e, depth(780_000, 400), samples(received=500))
     assert e.standstill_at == 680_000
+
+
+def counted(times: Iterable[int], backlog: Callable[[int], int], past: Callable[[int], Window] | None = None) -> Evidence:
+    """Return the evidence after counts at these times, where only producers report. `past`: the samples until a time."""
+    e = evidence()
+    for at in times:
+        update_standstill(e, depth(at, backlog(at)), past(at) if past else samples(received=0, until=at + STEP_MS))
+    return e
+
+
+def sent_since_death(late_ms: int) -> Callable[[int], int]:
+    """Return what a count shows that is late by this: a message a second since the death, and ten from before it."""
+    return lambda at: (at - late_ms - DIED_AT) // 1000 + 10
+
+
+GROWING = range(750_000, 1_150_001, 30_000)
+
+
+@pytest.mark.parametrize("late_ms", [0, 30_000, 60_000, 90_000])
+def test_growth_by_exactly_the_sends_shows_that_all_are_reported(late_ms: int) -> None:
+    """However late the counts are: the smallest lateness that fits is assumed, and traffic is regular here."""
+    e = counted((*GROWING, 1_150_000), sent_since_death(late_ms))
+    assert e.standstill_at == 750_000 - 1000 * sent_since_death(late_ms)(750_000) + STEP_MS
+
+
+def test_the_lateness_of_counts_is_found_where_traffic_is_irregular() -> None:
+    """The oldest of those counted was sent ten seconds before the death, which the smallest possible lateness would not show."""
+
+    def irregular(at: int) -> Window:
+        past = samples(received=0, until=at + STEP_MS)
+        past.values[:, COLUMN["sent"]] += np.round(8 * np.sin(past.at / 37_000)).astype(np.int64) + past.at // 70_000
+        return past
+
+    def sent(at: int) -> int:
+        return irregular(1_200_000).column("sent", [at // STEP_MS - 1]).item()
+
+    e = counted((*GROWING, 1_150_000), lambda at: sent(at - 60_000) - sent(DIED_AT - STEP_MS), irregular)
+    assert e.standstill_lags_ms == [60_000]
+    assert e.standstill_at == DIED_AT
+
+
+@pytest.mark.parametrize(
+    ("why", "times", "backlog"),
+    [
+        ("a quarter of the sends is not reported", (*GROWING, 1_150_000), lambda at: (at - DIED_AT) * 4 // 3000),
+        ("a tenth leaves unseen", (*GROWING, 1_150_000), lambda at: (at - DIED_AT) * 9 // 10_000),
+        ("it has not grown for long", GROWING[:-1], sent_since_death(0)),
+        ("nothing was sent", (*GROWING, 1_150_000), lambda _: 90),
+    ],
+)
+def test_growth_proves_nothing(why: str, times: Iterable[int], backlog: Callable[[int], int]) -> None:
+    """Each condition of the argument is checked."""
+    assert counted(times, backlog).standstill_at == 0, why
+
+
+def test_a_producer_that_reports_only_since_the_death_proves_nothing() -> None:
+    """The backlog grows by what it sends. But half of what was counted first it had not reported."""
+
+    def joined(at: int) -> Window:
+        past = samples(received=0, until=at + STEP_MS)
+        past.values[:, COLUMN["sent"]] -= np.minimum(past.at, 780_000) // 2000
+        return past
+
+    assert counted((*GROWING, 1_150_000), sent_since_death(0), joined).standstill_at == 0
 
 
 @pytest.mark.parametrize(("active", "standing"), [(False, 10), (True, 0)], ids=["nothing reported", "deletions between them"])
