@@ -14,6 +14,7 @@ from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER, T_RETRIED
 from streaming.core.state.rows import F_TIMELINE, F_TRIMMED, F_WINDOW_DEFAULT
 from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState
+from streaming.core.state.tombstones import forgotten
 
 RESTART_EVERY = 3
 """CloudWatch's age of a message on a standard queue restarts at the end of every third receive (measured, 2020)."""
@@ -191,14 +192,18 @@ def _count_retried(state: ShardState, part: dict[str, Array], starts: Array, seg
         _add_retried(state, queue[hit], sign)
 
 
-def count_retried_of(state: ShardState, failed: set[int]) -> None:
-    """Count redeliveries from batches whose failure became known only now: they may have arrived before the batch's outcome."""
+def count_retried_of(state: ShardState, failed: set[int], settings: Settings) -> None:
+    """Count redeliveries from batches whose failure became known only now: they may have arrived before the batch's outcome.
+
+    Those of forgotten messages are not counted, because only some of their rows are still there.
+    """
     table = state.attempts
     receives = np.flatnonzero(table["code"] == RECEIVED)
     key, batch = table["key"][receives], table["batch"][receives]
     again = np.isin(batch[:-1], np.array(sorted(failed), dtype=np.uint64)) & (key[1:] == key[:-1])
     rows, found = state.rows.find(key[:-1][again])
-    _add_retried(state, state.rows.at("queue", rows[found]), 1)
+    rows = rows[found]
+    _add_retried(state, state.rows.at("queue", rows[~forgotten(state, state.rows.at("ended", rows), settings)]), 1)
 
 
 def _add_retried(state: ShardState, queue: Array, sign: int) -> None:

@@ -55,7 +55,7 @@ def apply_queue_events(state: ShardState, events: Events, settings: Settings) ->
     np.maximum.at(state.queues.column("last_event_at"), numbers, reported["at"])
     kind = reported["kind"]
     _purge(state, numbers[kind == PURGED], reported["at"][kind == PURGED])
-    _batches_failed(state, reported.take(kind == BATCH))
+    _batches_failed(state, reported.take(kind == BATCH), settings)
     _hear_consumers(state, numbers[kind == CONSUMER_STATE], reported.take(kind == CONSUMER_STATE))
     _learn(state, numbers[kind == QUEUE_STATE], reported.take(kind == QUEUE_STATE), settings)
 
@@ -80,7 +80,7 @@ def _purge(state: ShardState, numbers: Array, at: Array) -> None:
         np.maximum.at(state.queues.column(column), numbers, at)
 
 
-def _batches_failed(state: ShardState, batches: QueueEvents) -> None:
+def _batches_failed(state: ShardState, batches: QueueEvents, settings: Settings) -> None:
     failed: dict[str, int] = {}
     named = zip(batches.names("batch"), batches["attributes"].tolist(), batches["at"].tolist(), strict=True)
     for batch_id, attributes, at in named:
@@ -94,7 +94,7 @@ def _batches_failed(state: ShardState, batches: QueueEvents) -> None:
     for batch, at in zip(hashed, failed.values(), strict=True):
         state.failed_batches[batch] = max(at, state.failed_batches.get(batch, 0))
     if new:
-        count_retried_of(state, new)
+        count_retried_of(state, new, settings)
 
 
 def _hear_consumers(state: ShardState, numbers: Array, states: QueueEvents) -> None:

@@ -15,7 +15,7 @@ from streaming.core.reporting.merge import Merged
 from streaming.core.reporting.report import ConsumerResults
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state import tombstones
-from streaming.core.state.queues import T_DELETED
+from streaming.core.state.queues import T_DELETED, T_RETRIED
 from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
 from tests.core.driving import T0, event, run_steps
 from tests.core.test_against_reference import EXAMPLES
@@ -116,6 +116,22 @@ def test_a_loss_is_counted_no_longer_than_its_row_is_sure_to_be_kept() -> None:
         orders = [merged.queues.get(QueueName("aws_sqs", "", "orders")) for merged in reports]
         counted = [queue.numbers["lost_at_receives"] if queue else 0 for queue in orders]
         assert counted == [3 if 28_246 < end < 8_246 + LATENESS_MS else 0 for end in ends]
+
+
+def test_a_failed_batch_reported_after_the_lateness_counts_no_retries() -> None:
+    """The row of such a message may be gone, depending on how many others there are: so it counts as gone."""
+    about = {"message_id": "id-1"}
+    came = [
+        event("received", 0, receive_count=1, batch_id="b0", **about),
+        event("released", 100, **about),
+        event("received", 200, receive_count=2, **about),
+        event("deleted", 300, **about),
+    ]
+    failed = event("batch", 44_500, batch_id="b0", attributes={"failed": True})
+    steps = [(1_000, came), (40_000, _lives(20, at_ms=39_000)), (44_000, []), (45_000, [failed])]
+    for fewest_tombstones in (1, NEVER_COMPACTED):
+        merged = run_steps(steps, Settings(lateness_ms=LATENESS_MS), fewest_tombstones=fewest_tombstones)[-1]
+        assert merged.queues[QueueName("aws_sqs", "", "orders")].totals[T_RETRIED] == 0
 
 
 @pytest.mark.parametrize("shards", [1, 3])
