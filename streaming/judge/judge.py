@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +25,7 @@ from streaming.judge.rules import failing, telemetry
 from streaming.judge.rules.table import RULES
 from streaming.judge.samples import sample_table
 from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalName, SignalStatus
-from streaming.judge.snapshot import Snapshot
+from streaming.judge.snapshot import QueueStatus, Snapshot
 from streaming.judge.status import flows_not_ok, recent_flows
 from streaming.judge.view import Views
 from streaming.judge.window import Bools, Ints
@@ -38,25 +39,69 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
 
     Only queues with new data, or whose next evaluation is due, are judged: see `evaluation_schedule`.
     """
-    queues, schedule, history = merged.queues, memory.schedule, memory.history
+    queues, schedule = merged.queues, memory.schedule
     clock = record_future_events(memory.clock, merged.events_total["ahead"], now)
     watcher = (*telemetry.telemetry_stale(merged, now, settings), *telemetry.clock_untrusted(clock, now, settings))
-    findings: dict[SignalKey, Finding] = {finding.key: finding for finding in watcher}
+    present = _present(merged, now, settings)
+    places = np.flatnonzero(present)
+    memory.history.add(now, [queues.names[place] for place in places.tolist()], sample_table(queues, places))
     fired = _by_queue(memory.firing)
+    evaluated = np.flatnonzero(_due(memory, merged, fired, present, now) & present)
+    flows = recent_flows(memory.history, _rank(present)[evaluated], now)
+    findings = {finding.key: finding for finding in watcher}
+    findings |= _evaluate(memory, merged, fired, dict(zip(evaluated.tolist(), flows, strict=True)), now, settings)
+    for place in np.flatnonzero(~present).tolist():
+        memory.queues.pop(queues.names[place], None)
+        schedule.forget(place)
+    making = {
+        name
+        for name in (queues.names[place] for place in evaluated.tolist())
+        if failing.failing_in_the_making(memory.queues[name], now, settings.thresholds(name))
+    }
+    findings = fold_explained(findings, merged, _failed_lately(findings, memory.queues, now), making, memory.firing)
+    changes, firing = _changes(memory.firing, fold_held(findings), now)
+    folded_now = schedule.folded(places)
+    folded = {what: memory.folded.get(what, 0) + max(0, n - memory.folded_now.get(what, 0)) for what, n in folded_now.items()}
+    views = Views(queues, places.tolist(), evaluations=schedule.latest(), made=schedule.views, settings=settings)
+    snapshot = Snapshot(
+        at_ms=now,
+        queues=views,
+        firing=tuple(firing.values()),
+        events_total=dict(merged.events_total),
+        invalid_total=dict(merged.invalid_total),
+        collectors=dict(merged.collectors),
+        folded=folded,
+        aggregated_queues=AggregatedQueues(queues, views, firing.values(), settings) if settings.folds else (),
+    )
+    return replace(memory, firing=firing, folded=folded, folded_now=folded_now, at=now, clock=clock), snapshot, changes
+
+
+def _due(memory: JudgeMemory, merged: Merged, fired: Iterable[QueueName], present: Bools, now: int) -> Bools:
+    """Return which queues to judge: those with new data or due by time, and those that something fires or may change for."""
+    queues = merged.queues
+    due = memory.schedule.due(queues, (*fired, *(arrival.queue for arrival in merged.arrivals)), now)
+    due[list({*queues.places_of("losses"), *queues.places_of("purges"), *queues.places_of("consumer_states")})] = True
+    due |= _flows_otherwise(memory, present, due, now)
+    return due
+
+
+def _evaluate(
+    memory: JudgeMemory,
+    merged: Merged,
+    fired: dict[QueueName, dict[SignalKey, Finding]],
+    flows: dict[int, QueueStatus | None],
+    now: int,
+    settings: Settings,
+) -> dict[SignalKey, Finding]:
+    """Judge the queues of some rows and return what was found. `flows`: each row's status by the flow of the last minutes."""
+    queues, history = merged.queues, memory.history
     arrivals: dict[QueueName, list[Arrival]] = {}
     for arrival in merged.arrivals:
         arrivals.setdefault(arrival.queue, []).append(arrival)
-    present = _present(merged, now, settings)
-    places = np.flatnonzero(present)
-    history.add(now, [queues.names[place] for place in places.tolist()], sample_table(queues, places))
-    due = schedule.due(queues, (*fired, *arrivals), now)
-    due[list({*queues.places_of("losses"), *queues.places_of("purges"), *queues.places_of("consumer_states")})] = True
-    due |= _flows_otherwise(memory, present, due, now)
-    evaluated = np.flatnonzero(due & present)
-    history.gather([queues.names[place] for place in evaluated.tolist()])
-    queues.load(evaluated.tolist())
-    flows = recent_flows(history, _rank(present)[evaluated], now)
-    for place, flow in zip(evaluated.tolist(), flows, strict=True):
+    history.gather([queues.names[place] for place in flows])
+    queues.load(list(flows))
+    findings: dict[SignalKey, Finding] = {}
+    for place, flow in flows.items():
         name = queues.names[place]
         context = Context(
             summary=queues.summary(place),
@@ -76,32 +121,8 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
         found, near = _apply_rules(context)
         remember(context)
         findings |= found
-        schedule.put(place, evaluate(context, near, found=bool(found)), queues)
-    for place in np.flatnonzero(~present).tolist():
-        memory.queues.pop(queues.names[place], None)
-        schedule.forget(place)
-    making = {
-        name
-        for name in (queues.names[place] for place in evaluated.tolist())
-        if failing.failing_in_the_making(memory.queues[name], now, settings.thresholds(name))
-    }
-    findings = fold_explained(findings, merged, _failed_lately(findings, memory.queues, now), making, memory.firing)
-    findings = fold_held(findings)
-    changes, firing = _changes(memory.firing, findings, now)
-    folded_now = schedule.folded(places)
-    folded = {what: memory.folded.get(what, 0) + max(0, n - memory.folded_now.get(what, 0)) for what, n in folded_now.items()}
-    views = Views(queues, places.tolist(), schedule.latest(), schedule.views, settings)
-    snapshot = Snapshot(
-        now,
-        views,
-        tuple(firing.values()),
-        dict(merged.events_total),
-        dict(merged.invalid_total),
-        dict(merged.collectors),
-        folded,
-        aggregated_queues=AggregatedQueues(queues, views, firing.values(), settings) if settings.folds else (),
-    )
-    return JudgeMemory(memory.queues, firing, folded, folded_now, now, history, clock, schedule), snapshot, changes
+        memory.schedule.put(place, evaluate(context, near, found=bool(found)), queues)
+    return findings
 
 
 def _flows_otherwise(memory: JudgeMemory, present: Bools, due: Bools, now: int) -> Bools:

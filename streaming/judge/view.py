@@ -33,6 +33,7 @@ class Views(Sequence[QueueView]):
         self,
         queues: MergedQueues,
         places: Sequence[int],
+        *,
         evaluations: Sequence[Evaluation | None],
         made: dict[QueueName, tuple[Evaluation, QueueView]],
         settings: Settings,

@@ -11,6 +11,9 @@ from tests.judge.driving import Judged, in_steps, judged
 
 pytestmark = pytest.mark.simulation
 
+STEP_S = 30
+"""Between two evaluations: a third of the time that the usual ten seconds take, and every limit here is a multiple of it."""
+
 
 def traffic(until_s: int, works: list[tuple[int, int]]) -> list[dict[str, Any]]:
     """Return a message every ten seconds, received and deleted at once while consumers work, or when they resume."""
@@ -34,14 +37,14 @@ def stalls_at(said: Judged) -> list[int]:
 def test_a_schedule_is_learned_from_its_first_pause() -> None:
     """Three minutes of work in every fifteen."""
     works = [(begin, begin + 180) for begin in range(0, 7_200, 900)]
-    times = stalls_at(judged(in_steps(traffic(7_200, works), 10, 7_200)))
+    times = stalls_at(judged(in_steps(traffic(7_200, works), STEP_S, 7_200)))
     assert times == [480], "once in the first pause, and never again"
 
 
 def test_a_wait_before_the_first_settlement_is_a_pause_too() -> None:
     """The same schedule, first seen in the middle of a pause: once in that pause, and never again."""
     works = [(begin, begin + 180) for begin in range(720, 7_200, 900)]
-    times = stalls_at(judged(in_steps(traffic(7_200, works), 10, 7_200)))
+    times = stalls_at(judged(in_steps(traffic(7_200, works), STEP_S, 7_200)))
     assert times == [300]
 
 
@@ -49,14 +52,14 @@ def test_after_a_first_wait_consumers_that_never_caught_up_page_as_ever() -> Non
     """They worked for five minutes and left a backlog: a fix that did not hold, not a schedule."""
     events = traffic(2_400, [(1_200, 1_500)])
     left_over = [event("sent", 1000 * i, message_id=f"left{i}") for i in range(50)]
-    times = stalls_at(judged(in_steps(sorted([*events, *left_over], key=lambda e: e["at"]), 10, 2_400)))
+    times = stalls_at(judged(in_steps(sorted([*events, *left_over], key=lambda e: e["at"]), STEP_S, 2_400)))
     assert len(times) == 2
     assert 1_500 + 290 <= times[1] <= 1_500 + 320
 
 
 def test_after_a_first_wait_steady_consumers_page_as_ever() -> None:
     """They have worked for longer than the queue had waited for them."""
-    times = stalls_at(judged(in_steps(traffic(2_400, [(600, 1_500)]), 10, 2_400)))
+    times = stalls_at(judged(in_steps(traffic(2_400, [(600, 1_500)]), STEP_S, 2_400)))
     assert len(times) == 2
     assert 1_500 + 290 <= times[1] <= 1_500 + 320
 
@@ -76,7 +79,7 @@ def collapses(said: Judged) -> list[tuple[int, str, bool]]:
 def test_in_a_pause_of_the_schedule_no_concurrency_has_collapsed() -> None:
     """Groups wait because nobody is there: shown in each pause once the schedule is known, never announced."""
     works = [(begin, begin + 180) for begin in range(0, 7_200, 900)]
-    found = [c for c in collapses(judged(in_steps(fifo(traffic(7_200, works)), 10, 7_200))) if c[0] > 900]
+    found = [c for c in collapses(judged(in_steps(fifo(traffic(7_200, works)), STEP_S, 7_200))) if c[0] > 900]
     assert len(found) >= 6
     assert {c[1:] for c in found} == {("info", False)}
 
@@ -90,7 +93,7 @@ def test_consumers_that_return_from_a_pause_one_group_at_a_time_are_announced() 
     one = {"message_id": waiting[0], "consumer": "cron"}
     events = [e for e in events if e["type"] == "sent" or e["at"] < T0 + 1_985_000]
     events.append(event("received", 1000 * returned_s, receive_count=1, invisible_until=T0 + 4_000_000, **one))
-    found = collapses(judged(in_steps(fifo(sorted(events, key=lambda e: e["at"])), 10, 3_300)))
+    found = collapses(judged(in_steps(fifo(sorted(events, key=lambda e: e["at"])), STEP_S, 3_300)))
     announced = [at_s for at_s, severity, is_announced in found if is_announced and severity == "warning" and at_s > 900]
     assert announced == [returned_s + 300]
 
@@ -99,13 +102,13 @@ def test_delayed_messages_are_no_backlog_of_groups() -> None:
     """Twelve groups, of which every message is delayed: nothing could be in flight."""
     later = T0 + 900_000
     events = [event("sent", 1000 * i, message_id=f"m{i}", visible_at=later) for i in range(60)]
-    assert collapses(judged(in_steps(fifo(events), 10, 800))) == []
+    assert collapses(judged(in_steps(fifo(events), STEP_S, 800))) == []
 
 
 def test_consumers_that_stay_away_longer_than_their_schedule_page() -> None:
     """It fires a quarter of the usual pause later."""
     works = [(begin, begin + 180) for begin in range(0, 3_600, 900)]
-    times = stalls_at(judged(in_steps(traffic(6_000, works), 10, 6_000)))
+    times = stalls_at(judged(in_steps(traffic(6_000, works), STEP_S, 6_000)))
     died_s = 2_700 + 180
     assert times[0] == 480
     assert len(times) == 2
@@ -115,7 +118,7 @@ def test_consumers_that_stay_away_longer_than_their_schedule_page() -> None:
 def test_one_long_pause_of_a_busy_queue_is_no_schedule() -> None:
     """An incident of twenty minutes must not hide the next one."""
     works = [(0, 3_600), (4_800, 6_600)]
-    times = stalls_at(judged(in_steps(traffic(7_800, works), 10, 7_800)))
+    times = stalls_at(judged(in_steps(traffic(7_800, works), STEP_S, 7_800)))
     assert len(times) == 2
     assert 6_600 + 290 <= times[1] <= 6_600 + 320
 
@@ -141,7 +144,7 @@ def only_counted(until_s: int, works: list[tuple[int, int]], *, paused: tuple[in
 def test_a_schedule_is_learned_from_the_brokers_counts() -> None:
     """Where only the collector reports: once in the first pause, and again only when the consumers stay away for longer."""
     works = [(begin, begin + 180) for begin in range(720, 7_200, 900)]
-    times = stalls_at(judged(in_steps(only_counted(9_000, works), 10, 9_000)))
+    times = stalls_at(judged(in_steps(only_counted(9_000, works), STEP_S, 9_000)))
     assert len(times) == 2
     assert 240 <= times[0] <= 300
     stopped_at = works[-1][1]
@@ -150,7 +153,7 @@ def test_a_schedule_is_learned_from_the_brokers_counts() -> None:
 
 def test_counts_of_steady_consumers_that_died_once_are_no_schedule() -> None:
     """They had worked for longer than they were away: the next death is reported as soon as ever."""
-    times = stalls_at(judged(in_steps(only_counted(6_000, [(0, 2_400), (3_000, 4_800)]), 10, 6_000)))
+    times = stalls_at(judged(in_steps(only_counted(6_000, [(0, 2_400), (3_000, 4_800)]), STEP_S, 6_000)))
     assert len(times) == 2
     assert 4_800 + 240 <= times[1] <= 4_800 + 360
 
@@ -158,7 +161,7 @@ def test_counts_of_steady_consumers_that_died_once_are_no_schedule() -> None:
 def test_a_queue_that_was_paused_stalls_from_the_end_of_the_pause() -> None:
     """What its operators held back is neither a stall nor a schedule."""
     events = only_counted(6_000, [(3_000, 3_600)], paused=(0, 1_800))
-    times = stalls_at(judged(in_steps(events, 10, 6_000)))
+    times = stalls_at(judged(in_steps(events, STEP_S, 6_000)))
     assert len(times) == 2
     assert 1_800 + 240 <= times[0] <= 1_800 + 360
     assert 3_600 + 240 <= times[1] <= 3_600 + 1.25 * 1_200 + 150

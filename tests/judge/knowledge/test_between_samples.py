@@ -66,6 +66,7 @@ def test_bursts_of_which_a_part_is_reported_are_recognised(seen: int, polled_s: 
     assert set(bases[16:]) == {"partial"}
 
 
+@pytest.mark.simulation
 @settings(deadline=None, max_examples=25)
 @given(
     every_ms=st.integers(2_000, 30_000),
