@@ -15,7 +15,7 @@ from streaming.core.settings import QueueName, Settings
 from streaming.core.thresholds import Thresholds
 from streaming.judge import measures
 from streaming.judge.knowledge.signal_requirements import supported
-from streaming.judge.measures import Measured
+from streaming.judge.measured import Measured
 from streaming.judge.signals import SignalName
 from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, QueueView
 

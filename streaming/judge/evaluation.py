@@ -8,11 +8,11 @@ from streaming.core.settings import QueueName
 from streaming.judge.context import Context
 from streaming.judge.drain import time_to_drain_s
 from streaming.judge.knowledge.queue import Knowledge
-from streaming.judge.measures import Measured
+from streaming.judge.measured import Measured
 from streaming.judge.next_evaluation import is_steady, next_evaluation_at
+from streaming.judge.rules.status import queue_status
 from streaming.judge.signals import SignalName
 from streaming.judge.snapshot import QueueStatus
-from streaming.judge.status import queue_status
 
 
 @dataclass(frozen=True, slots=True)

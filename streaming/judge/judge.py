@@ -18,15 +18,15 @@ from streaming.judge.evaluation import evaluate
 from streaming.judge.folded_signals import FOLDED_AFTER_MS, fold_explained, fold_held
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.signal_requirements import supported
-from streaming.judge.measures import Measured, Near
+from streaming.judge.measured import Measured, Near
 from streaming.judge.memory import JudgeMemory, QueueMemory
 from streaming.judge.remember import remember, remember_holds
 from streaming.judge.rules import failing, telemetry
+from streaming.judge.rules.status import flows_not_ok, recent_flows
 from streaming.judge.rules.table import RULES
 from streaming.judge.samples import sample_table
 from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalName, SignalStatus
 from streaming.judge.snapshot import QueueStatus, Snapshot
-from streaming.judge.status import flows_not_ok, recent_flows
 from streaming.judge.view import Views
 from streaming.judge.window import Bools, Ints
 

@@ -20,8 +20,8 @@ from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, RE
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, STATES
 from streaming.judge.rules.queues import scheduled_ms, stalled_since
 from streaming.judge.rules.silent import silent_from
+from streaming.judge.rules.status import WINDOW_MS
 from streaming.judge.snapshot import QueueStatus
-from streaming.judge.status import WINDOW_MS
 
 _STANDING = frozenset({"ok", "stale", "unknown"})
 """Statuses that only an arrival, or one of the moments below, ends."""

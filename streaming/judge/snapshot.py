@@ -22,7 +22,7 @@ from streaming.core.settings import QueueName
 from streaming.core.state.duration_buckets import DURATION_BUCKETS_S as DURATION_BUCKETS_S
 from streaming.judge.knowledge.basis import BASES as BASES
 from streaming.judge.knowledge.basis import Basis as Basis
-from streaming.judge.measures import Measured
+from streaming.judge.measured import Measured
 from streaming.judge.signals import Finding, SignalName
 
 AgeScope = Literal["all", "visible", "cloudwatch", "healthy"]

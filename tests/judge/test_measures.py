@@ -7,7 +7,8 @@ from math import inf
 import pytest
 
 from streaming.core.thresholds import Thresholds
-from streaming.judge.measures import Measured, collapse, coverage, failing, outlived, retries, silence
+from streaming.judge.measured import Measured
+from streaming.judge.measures import collapse, coverage, failing, outlived, retries, silence
 
 LIMITS = Thresholds()
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streaming.core.settings import QueueName
 from streaming.judge.history import History
-from streaming.judge.status import flows_not_ok, recent_flows
+from streaming.judge.rules.status import flows_not_ok, recent_flows
 from streaming.judge.window import COLUMN, FIELDS, Window
 
 T0 = 1_700_000_000_000

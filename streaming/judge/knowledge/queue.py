@@ -14,7 +14,7 @@ from streaming.judge.knowledge.basis import BasisReason
 from streaming.judge.knowledge.bounds import send_bound, settlement_bound
 from streaming.judge.knowledge.compare import FEWEST_IN_FLIGHT, samples_around
 from streaming.judge.knowledge.evidence import COUNT_LAG_MS, EXACT_COUNTS, Evidence
-from streaming.judge.measures import Measured
+from streaming.judge.measured import Measured
 from streaming.judge.signals import SignalName
 from streaming.judge.window import Window
 

@@ -11,7 +11,8 @@ from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge.conditions import once
 from streaming.judge.context import Context, duration, seconds
 from streaming.judge.knowledge.windows import no_ends_reported
-from streaming.judge.measures import Near, slow_hold
+from streaming.judge.measured import Near
+from streaming.judge.measures import slow_hold
 from streaming.judge.rules.noisy import noisy_groups
 from streaming.judge.signals import Finding
 from streaming.judge.slow_consumer import (

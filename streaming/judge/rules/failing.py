@@ -14,7 +14,7 @@ from streaming.judge import measures
 from streaming.judge.conditions import condition, once
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.knowledge.windows import failures_are_proved, failures_are_proved_of
-from streaming.judge.measures import Near
+from streaming.judge.measured import Measured, Near
 from streaming.judge.memory import QueueMemory
 from streaming.judge.outcomes import MARK_EVERY_MS, ConsumerMark, Outcomes, consumer_marks, outcomes
 from streaming.judge.signals import Finding
@@ -281,7 +281,7 @@ class _Outlived(NamedTuple):
 
     outlived: int
     received: int
-    measured: measures.Measured
+    measured: Measured
 
 
 @once

@@ -13,7 +13,7 @@ from streaming.core.reporting.report import StuckGroup
 from streaming.judge import measures
 from streaming.judge.conditions import condition
 from streaming.judge.context import Context, duration, plural, seconds
-from streaming.judge.measures import Near
+from streaming.judge.measured import Near
 from streaming.judge.rules.consumers import extended_limit_ms
 from streaming.judge.rules.queues import is_scheduled_pause
 from streaming.judge.signals import Finding

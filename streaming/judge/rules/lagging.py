@@ -12,8 +12,8 @@ from streaming.judge import measures
 from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, HOUR_MS, Context, duration, seconds
 from streaming.judge.rules.failing import is_failing
+from streaming.judge.rules.status import WINDOW_MS, is_lagging
 from streaming.judge.signals import Finding
-from streaming.judge.status import WINDOW_MS, is_lagging
 from streaming.judge.window import Ints, Window
 
 CHANGED_FACTOR = 1.5

@@ -12,7 +12,7 @@ from streaming.judge import measures
 from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, Context, duration, plural, seconds
 from streaming.judge.knowledge.pauses import longest_of_schedule
-from streaming.judge.measures import Measured, Near
+from streaming.judge.measured import Measured, Near
 from streaming.judge.signals import Finding
 from streaming.judge.window import Bools, Ints
 

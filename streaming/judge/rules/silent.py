@@ -13,7 +13,7 @@ from streaming.core.state.queues import NEVER
 from streaming.judge import measures
 from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, HOUR_MS, Context, duration, seconds
-from streaming.judge.measures import Measured, Near
+from streaming.judge.measured import Measured, Near
 from streaming.judge.rules.queues import stalled_since
 from streaming.judge.signals import Finding
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from streaming.judge.context import Context
-from streaming.judge.measures import Near
+from streaming.judge.measured import Near
 from streaming.judge.rules import (
     config,
     consumers,
