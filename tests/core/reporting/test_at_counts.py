@@ -11,6 +11,7 @@ from streaming.core.reporting.merge import Merged
 from streaming.core.settings import QueueName
 from streaming.core.state.tombstones import FEWEST_TOMBSTONES
 from tests.core.driving import T0, event, run_steps
+from tests.core.test_against_reference import EXAMPLES
 
 STEP_MS = 4_000
 MOST_LATE_MS = 2_000
