@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from streaming.core.columns import Array
 from streaming.core.settings import QueueName
 from streaming.judge.window import COLUMN, FIELDS, Ints, Window
 
@@ -29,10 +30,54 @@ _CODEC = pa.Codec("zstd", compression_level=1)
 @dataclass(slots=True)
 class _Sample:
     at: int
-    values: Ints
-    """A row per queue known then, a column per field."""
+    rows: Array
+    """The row of each queue known then, in the table of rows."""
     packed: bytes = b""
     """Stored as the difference from the previous sample."""
+
+
+class _Rows:
+    """The rows of all samples, a column per field. Of a queue to which nothing happened, several samples have the same row."""
+
+    def __init__(self) -> None:
+        self.table: Ints = np.zeros((0, len(FIELDS)), dtype=np.int64)
+        self._used = 0
+        self._most = 0
+        """Rows that no sample has any more are dropped when there are more than this."""
+
+    def __len__(self) -> int:
+        return self._used
+
+    def add(self, values: Ints, before: Array) -> Array:
+        """Store the rows that differ from those of `before`, the sample before, and return the row of each queue."""
+        rows = np.empty(len(values), dtype=np.int32)
+        shared = min(len(before), len(values))
+        differs = np.ones(len(values), dtype=bool)
+        differs[:shared] = (values[:shared] != self.table.take(before[:shared], axis=0)).any(axis=1)
+        rows[:shared] = before[:shared]
+        new = values[differs]
+        if self._used + len(new) > len(self.table):
+            table = np.zeros((max(2 * len(self.table), self._used + len(new)), len(FIELDS)), dtype=np.int64)
+            table[: self._used] = self.table[: self._used]
+            self.table = table
+        self.table[self._used : self._used + len(new)] = new
+        rows[differs] = np.arange(self._used, self._used + len(new))
+        self._used += len(new)
+        return rows
+
+    def drop_unused(self, samples: Sequence[_Sample]) -> None:
+        """Drop rows that none of the samples has, if there are many."""
+        if self._used <= self._most:
+            return
+        used = np.zeros(self._used, dtype=bool)
+        for sample in samples:
+            used[sample.rows] = True
+        moved = np.cumsum(used, dtype=np.int32) - np.int32(1)
+        for sample in samples:
+            sample.rows = moved[sample.rows]
+        # A quarter more than are needed now: they come one by one.
+        kept = int(moved[-1]) + 1
+        self.table, self._used, self._most = self.table[: self._used][used], kept, kept + kept // 4
 
 
 @dataclass(slots=True)
@@ -55,10 +100,12 @@ class History:
     def __init__(self) -> None:
         self._place: dict[QueueName, int] = {}
         self._names: Sequence[QueueName] = ()
-        self._rows: Ints = np.zeros(0, dtype=np.int64)
+        self._places: Ints = np.zeros(0, dtype=np.int64)
         self._packed_names: bytes | None = None
         self._samples: list[_Sample] = []
-        self._now: _Sample | None = None
+        self._rows = _Rows()
+        self._now: tuple[int, Ints] | None = None
+        """The present, while it is not one of the samples: its time, and a row per queue."""
         self._dense: _Dense | None = None
 
     def __len__(self) -> int:
@@ -68,6 +115,11 @@ class History:
         return isinstance(other, History) and self.to_bytes() == other.to_bytes()
 
     __hash__ = None  # type: ignore[assignment] # it changes with every evaluation
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows are stored for all samples together."""
+        return len(self._rows)
 
     @property
     def last_at(self) -> int:
@@ -81,13 +133,13 @@ class History:
             for name in names:
                 self._place.setdefault(name, len(self._place))
             self._names, self._packed_names = names, None
-            self._rows = np.array([self._place[name] for name in names], dtype=np.int64)
+            self._places = np.array([self._place[name] for name in names], dtype=np.int64)
         table = np.zeros((len(self._place), len(FIELDS)), dtype=np.int64)
-        table[self._rows] = values
+        table[self._places] = values
         self._dense = None
-        self._now = _Sample(at, table)
+        self._now = at, table
         if not self._samples or at - self._samples[-1].at >= SAMPLE_EVERY_MS:
-            self._keep(self._now)
+            self._keep(at, table)
             self._now = None
         self._thin(at)
 
@@ -116,22 +168,17 @@ class History:
         `queues`: indices of the names last added. The function takes a field and indices of samples, and returns a row per sample
         with a value per queue: zero where a queue was not known yet.
         """
-        samples = [sample for sample in self._all() if sample.at >= since]
-        rows = self._rows[queues]
-        highest = rows.max(initial=-1)
+        tables = [(at, rows, table) for at, rows, table in self._all() if at >= since]
+        places = self._places[queues]
 
         def values(field: str, chosen: Sequence[int]) -> Ints:
-            column = COLUMN[field]
-            found = np.zeros((len(chosen), len(rows)), dtype=np.int64)
-            for i, sample in enumerate(samples[at] for at in chosen):
-                if highest < len(sample.values):
-                    found[i] = sample.values[rows, column]
-                else:
-                    known = rows < len(sample.values)
-                    found[i, known] = sample.values[rows[known], column]
+            found = np.zeros((len(chosen), len(places)), dtype=np.int64)
+            for i, (_, rows, table) in enumerate(tables[at] for at in chosen):
+                known = places < len(rows)
+                found[i, known] = table[rows[places[known]], COLUMN[field]]
             return found
 
-        return np.array([sample.at for sample in samples], dtype=np.int64), values
+        return np.array([at for at, _, _ in tables], dtype=np.int64), values
 
     def recent(self, name: QueueName) -> Window:
         """Return the dense range of one queue, including the present."""
@@ -148,17 +195,17 @@ class History:
     def window(self, name: QueueName) -> Window:
         """Return all samples of one queue, including the present."""
         place = self._place.get(name)
-        samples = self._all()
-        rows = [] if place is None else [(s.at, s.values[place]) for s in samples if len(s.values) > place and s.values[place, 0]]
-        if not rows:
+        known = [] if place is None else [(at, table[rows[place]]) for at, rows, table in self._all() if place < len(rows)]
+        found = [(at, values) for at, values in known if values[COLUMN["present"]]]
+        if not found:
             return Window(np.zeros(0, dtype=np.int64), np.zeros((0, len(FIELDS)), dtype=np.int64))
-        return Window(np.array([at for at, _ in rows], dtype=np.int64), np.array([values for _, values in rows]))
+        return Window(np.array([at for at, _ in found], dtype=np.int64), np.array([values for _, values in found]))
 
     def to_bytes(self) -> bytes:
         """Serialize the kept samples; the present is not one of them."""
         if self._packed_names is None:
             self._packed_names = json.dumps([list(name) for name in self._place], separators=(",", ":")).encode()
-        head = {"fields": FIELDS, "samples": [[s.at, len(s.values), len(s.packed)] for s in self._samples]}
+        head = {"fields": FIELDS, "samples": [[s.at, len(s.rows), len(s.packed)] for s in self._samples]}
         text = json.dumps(head, separators=(",", ":")).encode()[:-1] + b',"queues":' + self._packed_names + b"}"
         return b"".join((struct.pack("<I", len(text)), text, *(s.packed for s in self._samples)))
 
@@ -176,49 +223,61 @@ class History:
                 before = _undo(blob[start : start + size], before, rows, len(head["fields"]))
                 values = np.zeros((rows, len(FIELDS)), dtype=np.int64)
                 values[:, [here for _, here in known]] = before[:, [there for there, _ in known]]
-                history._keep(_Sample(at, values))
+                history._keep(at, values)
                 start += size
         except (struct.error, ValueError, KeyError, IndexError, OSError) as error:
             raise ValueError(f"the judge's history is damaged: {error}") from error
         return history
 
-    def _all(self) -> list[_Sample]:
-        return self._samples if self._now is None else [*self._samples, self._now]
+    def _all(self) -> list[tuple[int, Array, Ints]]:
+        """Return each sample's time, each queue's row then, and the table of rows. The present has a table of its own."""
+        found: list[tuple[int, Array, Ints]] = [(sample.at, sample.rows, self._rows.table) for sample in self._samples]
+        if self._now is not None:
+            at, table = self._now
+            found.append((at, np.arange(len(table)), table))
+        return found
 
-    def _keep(self, sample: _Sample) -> None:
-        before = self._samples[-1].values if self._samples else np.zeros((0, len(FIELDS)), dtype=np.int64)
-        sample.packed = _difference(before, sample.values)
-        self._samples.append(sample)
+    def _values(self, sample: _Sample) -> Ints:
+        return self._rows.table.take(sample.rows, axis=0)
+
+    def _keep(self, at: int, values: Ints) -> None:
+        before = self._samples[-1].rows if self._samples else np.zeros(0, dtype=np.int32)
+        packed = _difference(self._rows.table.take(before, axis=0), values)
+        self._samples.append(_Sample(at, self._rows.add(values, before), packed))
+        self._rows.drop_unused(self._samples)
 
     def _stack(self, places: Ints) -> tuple[Ints, Ints]:
         samples = self._all()
-        since = samples[-1].at - DENSE_MS if samples else 0
-        dense = [s for s in samples if s.at >= since]
+        since = samples[-1][0] - DENSE_MS if samples else 0
+        dense = [sample for sample in samples if sample[0] >= since]
         # One sample older than the range gives a baseline where a queue is judged rarely.
-        older = [s for s in samples if s.at < since][-1:]
+        older = [sample for sample in samples if sample[0] < since][-1:]
         return self._stacked(older + dense, places)
 
     @staticmethod
-    def _stacked(samples: Sequence[_Sample], places: Ints) -> tuple[Ints, Ints]:
+    def _stacked(samples: Sequence[tuple[int, Array, Ints]], places: Ints) -> tuple[Ints, Ints]:
         values = np.zeros((len(samples), len(places), len(FIELDS)), dtype=np.int64)
         highest = places.max(initial=-1)
-        for i, sample in enumerate(samples if len(places) else ()):
-            if highest < len(sample.values):
-                sample.values.take(places, axis=0, out=values[i])
+        for i, (_, rows, table) in enumerate(samples if len(places) else ()):
+            if highest < len(rows):
+                # Without this mode, numpy copies once more.
+                table.take(rows[places], axis=0, out=values[i], mode="clip")
             else:
-                known = places < len(sample.values)
-                values[i, known] = sample.values[places[known]]
-        return np.array([sample.at for sample in samples], dtype=np.int64), values
+                known = places < len(rows)
+                values[i, known] = table[rows[places[known]]]
+        return np.array([at for at, _, _ in samples], dtype=np.int64), values
 
     def _forget(self, names: Sequence[QueueName]) -> None:
         gone = self._place.keys() - set(names)
         if not gone:
             return
-        kept = [place for name, place in self._place.items() if name not in gone]
+        kept = np.array([place for name, place in self._place.items() if name not in gone], dtype=np.int64)
         self._place = {name: i for i, name in enumerate(name for name in self._place if name not in gone)}
-        samples, self._samples = self._samples, []
-        for sample in samples:
-            self._keep(_Sample(sample.at, sample.values[[place for place in kept if place < len(sample.values)]]))
+        before = np.zeros((0, len(FIELDS)), dtype=np.int64)
+        for sample in self._samples:
+            sample.rows = sample.rows[kept[kept < len(sample.rows)]]
+            values = self._values(sample)
+            sample.packed, before = _difference(before, values), values
 
     def _thin(self, now: int) -> None:
         samples = self._samples
@@ -226,12 +285,12 @@ class History:
         while i < len(samples) - 1 and samples[i].at < now - DENSE_MS:
             before, after = samples[i - 1], samples[i + 1]
             if after.at - before.at <= (now - after.at) // AGE_TO_GAP:
-                after.packed = _difference(before.values, after.values)
+                after.packed = _difference(self._values(before), self._values(after))
                 del samples[i]
             else:
                 i += 1
         while len(samples) > 2 and samples[0].at < now - KEPT_MS:
-            samples[1].packed = _difference(samples[0].values[:0], samples[1].values)
+            samples[1].packed = _difference(self._rows.table[:0], self._values(samples[1]))
             del samples[0]
 
 

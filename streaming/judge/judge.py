@@ -30,6 +30,8 @@ from streaming.judge.snapshot import QueueStatus, Snapshot
 from streaming.judge.view import Views
 from streaming.judge.window import Bools, Ints
 
+JUDGED_TOGETHER = 2_048
+"""Queues of which summaries and samples are read at once: of all queues together, they would take gigabytes."""
 SILENT_DEPTH_MS = 600_000
 """A queue known only by its attributes vanishes when they have not been reported for this long."""
 
@@ -98,31 +100,42 @@ def _evaluate(
     arrivals: dict[QueueName, list[Arrival]] = {}
     for arrival in merged.arrivals:
         arrivals.setdefault(arrival.queue, []).append(arrival)
-    history.gather([queues.names[place] for place in flows])
-    queues.load(list(flows))
     findings: dict[SignalKey, Finding] = {}
-    for place, flow in flows.items():
-        name = queues.names[place]
-        context = Context(
-            summary=queues.summary(place),
-            memory=memory.queues.setdefault(name, QueueMemory()),
-            merged=merged,
-            now=now,
-            settings=settings,
-            firing=fired.get(name, {}),
-            recent=history.recent(name),
-            history=history,
-            arrivals=tuple(arrivals.get(name, ())),
-            flow_status=flow,
-        )
-        context.memory.packed = None
-        remember_holds(context)
-        context.knowledge = learn(context)
-        found, near = _apply_rules(context)
-        remember(context)
-        findings |= found
-        memory.schedule.put(place, evaluate(context, near, found=bool(found)), queues)
+    places = list(flows)
+    for first in range(0, len(places), JUDGED_TOGETHER):
+        together = places[first : first + JUDGED_TOGETHER]
+        if first:
+            queues.unload()
+        history.gather([queues.names[place] for place in together])
+        queues.load(together)
+        for place in together:
+            name = queues.names[place]
+            context = Context(
+                summary=queues.summary(place),
+                memory=memory.queues.setdefault(name, QueueMemory()),
+                merged=merged,
+                now=now,
+                settings=settings,
+                firing=fired.get(name, {}),
+                recent=history.recent(name),
+                history=history,
+                arrivals=tuple(arrivals.get(name, ())),
+                flow_status=flows[place],
+            )
+            found, near = _conclude(context)
+            findings |= found
+            memory.schedule.put(place, evaluate(context, near, found=bool(found)), queues)
     return findings
+
+
+def _conclude(c: Context) -> tuple[dict[SignalKey, Finding], dict[SignalName, Measured]]:
+    """Learn from what is new about a queue, apply the rules, and remember what they concluded."""
+    c.memory.packed = None
+    remember_holds(c)
+    c.knowledge = learn(c)
+    concluded = _apply_rules(c)
+    remember(c)
+    return concluded
 
 
 def _flows_otherwise(memory: JudgeMemory, present: Bools, due: Bools, now: int) -> Bools:

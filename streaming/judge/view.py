@@ -17,6 +17,8 @@ from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.queue import STATES
 from streaming.judge.snapshot import ConsumerView, GroupState, GroupView, MessageView, QueueView
 
+BUILT_TOGETHER = 2_048
+"""See `judge.JUDGED_TOGETHER`."""
 _revisions = count(1)
 """Numbers for the views yet to be built: see `QueueView.revision`."""
 
@@ -55,9 +57,13 @@ class Views(Sequence[QueueView]):
         return self._view(range(len(self))[at])
 
     def __iter__(self) -> Iterator[QueueView]:
-        """Yield every view. The summaries of those yet to be built are built together."""
-        self._queues.load([place for place in self._places if self._made_before(place) is None])
-        return (self._view(i) for i in range(len(self)))
+        """Yield every view. The summaries of those yet to be built are built together, some thousand at a time."""
+        for first in range(0, len(self), BUILT_TOGETHER):
+            together = range(first, min(first + BUILT_TOGETHER, len(self)))
+            if first:
+                self._queues.unload()
+            self._queues.load([place for place in (self._places[i] for i in together) if self._made_before(place) is None])
+            yield from (self._view(i) for i in together)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)

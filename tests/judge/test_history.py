@@ -51,6 +51,43 @@ def test_a_queue_that_comes_later_or_goes_takes_no_other_with_it() -> None:
     assert history.recent(C)["sent"].tolist() == [5, 7]
 
 
+def test_a_queue_to_which_nothing_happens_is_stored_once() -> None:
+    """And no more than a quarter of the rows of a busy one are those of samples that are gone."""
+    names = [QueueName("s", "", f"q{i:03d}") for i in range(200)]
+    history, values = History(), table(*range(200))
+    for i in range(200):
+        values[:10, 2] += 1
+        history.add(T0 + i * 10_000, names, values)
+    assert len(names) + 10 * len(history) <= history.rows + 10 <= 1.25 * (len(names) + 10 * len(history)) + 10
+    for place in (0, 9, 10, 199):
+        window = history.window(names[place])
+        changes = (window.at - T0) // 10_000 + 1 if place < 10 else 0
+        assert (window["settled"] == place + changes).all()
+        assert (window["sent"] == place).all()
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([3_000, 10_000, 60_000]), st.lists(st.integers(0, 1), min_size=3, max_size=3)), max_size=150
+    )
+)
+def test_each_sample_reads_as_it_was_added(steps: list[tuple[int, list[int]]]) -> None:
+    """However many samples share a row, and rows are dropped in between."""
+    history, now = History(), T0
+    added: dict[QueueName, dict[int, int]] = {A: {}, B: {}, C: {}}
+    for after_ms, values in steps:
+        now += after_ms
+        history.add(now, [A, B, C], table(*values))
+        for name, value in zip((A, B, C), values, strict=True):
+            added[name][now] = value
+            window = history.window(name)
+            assert window["sent"].tolist() == [added[name][at] for at in window.at.tolist()]
+        history.gather([A, C])
+        recent = history.recent(C)
+        assert recent["sent"].tolist() == [added[C][at] for at in recent.at.tolist()]
+
+
 NAMES = st.sets(st.sampled_from("abcd"), min_size=1)
 
 

@@ -1,0 +1,35 @@
+"""How many queues are judged, or shown, at once changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from streaming.judge import judge, view
+from tests.core.driving import event
+from tests.judge.driving import Judged, in_steps, judged
+
+
+def outcome() -> Judged:
+    """Return what is said of five queues, of which one has a poison message and one a dead letter."""
+    events = []
+    for n, queue in enumerate(("a", "b", "c", "d", "dead")):
+        for i in range(10):
+            events.append(event("sent", 10_000 * i + n, queue, message_id=f"{queue}{i}"))
+        events += [event("received", 60_000 + 40_000 * i, queue, message_id=f"{queue}0", receive_count=i + 1) for i in range(n)]
+    events.append(event("dead_lettered", 150_000, "a", message_id="a1", to_queue="dead"))
+    return judged(in_steps(sorted(events, key=lambda e: e["at"]), 10, 400))
+
+
+def test_the_result_does_not_depend_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two queues at a time, or all."""
+    together = outcome()
+    assert {change.finding.key.signal for change in together.changes} >= {"PoisonMessage", "DeadLetterArrived"}
+    for module, name in ((judge, "JUDGED_TOGETHER"), (view, "BUILT_TOGETHER")):
+        monkeypatch.setattr(module, name, 2)
+    apart = outcome()
+    assert apart.changes == together.changes
+    for one, other in zip(apart.snapshots, together.snapshots, strict=True):
+        shown = [[replace(queue, revision=0) for queue in snapshot.queues] for snapshot in (one, other)]
+        assert shown[0] == shown[1]
