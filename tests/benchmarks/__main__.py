@@ -16,6 +16,7 @@ from tests.benchmarks import (
     alert_latency,
     client,
     first_run,
+    fleet,
     latency,
     live,
     micro,
@@ -38,6 +39,7 @@ WITH_KAFKA: dict[str, Callable[..., None]] = {
     "large": live.measure_large,
     "shapes": shapes.measure,
     "latency": latency.measure,
+    "fleet": fleet.measure,
 }
 ALONE: dict[str, Callable[..., None]] = {
     "micro": micro.measure,
@@ -49,7 +51,7 @@ ALONE: dict[str, Callable[..., None]] = {
     "clone": first_run.measure,
 }
 SECTIONS = ("micro", "queues", "scale", "client", *WITH_KAFKA, "alerts", "page", "pager", "clone")
-BY_DEFAULT = SECTIONS[:-1]
+BY_DEFAULT = tuple(name for name in SECTIONS if name not in ("fleet", "clone"))
 OUT = Path("build/bench.json")
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
@@ -57,7 +59,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 def main(arguments: list[str]) -> int:
     """Measure, print the table and write the JSON; return 1 if a promised bound is missed or a section failed."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; default: all but clone")
+    parser.add_argument(
+        "sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; default: all but fleet and clone"
+    )
     parser.add_argument("--rounds", type=int, default=30, metavar="N", help="of section pager: faults of each kind; default 30")
     parser.add_argument("--quick", action="store_true", help="a tenth of the load: does it work, not how fast")
     parser.add_argument("--out", type=Path, default=OUT, help=f"where the JSON goes; default {OUT}")

@@ -36,8 +36,8 @@ class Size(NamedTuple):
     """Per live message, with all versions."""
 
 
-MILLION: Final = Size("live", 1_000_000, trigger_s=1.2, batches=20, checkpoint_bytes=60)
-LARGE: Final = Size("large", 5_000_000, trigger_s=2.0, batches=12, memory_gib=8, checkpoint_bytes=60)
+MILLION: Final = Size("live", 1_000_000, trigger_s=1.2, batches=20, checkpoint_bytes=65)
+LARGE: Final = Size("large", 5_000_000, trigger_s=2.0, batches=12, memory_gib=8, checkpoint_bytes=65)
 QUICK: Final = Size("live", 200_000, trigger_s=1.2, batches=8)
 
 

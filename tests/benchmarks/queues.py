@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from sinks.prometheus import Exposition
@@ -26,13 +26,16 @@ _START_MS: Final = 1_700_000_000_000
 class ManyQueues:
     """Queues with a few messages each. A step touches some of them: one message is deleted and another sent."""
 
-    def __init__(self, queues: int, *, start_ms: int = _START_MS, step_ms: int = WARM_UP_STEP_MS) -> None:
-        """`step_ms`: the time between the steps of the warm-up, each of which touches TOUCHED_RATIO of the queues."""
+    def __init__(
+        self, queues: int, *, start_ms: int = _START_MS, step_ms: int = WARM_UP_STEP_MS, touched_ratio: float = TOUCHED_RATIO
+    ) -> None:
+        """`step_ms`: the time between the steps of the warm-up, each of which touches this ratio of the queues."""
         self.queues = queues
         self.step_ms = step_ms
+        self._touched_ratio = touched_ratio
         self._now = start_ms
         self._next = [0] * queues
-        self._turn = 0
+        self._turn = self._counted_turn = 0
 
     @property
     def now_ms(self) -> int:
@@ -45,12 +48,12 @@ class ManyQueues:
         for number in range(MESSAGES_PER_QUEUE):
             for queue in range(self.queues):
                 # As old as after an endless warm-up; otherwise every queue would seem to fall behind at first.
-                waited = MESSAGES_PER_QUEUE - number - TOUCHED_RATIO * (1 + queue // (TOUCHED_RATIO * self.queues))
-                events.append(self._sent(queue) | {"at": self._now - int(waited * self.step_ms / TOUCHED_RATIO)})
-        return json_records([*events, *self._counts()])
+                waited = MESSAGES_PER_QUEUE - number - self._touched_ratio * (1 + queue // (self._touched_ratio * self.queues))
+                events.append(self._sent(queue) | {"at": self._now - int(waited * self.step_ms / self._touched_ratio)})
+        return json_records([*events, *self._counts(range(self.queues))])
 
-    def step(self, touched: int, *, after_ms: int = 1_000, counted: bool = False) -> list[bytes]:
-        """Return the records of one step: it touches `touched` queues in turn, and if `counted`, reports counts of all."""
+    def step(self, touched: int, *, after_ms: int = 1_000, counted: int = 0) -> list[bytes]:
+        """Return the records of one step: it touches `touched` queues in turn, and reports the counts of others in turn."""
         self._now += after_ms
         events: list[dict[str, object]] = []
         for i in range(touched):
@@ -60,15 +63,17 @@ class ManyQueues:
             events.append(self._event("deleted", queue, oldest))
             events.append(self._sent(queue))
         self._turn += touched
-        return json_records([*events, *(self._counts() if counted else ())])
+        self._counted_turn += counted
+        at = range(self._counted_turn - counted, self._counted_turn)
+        return json_records([*events, *self._counts(number % self.queues for number in at)])
 
     def _sent(self, queue: int) -> dict[str, object]:
         self._next[queue] += 1
         return self._event("sent", queue, {"message_id": message_id(queue, self._next[queue] - 1)})
 
-    def _counts(self) -> Iterator[dict[str, object]]:
+    def _counts(self, queues: Iterable[int]) -> Iterator[dict[str, object]]:
         counts = {"visible": MESSAGES_PER_QUEUE, "in_flight": 0, "delayed": 0, "visibility_timeout_s": 30, "retention_s": 345_600}
-        for queue in range(self.queues):
+        for queue in queues:
             yield self._event("queue_state", queue, {"attributes": counts | {"max_receive_count": 5, "dead_letter_queue": "dlq"}})
 
     def _event(self, kind: str, queue: int, about: Mapping[str, object]) -> dict[str, object]:
@@ -101,14 +106,14 @@ def _measure(run: Run, load: ManyQueues, warm_up: int, counted_every: int, steps
     queues, chain = load.queues, Chain("ndjson")
     chain.take(load.begin(), load.now_ms)
     for i in range(1, warm_up + 1):
-        records = load.step(int(queues * TOUCHED_RATIO), after_ms=load.step_ms, counted=i % counted_every == 0)
+        records = load.step(int(queues * TOUCHED_RATIO), after_ms=load.step_ms, counted=0 if i % counted_every else queues)
         chain.take(records, load.now_ms)
     few = int(queues * (0.01 if queues > 10_000 else TOUCHED_RATIO))
     name = f"{queues:,} queues"
     for key, words, times, step in (
         ("touched", f"{few:,} of them touched", 5, lambda: load.step(few)),
         ("untouched", "none touched", 5, lambda: load.step(0)),
-        ("counted", "all counted by the broker", 3, lambda: load.step(0, counted=True)),
+        ("counted", "all counted by the broker", 3, lambda: load.step(0, counted=queues)),
     ):
         if key not in steps:
             continue
