@@ -17,7 +17,6 @@ from streaming.core.state.interner import Interner, text_of
 from streaming.core.state.queues import NEVER
 from streaming.core.state.rows import F_DROPPED, F_EXPIRED, F_TIMELINE
 from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
-from streaming.core.tracking.ends import find_remembered
 from streaming.core.tracking.retention import expiry
 from streaming.core.tracking.windows import Windows, windows
 
@@ -206,7 +205,7 @@ def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[A
         at.tolist(),
         rows.at("flags", hit).tolist(),
         source.tolist(),
-        _receives(state, hit, queue, source, settings).tolist(),
+        _receives(state, hit, queue, source, since, settings).tolist(),
         rank,
         strict=True,
     )
@@ -271,14 +270,20 @@ def _latest(state: ShardState, rows: Array, queue: Array, quiet_from: Array, mos
     return list(zip(quiet_from[chosen].tolist(), tie[chosen].tolist(), strict=True)), chosen
 
 
-def _receives(state: ShardState, hit: Array, queue: Array, origin: Array, settings: Settings) -> Array:
-    """Return how often each of these dead letters was received, including in its source queue (-1: not known)."""
+def _receives(state: ShardState, hit: Array, queue: Array, origin: Array, since: int, settings: Settings) -> Array:
+    """Return how often each of these dead letters was received, including in its source queue (-1: not known).
+
+    They arrived after `since`. An original that ended then is still stored, even if a step was longer than the lateness.
+    """
     rows = state.rows
     count = rows.at("receive_count", hit)
     ordered = state.queues.is_ordered(settings)
     # An ordered queue is in another shard: the message's receives there cannot be looked up here.
     together = np.flatnonzero((origin >= 0) & ~ordered[queue] & ~ordered[origin])
-    at, found = find_remembered(state, rows.at("parent", hit[together]), settings)
+    at, found = rows.find(rows.at("parent", hit[together]))
     together, at = together[found], at[found]
+    ended = rows.at("ended", at)
+    stored = (ended == 0) | (ended >= since)
+    together, at = together[stored], at[stored]
     count[together] = np.maximum(count[together], rows.at("receive_count", at))
     return count
