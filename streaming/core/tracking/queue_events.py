@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -151,8 +152,16 @@ def _configure(state: ShardState, number: int, at: int, reported: str, settings:
     record.learn(at, attributes)
     if str(attributes.get("kind", "")) == "fifo":
         record.ordered = True
+    if _is_redrive_source(attributes):
+        record.dead_letter = True
     if visibility_ms(record, settings) != window:
         windows.add(number)
     dead_letters = attributes.get("dead_letter_queue")
     if isinstance(dead_letters, str) and dead_letters and has_room(state, record.name.sibling(dead_letters), settings):
         state.queues[state.queue_number(record.name.sibling(dead_letters))].dead_letter = True
+
+
+def _is_redrive_source(attributes: dict[str, Any]) -> bool:
+    """Whether a redrive task of this queue is reported: SQS accepts one only for a queue that is another's dead-letter queue."""
+    task = attributes.get("redrive_task")
+    return isinstance(task, dict) and bool(task.get("status"))
