@@ -20,9 +20,10 @@ SLOW_CONSUMER = Entry(
     rule=(
         "The consumer has held its oldest message since that message was handed to it (not since its last acknowledgement).",
         "That is longer than the larger of {slow_hold_min_s} and {slow_hold_factor} × the queue's median hold.",
-        "A hold beyond the visibility timeout means the window was extended, so the consumer claims to be working. Such a hold "
-        "must also be longer than twice the 99th percentile of the queue's holds, and at least ten messages must have been "
-        "finished before. MessageHeldTooLong covers holds that are too long for any work.",
+        "A consumer that extended the window and holds the message beyond the visibility timeout claims to be working. Such a "
+        "hold must also be longer than twice the 99th percentile of the queue's holds, and at least ten messages must have been "
+        "finished before. A long window that was requested with the receive is not an extension. "
+        "MessageHeldTooLong covers holds that are too long for any work.",
         "The verdicts of the broker's own strategies (full prefetch window, time since the last acknowledgement) are reported "
         "as information and do not alert.",
     ),

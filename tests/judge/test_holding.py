@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from streaming.core.settings import QueueName
 from streaming.judge.signals import Finding
 from tests.contract.replaying import ev
+from tests.core.driving import run_steps
 from tests.judge.driving import Judged, in_steps, judged
 
 Events = list[dict[str, Any]]
@@ -49,6 +51,34 @@ def test_an_extended_hold_is_compared_once_enough_was_finished(finished: int, fi
     """Two minutes of work, extended throughout: slow only where the usual time is known."""
     judged_ = seen([*usual(finished, 2), *held("long", 60, 180)], 180)
     assert bool(judged_.firing("SlowConsumer")) is fires
+
+
+@pytest.mark.parametrize("finished", [0, 9, 10])
+@pytest.mark.parametrize("extended", [False, True], ids=["never extended", "extended"])
+def test_a_long_window_of_the_receive_is_no_extension(finished: int, extended: bool) -> None:
+    """It asked for ten minutes where the queue gives half a minute: it says nothing while it works, or hangs, for five."""
+    until = {"invisible_until": ev("x", 660)["at"]}
+    about = {"message_id": "long", "consumer": "w"}
+    long = [ev("sent", 60, message_id="long"), ev("received", 60, receive_count=1, **about, **until)]
+    if extended:
+        long.append(ev("extended", 300, **about, **until))
+    found = seen([*usual(finished, 2), *long], 360).firing("SlowConsumer")
+    assert [f.key.consumer for f in found] == ["w"] * (not extended or finished >= 10)
+    assert [f.evidence["extended"] for f in found] == [extended] * len(found)
+
+
+@pytest.mark.parametrize("oldest_extended", [False, True])
+@pytest.mark.parametrize("shards", [1, 4])
+def test_of_several_messages_the_oldest_counts_in_any_number_of_shards(oldest_extended: bool, shards: int) -> None:
+    """The others are extended where it is not, and the other way round."""
+    events = [QUEUE]
+    for n in range(9):
+        about = {"message_id": f"m{n}", "consumer": "w", "invisible_until": ev("x", 900)["at"]}
+        events.append(ev("received", 10 + n, receive_count=1, **about))
+        if oldest_extended is (n == 0):
+            events.append(ev("extended", 30 + n, **about))
+    (held_by,) = run_steps([(120_000, events)], shards=shards)[-1].queues[QueueName("aws_sqs", "", "q")].consumers
+    assert held_by == ("w", 9, ev("x", 10)["at"], "m0", oldest_extended)
 
 
 @pytest.mark.parametrize(("held_s", "fires"), [(170, False), (280, True)], ids=["within twice the slowest", "beyond"])

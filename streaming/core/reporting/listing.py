@@ -148,11 +148,12 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
     owners = state.consumers.queue[consumer[first]].tolist()
     names = state.consumers.words(consumer[first])
     message_ids = state.message_ids(held[first])
-    holders = zip(since[first].tolist(), names, counts.tolist(), message_ids, owners, strict=True)
-    for since_ms, name, n, message_id, number in sorted(holders, key=lambda one: (one[0], one[1] or "")):
+    extended = (rows.at("window_code", held[first]) == EXTENDED).tolist()
+    holders = zip(since[first].tolist(), names, counts.tolist(), message_ids, extended, owners, strict=True)
+    for since_ms, name, n, message_id, is_extended, number in sorted(holders, key=lambda one: (one[0], one[1] or "")):
         listed = out.setdefault(number, [])
         if len(listed) < settings.consumers_per_report:
-            listed.append(HeldBy(name or "", n, since_ms, message_id))
+            listed.append(HeldBy(name or "", n, since_ms, message_id, is_extended))
     return out
 
 

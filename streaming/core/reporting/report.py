@@ -111,7 +111,11 @@ class HeldBy(NamedTuple):
     consumer: str
     held: int
     since: int
+    """Since when it has held the oldest of them, epoch milliseconds."""
     message_id: str
+    """The oldest of them."""
+    extended: bool
+    """Whether that one's window was extended since its latest receive."""
 
 
 class ConsumerResults(NamedTuple):

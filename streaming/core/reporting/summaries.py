@@ -159,7 +159,7 @@ def _merge_consumers(a: list[HeldBy], b: list[HeldBy]) -> list[HeldBy]:
     for held in b:
         other = known.get(held.consumer)
         if other is not None:
-            since, message_id = min((held.since, held.message_id), (other.since, other.message_id))
-            held = HeldBy(held.consumer, held.held + other.held, since, message_id)
+            oldest = min(held, other, key=lambda h: (h.since, h.message_id))
+            held = oldest._replace(held=held.held + other.held)
         known[held.consumer] = held
     return sorted(known.values(), key=lambda h: (h.since, h.consumer))

@@ -44,7 +44,8 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
     """`hold`: it has held its oldest message longer than max(30 s, 10 x this queue's median hold).
 
     A consumer that extends the message's window signals that it works: its limit is at least twice the 99th percentile of holds.
-    Where few messages were finished yet, it is left to MessageHeldTooLong, which needs no comparison.
+    Where few messages were finished yet, it is left to MessageHeldTooLong, which needs no comparison. A long window that was
+    requested with the receive is no extension: a consumer that hangs keeps it too.
     """
     if no_ends_reported(c.recent):
         # Every message seems to be held until its window ends.
@@ -59,7 +60,7 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
         if not verdict.slow:
             continue
         held_ms = c.now - held.since
-        extended = c.visibility_ms is not None and held_ms > c.visibility_ms
+        extended = held.extended and c.visibility_ms is not None and held_ms > c.visibility_ms
         if extended and held_ms <= extended_limit_ms(c):
             continue
         finished = c.summary.consumer_acks.get(held.consumer, 0) > held.since
