@@ -141,7 +141,7 @@ class _Context:
         )
 
     def consumer(self, queue: QueueView, consumer: ConsumerView) -> Subject:
-        reasons = self.reasons(queue, lambda f: f.key.consumer == consumer.consumer)
+        reasons = self.reasons(queue, lambda f: consumer.consumer in (f.key.consumer, _holder(f)))
         near = self.near_misses(queue).of_consumer(consumer, _firing(reasons))
         return Subject(
             kind="consumer",
@@ -162,6 +162,11 @@ class _Context:
             if f.key.queue_name == queue.name and concerns(f)
         ]
         return tuple(sorted(found, key=lambda r: (-SEVERITY_RANK[r.finding.severity], r.finding.since_ms)))
+
+
+def _holder(finding: Finding) -> str | None:
+    """Return the consumer that holds the message which a finding says is held too long."""
+    return finding.evidence.get("consumer") if finding.key.signal == "MessageHeldTooLong" else None
 
 
 def _firing(reasons: tuple[Reason, ...]) -> frozenset[SignalName]:

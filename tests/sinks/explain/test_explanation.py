@@ -19,6 +19,7 @@ from tests.sinks.fakes import HOSTILE_NAMES, NOW_MS, hostile_snapshot, queue_vie
 SHOP = shop_snapshot()
 POISON = "7f3a1c52-90de-4b7b-8a11-3f2f4f0a9c01"
 HEAD = "18849561234907385856"
+HELD = "5a8e2b10-7777-4c4c-9d9d-0f0f0f0f0f0f"
 
 
 def about(what: str, snapshot: Snapshot = SHOP) -> Explanation:
@@ -70,6 +71,21 @@ def test_groups_consumers_and_full_names_are_found(what: str, kind: str, signal:
     """Every name that the page shows can be looked up."""
     (subject,) = about(what).subjects
     assert (subject.kind, [r.finding.key.signal for r in subject.reasons]) == (kind, [signal])
+
+
+def test_a_consumer_is_blamed_for_the_messages_that_it_holds_too_long() -> None:
+    """The signal is about the message, but whoever asks about its consumer is shown it; other consumers of the queue are not."""
+    (subject,) = about("video-encoder-7").subjects
+    assert [(r.finding.key.signal, r.finding.key.message_id) for r in subject.reasons] == [("MessageHeldTooLong", HELD)]
+    assert f"Message {HELD} has been held by video-encoder-7" in to_text(about("video-encoder-7"))
+    (other,) = about("video-encoder-3").subjects
+    assert other.reasons == ()
+
+
+def test_a_consumer_is_not_blamed_for_a_message_that_it_only_received_last() -> None:
+    """The evidence of other signals names a consumer that may have done nothing wrong."""
+    (subject,) = about("orders-worker-2").subjects
+    assert subject.reasons == ()
 
 
 def test_one_name_in_two_regions_is_explained_twice() -> None:
