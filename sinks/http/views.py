@@ -194,6 +194,7 @@ def _counts(published: Published) -> Json:
         "queues_firing": sum(queue.name in findings for queue in rows),
         "queues_alerting": sum(findings[q.name][0].severity != "info" for q in rows if q.name in findings),
         "firing": dict(Counter(finding.severity for finding in snapshot.firing)),
+        "firing_without_queue": dict(Counter(finding.severity for finding in snapshot.firing if not any(finding.key.queue_name))),
         "visible": sum(queue.visible or 0 for queue in snapshot.queues),
         "in_flight": sum(queue.in_flight or 0 for queue in snapshot.queues),
         "dead_letters": sum(q.visible or 0 for q in snapshot.queues if q.is_dead_letter_queue),

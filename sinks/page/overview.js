@@ -121,7 +121,7 @@ export class Overview {
   }
 
   show(queues, signals, matches) {
-    this.showHero(queues.summary, signals);
+    this.showHero(queues.summary);
     this.showSignals(signals);
     this.showChips(queues.summary);
     this.matches.show(matches);
@@ -134,12 +134,12 @@ export class Overview {
 
   /** Adds the time of the last data to the headline when there is no newer data. */
   outdate() {
-    if (this.latest) setText(this.headline, headline(...this.latest, this.latest[0].at_ms));
+    if (this.latest) setText(this.headline, headline(this.latest, this.latest.at_ms));
   }
 
-  showHero(summary, signals) {
-    this.latest = [summary, signals];
-    setText(this.headline, headline(summary, signals));
+  showHero(summary) {
+    this.latest = summary;
+    setText(this.headline, headline(summary));
     const stats = [
       ["Queues", number(summary.queues)],
       ["Visible", number(summary.visible)],
@@ -265,16 +265,19 @@ export class Overview {
 }
 
 /** The headline; `wasAtMs` is the time of a summary that is no longer current. */
-function headline(summary, signals, wasAtMs = null) {
-  const { critical = 0, warning = 0 } = signals.severities;
+function headline(summary, wasAtMs = null) {
+  const { critical = 0, warning = 0 } = summary.firing;
   const at = wasAtMs === null ? "" : ` at ${time(wasAtMs, now())}`;
-  if (summary.queues === 0) return "No queues yet";
-  if (critical + warning === 0) return `${fine(summary, wasAtMs === null ? "are" : "were")}${at}`;
   const parts = [critical ? `${number(critical)} critical` : "", warning ? count(warning, "warning") : ""];
   const what = parts.filter(Boolean).join(" and ");
-  // Silent collectors and untrusted clocks belong to no queue.
+  if (summary.queues === 0) return what ? `No queues yet, but ${what}${at}` : "No queues yet";
+  if (!what) return `${fine(summary, wasAtMs === null ? "are" : "were")}${at}`;
   if (summary.queues_alerting === 0) return `${what}, none of them on a queue${at}`;
-  return `${what} on ${number(summary.queues_alerting)} of ${count(summary.queues, "queue")}${at}`;
+  // Silent collectors and untrusted clocks belong to no queue.
+  const { critical: otherCritical = 0, warning: otherWarning = 0 } = summary.firing_without_queue;
+  const others = otherCritical + otherWarning;
+  const which = others ? `, ${number(critical + warning - others)} of them` : "";
+  return `${what}${which} on ${number(summary.queues_alerting)} of ${count(summary.queues, "queue")}${at}`;
 }
 
 /** The headline without a firing signal: only queues with status OK are fine, the others are counted by status. */

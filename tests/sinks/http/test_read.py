@@ -381,6 +381,12 @@ def test_without_objectives_and_grafana_there_are_none(shop: Service) -> None:
     assert (queue["objectives"], queue["dashboard_url"]) == ([], None)
 
 
+def test_the_summary_counts_signals_that_belong_to_no_queue(shop: Service) -> None:
+    """They are among all that fire, so that the page can say how many of these are on queues."""
+    summary = shop.client.get("/api/v1/queues").json()["summary"]
+    assert (summary["firing"], summary["firing_without_queue"]) == ({"critical": 3, "warning": 6}, {"warning": 1})
+
+
 def test_folded_queues_are_one_row_that_links_to_each(start: StartService) -> None:
     """The table stays short; every queue still has its own page and is found by name."""
     tenants = [queue_view(f"orders-{n}", visible=n, status="stalled" if n == 2 else "ok") for n in (1, 2, 3)]

@@ -39,7 +39,7 @@ def test_one_row_per_queue_and_firing_signals_first(visit: StartVisit) -> None:
     """The headline comes first, then the worst signals with their evidence, then the table in the same order."""
     visited = visit(shop_snapshot(wall_ms()))
     page = visited.open()
-    expect(page.get_by_role("heading", level=1)).to_have_text("3 critical and 6 warnings on 6 of 12 queues")
+    expect(page.get_by_role("heading", level=1)).to_have_text("3 critical and 6 warnings, 8 of them on 6 of 12 queues")
     signals = page.get_by_role("list", name="Firing now").get_by_role("listitem")
     expect(signals).to_have_count(6)
     expect(signals.nth(2)).to_contain_text("247 messages wait behind it.")
@@ -291,7 +291,7 @@ def test_only_queues_whose_status_is_ok_are_fine(visit: StartVisit, statuses: li
 
 
 def test_the_headline_counts_only_queues_with_a_critical_signal_or_a_warning(visit: StartVisit) -> None:
-    """Signals of severity info are not in it, and those of collectors and clocks belong to no queue."""
+    """Signals of severity info are not in it; those of collectors and clocks are, but on no queue."""
     now = wall_ms()
     queues = tuple(queue_view(name, now) for name in ("a", "b", "c"))
     poison = finding("PoisonMessage", "a", "warning", now, "received again and again", message_id="m")
@@ -300,8 +300,14 @@ def test_the_headline_counts_only_queues_with_a_critical_signal_or_a_warning(vis
     visited = visit(Snapshot(now, queues, (poison, lint), {"accepted": 1}))
     heading = visited.open().get_by_role("heading", level=1)
     expect(heading).to_have_text("1 warning on 1 of 3 queues")
+    visited.store.publish(Snapshot(wall_ms(), queues, (poison, stale, lint), {"accepted": 1}))
+    expect(heading).to_have_text("2 warnings, 1 of them on 1 of 3 queues")
     visited.store.publish(Snapshot(wall_ms(), queues, (stale, lint), {"accepted": 1}))
     expect(heading).to_have_text("1 warning, none of them on a queue")
+    visited.store.publish(Snapshot(wall_ms(), (), (stale,), {"accepted": 1}))
+    expect(heading).to_have_text("No queues yet, but 1 warning")
+    visited.store.publish(Snapshot(wall_ms(), (), (), {"accepted": 1}))
+    expect(heading).to_have_text("No queues yet")
 
 
 def test_queues_that_were_fine_before_an_outage_are_not_called_fine_now(visit: StartVisit) -> None:
