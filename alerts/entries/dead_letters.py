@@ -42,7 +42,7 @@ DEAD_LETTER_ARRIVED = Entry(
         EvidenceField("message_id", "the dead letter; in SQS it keeps the id it had in the source queue"),
         EvidenceField("from_queue", "its source queue"),
         EvidenceField("known_by", "event, first_receive, inferred or counts: how the arrival is known"),
-        EvidenceField("receive_count", "deliveries before it was dead-lettered"),
+        EvidenceField("receive_count", "deliveries before it was dead-lettered, if known"),
         EvidenceField("dead_letters_now", "how many messages are known to be in the dead-letter queue"),
     ),
     checks={

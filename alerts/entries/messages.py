@@ -200,7 +200,10 @@ MESSAGE_DROPPED = Entry(
         EvidenceField("message_id", "the lost message"),
         EvidenceField("kind", "expired: retention ran out; dropped: retries ran out without a dead-letter queue"),
         EvidenceField("reason", "the reason given by the broker, if any"),
-        EvidenceField("receive_count", "0: it was never delivered; high: it failed every time"),
+        EvidenceField(
+            "receive_count",
+            "0: it was never delivered; high: it failed every time; absent: a dead letter whose deliveries are not known",
+        ),
         EvidenceField("age_s", "its age when it was lost, in seconds"),
     ),
     checks={

@@ -65,8 +65,12 @@ def message_sentence(queue: QueueView, message: MessageView, now_ms: int) -> str
     parts = [
         f"Message {message.message_id} of {queue.queue} {where}",
         f"it was sent {duration_ms(now_ms - message.sent_at_ms)} ago",
-        f"received {count(message.receive_count, 'time')}" if message.receive_count else "never received",
     ]
+    if message.receive_count:
+        parts.append(f"received {count(message.receive_count, 'time')}")
+    elif message.arrived_at_ms is None:
+        # The receives of a dead letter in its source queue are not known here.
+        parts.append("never received")
     if message.state == "in_flight" and message.invisible_until_ms is not None:
         parts.append(f"its window ends in {duration_ms(message.invisible_until_ms - now_ms)}")
     if message.arrived_at_ms is not None:

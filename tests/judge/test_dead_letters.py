@@ -8,7 +8,7 @@ import pytest
 
 from streaming.core.settings import Settings
 from tests.core.driving import event
-from tests.judge.driving import Step, judged
+from tests.judge.driving import Judged, Step, judged
 
 DEAD: dict[str, Any] = {"message_id": "m", "to_queue": "dead"}
 BACK: dict[str, Any] = {"message_id": "m", "to_queue": "orders", "new_message_id": "m"}
@@ -62,3 +62,48 @@ def test_a_burst_is_listed_up_to_the_cap_and_ends_as_one() -> None:
     reported = [(c.at_ms - event("x", 0)["at"], c.status) for c in said.changes if c.finding.key.signal == "DeadLetterArrived"]
     assert reported == [(1_000, "firing")] * 5 + [(301_000, "resolved")] * 5
     assert said.snapshots[0].queues[0].tracked == 12
+
+
+DAY_MS = 86_400_000
+
+
+def dead_letter(receives: int, queue: str, until_ms: int) -> Judged:
+    """A message is received, dead-lettered after ten minutes, and nobody receives it from the dead-letter queue."""
+    kind = "fifo" if queue.endswith(".fifo") else "standard"
+    dead = f"dead{queue.removeprefix('orders')}"
+    received = [event("received", 100_000 + n * 30_000, queue, message_id="m", receive_count=n + 1) for n in range(receives)]
+    began = [
+        event("queue_state", 0, queue, attributes={"kind": kind, "dead_letter_queue": dead}),
+        event("queue_state", 0, dead, attributes={"kind": kind, "retention_s": 4 * DAY_MS // 1000}),
+        event("sent", 0, queue, message_id="m"),
+    ]
+    moved = event("dead_lettered", 600_000, queue, message_id="m", to_queue=dead)
+    steps: list[Step] = [(0, began), (601_000, [*received, moved])]
+    return judged([*steps, *((t, []) for t in (*range(DAY_MS // 2, until_ms, DAY_MS // 2), until_ms) if t > 601_000)])
+
+
+@pytest.mark.parametrize(
+    ("receives", "queue", "evidence"),
+    [(6, "orders", 6), (0, "orders", None), (6, "orders.fifo", None)],
+    ids=["known from its source", "not reported", "its source is in another shard"],
+)
+def test_an_arrival_names_the_receives_only_where_they_are_known(receives: int, queue: str, evidence: int | None) -> None:
+    """A dead letter was delivered before it was moved: no receive seen in its dead-letter queue does not mean 0 receives."""
+    (arrived,) = dead_letter(receives, queue, 601_000).firing("DeadLetterArrived")
+    assert arrived.evidence.get("receive_count") == evidence
+
+
+def test_a_dead_letter_that_expires_is_not_said_to_have_had_no_receives() -> None:
+    """By then it is no longer known how often its source queue delivered it."""
+    (lost,) = dead_letter(6, "orders", 4 * DAY_MS + 60_000).firing("MessageDropped")
+    assert "receive_count" not in lost.evidence
+    assert lost.evidence["summary"] == "Message m expired unprocessed (retention ran out), 4 d after it was sent."
+
+
+def test_a_message_that_expires_in_its_own_queue_had_no_receives() -> None:
+    """There it is known, and tells that nobody consumed the queue."""
+    (lost,) = judged([(0, [event("sent", 0, message_id="m")]), (10_000, [event("expired", 9_000, message_id="m")])]).firing(
+        "MessageDropped"
+    )
+    assert lost.evidence["receive_count"] == 0
+    assert "after 0 receives" in lost.evidence["summary"]

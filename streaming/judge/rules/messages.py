@@ -158,7 +158,7 @@ def _arrival(c: Context, arrival: Arrival) -> dict[str, Any]:
         "known_by": arrival.known_by,
         "arrived_at": arrival.at,
         **_noticed(arrival.at, arrival.rank),
-        "receive_count": arrival.receive_count,
+        **_receives_of_dead_letter(arrival.receive_count),
         "dead_letters_now": _dead_letters_now(c),
     }
     if arrival.source:
@@ -166,6 +166,11 @@ def _arrival(c: Context, arrival: Arrival) -> dict[str, Any]:
     origin = f" from {arrival.source}" if arrival.source else ""
     evidence["summary"] = f"Message {arrival.message_id} arrived in {c.name.queue}{origin} ({known_by})."
     return evidence
+
+
+def _receives_of_dead_letter(receives: int) -> dict[str, Any]:
+    """Return evidence for a dead letter's receives, none if it is not known how often its source queue delivered it."""
+    return {"receive_count": receives} if receives > 0 else {}
 
 
 @once
@@ -254,18 +259,19 @@ def message_dropped(c: Context) -> Iterator[Finding]:
         if loss.reason == RETENTION_RAN_OUT and c.basis != "messages":
             # It may have been received unseen long ago.
             continue
-        finding = c.finding("MessageDropped", "critical", loss.at, _lost(loss), message_id=loss.message_id)
+        finding = c.finding("MessageDropped", "critical", loss.at, _lost(c, loss), message_id=loss.message_id)
         found[finding.key] = finding
     for finding in _latest(c, found.values(), "lost_at"):
         if c.now - _quiet_from(finding, "lost_at") < quiet_ms:
             yield finding
 
 
-def _lost(loss: Loss) -> dict[str, Any]:
+def _lost(c: Context, loss: Loss) -> dict[str, Any]:
     rank, at, message_id, kind, reason, receives, sent_at = loss
+    known = _receives_of_dead_letter(receives) if c.is_dead_letter_queue else {"receive_count": receives}
     evidence: dict[str, Any] = {
         "kind": kind,
-        "receive_count": receives,
+        **known,
         "age_s": seconds(at - sent_at),
         "lost_at": at,
         **_noticed(at, rank),
@@ -274,8 +280,6 @@ def _lost(loss: Loss) -> dict[str, Any]:
         evidence["reason"] = reason
     how = "expired" if kind == "expired" else "was dropped"
     why = f" ({reason})" if reason else ""
-    evidence["summary"] = (
-        f"Message {message_id} {how} unprocessed{why} after {plural(receives, 'receive')}, "
-        f"{duration(at - sent_at)} after it was sent."
-    )
+    after = f" after {plural(receives, 'receive')}" if known else ""
+    evidence["summary"] = f"Message {message_id} {how} unprocessed{why}{after}, {duration(at - sent_at)} after it was sent."
     return evidence

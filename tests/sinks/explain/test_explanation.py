@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from sinks.explain.json_form import to_dict
 from sinks.explain.text import to_text
 from sinks.http.search import find
 from sinks.lines import to_json
-from streaming.judge.snapshot import Snapshot
+from streaming.judge.snapshot import MessageView, Snapshot
 from tests.judge.driving import in_steps, judged
 from tests.judge.test_shards import inferred_in_fifo
 from tests.sinks.fakes import HOSTILE_NAMES, NOW_MS, hostile_snapshot, queue_view, shop_snapshot
@@ -50,6 +51,18 @@ def test_a_message_is_explained_by_its_id() -> None:
         f"Message {POISON} of orders is in flight at orders-worker-2; it was sent 2 min 41 s ago; "
         "received 5 times; its window ends in 21 s."
     )
+
+
+def test_a_dead_letter_that_nobody_received_here_is_not_said_to_be_never_received() -> None:
+    """It was received in its source queue; a message in its own queue is said to be never received."""
+    arrived = MessageView("m", "visible", NOW_MS - 60_000, 0, ("dead_letter",), arrived_at_ms=NOW_MS - 1_000)
+    fresh = replace(arrived, message_id="n", why=("oldest",), arrived_at_ms=None)
+    dead = queue_view("orders-dlq", is_dead_letter_queue=True, messages=(arrived,))
+    snapshot = Snapshot(NOW_MS, (dead, queue_view("orders", messages=(fresh,))), (), {})
+    assert [about(name, snapshot).subjects[0].sentence for name in ("m", "n")] == [
+        "Message m of orders-dlq waits to be received; it was sent 1 min ago; it arrived in this dead-letter queue 1 s ago.",
+        "Message n of orders waits to be received; it was sent 1 min ago; never received.",
+    ]
 
 
 def test_a_head_is_blamed_for_its_group() -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from alerts.objectives import Objective
 from sinks.clock import wall_ms
 from sinks.http import HttpSettings
-from streaming.judge.snapshot import Duration
+from streaming.judge.snapshot import Duration, MessageView, QueueView
 from tests.sinks.fakes import NOW_MS, shop_snapshot
 from tests.sinks.page.conftest import Q, StartVisit
 
@@ -90,6 +90,21 @@ def test_dead_letters_with_time_left(visit: StartVisit) -> None:
     expect(first).to_contain_text("Expires in2 h 29 min")
     expect(page.locator(".message").nth(2)).to_contain_text("inferred")
     expect(page.get_by_role("region", name="Now")).to_contain_text("First expires in2 h 29 min")
+
+
+def test_a_dead_letter_shows_its_receives_only_where_they_are_known(visit: StartVisit) -> None:
+    """Not received in the dead-letter queue does not mean never received."""
+    snapshot = shop_snapshot(wall_ms())
+    queues = [q if q.queue != "orders-dlq" else replace(q, messages=_first_not_received(q)) for q in snapshot.queues]
+    page = visit(replace(snapshot, queues=tuple(queues))).open(Q + "orders-dlq")
+    facts = page.locator(".message .facts")
+    expect(facts.nth(1)).to_contain_text("Receives6")
+    expect(facts.nth(0)).not_to_contain_text("Receives")
+
+
+def _first_not_received(queue: QueueView) -> tuple[MessageView, ...]:
+    first, *others = queue.messages
+    return replace(first, receive_count=0), *others
 
 
 def test_the_four_ages_stand_side_by_side(visit: StartVisit) -> None:
