@@ -57,7 +57,8 @@ class _Rows:
         rows[:shared] = before[:shared]
         new = values[differs]
         if self._used + len(new) > len(self.table):
-            table = np.zeros((max(2 * len(self.table), self._used + len(new)), len(FIELDS)), dtype=np.int64)
+            room = (self._used + len(new)) * 9 // 8
+            table = np.zeros((room, len(FIELDS)), dtype=np.int64)
             table[: self._used] = self.table[: self._used]
             self.table = table
         self.table[self._used : self._used + len(new)] = new

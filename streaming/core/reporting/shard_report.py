@@ -67,7 +67,8 @@ _FEWEST: Final = 64
 
 
 def _constant(value: int, shape: tuple[int, ...]) -> Array:
-    return np.full(shape, value, dtype=np.int64)
+    # One number in memory, whatever the shape. It cannot be written to, and nobody writes to a report.
+    return np.broadcast_to(np.int64(value), shape)
 
 
 def _widened(low: int, values: Array) -> Array:
