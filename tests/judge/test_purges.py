@@ -33,14 +33,14 @@ def purge(at_s: float = PURGED_S, queue: str = "orders") -> dict[str, Any]:
     return event("purged", round(at_s * 1_000), queue)
 
 
-def purged(events: Events, until_s: int = 150, settings: Settings = SETTINGS, **how: Any) -> list[Finding]:
+def purged(events: Events, until_s: int = 150, settings: Settings = SETTINGS, every_s: int = 10, **how: Any) -> list[Finding]:
     """Return what of the signal fires at the end."""
-    return judged(in_steps(events, 10, until_s), settings, **how).firing("QueuePurged")
+    return judged(in_steps(events, every_s, until_s), settings, **how).firing("QueuePurged")
 
 
-def changes(events: Events, until_s: int = 700, settings: Settings = SETTINGS) -> list[tuple[int, str]]:
+def changes(events: Events, until_s: int = 700, settings: Settings = SETTINGS, every_s: int = 10) -> list[tuple[int, str]]:
     """Return when the signal changed, in seconds."""
-    seen = judged(in_steps(events, 10, until_s), settings).changes_seen()
+    seen = judged(in_steps(events, every_s, until_s), settings).changes_seen()
     return [(at // 1_000, status) for at, signal, status, _ in seen if signal == "QueuePurged"]
 
 
@@ -123,10 +123,10 @@ def test_the_count_stays_when_the_rows_are_gone(shards: int) -> None:
     again = [event("sent", 1_000_000 + i, message_id=f"n{i}") for i in range(5)]
     events = [*waiting(20), purge(), *again, purge(1_100)]
     busy = [e for i in range(300) for e in done(1, "other") if i]
-    (finding,) = purged([*events, *busy], 2_500, settings, shards=shards, restart=True)
+    (finding,) = purged([*events, *busy], 2_500, settings, every_s=50, shards=shards, restart=True)
     assert (finding.evidence["purged"], finding.evidence["purges"]) == (25, 2)
     assert finding.evidence["summary"].startswith("2 purges removed 25 messages from orders")
-    assert changes(events, 5_000, settings) == [(100, "firing"), (4_700, "resolved")]
+    assert changes(events, 5_000, settings, every_s=50) == [(100, "firing"), (4_700, "resolved")]
 
 
 def test_dead_letters_destroyed_are_called_so() -> None:
