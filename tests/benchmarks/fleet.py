@@ -21,8 +21,8 @@ TOUCHED_RATIO: Final = 0.01
 RECORDS_PER_TRIGGER: Final = 200
 COUNTED_EVERY_S: Final = 60
 """A collector reports the counts of each queue this often, a part of the queues every second."""
-NEW_FOR_S: Final = 660
-"""In its first five minutes a queue is judged in every step: that takes half a minute, and later steps become shorter one by one."""
+NEW_FOR_S: Final = 540
+"""In its first five minutes a queue is judged in every step. That takes half a minute; then steps become shorter one by one."""
 MEASURED_S: Final = 60
 PROMISED_TRIGGER_S: Final = 1.5
 PROMISED_GIB: Final = 5.0

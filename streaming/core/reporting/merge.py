@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from heapq import nlargest, nsmallest
+from heapq import nlargest
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
@@ -15,13 +15,13 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.events.packet import Quarantined
 from streaming.core.reporting.counted_durations import CountedDurations
+from streaming.core.reporting.listings import Listings, ShardRows
 from streaming.core.reporting.message_columns import Listed
 from streaming.core.reporting.queue_columns import COUNTS, FLAGS, NUMBERS, REPORTED, TIMES, QueueColumns
 from streaming.core.reporting.report import (
     AGE_BUCKETS_S,
     AGE_SCOPES,
     MINIMA,
-    OLDEST_LISTED,
     SUMS,
     Arrival,
     QueueAttributes,
@@ -58,7 +58,6 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
         self._shards, self._settings = shards, settings
         self._summaries: dict[int, QueueSummary] = {}
         self._attributes: dict[int, QueueAttributes] = {}
-        self._edges: dict[int, list[int]] = {}
         places = _places(tuple(shard.names for shard in shards))
         self.names, self._index, self._places = places
         n = len(self.names)
@@ -71,6 +70,8 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
         self.oldest = self._least([shard.oldest for shard in shards], len(AGE_SCOPES))
         self.oldest_but_used_up = self._least([shard.oldest_but_used_up for shard in shards], len(AGE_SCOPES))
         self.age_counts = self._summed([shard.age_counts for shard in shards], len(AGE_BUCKETS_S) + 1)
+        self._shard_rows = ShardRows(shards, self._places, n)
+        self._listings = Listings(self._shard_rows, self.oldest[:, 0], settings)
 
     def sum_of_holds(self, weight: Array) -> Array:
         """Return the sum of each queue's counted holding times, each counted as the whole number `weight` has for its bucket."""
@@ -151,17 +152,17 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
 
     def messages_of(self, place: int) -> Mapping[str, list[Listed]]:
         """Return the listed messages of one queue by kind."""
-        return _ListedOf(self, place)
+        return self._listings.of(place)
 
     def shard_rows(self, places: Array) -> Iterator[tuple[QueueColumns, Array]]:
         """Yield each shard with the rows it has these queues in, -1 where it does not know one."""
-        for shard, rows in zip(self._shards, self._rows, strict=True):
+        for shard, rows in zip(self._shards, self._shard_rows.rows, strict=True):
             yield shard, rows[places]
 
     def _attributes_of(self, place: int) -> dict[str, Reported]:
         found: dict[str, Reported] = {}
         before: tuple[bytes, int] | None = None
-        for shard, row in self._known(place):
+        for shard, row in self._shard_rows.known(place):
             # Every shard receives the broker's reports on a queue, so they nearly always hold the same.
             text = shard.attributes.text(row), int(shard.columns["last_state_at"][row])
             if before is None:
@@ -171,62 +172,9 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
             before = text
         return found
 
-    def _known(self, place: int) -> Iterator[tuple[QueueColumns, int]]:
-        """Yield the shards that know a queue, each with the queue's row."""
-        for shard, rows in zip(self._shards, self._rows, strict=True):
-            row = int(rows[place])
-            if row >= 0:
-                yield shard, row
-
-    def _bounds(self, owner: Array, row: int) -> tuple[int, int]:
-        """Return where the rows of one queue start and end in an ascending column of queue numbers."""
-        edges = self._edges.get(id(owner))
-        if edges is None:
-            # Compute the bounds of all queues together: hundreds of queues are looked up in every column.
-            queues = int(owner[-1]) + 2 if len(owner) else 1
-            edges = self._edges[id(owner)] = np.searchsorted(owner, np.arange(queues)).tolist()
-        return (edges[row], edges[row + 1]) if row + 1 < len(edges) else (len(owner), len(owner))
-
     def durations_of(self, places: Iterable[int]) -> CountedDurations:
         """Return the durations of some queues together."""
-        return CountedDurations([(shard.durations, row) for place in places for shard, row in self._known(place)])
-
-    def listed_kinds(self, place: int) -> list[str]:
-        """Return the kinds under which messages of one queue are listed."""
-        return list(dict.fromkeys(kind for kind, lists in self._kinds if lists[place]))
-
-    def listed(self, place: int, kind: str) -> list[Listed]:
-        """Return the messages of one queue listed under a kind, lowest rank first."""
-        found = []
-        for shard, row in self._known(place):
-            for listed in shard.listed:
-                if listed.kind == kind:
-                    found += listed.between(*self._bounds(listed.queue, row))
-        if kind == "oldest":
-            found = [one for one in found if one.view.sent_at_ms == self.oldest[place, 0]]
-        most = OLDEST_LISTED if kind == "oldest" else self._settings.messages_per_queue
-        return nsmallest(most, found, key=attrgetter("rank"))
-
-    @cached_property
-    def _kinds(self) -> list[tuple[str, bytes]]:
-        """Return, per shard and kind, a byte per queue: whether messages of it are listed there."""
-        found = []
-        for shard, place in zip(self._shards, self._places, strict=True):
-            for listed in shard.listed:
-                lists = np.zeros(len(self.names), dtype=bool)
-                lists[place[listed.queue]] = True
-                found.append((listed.kind, lists.tobytes()))
-        return found
-
-    @cached_property
-    def _rows(self) -> tuple[Array, ...]:
-        """Return, per shard, the row of each queue, -1 where the shard does not know it."""
-        found = []
-        for place in self._places:
-            rows = np.full(len(self.names), -1, dtype=np.int64)
-            rows[place] = np.arange(len(place))
-            found.append(rows)
-        return tuple(found)
+        return CountedDurations([(shard.durations, row) for place in places for shard, row in self._shard_rows.known(place)])
 
     def _combined(self, name: str, n: int) -> Array:
         least, flag, added = name in MINIMA, name in FLAGS, name in SUMS
@@ -257,31 +205,6 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
         for table, place in zip(tables, self._places, strict=True):
             out[place] = np.minimum(out[place], table)
         return out
-
-
-class _ListedOf(Mapping[str, list[Listed]]):
-    """The listed messages of one queue, by kind, built on access: callers rarely read every kind."""
-
-    def __init__(self, queues: MergedQueues, place: int) -> None:
-        self._queues, self._place = queues, place
-        self._kinds = queues.listed_kinds(place)
-        self._made: dict[str, list[Listed]] = {}
-
-    def __contains__(self, kind: object) -> bool:
-        return kind in self._kinds
-
-    def __getitem__(self, kind: str) -> list[Listed]:
-        if kind not in self._kinds:
-            raise KeyError(kind)
-        if kind not in self._made:
-            self._made[kind] = self._queues.listed(self._place, kind)
-        return self._made[kind]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._kinds)
-
-    def __len__(self) -> int:
-        return len(self._kinds)
 
 
 @dataclass(slots=True)
