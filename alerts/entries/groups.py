@@ -28,7 +28,8 @@ GROUP_STUCK = Entry(
         "group until it is visible again.",
         "A consumer that has just received the head is given time: half of the limit on its first delivery, a minute at most on "
         "later ones, none from the third on. A head that is visible counts while consumers receive from the queue: within the "
-        "limit, or within {stalled_s} once it came back. After that the queue is stalled.",
+        "limit, or within {stalled_s} once it came back. After that the queue is stalled. Consumers that were busy and have "
+        "received nothing since the head came back are gone for the moment: they leave no stuck group.",
         "The severity is info, and nothing alerts, while the head is in flight on its first delivery, its consumer extends the "
         "window, and it has been held no longer than twice the 99th percentile of the queue's holds. With fewer than ten "
         "finished messages, the limit is that of MessageHeldTooLong. Otherwise it is critical.",

@@ -129,3 +129,33 @@ def test_the_group_flows_again_and_the_signal_ends() -> None:
     """The head is deleted after its usual time: one line each, neither announced."""
     found = stuck([*finished(12, 150), *extended("A", "a0", 210, 350, deleted=True)], 360)
     assert loudness(found) == [("firing", "info", False), ("resolved", "info", False)]
+
+
+def busy(from_s: int, until_s: int) -> Events:
+    """Return a message of a group of its own every two seconds, received and deleted within one."""
+    out: Events = []
+    for at in range(from_s, until_s, 2):
+        about = {"message_id": f"m{at}", "group": f"g{at}", "consumer": "w"}
+        out.append(ev("sent", at, NAME, sequence="1", **{k: v for k, v in about.items() if k != "consumer"}))
+        out += [ev("received", at + 0.2, NAME, receive_count=1, **about), ev("deleted", at + 0.7, NAME, **about)]
+    return out
+
+
+ABANDONED = [sent("C", "c0", 288), sent("C", "c1", 289), *extended("C", "c0", 290, 290)]
+
+
+def changed(events: Events) -> list[str]:
+    """Return how GroupStuck changed in eight minutes."""
+    found = judged(in_steps(sorted([QUEUE, *ABANDONED, *events], key=lambda e: e["at"]), 10, 480))
+    return [c.status for c in found.changes if c.finding.key.signal == "GroupStuck"]
+
+
+def test_a_deploy_that_stops_the_consumers_leaves_no_stuck_group() -> None:
+    """The head comes back 18 s after the last receive, and nobody is there to receive it until the consumers return."""
+    returned = [*extended("C", "c0", 366, 367, receive_count=2, deleted=True), *extended("C", "c1", 368, 369, deleted=True)]
+    assert changed([*busy(200, 304), *returned, *busy(365, 480)]) == []
+
+
+def test_a_head_that_is_not_received_although_consumers_receive_others_is_stuck() -> None:
+    """The same, with consumers that stay."""
+    assert changed(busy(200, 480)) == ["firing"]

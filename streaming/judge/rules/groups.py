@@ -26,6 +26,10 @@ LOSSES_SHOW_MS = 300_000
 FAR_BELOW_RATIO = 0.5
 """Counts below this share of the tracked messages are not only inexact."""
 
+BUSY_MS = 60_000
+FEWEST_RECEIVED = 10
+"""Consumers that received this many messages in their last minute would have received another by now if they were there."""
+
 _REASONS = {
     "poison_head": "its head is received again and again and never deleted",
     "held_head": "its head is in flight and its consumer does not finish",
@@ -46,7 +50,7 @@ def group_stuck(c: Context) -> Iterator[Finding]:
     for stuck in ordered.stuck:
         known = c.firing.get(c.key("GroupStuck", group=stuck.group.name))
         doubtful = c.basis != "messages" or (known is None and (cut_off or _counts_deny(c, stuck)))
-        if doubtful and not _is_proved(c, stuck):
+        if (doubtful and not _is_proved(c, stuck)) or (known is None and _consumers_are_gone(c, stuck)):
             continue
         finding = c.finding("GroupStuck", "critical", stuck.since, _stuck(c, stuck), group=stuck.group.name)
         usual_limit_ms = _usual_limit_ms(c, stuck)
@@ -80,6 +84,18 @@ def _counts_deny(c: Context, stuck: StuckGroup) -> bool:
     counts = [depth for depth in c.summary.depths if depth.at >= stuck.since]
     at = c.recent.last_before(counts[-1].at) if counts else -1
     return at >= 0 and counts[-1].unsettled < FAR_BELOW_RATIO * c.recent.value("unsettled", at)
+
+
+def _consumers_are_gone(c: Context, stuck: StuckGroup) -> bool:
+    """Whether busy consumers have received nothing since the head came back: then the queue stalls, and not one group.
+
+    A deploy that stops them for a minute leaves the heads that they had.
+    """
+    head, last_received_at = stuck.group.head, c.summary.last_received_at
+    if head is None or stuck.reason != "not_received" or not head.last_received_at_ms:
+        return False
+    came_back_at = head.last_received_at_ms + (c.visibility_ms or 0)
+    return last_received_at <= came_back_at and c.recent.change("received", last_received_at - BUSY_MS) >= FEWEST_RECEIVED
 
 
 def _was_cut_off(c: Context) -> bool:
