@@ -160,7 +160,8 @@ def basis_of(
     few_sends = seen.unsent_ratio is not None and seen.unsent_ratio > MOST_UNSENT_RATIO
     # 2. "Where nothing contradicts that everything is reported, it is."
     # Before the first delivery, sends and counts agree by chance as long as there are few.
-    counted = e.counted_sum >= FEWEST_COUNTED and e.tracked.is_long(now)
+    # Messages in flight, of which no delivery was ever reported, show consumers that do not report.
+    counted = e.counted_sum >= FEWEST_COUNTED and e.tracked.is_long(now) and not e.in_flight_sum
     # That nothing is received from a dead-letter queue is no sign that a consumer is missing: one count of its messages will do.
     counted |= dead_letters and e.counted_sum > 0 and e.tracked.agreed > 0
     demonstrated = seen.deliveries or counted

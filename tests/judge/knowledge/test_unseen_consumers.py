@@ -1,0 +1,23 @@
+"""Consumers that do not report show in the number in flight, however well all other counts agree."""
+
+from __future__ import annotations
+
+from tests.contract.replaying import ev
+from tests.judge.driving import in_steps, judged
+
+
+def test_long_jobs_of_consumers_that_do_not_report_are_no_stall() -> None:
+    """Nothing left the queue for eight minutes, so as many messages are tracked as counted. But consumers have most of them."""
+    events = [ev("sent", 5 + 50 * i, message_id=f"m{i}") for i in range(10)]
+    for at in range(0, 480, 30):
+        there = sum(5 + 50 * i <= at for i in range(10))
+        waiting = min(there, 2) if at > 100 else 0
+        counts = {"visibility_timeout_s": 30, "visible": waiting, "in_flight": there - waiting, "delayed": 0}
+        events.append(ev("queue_state", at, attributes=counts))
+    found = judged(in_steps(sorted(events, key=lambda e: e["at"]), 10, 480))
+    assert found.snapshots[-1].queues[0].basis == "producers"
+    assert {snapshot.queues[0].basis for snapshot in found.snapshots if snapshot.queues and snapshot.queues[0].in_flight} <= {
+        "producers",
+        "partial",
+    }
+    assert [c for c in found.changes if c.finding.key.signal == "QueueStalled"] == []
