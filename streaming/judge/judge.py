@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from streaming.core.clock import record_future_events
-from streaming.core.reporting.merge import Merged
+from streaming.core.reporting.merge import LOADED_TOGETHER, Merged
 from streaming.core.reporting.report import Arrival
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.aggregated_queues import AggregatedQueues
@@ -30,8 +30,6 @@ from streaming.judge.snapshot import QueueStatus, Snapshot
 from streaming.judge.view import Views
 from streaming.judge.window import Bools, Ints
 
-JUDGED_TOGETHER = 2_048
-"""Queues of which summaries and samples are read at once: of all queues together, they would take gigabytes."""
 SILENT_DEPTH_MS = 600_000
 """A queue known only by its attributes vanishes when they have not been reported for this long."""
 
@@ -102,8 +100,8 @@ def _evaluate(
         arrivals.setdefault(arrival.queue, []).append(arrival)
     findings: dict[SignalKey, Finding] = {}
     places = list(flows)
-    for first in range(0, len(places), JUDGED_TOGETHER):
-        together = places[first : first + JUDGED_TOGETHER]
+    for first in range(0, len(places), LOADED_TOGETHER):
+        together = places[first : first + LOADED_TOGETHER]
         if first:
             queues.unload()
         history.gather([queues.names[place] for place in together])

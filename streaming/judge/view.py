@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 from typing import overload
 
-from streaming.core.reporting.merge import MergedQueues
+from streaming.core.reporting.merge import LOADED_TOGETHER, MergedQueues
 from streaming.core.reporting.report import GroupReport, HeldBy, QueueSummary
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queues import TOTALS
@@ -17,8 +17,6 @@ from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.queue import STATES
 from streaming.judge.snapshot import ConsumerView, GroupState, GroupView, MessageView, QueueView
 
-BUILT_TOGETHER = 2_048
-"""See `judge.JUDGED_TOGETHER`."""
 _revisions = count(1)
 """Numbers for the views yet to be built: see `QueueView.revision`."""
 
@@ -58,8 +56,8 @@ class Views(Sequence[QueueView]):
 
     def __iter__(self) -> Iterator[QueueView]:
         """Yield every view. The summaries of those yet to be built are built together, some thousand at a time."""
-        for first in range(0, len(self), BUILT_TOGETHER):
-            together = range(first, min(first + BUILT_TOGETHER, len(self)))
+        for first in range(0, len(self), LOADED_TOGETHER):
+            together = range(first, min(first + LOADED_TOGETHER, len(self)))
             if first:
                 self._queues.unload()
             self._queues.load([place for place in (self._places[i] for i in together) if self._made_before(place) is None])

@@ -3,31 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from streaming.judge import judge, view
-from tests.core.driving import event
-from tests.judge.driving import Judged, in_steps, judged
+from tests.core.driving import event, run_steps
+from tests.judge.driving import SETTINGS, Judged, Step, in_steps, judged
 
 
-def outcome() -> Judged:
-    """Return what is said of five queues, of which one has a poison message and one a dead letter."""
+def steps() -> list[Step]:
+    """Return the events of five queues, of which one has a poison message and one a dead letter."""
     events = []
     for n, queue in enumerate(("a", "b", "c", "d", "dead")):
         for i in range(10):
             events.append(event("sent", 10_000 * i + n, queue, message_id=f"{queue}{i}"))
         events += [event("received", 60_000 + 40_000 * i, queue, message_id=f"{queue}0", receive_count=i + 1) for i in range(n)]
     events.append(event("dead_lettered", 150_000, "a", message_id="a1", to_queue="dead"))
-    return judged(in_steps(sorted(events, key=lambda e: e["at"]), 10, 400))
+    return in_steps(sorted(events, key=lambda e: e["at"]), 10, 400)
+
+
+def outcome() -> Judged:
+    """Return what is said of them."""
+    return judged(steps())
+
+
+class _Dropped(dict[int, Any]):
+    """Summaries that another reader drops as soon as they are built."""
+
+    def __setitem__(self, place: int, summary: Any) -> None:
+        """Keep nothing."""
+
+    def update(self, *made: Any, **_: Any) -> None:
+        """Keep nothing."""
+
+
+def test_a_summary_can_be_read_while_another_reader_drops_them() -> None:
+    """Threads of the HTTP service read one snapshot; one that has read some thousand queues drops their summaries."""
+    queues = run_steps([(at, events) for at, events in steps() if at <= 100_000], SETTINGS)[-1].queues
+    queues._summaries = _Dropped()
+    assert [queues[name].name for name in queues] == list(queues)
 
 
 def test_the_result_does_not_depend_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two queues at a time, or all."""
     together = outcome()
     assert {change.finding.key.signal for change in together.changes} >= {"PoisonMessage", "DeadLetterArrived"}
-    for module, name in ((judge, "JUDGED_TOGETHER"), (view, "BUILT_TOGETHER")):
-        monkeypatch.setattr(module, name, 2)
+    for module in (judge, view):
+        monkeypatch.setattr(module, "LOADED_TOGETHER", 2)
     apart = outcome()
     assert apart.changes == together.changes
     for one, other in zip(apart.snapshots, together.snapshots, strict=True):

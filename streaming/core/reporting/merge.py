@@ -33,6 +33,9 @@ from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queue_text import read_names
 from streaming.core.state.queues import NEVER, TOTALS, Reported, keep_latest
 
+LOADED_TOGETHER = 2_048
+"""Queues of which summaries, and samples, are read at once: those of a hundred thousand take gigabytes."""
+
 
 class _Places(NamedTuple):
     """The row of each shard's queues in the merged table."""
@@ -136,9 +139,12 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
 
     def summary(self, place: int) -> QueueSummary:
         """Return everything reported about one queue."""
-        if place not in self._summaries:
-            self.load([place])
-        return self._summaries[place]
+        made = self._summaries.get(place)
+        if made is None:
+            # Another reader of a published snapshot may unload at any time.
+            (made,) = make_summaries(self, [place], self._settings)
+            self._summaries[place] = made
+        return made
 
     def load(self, places: Sequence[int]) -> None:
         """Build the summaries of several queues together, which takes a third of the time of one after the other."""

@@ -46,10 +46,13 @@ ALIVE_FADES = 0.98
 FEWEST_RECEIVED = 100
 """With a twentieth of the sends not reported, a hundred messages received in a row were all reported once in 170 times."""
 GROWN_FOR_MS = 400_000
+"""For how long a standing backlog must grow by the sends before they count as complete."""
 GROWTH_COMPARED_AFTER_MS = 250_000
 """Counts whose lateness differs by a minute grow by a minute more, or less, than what was sent between them."""
 FEWEST_GROWN = 50
+"""Messages: a growth by fewer may equal the reported sends by chance."""
 LAGS_MS = range(0, COUNT_LAG_MS + 1, 10_000)
+"""How late counts may be, in the steps of the samples."""
 LEAST_RATE_RATIO = 0.75
 """Random traffic of a minute and a half varies by less than this; a producer that joins changes more."""
 MOST_REMEMBERED = 20
