@@ -180,6 +180,11 @@ class Evidence:
         """Whether the broker counted no messages yet, or clearly fewer than were tracked: it is late, or some left unseen."""
         return not self.counted_sum or self.counted_sum < (1 - ESTABLISHED_RATIO) * min(self.tracked_sum, self.tracked_sum_soon)
 
+    def some_in_flight_are_unseen(self) -> bool:
+        """Whether the broker counted clearly more messages in flight than were tracked: some are received by unseen consumers."""
+        tracked = self.tracked_in_flight_sum, self.tracked_in_flight_sum_soon, self.tracked_in_flight_sum_late
+        return self.in_flight_sum > (1 + ESTABLISHED_RATIO) * max(tracked) + FEW
+
     def drop_sums(self) -> None:
         """Start the sums over the latest counts anew: what they compare is known to differ, and for another reason."""
         self.counted_sum = self.tracked_sum = self.tracked_sum_soon = self.tracked_sum_late = 0.0

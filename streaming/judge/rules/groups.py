@@ -73,17 +73,18 @@ def _is_proved(c: Context, stuck: StuckGroup) -> bool:
 
 
 def _counts_deny(c: Context, stuck: StuckGroup) -> bool:
-    """Whether a head whose window ran out seems to have been deleted by a consumer that does not report it.
+    """Whether the counts show that a head which seems to wait was received, or deleted, by a consumer that does not report it.
 
-    In the first minutes, before the broker's counts have agreed for long, one that shows far fewer messages than are tracked is
-    enough to wait for the next.
+    Its group waits behind it, so a count of the time shows at least these messages as visible, and none in flight that nobody
+    received.
     """
-    head = stuck.group.head
-    if head is None or stuck.reason != "not_received" or not head.receive_count or c.memory.evidence.tracked.is_long(c.now):
+    if stuck.reason != "not_received":
         return False
+    if c.memory.evidence.some_in_flight_are_unseen():
+        return True
     counts = [depth for depth in c.summary.depths if depth.at >= stuck.since]
     at = c.recent.last_before(counts[-1].at) if counts else -1
-    return at >= 0 and counts[-1].unsettled < FAR_BELOW_RATIO * c.recent.value("unsettled", at)
+    return at >= 0 and counts[-1].visible < FAR_BELOW_RATIO * c.recent.value("tracked_visible", at)
 
 
 def _consumers_are_gone(c: Context, stuck: StuckGroup) -> bool:

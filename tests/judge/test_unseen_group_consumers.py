@@ -1,0 +1,62 @@
+"""A second consumer of a FIFO queue that reports nothing: the broker's counts show that the heads it received are not waiting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.replaying import ev
+from tests.judge.driving import in_steps, judged
+
+Events = list[dict[str, Any]]
+NAME = "f.fifo"
+DELAYED = 60
+"""Messages that wait for later throughout: so many that the counts agree, whatever the few others do."""
+HEADS = ("A", "C", "D", "E")
+SENT_S, UNTIL_S = 330, 600
+
+
+def sent(group: str, n: int, at_s: float, **fields: Any) -> dict[str, Any]:
+    """Return a send to a group."""
+    return ev("sent", at_s, NAME, message_id=f"{group}{n}", group=group, sequence=str(n), **fields)
+
+
+def delayed() -> Events:
+    """Return messages that become visible in an hour."""
+    return [sent(f"later{n}", 0, 1, visible_at=ev("x", 3_600)["at"]) for n in range(DELAYED)]
+
+
+def worked() -> Events:
+    """Return four groups of which the reporting consumer always holds one message, for half a minute each."""
+    out: Events = []
+    for n, at in enumerate(range(10, UNTIL_S, 30)):
+        for group in ("W1", "W2", "W3", "W4"):
+            about = {"message_id": f"{group}{n}", "group": group, "consumer": "w"}
+            out += [sent(group, n, at), ev("received", at + 0.2, NAME, receive_count=1, **about)]
+            out.append(ev("deleted", at + 29.5, NAME, **about))
+    return out
+
+
+def counts(*, visible: int, in_flight: int) -> Events:
+    """Return the broker's count every ten seconds: `visible` and `in_flight` once the heads were sent."""
+    out: Events = []
+    for at in range(5, UNTIL_S, 10):
+        numbers = {"visible": 0, "in_flight": 4} if at < SENT_S else {"visible": visible, "in_flight": in_flight}
+        numbers["delayed"] = DELAYED
+        out.append(ev("queue_state", at, NAME, attributes={"kind": "fifo", "visibility_timeout_s": 90, **numbers}))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("visible", "in_flight", "stuck"),
+    [(8, 4, {*HEADS}), (0, 4, set()), (4, 8, set())],
+    ids=["the heads wait", "all were deleted", "an unseen consumer works"],
+)
+def test_heads_that_an_unseen_consumer_received_are_not_stuck(visible: int, in_flight: int, stuck: set[str]) -> None:
+    """Four heads, each with a message behind it, of which no receive is reported."""
+    waiting = [sent(group, n, SENT_S + n / 10) for group in HEADS for n in range(2)]
+    events = [*delayed(), *worked(), *waiting, *counts(visible=visible, in_flight=in_flight)]
+    found = judged(in_steps(sorted(events, key=lambda e: e["at"]), 10, UNTIL_S))
+    fired = {c.finding.key.group for c in found.changes if c.finding.key.signal == "GroupStuck" and c.status == "firing"}
+    assert fired == stuck
