@@ -76,10 +76,10 @@ def change_lines(before: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
     new = _by_key(snapshot)
     for key, finding in new.items():
         if key not in old:
-            yield printable(f"{at} FIRING   {finding.severity:8} {key.signal} on {key.queue}: {_sentence(finding)}")
+            yield printable(f"{at} FIRING   {finding.severity:8} {_signal(key)}: {_sentence(finding)}")
     for key, finding in old.items():
         if key not in new:
-            yield printable(f"{at} RESOLVED {finding.severity:8} {key.signal} on {key.queue}")
+            yield printable(f"{at} RESOLVED {finding.severity:8} {_signal(key)}")
 
 
 def closing_lines(store: SnapshotStore, now_ms: int) -> Iterator[str]:
@@ -91,9 +91,14 @@ def closing_lines(store: SnapshotStore, now_ms: int) -> Iterator[str]:
     for queue in matching(published, QueueQuery(sort="queue", descending=False)):
         yield printable(f"{queue.queue}: {_standing(queue, published, now_ms)}")
     for finding in published.firing:
-        yield printable(f"firing: {finding.key.signal} on {finding.key.queue}: {_sentence(finding)}")
+        yield printable(f"firing: {_signal(finding.key)}: {_sentence(finding)}")
     for resolved in store.resolved():
-        yield printable(f"resolved: {resolved.finding.key.signal} on {resolved.finding.key.queue}")
+        yield printable(f"resolved: {_signal(resolved.finding.key)}")
+
+
+def _signal(key: SignalKey) -> str:
+    """Return a signal and its queue. A collector's signals have none."""
+    return f"{key.signal} on {key.queue}" if key.queue else key.signal
 
 
 def _show_live(

@@ -12,11 +12,16 @@ export function announceSignals(firing) {
     const began = [...now.values()].filter((signal) => !before.has(signal.id));
     const ended = [...before.values()].filter((signal) => !now.has(signal.id));
     const words = [
-      ...began.slice(0, 3).map((signal) => `${signal.severity}: ${signalWords(signal.signal)} on ${signal.queue}.`),
+      ...began.slice(0, 3).map((signal) => `${signal.severity}: ${signalWords(signal.signal)}${where(signal)}.`),
       began.length > 3 ? `${began.length - 3} more signals.` : "",
       ended.length ? `${count(ended.length, "signal")} resolved.` : "",
     ].filter(Boolean);
     if (words.length) setText(document.getElementById("announce"), words.join(" "));
   }
   before = now;
+}
+
+// A collector's signals have no queue.
+function where(signal) {
+  return signal.queue ? ` on ${signal.queue}` : "";
 }

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from sinks.store import Published, SnapshotStore
 from sinks.terminal import change_lines, closing_lines, screen, show
+from streaming.judge.signals import SignalKey
 from streaming.judge.snapshot import Snapshot
 from tests.sinks.fakes import NOW_MS, hostile_snapshot, many_queues, shop_snapshot
 
@@ -80,6 +81,17 @@ def test_without_a_terminal_each_change_is_printed_as_a_line() -> None:
     assert text.count("FIRING ") == 9
     assert "RESOLVED warning  PoisonMessage on orders" in text
     assert "orders: lagging, PoisonMessage, 184 waiting, 12 in flight" in text
+
+
+def test_a_signal_about_a_collector_names_no_queue() -> None:
+    """It has none: its sentence names the collector."""
+    poison = shop_snapshot().firing[-1]
+    stale = replace(poison, key=SignalKey("TelemetryStale", "", "", "", consumer="sqs"), evidence={"summary": "sqs is silent."})
+    snapshot = replace(shop_snapshot(), firing=(stale,))
+    (began,) = change_lines(None, snapshot)
+    assert began.endswith(f"{stale.severity:8} TelemetryStale: sqs is silent.")
+    (ended,) = change_lines(snapshot, replace(snapshot, firing=()))
+    assert ended.endswith("TelemetryStale")
 
 
 def test_in_a_terminal_the_view_is_redrawn_in_place() -> None:

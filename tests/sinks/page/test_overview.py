@@ -226,6 +226,9 @@ def test_a_screen_reader_announces_only_signals_that_began_or_ended(visit: Start
     new = finding("GroupStuck", "audit.fifo", "critical", wall_ms(), "Stuck.", group="eu")
     visited.store.publish(replace(snapshot, firing=(new, *snapshot.firing[1:])))
     expect(announce).to_have_text("critical: Group stuck on audit.fifo. 1 signal resolved.")
+    stale = replace(new, key=SignalKey("TelemetryStale", "", "", "", consumer="sqs"), severity="warning")
+    visited.store.publish(replace(snapshot, firing=(new, stale, *snapshot.firing[1:])))
+    expect(announce).to_have_text("warning: Telemetry stale.")
 
 
 def test_the_table_is_a_table_to_assistive_technology(visit: StartVisit) -> None:
