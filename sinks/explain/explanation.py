@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -141,7 +141,7 @@ class _Context:
         )
 
     def consumer(self, queue: QueueView, consumer: ConsumerView) -> Subject:
-        reasons = self.reasons(queue, lambda f: consumer.consumer in (f.key.consumer, _holder(f)))
+        reasons = self.reasons(queue, lambda f: consumer.consumer in (f.key.consumer, *_blamed(f)))
         near = self.near_misses(queue).of_consumer(consumer, _firing(reasons))
         return Subject(
             kind="consumer",
@@ -164,9 +164,21 @@ class _Context:
         return tuple(sorted(found, key=lambda r: (-SEVERITY_RANK[r.finding.severity], r.finding.since_ms)))
 
 
-def _holder(finding: Finding) -> str | None:
-    """Return the consumer that holds the message which a finding says is held too long."""
-    return finding.evidence.get("consumer") if finding.key.signal == "MessageHeldTooLong" else None
+_CULPRITS: Mapping[SignalName, tuple[str, ...]] = {
+    "MessageHeldTooLong": ("consumer",),
+    "QueueFailing": ("consumer", "consumers"),
+    "QueueLagging": ("silent_consumers",),
+}
+"""The evidence that names consumers as the cause of a signal about something else. Other signals name whoever received last."""
+
+
+def _blamed(finding: Finding) -> Sequence[str]:
+    """Return the consumers that a finding names as its cause."""
+    evidence = finding.evidence
+    if finding.key.signal == "GroupStuck":
+        return [evidence["head_consumer"]] if evidence.get("reason") == "held_head" and "head_consumer" in evidence else []
+    names = ", ".join(evidence[field] for field in _CULPRITS.get(finding.key.signal, ()) if field in evidence)
+    return names.split(", ")
 
 
 def _firing(reasons: tuple[Reason, ...]) -> frozenset[SignalName]:

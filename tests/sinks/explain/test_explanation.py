@@ -12,10 +12,11 @@ from sinks.explain.json_form import to_dict
 from sinks.explain.text import to_text
 from sinks.http.search import find
 from sinks.lines import to_json
-from streaming.judge.snapshot import MessageView, Snapshot
+from streaming.judge.signals import SignalName
+from streaming.judge.snapshot import ConsumerView, MessageView, Snapshot
 from tests.judge.driving import in_steps, judged
 from tests.judge.test_shards import inferred_in_fifo
-from tests.sinks.fakes import HOSTILE_NAMES, NOW_MS, hostile_snapshot, queue_view, shop_snapshot
+from tests.sinks.fakes import HOSTILE_NAMES, NOW_MS, finding, hostile_snapshot, queue_view, shop_snapshot
 
 SHOP = shop_snapshot()
 POISON = "7f3a1c52-90de-4b7b-8a11-3f2f4f0a9c01"
@@ -93,6 +94,30 @@ def test_a_consumer_is_blamed_for_the_messages_that_it_holds_too_long() -> None:
     assert f"Message {HELD} has been held by video-encoder-7" in to_text(about("video-encoder-7"))
     (other,) = about("video-encoder-3").subjects
     assert other.reasons == ()
+
+
+@pytest.mark.parametrize(
+    ("signal", "evidence", "blamed"),
+    [
+        ("QueueFailing", {"consumer": "w1"}, True),
+        ("QueueFailing", {"consumers": "w0, w1"}, True),
+        ("QueueFailing", {"consumers": "w10, w11"}, False),
+        ("QueueFailing", {}, False),
+        ("QueueLagging", {"silent_consumers": "w1, w3"}, True),
+        ("QueueLagging", {"cause": "2 messages a second come, 1 before"}, False),
+        ("GroupStuck", {"reason": "held_head", "head_consumer": "w1"}, True),
+        ("GroupStuck", {"reason": "poison_head", "head_consumer": "w1"}, False),
+    ],
+)
+def test_a_consumer_that_a_signal_names_as_its_cause_is_shown_it(
+    signal: SignalName, evidence: dict[str, str], blamed: bool
+) -> None:
+    """A failing host, one that fell silent, one that keeps the head of a group. A head that fails may fail anywhere."""
+    found = finding(signal, "q", "critical", NOW_MS, "Something is wrong.")
+    found = replace(found, evidence={**found.evidence, **evidence})
+    consumers = (ConsumerView(consumer="w1", held=1, oldest_held_since_ms=NOW_MS - 5_000, oldest_message_id="m"),)
+    (subject,) = about("w1", Snapshot(NOW_MS, (queue_view("q", consumers=consumers),), (found,), {})).subjects
+    assert [r.finding.key.signal for r in subject.reasons] == ([signal] if blamed else [])
 
 
 def test_a_consumer_is_not_blamed_for_a_message_that_it_only_received_last() -> None:
