@@ -171,12 +171,17 @@ class History:
         """
         tables = [(at, rows, table) for at, rows, table in self._all() if at >= since]
         places = self._places[queues]
+        highest = int(places.max(initial=-1))
 
         def values(field: str, chosen: Sequence[int]) -> Ints:
             found = np.zeros((len(chosen), len(places)), dtype=np.int64)
-            for i, (_, rows, table) in enumerate(tables[at] for at in chosen):
-                known = places < len(rows)
-                found[i, known] = table[rows[places[known]], COLUMN[field]]
+            column = COLUMN[field]
+            for i, (_, rows, table) in enumerate(tables[at] for at in chosen) if len(places) else ():
+                if highest < len(rows):
+                    found[i] = table[rows[places], column]
+                else:
+                    known = places < len(rows)
+                    found[i, known] = table[rows[places[known]], column]
             return found
 
         return np.array([at for at, _, _ in tables], dtype=np.int64), values

@@ -140,6 +140,8 @@ def _flows_otherwise(memory: JudgeMemory, present: Bools, due: Bools, now: int) 
     """Return which of the present queues that are not due were well and, by the flow of the last minutes, no longer are."""
     otherwise = np.zeros(len(present), dtype=bool)
     places = np.flatnonzero(present & ~due & memory.schedule.by_flow())
+    if not len(places):
+        return otherwise
     otherwise[places] = flows_not_ok(memory.history, _rank(present)[places], now)
     return otherwise
 

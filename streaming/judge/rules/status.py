@@ -94,6 +94,8 @@ def flows_not_ok(history: History, queues: Ints, now: int) -> Bools:
     not_ok: Bools = (values("present", [0])[0] == 0) | _may_be_slow(at, values)
     # Most are well by a few of the samples: all of them are read only for the others.
     slow = np.flatnonzero(not_ok)
+    if not len(slow):
+        return not_ok
     at, values = history.stretch(now - WINDOW_MS, queues[slow])
     not_ok[slow] = (values("present", [0])[0] == 0) | (_flow_codes(at, values) > 0)
     return not_ok
