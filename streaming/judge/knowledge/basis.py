@@ -28,7 +28,7 @@ MOST_UNSENT_RATIO = 0.1
 """With instrumented producers, at most this share of delivered or ended messages may lack a reported send."""
 FEWEST_SENDS_RATIO = 0.1
 FEWEST_COUNTED = 20
-FEWEST_PASSED = 5
+FEWEST_PASSED = 4
 """The fewest younger messages received before the oldest waiting one: chance and best-effort order explain fewer."""
 OVERTAKEN_MS = 15_000
 """A group's head was overtaken if a message sent that much later was received: its own receive would be reported by then."""

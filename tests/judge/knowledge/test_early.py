@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+from streaming.core.state.queues import NEVER
+from streaming.judge.knowledge.basis import passed_over
 from streaming.judge.knowledge.evidence import Claim, Evidence
+from streaming.judge.window import COLUMN, FIELDS, Window
 from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import Judged, in_steps, judged
@@ -47,6 +51,17 @@ def test_messages_that_were_passed_over_are_not_called_known(unseen: bool, basis
     assert last.queues[0].basis == basis
     oldest = last.queues[0].oldest_ms.get("all")
     assert oldest is None or last.at_ms - oldest < 10_000, "nothing is there for longer than nine seconds"
+
+
+@pytest.mark.parametrize(("received", "passed"), [(13, True), (12, False)], ids=["five passed", "four may be chance"])
+def test_half_a_minute_after_the_start_a_few_messages_that_passed_are_enough(received: int, passed: bool) -> None:
+    """Seven messages were sent in the ten seconds in which the oldest waiting one was, so up to eight may be older than it."""
+    values = np.zeros((4, len(FIELDS)), dtype=np.int64)
+    values[:, COLUMN["sent"]] = 0, 7, 17, 25
+    values[:, COLUMN["touched"]] = 0, 4, 9, received
+    values[:, COLUMN["oldest_visible_at"]] = T0 + 6_481
+    past = Window(T0 + np.array([0, 10_000, 20_000, 30_000]), values)
+    assert passed_over(past, NEVER, late_ms=365) == passed
 
 
 def in_order(until_s: int, *, unseen: bool) -> Events:
