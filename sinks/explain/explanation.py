@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -170,6 +171,8 @@ _CULPRITS: Mapping[SignalName, tuple[str, ...]] = {
     "QueueLagging": ("silent_consumers",),
 }
 """The evidence that names consumers as the cause of a signal about something else. Other signals name whoever received last."""
+_NOT_NAMED = re.compile(r" and \d+ more$")
+"""Evidence about many consumers names the first of them and counts the others."""
 
 
 def _blamed(finding: Finding) -> Sequence[str]:
@@ -177,8 +180,8 @@ def _blamed(finding: Finding) -> Sequence[str]:
     evidence = finding.evidence
     if finding.key.signal == "GroupStuck":
         return [evidence["head_consumer"]] if evidence.get("reason") == "held_head" and "head_consumer" in evidence else []
-    names = ", ".join(evidence[field] for field in _CULPRITS.get(finding.key.signal, ()) if field in evidence)
-    return names.split(", ")
+    named = [evidence[field] for field in _CULPRITS.get(finding.key.signal, ()) if field in evidence]
+    return [name for names in named for name in _NOT_NAMED.sub("", names).split(", ")]
 
 
 def _firing(reasons: tuple[Reason, ...]) -> frozenset[SignalName]:

@@ -101,6 +101,7 @@ def test_a_consumer_is_blamed_for_the_messages_that_it_holds_too_long() -> None:
     [
         ("QueueFailing", {"consumer": "w1"}, True),
         ("QueueFailing", {"consumers": "w0, w1"}, True),
+        ("QueueFailing", {"consumers": "w0, w1 and 2 more"}, True),
         ("QueueFailing", {"consumers": "w10, w11"}, False),
         ("QueueFailing", {}, False),
         ("QueueLagging", {"silent_consumers": "w1, w3"}, True),
