@@ -35,7 +35,7 @@ def test_recorded_advisories_give_the_expected_events(order: Order) -> None:
 
 # Up to 6.1, an acknowledgement in a transaction is reported at the commit, not before.
 OLDER = {
-    "rollback": ["sent q", "received q x1 by A", "sent DLQ.q", "dead_lettered q x3 by A to DLQ.q"],
+    "rollback": ["sent q", "received q x1 by A", "dead_lettered q x3 by A to DLQ.q", "sent DLQ.q"],
     "close_uncommitted": [
         "sent q",
         "received q x1 by A",
