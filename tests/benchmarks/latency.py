@@ -1,4 +1,4 @@
-"""The age of an event when `/metrics` shows it, at a steady thousand events a second."""
+"""The age of an event when `/metrics` shows it, at a steady thousand events a second, and of single records now and then."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import threading
 import time
 from collections.abc import Iterator
 from itertools import chain, islice
+from statistics import median
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from kafka import KafkaProducer
 
 from tests.benchmarks.batches import batches, ending_at
@@ -24,6 +26,12 @@ RECORDS_PER_S: Final = 50
 LIVE: Final = 100_000
 POLL_EVERY_S: Final = 0.03
 PROMISED_P50_S, PROMISED_P99_S = 0.7, 1.5
+SEVERAL: Final = 3
+"""Records sent at once to one partition, in the part with pauses."""
+PAUSE_S: Final = 1.3
+SENT_AFTER_S: Final = 0.15
+"""The time between these records: each is a batch of its own in Kafka's log."""
+PROMISED_PAUSED_S: Final = 0.6
 
 
 def measure(run: Run, kafka: Kafka, jvm: Jvm, parallelism: int, *, quick: bool) -> None:
@@ -48,6 +56,7 @@ def measure(run: Run, kafka: Kafka, jvm: Jvm, parallelism: int, *, quick: bool) 
         seen = watch(job, seconds)
         sender.stop()
         first = len(job.batches())
+        paused_s = after_pauses(job, kafka.bootstrap, topic, stream, times=5 if quick else 25)
         trigger_ms = [batch.durations_ms["triggerExecution"] for batch in job.batches()[-10:]]
     ages_s = latencies(sender.sent_at_s(), seen, LIVE)
     detail = {
@@ -61,6 +70,8 @@ def measure(run: Run, kafka: Kafka, jvm: Jvm, parallelism: int, *, quick: bool) 
         value = float(np.quantile(ages_s, share))
         what = f"event → /metrics at {EVENTS_PER_S:,} events/s, {key}"
         run.add(Figure(f"latency.{key}", what, value, "s", at_most=promised, detail=detail))
+    what = f"event → /metrics, {SEVERAL} records after a pause, median"
+    run.add(Figure("latency.paused", what, median(paused_s), "s", at_most=PROMISED_PAUSED_S, detail={"max_s": max(paused_s)}))
 
 
 class Sender(threading.Thread):
@@ -98,6 +109,24 @@ class Sender(threading.Thread):
     def sent_at_s(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Return when each event was passed to the client, in the order of sending."""
         return np.repeat(np.array(self._times_s), EVENTS_PER_S // RECORDS_PER_S)
+
+
+def after_pauses(job: Job, bootstrap: str, topic: str, stream: Iterator[pa.Table], *, times: int) -> list[float]:
+    """Return the seconds until `/metrics` shows some records sent one after another to a partition that had rested."""
+    took_s: list[float] = []
+    producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=0)
+    for _ in range(times):
+        time.sleep(PAUSE_S)
+        before, events = job.accepted(), 0
+        for value in islice(records(next(stream), "ndjson", EVENTS_PER_S // RECORDS_PER_S), SEVERAL):
+            time.sleep(SENT_AFTER_S)
+            producer.send(topic, value, partition=0).get(10)
+            events += EVENTS_PER_S // RECORDS_PER_S
+        sent_at = time.monotonic()
+        job.wait(lambda expected=before + events: job.accepted() >= expected)  # type: ignore[misc]
+        took_s.append(time.monotonic() - sent_at)
+    producer.close()
+    return took_s
 
 
 def watch(job: Job, seconds: float) -> list[tuple[float, int]]:

@@ -27,6 +27,9 @@ _CONSUMER_OPTIONS: Final = {
     "fetch.max.bytes": str(64 * 1024 * 1024),
     "max.partition.fetch.bytes": str(16 * 1024 * 1024),
     "receive.buffer.bytes": str(1024 * 1024),
+    # Spark asks for the end of a partition after each poll, and the broker answers only once it has answered the fetch that the
+    # client sent ahead. By default it waits half a second for new records: longer than all else a batch of few events takes.
+    "fetch.max.wait.ms": "5",
 }
 
 
