@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from streaming.core.columns import Array
 from streaming.core.settings import QueueName
 from streaming.judge.snapshot import QueueView
 from streaming.judge.view import backlogs
@@ -40,6 +41,10 @@ class History:
         self._step_ms = int(step_s * 1000)
         self._points = points
         self._rows: dict[QueueName, int] = {}
+        self._names: list[QueueName] = []
+        """The queues recorded last…"""
+        self._rows_of_names = np.zeros(0, np.intp)
+        """…and their rows."""
         self._free: list[int] = []
         self._values = np.full((0, points, 2), np.nan, np.float32)
         self._step: int | None = None
@@ -52,9 +57,9 @@ class History:
             return
         self._advance(0 if self._step is None else step - self._step)
         self._step = step
-        known = [*backlogs(queues), *backlogs(aggregated_queues)]
-        rows = self._rows_of([name for name, _, _ in known])
-        seen = np.array([_point(visible, since_ms, at_ms) for _, visible, since_ms in known], np.float32).reshape(-1, 2)
+        single, aggregated = backlogs(queues), backlogs(aggregated_queues)
+        rows = self._rows_of([*single.names, *aggregated.names])
+        seen = _points(np.concatenate([single.values, aggregated.values]), at_ms)
         self._values[rows, -1] = np.fmax(self._values[rows, -1], seen)
 
     def of(self, queue: QueueName) -> Trend | None:
@@ -77,18 +82,21 @@ class History:
         self._values[:, : self._points - shift] = self._values[:, shift:]
         self._values[:, self._points - shift :] = np.nan
 
-    def _rows_of(self, ids: Sequence[QueueName]) -> np.ndarray[Any, np.dtype[np.intp]]:
-        present = set(ids)
+    def _rows_of(self, names: list[QueueName]) -> np.ndarray[Any, np.dtype[np.intp]]:
+        if names == self._names:
+            return self._rows_of_names
+        present = set(names)
         for gone in [known for known in self._rows if known not in present]:
             row = self._rows.pop(gone)
             self._values[row] = np.nan
             self._free.append(row)
-        new = [name for name in ids if name not in self._rows]
+        new = [name for name in names if name not in self._rows]
         if len(new) > len(self._free):
             self._grow(len(new) - len(self._free))
         for name in new:
             self._rows.setdefault(name, self._free.pop())
-        return np.array([self._rows[name] for name in ids], np.intp)
+        self._names, self._rows_of_names = names, np.array([self._rows[name] for name in names], np.intp)
+        return self._rows_of_names
 
     def _grow(self, at_least: int) -> None:
         old = len(self._values)
@@ -99,11 +107,11 @@ class History:
         self._free.extend(range(old + more - 1, old - 1, -1))
 
 
-def _point(visible: int | None, since_ms: int | None, at_ms: int) -> tuple[float, float]:
-    backlog = math.nan if visible is None else float(visible)
-    if since_ms is not None:
-        return backlog, max(0, at_ms - since_ms) / 1000
-    return backlog, 0.0 if visible == 0 else math.nan
+def _points(backlogs: Array, at_ms: int) -> Array:
+    """Return the points of some queues: visible messages, and the age of the oldest message, 0 where there is none."""
+    visible, since_ms = backlogs.T
+    age_s = np.where(visible == 0, 0.0, np.nan)
+    return np.stack([visible, np.where(np.isnan(since_ms), age_s, np.maximum(0, at_ms - since_ms) / 1000)], axis=1)
 
 
 def _known(value: float) -> float | None:

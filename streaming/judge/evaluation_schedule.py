@@ -7,11 +7,13 @@ arrives, its result remains valid.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streaming.core.columns import Array
 from streaming.core.reporting.merge import MergedQueues
 from streaming.core.reporting.queue_columns import COUNTS, FLAGS, NUMBERS, REPORTED, TIMES
 from streaming.core.settings import QueueName
@@ -20,6 +22,7 @@ from streaming.judge.window import Bools, Ints
 
 if TYPE_CHECKING:
     from streaming.judge.evaluation import Evaluation
+    from streaming.judge.knowledge.queue import Knowledge
 
 _REPORTED_AT = ("last_event_at", "last_state_at", "counted_at", "visible_counted_at")
 """When each queue was last reported on: the only columns that a count equal to the previous one changes."""
@@ -46,6 +49,7 @@ class EvaluationSchedule:
         self._by_flow: Bools = np.zeros(0, dtype=bool)
         self._steady: Bools = np.zeros(0, dtype=bool)
         self._folded: Ints = np.zeros((0, len(FOLDED)), dtype=np.int64)
+        self._backlogs: Array = np.full((0, 2), np.nan)
         self._latest: list[Evaluation | None] = []
         self.views: dict[QueueName, tuple[Evaluation, QueueView]] = {}
         """Views already built, each with the evaluation it shows."""
@@ -79,6 +83,7 @@ class EvaluationSchedule:
         self._by_flow[place], self._steady[place] = evaluation.by_flow, evaluation.steady
         self._siblings[place] = self._sibling(evaluation, queues)
         self._folded[place] = evaluation.folded
+        self._backlogs[place] = _backlog(evaluation.knowledge)
 
     def forget(self, place: int) -> None:
         """Forget the queue of one row, which has vanished: should it come back, it is new."""
@@ -88,6 +93,14 @@ class EvaluationSchedule:
     def latest(self) -> list[Evaluation | None]:
         """Return the latest evaluation of the queue of each row; None for those that were never judged or have vanished."""
         return list(self._latest)
+
+    def backlogs(self, places: Ints) -> Array:
+        """Return each queue's visible messages, and since when (epoch milliseconds) its oldest message has been in it.
+
+        Where they are not known they are NaN.
+        """
+        chosen: Array = self._backlogs[places]
+        return chosen
 
     def folded(self, places: Ints) -> dict[str, int]:
         """Count what is folded into `other` or left out of the lists now; the published counter is of increases."""
@@ -103,6 +116,7 @@ class EvaluationSchedule:
         self._next_evaluation_at = np.append(self._next_evaluation_at, 0)[before]
         self._by_flow, self._steady = (np.append(flags, False)[before] for flags in (self._by_flow, self._steady))
         self._folded = np.concatenate([self._folded, np.zeros((1, len(FOLDED)), dtype=np.int64)])[before]
+        self._backlogs = np.concatenate([self._backlogs, np.full((1, 2), np.nan)])[before]
         self._before = [
             np.concatenate([values, np.zeros_like(values, shape=(1, *values.shape[1:]))])[before] for values in self._before
         ]
@@ -116,6 +130,11 @@ class EvaluationSchedule:
         name = evaluation.dead_letter_queue if evaluation is not None else None
         place = queues.place(name) if name is not None else None
         return -1 if place is None else place
+
+
+def _backlog(known: Knowledge) -> tuple[float, float]:
+    visible, oldest = known.depth.get("visible"), known.ages.get("all")
+    return math.nan if visible is None else visible, math.nan if oldest is None else oldest.since_ms
 
 
 def _columns(queues: MergedQueues) -> list[Ints]:

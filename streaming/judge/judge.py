@@ -62,7 +62,14 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     changes, firing = _changes(memory.firing, fold_held(findings), now)
     folded_now = schedule.folded(places)
     folded = {what: memory.folded.get(what, 0) + max(0, n - memory.folded_now.get(what, 0)) for what, n in folded_now.items()}
-    views = Views(queues, places.tolist(), evaluations=schedule.latest(), made=schedule.views, settings=settings)
+    views = Views(
+        queues,
+        places.tolist(),
+        evaluations=schedule.latest(),
+        backlogs=schedule.backlogs(places),
+        made=schedule.views,
+        settings=settings,
+    )
     snapshot = Snapshot(
         at_ms=now,
         queues=views,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import overload
+from typing import NamedTuple, overload
 
+import numpy as np
+
+from streaming.core.columns import Array
 from streaming.core.reporting.merge import LOADED_TOGETHER, MergedQueues
 from streaming.core.reporting.report import GroupReport, HeldBy, QueueSummary
 from streaming.core.settings import QueueName, Settings
@@ -21,12 +24,21 @@ _revisions = count(1)
 """Numbers for the views yet to be built: see `QueueView.revision`."""
 
 
+class Backlogs(NamedTuple):
+    """What the history keeps of some queues."""
+
+    names: Sequence[QueueName]
+    values: Array
+    """A row per queue: its visible messages, and since when (epoch milliseconds) its oldest message has been in it. NaN where
+    that is not known."""
+
+
 class Views(Sequence[QueueView]):
     """The published views of all queues, in name order. A view is built on first access.
 
-    `places` are the rows of the queues to show, all of which have been judged; `evaluations` has the latest
-    evaluation of the queue of each row. `made` has the views of earlier steps, by queue: the view of a queue that was not judged
-    since is reused.
+    `places` are the rows of the queues to show, all of which have been judged, and `backlogs` their values for the history.
+    `evaluations` has the latest evaluation of the queue of each row, `made` the views of earlier steps, by queue: the view of a
+    queue that was not judged since is reused.
     """
 
     def __init__(
@@ -35,11 +47,12 @@ class Views(Sequence[QueueView]):
         places: Sequence[int],
         *,
         evaluations: Sequence[Evaluation | None],
+        backlogs: Array,
         made: dict[QueueName, tuple[Evaluation, QueueView]],
         settings: Settings,
     ) -> None:
         self._queues, self._places, self._evaluations, self._settings = queues, places, evaluations, settings
-        self._shared = made
+        self._backlogs, self._shared = backlogs, made
         self._made: dict[int, QueueView] = {}
 
     def __len__(self) -> int:
@@ -102,19 +115,10 @@ class Views(Sequence[QueueView]):
         age_sum_s = int(self._queues.columns["age_sum_ms"][place]) / 1000
         return view.moved(counts, age_sum_s, reported_at, _Messages(self._queues, place))
 
-    def backlogs(self) -> Iterator[tuple[QueueName, int | None, int | None]]:
-        """Yield each queue's name, its visible messages and since when (epoch milliseconds) its oldest message has been in it.
-
-        Builds no views.
-        """
-        for place in self._places:
-            evaluation = self._evaluation(place)
-            oldest = evaluation.knowledge.ages.get("all")
-            yield (
-                self._queues.names[place],
-                evaluation.knowledge.depth.get("visible"),
-                oldest.since_ms if oldest is not None else None,
-            )
+    @property
+    def backlogs(self) -> Backlogs:
+        """What the history keeps of all queues. Builds no views."""
+        return Backlogs([self._queues.names[place] for place in self._places], self._backlogs)
 
 
 class _Messages(Sequence[MessageView]):
@@ -147,11 +151,12 @@ class _Messages(Sequence[MessageView]):
     __hash__ = None  # type: ignore[assignment] # a tuple with the same messages is equal and has another hash
 
 
-def backlogs(queues: Sequence[QueueView]) -> Iterator[tuple[QueueName, int | None, int | None]]:
-    """Return each queue's name, its visible messages and since when (epoch milliseconds) its oldest message has been in it."""
+def backlogs(queues: Sequence[QueueView]) -> Backlogs:
+    """Return what the history keeps of some queues."""
     if isinstance(queues, Views):
-        return queues.backlogs()
-    return ((queue.name, queue.visible, queue.oldest_ms.get("all")) for queue in queues)
+        return queues.backlogs
+    known = [(queue.visible, queue.oldest_ms.get("all")) for queue in queues]
+    return Backlogs([queue.name for queue in queues], np.array(known, dtype=np.float64).reshape(-1, 2))
 
 
 def queue_view(summary: QueueSummary, evaluation: Evaluation, settings: Settings) -> QueueView:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from streaming.judge import judge, view
+from streaming.judge.view import backlogs
 from tests.core.driving import event, run_steps
 from tests.judge.driving import SETTINGS, Judged, Step, in_steps, judged
 
@@ -56,3 +58,15 @@ def test_the_result_does_not_depend_on_it(monkeypatch: pytest.MonkeyPatch) -> No
     for one, other in zip(apart.snapshots, together.snapshots, strict=True):
         shown = [[replace(queue, revision=0) for queue in snapshot.queues] for snapshot in (one, other)]
         assert shown[0] == shown[1]
+
+
+def test_the_history_gets_the_values_of_the_views_without_building_them() -> None:
+    """A hundred thousand queues are recorded in every step. A queue appears before others that are not judged again."""
+    events = [event("sent", 0, f"m{n}", message_id=f"m{n}") for n in range(3)]
+    events += [event("deleted", 1_000, f"m{n}", message_id=f"m{n}") for n in range(2)]
+    events += [event("queue_state", 1_000, "mm", attributes={"visibility_timeout_s": 30})]
+    events += [event("sent", 450_000 + 10_000 * i, queue, message_id=f"{queue}{i}") for i in range(5) for queue in ("a", "z")]
+    for snapshot in judged(in_steps(events, 10, 500)).snapshots:
+        kept, shown = backlogs(snapshot.queues), backlogs(list(snapshot.queues))
+        assert kept.names == shown.names
+        assert np.array_equal(kept.values, shown.values, equal_nan=True)

@@ -38,7 +38,7 @@ class ShardReport:
         """Serialize the report, compressed, to send it from a worker to a driver of the same release; not for storage."""
         body = io.BytesIO()
         _Narrowing(body, protocol=5).dump(self)
-        return _LENGTH.pack(body.tell()) + _CODEC.compress(body.getbuffer(), asbytes=True)
+        return b"".join((_LENGTH.pack(body.tell()), _CODEC.compress(body.getbuffer(), asbytes=True)))
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> ShardReport:
