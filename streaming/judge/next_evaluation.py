@@ -123,10 +123,13 @@ def _moments(c: Context) -> Iterator[int]:
             yield summary.attributes[state].at + BROKER_COUNTS_FRESH_MS + 1
     if summary.numbers["used_up_last"]:
         yield summary.last_received_at + RECEIVING_MS + 1
+    steady = is_steady(c)
     for depth in summary.depths[-2:]:
-        yield depth.at + FRESH_BOUND_MS + 1
+        if c.basis != "messages":
+            # Only lower bounds depend on it.
+            yield depth.at + FRESH_BOUND_MS + 1
         yield depth.at + COUNTS_FRESH_MS + 1
-        if depth.at > e.counted_at:
+        if depth.at > e.counted_at and not (steady and summary.last_event_at <= depth.at):
             yield depth.at + REPORTS_LAG_MS
     for claim in (e.tracked, e.ends, e.sends, e.rows):
         if claim.agreed_since and claim.agreed >= AGREEING_COUNTS:
