@@ -94,7 +94,8 @@ def _may_slide(c: Context) -> bool:
     recent = c.recent
     if any(recent.value(field, 0) != recent.value(field, -1) for field in ("failed", "retried", "outlived", "touched_unsent")):
         return True
-    return max(recent.since(c.now - WINDOW_MS)["unsettled"].tolist(), default=0) > c.tracked
+    # An empty queue has no flow: it stays well, whatever it held some minutes ago.
+    return 0 < c.tracked < max(recent.since(c.now - WINDOW_MS)["unsettled"].tolist(), default=0)
 
 
 def _moments(c: Context) -> Iterator[int]:
