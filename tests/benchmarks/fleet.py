@@ -18,7 +18,8 @@ from tests.services.kafka import Kafka
 
 QUEUES: Final = 100_000
 TOUCHED_RATIO: Final = 0.01
-RECORDS_PER_TRIGGER: Final = 200
+RECORDS_PER_TRIGGER: Final = 1_000
+"""As many as arrive in a minute and a half, so that what waits after the first long steps is read at once."""
 COUNTED_EVERY_S: Final = 60
 """A collector reports the counts of each queue this often, a part of the queues every second."""
 NEW_FOR_S: Final = 540
