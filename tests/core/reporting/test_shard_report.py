@@ -47,6 +47,19 @@ def test_other_fields_are_the_same() -> None:
             assert getattr(again, name) == getattr(report, name)
 
 
+def bytes_before_compression(column: Array) -> int:
+    """Return the size that the report begins with."""
+    return int.from_bytes(report_with(column).to_bytes()[:8], "little")
+
+
+def test_a_column_of_small_numbers_takes_a_byte_each() -> None:
+    """And one that is the same everywhere takes none: what is written is compressed, and read, as a whole."""
+    small, same = np.arange(10_000, dtype=np.int64) % 200 + 10**12, np.full(10_000, 10**12)
+    empty = bytes_before_compression(np.zeros(0, dtype=np.int64))
+    assert bytes_before_compression(small) - empty < 10_500
+    assert bytes_before_compression(same) - empty < 500
+
+
 def test_a_constant_column_takes_no_memory() -> None:
     """However many queues it has: those of a hundred thousand are nearly all alike."""
     again = ShardReport.from_bytes(report_with(np.full(10_000, 10**12)).to_bytes()).queues.totals
