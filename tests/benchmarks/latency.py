@@ -1,4 +1,4 @@
-"""The age of an event when `/metrics` shows it, at a steady thousand events a second, and of single records now and then."""
+"""The age of an event when `/metrics` shows it, at a steady thousand events a second, and of a few records after a pause."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIVE: Final = 100_000
 POLL_EVERY_S: Final = 0.03
 PROMISED_P50_S, PROMISED_P99_S = 0.7, 1.5
 SEVERAL: Final = 3
-"""Records sent at once to one partition, in the part with pauses."""
+"""Records sent one after another to one partition, after each pause."""
 PAUSE_S: Final = 1.3
 SENT_AFTER_S: Final = 0.15
 """The time between these records: each is a batch of its own in Kafka's log."""

@@ -60,7 +60,7 @@ def test_a_quiet_queue_is_judged_every_other_minute(events: list[dict[str, Any]]
 
 
 def test_a_queue_of_few_messages_is_judged_when_one_comes_and_hardly_in_between(evaluated_at: list[int]) -> None:
-    """A message every four minutes, in steps of ten seconds: three evaluations with its events, and two later ones."""
+    """A message every four minutes, in steps of ten seconds: two evaluations with its events, and two later ones."""
     events = [*(counted(minute) for minute in range(60)), *(e for minute in range(0, 60, 4) for e in worked(minute))]
     judged(in_steps(events, EVERY_S, 60 * 60))
     assert len([at for at in evaluated_at if at > 40 * MINUTE_MS]) <= 20, "of 120 steps, with five messages"
