@@ -24,7 +24,7 @@ from streaming.core.thresholds import Thresholds
 from streaming.judge.history import History
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.queue import NOTHING_KNOWN, Knowledge
-from streaming.judge.memory import QueueMemory
+from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.signals import Finding, Severity, SignalKey, SignalName
 from streaming.judge.snapshot import QueueStatus
 from streaming.judge.window import Window

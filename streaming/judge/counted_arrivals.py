@@ -38,14 +38,14 @@ class CountedArrivals:
     """How many arrivals the current announcement is about…"""
     at: int = 0
     """…and when it was made."""
-    quiet_ids: list[str] = field(default_factory=list)
-    """Messages whose arrival was reported later and is not announced again."""
     uncounted: int = 0
     """Reported arrivals that no count has shown yet…"""
     uncounted_at: int = 0
     """…and the time of the latest of them."""
     rose_at: int = 0
     """The time of the latest count that rose."""
+    quiet_ids: list[str] = field(default_factory=list)
+    """Messages whose arrival was reported later and is not announced again."""
 
     def report(self, arrived: int, latest: Sequence[Arrival]) -> None:
         """Apply the total of reported arrivals; `latest` are the newest of them by rank, as far as they are listed."""

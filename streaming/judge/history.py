@@ -105,8 +105,8 @@ class History:
         self._packed_names: bytes | None = None
         self._samples: list[_Sample] = []
         self._rows = _Rows()
-        self._now: tuple[int, Ints] | None = None
-        """The present, while it is not one of the samples: its time, and a row per queue."""
+        self._now: tuple[int, Array, Ints] | None = None
+        """The present, while it is not one of the samples: its time, each queue's row, and a table of its own."""
         self._dense: _Dense | None = None
 
     def __len__(self) -> int:
@@ -138,7 +138,7 @@ class History:
         table = np.zeros((len(self._place), len(FIELDS)), dtype=np.int64)
         table[self._places] = values
         self._dense = None
-        self._now = at, table
+        self._now = at, np.arange(len(table), dtype=np.int32), table
         if not self._samples or at - self._samples[-1].at >= SAMPLE_EVERY_MS:
             self._keep(at, table)
             self._now = None
@@ -236,12 +236,9 @@ class History:
         return history
 
     def _all(self) -> list[tuple[int, Array, Ints]]:
-        """Return each sample's time, each queue's row then, and the table of rows. The present has a table of its own."""
+        """Return each sample's time, each queue's row then, and the table of rows."""
         found: list[tuple[int, Array, Ints]] = [(sample.at, sample.rows, self._rows.table) for sample in self._samples]
-        if self._now is not None:
-            at, table = self._now
-            found.append((at, np.arange(len(table)), table))
-        return found
+        return found if self._now is None else [*found, self._now]
 
     def _values(self, sample: _Sample) -> Ints:
         return self._rows.table.take(sample.rows, axis=0)

@@ -19,7 +19,8 @@ from streaming.judge.folded_signals import FOLDED_AFTER_MS, fold_explained, fold
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.signal_requirements import supported
 from streaming.judge.measured import Measured, Near
-from streaming.judge.memory import JudgeMemory, QueueMemory
+from streaming.judge.memory import JudgeMemory
+from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.remember import remember, remember_holds
 from streaming.judge.rules import failing, telemetry
 from streaming.judge.rules.status import flows_not_ok, recent_flows
@@ -49,16 +50,16 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     evaluated = np.flatnonzero(_due(memory, merged, fired, present, now) & present)
     flows = recent_flows(memory.history, _rank(present)[evaluated], now)
     findings = {finding.key: finding for finding in watcher}
-    findings |= _evaluate(memory, merged, fired, dict(zip(evaluated.tolist(), flows, strict=True)), now, settings)
-    for place in np.flatnonzero(~present).tolist():
-        memory.queues.pop(queues.names[place], None)
+    found, making = _evaluate(memory, merged, fired, dict(zip(evaluated.tolist(), flows, strict=True)), now, settings)
+    findings |= found
+    vanished = np.flatnonzero(~present).tolist()
+    memory.queues.forget(queues.names[place] for place in vanished)
+    for place in vanished:
         schedule.forget(place)
-    making = {
-        name
-        for name in (queues.names[place] for place in evaluated.tolist())
-        if failing.failing_in_the_making(memory.queues[name], now, settings.thresholds(name))
-    }
-    findings = fold_explained(findings, merged, _failed_lately(findings, memory.queues, now), making, memory.firing)
+    memory.queues.fail((key.queue_name for key in findings if key.signal == "QueueFailing"), now)
+    # What is left of a failure drains before it is announced individually.
+    failed_lately = memory.queues.failed_since(now - FOLDED_AFTER_MS)
+    findings = fold_explained(findings, merged, failed_lately, making, memory.firing)
     changes, firing = _changes(memory.firing, fold_held(findings), now)
     folded_now = schedule.folded(places)
     folded = {what: memory.folded.get(what, 0) + max(0, n - memory.folded_now.get(what, 0)) for what, n in folded_now.items()}
@@ -99,13 +100,17 @@ def _evaluate(
     flows: dict[int, QueueStatus | None],
     now: int,
     settings: Settings,
-) -> dict[SignalKey, Finding]:
-    """Judge the queues of some rows and return what was found. `flows`: each row's status by the flow of the last minutes."""
+) -> tuple[dict[SignalKey, Finding], set[QueueName]]:
+    """Judge the queues of some rows. Return what was found, and the queues that may be about to fail.
+
+    `flows`: each row's status by the flow of the last minutes.
+    """
     queues, history = merged.queues, memory.history
     arrivals: dict[QueueName, list[Arrival]] = {}
     for arrival in merged.arrivals:
         arrivals.setdefault(arrival.queue, []).append(arrival)
     findings: dict[SignalKey, Finding] = {}
+    making: set[QueueName] = set()
     places = list(flows)
     for first in range(0, len(places), LOADED_TOGETHER):
         together = places[first : first + LOADED_TOGETHER]
@@ -117,7 +122,7 @@ def _evaluate(
             name = queues.names[place]
             context = Context(
                 summary=queues.summary(place),
-                memory=memory.queues.setdefault(name, QueueMemory()),
+                memory=memory.queues.get(name) or QueueMemory(),
                 merged=merged,
                 now=now,
                 settings=settings,
@@ -130,12 +135,14 @@ def _evaluate(
             found, near = _conclude(context)
             findings |= found
             memory.schedule.put(place, evaluate(context, near, found=bool(found)), queues)
-    return findings
+            memory.queues.put(name, context.memory)
+            if failing.failing_in_the_making(context.memory, now, context.thresholds):
+                making.add(name)
+    return findings, making
 
 
 def _conclude(c: Context) -> tuple[dict[SignalKey, Finding], dict[SignalName, Measured]]:
     """Learn from what is new about a queue, apply the rules, and remember what they concluded."""
-    c.memory.packed = None
     remember_holds(c)
     c.knowledge = learn(c)
     concluded = _apply_rules(c)
@@ -190,14 +197,6 @@ def _present(merged: Merged, now: int, settings: Settings) -> Bools:
         if place is not None:
             present[place] = True
     return present
-
-
-def _failed_lately(findings: dict[SignalKey, Finding], memories: dict[QueueName, QueueMemory], now: int) -> set[QueueName]:
-    """Return the queues that fail or did a moment ago: what is left of a failure drains before it is announced individually."""
-    for key in findings:
-        if key.signal == "QueueFailing":
-            memories[key.queue_name].failed_at = now
-    return {name for name, memory in memories.items() if memory.failed_at and now - memory.failed_at <= FOLDED_AFTER_MS}
 
 
 def _by_queue(firing: dict[SignalKey, Finding]) -> dict[QueueName, dict[SignalKey, Finding]]:

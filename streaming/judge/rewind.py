@@ -10,7 +10,7 @@ from streaming.judge.memory import JudgeMemory
 def rewind_memory(memory: JudgeMemory, now: int) -> JudgeMemory:
     """Return `memory` with nothing later than `now` (epoch milliseconds). It is consumed: continue with the one returned."""
     memory.history.forget_after(now)
-    for queue in memory.queues.values():
+    for name, queue in memory.queues.items():
         if queue.evidence.seen_at > now:
             queue.evidence = Evidence()
         queue.consumer_marks = [mark for mark in queue.consumer_marks if mark.at <= now]
@@ -26,7 +26,7 @@ def rewind_memory(memory: JudgeMemory, now: int) -> JudgeMemory:
         queue.pauses = [pause for pause in queue.pauses if pause.ended_at <= now]
         queue.paused_at = min(queue.paused_at, now)
         queue.holds_at = min(queue.holds_at, now)
-        queue.packed = None
+        memory.queues.put(name, queue)
     memory.at = min(memory.at, now)
     memory.schedule = EvaluationSchedule()
     return memory

@@ -11,7 +11,9 @@ from streaming.core.reporting.merge import Merged, MergedQueues
 from streaming.core.reporting.report import Purge
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.judge import judge
-from streaming.judge.memory import JudgeMemory, QueueMemory
+from streaming.judge.memory import JudgeMemory
+from streaming.judge.memory_table import MemoryTable
+from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.rewind import rewind_memory
 from streaming.judge.window import FIELDS
 
@@ -64,10 +66,11 @@ def test_the_memory_of_a_wrong_time_is_forgotten() -> None:
     purges = [Purge(T0, at, 3, 0, T0 - 1, T0) for at in (T0, T0 + DAY)]
     queue = QueueMemory(since={"coverage": T0 + DAY}, holds_at=T0 + DAY, noisy={"g": T0 + DAY}, purges=purges)
     name = QueueName("s", "", "q")
-    memory = JudgeMemory(queues={name: queue}, at=T0 + DAY)
+    memory = JudgeMemory(queues=MemoryTable({name: queue}), at=T0 + DAY)
     for at in (T0, T0 + DAY):
         memory.history.add(at, [name], np.ones((1, len(FIELDS)), dtype=np.int64))
     memory = rewind_memory(memory, T0 + 5)
+    queue = memory.queues[name]
     assert (memory.at, queue.since, queue.holds_at, queue.noisy) == (T0 + 5, {"coverage": T0 + 5}, T0 + 5, {"g": T0 + 5})
     assert queue.purges == purges[:1]
     assert memory.history.window(name).at.tolist() == [T0]

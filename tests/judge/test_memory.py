@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streaming.core.settings import QueueName
 from streaming.judge.judge import judge
-from streaming.judge.memory import JudgeMemory, QueueMemory
+from streaming.judge.memory import JudgeMemory
 from streaming.judge.metrics import samples
 from streaming.judge.signals import SignalKey
 from tests.core.driving import T0, event, run_steps
@@ -151,17 +151,15 @@ def test_damaged_memory_is_refused(blob: bytes) -> None:
         JudgeMemory.from_bytes(blob)
 
 
-def test_only_frames_of_queues_that_changed_are_compressed_again() -> None:
-    """Queues change, come and go: what is read back is what is remembered, and other frames stay as they were."""
-    memory = JudgeMemory()
-    for n in range(600):
-        memory.queues[QueueName("aws_sqs", "", f"q{n}")] = QueueMemory(since={"backlog": n})
-    assert JudgeMemory.from_bytes(memory.to_bytes()) == memory
-    before = list(memory._frames)
-    changed = memory.queues[QueueName("aws_sqs", "", "q300")]
-    changed.since["stalled"], changed.packed = 7, None
-    memory.queues[QueueName("aws_sqs", "", "q600")] = QueueMemory()
-    assert JudgeMemory.from_bytes(memory.to_bytes()) == memory
-    assert [now is then for now, then in zip(memory._frames, before, strict=True)] == [True, False, False]
-    del memory.queues[QueueName("aws_sqs", "", "q0")]
-    assert JudgeMemory.from_bytes(memory.to_bytes()) == memory
+@pytest.mark.parametrize("stored_by", [3])
+def test_memory_of_an_earlier_version_is_continued(straight: Judged, stored_by: int) -> None:
+    """The memory after a quarter of an hour, as an earlier release stored it: the rest is the same as without a restart."""
+    stored = (Path(__file__).parent / "memories" / f"version-{stored_by}.memory").read_bytes()
+    memory = JudgeMemory.from_bytes(stored)
+    assert len(memory.queues) == 6
+    stored_at, changes = memory.at, []
+    for merged in run_steps(everything(), SETTINGS):
+        if merged.now > memory.at:
+            memory, _, changed = judge(memory, merged, merged.now, SETTINGS)
+            changes += changed
+    assert changes == [change for change in straight.changes if change.at_ms > stored_at]

@@ -15,7 +15,7 @@ from lab.scenarios import activemq, faults, incidents, operations
 from lab.telemetry import INSTRUMENTATIONS, seen
 from streaming.judge import judge as module
 from streaming.judge.context import Context
-from streaming.judge.memory import QueueMemory
+from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.rules.table import RULES
 
 TRIGGER_MS = 10_000
@@ -46,7 +46,7 @@ SIGNALS = {
 
 def written(memory: QueueMemory) -> str:
     """Return all of a queue's memory as text."""
-    return json.dumps({name: value for name, value in asdict(memory).items() if name != "packed"}, default=repr)
+    return json.dumps(asdict(memory), default=repr)
 
 
 @pytest.mark.parametrize("case", CASES)

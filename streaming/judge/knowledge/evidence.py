@@ -6,8 +6,6 @@ One contradiction ends a conclusion; a window of agreement restores it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import Any
 
 from streaming.core.state.queues import NEVER
 
@@ -70,10 +68,6 @@ class Claim:
 class Evidence:
     """What the counts of one queue have shown so far."""
 
-    seen_at: int = 0
-    """The latest count examined for signs of life…"""
-    counted_at: int = 0
-    """…and the latest one compared with what is tracked."""
     tracked: Claim = field(default_factory=Claim)
     """The tracked unsettled messages are those the broker has."""
     ends: Claim = field(default_factory=Claim)
@@ -82,6 +76,10 @@ class Evidence:
     """Every message that enters is reported to enter."""
     rows: Claim = field(default_factory=Claim)
     """Every tracked message still exists: no more are tracked than the broker has."""
+    seen_at: int = 0
+    """The latest count examined for signs of life…"""
+    counted_at: int = 0
+    """…and the latest one compared with what is tracked."""
     exact_ends: int = 0
     """Consecutive counts whose number in flight was exactly the tracked one, with some in flight."""
     exact_sends: int = 0
@@ -133,8 +131,6 @@ class Evidence:
     """How many of the latest counts, about twenty, were above all that was tracked around their time…"""
     below: float = 0.0
     """…and how many below it. With every message reported one is as likely as the other."""
-    at_counts: list[list[int]] = field(default_factory=list)
-    """For the latest count and those not compared yet: its time and what was tracked then, visible, in flight, delayed."""
     exact_in_flight: int = 0
     """Of the counts of `exact_ends`, those with two or more in flight: one in flight matches by chance too often."""
     standstill_counted_at: int = 0
@@ -145,6 +141,8 @@ class Evidence:
     """…`standstill_at` follows if later counts show that they are; 0: they show that some are not reported."""
     standstill_lags_ms: list[int] = field(default_factory=list)
     """How late all counts since then may be, because what was sent that much earlier is exactly what they grew by."""
+    at_counts: list[list[int]] = field(default_factory=list)
+    """For the latest count and those not compared yet: its time and what was tracked then, visible, in flight, delayed."""
 
     def is_sure(self, now: int) -> bool:
         """Whether complete tracking is established beyond chance, or there are no counts to contradict it."""
@@ -198,26 +196,6 @@ class Evidence:
     def tracked_at(self, at: int) -> list[int] | None:
         """Return what was tracked at the time of a count: visible, in flight, delayed. None where only samples are known."""
         return next((tracked for counted_at, *tracked in self.at_counts if counted_at == at), None)
-
-    def to_list(self) -> list[Any]:
-        """Return plain values for JSON, in field order."""
-        return [_OF_CLAIM(value) if isinstance(value, Claim) else value for value in _OF_EVIDENCE(self)]
-
-    @classmethod
-    def from_list(cls, values: list[Any]) -> Evidence:
-        """Rebuild the evidence from `to_list`."""
-        names = cls.__slots__[: len(values)]
-        known: list[Any] = [Claim(*v) if name in _CLAIMS else v for name, v in zip(names, values, strict=True)]
-        evidence = cls(*known)
-        if len(known) <= cls.__slots__.index("tracked_sum_soon"):
-            # Stored before these sums existed.
-            evidence.tracked_sum_soon, evidence.tracked_in_flight_sum_soon = evidence.tracked_sum, evidence.tracked_in_flight_sum
-        return evidence
-
-
-_CLAIMS = frozenset({"tracked", "ends", "sends", "rows"})
-# Thousands are written in every batch: asking dataclasses for their fields costs more than the rest.
-_OF_CLAIM, _OF_EVIDENCE = attrgetter(*Claim.__slots__), attrgetter(*Evidence.__slots__)
 
 
 def distance_outside_range(counted: float, tracked: float, tracked_soon: float) -> float:

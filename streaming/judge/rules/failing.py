@@ -15,8 +15,8 @@ from streaming.judge.conditions import condition, once
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.knowledge.windows import failures_are_proved, failures_are_proved_of
 from streaming.judge.measured import Measured, Near
-from streaming.judge.memory import QueueMemory
 from streaming.judge.outcomes import MARK_EVERY_MS, ConsumerMark, Outcomes, consumer_marks, outcomes
+from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.signals import Finding
 
 QUICK_MS = 60_000

@@ -1,0 +1,130 @@
+"""The judge's memory of one queue: numbers of fixed size, and parts of varying size that are stored as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any, Final
+
+from streaming.core.reporting.report import ConsumerResults, Purge
+from streaming.judge.counted_arrivals import CountedArrivals
+from streaming.judge.knowledge.basis import BASES, Basis
+from streaming.judge.knowledge.evidence import Claim, Evidence
+from streaming.judge.knowledge.pauses import Pause
+from streaming.judge.outcomes import ConsumerMark
+
+
+@dataclass(slots=True)
+class QueueMemory:
+    """The memory of one queue. Times are epoch milliseconds."""
+
+    since: dict[str, int] = field(default_factory=dict)
+    """Condition -> since when it has held without a break."""
+    evidence: Evidence = field(default_factory=Evidence)
+    """What the broker's counts showed about the telemetry."""
+    failed_at: int = 0
+    """When QueueFailing last fired."""
+    basis: Basis = "unknown"
+    basis_since: int = 0
+    consumer_marks: list[ConsumerMark] = field(default_factory=list)
+    """While deliveries fail, oldest first."""
+    counted_arrivals: CountedArrivals = field(default_factory=CountedArrivals)
+    holds_counted: dict[int, int] = field(default_factory=dict)
+    """Holding-time bucket -> how much of the running total is already in `holds`."""
+    holds: dict[int, float] = field(default_factory=dict)
+    """Holding-time bucket -> weight; older deletions weigh less."""
+    holds_at: int = 0
+    strategies: dict[str, Any] = field(default_factory=dict)
+    """The memory of the broker's emulated slow-consumer strategies."""
+    noisy: dict[str, int] = field(default_factory=dict)
+    """Noisy group -> when it last had something in flight."""
+    purges: list[Purge] = field(default_factory=list)
+    """Purges whose signal has not ended, oldest first: shards report them only while events may be late."""
+    pauses: list[Pause] = field(default_factory=list)
+    """Pauses of the consumers in the broker's counts, oldest first."""
+    paused_at: int = 0
+    """The latest count while the queue was paused by its operators."""
+
+    def numbers(self) -> tuple[float, ...]:
+        """Return all numbers in the order of `NUMBERS`; the last one is the index of the basis in BASES."""
+        found: tuple[float, ...] = (*_OF_NUMBERS(self), _BASIS_INDEX[self.basis])
+        return found
+
+    def lists(self) -> str:
+        """Return the parts of varying size as JSON without those that are empty; nothing if all are."""
+        found = {name: value for name, value in zip(LISTS, _OF_LISTS(self), strict=True) if value}
+        return _json(found) if found else ""
+
+    @classmethod
+    def of(cls, numbers: tuple[Any, ...], lists: str) -> QueueMemory:
+        """Read `numbers()` and `lists()`."""
+        claims: list[Any] = [Claim(*numbers[first : first + 3]) for first in range(0, _EVIDENCE.start, 3)]
+        # By position, since thousands are read in a step: by name it takes three times as long.
+        memory = cls(
+            evidence=Evidence(*claims, *numbers[_EVIDENCE]),
+            counted_arrivals=CountedArrivals(*numbers[_ARRIVALS]),
+            **dict(zip(_OWN, numbers[_REST], strict=True)),
+        )
+        memory.basis = BASES[numbers[-1]]
+        if lists:
+            for name, value in json.loads(lists).items():
+                _set(memory, name, value)
+        return memory
+
+
+def _numbers_of(kind: type[Any]) -> tuple[str, ...]:
+    """Return the fields of a dataclass that hold one number."""
+    return tuple(one.name for one in fields(kind) if one.type in ("int", "float"))
+
+
+_CLAIMS: Final = tuple(one.name for one in fields(Evidence) if one.type == "Claim")
+# Of these two, fields that hold no number come last, and claims first.
+_OF_EVIDENCE: Final = _numbers_of(Evidence)
+_OF_ARRIVALS: Final = _numbers_of(CountedArrivals)
+_OWN: Final = _numbers_of(QueueMemory)
+_EVIDENCE: Final = slice(3 * len(_CLAIMS), 3 * len(_CLAIMS) + len(_OF_EVIDENCE))
+_ARRIVALS: Final = slice(_EVIDENCE.stop, _EVIDENCE.stop + len(_OF_ARRIVALS))
+_REST: Final = slice(_ARRIVALS.stop, -1)
+_PLACES: Final = (
+    *(f"evidence.{claim}.{name}" for claim in _CLAIMS for name in _numbers_of(Claim)),
+    *(f"evidence.{name}" for name in _OF_EVIDENCE),
+    *(f"counted_arrivals.{name}" for name in _OF_ARRIVALS),
+    *_OWN,
+)
+NUMBERS: Final = (*_PLACES, "basis")
+"""The name of each number, `evidence.tracked.agreed_since` for one."""
+FLOATS: Final = frozenset(f"evidence.{one.name}" for one in fields(Evidence) if one.type == "float")
+"""Those that are not integers."""
+_BASIS_INDEX: Final = {basis: i for i, basis in enumerate(BASES)}
+LISTS: Final = (
+    *("since", "consumer_marks", "holds_counted", "holds", "strategies", "noisy", "purges", "pauses"),
+    *("evidence.at_counts", "evidence.standstill_lags_ms", "counted_arrivals.quiet_ids"),
+)
+"""The names of the parts of varying size."""
+_OF_NUMBERS, _OF_LISTS = attrgetter(*_PLACES), attrgetter(*LISTS)
+# A shared encoder: `json.dumps` creates a new one per call.
+_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _by_bucket(value: dict[str, Any]) -> dict[int, Any]:
+    return {int(bucket): weight for bucket, weight in value.items()}
+
+
+_FROM_JSON: Final[dict[str, Callable[[Any], Any]]] = {
+    "consumer_marks": lambda value: [
+        ConsumerMark(at, {name: ConsumerResults(*results) for name, results in marks.items()}) for at, marks in value
+    ],
+    "holds_counted": _by_bucket,
+    "holds": _by_bucket,
+    "purges": lambda value: [Purge(*purge) for purge in value],
+    "pauses": lambda value: [Pause(*pause) for pause in value],
+}
+"""How a part is made of its JSON; the others are what JSON gives."""
+
+
+def _set(memory: QueueMemory, name: str, value: Any) -> None:
+    owner, _, attribute = name.rpartition(".")
+    made = _FROM_JSON[name](value) if name in _FROM_JSON else value
+    setattr(getattr(memory, owner) if owner else memory, attribute, made)
