@@ -117,6 +117,13 @@ def evidence_of(values: list[Any]) -> Evidence:
     return evidence
 
 
+def arrivals_of(values: list[Any]) -> CountedArrivals:
+    """Return the arrivals stored as a list in this order. A list of inferred arrivals came after the ids for a while."""
+    quiet_ids = _ARRIVALS.index("quiet_ids")
+    stored = [value for i, value in enumerate(values) if i <= quiet_ids or not isinstance(value, list)]
+    return CountedArrivals(**dict(zip(_ARRIVALS, stored, strict=False)))
+
+
 def _queue_of(body: dict[str, Any]) -> QueueMemory:
     memory = QueueMemory(
         since=body["since"],
@@ -137,8 +144,5 @@ def _queue_of(body: dict[str, Any]) -> QueueMemory:
             ConsumerMark(at, {name: ConsumerResults(*results) for name, results in marks.items()})
             for at, marks in body["consumer_marks"]
         ]
-        quiet_ids = _ARRIVALS.index("quiet_ids")
-        # A list of inferred arrivals was stored behind the first values for a while.
-        stored = [value for i, value in enumerate(body["counted_arrivals"]) if i <= quiet_ids or not isinstance(value, list)]
-        memory.counted_arrivals = CountedArrivals(**dict(zip(_ARRIVALS, stored, strict=False)))
+        memory.counted_arrivals = arrivals_of(body["counted_arrivals"])
     return memory

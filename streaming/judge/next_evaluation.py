@@ -1,13 +1,14 @@
 """When an unchanged queue must be judged again: the earliest time at which its result may differ.
 
 A time that is too early costs an evaluation; one that is too late gives a wrong result. What cannot be predicted cheaply is
-judged in every step: signals that fire or are about to, sliding windows with failures in them, and backlogs that are only
-counted.
+judged in every step: signals that fire or are about to, and sliding windows with failures in them. Where only a part is reported
+or counted, bounds of ages and the words about what is missing may be ten seconds old.
 """
 
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterator
 
 from streaming.core.state.queues import NEVER, Depth
@@ -15,7 +16,7 @@ from streaming.judge import measures
 from streaming.judge.context import BROKER_COUNTS_FRESH_MS, Context
 from streaming.judge.folded_signals import FOLDED_AFTER_MS
 from streaming.judge.history import DENSE_MS, SAMPLE_EVERY_MS
-from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, QUIET_MS
+from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, FEWEST_PASSED, QUIET_MS
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, STATES
 from streaming.judge.rules.queues import scheduled_ms, stalled_since
@@ -38,6 +39,10 @@ def next_evaluation_at(c: Context, status: QueueStatus, time_to_drain_s: float |
     if found or status not in _STANDING or time_to_drain_s is not None or _is_under_way(c) or _may_slide(c):
         return c.now
     now, first = c.now, NEVER
+    counted = c.summary.depths[-1].unsettled if c.summary.depths else c.broker_counts.get("visible", 0)
+    if c.basis != "messages" and (c.tracked or counted):
+        # Bounds and shares change with every sample. Such queues are not all judged in one step.
+        first = now + SAMPLE_EVERY_MS - zlib.crc32(c.name.queue.encode()) % (SAMPLE_EVERY_MS // 2)
     for at in _moments(c):
         if now < at < first:
             first = at
@@ -82,16 +87,14 @@ def _is_under_way(c: Context) -> bool:
 
 
 def _may_slide(c: Context) -> bool:
-    """Whether a sliding window may change the result, or only the broker's counts show a backlog."""
-    counted = c.summary.depths[-1].unsettled if c.summary.depths else c.broker_counts.get("visible", 0)
-    if c.basis != "messages" and (c.tracked or counted):
-        return True
-    e = c.memory.evidence
-    fresh = c.now - c.summary.last_event_at <= 2 * SAMPLE_EVERY_MS
-    if fresh and c.summary.numbers["visible"] and e.seen_at and not e.tracked.is_long(c.now):
+    """Whether a sliding window may change the result."""
+    summary, e, recent = c.summary, c.memory.evidence, c.recent
+    may_be_passed = summary.numbers["visible"] and recent.value("touched", -1) > FEWEST_PASSED
+    if may_be_passed and e.seen_at and not e.tracked.is_long(c.now):
         # Early on, messages that seem to wait may have been passed over: not all samples around them are taken yet.
-        return True
-    recent = c.recent
+        known_at = recent.value("oldest_visible_at", -1) + REPORTS_LAG_MS
+        if c.now - max(known_at, summary.last_received_at, summary.last_settled_at) <= 2 * SAMPLE_EVERY_MS:
+            return True
     if any(recent.value(field, 0) != recent.value(field, -1) for field in ("failed", "retried", "outlived", "touched_unsent")):
         return True
     # An empty queue has no flow: it stays well, whatever it held some minutes ago.
@@ -124,6 +127,11 @@ def _moments(c: Context) -> Iterator[int]:
             yield summary.attributes[state].at + BROKER_COUNTS_FRESH_MS + 1
     if summary.numbers["used_up_last"]:
         yield summary.last_received_at + RECEIVING_MS + 1
+    if c.basis != "messages":
+        # The status by the counts of the last minutes: see `queue_status`.
+        yield from (depth.at + WINDOW_MS + 1 for depth in summary.depths)
+        yield max(summary.last_received_at, summary.last_settled_at, e.life_at) + WINDOW_MS // 2
+        yield summary.last_settled_at + WINDOW_MS + 1
     steady = is_steady(c)
     for depth in summary.depths[-2:]:
         if c.basis != "messages":

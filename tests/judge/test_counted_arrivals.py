@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -139,17 +137,3 @@ def test_only_what_is_not_reported_is_announced_and_never_more_than_that(steps: 
         assert shown == unreported
     else:
         assert shown <= unreported
-
-
-def test_values_stored_before_later_ones_existed_are_read() -> None:
-    """New fields come last, with defaults."""
-    assert [f.name for f in dataclasses.fields(CountedArrivals)][:8] == [
-        "depth",
-        "arrived",
-        "unexplained",
-        "since",
-        "announced",
-        "shown",
-        "at",
-        "quiet_ids",
-    ]

@@ -66,6 +66,25 @@ def test_a_queue_of_few_messages_is_judged_when_one_comes_and_hardly_in_between(
     assert len([at for at in evaluated_at if at > 40 * MINUTE_MS]) <= 20, "of 120 steps, with five messages"
 
 
+def test_a_backlog_known_by_counts_is_judged_every_five_to_ten_seconds(evaluated_at: list[int]) -> None:
+    """In steps of a second, its bounds are as old as the samples; its status is not."""
+    backlog = [counted(minute, visible=500 + minute % 3, in_flight=5) for minute in range(12)]
+    judged(in_steps(backlog, 1, 12 * 60))
+    late = [at for at in evaluated_at if at > 6 * MINUTE_MS]
+    assert 36 <= len(late) <= 120, "of 360 steps"
+
+
+def test_a_new_queue_with_little_traffic_is_not_judged_in_every_step(evaluated_at: list[int]) -> None:
+    """Until its counts have agreed for five minutes, messages may have been passed over; here there are too few for that."""
+    events = [*(event("sent", 100 * n, message_id=f"m{n}") for n in range(3)), *(counted(n, visible=3) for n in range(5))]
+    for n in range(2):
+        at = MINUTE_MS * n + 30_100
+        events += [event("received", at, message_id=f"m{n}", receive_count=1), event("deleted", at + 100, message_id=f"m{n}")]
+        events.append(event("sent", at + 200, message_id=f"m{n + 3}"))
+    judged(in_steps(sorted(events, key=lambda e: e["at"]), 1, 145))
+    assert len([at for at in evaluated_at if at > MINUTE_MS]) <= 20, "of 85 steps"
+
+
 @pytest.mark.parametrize(
     "other",
     [counted(36, visible=4), counted(36, visibility_timeout_s=60), event("sent", 36 * MINUTE_MS, message_id="new")],

@@ -59,10 +59,21 @@ def said(taken: Sequence[Merged], *, all_queues: bool) -> tuple[list[list[QueueV
     return views, changes, snapshots
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.scenario}-{cell.basis}")
-def test_judging_due_queues_gives_the_same_result_as_judging_all(cell: Cell, tmp_path: Path) -> None:
+SHORT_STEPS = (
+    (Cell("one_consumer_dead", "standard", 123_887, "attributes", "noisy"), 2_000),
+    (Cell("healthy_idle", "standard", 11, "sample50", "late"), 2_000),
+)
+"""With steps shorter than the time between two samples."""
+
+
+@pytest.mark.parametrize(
+    ("cell", "trigger_ms"),
+    [*((cell, 10_000) for cell in CELLS), *SHORT_STEPS],
+    ids=lambda value: f"{value.scenario}-{value.basis}" if isinstance(value, Cell) else str(value),
+)
+def test_judging_due_queues_gives_the_same_result_as_judging_all(cell: Cell, trigger_ms: int, tmp_path: Path) -> None:
     """Everything published is compared at every step: signals, statuses, depths, ages, bases."""
-    taken = tracked(cell, tmp_path, trigger_ms=10_000)
+    taken = tracked(cell, tmp_path, trigger_ms)
     some, changes, snapshots = said(taken, all_queues=False)
     all_, all_changes, all_snapshots = said(taken, all_queues=True)
     for step, one, other in zip(taken, some, all_, strict=True):

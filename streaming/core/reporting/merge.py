@@ -45,7 +45,7 @@ class _Places(NamedTuple):
     of_shards: tuple[Array, ...]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)
 def _places(packed: tuple[bytes, ...]) -> _Places:
     # Names rarely change from one step to the next.
     shards = [read_names(names)[0] for names in packed]

@@ -72,7 +72,8 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     if not has_samples_around(depth.at, past):
         return
     e.late_ms, e.least_late_ms = e.least_late_ms, REPORTS_LAG_MS
-    depths = [before for before in depths if past.last_before(before.at) >= 0]
+    began = past.times[0]
+    depths = [before for before in depths if before.at >= began]
     lately = past.since(depth.at - COUNT_LAG_MS)
     if not len(lately):
         lately = past
@@ -93,8 +94,9 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     e.tracked.observe(depth.at, close and _within(depth.unsettled, low, high) and _add_up_to_the_same(*unsettled, again))
     e.rows.observe(depth.at, _floor(low) <= depth.unsettled)
     held = e.in_flight_sum, e.tracked_in_flight_sum, e.tracked_in_flight_sum_soon, e.tracked_in_flight_sum_late
-    e.ends.observe(depth.at, _ends_agree(depths, depth, past, lately) and _add_up_to_the_same(*held, e.ends.contradicted_at > 0))
-    e.sends.observe(depth.at, _sends_agree(depths, depth, past))
+    before = [(one.unsettled, one.at) for one in depths]
+    e.ends.observe(depth.at, _ends_agree(before, depth, past, lately) and _add_up_to_the_same(*held, e.ends.contradicted_at > 0))
+    e.sends.observe(depth.at, _sends_agree(before, depth, past))
     _update_exactness(e, depths, depth, past, at_count, in_flight)
     e.counted_at = depth.at
 
@@ -224,8 +226,8 @@ def _add_up_to_the_same(counted: float, tracked: float, tracked_soon: float, tra
     return distance_to_tracked(counted, tracked, tracked_soon, tracked_late) <= slack
 
 
-def _ends_agree(depths: list[Depth], depth: Depth, past: Window, lately: Window) -> bool:
-    """Whether all consumers are instrumented.
+def _ends_agree(before: list[tuple[int, int]], depth: Depth, past: Window, lately: Window) -> bool:
+    """Whether all consumers are instrumented. `before`: the backlog at the counts before this one, and their times.
 
     The number in flight matches the tracked one, no receive counts jump, and the backlog never falls by more than the reported
     ends.
@@ -235,20 +237,22 @@ def _ends_agree(depths: list[Depth], depth: Depth, past: Window, lately: Window)
         return False
     if past.change("unseen_receives", depth.at - COUNT_LAG_MS) > 0:
         return False
-    for before in depths:
-        fall = before.unsettled * (1 - COUNT_ERROR_RATIO) - depth.unsettled * (1 + COUNT_ERROR_RATIO)
-        if fall > 1 and fall - 1 > past.change("departed", before.at - COUNT_LAG_MS):
+    most_now = depth.unsettled * (1 + COUNT_ERROR_RATIO)
+    for unsettled, at in before:
+        fall = unsettled * (1 - COUNT_ERROR_RATIO) - most_now
+        if fall > 1 and fall - 1 > past.change("departed", at - COUNT_LAG_MS):
             return False
     return True
 
 
-def _sends_agree(depths: list[Depth], depth: Depth, past: Window) -> bool:
+def _sends_agree(before: list[tuple[int, int]], depth: Depth, past: Window) -> bool:
     """Whether all producers are instrumented: the backlog never grows by more than the reported sends."""
     if past.change("touched_unsent", depth.at - COUNT_LAG_MS) > 0:
         return False
-    for before in depths:
-        growth = depth.unsettled * (1 - COUNT_ERROR_RATIO) - before.unsettled * (1 + COUNT_ERROR_RATIO)
-        if growth > 1 and growth - 1 > past.change("sent", before.at - COUNT_LAG_MS):
+    least_now = depth.unsettled * (1 - COUNT_ERROR_RATIO)
+    for unsettled, at in before:
+        growth = least_now - unsettled * (1 + COUNT_ERROR_RATIO)
+        if growth > 1 and growth - 1 > past.change("sent", at - COUNT_LAG_MS):
             return False
     return True
 

@@ -1,4 +1,4 @@
-"""Evidence stored as a list by an earlier release can be read: fields it lacked keep their defaults."""
+"""Evidence, and counted arrivals, stored as a list by an earlier release can be read: fields it lacked keep their defaults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from streaming.judge.earlier_memory import EVIDENCE_ORDER, evidence_of
+from streaming.judge.counted_arrivals import CountedArrivals
+from streaming.judge.earlier_memory import EVIDENCE_ORDER, arrivals_of, evidence_of
 from streaming.judge.knowledge.evidence import Claim, Evidence
 
 
@@ -31,3 +32,10 @@ def test_sums_that_were_not_kept_begin_as_those_of_the_time_of_the_counts() -> N
     before = stored(Evidence(tracked_sum=3.0, tracked_in_flight_sum=2.0))[: EVIDENCE_ORDER.index("tracked_sum_soon")]
     read = evidence_of(before)
     assert (read.tracked_sum_soon, read.tracked_in_flight_sum_soon) == (3.0, 2.0)
+
+
+@pytest.mark.parametrize("inferred", [[], [["m1", 7]]])
+def test_arrivals_stored_before_later_values_existed_are_read(inferred: list[Any]) -> None:
+    """For a while, a list of inferred arrivals followed the ids."""
+    assert arrivals_of([1, 2, 3, 4, 5, 6, 7, ["a"], *inferred]) == CountedArrivals(1, 2, 3, 4, 5, 6, 7, quiet_ids=["a"])
+    assert arrivals_of([1, 2, 3, 4, 5, 6, 7, [], *inferred, 8, 9, 10]).rose_at == 10
