@@ -101,7 +101,7 @@ class MemoryTable(Mapping[QueueName, QueueMemory]):
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> MemoryTable:
-        """Read the bytes of `to_bytes`. Numbers of another release are left out, or zero.
+        """Read the bytes of `to_bytes`. What only another release has is left out; what it lacked has its default.
 
         Raises ValueError, struct.error or OSError when damaged.
         """
@@ -110,6 +110,7 @@ class MemoryTable(Mapping[QueueName, QueueMemory]):
         names = [QueueName(*name) for name in head["queues"]]
         table._rows = {name: row for row, name in enumerate(names)}
         table._use(np.zeros(len(names), dtype=_ROW))
+        table._numbers[:] = QueueMemory().numbers()
         for first in range(0, len(names), ROWS_PER_BLOCK):
             rows, plain = min(ROWS_PER_BLOCK, len(names) - first), next(frames, b"")
             columns = np.frombuffer(plain, dtype=np.int64, count=rows * len(head["numbers"])).reshape(-1, rows)

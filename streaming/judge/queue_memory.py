@@ -70,7 +70,8 @@ class QueueMemory:
         memory.basis = BASES[numbers[-1]]
         if lists:
             for name, value in json.loads(lists).items():
-                _set(memory, name, value)
+                if name in LISTS:
+                    _set(memory, name, value)
         return memory
 
 
@@ -94,7 +95,8 @@ _PLACES: Final = (
     *_OWN,
 )
 NUMBERS: Final = (*_PLACES, "basis")
-"""The name of each number, `evidence.tracked.agreed_since` for one."""
+"""The name of each number, `evidence.tracked.agreed_since` for one. They are stored by name: what becomes an integer, or no
+longer is one, or changes its meaning (as the basis does if BASES are reordered), needs another name."""
 FLOATS: Final = frozenset(f"evidence.{one.name}" for one in fields(Evidence) if one.type == "float")
 """Those that are not integers."""
 _BASIS_INDEX: Final = {basis: i for i, basis in enumerate(BASES)}

@@ -86,8 +86,8 @@ def measure(run: Run, *, quick: bool) -> None:
     run.say("queues: a step by the number of queues known")
     fewer: tuple[int, float] | None = None
     for queues in (200, 2_000) if quick else (200, 2_000, 10_000, 100_000):
-        # In its first five minutes a queue is judged in every step. That takes half a minute for 100,000: few long steps,
-        # but not so long that a queue seems to stand still in between, for those are judged in every step too.
+        # In its first five minutes each count of a queue is compared. For 100,000 that takes long: few steps, but not so far
+        # apart that a queue seems to stand still in between, for those are judged in every step.
         if queues > 10_000:
             untouched_ms = _measure(run, ManyQueues(queues, step_ms=25_000), 16, 1, STEPS[:2])
         else:

@@ -9,13 +9,13 @@ import pytest
 
 from streaming.core.reporting.report import ConsumerResults, Purge
 from streaming.core.settings import QueueName
-from streaming.judge import memory_table
+from streaming.judge import memory_table, queue_memory
 from streaming.judge.counted_arrivals import CountedArrivals
 from streaming.judge.knowledge.evidence import Claim, Evidence
 from streaming.judge.knowledge.pauses import Pause
 from streaming.judge.memory_table import ROWS_PER_BLOCK, MemoryTable
 from streaming.judge.outcomes import ConsumerMark
-from streaming.judge.queue_memory import NUMBERS, QueueMemory
+from streaming.judge.queue_memory import LISTS, NUMBERS, QueueMemory
 
 
 def name(n: int) -> QueueName:
@@ -91,13 +91,16 @@ def test_failures_are_remembered_by_column() -> None:
     assert MemoryTable.from_bytes(table.to_bytes())[name(2)].failed_at == 9
 
 
-def test_numbers_of_another_release_are_left_out_or_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Columns are stored with their names."""
-    renamed = tuple("since_removed" if one == "holds_at" else one for one in NUMBERS)
+def test_what_only_another_release_has_is_left_out_and_what_it_lacked_has_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers and lists are stored with their names."""
+    names = {"evidence.least_late_ms": "removed_number", "noisy": "removed_list"}
     with monkeypatch.context() as patch:
-        patch.setattr(memory_table, "NUMBERS", renamed)
+        patch.setattr(memory_table, "NUMBERS", tuple(names.get(one, one) for one in NUMBERS))
+        patch.setattr(queue_memory, "LISTS", tuple(names.get(one, one) for one in LISTS))
         stored = MemoryTable({name(0): everything()}).to_bytes()
-    assert MemoryTable.from_bytes(stored)[name(0)] == dataclasses.replace(everything(), holds_at=0)
+    expected = everything()
+    expected.evidence.least_late_ms, expected.noisy = Evidence().least_late_ms, {}
+    assert MemoryTable.from_bytes(stored)[name(0)] == expected
 
 
 @pytest.mark.parametrize("cut", [1, 9, 40])

@@ -51,7 +51,7 @@ numbers = st.one_of(
     st.sampled_from([str(2**31 - 1), str(2**31), str(10**15), str(10**16 - 1), str(10**16), str(2**63), "9" * 30]),
     st.text(alphabet="0123456789/:;-+.eE", min_size=1, max_size=18),
 )
-truths = st.sampled_from(["true", "false", "truE", "falsy", "fals", "trues", "null", "1", "tru", ""])
+booleans = st.sampled_from(["true", "false", "truE", "falsy", "fals", "trues", "null", "1", "tru", ""])
 LIKE = [
     '{{"v":1,"type":"sent","at":{n0},"system":"aws_sqs","queue":"{t0}","message_id":"{t1}"}}',
     '{{"v": 1, "type": "received", "at": {n0}, "system": "{t0}", "queue": "q", "message_id": "m", "receive_count": {n1}}}',
@@ -69,7 +69,7 @@ def ndjson(draw: st.DrawFn) -> bytes:
     kinds = draw(st.lists(st.sampled_from(LIKE), min_size=1, max_size=2))
     lines = []
     for _ in range(draw(st.integers(1, 8))):
-        values = {f"n{i}": draw(numbers) for i in range(2)} | {f"t{i}": draw(texts) for i in range(3)} | {"b0": draw(truths)}
+        values = {f"n{i}": draw(numbers) for i in range(2)} | {f"t{i}": draw(texts) for i in range(3)} | {"b0": draw(booleans)}
         line = draw(st.sampled_from(kinds)).format(**values).encode("utf-8", "surrogatepass").replace(b"\n", b"")
         if draw(st.integers(0, 7)) == 0:
             at = draw(st.integers(0, len(line)))
