@@ -91,6 +91,8 @@ class _Context:
     runbook_base_url: str | None
 
     def subjects(self, what: str) -> Iterator[Subject]:
+        # A consumer that fell silent holds nothing, so it is only known by the signals that name it.
+        named = {f.key.queue_name for f in self.snapshot.firing if what in (f.key.consumer, *_blamed(f))}
         for queue in self.snapshot.queues:
             if what in (queue.queue, f"{queue.system}/{queue.scope}/{queue.queue}"):
                 yield self.queue(queue)
@@ -100,9 +102,11 @@ class _Context:
             for group in queue.top_groups:
                 if group.group == what:
                     yield self.group(queue, group)
-            for consumer in queue.consumers:
-                if consumer.consumer == what:
-                    yield self.consumer(queue, consumer)
+            consumers = [consumer for consumer in queue.consumers if consumer.consumer == what]
+            if not consumers and queue.name in named:
+                consumers = [ConsumerView(consumer=what, held=0, oldest_held_since_ms=None, oldest_message_id=None)]
+            for consumer in consumers:
+                yield self.consumer(queue, consumer)
 
     def queue(self, queue: QueueView) -> Subject:
         reasons = self.reasons(queue, lambda _: True)

@@ -121,6 +121,25 @@ def test_a_consumer_that_a_signal_names_as_its_cause_is_shown_it(
     assert [r.finding.key.signal for r in subject.reasons] == ([signal] if blamed else [])
 
 
+@pytest.mark.parametrize(
+    ("others", "sentence"),
+    [
+        (0, "Consumer w3 of q holds no message."),
+        (2, "Consumer w3 of q holds no message for as long as the consumers that are listed."),
+    ],
+)
+def test_a_consumer_that_holds_nothing_is_found_by_the_signal_that_names_it(others: int, sentence: str) -> None:
+    """It fell silent: no list of consumers has it. One that no signal names is not known."""
+    found = finding("QueueLagging", "q", "warning", NOW_MS, "It falls behind.")
+    found = replace(found, evidence={**found.evidence, "silent_consumers": "w1, w3"})
+    held = (ConsumerView(consumer="w2", held=1, oldest_held_since_ms=NOW_MS - 5_000, oldest_message_id="m"),)
+    queues = (queue_view("q", consumers=held, other_consumers=others), queue_view("other"))
+    (subject,) = about("w3", Snapshot(NOW_MS, queues, (found,), {})).subjects
+    assert (subject.kind, subject.sentence) == ("consumer", sentence)
+    assert [r.finding.key.signal for r in subject.reasons] == ["QueueLagging"]
+    assert about("w4", Snapshot(NOW_MS, queues, (found,), {})).subjects == ()
+
+
 def test_a_consumer_is_not_blamed_for_a_message_that_it_only_received_last() -> None:
     """The evidence of other signals names a consumer that may have done nothing wrong."""
     (subject,) = about("orders-worker-2").subjects
