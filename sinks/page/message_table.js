@@ -104,7 +104,7 @@ function showFacts(list, message) {
     ["State", "text", { visible: "visible", in_flight: "in flight", delayed: "delayed" }[message.state]],
     ["Age", "since", message.sent_at_ms],
     // The receives of a dead letter in its source queue are not known here.
-    ["Receives", "text", message.receive_count === 0 && message.arrived_at_ms !== null ? null : number(message.receive_count)],
+    ["Receives", "text", message.receive_count === null ? null : number(message.receive_count)],
     ["Window ends in", "until", message.state === "in_flight" ? message.invisible_until_ms : null],
     ["Consumer", "name", message.consumer],
     ["Group", "name", message.group],

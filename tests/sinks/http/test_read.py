@@ -150,6 +150,21 @@ def test_suspects_are_listed_with_ids_and_timelines(shop: Service) -> None:
     assert shop.client.get("/api/v1/queues/orders/messages?why=head").json()["messages"] == []
 
 
+def test_a_dead_letter_whose_deliveries_are_not_known_has_no_receive_count(start: StartService) -> None:
+    """Not received in the dead-letter queue does not mean never received, and 0 would say so."""
+    snapshot = shop_snapshot(NOW_MS)
+    (dead,) = (queue for queue in snapshot.queues if queue.queue == "orders-dlq")
+    first, second, *_ = dead.messages
+    messages = (replace(first, receive_count=0), second, replace(first, message_id="new", receive_count=0, arrived_at_ms=None))
+    client = start(replace(snapshot, queues=(replace(dead, messages=messages),))).client
+    found = client.get("/api/v1/queues/orders-dlq/messages").json()["messages"]
+    assert {one["message_id"]: one["receive_count"] for one in found} == {
+        first.message_id: None,
+        second.message_id: second.receive_count,
+        "new": 0,
+    }
+
+
 @pytest.mark.parametrize("name", PRINTABLE_NAMES)
 def test_queues_of_any_name_can_be_requested(hostile: Service, name: str) -> None:
     """Names with slashes, quotes, newlines, `../` or the path of another endpoint are decoded once and taken literally."""
