@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array
 from streaming.core.settings import QueueName
+from streaming.judge.sample_rows import Sample, SampleRows, field_of, read_rows
 from streaming.judge.window import COLUMN, FIELDS, Ints, Window
 
 SAMPLE_EVERY_MS = 10_000
@@ -25,60 +27,6 @@ AGE_TO_GAP = 20
 """Older than the dense range, a sample is dropped when its neighbours are closer together than their age divided by this."""
 KEPT_MS = 14 * 86_400_000
 _CODEC = pa.Codec("zstd", compression_level=1)
-
-
-@dataclass(slots=True)
-class _Sample:
-    at: int
-    rows: Array
-    """The row of each queue known then, in the table of rows."""
-    packed: bytes = b""
-    """Stored as the difference from the previous sample."""
-
-
-class _Rows:
-    """The rows of all samples, a column per field. Of a queue to which nothing happened, several samples have the same row."""
-
-    def __init__(self) -> None:
-        self.table: Ints = np.zeros((0, len(FIELDS)), dtype=np.int64)
-        self._used = 0
-        self._most = 0
-        """Rows that no sample has any more are dropped when there are more than this."""
-
-    def __len__(self) -> int:
-        return self._used
-
-    def add(self, values: Ints, before: Array) -> Array:
-        """Store the rows that differ from those of `before`, the sample before, and return the row of each queue."""
-        rows = np.empty(len(values), dtype=np.int32)
-        shared = min(len(before), len(values))
-        differs = np.ones(len(values), dtype=bool)
-        differs[:shared] = (values[:shared] != self.table.take(before[:shared], axis=0)).any(axis=1)
-        rows[:shared] = before[:shared]
-        new = values[differs]
-        if self._used + len(new) > len(self.table):
-            room = (self._used + len(new)) * 9 // 8
-            table = np.zeros((room, len(FIELDS)), dtype=np.int64)
-            table[: self._used] = self.table[: self._used]
-            self.table = table
-        self.table[self._used : self._used + len(new)] = new
-        rows[differs] = np.arange(self._used, self._used + len(new))
-        self._used += len(new)
-        return rows
-
-    def drop_unused(self, samples: Sequence[_Sample]) -> None:
-        """Drop rows that none of the samples has, if there are many."""
-        if self._used <= self._most:
-            return
-        used = np.zeros(self._used, dtype=bool)
-        for sample in samples:
-            used[sample.rows] = True
-        moved = np.cumsum(used, dtype=np.int32) - np.int32(1)
-        for sample in samples:
-            sample.rows = moved[sample.rows]
-        # A quarter more than are needed now: they come one by one.
-        kept = int(moved[-1]) + 1
-        self.table, self._used, self._most = self.table[: self._used][used], kept, kept + kept // 4
 
 
 @dataclass(slots=True)
@@ -103,10 +51,10 @@ class History:
         self._names: Sequence[QueueName] = ()
         self._places: Ints = np.zeros(0, dtype=np.int64)
         self._packed_names: bytes | None = None
-        self._samples: list[_Sample] = []
-        self._rows = _Rows()
-        self._now: tuple[int, Array, Ints] | None = None
-        """The present, while it is not one of the samples: its time, each queue's row, and a table of its own."""
+        self._samples: list[Sample] = []
+        self._rows = SampleRows()
+        self._now: tuple[int, Ints] | None = None
+        """The present, while it is not one of the samples: its time, and a row of FIELDS for each queue."""
         self._dense: _Dense | None = None
 
     def __len__(self) -> int:
@@ -138,10 +86,11 @@ class History:
         table = np.zeros((len(self._place), len(FIELDS)), dtype=np.int64)
         table[self._places] = values
         self._dense = None
-        self._now = at, np.arange(len(table), dtype=np.int32), table
         if not self._samples or at - self._samples[-1].at >= SAMPLE_EVERY_MS:
             self._keep(at, table)
             self._now = None
+        else:
+            self._now = at, table
         self._thin(at)
 
     def forget_after(self, now: int) -> None:
@@ -152,10 +101,9 @@ class History:
 
     def gather(self, names: Sequence[QueueName]) -> None:
         """Load the dense range of these queues for `recent`."""
-        places = [self._place[name] for name in names if name in self._place]
-        at, values = self._stack(np.array(places, dtype=np.int64))
-        # Store queue by queue in memory: thousands may be read one after the other.
-        values = np.ascontiguousarray(values.swapaxes(0, 1))
+        places = np.array([self._place[name] for name in names if name in self._place], dtype=np.int64)
+        # One sample older than the range gives a baseline where a queue is judged rarely.
+        at, values = self._stacked(self._samples[max(0, self._first_at(self._latest_at - DENSE_MS) - 1) :], places)
         present = values[:, :, COLUMN["present"]] > 0
         firsts = (
             np.where(present.any(axis=1), present.argmax(axis=1), len(at)) if len(at) else np.zeros(len(values), dtype=np.int64)
@@ -169,22 +117,28 @@ class History:
         `queues`: indices of the names last added. The function takes a field and indices of samples, and returns a row per sample
         with a value per queue: zero where a queue was not known yet.
         """
-        tables = [(at, rows, table) for at, rows, table in self._all() if at >= since]
+        samples = self._samples[self._first_at(since) :]
+        times = [sample.at for sample in samples] + ([] if self._now is None else [self._now[0]])
         places = self._places[queues]
         highest = int(places.max(initial=-1))
 
         def values(field: str, chosen: Sequence[int]) -> Ints:
             found = np.zeros((len(chosen), len(places)), dtype=np.int64)
-            column = COLUMN[field]
-            for i, (_, rows, table) in enumerate(tables[at] for at in chosen) if len(places) else ():
+            stored = field_of(self._rows.table, field)
+            for i, at in enumerate(chosen) if len(places) else ():
+                if at == len(samples):
+                    assert self._now is not None
+                    found[i] = self._now[1][places, COLUMN[field]]
+                    continue
+                rows = samples[at].rows
                 if highest < len(rows):
-                    found[i] = table[rows[places], column]
+                    found[i] = stored[rows[places]]
                 else:
                     known = places < len(rows)
-                    found[i, known] = table[rows[places[known]], column]
+                    found[i, known] = stored[rows[places[known]]]
             return found
 
-        return np.array([at for at, _, _ in tables], dtype=np.int64), values
+        return np.array(times, dtype=np.int64), values
 
     def recent(self, name: QueueName) -> Window:
         """Return the dense range of one queue, including the present."""
@@ -201,11 +155,15 @@ class History:
     def window(self, name: QueueName) -> Window:
         """Return all samples of one queue, including the present."""
         place = self._place.get(name)
-        known = [] if place is None else [(at, table[rows[place]]) for at, rows, table in self._all() if place < len(rows)]
-        found = [(at, values) for at, values in known if values[COLUMN["present"]]]
-        if not found:
+        if place is None:
             return Window(np.zeros(0, dtype=np.int64), np.zeros((0, len(FIELDS)), dtype=np.int64))
-        return Window(np.array([at for at, _ in found], dtype=np.int64), np.array([values for _, values in found]))
+        samples = [sample for sample in self._samples if place < len(sample.rows)]
+        times, values = [sample.at for sample in samples], read_rows(self._rows.table[[s.rows.item(place) for s in samples]])
+        if self._now is not None:
+            times.append(self._now[0])
+            values = np.concatenate((values, self._now[1][None, place]))
+        present = values[:, COLUMN["present"]] > 0
+        return Window(np.array(times, dtype=np.int64)[present], values[present])
 
     def to_bytes(self) -> bytes:
         """Serialize the kept samples; the present is not one of them."""
@@ -235,40 +193,43 @@ class History:
             raise ValueError(f"the judge's history is damaged: {error}") from error
         return history
 
-    def _all(self) -> list[tuple[int, Array, Ints]]:
-        """Return each sample's time, each queue's row then, and the table of rows."""
-        found: list[tuple[int, Array, Ints]] = [(sample.at, sample.rows, self._rows.table) for sample in self._samples]
-        return found if self._now is None else [*found, self._now]
+    @property
+    def _latest_at(self) -> int:
+        return self.last_at if self._now is None else self._now[0]
 
-    def _values(self, sample: _Sample) -> Ints:
-        return self._rows.table.take(sample.rows, axis=0)
+    def _first_at(self, at: int) -> int:
+        """Return the index of the first sample at `at` or later."""
+        return bisect_left(self._samples, at, key=attrgetter("at"))
+
+    def _values(self, sample: Sample) -> Ints:
+        return read_rows(self._rows.table[sample.rows])
 
     def _keep(self, at: int, values: Ints) -> None:
-        before = self._samples[-1].rows if self._samples else np.zeros(0, dtype=np.int32)
-        packed = _difference(self._rows.table.take(before, axis=0), values)
-        self._samples.append(_Sample(at, self._rows.add(values, before), packed))
+        before = self._samples[-1] if self._samples else Sample(0, np.zeros(0, dtype=np.int32))
+        values_before = self._values(before)
+        rows = self._rows.add(values, before.rows, values_before)
+        self._samples.append(Sample(at, rows, _difference(values_before, values)))
         self._rows.drop_unused(self._samples)
 
-    def _stack(self, places: Ints) -> tuple[Ints, Ints]:
-        samples = self._all()
-        since = samples[-1][0] - DENSE_MS if samples else 0
-        dense = [sample for sample in samples if sample[0] >= since]
-        # One sample older than the range gives a baseline where a queue is judged rarely.
-        older = [sample for sample in samples if sample[0] < since][-1:]
-        return self._stacked(older + dense, places)
+    def _stacked(self, samples: Sequence[Sample], places: Ints) -> tuple[Ints, Ints]:
+        """Return the times of some samples and the present, and the values by queue, sample and field.
 
-    @staticmethod
-    def _stacked(samples: Sequence[tuple[int, Array, Ints]], places: Ints) -> tuple[Ints, Ints]:
-        values = np.zeros((len(samples), len(places), len(FIELDS)), dtype=np.int64)
+        Those of a queue are together in memory: thousands of queues may be read one after the other.
+        """
+        stored = np.zeros((len(samples), len(places)), dtype=self._rows.table.dtype)
         highest = places.max(initial=-1)
-        for i, (_, rows, table) in enumerate(samples if len(places) else ()):
-            if highest < len(rows):
+        for i, sample in enumerate(samples if len(places) else ()):
+            if highest < len(sample.rows):
                 # Without this mode, numpy copies once more.
-                table.take(rows[places], axis=0, out=values[i], mode="clip")
+                self._rows.table.take(sample.rows[places], out=stored[i], mode="clip")
             else:
-                known = places < len(rows)
-                values[i, known] = table[rows[places[known]]]
-        return np.array([at for at, _, _ in samples], dtype=np.int64), values
+                known = places < len(sample.rows)
+                stored[i, known] = self._rows.table[sample.rows[places[known]]]
+        times, values = [sample.at for sample in samples], read_rows(stored.swapaxes(0, 1))
+        if self._now is not None:
+            times.append(self._now[0])
+            values = np.concatenate((values, self._now[1][places, None]), axis=1)
+        return np.array(times, dtype=np.int64), values
 
     def _forget(self, names: Sequence[QueueName]) -> None:
         gone = self._place.keys() - set(names)
@@ -293,7 +254,7 @@ class History:
             else:
                 i += 1
         while len(samples) > 2 and samples[0].at < now - KEPT_MS:
-            samples[1].packed = _difference(self._rows.table[:0], self._values(samples[1]))
+            samples[1].packed = _difference(np.zeros((0, len(FIELDS)), dtype=np.int64), self._values(samples[1]))
             del samples[0]
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-FIELDS = (
+NARROW = (
     "present",
     "received",
     "settled",
@@ -29,14 +29,14 @@ FIELDS = (
     "tracked_visible",
     "tracked_in_flight",
     "tracked_delayed",
-    "oldest_visible_at",
-    "counted_at",
     "counted_visible",
     "counted_in_flight",
     "counted_delayed",
-    "work_ms",
     "work_count",
 )
+"""Numbers of messages, which nearly always fit in 32 bits."""
+WIDE = ("oldest_visible_at", "counted_at", "work_ms")
+FIELDS = (*NARROW, *WIDE)
 """Columns of a sample. Running totals: `received` to `arrived` (`settled`: every end; `departed`: every end but reconciliations),
 `work_ms` and `work_count` (total holding time and number of deleted messages). Gauges: `unsettled`, `tracked_*`,
 `oldest_visible_at` (0: nothing visible). The broker's latest count and its time (0: none yet). Times are epoch milliseconds."""

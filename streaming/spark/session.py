@@ -69,10 +69,12 @@ _LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
 """Others for a checkpoint on a local or mounted disk."""
 
 MEMORY_TUNABLES: Final = (
+    "glibc.malloc.arena_max=4:"
     f"glibc.malloc.mmap_threshold={32 << 20}:glibc.malloc.trim_threshold={256 << 20}:glibc.malloc.top_pad={16 << 20}"
 )
 """For Java and its Python workers, which allocate megabytes of buffers and arrays in every batch. Returning that memory to the
-system in between, and getting it back page by page, took a tenth of all processor time."""
+system in between, and getting it back page by page, took a tenth of all processor time. Java's threads share four arenas: what
+they free stays there, and sixteen arenas kept 430 MB with 100,000 queues."""
 
 ARROW_MEMORY: Final = "system"
 """pyarrow's memory pool in the workers: glibc, which follows the settings above. pyarrow's own allocator returns memory."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from streaming.core.settings import QueueName
 from streaming.judge.history import AGE_TO_GAP, DENSE_MS, History
-from streaming.judge.window import FIELDS, Ints
+from streaming.judge.window import COLUMN, FIELDS, Ints
 
 T0 = 1_700_000_000_000
 A, B, C = (QueueName("aws_sqs", "", name) for name in "abc")
@@ -56,7 +56,7 @@ def test_a_queue_to_which_nothing_happens_is_stored_once() -> None:
     names = [QueueName("s", "", f"q{i:03d}") for i in range(200)]
     history, values = History(), table(*range(200))
     for i in range(200):
-        values[:10, 2] += 1
+        values[:10, COLUMN["settled"]] += 1
         history.add(T0 + i * 10_000, names, values)
     assert len(names) + 10 * len(history) <= history.rows + 10 <= 1.25 * (len(names) + 10 * len(history)) + 10
     for place in (0, 9, 10, 199):
@@ -88,7 +88,18 @@ def test_each_sample_reads_as_it_was_added(steps: list[tuple[int, list[int]]]) -
         assert recent["sent"].tolist() == [added[C][at] for at in recent.at.tolist()]
 
 
-NAMES = st.sets(st.sampled_from("abcd"), min_size=1)
+def test_a_number_that_needs_more_than_32_bits_widens_what_is_stored() -> None:
+    """It is exact, and so are the samples before and after it."""
+    history, sent = History(), [7, 2**31, -1, 2**40]
+    for i, value in enumerate(sent):
+        history.add(T0 + i * 10_000, [A, B], table(value, i))
+    history.add(T0 + 32_000, [A, B], table(2**50, 4))
+    assert history.window(A)["sent"].tolist() == [*sent, 2**50]
+    history.gather([A, B])
+    assert history.recent(A)["sent"].tolist() == [*sent, 2**50]
+    assert history.recent(B)["sent"].tolist() == [0, 1, 2, 3, 4]
+    _, values = history.stretch(T0, np.array([0, 1]))
+    assert values("sent", range(5)).T.tolist() == [[*sent, 2**50], [0, 1, 2, 3, 4]]
 
 
 @settings(max_examples=50)
