@@ -66,16 +66,18 @@ def sides(past: Window, now: int) -> Sides:
     if not len(past):
         return Sides(False, False, None)
     before = max(past.last_before(now - SIDES_MS), 0)
-    ever = {field: past.value(field, -1) for field in ("sent", "arrived", "touched", "touched_unsent")}
-    sent, arrived, touched, unsent = (total - past.value(field, before) for field, total in ever.items())
-    sent += arrived
-    if not touched:
+    ever_sent, ever_touched = past.value("sent", -1) + past.value("arrived", -1), past.value("touched", -1)
+    sent = ever_sent - past.value("sent", before) - past.value("arrived", before)
+    touched = ever_touched - past.value("touched", before)
+    unsent = past.value("touched_unsent", -1)
+    if touched:
+        unsent -= past.value("touched_unsent", before)
+    else:
         # A quiet or new queue: use everything known about it.
-        touched, unsent = ever["touched"], ever["touched_unsent"]
-    ever_sent = ever["sent"] + ever["arrived"] > 0
-    deliveries = touched > 0 if sent else ever["touched"] > 0
+        touched = ever_touched
+    deliveries = touched > 0 if sent else ever_touched > 0
     unsent_ratio = max(unsent, 0) / touched if touched > 0 else None
-    return Sides(ever_sent if not sent else True, deliveries, unsent_ratio, not no_ends_reported(past))
+    return Sides(bool(sent) or ever_sent > 0, deliveries, unsent_ratio, not no_ends_reported(past))
 
 
 def passed_over(past: Window, came_back: int, late_ms: int) -> bool:

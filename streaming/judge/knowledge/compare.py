@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from itertools import pairwise
+from operator import sub
 
 from streaming.core.state.queues import Depth
 from streaming.judge.knowledge.bounds import MOST_UNREPORTED_RATIO, standstill_bound
@@ -19,7 +19,7 @@ from streaming.judge.knowledge.evidence import (
     EXACT_COUNTS,
     REPORTS_LAG_MS,
     Evidence,
-    distance_to_tracked,
+    is_near_tracked,
 )
 from streaming.judge.window import Window
 
@@ -72,32 +72,33 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     if not has_samples_around(depth.at, past):
         return
     e.late_ms, e.least_late_ms = e.least_late_ms, REPORTS_LAG_MS
-    began = past.times[0]
-    depths = [before for before in depths if before.at >= began]
+    counted, began = depth.unsettled, past.times[0]
+    before = [(one.unsettled, one.at) for one in depths if one.at >= began]
     lately = past.since(depth.at - COUNT_LAG_MS)
     if not len(lately):
         lately = past
-    low, high = _range(lately, "unsettled", into="sent", out="departed")
     at_count, after_count = samples_around(e, depth.at, past)
     tracked, in_flight = _tracked_then(e, depth.at, past, at_count)
-    _add_up(e, depth, past, after_count, tracked, in_flight)
+    late = _samples_a_minute_before(depth.at, past)
+    _add_up(e, depth, past, after_count, late, tracked, in_flight)
     again = e.tracked.contradicted_at > 0
     unsettled = e.counted_sum, e.tracked_sum, e.tracked_sum_soon, e.tracked_sum_late
-    early = not e.tracked.contradicted_at and e.tracked.agreed < AGREEING_COUNTS and depth.unsettled > 0
-    late = max(past.last_before(depth.at - 60_000), 0)
-    off = distance_to_tracked(depth.unsettled, tracked, *(past.value("unsettled", i) for i in (after_count, late)))
-    close = not early or off <= max(EARLY_SLACK, 0.1 * high)
+    early = not e.tracked.contradicted_at and e.tracked.agreed < AGREEING_COUNTS and counted > 0
+    low, high = _range(lately, "unsettled", into="sent", out="departed", known=None if early else counted)
+    tracked_late = past.value("unsettled", late[0])
+    close = not early or is_near_tracked(
+        max(EARLY_SLACK, 0.1 * high), counted, tracked, past.value("unsettled", after_count), tracked_late
+    )
     # Reports about the time of the count arrive in these samples.
     reported = past["unsettled"][at_count : max(after_count, past.last_before(depth.at + REPORTS_LAG_MS)) + 1].tolist()
-    _compare_signs(e, depth.unsettled, [tracked, past.value("unsettled", late), *reported])
+    _compare_signs(e, counted, [tracked, tracked_late, *reported])
     close &= not e.some_are_missing()
-    e.tracked.observe(depth.at, close and _within(depth.unsettled, low, high) and _add_up_to_the_same(*unsettled, again))
-    e.rows.observe(depth.at, _floor(low) <= depth.unsettled)
+    e.tracked.observe(depth.at, close and _within(counted, low, high) and _add_up_to_the_same(*unsettled, again))
+    e.rows.observe(depth.at, _floor(low) <= counted)
     held = e.in_flight_sum, e.tracked_in_flight_sum, e.tracked_in_flight_sum_soon, e.tracked_in_flight_sum_late
-    before = [(one.unsettled, one.at) for one in depths]
     e.ends.observe(depth.at, _ends_agree(before, depth, past, lately) and _add_up_to_the_same(*held, e.ends.contradicted_at > 0))
     e.sends.observe(depth.at, _sends_agree(before, depth, past))
-    _update_exactness(e, depths, depth, past, at_count, in_flight)
+    _update_exactness(e, before, depth, past, at_count, in_flight)
     e.counted_at = depth.at
 
 
@@ -121,16 +122,20 @@ def _compare_signs(e: Evidence, counted: int, tracked: list[int]) -> None:
     e.below = MEMORY_OF_SIGNS * e.below + ((1 + LEAST_SHORTFALL) * counted < min(tracked))
 
 
-def _update_exactness(e: Evidence, depths: list[Depth], depth: Depth, past: Window, at_count: int, in_flight: int) -> None:
-    """Update how many counts in a row were exactly what is reported. `at_count`: the sample of the count."""
+def _update_exactness(
+    e: Evidence, before: list[tuple[int, int]], depth: Depth, past: Window, at_count: int, in_flight: int
+) -> None:
+    """Update how many counts in a row were exactly what is reported. `before`: see `_ends_agree`; `at_count`: its sample."""
     if depth.in_flight or in_flight:
         matches = depth.in_flight == in_flight
         e.exact_ends = e.exact_ends + 1 if matches else 0
         e.exact_in_flight = e.exact_in_flight + (in_flight > 1) if matches else 0
-    if depths:
-        before = max(past.last_before(depths[-1].at), 0)
-        sent, departed = (past.value(name, at_count) - past.value(name, before) for name in ("sent", "departed"))
-        growth = depth.unsettled - depths[-1].unsettled
+    if before:
+        unsettled, at = before[-1]
+        at_last = max(past.last_before(at), 0)
+        sent = past.value("sent", at_count) - past.value("sent", at_last)
+        departed = past.value("departed", at_count) - past.value("departed", at_last)
+        growth = depth.unsettled - unsettled
         if sent or growth:
             # While messages leave, seen or not, a part of the sends may equal the growth by chance.
             stands = not departed and depth.in_flight == in_flight
@@ -146,12 +151,24 @@ def is_far_below(e: Evidence, depth: Depth, tracked: int, recent: Window) -> boo
     return tracked - recent.change("sent", depth.at) > EARLY_SLACK + 2 * depth.unsettled
 
 
-def _range(lately: Window, gauge: str, *, into: str, out: str) -> tuple[int, int]:
-    """Return the least and the most a gauge can have been, from its samples and the arrivals and departures between them."""
-    # A few dozen samples: plain lists take half the time of numpy.
+def _range(lately: Window, gauge: str, *, into: str, out: str, known: int | None) -> tuple[int, int]:
+    """Return the least and the most a gauge can have been, from its samples and the arrivals and departures between them.
+
+    `known`: a number looked for. Where it lies between samples, what came and went between them is left out: it changes nothing.
+    """
     values = lately[gauge].tolist()
-    came, went = (max((b - a for a, b in pairwise(lately[total].tolist())), default=0) for total in (into, out))
-    return min(values) - max(went, 0), max(values) + max(came, 0)
+    if known is not None and min(values) <= known <= max(values):
+        return min(values), max(values)
+    came = _largest_step(lately, into)
+    went = came if out == into else _largest_step(lately, out)
+    return min(values) - went, max(values) + came
+
+
+def _largest_step(lately: Window, total: str) -> int:
+    """Return the most by which a running total grew from one sample to the next; 0 where it never did."""
+    # A few dozen samples: plain lists take half the time of numpy.
+    values: list[int] = lately[total].tolist()
+    return max(0, max(map(sub, values[1:], values), default=0))
 
 
 def _floor(low: int) -> int:
@@ -163,31 +180,41 @@ def _within(counted: int, low: int, high: int) -> bool:
     return _floor(low) <= counted <= math.ceil(high * (1 + COUNT_ERROR_RATIO))
 
 
-def _add_up(e: Evidence, depth: Depth, past: Window, after_count: int, tracked: int, in_flight: int) -> None:
+def _add_up(
+    e: Evidence, depth: Depth, past: Window, after_count: int, late: tuple[int, int], tracked: int, in_flight: int
+) -> None:
     """Update the sums over the latest counts: single counts of a queue that goes up and down may agree by chance.
 
-    `after_count`: the sample after the count, see `samples_around`. `tracked`, `in_flight`: the numbers at its time.
+    `after_count`: the sample after the count, see `samples_around`. `late`: the samples around a minute before it. `tracked`,
+    `in_flight`: the numbers at its time.
     """
     kept = MEMORY_PER_COUNT
     e.counted_sum = kept * e.counted_sum + depth.unsettled
     e.tracked_sum = kept * e.tracked_sum + tracked
     e.tracked_sum_soon = kept * e.tracked_sum_soon + past.value("unsettled", after_count)
-    e.tracked_sum_late = kept * e.tracked_sum_late + _tracked_a_minute_before(past, "unsettled", depth.at, depth.unsettled)
+    e.tracked_sum_late = kept * e.tracked_sum_late + _nearest_between(past, "unsettled", late, depth.unsettled)
     e.in_flight_sum = kept * e.in_flight_sum + depth.in_flight
     e.tracked_in_flight_sum = kept * e.tracked_in_flight_sum + in_flight
     e.tracked_in_flight_sum_soon = kept * e.tracked_in_flight_sum_soon + past.value("tracked_in_flight", after_count)
-    late = _tracked_a_minute_before(past, "tracked_in_flight", depth.at, depth.in_flight)
-    e.tracked_in_flight_sum_late = kept * e.tracked_in_flight_sum_late + late
+    in_flight_late = _nearest_between(past, "tracked_in_flight", late, depth.in_flight)
+    e.tracked_in_flight_sum_late = kept * e.tracked_in_flight_sum_late + in_flight_late
 
 
-def _tracked_a_minute_before(past: Window, gauge: str, at: int, counted: int) -> int:
-    """Return what was tracked a minute before a count: between the samples around that time, the number nearest to the count.
-
-    Within the ten seconds between two samples hundreds of messages may arrive: a late count may be of any moment of them.
-    """
+def _samples_a_minute_before(at: int, past: Window) -> tuple[int, int]:
+    """Return the indices of the samples around the time of which a count of time `at` may be if it is late."""
     before = max(past.last_before(at - 60_000), 0)
-    after = before if past.times[before] >= at - 60_000 else min(before + 1, len(past) - 1)
-    low, high = sorted((past.value(gauge, before), past.value(gauge, after)))
+    return before, before if past.times[before] >= at - 60_000 else min(before + 1, len(past) - 1)
+
+
+def _nearest_between(past: Window, gauge: str, samples: tuple[int, int], counted: int) -> int:
+    """Return the number nearest to a count between what was tracked in two samples.
+
+    Within the ten seconds between them hundreds of messages may arrive: a late count may be of any moment of them.
+    """
+    before, after = samples
+    low = high = past.value(gauge, before)
+    if after != before:
+        low, high = sorted((low, past.value(gauge, after)))
     return min(max(counted, low), high)
 
 
@@ -223,7 +250,7 @@ def _add_up_to_the_same(counted: float, tracked: float, tracked_soon: float, tra
     late counts). `again`: it was contradicted before, so agreement by chance is ruled out more strictly.
     """
     slack = (COUNT_ERROR_RATIO if again else SAMPLING_RATIO) * counted + CHANCE * math.sqrt(max(counted, tracked)) + 1
-    return distance_to_tracked(counted, tracked, tracked_soon, tracked_late) <= slack
+    return is_near_tracked(slack, counted, tracked, tracked_soon, tracked_late)
 
 
 def _ends_agree(before: list[tuple[int, int]], depth: Depth, past: Window, lately: Window) -> bool:
@@ -232,7 +259,7 @@ def _ends_agree(before: list[tuple[int, int]], depth: Depth, past: Window, latel
     The number in flight matches the tracked one, no receive counts jump, and the backlog never falls by more than the reported
     ends.
     """
-    low, high = _range(lately, "tracked_in_flight", into="received", out="received")
+    low, high = _range(lately, "tracked_in_flight", into="received", out="received", known=depth.in_flight)
     if not _within(depth.in_flight, low, high):
         return False
     if past.change("unseen_receives", depth.at - COUNT_LAG_MS) > 0:

@@ -204,11 +204,14 @@ def distance_outside_range(counted: float, tracked: float, tracked_soon: float) 
 
 
 def _are_close(ratio: float, counted: float, tracked: float, tracked_soon: float, tracked_late: float) -> bool:
-    slack = max(ratio * counted, FEW)
+    return is_near_tracked(max(ratio * counted, FEW), counted, tracked, tracked_soon, tracked_late)
+
+
+def is_near_tracked(slack: float, counted: float, tracked: float, tracked_soon: float, tracked_late: float) -> bool:
+    """Whether a count differs by at most `slack` from what was tracked: at that time or a little later, or a minute before."""
     # Nearly always the first is true, and every queue with news is asked.
-    return abs(counted - tracked) <= slack or distance_to_tracked(counted, tracked, tracked_soon, tracked_late) <= slack
-
-
-def distance_to_tracked(counted: float, tracked: float, tracked_soon: float, tracked_late: float) -> float:
-    """Return how far a count is from what was tracked: at that time or a little later, or a minute before."""
-    return min(distance_outside_range(counted, tracked, tracked_soon), abs(counted - tracked_late))
+    return (
+        abs(counted - tracked) <= slack
+        or distance_outside_range(counted, tracked, tracked_soon) <= slack
+        or abs(counted - tracked_late) <= slack
+    )

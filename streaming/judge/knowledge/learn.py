@@ -123,17 +123,18 @@ def _waiting(c: Context, latest: Depth | None) -> Waiting:
 def _tracked_ages(c: Context, reason: BasisReason, latest: Depth | None, waiting: Waiting) -> dict[str, Age]:
     """Return the ages of the tracked messages; those that the latest count contradicts have none."""
     summary = c.summary
-    received = {summary.numbers[name] for name in ("oldest_received", "oldest_held", "oldest_received_visible")}
+    ages = exact_ages(summary, c.visibility_ms or 0, c.now)
+    if waiting != "believed":
+        received = {summary.numbers[name] for name in ("oldest_received", "oldest_held", "oldest_received_visible")}
+        ages = {
+            scope: age if age.since_ms in received else Age(age.since_ms, False)
+            for scope, age in ages.items()
+            if waiting != "contradicted" or age.since_ms in received
+        }
     sure = reason.basis == "messages" and c.memory.evidence.is_sure(c.now)
     # A count that may be late and one that shows an unseen consumer look the same until a minute has passed.
     none_at = latest.at if latest is not None and not latest.unsettled else 0
-    return {
-        scope: Age(
-            age.since_ms, age.exact and sure and age.since_ms > none_at and (waiting == "believed" or age.since_ms in received)
-        )
-        for scope, age in exact_ages(summary, c.visibility_ms or 0, c.now).items()
-        if waiting != "contradicted" or age.since_ms in received
-    }
+    return {scope: age if sure and age.since_ms > none_at else Age(age.since_ms, False) for scope, age in ages.items()}
 
 
 def _left_out(c: Context) -> bool:
