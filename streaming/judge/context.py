@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,7 @@ from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queues import (
     ENDS,
     NEVER,
+    Reported,
     dead_letter_queue,
     hold_quantile_ms,
     max_receive_count,
@@ -59,46 +61,50 @@ class Context:
     flow_status: QueueStatus | None = None
     """The status by recent flow, where it was computed for all queues or already for this one."""
 
-    @cached_property
-    def name(self) -> QueueName:
-        return self.summary.name
+    name: QueueName = field(init=False)
+    thresholds: Thresholds = field(init=False)
+    visibility_ms: int | None = field(init=False)
+    """The queue's visibility timeout, None where only an acknowledgement ends a delivery."""
+    max_receive_count: int | None = field(init=False)
+    dead_letter_queue: str | None = field(init=False)
+    ordered: bool = field(init=False)
+    paused: bool = field(init=False)
+    tracked: int = field(init=False)
+    """The number of unsettled messages tracked individually."""
+    broker_counts: dict[str, int] = field(init=False)
+    """The broker's own counts by state, if fresh."""
+    coverage_ratio: float | None = field(init=False)
+    """Tracked messages as a share of the broker's count; None where there is nothing to compare."""
+    dead_letter_attributes: QueueAttributes | None = field(init=False)
+    """The broker's report on the queue's dead-letter queue; None where it has none, or none that is known."""
 
-    @cached_property
-    def thresholds(self) -> Thresholds:
-        return self.settings.thresholds(self.summary.name)
-
-    @cached_property
-    def visibility_ms(self) -> int | None:
-        """The queue's visibility timeout, None where only an acknowledgement ends a delivery."""
-        found = visibility_ms(self.summary, self.settings)
-        return None if found >= NEVER else found
+    def __post_init__(self) -> None:
+        # What is read of every queue. A cached property takes a lock, which takes longer than most of these.
+        summary, settings, numbers = self.summary, self.settings, self.summary.numbers
+        self.name = summary.name
+        self.thresholds = settings.thresholds(summary.name)
+        window_ms = visibility_ms(summary, settings)
+        self.visibility_ms = None if window_ms >= NEVER else window_ms
+        self.max_receive_count = max_receive_count(summary, settings)
+        self.dead_letter_queue = dead_letter_queue(summary, settings)
+        self.ordered = summary.ordered or settings.is_ordered(summary.name)
+        self.paused = summary.attribute("paused") is True
+        self.tracked = numbers["visible"] + numbers["in_flight"] + numbers["delayed"]
+        self.broker_counts = _fresh_counts(summary.attributes, self.now)
+        self.coverage_ratio = _coverage_ratio(self.tracked, self.broker_counts)
+        self.dead_letter_attributes = self._attributes_of(self.dead_letter_queue)
 
     @cached_property
     def retention_ms(self) -> int:
         return retention_ms(self.summary, self.settings)
 
     @cached_property
-    def max_receive_count(self) -> int | None:
-        return max_receive_count(self.summary, self.settings)
-
-    @cached_property
     def poison_receives(self) -> int:
         return poison_receives(self.summary, self.settings)
 
-    @cached_property
-    def dead_letter_queue(self) -> str | None:
-        return dead_letter_queue(self.summary, self.settings)
-
-    @cached_property
-    def dead_letter_attributes(self) -> QueueAttributes | None:
-        """The broker's report on the queue's dead-letter queue; None where it has none, or none that is known."""
-        name = self.dead_letter_queue
-        place = self.merged.queues.place(self.name.sibling(name)) if name else None
+    def _attributes_of(self, sibling: str | None) -> QueueAttributes | None:
+        place = self.merged.queues.place(self.name.sibling(sibling)) if sibling else None
         return self.merged.queues.attributes(place) if place is not None else None
-
-    @cached_property
-    def ordered(self) -> bool:
-        return self.summary.ordered or self.settings.is_ordered(self.summary.name)
 
     @property
     def is_dead_letter_queue(self) -> bool:
@@ -115,35 +121,6 @@ class Context:
         return self.knowledge.reason.basis
 
     @cached_property
-    def tracked(self) -> int:
-        """The number of unsettled messages tracked individually."""
-        numbers = self.summary.numbers
-        return numbers["visible"] + numbers["in_flight"] + numbers["delayed"]
-
-    @cached_property
-    def broker_counts(self) -> dict[str, int]:
-        """The broker's own counts by state, if fresh."""
-        counts = {}
-        for state in ("visible", "in_flight", "delayed"):
-            reported = self.summary.attributes.get(state)
-            if reported is None or self.now - reported.at > BROKER_COUNTS_FRESH_MS:
-                continue
-            if isinstance(reported.value, int) and not isinstance(reported.value, bool):
-                counts[state] = reported.value
-        return counts
-
-    @cached_property
-    def coverage_ratio(self) -> float | None:
-        """Tracked messages as a share of the broker's count; None where there is nothing to compare.
-
-        A count of zero while some are tracked is treated as a count of one.
-        """
-        if "visible" not in self.broker_counts:
-            return None
-        counted = sum(self.broker_counts.values())
-        return 1.0 if counted == self.tracked == 0 else self.tracked / max(counted, 1)
-
-    @cached_property
     def settled_total(self) -> int:
         return sum(self.summary.total(name) for name in ENDS)
 
@@ -151,10 +128,6 @@ class Context:
     def median_hold_ms(self) -> int | None:
         """The median time this queue's messages are held before deletion; recent ones weigh more."""
         return hold_quantile_ms(self.memory.holds, 0.5)
-
-    @cached_property
-    def paused(self) -> bool:
-        return self.summary.attribute("paused") is True
 
     def messages(self, kind: str) -> list[MessageView]:
         """Return the messages listed under a kind, worst first."""
@@ -177,6 +150,24 @@ class Context:
         """Create a finding about this queue; `evidence` must hold a `summary`."""
         evidence = {**evidence, "basis": self.basis}
         return Finding(self.key(signal, **about), severity, min(since, self.now), evidence)
+
+
+def _fresh_counts(attributes: Mapping[str, Reported], now: int) -> dict[str, int]:
+    counts = {}
+    for state in ("visible", "in_flight", "delayed"):
+        if state in attributes:
+            at, value = attributes[state]
+            if now - at <= BROKER_COUNTS_FRESH_MS and isinstance(value, int) and value is not True and value is not False:
+                counts[state] = value
+    return counts
+
+
+def _coverage_ratio(tracked: int, broker_counts: Mapping[str, int]) -> float | None:
+    if "visible" not in broker_counts:
+        return None
+    counted = sum(broker_counts.values())
+    # A count of zero while some are tracked is treated as a count of one.
+    return 1.0 if counted == tracked == 0 else tracked / max(counted, 1)
 
 
 def seconds(milliseconds: float) -> float:
