@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 from streaming.core.reporting.report import QueueAttributes
-from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge.conditions import conditions, once
 from streaming.judge.context import Context, duration
 from streaming.judge.signals import Finding, Severity
@@ -61,8 +60,10 @@ def _relayed(c: Context) -> dict[str, str]:
     Rules that are also judged here are left out. Several findings of one rule count as one.
     """
     reported = c.summary.attribute("findings")
+    if not isinstance(reported, list):
+        return {}
     found: dict[str, str] = {}
-    for entry in reported if isinstance(reported, list) else []:
+    for entry in reported:
         rule, words = (entry.get("rule"), entry.get("summary")) if isinstance(entry, dict) else (None, None)
         if not isinstance(rule, str) or not isinstance(words, str) or not rule or rule in RULES:
             continue
@@ -78,17 +79,17 @@ def redrive_type_mismatch(c: Context) -> Problem | None:
     other = c.dead_letter_attributes
     if other is None or c.name.system != "aws_sqs":
         return None
-    kinds = [_kind(queue) for queue in (c.summary, other)]
-    if None in kinds or kinds[0] == kinds[1]:
+    kind, kind_there = _kind(c.summary), _kind(other)
+    if kind == kind_there:
         return None
     words = (
-        f"{c.name.queue} is {kinds[0]} but its dead-letter queue {other.name.queue} is {kinds[1]}: the move will fail. "
-        f"Create a {kinds[0]} dead-letter queue and point the redrive policy at it."
+        f"{c.name.queue} is {kind} but its dead-letter queue {other.name.queue} is {kind_there}: the move will fail. "
+        f"Create a {kind} dead-letter queue and point the redrive policy at it."
     )
-    return words, {"kind": kinds[0], "dead_letter_queue": other.name.queue, "dead_letter_queue_kind": kinds[1]}
+    return words, {"kind": kind, "dead_letter_queue": other.name.queue, "dead_letter_queue_kind": kind_there}
 
 
-def _kind(queue: QueueAttributes) -> str | None:
+def _kind(queue: QueueAttributes) -> str:
     reported = queue.attribute("kind")
     if reported in ("standard", "fifo"):
         return str(reported)
@@ -100,11 +101,11 @@ def dead_letter_retention(c: Context) -> Problem | None:
 
     This does not apply to SQS FIFO queues, where the retention of a dead letter starts again at the move.
     """
-    if c.name[0] == "aws_sqs" and _kind(c.summary) == "fifo":
-        return None
     other = c.dead_letter_attributes
     own, target_s = c.summary.number("retention_s"), other.number("retention_s") if other else None
     if other is None or own is None or target_s is None or target_s > own:
+        return None
+    if c.name.system == "aws_sqs" and _kind(c.summary) == "fifo":
         return None
     words = (
         f"Dead-letter queue {other.name.queue} keeps messages {duration(target_s * 1000)}, no longer than {c.name.queue} itself "
@@ -197,10 +198,10 @@ def allow_policy(c: Context) -> Problem | None:
 
 def short_visibility(c: Context) -> Problem | None:
     """Processing usually outlasts the visibility timeout: every message is delivered twice and counts towards poison."""
-    usual = hold_quantile_ms(c.memory.holds, 0.5)
-    if c.visibility_ms is None or usual is None or sum(c.memory.holds.values()) < MIN_HOLDS or usual <= c.visibility_ms:
+    if c.visibility_ms is None or sum(c.memory.holds.values()) < MIN_HOLDS or c.summary.number("visibility_timeout_s") is None:
         return None
-    if c.summary.number("visibility_timeout_s") is None:
+    usual = c.median_hold_ms
+    if usual is None or usual <= c.visibility_ms:
         return None
     words = (
         f"Messages of {c.name.queue} are usually held {duration(usual)} but its visibility timeout is "
@@ -236,9 +237,11 @@ def fifo_throughput(c: Context) -> Problem | None:
 
     Messages are reported, not calls: `fifo_messages_per_call` is set for a queue whose calls carry several.
     """
-    mode, scope = c.summary.attribute("throughput_limit"), c.summary.attribute("deduplication_scope")
-    high = mode == "perMessageGroupId" and scope in (None, "messageGroup")
-    if c.name.system != "aws_sqs" or _kind(c.summary) != "fifo" or mode is None or high:
+    mode = c.summary.attribute("throughput_limit")
+    if mode is None or c.name.system != "aws_sqs" or _kind(c.summary) != "fifo":
+        return None
+    scope = c.summary.attribute("deduplication_scope")
+    if mode == "perMessageGroupId" and scope in (None, "messageGroup"):
         return None
     limits = c.thresholds
     span_ms = int(limits.fifo_limit_s * 1000)

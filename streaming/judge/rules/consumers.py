@@ -47,13 +47,12 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
     Where few messages were finished yet, it is left to MessageHeldTooLong, which needs no comparison. A long window that was
     requested with the receive is no extension: a consumer that hangs keeps it too.
     """
-    if no_ends_reported(c.recent):
-        # Every message seems to be held until its window ends.
+    if not c.summary.consumers or no_ends_reported(c.recent):
+        # In the second case, every message seems to be held until its window ends.
         return
     min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
     usual, factor = c.median_hold_ms, c.thresholds.slow_hold_factor
-    if c.summary.consumers:
-        yield Near("SlowConsumer", slow_hold(c.summary.consumers[0].since, c.now, usual, min_hold_ms, factor))
+    yield Near("SlowConsumer", slow_hold(c.summary.consumers[0].since, c.now, usual, min_hold_ms, factor))
     noisy = _noisiest(c)
     for held in c.summary.consumers[: c.settings.messages_per_queue]:
         verdict = judge_hold(_consumer_report(c, held.consumer, held), min_hold_ms, factor, c.now)

@@ -188,8 +188,10 @@ class _Retries(NamedTuple):
 @once
 def _retries(c: Context) -> _Retries | None:
     """Return None where there was no such redelivery."""
-    window_ms = int(c.thresholds.retry_storm_window_s * 1000)
     received, retried = c.summary.total("received"), c.summary.total("retried")
+    if not retried:
+        return None
+    window_ms = int(c.thresholds.retry_storm_window_s * 1000)
     before = c.recent.last_before(c.now - window_ms)
     if before >= 0:
         received, retried = received - c.recent.value("received", before), retried - c.recent.value("retried", before)

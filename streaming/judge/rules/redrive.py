@@ -24,8 +24,10 @@ def failed_since(c: Context) -> int | None:
 def progress_since(c: Context) -> dict[str, int]:
     """A move task runs and has messages left. Without the collector's own time of progress, that is a count that changes."""
     task, _ = _task(c)
+    if task.get("status") != "RUNNING":
+        return {}
     left = task.get("to_move") is None or _moved(task) < int(task["to_move"])
-    if task.get("status") != "RUNNING" or not left:
+    if not left:
         return {}
     began = task.get("progressed_at")
     return {f"{task.get('started_at')}:{_moved(task)}": began if isinstance(began, int) else c.now}
@@ -33,12 +35,10 @@ def progress_since(c: Context) -> dict[str, int]:
 
 def redrive_failed(c: Context) -> Iterator[Finding]:
     """The last move task of this dead-letter queue ended as FAILED."""
-    task, _ = _task(c)
     since = failed_since(c)
-    if since is None:
+    if since is None or c.now - since > FAILED_SHOWN_MS:
         return
-    if c.now - since > FAILED_SHOWN_MS:
-        return
+    task, _ = _task(c)
     reason = str(task.get("failure_reason") or "no reason given")
     evidence = {
         "reason": reason,
@@ -53,10 +53,10 @@ def redrive_failed(c: Context) -> Iterator[Finding]:
 
 def redrive_stalled(c: Context) -> Iterator[Finding]:
     """A move task runs, has messages left, and moved none for 10 min."""
-    task, _ = _task(c)
     since = next(iter(progress_since(c).values()), None)
     if since is None or c.now - since < c.thresholds.redrive_stalled_s * 1000:
         return
+    task, _ = _task(c)
     evidence = {
         **_figures(task),
         "stalled_s": seconds(c.now - since),
