@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from streaming.judge.conditions import once
 from streaming.judge.context import Context
 
 DRAIN_WINDOW_MS = 300_000
 DRAIN_MIN_MS = 60_000
 
 
+@once
+def recent_peak(c: Context) -> int:
+    """Return the largest backlog of the last eleven minutes."""
+    return max(c.recent["unsettled"].tolist(), default=0)
+
+
 def time_to_drain_s(c: Context) -> float | None:
     """Return the backlog divided by its rate of decrease over five minutes or since its peak; None unless it shrinks."""
     if not c.tracked or c.is_dead_letter_queue or c.basis != "messages":
         return None
-    unsettled, settled = c.recent["unsettled"], c.recent["settled"]
-    if max(unsettled.tolist(), default=0) <= c.tracked:
+    if recent_peak(c) <= c.tracked:
         return None
+    unsettled, settled = c.recent["unsettled"], c.recent["settled"]
     peak = _peak_behind(c)
     if peak is None:
         peak = _began_to_shrink(c)

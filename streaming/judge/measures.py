@@ -40,8 +40,12 @@ def slow_hold(since: int, now: int, median_hold_ms: int | None, min_hold_ms: int
 
 def stall(since: int, now: int, basis: Basis, limits: Thresholds) -> Measured:
     """QueueStalled: time with a visible backlog and no settlement."""
-    limit_ms = limits.stalled_s * 1000 - (0 if basis == "messages" else COUNT_AGE_MS)
-    return Measured(now - since, limit_ms, "milliseconds")
+    return Measured(now - since, stall_limit_ms(basis, limits), "milliseconds")
+
+
+def stall_limit_ms(basis: Basis, limits: Thresholds) -> float:
+    """Return how long a stall lasts until QueueStalled fires; where the counts show it, they are themselves old."""
+    return limits.stalled_s * 1000 - (0 if basis == "messages" else COUNT_AGE_MS)
 
 
 def stand(since: int, now: int, queue: Described, settings: Settings) -> Measured:

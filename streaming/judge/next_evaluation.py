@@ -13,14 +13,16 @@ from collections.abc import Iterator
 
 from streaming.core.state.queues import NEVER, Depth
 from streaming.judge import measures
+from streaming.judge.conditions import once
 from streaming.judge.context import BROKER_COUNTS_FRESH_MS, Context
+from streaming.judge.drain import recent_peak
 from streaming.judge.folded_signals import FOLDED_AFTER_MS
 from streaming.judge.history import DENSE_MS, SAMPLE_EVERY_MS
 from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, FEWEST_PASSED, QUIET_MS
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, STATES
 from streaming.judge.rules.queues import scheduled_ms, stalled_since
-from streaming.judge.rules.silent import silent_from
+from streaming.judge.rules.silent import last_change, silent_from
 from streaming.judge.rules.status import WINDOW_MS
 from streaming.judge.snapshot import QueueStatus
 
@@ -49,6 +51,7 @@ def next_evaluation_at(c: Context, status: QueueStatus, time_to_drain_s: float |
     return first
 
 
+@once
 def is_steady(c: Context) -> bool:
     """Whether a count equal to the last one changes nothing: every count has agreed with all that is known for long enough.
 
@@ -74,7 +77,7 @@ def _is_under_way(c: Context) -> bool:
         or c.summary.losses
         or c.summary.purges
         or c.summary.consumer_states
-        or c.summary.messages.get("held")
+        or c.messages("held")
         or (m.failed_at and c.now - m.failed_at <= FOLDED_AFTER_MS)
         or m.consumer_marks
         or m.noisy
@@ -95,10 +98,13 @@ def _may_slide(c: Context) -> bool:
         known_at = recent.value("oldest_visible_at", -1) + REPORTS_LAG_MS
         if c.now - max(known_at, summary.last_received_at, summary.last_settled_at) <= 2 * SAMPLE_EVERY_MS:
             return True
-    if any(recent.value(field, 0) != recent.value(field, -1) for field in ("failed", "retried", "outlived", "touched_unsent")):
-        return True
+    for field in ("failed", "retried", "outlived", "touched_unsent"):
+        if recent.value(field, 0) != recent.value(field, -1):
+            return True
     # An empty queue has no flow: it stays well, whatever it held some minutes ago.
-    return 0 < c.tracked < max(recent.since(c.now - WINDOW_MS)["unsettled"].tolist(), default=0)
+    if not 0 < c.tracked < recent_peak(c):
+        return False
+    return c.tracked < max(recent.since(c.now - WINDOW_MS)["unsettled"].tolist(), default=0)
 
 
 def _moments(c: Context) -> Iterator[int]:
@@ -114,10 +120,10 @@ def _moments(c: Context) -> Iterator[int]:
         yield summary.numbers["expires_at"] - int(measures.expiry(0, 0, summary, c.settings).limit) + 1
     stalled = stalled_since(c)
     if stalled is not None:
-        waits = (measures.stall(0, 0, "messages", limits), measures.stall(0, 0, "counts", limits))
-        for wait in waits:
-            yield stalled + math.ceil(wait.limit)
-        if c.now >= stalled + min(wait.limit for wait in waits):
+        by_counts_ms = measures.stall_limit_ms("counts", limits)
+        yield stalled + math.ceil(by_counts_ms)
+        yield stalled + math.ceil(measures.stall_limit_ms("messages", limits))
+        if c.now >= stalled + by_counts_ms:
             yield stalled + scheduled_ms(c)
     reported = summary.attributes.get("visible")
     if reported is not None:
@@ -144,10 +150,9 @@ def _moments(c: Context) -> Iterator[int]:
         if claim.agreed_since and claim.agreed >= AGREEING_COUNTS:
             yield claim.agreed_since + AGREEMENT_MS
     # Which sides report is read from the dense samples: it can change until the last touched message leaves them.
-    touched = c.recent["touched"].tolist()
-    before = next((i for i in range(len(touched) - 2, -1, -1) if touched[i] != touched[-1]), None)
-    if before is not None:
-        yield c.recent.times[before] + DENSE_MS
+    touched = last_change(c.recent, "touched")
+    if touched is not None:
+        yield c.recent.times[touched - 1] + DENSE_MS
     # An hour after the last event, the whole memory is used instead.
     yield summary.last_event_at + QUIET_MS + 1
     yield silent_from(c)
