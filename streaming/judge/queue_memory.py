@@ -69,9 +69,10 @@ class QueueMemory:
         )
         memory.basis = BASES[numbers[-1]]
         if lists:
-            for name, value in json.loads(lists).items():
-                if name in LISTS:
-                    _set(memory, name, value)
+            for name, value in _from_json(lists).items():
+                if name in _PARTS:
+                    owner, attribute, made_of = _PARTS[name]
+                    setattr(getattr(memory, owner) if owner else memory, attribute, made_of(value) if made_of else value)
         return memory
 
 
@@ -106,8 +107,8 @@ LISTS: Final = (
 )
 """The names of the parts of varying size."""
 _OF_NUMBERS, _OF_LISTS = attrgetter(*_PLACES), attrgetter(*LISTS)
-# A shared encoder: `json.dumps` creates a new one per call.
-_json = json.JSONEncoder(separators=(",", ":")).encode
+# Shared: `json.dumps` creates a new encoder per call, and `json.loads` looks at all its options.
+_json, _from_json = json.JSONEncoder(separators=(",", ":")).encode, json.JSONDecoder().decode
 
 
 def _by_bucket(value: dict[str, Any]) -> dict[int, Any]:
@@ -124,9 +125,5 @@ _FROM_JSON: Final[dict[str, Callable[[Any], Any]]] = {
     "pauses": lambda value: [Pause(*pause) for pause in value],
 }
 """How a part is made of its JSON; the others are what JSON gives."""
-
-
-def _set(memory: QueueMemory, name: str, value: Any) -> None:
-    owner, _, attribute = name.rpartition(".")
-    made = _FROM_JSON[name](value) if name in _FROM_JSON else value
-    setattr(getattr(memory, owner) if owner else memory, attribute, made)
+_PARTS: Final = {name: (*name.rpartition(".")[::2], _FROM_JSON.get(name)) for name in LISTS}
+"""Where a part belongs: its owner in the memory (empty: the memory itself) and attribute; and how it is made of its JSON."""

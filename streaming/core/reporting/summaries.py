@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -70,17 +69,19 @@ def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Arr
     for summary, counts in zip(summaries, _rows_of(shard.depths, rows), strict=True):
         # How long a shard keeps counts depends on the events it has seen.
         if len(counts) > len(summary.depths):
-            summary.depths = [Depth._make(count) for count in counts]
+            summary.depths = [Depth(*count) for count in counts]
     for summary, tracked in zip(summaries, _rows_of(shard.tracked_at_counts, rows), strict=True):
         for at, *numbers in tracked:
             visible, in_flight, delayed = summary.tracked_at_counts.get(at, (0, 0, 0))
             summary.tracked_at_counts[at] = (visible + numbers[0], in_flight + numbers[1], delayed + numbers[2])
     for summary, held in zip(summaries, _rows_of(shard.holds, rows), strict=True):
-        if summary.holds:
-            # In the order of the buckets, however many shards there are.
-            summary.holds = dict(sorted((Counter(summary.holds) + Counter(dict(held))).items()))
-        else:
+        if not summary.holds:
             summary.holds = dict(held)
+        else:
+            for bucket, count in held:
+                summary.holds[bucket] = summary.holds.get(bucket, 0) + count
+            # In the order of the buckets, however many shards there are.
+            summary.holds = dict(sorted(summary.holds.items()))
     acks = (shard.acks.queue, shard.acks.names, *shard.acks.values)
     for summary, known in zip(summaries, _rows_of(acks, rows), strict=True):
         for consumer, at in known:
