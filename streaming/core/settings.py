@@ -129,7 +129,10 @@ class Settings:
 
     def rule(self, name: QueueName) -> QueueRule | None:
         """Return the first rule whose pattern matches, or None."""
-        return next((rule for rule in self.rules if rule.matches(name)), None)
+        for rule in self.rules:
+            if rule.matches(name):
+                return rule
+        return None
 
     def fold_of(self, name: QueueName) -> FoldRule | None:
         """The entry that folds the queue with others, found once; None for a queue that is shown by itself."""
