@@ -9,7 +9,7 @@ from streaming.judge.context import Context
 from streaming.judge.drain import time_to_drain_s
 from streaming.judge.knowledge.queue import Knowledge
 from streaming.judge.measured import Measured
-from streaming.judge.next_evaluation import is_steady, next_evaluation_at
+from streaming.judge.next_evaluation import NextEvaluation, is_steady, next_evaluation
 from streaming.judge.rules.status import queue_status
 from streaming.judge.signals import SignalName
 from streaming.judge.snapshot import QueueStatus
@@ -20,7 +20,7 @@ class Evaluation:
     """The result of the last time one queue was judged. Times are epoch milliseconds."""
 
     at: int
-    next_evaluation_at: int
+    judge_again: NextEvaluation
     """The result does not change before this, as long as nothing arrives."""
     status: QueueStatus
     knowledge: Knowledge
@@ -48,10 +48,10 @@ def evaluate(c: Context, near: dict[SignalName, Measured], *, found: bool) -> Ev
     dead_letter_queue = c.dead_letter_queue
     waiting = summary.numbers["visible"] > 0 and not summary.dead_letter and not c.paused
     folded_messages = summary.numbers["poison"] - len(c.messages("poison"))
-    next_at = next_evaluation_at(c, status, drain_s, found=found)
+    again = next_evaluation(c, status, drain_s, found=found)
     return Evaluation(
         at=c.now,
-        next_evaluation_at=next_at,
+        judge_again=again,
         status=status,
         knowledge=replace(c.knowledge, near=near) if near else c.knowledge,
         basis_since=c.memory.basis_since,
@@ -61,5 +61,5 @@ def evaluate(c: Context, near: dict[SignalName, Measured], *, found: bool) -> Ev
         folded=(max(0, groups), max(0, len(summary.consumers) - top_k), max(0, folded_messages)),
         dead_letter_queue=c.name.sibling(dead_letter_queue) if dead_letter_queue else None,
         by_flow=c.basis == "messages" and status == "ok" and waiting,
-        steady=status == "ok" and next_at > c.now and is_steady(c),
+        steady=status == "ok" and again.at > c.now and is_steady(c),
     )

@@ -3,6 +3,8 @@
 Most queues of a large account are not touched in a step, and time alone changes their result at few moments: a limit is reached,
 or events leave a sliding window. Each evaluation of a queue records the earliest such moment; until then, and unless something
 arrives, its result remains valid.
+
+What only shows how well a queue is known (another count, an old bound) waits its turn when it concerns very many queues.
 """
 
 from __future__ import annotations
@@ -33,6 +35,10 @@ _COMPARED = tuple(
 
 FOLDED = ("groups", "consumers", "messages")
 
+REFRESHED_AT_ONCE = 5_000
+"""Queues judged in one step only to know them better. Of a hundred thousand new ones every count is compared: all at once, that
+took a minute, in which as much arrived again."""
+
 
 class EvaluationSchedule:
     """The latest evaluation of each queue and the input it was based on.
@@ -45,6 +51,10 @@ class EvaluationSchedule:
         self._before: list[Ints] = []
         """The columns of the step before."""
         self._next_evaluation_at: Ints = np.zeros(0, dtype=np.int64)
+        self._refresh_at: Ints = np.zeros(0, dtype=np.int64)
+        self._judged_at: Ints = np.zeros(0, dtype=np.int64)
+        self._waits: Bools = np.zeros(0, dtype=bool)
+        """Queues that are to be known better, and wait their turn."""
         self._siblings: Ints = np.zeros(0, dtype=np.int64)
         self._by_flow: Bools = np.zeros(0, dtype=bool)
         self._steady: Bools = np.zeros(0, dtype=bool)
@@ -55,7 +65,10 @@ class EvaluationSchedule:
         """Views already built, each with the evaluation it shows."""
 
     def due(self, queues: MergedQueues, besides: Iterable[QueueName], now: int) -> Bools:
-        """Return the rows of the merged table to judge: those with new data or due by time, and those of `besides`."""
+        """Return the rows of the merged table to judge: those with new data or due by time, and those of `besides`.
+
+        Of those that are only to be known better, at most REFRESHED_AT_ONCE: the ones judged longest ago.
+        """
         new = self._align(queues)
         columns = _columns(queues)
         if self._before:
@@ -65,12 +78,22 @@ class EvaluationSchedule:
         self._before = columns
         reported, otherwise = (_any(changed[some]) for some in (slice(len(_REPORTED_AT)), slice(len(_REPORTED_AT), None)))
         configured = np.append(changed[_ATTRIBUTES], False)
-        due: Bools = new | otherwise | (reported & ~self._steady) | (self._next_evaluation_at <= now) | configured[self._siblings]
+        due: Bools = new | otherwise | (self._next_evaluation_at <= now) | configured[self._siblings]
         for name in besides:
             place = queues.place(name)
             if place is not None:
                 due[place] = True
+        self._waits |= (reported & ~self._steady) | (self._refresh_at <= now)
+        self._waits &= ~due
+        due[self._longest_waiting()] = True
         return due
+
+    def _longest_waiting(self) -> Ints:
+        """Return the queues whose turn it is to be known better."""
+        waiting = np.flatnonzero(self._waits)
+        if len(waiting) > REFRESHED_AT_ONCE:
+            waiting = waiting[np.argpartition(self._judged_at[waiting], REFRESHED_AT_ONCE)[:REFRESHED_AT_ONCE]]
+        return waiting
 
     def by_flow(self) -> Bools:
         """Return the queues whose status may change with every step."""
@@ -79,7 +102,8 @@ class EvaluationSchedule:
     def put(self, place: int, evaluation: Evaluation, queues: MergedQueues) -> None:
         """Store the latest evaluation of the queue of one row."""
         self._latest[place] = evaluation
-        self._next_evaluation_at[place] = evaluation.next_evaluation_at
+        self._judged_at[place], self._waits[place] = evaluation.at, False
+        self._next_evaluation_at[place], self._refresh_at[place] = evaluation.judge_again
         self._by_flow[place], self._steady[place] = evaluation.by_flow, evaluation.steady
         self._siblings[place] = self._sibling(evaluation, queues)
         self._folded[place] = evaluation.folded
@@ -87,7 +111,7 @@ class EvaluationSchedule:
 
     def forget(self, place: int) -> None:
         """Forget the queue of one row, which has vanished: should it come back, it is new."""
-        self._latest[place], self._next_evaluation_at[place] = None, 0
+        self._latest[place], self._next_evaluation_at[place], self._waits[place] = None, 0, False
         self.views.pop(self._names[place], None)
 
     def latest(self) -> list[Evaluation | None]:
@@ -113,8 +137,12 @@ class EvaluationSchedule:
         known = {name: place for place, name in enumerate(self._names)}
         before = np.array([known.get(name, -1) for name in queues.names], dtype=np.int64)
         self._latest = [None if place < 0 else self._latest[place] for place in before.tolist()]
-        self._next_evaluation_at = np.append(self._next_evaluation_at, 0)[before]
-        self._by_flow, self._steady = (np.append(flags, False)[before] for flags in (self._by_flow, self._steady))
+        self._next_evaluation_at, self._refresh_at, self._judged_at = (
+            np.append(times, 0)[before] for times in (self._next_evaluation_at, self._refresh_at, self._judged_at)
+        )
+        self._by_flow, self._steady, self._waits = (
+            np.append(flags, False)[before] for flags in (self._by_flow, self._steady, self._waits)
+        )
         self._folded = np.concatenate([self._folded, np.zeros((1, len(FOLDED)), dtype=np.int64)])[before]
         self._backlogs = np.concatenate([self._backlogs, np.full((1, 2), np.nan)])[before]
         self._before = [

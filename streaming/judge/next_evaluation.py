@@ -2,14 +2,16 @@
 
 A time that is too early costs an evaluation; one that is too late gives a wrong result. What cannot be predicted cheaply is
 judged in every step: signals that fire or are about to, and sliding windows with failures in them. Where only a part is reported
-or counted, bounds of ages and the words about what is missing may be ten seconds old.
+or counted, bounds of ages and the words about what is missing may be ten seconds old. They, and counts to compare, wait when very
+many queues are due (see `evaluation_schedule`).
 """
 
 from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from streaming.core.state.queues import NEVER, Depth
 from streaming.judge import measures
@@ -33,19 +35,25 @@ _LASTING = frozenset({"backlog"})
 """Conditions that may hold without any signal."""
 
 
-def next_evaluation_at(c: Context, status: QueueStatus, time_to_drain_s: float | None, *, found: bool) -> int:
-    """Return the earliest time (epoch milliseconds) at which this queue must be judged again.
+class NextEvaluation(NamedTuple):
+    """When to judge a queue again, in epoch milliseconds; NEVER where only something that arrives can change its result."""
 
-    `c.now` means in every step. `found`: a rule found something.
-    """
+    at: int
+    """From then on a signal or the status may change. The present means in every step."""
+    refresh_at: int
+    """From then on the queue may be known better: a count can be compared, or bounds are old."""
+
+
+def next_evaluation(c: Context, status: QueueStatus, time_to_drain_s: float | None, *, found: bool) -> NextEvaluation:
+    """Return when this queue must be judged again. `found`: a rule found something."""
     if found or status not in _STANDING or time_to_drain_s is not None or _is_under_way(c) or _may_slide(c):
-        return c.now
-    now, first = c.now, NEVER
-    counted = c.summary.depths[-1].unsettled if c.summary.depths else c.broker_counts.get("visible", 0)
-    if c.basis != "messages" and (c.tracked or counted):
-        # Bounds and shares change with every sample. Such queues are not all judged in one step.
-        first = now + SAMPLE_EVERY_MS - zlib.crc32(c.name.queue.encode()) % (SAMPLE_EVERY_MS // 2)
-    for at in _moments(c):
+        return NextEvaluation(c.now, NEVER)
+    return NextEvaluation(_first(c.now, _moments(c)), _first(c.now, _refreshes(c)))
+
+
+def _first(now: int, times: Iterable[int]) -> int:
+    first = NEVER
+    for at in times:
         if now < at < first:
             first = at
     return first
@@ -138,17 +146,11 @@ def _moments(c: Context) -> Iterator[int]:
         yield from (depth.at + WINDOW_MS + 1 for depth in summary.depths)
         yield max(summary.last_received_at, summary.last_settled_at, e.life_at) + WINDOW_MS // 2
         yield summary.last_settled_at + WINDOW_MS + 1
-    steady = is_steady(c)
     for depth in summary.depths[-2:]:
         if c.basis != "messages":
             # Only lower bounds depend on it.
             yield depth.at + FRESH_BOUND_MS + 1
         yield depth.at + COUNTS_FRESH_MS + 1
-        if depth.at > e.counted_at and not (steady and summary.last_event_at <= depth.at):
-            yield depth.at + REPORTS_LAG_MS
-    for claim in (e.tracked, e.ends, e.sends, e.rows):
-        if claim.agreed_since and claim.agreed >= AGREEING_COUNTS:
-            yield claim.agreed_since + AGREEMENT_MS
     # Which sides report is read from the dense samples: it can change until the last touched message leaves them.
     touched = last_change(c.recent, "touched")
     if touched is not None:
@@ -156,3 +158,19 @@ def _moments(c: Context) -> Iterator[int]:
     # An hour after the last event, the whole memory is used instead.
     yield summary.last_event_at + QUIET_MS + 1
     yield silent_from(c)
+
+
+def _refreshes(c: Context) -> Iterator[int]:
+    """Yield times at which the queue may be known better, past ones among them."""
+    summary, e = c.summary, c.memory.evidence
+    counted = summary.depths[-1].unsettled if summary.depths else c.broker_counts.get("visible", 0)
+    if c.basis != "messages" and (c.tracked or counted):
+        # Bounds and shares change with every sample. Such queues are not all judged in one step.
+        yield c.now + SAMPLE_EVERY_MS - zlib.crc32(c.name.queue.encode()) % (SAMPLE_EVERY_MS // 2)
+    steady = is_steady(c)
+    for depth in summary.depths[-2:]:
+        if depth.at > e.counted_at and not (steady and summary.last_event_at <= depth.at):
+            yield depth.at + REPORTS_LAG_MS
+    for claim in (e.tracked, e.ends, e.sends, e.rows):
+        if claim.agreed_since and claim.agreed >= AGREEING_COUNTS:
+            yield claim.agreed_since + AGREEMENT_MS
