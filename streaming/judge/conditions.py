@@ -33,32 +33,26 @@ class Condition:
     """Called with a queue's context, it returns since when it has held without a break; None when it does not hold."""
 
     def __init__(self, name: str, began: Callable[[Context], int | None]) -> None:
-        self.name, self._began = name, began
+        self.name = name
+        self._since = once(lambda c: None if (at := began(c)) is None else c.memory.since.get(name, min(at, c.now)))
         functools.update_wrapper(self, began)
 
     def __call__(self, c: Context) -> int | None:
         """Return epoch milliseconds or None."""
-        # Dozens are asked for each queue that is judged: `once` would cost two more calls each time.
-        if self not in c.computed:
-            at = self._began(c)
-            c.computed[self] = None if at is None else c.memory.since.get(self.name, min(at, c.now))
-        since: int | None = c.computed[self]
-        return since
+        return self._since(c)
 
 
 class Conditions:
     """A condition for each of several parts of a queue. Called with its context, it returns part -> since when it has held."""
 
     def __init__(self, name: str, began: Callable[[Context], Mapping[str, int]]) -> None:
-        self.name, self._began = name, began
+        self.name = name
+        self._since = once(lambda c: {part: c.memory.since.get(self.key(part), min(at, c.now)) for part, at in began(c).items()})
         functools.update_wrapper(self, began)
 
     def __call__(self, c: Context) -> Mapping[str, int]:
         """Return part -> epoch milliseconds."""
-        if self not in c.computed:
-            c.computed[self] = {part: c.memory.since.get(self.key(part), min(at, c.now)) for part, at in self._began(c).items()}
-        since: Mapping[str, int] = c.computed[self]
-        return since
+        return self._since(c)
 
     def key(self, part: str) -> str:
         """Return the name under which one part is remembered."""

@@ -4,7 +4,7 @@ Most queues of a large account are not touched in a step, and time alone changes
 or events leave a sliding window. Each evaluation of a queue records the earliest such moment; until then, and unless something
 arrives, its result remains valid.
 
-What only shows how well a queue is known (another count, an old bound) waits its turn when it concerns very many queues.
+Where very many queues are due only for a refresh (a count to compare, a bound that is old), some thousand are judged in a step.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _COMPARED = tuple(
 FOLDED = ("groups", "consumers", "messages")
 
 REFRESHED_AT_ONCE = 5_000
-"""Queues judged in one step only to know them better. Of a hundred thousand new ones every count is compared: all at once, that
-took a minute, in which as much arrived again."""
+"""Queues judged in one step only for a refresh. Of a hundred thousand new ones every count is compared: all at once, that took a
+minute, in which as much arrived again."""
 
 
 class EvaluationSchedule:
@@ -53,8 +53,8 @@ class EvaluationSchedule:
         self._next_evaluation_at: Ints = np.zeros(0, dtype=np.int64)
         self._refresh_at: Ints = np.zeros(0, dtype=np.int64)
         self._judged_at: Ints = np.zeros(0, dtype=np.int64)
-        self._waits: Bools = np.zeros(0, dtype=bool)
-        """Queues that are to be known better, and wait their turn."""
+        self._due_for_refresh: Bools = np.zeros(0, dtype=bool)
+        """Queues that are due for a refresh."""
         self._siblings: Ints = np.zeros(0, dtype=np.int64)
         self._by_flow: Bools = np.zeros(0, dtype=bool)
         self._steady: Bools = np.zeros(0, dtype=bool)
@@ -67,7 +67,7 @@ class EvaluationSchedule:
     def due(self, queues: MergedQueues, besides: Iterable[QueueName], now: int) -> Bools:
         """Return the rows of the merged table to judge: those with new data or due by time, and those of `besides`.
 
-        Of those that are only to be known better, at most REFRESHED_AT_ONCE: the ones judged longest ago.
+        Of those that are due only for a refresh, at most REFRESHED_AT_ONCE: the ones judged longest ago.
         """
         new = self._align(queues)
         columns = _columns(queues)
@@ -83,14 +83,14 @@ class EvaluationSchedule:
             place = queues.place(name)
             if place is not None:
                 due[place] = True
-        self._waits |= (reported & ~self._steady) | (self._refresh_at <= now)
-        self._waits &= ~due
-        due[self._longest_waiting()] = True
+        self._due_for_refresh |= (reported & ~self._steady) | (self._refresh_at <= now)
+        self._due_for_refresh &= ~due
+        due[self._refreshed_now()] = True
         return due
 
-    def _longest_waiting(self) -> Ints:
-        """Return the queues whose turn it is to be known better."""
-        waiting = np.flatnonzero(self._waits)
+    def _refreshed_now(self) -> Ints:
+        """Return the queues to refresh in this step."""
+        waiting = np.flatnonzero(self._due_for_refresh)
         if len(waiting) > REFRESHED_AT_ONCE:
             waiting = waiting[np.argpartition(self._judged_at[waiting], REFRESHED_AT_ONCE)[:REFRESHED_AT_ONCE]]
         return waiting
@@ -102,7 +102,7 @@ class EvaluationSchedule:
     def put(self, place: int, evaluation: Evaluation, queues: MergedQueues) -> None:
         """Store the latest evaluation of the queue of one row."""
         self._latest[place] = evaluation
-        self._judged_at[place], self._waits[place] = evaluation.at, False
+        self._judged_at[place], self._due_for_refresh[place] = evaluation.at, False
         self._next_evaluation_at[place], self._refresh_at[place] = evaluation.judge_again
         self._by_flow[place], self._steady[place] = evaluation.by_flow, evaluation.steady
         self._siblings[place] = self._sibling(evaluation, queues)
@@ -111,7 +111,7 @@ class EvaluationSchedule:
 
     def forget(self, place: int) -> None:
         """Forget the queue of one row, which has vanished: should it come back, it is new."""
-        self._latest[place], self._next_evaluation_at[place], self._waits[place] = None, 0, False
+        self._latest[place], self._next_evaluation_at[place], self._due_for_refresh[place] = None, 0, False
         self.views.pop(self._names[place], None)
 
     def latest(self) -> list[Evaluation | None]:
@@ -140,8 +140,8 @@ class EvaluationSchedule:
         self._next_evaluation_at, self._refresh_at, self._judged_at = (
             np.append(times, 0)[before] for times in (self._next_evaluation_at, self._refresh_at, self._judged_at)
         )
-        self._by_flow, self._steady, self._waits = (
-            np.append(flags, False)[before] for flags in (self._by_flow, self._steady, self._waits)
+        self._by_flow, self._steady, self._due_for_refresh = (
+            np.append(flags, False)[before] for flags in (self._by_flow, self._steady, self._due_for_refresh)
         )
         self._folded = np.concatenate([self._folded, np.zeros((1, len(FOLDED)), dtype=np.int64)])[before]
         self._backlogs = np.concatenate([self._backlogs, np.full((1, 2), np.nan)])[before]

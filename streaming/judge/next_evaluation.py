@@ -41,7 +41,7 @@ class NextEvaluation(NamedTuple):
     at: int
     """From then on a signal or the status may change. The present means in every step."""
     refresh_at: int
-    """From then on the queue may be known better: a count can be compared, or bounds are old."""
+    """From then on more may be known: a count can be compared, or bounds are old. It may wait: see `evaluation_schedule`."""
 
 
 def next_evaluation(c: Context, status: QueueStatus, time_to_drain_s: float | None, *, found: bool) -> NextEvaluation:
@@ -161,7 +161,7 @@ def _moments(c: Context) -> Iterator[int]:
 
 
 def _refreshes(c: Context) -> Iterator[int]:
-    """Yield times at which the queue may be known better, past ones among them."""
+    """Yield times at which more may be known of the queue, past ones among them."""
     summary, e = c.summary, c.memory.evidence
     counted = summary.depths[-1].unsettled if summary.depths else c.broker_counts.get("visible", 0)
     if c.basis != "messages" and (c.tracked or counted):

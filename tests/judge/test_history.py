@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from streaming.core.settings import QueueName
 from streaming.judge.history import AGE_TO_GAP, DENSE_MS, History
+from streaming.judge.sample_rows import SampleRows, read_rows
 from streaming.judge.window import COLUMN, FIELDS, Ints
 
 T0 = 1_700_000_000_000
@@ -22,7 +23,7 @@ def row(value: int) -> list[int]:
 
 def table(*values: int) -> Ints:
     """A row per queue."""
-    return np.array([row(value) for value in values], dtype=np.int64)
+    return np.array([row(value) for value in values], dtype=np.int64).reshape(-1, len(FIELDS))
 
 
 def test_samples_are_dense_at_first_and_ever_farther_apart() -> None:
@@ -86,6 +87,17 @@ def test_each_sample_reads_as_it_was_added(steps: list[tuple[int, list[int]]]) -
         history.gather([A, C])
         recent = history.recent(C)
         assert recent["sent"].tolist() == [added[C][at] for at in recent.at.tolist()]
+
+
+def test_rows_have_32_bits_per_number_of_messages_until_one_needs_more() -> None:
+    """Then all of them have 64, also those stored before."""
+    rows, none = SampleRows(), np.zeros(0, dtype=np.int32)
+    first = rows.add(table(7), none, table())
+    narrow = rows.table.itemsize
+    assert narrow < 0.6 * 8 * len(FIELDS)
+    second = rows.add(table(2**31), first, table(7))
+    assert rows.table.itemsize > narrow
+    assert np.array_equal(read_rows(rows.table[[*first, *second]]), table(7, 2**31))
 
 
 def test_a_number_that_needs_more_than_32_bits_widens_what_is_stored() -> None:

@@ -1,4 +1,4 @@
-"""Of very many queues that are only to be known better, a part is judged in each step; what happens to a queue does not wait."""
+"""Of very many queues that are due only for a refresh, a part is judged in each step; what happens to a queue does not wait."""
 
 from __future__ import annotations
 
@@ -90,3 +90,20 @@ def test_after_a_while_everything_is_known_that_would_be_without_waiting(monkeyp
     for view in waiting.snapshots[-1].queues:
         memory = waiting.memory.queues[view.name]
         assert memory.evidence.is_sure(T0 + UNTIL_S * 1_000), "its counts have agreed for five minutes"
+
+
+@pytest.mark.parametrize("sends_reported", [False, True], ids=["counts alone", "counts and sends"])
+def test_of_queues_known_in_part_signals_come_as_soon(sends_reported: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dead consumers that report nothing: stalls, and the bounds of ages, are found in the same steps as without waiting."""
+    events = [
+        counted(queue, minute * MINUTE_MS + 1_000, visible=min(10 * minute, 30)) for minute in range(14) for queue in QUEUES
+    ]
+    if sends_reported:
+        events += [event("sent", 6_000 * n, queue, message_id=f"{queue}-{n}") for n in range(80) for queue in QUEUES]
+    steps = in_steps(sorted(events, key=lambda e: e["at"]), 3, 14 * 60)
+    without = judged(steps)
+    monkeypatch.setattr(evaluation_schedule, "REFRESHED_AT_ONCE", AT_ONCE)
+    waiting = judged(steps)
+    assert len(without.firing("QueueStalled")) == len(QUEUES)
+    assert waiting.changes_seen() == without.changes_seen()
+    assert [list(s.queues) for s in waiting.snapshots] == [list(s.queues) for s in without.snapshots]

@@ -84,7 +84,7 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     again = e.tracked.contradicted_at > 0
     unsettled = e.counted_sum, e.tracked_sum, e.tracked_sum_soon, e.tracked_sum_late
     early = not e.tracked.contradicted_at and e.tracked.agreed < AGREEING_COUNTS and counted > 0
-    low, high = _range(lately, "unsettled", into="sent", out="departed", known=None if early else counted)
+    low, high = _range(lately, "unsettled", into="sent", out="departed", counted=None if early else counted)
     tracked_late = past.value("unsettled", late[0])
     close = not early or is_near_tracked(
         max(EARLY_SLACK, 0.1 * high), counted, tracked, past.value("unsettled", after_count), tracked_late
@@ -151,13 +151,14 @@ def is_far_below(e: Evidence, depth: Depth, tracked: int, recent: Window) -> boo
     return tracked - recent.change("sent", depth.at) > EARLY_SLACK + 2 * depth.unsettled
 
 
-def _range(lately: Window, gauge: str, *, into: str, out: str, known: int | None) -> tuple[int, int]:
+def _range(lately: Window, gauge: str, *, into: str, out: str, counted: int | None) -> tuple[int, int]:
     """Return the least and the most a gauge can have been, from its samples and the arrivals and departures between them.
 
-    `known`: a number looked for. Where it lies between samples, what came and went between them is left out: it changes nothing.
+    `counted`: the count that is compared with them. If it lies between the samples themselves, what came and went between two of
+    them changes nothing, and is left out.
     """
     values = lately[gauge].tolist()
-    if known is not None and min(values) <= known <= max(values):
+    if counted is not None and min(values) <= counted <= max(values):
         return min(values), max(values)
     came = _largest_step(lately, into)
     went = came if out == into else _largest_step(lately, out)
@@ -259,7 +260,7 @@ def _ends_agree(before: list[tuple[int, int]], depth: Depth, past: Window, latel
     The number in flight matches the tracked one, no receive counts jump, and the backlog never falls by more than the reported
     ends.
     """
-    low, high = _range(lately, "tracked_in_flight", into="received", out="received", known=depth.in_flight)
+    low, high = _range(lately, "tracked_in_flight", into="received", out="received", counted=depth.in_flight)
     if not _within(depth.in_flight, low, high):
         return False
     if past.change("unseen_receives", depth.at - COUNT_LAG_MS) > 0:
