@@ -19,14 +19,17 @@ from streaming.judge.outcomes import MARK_EVERY_MS, ConsumerMark, Outcomes, cons
 from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.signals import Finding
 
-QUICK_MS = 60_000
-QUICK_BEYOND_WINDOW_MS = 40_000
-QUICK_SLICE_MS = 20_000
+QUICK_SLICE_MS = 10_000
+QUICK_APART_MS = 20_000
 QUICK_FAILURES = 3
 QUICK_SIGMAS = 2.0
-"""A clear case fires before the long window shows it: over a minute, or the visibility timeout plus 40 s, more deliveries fail
-than chance explains, and both its first and its last 20 s have failures. Messages held by killed consumers fail within one
-visibility timeout, so a single deploy cannot cause both."""
+"""A clear case fires before the long window shows it: more deliveries fail than chance explains, in a time whose first and last
+10 s both have failures. The two are at least 20 s apart, and further than a restart of all consumers can cause."""
+FIRING_MS = 60_000
+
+HOLDS_QUANTILE = 0.99
+FEWEST_HOLDS = 20
+"""How long a message usually lasts is the 99th percentile of holding times. It is unknown where fewer were finished."""
 
 RECEIVING_MS = 120_000
 """When nothing was received for this long, nor for half as long beyond the visibility timeout, the consumers are gone, not
@@ -77,8 +80,23 @@ def _most_fail(c: Context) -> bool:
 
 
 def _quick_span_ms(c: Context) -> int:
-    """Return how long a clear case must last: longer than the windows of killed consumers take to end."""
-    return max(QUICK_MS, (c.visibility_ms or 0) + QUICK_BEYOND_WINDOW_MS)
+    """Return over how many ms a clear case is looked at. Once it fires it is looked at for longer, or a lull would end it."""
+    if c.firing_here("QueueFailing"):
+        return max(FIRING_MS, _window_ms(c) + 2 * QUICK_APART_MS)
+    return 2 * QUICK_SLICE_MS + max(QUICK_APART_MS, _restart_ms(c))
+
+
+def _restart_ms(c: Context) -> int:
+    """Return over how many ms what consumers held fails, if all of them are killed at once: the time over which they received it.
+
+    Consumers that work received it while a message usually lasts. Those that hang may have received it over a whole visibility
+    timeout; none of them receives any more.
+    """
+    known = sum(c.summary.holds.values()) >= FEWEST_HOLDS
+    usual_ms = hold_quantile_ms(c.memory.holds, HOLDS_QUANTILE) if known else None
+    if usual_ms is None or c.now - c.summary.last_received_at > QUICK_SLICE_MS:
+        return _window_ms(c)
+    return min(usual_ms, _window_ms(c))
 
 
 def failing_in_the_making(memory: QueueMemory, now: int, thresholds: Thresholds) -> bool:
@@ -268,7 +286,7 @@ def _goes_on(c: Context, consumer: str, marks: list[ConsumerMark]) -> bool:
     first = next((mark.at for mark, n in zip(marks[1:], failed[1:], strict=True) if n > failed[0]), None)
     if first is None:
         return False
-    later = [n for mark, n in zip(marks, failed, strict=True) if mark.at >= first + max(_window_ms(c), QUICK_SLICE_MS)]
+    later = [n for mark, n in zip(marks, failed, strict=True) if mark.at >= first + max(_window_ms(c), QUICK_APART_MS)]
     return bool(later) and c.summary.consumer_results[consumer].failed > later[0]
 
 
