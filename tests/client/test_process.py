@@ -1,11 +1,10 @@
-"""The hooks in an application's process: fork, exit, multiprocessing, a broken destination, and the cost of a call."""
+"""The hooks in an application's process: fork, exit, multiprocessing, and a broken destination."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -210,24 +209,14 @@ def test_importing_the_library_imports_only_the_standard_library() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_a_call_costs_little(elasticmq: Any, tmp_path: Path) -> None:
-    """The median round of send, receive and delete grows by less than about a millisecond, even if the broker is down."""
-    plain, hooked, broken = (sqs.client(elasticmq.endpoint) for _ in range(3))
-    url = plain.create_queue(QueueName=f"cost-{uuid.uuid4().hex[:8]}")["QueueUrl"]
-    watches = [watch(hooked, f"spool:{tmp_path}"), watch(broken, f"kafka://127.0.0.1:{free_port()}/t")]
-    times: dict[str, list[float]] = {"plain": [], "hooked": [], "broken": []}
-    for n in range(140):
-        for name, client in (("plain", plain), ("hooked", hooked), ("broken", broken)):
-            start = time.perf_counter()
-            client.send_message(QueueUrl=url, MessageBody="x")
-            [got] = client.receive_message(QueueUrl=url)["Messages"]
-            client.delete_message(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"])
-            if n >= 40:
-                times[name].append(time.perf_counter() - start)
-    median_ms = {name: statistics.median(values) * 1000 for name, values in times.items()}
-    for watching in watches:
-        assert watching.stats()["hook_errors"] == 0
-        watching.unwatch()
-    # A round is three calls; they add typically 0.1–0.3 ms to about 5 ms. The limit leaves room for a busy machine.
-    assert median_ms["hooked"] < median_ms["plain"] + 1.0 + 0.2 * median_ms["plain"], median_ms
-    assert median_ms["broken"] < median_ms["plain"] + 1.0 + 0.2 * median_ms["plain"], median_ms
+def test_a_broker_that_is_down_fails_no_call(elasticmq: Any) -> None:
+    """What a call costs is measured by `make bench`, section client."""
+    client = sqs.client(elasticmq.endpoint)
+    url = client.create_queue(QueueName=f"down-{uuid.uuid4().hex[:8]}")["QueueUrl"]
+    watching = watch(client, f"kafka://127.0.0.1:{free_port()}/t")
+    for _ in range(20):
+        client.send_message(QueueUrl=url, MessageBody="x")
+        [got] = client.receive_message(QueueUrl=url)["Messages"]
+        client.delete_message(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"])
+    assert watching.stats()["hook_errors"] == 0
+    watching.unwatch()

@@ -19,6 +19,7 @@ from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.rules.table import RULES
 
 TRIGGER_MS = 10_000
+AFTER_FAULT_MS = 600_000
 
 pytestmark = pytest.mark.simulation
 
@@ -69,5 +70,6 @@ def test_rules_are_pure(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(module, "_apply_rules", checked)
     recording = CASES[case]()
-    harness.run(seen(recording, INSTRUMENTATIONS["full"]), trigger_ms=TRIGGER_MS, until=recording.ends_at)
+    until = (recording.fault_at() or 0) + AFTER_FAULT_MS
+    harness.run(seen(recording, INSTRUMENTATIONS["full"]), trigger_ms=TRIGGER_MS, until=until)
     assert found >= SIGNALS[case]
