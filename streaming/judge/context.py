@@ -188,6 +188,13 @@ def duration(milliseconds: float) -> str:
     return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
 
 
+def work_time(milliseconds: float) -> str:
+    """Format how long work takes, for a sentence: `13 ms`, `4.2 s`, and as `duration` from two minutes on."""
+    if milliseconds < 1_000:
+        return f"{milliseconds:.0f} ms"
+    return f"{milliseconds / 1000:.3g} s" if milliseconds < 120_000 else duration(milliseconds)
+
+
 def plural(count: int, noun: str) -> str:
     """Format a count with its noun: `1 message`, `2 messages`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

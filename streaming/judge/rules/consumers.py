@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from streaming.core.reporting.report import HeldBy
 from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge.conditions import once
-from streaming.judge.context import Context, duration, seconds
+from streaming.judge.context import Context, duration, seconds, work_time
 from streaming.judge.knowledge.windows import no_ends_reported
 from streaming.judge.measured import Near
 from streaming.judge.measures import slow_hold
@@ -74,7 +74,7 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
         }
         if usual is not None:
             evidence["usual_hold_s"] = round(usual / 1000, 3)
-        compared = f"; usual here is {usual / 1000:.3g} s" if usual is not None else ""
+        compared = f"; usual here is {work_time(usual)}" if usual is not None else ""
         client = _client(c, held.consumer)
         others = f", one of the {held.held} it holds" if held.held > 1 else ""
         nothing = "" if finished else "; it has finished nothing since"

@@ -1,0 +1,14 @@
+"""How long work takes is written in the unit that people would use."""
+
+import pytest
+
+from streaming.judge.context import work_time
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "written"),
+    [(0, "0 ms"), (13.4, "13 ms"), (999, "999 ms"), (1_000, "1 s"), (4_249, "4.25 s"), (119_999, "120 s"), (120_000, "2 min")],
+)
+def test_work_time(milliseconds: float, written: str) -> None:
+    """Milliseconds below a second, seconds below two minutes."""
+    assert work_time(milliseconds) == written
