@@ -116,6 +116,14 @@ def test_nobody_is_blamed_while_the_others_fail_too(tmp_path: Path) -> None:
     assert not of(events, tmp_path, 300).signals("QueueFailing")
 
 
+def test_a_lull_does_not_end_a_clear_case(tmp_path: Path) -> None:
+    """It fires before half of all deliveries in five minutes have failed. Then fewer come than the rule needs in 40 s."""
+    events = delivered(200, 0, 1, set()) + delivered(80, 200, 0.5, set(range(80)), "bad")
+    events += delivered(15, 240, 3, set(range(15)), "few")
+    lines = of(events, tmp_path, 286)
+    assert [status for status in ("firing", "resolved") if lines.signals("QueueFailing", status)] == ["firing"]
+
+
 @pytest.mark.parametrize("killed_s", [202, 206])
 def test_a_fleet_that_is_killed_and_comes_back_is_not_failing(tmp_path: Path, killed_s: int) -> None:
     """It hung for as long as a visibility timeout: what it held comes back over as long, while few others are finished."""

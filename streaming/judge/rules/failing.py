@@ -26,6 +26,7 @@ QUICK_SIGMAS = 2.0
 """A clear case fires before the long window shows it: more deliveries fail than chance explains, in a time whose first and last
 10 s both have failures. The two are at least 20 s apart, and further than a restart of all consumers can cause."""
 FIRING_MS = 60_000
+"""Once it fires it is looked at over a minute, or the visibility timeout plus 40 s if that is longer: a lull does not end it."""
 
 HOLDS_QUANTILE = 0.99
 FEWEST_HOLDS = 20
@@ -80,7 +81,7 @@ def _most_fail(c: Context) -> bool:
 
 
 def _quick_span_ms(c: Context) -> int:
-    """Return over how many ms a clear case is looked at. Once it fires it is looked at for longer, or a lull would end it."""
+    """Return over how many ms a clear case is looked at."""
     if c.firing_here("QueueFailing"):
         return max(FIRING_MS, _window_ms(c) + 2 * QUICK_APART_MS)
     return 2 * QUICK_SLICE_MS + max(QUICK_APART_MS, _restart_ms(c))
