@@ -63,7 +63,7 @@ class LookAheadFifo:
         return {m for m, group in self.messages if group not in blocked and group not in seen}
 
 
-@settings(max_examples=10)
+@settings(max_examples=25)
 @given(moves=st.lists(st.sampled_from(["a", "a", "a", "a", "b", "c", "receive", "receive", "delete"]), min_size=20, max_size=120))
 def test_queuewatch_says_hidden_what_the_queue_cannot_return(moves: list[str]) -> None:
     """It is saturated exactly when a receive returns nothing although groups with none in flight have messages."""

@@ -26,11 +26,14 @@ pytestmark = pytest.mark.simulation
 
 SETTINGS = Settings(now_is_event_time=True)
 CELLS = (
+    Cell("healthy_busy", "standard", 3, "full", "exact"),
+    Cell("consumers_dead", "standard", 4, "full", "exact"),
     Cell("poison", "fifo", 5, "full", "exact"),
     Cell("dead_letters", "standard", 6, "consumers", "exact"),
     Cell("burst", "standard", 7, "producers", "exact"),
     Cell("one_consumer_dead", "standard", 8, "sample50", "late"),
     Cell("batch_consumer", "standard", 9, "attributes", "late"),
+    Cell("healthy_idle", "fifo", 10, "consumers", "exact"),
 )
 
 

@@ -67,7 +67,7 @@ def numbers(merged: Merged, queue: str) -> tuple[int, ...]:
     return (0, 0, 0) if summary is None else tuple(summary.numbers[state] for state in ("visible", "in_flight", "delayed"))
 
 
-@settings(deadline=None, max_examples=max(EXAMPLES // 2, 10), suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
 @given(histories(), st.integers(1, 3), st.booleans())
 def test_the_latest_report_about_a_count_is_exact(
     history: list[tuple[int, dict[str, Any]]], shards: int, compacted: bool

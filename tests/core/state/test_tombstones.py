@@ -68,7 +68,7 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
 @pytest.mark.simulation
 @pytest.mark.timeout(900)  # a machine several times slower than usual
 @settings(
-    max_examples=max(EXAMPLES // 4, 10),  # each takes seconds
+    max_examples=max(EXAMPLES // 2, 10),  # each takes half a second
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
