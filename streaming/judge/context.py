@@ -36,6 +36,9 @@ HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 BROKER_COUNTS_FRESH_MS = 600_000
 """Broker counts older than this are not used as current."""
 
+FEWEST_HOLDS = 10
+"""With fewer finished messages, it is not known how long one may usually be held."""
+
 
 @dataclass
 class Context:
@@ -128,6 +131,13 @@ class Context:
     def median_hold_ms(self) -> int | None:
         """The median time this queue's messages are held before deletion; recent ones weigh more."""
         return hold_quantile_ms(self.memory.holds, 0.5)
+
+    @cached_property
+    def long_hold_ms(self) -> int | None:
+        """The 99th percentile of the times that this queue's messages are held; None while too few were finished to tell."""
+        if sum(self.summary.holds.values()) < FEWEST_HOLDS:
+            return None
+        return hold_quantile_ms(self.memory.holds, 0.99)
 
     def messages(self, kind: str) -> list[MessageView]:
         """Return the messages listed under a kind, worst first."""

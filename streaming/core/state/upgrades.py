@@ -33,11 +33,11 @@ OLDEST_READABLE: Final = 2
 """The oldest version that can still be read."""
 
 
-def _head_as_it_was(columns: Columns, header: Header) -> None:
+def _keep_head(columns: Columns, header: Header) -> None:
     """Leave the head unchanged."""
 
 
-def _segment_as_it_was(columns: Columns) -> None:
+def _keep_segment(columns: Columns) -> None:
     """Leave the segments unchanged: a missing column counts as all default."""
 
 
@@ -45,8 +45,8 @@ def _segment_as_it_was(columns: Columns) -> None:
 class Step:
     """The step from one version to the next. Both functions modify their arguments in place."""
 
-    head: Callable[[Columns, Header], None] = _head_as_it_was
-    segment: Callable[[Columns], None] = _segment_as_it_was
+    head: Callable[[Columns, Header], None] = _keep_head
+    segment: Callable[[Columns], None] = _keep_segment
 
 
 def _count_failures(columns: Columns, header: Header) -> None:

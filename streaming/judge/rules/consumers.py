@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from streaming.core.reporting.report import HeldBy
-from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge.conditions import once
 from streaming.judge.context import Context, duration, seconds, work_time
 from streaming.judge.knowledge.windows import no_ends_reported
@@ -31,10 +30,7 @@ from streaming.judge.slow_consumer import (
 ZOMBIE_GRACE_MS = 60_000
 """A client whose consumer was removed may leave, or subscribe again, for this long before it is called a zombie."""
 
-EXTENDED_QUANTILE = 0.99
 EXTENDED_FACTOR = 2
-FEWEST_HOLDS = 10
-"""With fewer finished messages, the usual hold is unknown."""
 
 _STRATEGIES = {"prefetch": judge_prefetch, "ack": judge_ack}
 _STRATEGY_NAMES = {"prefetch": "AbortSlowConsumerStrategy", "ack": "AbortSlowAckConsumerStrategy"}
@@ -98,9 +94,7 @@ def _noisiest(c: Context) -> str | None:
 
 def extended_limit_ms(c: Context) -> float:
     """Return how long an extended hold may last before it is unusual for this queue; infinite while too few were finished."""
-    if sum(c.summary.holds.values()) < FEWEST_HOLDS:
-        return math.inf
-    return EXTENDED_FACTOR * (hold_quantile_ms(c.memory.holds, EXTENDED_QUANTILE) or 0)
+    return math.inf if c.long_hold_ms is None else EXTENDED_FACTOR * c.long_hold_ms
 
 
 class StrategyVerdict(NamedTuple):

@@ -28,10 +28,6 @@ QUICK_SIGMAS = 2.0
 FIRING_MS = 60_000
 """Once it fires it is looked at over a minute, or the visibility timeout plus 40 s if that is longer: a lull does not end it."""
 
-HOLDS_QUANTILE = 0.99
-FEWEST_HOLDS = 20
-"""How long a message usually lasts is the 99th percentile of holding times. It is unknown where fewer were finished."""
-
 RECEIVING_MS = 120_000
 """When nothing was received for this long, nor for half as long beyond the visibility timeout, the consumers are gone, not
 broken."""
@@ -90,14 +86,12 @@ def _quick_span_ms(c: Context) -> int:
 def _restart_ms(c: Context) -> int:
     """Return over how many ms what consumers held fails, if all of them are killed at once: the time over which they received it.
 
-    Consumers that work received it while a message usually lasts. Those that hang may have received it over a whole visibility
-    timeout; none of them receives any more.
+    Consumers that work received it within the time for which they hold a message. Those that hang may have received it over a
+    whole visibility timeout, and receive nothing any more.
     """
-    known = sum(c.summary.holds.values()) >= FEWEST_HOLDS
-    usual_ms = hold_quantile_ms(c.memory.holds, HOLDS_QUANTILE) if known else None
-    if usual_ms is None or c.now - c.summary.last_received_at > QUICK_SLICE_MS:
+    if c.long_hold_ms is None or c.now - c.summary.last_received_at > QUICK_SLICE_MS:
         return _window_ms(c)
-    return min(usual_ms, _window_ms(c))
+    return min(c.long_hold_ms, _window_ms(c))
 
 
 def failing_in_the_making(memory: QueueMemory, now: int, thresholds: Thresholds) -> bool:
