@@ -21,9 +21,9 @@ QUEUE_FAILING = Entry(
         "visibility window ran out, the message was released, dead-lettered or dropped.",
         "At least {failing_min_deliveries} deliveries ended; with fewer, PoisonMessage reports the failures.",
         "It fires sooner if the failure is clear: over 40 s, more deliveries failed than chance explains, and the first and the "
-        "last 10 s of that time have failures. The time is longer where a restart of all consumers may look the same: what they "
-        "held fails within as long as a message usually lasts (the 99th percentile), or within a visibility timeout if nothing "
-        "was received in the last 10 s.",
+        "last 10 s of that time have failures. The time is longer where a restart of all consumers could look the same. What "
+        "they held fails within the 99th percentile of the queue's holding times, or within a visibility timeout if nothing was "
+        "received in the last 10 s.",
         "It also fires if some consumers fail at least {failing_ratio} of their own deliveries (at least "
         "{failing_min_deliveries}) for longer than a visibility timeout, while the others fail less than a tenth. The failing "
         "consumers are then named.",
