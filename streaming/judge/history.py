@@ -55,6 +55,8 @@ class History:
         self._rows = SampleRows()
         self._now: tuple[int, Ints] | None = None
         """The present, while it is not one of the samples: its time, and a row of FIELDS for each queue."""
+        self._delay_ms = 0
+        """How much later than they happened the latest events have been read."""
         self._dense: _Dense | None = None
 
     def __len__(self) -> int:
@@ -75,8 +77,11 @@ class History:
         """Return when the latest sample was kept, 0 before the first."""
         return self._samples[-1].at if self._samples else 0
 
-    def add(self, at: int, names: Sequence[QueueName], values: Ints) -> None:
-        """Add the present of all queues: `values` has a row for each of `names`. Queues not named are forgotten."""
+    def add(self, at: int, names: Sequence[QueueName], values: Ints, *, delay_ms: int = 0) -> None:
+        """Add the present of all queues: `values` has a row for each of `names`. Queues not named are forgotten.
+
+        `delay_ms`: how much later than they happened the latest events have been read.
+        """
         if names != self._names:
             self._forget(names)
             for name in names:
@@ -85,9 +90,9 @@ class History:
             self._places = np.array([self._place[name] for name in names], dtype=np.int64)
         table = np.zeros((len(self._place), len(FIELDS)), dtype=np.int64)
         table[self._places] = values
-        self._dense = None
+        self._dense, self._delay_ms = None, delay_ms
         if not self._samples or at - self._samples[-1].at >= SAMPLE_EVERY_MS:
-            self._keep(at, table)
+            self._keep(at, table, delay_ms)
             self._now = None
         else:
             self._now = at, table
@@ -140,6 +145,13 @@ class History:
 
         return np.array(times, dtype=np.int64), values
 
+    def read_until(self, at: Ints) -> Ints:
+        """Return until when events had been read at each of these times of samples (epoch milliseconds)."""
+        delays = {sample.at: sample.delay_ms for sample in self._samples[self._first_at(int(at[0])) :]} if len(at) else {}
+        if self._now is not None:
+            delays[self._now[0]] = self._delay_ms
+        return at - np.array([delays.get(time, 0) for time in at.tolist()], dtype=np.int64)
+
     def recent(self, name: QueueName) -> Window:
         """Return the dense range of one queue, including the present."""
         if self._dense is None or name not in self._dense.places:
@@ -169,7 +181,7 @@ class History:
         """Serialize the kept samples; the present is not one of them."""
         if self._packed_names is None:
             self._packed_names = json.dumps([list(name) for name in self._place], separators=(",", ":")).encode()
-        head = {"fields": FIELDS, "samples": [[s.at, len(s.rows), len(s.packed)] for s in self._samples]}
+        head = {"fields": FIELDS, "samples": [[s.at, len(s.rows), len(s.packed), s.delay_ms] for s in self._samples]}
         text = json.dumps(head, separators=(",", ":")).encode()[:-1] + b',"queues":' + self._packed_names + b"}"
         return b"".join((struct.pack("<I", len(text)), text, *(s.packed for s in self._samples)))
 
@@ -183,11 +195,12 @@ class History:
             history, start = cls(), 4 + length
             history._place = {QueueName(*name): i for i, name in enumerate(head["queues"])}
             before = np.zeros((0, len(head["fields"])), dtype=np.int64)
-            for at, rows, size in head["samples"]:
+            for at, rows, size, *delay_ms in head["samples"]:
                 before = _undo(blob[start : start + size], before, rows, len(head["fields"]))
                 values = np.zeros((rows, len(FIELDS)), dtype=np.int64)
                 values[:, [here for _, here in known]] = before[:, [there for there, _ in known]]
-                history._keep(at, values)
+                # Earlier releases did not store the delay.
+                history._keep(at, values, *delay_ms)
                 start += size
         except (struct.error, ValueError, KeyError, IndexError, OSError) as error:
             raise ValueError(f"the judge's history is damaged: {error}") from error
@@ -204,11 +217,11 @@ class History:
     def _values(self, sample: Sample) -> Ints:
         return read_rows(self._rows.table[sample.rows])
 
-    def _keep(self, at: int, values: Ints) -> None:
+    def _keep(self, at: int, values: Ints, delay_ms: int = 0) -> None:
         before = self._samples[-1] if self._samples else Sample(0, np.zeros(0, dtype=np.int32))
         values_before = self._values(before)
         rows = self._rows.add(values, before.rows, values_before)
-        self._samples.append(Sample(at, rows, _difference(values_before, values)))
+        self._samples.append(Sample(at, rows, delay_ms, _difference(values_before, values)))
         self._rows.drop_unused(self._samples)
 
     def _stacked(self, samples: Sequence[Sample], places: Ints) -> tuple[Ints, Ints]:

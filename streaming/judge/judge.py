@@ -45,7 +45,8 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     watcher = (*telemetry.telemetry_stale(merged, now, settings), *telemetry.clock_untrusted(clock, now, settings))
     present = _present(merged, now, settings)
     places = np.flatnonzero(present)
-    memory.history.add(now, [queues.names[place] for place in places.tolist()], sample_table(queues, places))
+    newest_at, delay_ms = _reading(memory, merged, now)
+    memory.history.add(now, [queues.names[place] for place in places.tolist()], sample_table(queues, places), delay_ms=delay_ms)
     fired = _by_queue(memory.firing)
     evaluated = np.flatnonzero(_due(memory, merged, fired, present, now) & present)
     flows = recent_flows(memory.history, _rank(present)[evaluated], now)
@@ -81,7 +82,19 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
         folded=folded,
         aggregated_queues=AggregatedQueues(queues, views, firing.values(), settings) if settings.folds else (),
     )
-    return replace(memory, firing=firing, folded=folded, folded_now=folded_now, at=now, clock=clock), snapshot, changes
+    memory = replace(memory, firing=firing, folded=folded, folded_now=folded_now, at=now, clock=clock)
+    memory.newest_event_at, memory.delay_ms = newest_at, delay_ms
+    return memory, snapshot, changes
+
+
+def _reading(memory: JudgeMemory, merged: Merged, now: int) -> tuple[int, int]:
+    """Return the time of the newest event, and how many milliseconds later it was read.
+
+    Where none is newer than those of the steps before, it is quiet, which says nothing about the delay: it stays the same.
+    """
+    if merged.high_water <= memory.newest_event_at:
+        return memory.newest_event_at, memory.delay_ms
+    return merged.high_water, max(0, now - merged.high_water)
 
 
 def _due(memory: JudgeMemory, merged: Merged, fired: Iterable[QueueName], present: Bools, now: int) -> Bools:

@@ -40,6 +40,10 @@ class JudgeMemory:
     """…and how many are now, so that only increases are counted."""
     at: int = 0
     history: History = field(default_factory=History)
+    newest_event_at: int = 0
+    """The time of the newest event that was read (epoch milliseconds)."""
+    delay_ms: int = 0
+    """How much later than that it was read."""
     clock: Clock = field(default_factory=Clock)
     """Whether the service's own clock is trusted."""
     schedule: EvaluationSchedule = field(default_factory=EvaluationSchedule, compare=False)
@@ -55,6 +59,8 @@ class JudgeMemory:
         body = {
             "version": VERSION,
             "at": self.at,
+            "newest_event_at": self.newest_event_at,
+            "delay_ms": self.delay_ms,
             "folded": self.folded,
             "folded_now": self.folded_now,
             "clock": asdict(self.clock),
@@ -82,6 +88,7 @@ class JudgeMemory:
         if body["version"] not in readable:
             raise ValueError(f"the judge's memory is of version {body['version']}; this queuewatch reads versions {readable}")
         memory = cls(queues=queues, at=body["at"], folded=body["folded"], folded_now=body.get("folded_now", {}), history=history)
+        memory.newest_event_at, memory.delay_ms = body.get("newest_event_at", 0), body.get("delay_ms", 0)
         memory.clock = Clock(**body.get("clock", {}))
         for key, *reported in body["firing"]:
             known = Finding(SignalKey(*key), *reported)

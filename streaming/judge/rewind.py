@@ -27,6 +27,6 @@ def rewind_memory(memory: JudgeMemory, now: int) -> JudgeMemory:
         queue.paused_at = min(queue.paused_at, now)
         queue.holds_at = min(queue.holds_at, now)
         memory.queues.put(name, queue)
-    memory.at = min(memory.at, now)
+    memory.at, memory.newest_event_at = min(memory.at, now), min(memory.newest_event_at, now)
     memory.schedule = EvaluationSchedule()
     return memory

@@ -20,6 +20,8 @@ class Sample:
     """Epoch milliseconds."""
     rows: Array
     """The row of each queue known then, in the table of rows."""
+    delay_ms: int = 0
+    """How much later than they happened the latest events had been read."""
     packed: bytes = b""
     """Stored as the difference from the previous sample."""
 

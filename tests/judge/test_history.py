@@ -52,6 +52,18 @@ def test_a_queue_that_comes_later_or_goes_takes_no_other_with_it() -> None:
     assert history.recent(C)["sent"].tolist() == [5, 7]
 
 
+def test_until_when_events_had_been_read_is_kept_with_each_sample() -> None:
+    """Also of the present, and after a restart; the samples of a release that did not store it were read without delay."""
+    history = History()
+    history.add(T0, [A], table(1))
+    history.add(T0 + 10_000, [A], table(2), delay_ms=4_000)
+    history = History.from_bytes(history.to_bytes())
+    history.add(T0 + 12_000, [A], table(3), delay_ms=5_000)
+    window = history.window(A)
+    assert (history.read_until(window.at) - T0).tolist() == [0, 6_000, 7_000]
+    assert (history.read_until(window.at[2:]) - T0).tolist() == [7_000]
+
+
 def test_a_queue_to_which_nothing_happens_is_stored_once() -> None:
     """And no more than a quarter of the rows of a busy one are those of samples that are gone."""
     names = [QueueName("s", "", f"q{i:03d}") for i in range(200)]

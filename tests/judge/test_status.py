@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.core.driving import event
+from streaming.core.settings import Settings
+from tests.core.driving import T0, event
 from tests.judge.driving import in_steps, judged
 
 Events = list[dict[str, Any]]
@@ -50,6 +51,32 @@ def test_status_whatever_the_rhythm_of_judging(events: Events, status: str, ever
     """Judged often or rarely the status is the same, and it persists."""
     said = statuses(events, every_s, until_s)
     assert set(said[len(said) * 2 // 3 :]) == {status}
+
+
+def read_late(events: Events, delays_ms: Sequence[int]) -> list[str]:
+    """The status at each evaluation, ten seconds apart: each reads what happened until its delay before."""
+    steps, read = [], T0 - 1
+    for i, delay_ms in enumerate(delays_ms):
+        until = T0 + i * 10_000 - delay_ms
+        steps.append((i * 10_000, [e for e in events if read < e["at"] <= until]))
+        read = max(read, until)
+    return [s.queues[0].status for s in judged(steps, Settings()).snapshots if s.queues]
+
+
+LATER_AND_LATER = [min(i, 60) * 1_000 for i in range(90)]
+
+
+def test_a_queue_does_not_lag_because_its_events_are_read_later_and_later() -> None:
+    """Each message waits for a minute; while the reading falls behind they seem to wait for up to two."""
+    events = sent(180, 5_000) + worked(180, 60_000, 5_000)
+    assert set(read_late(events, LATER_AND_LATER)) == {"ok"}
+
+
+def test_a_queue_lags_whenever_its_events_are_read() -> None:
+    """Also when nothing is read for as long as nothing happens, every half minute."""
+    events = sent(180, 5_000) + worked(30, 60_000, 30_000)
+    for delays in (LATER_AND_LATER, [60_000] * 90, [0] * 90):
+        assert set(read_late(events, delays)[-30:]) == {"lagging"}
 
 
 def test_a_backlog_that_shrinks_is_not_lagging() -> None:

@@ -189,7 +189,8 @@ def _growth(c: Context) -> tuple[float, float, float]:
     known = np.flatnonzero(oldest > 0)
     if c.basis != "messages" or len(known) < 2:
         return 1.0, 1.0, 1.0
-    ages: Ints = window.at[known] - oldest[known]
+    # Read late, messages seem to wait that were deleted: the time until which events had been read counts.
+    ages: Ints = c.history.read_until(window.at)[known] - oldest[known]
     at = window.at[known]
 
     def slope(i: int, j: int) -> float:

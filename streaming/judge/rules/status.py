@@ -69,7 +69,8 @@ def _messages_status(c: Context) -> QueueStatus:
         return "ok"
     if c.flow_status is None:
         window = _window(c)
-        c.flow_status = FLOW_STATUSES[int(_flow_codes(window.at, window.column)[0])] if len(window) else "ok"
+        read = c.history.read_until(window.at)
+        c.flow_status = FLOW_STATUSES[int(_flow_codes(window.at, read, window.column)[0])] if len(window) else "ok"
     return c.flow_status
 
 
@@ -82,7 +83,7 @@ def recent_flows(history: History, queues: Ints, now: int) -> list[QueueStatus |
     if len(at) < 2:
         return [None] * len(queues)
     known = values("present", [0])[0] > 0
-    codes = _flow_codes(at, values)
+    codes = _flow_codes(at, history.read_until(at), values)
     return [FLOW_STATUSES[code] if is_known else None for code, is_known in zip(codes.tolist(), known.tolist(), strict=True)]
 
 
@@ -91,13 +92,13 @@ def flows_not_ok(history: History, queues: Ints, now: int) -> Bools:
     at, values = history.stretch(now - WINDOW_MS, queues)
     if len(at) < 2:
         return np.ones(len(queues), dtype=bool)
-    not_ok: Bools = (values("present", [0])[0] == 0) | _may_be_slow(at, values)
+    not_ok: Bools = (values("present", [0])[0] == 0) | _may_be_slow(at, history.read_until(at), values)
     # Most are well by a few of the samples: all of them are read only for the others.
     slow = np.flatnonzero(not_ok)
     if not len(slow):
         return not_ok
     at, values = history.stretch(now - WINDOW_MS, queues[slow])
-    not_ok[slow] = (values("present", [0])[0] == 0) | (_flow_codes(at, values) > 0)
+    not_ok[slow] = (values("present", [0])[0] == 0) | (_flow_codes(at, history.read_until(at), values) > 0)
     return not_ok
 
 
@@ -144,10 +145,10 @@ Values = Callable[[str, Sequence[int]], Ints]
 """Reads a field of some samples: see `History.stretch`."""
 
 
-def _flow_codes(at: Ints, values: Values) -> Ints:
+def _flow_codes(at: Ints, read: Ints, values: Values) -> Ints:
     """Return the index of each queue's status in FLOW_STATUSES, by its messages.
 
-    `at`: the times of one or more samples; `values`: see `History.stretch`.
+    `at`: the times of one or more samples; `read`: until when events had been read then; `values`: see `History.stretch`.
     """
     every = range(len(at))
     # 2. "If nothing was waiting at some point of the window, the consumers keep up."
@@ -156,16 +157,16 @@ def _flow_codes(at: Ints, values: Values) -> Ints:
         caught_up[:] = True
     # 3. "If nothing was received or settled, they stopped." 4. "If nothing was settled, they are stalled."
     settled, received = (_grew(total, at, values) for total in ("settled", "received"))
-    behind = _is_behind(at, values)
+    behind = _is_behind(read, values)
     codes: Ints = np.where(caught_up, 0, np.where(~settled & ~received, 1, np.where(~settled, 2, np.where(behind, 3, 0)))).astype(
         np.int64
     )
     return codes
 
 
-def _may_be_slow(at: Ints, values: Values) -> Bools:
+def _may_be_slow(at: Ints, read: Ints, values: Values) -> Bools:
     """Return which queues are not ok by their messages unless they caught up in between: see `_flow_codes`."""
-    slow: Bools = ~_grew("settled", at, values) | _is_behind(at, values)
+    slow: Bools = ~_grew("settled", at, values) | _is_behind(read, values)
     return slow
 
 
@@ -175,12 +176,12 @@ def _grew(total: str, at: Ints, values: Values) -> Bools:
     return grew
 
 
-def _is_behind(at: Ints, values: Values) -> Bools:
+def _is_behind(read: Ints, values: Values) -> Bools:
     # 5. "If the oldest waiting message grew older in every part of the window and the backlog did not shrink, consumers work
-    # but do not keep up."
-    parts = sorted({i * (len(at) - 1) // 4 for i in range(5)})
-    ages = at[parts, None] - values("oldest_visible_at", parts)
-    first, last = values("unsettled", (0, len(at) - 1))
+    # but do not keep up." Its age is that of when events had been read: read late, messages seem to wait that were deleted.
+    parts = sorted({i * (len(read) - 1) // 4 for i in range(5)})
+    ages = read[parts, None] - values("oldest_visible_at", parts)
+    first, last = values("unsettled", (0, len(read) - 1))
     behind: Bools = (np.diff(ages, axis=0) > 0).all(axis=0) & (last >= first)
     return behind
 
