@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -49,9 +49,9 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     memory.history.add(now, [queues.names[place] for place in places.tolist()], sample_table(queues, places), delay_ms=delay_ms)
     fired = _by_queue(memory.firing)
     evaluated = np.flatnonzero(_due(memory, merged, fired, present, now) & present)
-    flows = recent_flows(memory.history, _rank(present)[evaluated], now)
+    flows = _flows(memory, merged, evaluated, present, now)
     findings = {finding.key: finding for finding in watcher}
-    found, making = _evaluate(memory, merged, fired, dict(zip(evaluated.tolist(), flows, strict=True)), now, settings)
+    found, making = _evaluate(memory, merged, fired, evaluated.tolist(), flows, now, settings)
     findings |= found
     vanished = np.flatnonzero(~present).tolist()
     memory.queues.forget(queues.names[place] for place in vanished)
@@ -110,13 +110,14 @@ def _evaluate(
     memory: JudgeMemory,
     merged: Merged,
     fired: dict[QueueName, dict[SignalKey, Finding]],
-    flows: dict[int, QueueStatus | None],
+    places: Sequence[int],
+    flows: Mapping[int, QueueStatus | None],
     now: int,
     settings: Settings,
 ) -> tuple[dict[SignalKey, Finding], set[QueueName]]:
     """Judge the queues of some rows. Return what was found, and the queues that may be about to fail.
 
-    `flows`: each row's status by the flow of the last minutes.
+    `flows`: see `_flows`.
     """
     queues, history = merged.queues, memory.history
     arrivals: dict[QueueName, list[Arrival]] = {}
@@ -124,7 +125,6 @@ def _evaluate(
         arrivals.setdefault(arrival.queue, []).append(arrival)
     findings: dict[SignalKey, Finding] = {}
     making: set[QueueName] = set()
-    places = list(flows)
     for first in range(0, len(places), LOADED_TOGETHER):
         together = places[first : first + LOADED_TOGETHER]
         if first:
@@ -143,7 +143,7 @@ def _evaluate(
                 recent=history.recent(name),
                 history=history,
                 arrivals=tuple(arrivals.get(name, ())),
-                flow_status=flows[place],
+                flow_status=flows.get(place),
             )
             found, near = _conclude(context)
             findings |= found
@@ -171,6 +171,13 @@ def _flows_otherwise(memory: JudgeMemory, present: Bools, due: Bools, now: int) 
         return otherwise
     otherwise[places] = flows_not_ok(memory.history, _rank(present)[places], now)
     return otherwise
+
+
+def _flows(memory: JudgeMemory, merged: Merged, evaluated: Ints, present: Bools, now: int) -> dict[int, QueueStatus | None]:
+    """Return the status by the flow of the last minutes of each of the queues to judge in which something waits."""
+    columns = merged.queues.columns
+    waits = evaluated[(columns["visible"] > 0)[evaluated] & ~columns["dead_letter"][evaluated]]
+    return dict(zip(waits.tolist(), recent_flows(memory.history, _rank(present)[waits], now), strict=True)) if len(waits) else {}
 
 
 def _rank(present: Bools) -> Ints:

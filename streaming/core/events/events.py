@@ -65,6 +65,11 @@ DTYPES: dict[str, str] = {
 }
 
 
+# In most steps of a small account nothing arrives, and these would take longer to make than such a step takes to track.
+_EMPTY_COLUMNS = {name: np.zeros(0, dtype=dtype) for name, dtype in DTYPES.items()}
+_NO_TEXTS = pa.nulls(0, pa.string())
+
+
 @dataclass(slots=True)
 class Events:
     """Rows as columns (see DTYPES; all of the same length), the strings they refer to, and queue events."""
@@ -74,7 +79,7 @@ class Events:
     groups: list[str] = field(default_factory=list)
     consumers: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
-    texts: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
+    texts: pa.Array = field(default_factory=lambda: _NO_TEXTS)
     about_queues: QueueEvents = field(default_factory=QueueEvents)
     dead_letter_queues: set[QueueName] = field(default_factory=set)
     """Queues that something was dead-lettered to: every shard must know them as dead-letter queues."""
@@ -101,4 +106,4 @@ class Events:
 
 def empty_columns() -> dict[str, Array]:
     """Return columns without rows."""
-    return {name: np.zeros(0, dtype=dtype) for name, dtype in DTYPES.items()}
+    return dict(_EMPTY_COLUMNS)

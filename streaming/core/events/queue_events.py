@@ -50,15 +50,14 @@ REMEMBERED_CHARS = 2048
 """Attributes of at most this length are parsed once for all events that repeat them. Longer ones are rare, and take memory."""
 
 
-def _no_columns() -> dict[str, Array]:
-    return {name: np.zeros(0, dtype=dtype) for name, dtype in DTYPES.items()}
+_EMPTY_COLUMNS = {name: np.zeros(0, dtype=dtype) for name, dtype in DTYPES.items()}
 
 
 @dataclass(slots=True)
 class QueueEvents:
     """Columns (see DTYPES; all of the same length) and the strings they refer to."""
 
-    columns: dict[str, Array] = field(default_factory=_no_columns)
+    columns: dict[str, Array] = field(default_factory=lambda: dict(_EMPTY_COLUMNS))
     consumers: list[str] = field(default_factory=list)
     batches: list[str] = field(default_factory=list)
     attributes: list[str] = field(default_factory=list)

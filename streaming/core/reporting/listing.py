@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+import pyarrow as pa
 
 from streaming.core.columns import Array
 from streaming.core.events.events import EXTENDED, RECEIVED
@@ -84,6 +85,8 @@ class Viewer:
         state, table = self.state, self.state.attempts
         has_timeline = (at["flags"] & F_TIMELINE) != 0
         timeline, single = np.flatnonzero(has_timeline), np.flatnonzero(~has_timeline & (at["window_code"] > 0))
+        if not len(timeline) and not len(single):
+            return _no_attempts(len(rows))
         keys = state.rows.key[rows[timeline]]
         left, right = np.searchsorted(table["key"], keys, "left"), np.searchsorted(table["key"], keys, "right")
         lengths = right - left
@@ -106,6 +109,13 @@ class Viewer:
             end=end,
             consumers=state.consumers.taken(combined("consumer", "consumer")),
         )
+
+
+def _no_attempts(messages: int) -> AttemptColumns:
+    # Most messages that are listed only wait, and were never delivered.
+    nothing = np.zeros(0, dtype=np.int64)
+    starts = np.zeros(messages + 1, dtype=np.int64)
+    return AttemptColumns(starts, nothing, nothing, nothing, nothing, pa.nulls(0, pa.string()))
 
 
 @cache

@@ -237,6 +237,7 @@ class QueueSummary(QueueAttributes):
 def per_queue_min(queue: Array, values: Array, mask: Array, n: int) -> Array:
     """Return, per queue, the smallest of `values` in `mask`, NEVER where there is none."""
     out = np.full(n, NEVER, dtype=np.int64)
-    at = np.flatnonzero(mask)
-    np.minimum.at(out, queue[at], values[at])
+    (at,) = mask.nonzero()
+    if len(at):
+        np.minimum.at(out, queue[at], values[at])
     return out

@@ -106,9 +106,10 @@ class Interner:
 
 def text_of(texts: pa.Array, numbers: Array) -> pa.Array:
     """Return some of `texts` by number, null for -1."""
-    unnamed = numbers < 0
     # Often there is nothing to look up, and Arrow takes as long for nothing as for a thousand.
-    return pa.nulls(len(numbers), texts.type) if unnamed.all() else texts.take(pa.array(numbers, mask=unnamed))
+    if not len(texts) or (unnamed := numbers < 0).all():
+        return pa.nulls(len(numbers), texts.type)
+    return texts.take(pa.array(numbers, mask=unnamed))
 
 
 def _hash(queue: Array, texts: pa.Array, index: Array) -> Array:

@@ -46,6 +46,7 @@ ROW_COLUMNS: dict[str, tuple[str, int]] = {
 STORED_COLUMNS = [name for name in ROW_COLUMNS if name not in ("hi", "lo", "queue", "sent", "id_at")]
 """Those that are in the head for all rows; see `id_segments` for the others."""
 DEFAULTS = {name: default for name, (_, default) in ROW_COLUMNS.items()}
+_TYPES_AND_DEFAULTS = {name: (np.dtype(code), default) for name, (code, default) in ROW_COLUMNS.items()}
 
 # Flags of a row. The counted kinds make each message count once.
 F_SENT_KNOWN = 1
@@ -88,6 +89,12 @@ def _for_keys(queue_hash: Array, flags: Array | np.uint32) -> Array:
     return hashes
 
 
+def _defaults(name: str, n: int) -> Array:
+    dtype, default = _TYPES_AND_DEFAULTS[name]
+    # Hundreds of times per step. `full` takes four times as long for a few rows, and zeros of many cost nothing until written to.
+    return np.full(n, default, dtype=dtype) if default else np.zeros(n, dtype=dtype)
+
+
 class Rows:
     """The message rows, sorted by key. A column that is all default is None until it is written to."""
 
@@ -110,18 +117,12 @@ class Rows:
 
     def __getitem__(self, name: str) -> Array:
         values = self.columns[name]
-        if values is None:
-            dtype, default = ROW_COLUMNS[name]
-            values = np.full(len(self.key), default, dtype=dtype)
-        return values
+        return _defaults(name, len(self.key)) if values is None else values
 
     def at(self, name: str, rows: Array) -> Array:
         """Return a copy of the column's values at some rows."""
         values = self.columns[name]
-        if values is None:
-            dtype, default = ROW_COLUMNS[name]
-            return np.full(len(rows), default, dtype=dtype)
-        return values[rows]
+        return _defaults(name, len(rows)) if values is None else values[rows]
 
     def some(self, chosen: Array) -> Rows:
         """Return a copy of some rows, by mask or by index in ascending key order."""
