@@ -23,10 +23,10 @@ EXPLAINS: Mapping[AlertName, tuple[AlertName, ...]] = {
         "QueueFailing",
         "ErrorBudgetBurning",
     ),
-    # The consumer finishes nothing: redeliveries, waiting messages and dead letters are consequences.
+    # The consumer finishes nothing: redeliveries and waiting messages are consequences. So are dead letters, but their alerts are
+    # about another queue: the judge folds those.
     "QueueFailing": (
         "PoisonMessage",
-        "DeadLetterArrived",
         "BatchRetryStorm",
         "GroupStuck",
         "ConcurrencyCollapsed",

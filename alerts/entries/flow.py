@@ -28,10 +28,10 @@ QUEUE_FAILING = Entry(
         "{failing_min_deliveries}) for longer than a visibility timeout, while the others fail less than a tenth. The failing "
         "consumers are then named.",
         "There was a receive in the last two minutes; otherwise the consumers are gone and QueueStalled fires.",
-        "The PoisonMessage, DeadLetterArrived and BatchRetryStorm signals that it explains, GroupStuck where the heads of three "
-        "or more groups failed, and QueueStalled with reason no_progress are folded into it until it ends. While several "
-        "messages fail together, new PoisonMessage, DeadLetterArrived and GroupStuck signals are held back for at most "
-        "{failing_window_s}.",
+        "The PoisonMessage, DeadLetterArrived, BatchRetryStorm, WindowTooShort and SlowConsumer signals that it explains, "
+        "GroupStuck where the heads of three or more groups failed, and QueueStalled with reason no_progress are folded into it "
+        "until it ends. While several messages fail together, new PoisonMessage, DeadLetterArrived and GroupStuck signals are "
+        "held back for at most {failing_window_s}.",
     ),
     thresholds=("failing_ratio", "failing_window_s", "failing_min_deliveries"),
     severity="critical",

@@ -13,8 +13,10 @@ from alerts.entry import RAW_ALERT_NAMES
 from alerts.explains import EXPLAINS, explained_by
 from sinks.alertmanager.config import AlertmanagerConfig
 from sinks.alertmanager.ledger import AlertLedger
+from streaming.judge.folded_signals import FOLDED_INTO, HELD_BACK
 from streaming.judge.signals import SIGNAL_NAMES, Finding, SignalKey, SignalName
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 CONFIG = Path(__file__).resolve().parents[2] / "deploy" / "alertmanager" / "alertmanager.yml"
 PAIRS = [(cause, effect) for cause, effects in EXPLAINS.items() for effect in effects]
 
@@ -24,6 +26,27 @@ def test_the_table_has_existing_alerts_and_no_cycles() -> None:
     names = {*SIGNAL_NAMES, *RAW_ALERT_NAMES}
     assert {name for pair in PAIRS for name in pair} <= names
     assert not {(a, b) for a, b in PAIRS if (b, a) in PAIRS}
+
+
+def test_dead_letters_are_folded_by_the_judge_alone() -> None:
+    """Their alerts are about the dead-letter queue: no rule that compares queues can hold them back."""
+    assert not [cause for cause, effect in PAIRS if effect == "DeadLetterArrived"]
+
+
+@pytest.mark.parametrize(
+    ("page", "first", "last"),
+    [
+        ("alerts", "The judge folds signals", "Folded signals are counted"),
+        ("runbook", "The PoisonMessage, ", "signals are held back"),
+    ],
+)
+def test_the_pages_name_every_signal_that_is_folded_into_a_failing_queue(page: str, first: str, last: str) -> None:
+    """And every one that is held back until it is known whether the queue fails."""
+    text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").replace("`", "").split())
+    passage = text[text.index(first) : text.index(last)]
+    assert [name for name in (*FOLDED_INTO["QueueFailing"], "DeadLetterArrived") if name not in passage] == []
+    held = re.findall(r", new (.*?) signals", f"{passage}signals")
+    assert set(re.findall(r"\w+[A-Z]\w+", held[0])) == HELD_BACK
 
 
 @pytest.mark.parametrize(("cause", "effect"), PAIRS)
