@@ -204,8 +204,8 @@ WINDOW_TOO_SHORT = Entry(
     ignore=("Work that is cheap and idempotent: raise short_window_ratio for the pattern.",),
     links=(links.SQS_VISIBILITY,),
     not_applicable={
-        "activemq": "a message stays with its consumer until it is acknowledged or the connection ends",
-        "cloudflare_queues": "a batch ends with its invocation",
+        "activemq": "A message stays with its consumer until it is acknowledged or the connection ends.",
+        "cloudflare_queues": "A batch ends with its invocation.",
     },
 )
 

@@ -44,7 +44,8 @@ GROUP_STUCK = Entry(
         f"{companion('queuewatch_receive_count_max', 'count')}. Groups with a backlog: {groups_in('backlog')}, in flight: "
         f"{groups_in('in_flight')}.",
         matchers=',severity!="info"',
-        why=f"{WHY} Findings of severity info are groups that wait for work of usual length: they are shown, but never alert.",
+        why=f"{WHY} Findings of severity info are groups whose head is in work for no longer than usual. They are shown and "
+        "never alert.",
     ),
     dashboard="groups",
     evidence=(

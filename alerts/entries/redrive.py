@@ -10,8 +10,8 @@ from alerts.signal_alert import signal_alert
 from alerts.templating import QUEUE, messages_in, own_value
 
 _ONLY_SQS: dict[QueueSystem, str] = {
-    "activemq": "it has no move tasks: messages are moved by an operation that finishes immediately",
-    "cloudflare_queues": "it has no move tasks",
+    "activemq": "It has no move tasks; messages are moved by an operation that finishes immediately.",
+    "cloudflare_queues": "It has no move tasks.",
 }
 _CHECKS = (
     sqs.move_tasks("Status, FailureReason, ApproximateNumberOfMessagesMoved"),

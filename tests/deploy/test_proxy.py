@@ -66,7 +66,9 @@ def test_the_program_reads_what_sidecar_and_task_set(pod: dict[str, Any]) -> Non
 
 
 def test_the_task_s_settings_are_accepted() -> None:
-    """The region's endpoint is used, and the application waits for a healthy proxy on loopback."""
+    """The region's endpoint is used, each task has a consumer name of its own, and the application waits for a healthy proxy."""
+    import socket
+
     import botocore.session
 
     app, proxy = TASK["containerDefinitions"]
@@ -75,7 +77,7 @@ def test_the_task_s_settings_are_accepted() -> None:
     assert [(upstream.region, upstream.origin) for upstream in made.upstreams.all] == [
         ("eu-west-1", "https://sqs.eu-west-1.amazonaws.com")
     ]
-    assert (made.host, made.port, made.consumer) == ("127.0.0.1", 9410, "billing")
+    assert (made.host, made.port, made.consumer) == ("127.0.0.1", 9410, socket.gethostname())
     assert {"name": "AWS_ENDPOINT_URL_SQS", "value": _APP_POINTS_AT} in app["environment"]
     assert app["dependsOn"] == [{"containerName": proxy["name"], "condition": "HEALTHY"}]
     assert TASK["networkMode"] == "awsvpc"
