@@ -71,6 +71,16 @@ def test_cloudwatch_age_without_a_redrive_policy(tmp_path: Path, counted: bool) 
     assert minutes(lines, "visible", 24) == [*[None] * 20, 21, 22, 23, 24]
 
 
+def test_cloudwatch_age_restarts_however_many_receives_there_were(tmp_path: Path) -> None:
+    """Also where they carry no count and the first of them are no longer listed."""
+    with_counts, without = (
+        replayed(never_deleted(50, ATTRIBUTES, counted=counted), tmp_path, until_s=6_300) for counted in (True, False)
+    )
+    ages = minutes(without, "cloudwatch", 100)
+    assert ages == minutes(with_counts, "cloudwatch", 100)
+    assert set(ages[6:]) == {0, 1, 2, 3, 4, 5}
+
+
 def test_cloudwatch_age_does_not_restart_on_fifo(tmp_path: Path) -> None:
     """A failing head keeps its age."""
     events = [{**e, "queue": "q.fifo"} for e in never_deleted(10, ATTRIBUTES)]

@@ -156,10 +156,11 @@ def _restarts(
     window = state.queues.limit("visibility_ms", settings)[state.rows.at("queue", rows[segments])]
     end = np.where(part["end"][last_op] > 0, part["end"][last_op], at[last_op] + window)
     over = np.minimum(np.where(code[last_op] == RELEASED, at[last_op], end), next_at)
-    # Receives without a count are numbered from the first one seen.
+    # Receives without a count are numbered from the first one seen, whose attempt may have been dropped since.
     first_of_message = np.append(True, segments[1:] != segments[:-1])
     index = np.arange(len(receives))
     ordinal = index - np.maximum.accumulate(np.where(first_of_message, index, 0)) + 1
+    ordinal += _dropped_receives(state, rows, np.bincount(segments, minlength=n_messages))[segments]
     count = np.where(part["receive_count"][receives] > 0, part["receive_count"][receives], ordinal)
     count_before = np.where(first_of_message, 0, np.append(0, count[:-1]))
     # A third receive that was not seen ended no later than the next one.
@@ -176,6 +177,15 @@ def _restarts(
         is_before = np.append(is_last[1:], False) & ~is_last
         before_last[of_message[is_before]] = times[is_before]
     return last, before_last
+
+
+def _dropped_receives(state: ShardState, rows: Array, kept: Array) -> Array:
+    """Return, per message, how many of its receives are no longer among its `kept` attempts."""
+    live = state.rows
+    seen = np.bitwise_count(live.at("seen", rows)).astype(np.int64) + live.at("seen_uncounted", rows)
+    trimmed = (live.at("flags", rows) & F_TRIMMED) != 0
+    result: Array = np.where(trimmed, np.maximum(seen - kept, 0), 0)
+    return result
 
 
 def _count_retried(state: ShardState, part: dict[str, Array], starts: Array, segment: Array, new: Array, rows: Array) -> None:
