@@ -267,7 +267,9 @@ MOST_FINE_TIMES = 3_000
 MOST_EXACT_TIMES = 2_000
 """A recording with at most this many distinct event times is also judged at each of them."""
 QUIET_FOLLOWED_MS = 1_000_000
-"""The time after an event in which a signal may still become due without another event; longer than every default in minutes."""
+"""The time after an event in which most signals become due without another event; longer than every default in minutes."""
+LONGER_QUIET_MS = ((60_000, 3_600_000), (300_000, 43_200_000), (3_600_000, 15 * 86_400_000))
+"""Some become due later, with a long visibility timeout or retention: at these distances, for so long after an event."""
 
 
 def _fine_times(recording: Recording, every_ms: int, end: int) -> Ints:
@@ -275,12 +277,27 @@ def _fine_times(recording: Recording, every_ms: int, end: int) -> Ints:
 
     These are the event times, if there are few, and a grid from the first event on, as fine as the recording's length allows.
 
-    The grid covers events and a quarter of an hour of quiet after them; during longer quiet only the shown steps are judged.
+    The grid covers events and a quarter of an hour of quiet after them. During longer quiet the times are farther apart.
     """
     first = int(recording.takes_effect[0])
     at = np.unique(recording.takes_effect[recording.takes_effect <= end])
     exact = at if len(at) <= MOST_EXACT_TIMES else at[:0]
-    return np.concatenate([exact, _grid_times(at - first, first, every_ms, end)])
+    times = np.concatenate([exact, _grid_times(at - first, first, every_ms, end)])
+    for apart_ms, for_ms in LONGER_QUIET_MS:
+        if apart_ms < every_ms:
+            more = np.unique(np.concatenate([times, _quiet_times(at - first, first, apart_ms, for_ms, end)]))
+            times = more if len(more) <= MOST_FINE_TIMES else times
+    return times
+
+
+def _quiet_times(events: Ints, first: int, apart_ms: int, for_ms: int, end: int) -> Ints:
+    """Return times `apart_ms` apart for `for_ms` after each event, at most MOST_FINE_TIMES and one."""
+    cells = np.unique(-(-events // apart_ms))
+    gaps = np.minimum(np.diff(np.append(cells, -(-(end - first) // apart_ms) + 1)), for_ms // apart_ms + 1)
+    upto = int(np.searchsorted(np.cumsum(gaps), MOST_FINE_TIMES)) + 1
+    offsets = [np.arange(c, c + g) for c, g in zip(cells[:upto].tolist(), gaps[:upto].tolist(), strict=True)]
+    times = first + np.concatenate(offsets)[: MOST_FINE_TIMES + 1] * apart_ms
+    return times[times <= end]
 
 
 def _grid_times(events: Ints, first: int, every_ms: int, end: int) -> Ints:

@@ -334,3 +334,18 @@ def test_a_report_leaves_the_lines_as_they_are_and_is_refused_before_the_work(tm
     nowhere = command(str(path), "--report", str(tmp_path / "none" / "out.html"))
     assert (nowhere.returncode, nowhere.stdout) == (2, "")
     assert f"--report {tmp_path / 'none' / 'out.html'}: No such file or directory" in nowhere.stderr
+
+
+@pytest.mark.parametrize("every", ["60s", "2h", "1d"])
+def test_a_signal_does_not_depend_on_how_often_metrics_are_shown(tmp_path: Path, every: str) -> None:
+    """With a visibility timeout of ten minutes, a message is held too long after 51, and was deleted before two hours."""
+    about = {"message_id": "m"}
+    events = [
+        ev("queue_state", 0, attributes={"visibility_timeout_s": 600}),
+        ev("sent", 0, **about),
+        ev("received", 0, receive_count=1, invisible_until=ms(7_200), **about),
+        ev("deleted", 6_000, **about),
+    ]
+    lines = replayed(events, tmp_path, every=every, until_s=172_800)
+    assert lines.times("MessageHeldTooLong", "firing") == pytest.approx([3_000], abs=60)
+    assert lines.times("MessageHeldTooLong", "resolved") == [6_000]
