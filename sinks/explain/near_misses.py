@@ -91,7 +91,8 @@ class NearMisses:
     def _stalled(self) -> Iterator[NearMiss]:
         q = self.queue
         if q.visible and q.last_settled_at_ms is not None and self._is_worked_on():
-            m = measures.stall(q.last_settled_at_ms, self.now_ms, q.basis, self.settings.thresholds(q.name))
+            by_counts = q.basis != "messages" and "visible" in q.broker
+            m = measures.stall(q.last_settled_at_ms, self.now_ms, self.settings.thresholds(q.name), by_counts=by_counts)
             words = f"{count(q.visible, 'message')} visible, the last one was finished {duration_ms(m.value)} ago"
             yield from _miss("QueueStalled", m, f"{words}; it fires after {duration_ms(m.limit)} without one")
 

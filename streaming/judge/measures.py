@@ -13,7 +13,6 @@ from streaming.core.settings import Settings
 from streaming.core.state.limits import LIMITS, limits_of
 from streaming.core.state.queues import Described, group_stuck_ms, poison_receives, retention_ms
 from streaming.core.thresholds import Thresholds
-from streaming.judge.knowledge.basis import Basis
 from streaming.judge.measured import Measured, farther
 
 COUNT_AGE_MS = 30_000
@@ -38,14 +37,14 @@ def slow_hold(since: int, now: int, median_hold_ms: int | None, min_hold_ms: int
     return Measured(now - since, limit_ms, "milliseconds", at_limit=False)
 
 
-def stall(since: int, now: int, basis: Basis, limits: Thresholds) -> Measured:
+def stall(since: int, now: int, limits: Thresholds, *, by_counts: bool) -> Measured:
     """QueueStalled: time with a visible backlog and no settlement."""
-    return Measured(now - since, stall_limit_ms(basis, limits), "milliseconds")
+    return Measured(now - since, stall_limit_ms(limits, by_counts=by_counts), "milliseconds")
 
 
-def stall_limit_ms(basis: Basis, limits: Thresholds) -> float:
+def stall_limit_ms(limits: Thresholds, *, by_counts: bool) -> float:
     """Return how long a stall lasts until QueueStalled fires; where the counts show it, they are themselves old."""
-    return limits.stalled_s * 1000 - (0 if basis == "messages" else COUNT_AGE_MS)
+    return limits.stalled_s * 1000 - (COUNT_AGE_MS if by_counts else 0)
 
 
 def stand(since: int, now: int, queue: Described, settings: Settings) -> Measured:

@@ -128,9 +128,9 @@ def _moments(c: Context) -> Iterator[int]:
         yield summary.numbers["expires_at"] - int(measures.expiry(0, 0, summary, c.settings).limit) + 1
     stalled = stalled_since(c)
     if stalled is not None:
-        by_counts_ms = measures.stall_limit_ms("counts", limits)
+        by_counts_ms = measures.stall_limit_ms(limits, by_counts=True)
         yield stalled + math.ceil(by_counts_ms)
-        yield stalled + math.ceil(measures.stall_limit_ms("messages", limits))
+        yield stalled + math.ceil(measures.stall_limit_ms(limits, by_counts=False))
         if c.now >= stalled + by_counts_ms:
             yield stalled + scheduled_ms(c)
     reported = summary.attributes.get("visible")

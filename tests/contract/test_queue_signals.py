@@ -29,6 +29,13 @@ def test_queue_stalled_and_its_reasons(tmp_path: Path, finish: bool) -> None:
     assert lines.times("QueueStalled", "resolved") == [400]
 
 
+def test_a_stall_without_counts_takes_five_minutes_also_where_sends_are_not_reported(tmp_path: Path) -> None:
+    """Counts are themselves half a minute old; what consumers report is not."""
+    lines = replayed([ev("received", 0, message_id="m", receive_count=1)], tmp_path, until_s=400)
+    (fired,) = lines.signals("QueueStalled", "firing")
+    assert (fired["at"] - fired["since"], fired["evidence"]["basis"]) == (300_000, "consumers")
+
+
 @pytest.mark.slow
 def test_a_quiet_queue_raises_nothing(tmp_path: Path) -> None:
     """A day with one message every twenty minutes: no signal, and status ok throughout."""

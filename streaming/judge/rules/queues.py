@@ -60,7 +60,8 @@ def queue_stalled(c: Context) -> Iterator[Finding]:
 
 def is_long_stalled(c: Context, since: int) -> bool:
     """Whether a stall has lasted long enough to fire."""
-    return measures.stall(since, c.now, c.basis, c.thresholds).reached and c.now - since >= scheduled_ms(c)
+    stalled = measures.stall(since, c.now, c.thresholds, by_counts=_by_counts(c))
+    return stalled.reached and c.now - since >= scheduled_ms(c)
 
 
 @once
@@ -133,9 +134,14 @@ def stalled_since(c: Context) -> int | None:
     counts must show the same.
     """
     backlog = backlog_since(c)
-    if c.basis == "messages" or "visible" not in c.summary.attributes:
+    if not _by_counts(c):
         return None if backlog is None else max(backlog, c.summary.last_settled_at)
     return None if c.is_dead_letter_queue or c.paused else _stalled_by_counts(c)
+
+
+def _by_counts(c: Context) -> bool:
+    """Whether the broker's counts must show a stall."""
+    return c.basis != "messages" and "visible" in c.summary.attributes
 
 
 def _stalled_by_counts(c: Context) -> int | None:
