@@ -46,7 +46,7 @@ def int_column(column: pa.ChunkedArray) -> Array:
     if array.null_count == len(array):
         return np.zeros(len(array), dtype=np.int64)
     if array.null_count:
-        array = pc.fill_null(array, 0)
+        array = pc.fill_null(array, False if pa.types.is_boolean(array.type) else 0)
     values: Array = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     return values
 

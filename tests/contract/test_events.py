@@ -234,7 +234,7 @@ NAMED = [
     "oldest_sent_at",
     "removed_at",
 ]
-FREE = ["tags", "findings", "redrive_allow_policy", "returned_since", "last_ack_at", "failed"]
+FREE = ["redrive_task", "tags", "findings", "redrive_allow_policy", "returned_since", "last_ack_at", "failed"]
 
 
 @pytest.mark.simulation
@@ -253,6 +253,15 @@ def test_attributes_may_hold_anything(tmp_path: Path, seed: int) -> None:
     lines = replayed(events, tmp_path, every="30s", until_s=200)
     assert lines.errors == ""
     assert lines.metric("events_total", result="invalid")[180] == 0
+
+
+@pytest.mark.parametrize("to_move", ["all", [1], {}, 1.5, True])
+def test_a_number_of_messages_to_move_that_is_none_is_ignored(tmp_path: Path, to_move: object) -> None:
+    """The task itself is known all the same: it makes no progress."""
+    task = {"status": "RUNNING", "moved": 1, "to_move": to_move}
+    events = [ev("queue_state", 60 * n, queue="d", attributes={"redrive_task": task}) for n in range(20)]
+    lines = replayed(events, tmp_path)
+    assert [line["queue"] for line in lines.signals("RedriveStalled", "firing")] == ["d"]
 
 
 def test_a_bad_attribute_spoils_no_other(tmp_path: Path) -> None:
@@ -312,6 +321,34 @@ def lives(n: int) -> list[Event]:
         elif i % 3:
             events.append(ev("deleted", at + 9, **about))
     return sorted(events, key=lambda e: int(e["at"]))
+
+
+@pytest.mark.parametrize("other", [ev("queue_state", 0, attributes={"visible": 1}), ev("heartbeat", 0, consumer="c")])
+def test_a_queue_is_ordered_where_only_one_of_several_reports_says_so(tmp_path: Path, other: Event) -> None:
+    """Reports about queues of one step may have the flag or not."""
+    lines = replayed([ev("queue_state", 0, ordered=True, attributes={"visible": 1}), other], tmp_path)
+    assert lines.metric("events_total", result="accepted")[0] == 2
+
+
+def test_a_receive_count_may_be_any_number(tmp_path: Path) -> None:
+    """What was not seen of it is counted without a row for each."""
+    highest = 2**31 - 1
+    events = [ev("sent", 0, message_id="m"), ev("received", 1, message_id="m", receive_count=highest)]
+    lines = replayed(events, tmp_path, until_s=2)
+    assert reported(lines, 2) == {"in_flight": 1, "sent": 1, "received": 1}
+    (fired,) = lines.signals("PoisonMessage", "firing")
+    assert fired["evidence"]["receive_count"] == highest
+
+
+def test_a_message_delivered_after_its_retention_is_still_there(tmp_path: Path) -> None:
+    """The retention was assumed to be SQS's default of four days, and is longer."""
+    days = 86_400.0
+    about: dict[str, Any] = {"message_id": "m", "sent_at": ms(0)}
+    events = [ev("received", 5 * days + 100 * n, receive_count=6 + n, **about) for n in range(3)]
+    lines = replayed(events, tmp_path)
+    assert lines.metric("messages_expired_total", queue="q")[5 * days + 200] == 0
+    assert reported(lines, 5 * days + 200) == {"in_flight": 1, "received": 3}
+    assert lines.times("PoisonMessage", "firing") == [5 * days]
 
 
 @pytest.mark.simulation

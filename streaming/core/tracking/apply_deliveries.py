@@ -10,7 +10,7 @@ from streaming.core.state.queues import T_UNSEEN_RECEIVES
 from streaming.core.state.rows import F_WINDOW_DEFAULT, Rows
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.dedup import fingerprint, is_new
-from streaming.core.tracking.segments import Segments, count_rows
+from streaming.core.tracking.segments import Segments
 
 _COUNTED_RECEIVES = 64
 """Receives up to this number are distinguished by one bit each; later ones by their content."""
@@ -50,9 +50,8 @@ def apply_deliveries(state: ShardState, seg: Segments, duplicate: Array) -> Arra
         seen_ones = np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows)
         live.put("receive_count", rows, np.maximum(known, seen_ones).astype(np.int32))
         more_unseen = _unseen_receives(live, rows) - unseen_before
-        for sign in (1, -1):
-            changed_rows = np.repeat(rows, np.maximum(sign * more_unseen, 0))
-            count_rows(state, changed_rows, T_UNSEEN_RECEIVES, sign=sign)
+        # A count may be any number: a row per receive would take gigabytes.
+        np.add.at(state.queues.totals[:, T_UNSEEN_RECEIVES], live.at("queue", rows), more_unseen)
     return accepted
 
 

@@ -17,13 +17,19 @@ from streaming.core.tracking.ends import end
 
 
 def expiry(state: ShardState, rows: Array, settings: Settings) -> Array:
-    """Return when the retention of some rows' messages runs out."""
+    """Return when the retention of some rows' messages runs out.
+
+    A message that was delivered after that is still there, so its retention is longer than the one known, which is often assumed:
+    it is kept for as long again.
+    """
     live = state.rows
     queue, base = live.at("queue", rows), live.at("sent", rows)
     if live.has("arrived"):
         arrived = live.at("arrived", rows)
         base = np.where((arrived > 0) & state.queues.is_ordered(settings)[queue], arrived, base)
-    result: Array = base + state.queues.limit("retention_ms", settings)[queue]
+    kept_ms = state.queues.limit("retention_ms", settings)[queue]
+    expires, delivered = base + kept_ms, live.at("last_received", rows)
+    result: Array = np.where(delivered >= expires, delivered + kept_ms, expires)
     return result
 
 

@@ -26,8 +26,8 @@ def progress_since(c: Context) -> dict[str, int]:
     task, _ = _task(c)
     if task.get("status") != "RUNNING":
         return {}
-    left = task.get("to_move") is None or _moved(task) < int(task["to_move"])
-    if not left:
+    to_move = task.get("to_move")
+    if type(to_move) is int and _moved(task) >= to_move:
         return {}
     began = task.get("progressed_at")
     return {f"{task.get('started_at')}:{_moved(task)}": began if isinstance(began, int) else c.now}
