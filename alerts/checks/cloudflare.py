@@ -1,7 +1,7 @@
 """Cloudflare Queues: inspects a queue with wrangler and the REST API.
 
-`messages/preview` shows messages without acknowledging, retrying or moving them. `messages/pull` takes a lease and
-counts an attempt, so it is not used here.
+`messages/peek` (formerly `messages/preview`) shows messages without acknowledging, retrying or moving them.
+`messages/pull` takes a lease and counts an attempt, so it is not used here.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def backlog(look_for: str) -> Check:
     )
 
 
-def preview(look_for: str) -> Check:
+def peek(look_for: str) -> Check:
     return Check(
         "A sample of the messages with their attempts, without receiving them",
-        "cf \"queues/$QUEUE_ID/messages/preview\" -X POST -H 'Content-Type: application/json' -d '{\"batch_size\": 10}'",
+        "cf \"queues/$QUEUE_ID/messages/peek\" -X POST -H 'Content-Type: application/json' -d '{\"batch_size\": 10}'",
         look_for,
     )
 

@@ -144,7 +144,7 @@ BATCH_RETRY_STORM = Entry(
         "cloudflare_queues": (
             cloudflare.tail("the exception thrown by queue(): it retries the whole batch"),
             cloudflare.consumers("batch_size: 100 with throw on error wastes up to 99 deliveries per failure"),
-            cloudflare.preview("attempts rising on every message of the sample"),
+            cloudflare.peek("attempts rising on every message of the sample"),
             cloudflare.deployments("a deployment just before it began"),
             cloudflare.dead_letter_backlog("good messages dead-lettered together with the bad one"),
         ),

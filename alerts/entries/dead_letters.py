@@ -65,7 +65,7 @@ DEAD_LETTER_ARRIVED = Entry(
             cloudflare.tail("the exception that used up the retries"),
             cloudflare.consumers("max_retries: 0 dead-letters at the first failure"),
             cloudflare.deployments("a deployment just before the first arrival"),
-            cloudflare.preview("attempts of the messages left in the source queue: which ones are next"),
+            cloudflare.peek("attempts of the messages left in the source queue: which ones are next"),
         ),
     },
     fix=(
@@ -142,7 +142,7 @@ DEAD_LETTER_EXPIRING = Entry(
         "cloudflare_queues": (
             cloudflare.settings("QUEUE is the dead-letter queue here: message_retention_period"),
             cloudflare.backlog("oldest_message_timestamp_ms and backlog_count"),
-            cloudflare.preview("what the messages are"),
+            cloudflare.peek("what the messages are"),
             cloudflare.queues("whether the dead-letter queue has a consumer at all"),
             cloudflare.info("its producers: which queue these dead letters come from"),
         ),

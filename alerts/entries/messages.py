@@ -63,7 +63,7 @@ POISON_MESSAGE = Entry(
         ),
         "cloudflare_queues": (
             cloudflare.tail("the exception for this message id; the id stays the same at every delivery"),
-            cloudflare.preview("attempts of the message compared with max_retries + 1"),
+            cloudflare.peek("attempts of the message compared with max_retries + 1"),
             cloudflare.consumers("max_retries and dead_letter_queue: without one the message is deleted after the last retry"),
             cloudflare.deployments("a deployment shortly before the first failure"),
             cloudflare.backlog("backlog_count falls: the other messages are fine"),
@@ -143,7 +143,7 @@ MESSAGE_HELD_TOO_LONG = Entry(
         "cloudflare_queues": (
             cloudflare.tail("the invocation that never ends, or one killed by its time limit"),
             cloudflare.consumers("visibility timeout of a pull consumer"),
-            cloudflare.preview("attempts: a message that comes back each time the lease ends"),
+            cloudflare.peek("attempts: a message that comes back each time the lease ends"),
             cloudflare.deployments("a deployment shortly before it was received"),
             cloudflare.backlog("whether the rest of the queue moves"),
         ),

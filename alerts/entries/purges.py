@@ -66,7 +66,7 @@ QUEUE_PURGED = Entry(
             cloudflare.backlog("backlog_count now"),
             cloudflare.settings("the producers bound to the queue: who can send the messages again"),
             cloudflare.deployments("a deployment at the time of the purge: a script of it may purge the queue"),
-            cloudflare.preview("messages that arrived after the purge"),
+            cloudflare.peek("messages that arrived after the purge"),
         ),
     },
     fix=(

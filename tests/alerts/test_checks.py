@@ -37,7 +37,7 @@ CLOUDFLARE_PATHS = (
     r"queues",
     r"queues/\$QUEUE_ID",
     r"queues/\$QUEUE_ID/(metrics|consumers|purge)",
-    r"queues/\$QUEUE_ID/messages/preview",
+    r"queues/\$QUEUE_ID/messages/peek",
 )
 WRANGLER = (
     r"queues info \"\$QUEUE\"",
