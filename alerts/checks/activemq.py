@@ -12,10 +12,23 @@ export BROKER='localhost'              # label "scope_id": the broker's name
 export JOLOKIA='http://localhost:8161/api/jolokia'
 export NETRC="$HOME/.netrc"            # machine, login and password of the broker's web console
 export ACTIVEMQ_DATA='/opt/activemq/data'   # on the broker's host: where its log is
-export Q="org.apache.activemq:type=Broker,brokerName=$BROKER,destinationType=Queue,destinationName=$QUEUE"
 export B="org.apache.activemq:type=Broker,brokerName=$BROKER"
-export DLQ="DLQ.$QUEUE"                # or the name given by the broker's dead-letter strategy
-amq() { curl -fsS --netrc-file "$NETRC" -H 'Origin: http://localhost' "$JOLOKIA/$1" | jq .value; }"""
+amq() { curl -fsS --netrc-file "$NETRC" -H 'Origin: http://localhost' "$JOLOKIA/$1" | jq .value; }
+marked() { amq "read/$B,destinationType=Queue,destinationName=$1/DLQ"; }   # null: there is no such queue
+use_queue() {                          # NAME [DEAD-LETTER QUEUE]: sets QUEUE, Q and DLQ
+  export QUEUE="$1" Q="$B,destinationType=Queue,destinationName=$1" DLQ="${2:-DLQ.$1}"
+  if [ -n "$2" ]; then return; fi
+  case "$QUEUE" in
+    # A dead-letter queue by its name. If yours are named otherwise: use_queue NAME NAME
+    ActiveMQ.DLQ | DLQ.* | *.DLQ) DLQ="$QUEUE" ;;
+    *)
+      if [ "$(marked "$QUEUE")" = true ]; then DLQ="$QUEUE"
+      # The broker's default: one dead-letter queue for all queues.
+      elif [ "$(marked "$DLQ")" = null ]; then DLQ='ActiveMQ.DLQ'; fi ;;
+  esac
+}
+use_queue "$QUEUE"\
+"""
 
 
 def counts(look_for: str) -> Check:
@@ -63,18 +76,18 @@ def groups(look_for: str) -> Check:
 
 def dead_letters(look_for: str) -> Check:
     return Check(
-        "The dead-letter queue of this queue",
-        'amq "read/$B,destinationType=Queue,destinationName=DLQ.$QUEUE/QueueSize,EnqueueCount,DequeueCount,'
-        'ExpiredCount,ConsumerCount"',
+        "The dead-letter queue",
+        'amq "read/$B,destinationType=Queue,destinationName=$DLQ/Name,QueueSize,EnqueueCount,DequeueCount,ExpiredCount,'
+        'ConsumerCount"',
         look_for,
     )
 
 
 def browse_dead_letters(look_for: str) -> Check:
     return Check(
-        "Why the dead letters were moved",
-        'amq "exec/$B,destinationType=Queue,destinationName=DLQ.$QUEUE/browse()" | jq '
-        "'.[:5][] | {JMSMessageID, JMSTimestamp, StringProperties}'",
+        "Why the dead letters were moved, and from which queue",
+        'amq "exec/$B,destinationType=Queue,destinationName=$DLQ/browse()" | jq '
+        "'.[:5][] | {JMSMessageID, JMSTimestamp, OriginalDestination, StringProperties}'",
         look_for,
     )
 

@@ -10,11 +10,24 @@ from alerts.entry import Check
 
 PREPARE = """\
 export ACCOUNT_ID='0123456789abcdef'   # label "scope_id"
-export WORKER='orders-consumer'        # the consumer Worker
+export WORKER='orders-consumer'        # the Worker that consumes the queue, or a dead-letter queue's source
 read -rs CLOUDFLARE_API_TOKEN && export CLOUDFLARE_API_TOKEN   # a token with Queues Read
 export API="https://api.cloudflare.com/client/v4/accounts/$ACCOUNT_ID"
 cf() { curl -fsS -H "Authorization: Bearer $CLOUDFLARE_API_TOKEN" "$API/$1" "${@:2}" | jq .result; }
-export QUEUE_ID="$(cf queues | jq -r --arg name "$QUEUE" '.[] | select(.queue_name == $name) | .queue_id')\""""
+queue_id() { cf queues | jq -r --arg name "$1" '.[] | select(.queue_name == $name) | .queue_id'; }
+sources() {                            # the queues whose dead letters go to this one
+  cf queues | jq -r --arg name "$1" '.[] | select(any(.consumers[]?; .dead_letter_queue == $name)) | .queue_name'
+}
+use_queue() {                          # NAME: sets QUEUE and everything that depends on it
+  export QUEUE="$1" QUEUE_ID DLQ DLQ_ID
+  QUEUE_ID="$(queue_id "$QUEUE")"
+  DLQ="$(cf "queues/$QUEUE_ID/consumers" | jq -r '.[0].dead_letter_queue // empty')"
+  # A dead-letter queue: its own consumer, if it has one, names none, but consumers of other queues name it.
+  if [ -z "$DLQ" ] && [ -n "$(sources "$QUEUE")" ]; then DLQ="$QUEUE"; fi
+  DLQ_ID="${DLQ:+$(queue_id "$DLQ")}"
+}
+use_queue "$QUEUE"\
+"""
 
 
 def backlog(look_for: str) -> Check:
@@ -80,10 +93,13 @@ def queues(look_for: str) -> Check:
 def dead_letter_backlog(look_for: str) -> Check:
     return Check(
         "The dead-letter queue's backlog",
-        'cf "queues/$(cf queues | jq -r --arg name "$(cf "queues/$QUEUE_ID/consumers" | '
-        "jq -r '.[0].dead_letter_queue')\" '.[] | select(.queue_name == $name) | .queue_id')/metrics\"",
+        'cf "queues/$DLQ_ID/metrics"',
         look_for,
     )
+
+
+def dead_letter_sources(look_for: str) -> Check:
+    return Check("Which queues send their dead letters here", 'sources "$QUEUE"', look_for)
 
 
 def last_purge(look_for: str) -> Check:

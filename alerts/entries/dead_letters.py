@@ -54,18 +54,21 @@ DEAD_LETTER_ARRIVED = Entry(
             sqs.move_tasks("a redrive that is already running, or one that failed"),
         ),
         "activemq": (
-            activemq.browse_dead_letters("dlqDeliveryFailureCause and originalExpiration: failed, or expired"),
             activemq.dead_letters("QueueSize and how fast EnqueueCount grows"),
+            activemq.browse_dead_letters(
+                "dlqDeliveryFailureCause and originalExpiration: failed, or expired; OriginalDestination is the source queue: "
+                '`use_queue NAME "$DLQ"` with its name for the next checks'
+            ),
             activemq.log("the exception at the last delivery"),
             activemq.consumers("a consumer that sends NACK: over STOMP this moves a message to the dead-letter queue at once"),
             activemq.counts("whether the source queue works normally"),
         ),
         "cloudflare_queues": (
-            cloudflare.dead_letter_backlog("how many messages wait there and the age of the oldest"),
+            cloudflare.backlog("QUEUE is the dead-letter queue here: how many messages wait, and since when the oldest"),
+            cloudflare.dead_letter_sources("the source queue: `use_queue NAME` with its name for the next checks"),
+            cloudflare.consumers("max_retries: 0 dead-letters at the first failure; its Worker: set WORKER for the next checks"),
             cloudflare.tail("the exception that used up the retries"),
-            cloudflare.consumers("max_retries: 0 dead-letters at the first failure"),
             cloudflare.deployments("a deployment just before the first arrival"),
-            cloudflare.peek("attempts of the messages left in the source queue: which ones are next"),
         ),
     },
     fix=(

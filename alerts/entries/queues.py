@@ -142,7 +142,7 @@ QUEUE_MISCONFIGURED = Entry(
         ),
         "activemq": (
             activemq.options("the dead-letter strategy and options of the destination"),
-            activemq.dead_letters("whether the queue has its own dead-letter queue"),
+            activemq.dead_letters("Name: ActiveMQ.DLQ if all queues share it, or if this one never had a dead letter"),
             activemq.counts("whether messages expire"),
             activemq.consumers("prefetch sizes"),
             activemq.times("how long messages really stay"),

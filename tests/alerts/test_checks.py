@@ -29,7 +29,7 @@ JMX_ATTRIBUTES = frozenset(
         "MemoryPercentUsage StorePercentUsage TempPercentUsage UptimeMillis CurrentConnectionsCount "
         "BrokerVersion AverageEnqueueTime MaxEnqueueTime MinEnqueueTime BlockedSends AverageBlockedTime "
         "MemoryLimit CursorPercentUsage CursorFull MaxPageSize MessagesCachedCount Options DLQ "
-        "PrioritizedMessages SlowConsumerStrategy ProducerFlowControl",
+        "PrioritizedMessages SlowConsumerStrategy ProducerFlowControl Name",
     )
 )
 JMX_OPERATIONS = frozenset({"browse", "resume", "retryMessages", "removeMessageGroup", "removeAllMessageGroups", "stop"})
@@ -38,6 +38,7 @@ CLOUDFLARE_PATHS = (
     r"queues/\$QUEUE_ID",
     r"queues/\$QUEUE_ID/(metrics|consumers|purge)",
     r"queues/\$QUEUE_ID/messages/peek",
+    r"queues/\$DLQ_ID/metrics",
 )
 WRANGLER = (
     r"queues info \"\$QUEUE\"",

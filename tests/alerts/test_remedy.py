@@ -114,6 +114,11 @@ def test_each_reason_has_its_steps(signal: SignalName, reasons: tuple[str, ...])
             'retryMessages()"',
         ),
         (
+            found("DeadLetterArrived", "activemq", "amq-1", "ActiveMQ.DLQ", from_queue="orders"),
+            'amq "exec/org.apache.activemq:type=Broker,brokerName=amq-1,destinationType=Queue,destinationName=ActiveMQ.DLQ/'
+            'retryMessages()"',
+        ),
+        (
             found("GroupStuck", "activemq", "amq-1", "orders", reason="not_received", group="eu-7"),
             'amq "exec/org.apache.activemq:type=Broker,brokerName=amq-1,destinationType=Queue,destinationName=orders/'
             'removeMessageGroup/eu-7"',
@@ -124,7 +129,15 @@ def test_each_reason_has_its_steps(signal: SignalName, reasons: tuple[str, ...])
         ),
         (found("DeadLetterArrived", scope="elasticmq", queue="d"), 'aws sqs start-message-move-task --source-arn "$DLQ_ARN"'),
     ],
-    ids=["arn", "url in China", "dead-letter queue of a broker", "group", "queue name", "an account that is none"],
+    ids=[
+        "arn",
+        "url in China",
+        "dead-letter queue of a broker",
+        "shared dead-letter queue",
+        "group",
+        "queue name",
+        "an account that is none",
+    ],
 )
 def test_a_command_can_be_pasted_as_it_is(finding: Finding, command: str) -> None:
     """Queue, dead-letter queue, account, region and broker are known from the signal."""
