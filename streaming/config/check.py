@@ -31,6 +31,14 @@ def summary(config: Config) -> Iterator[str]:
         yield "reads nothing: `queuewatch run` needs source.kafka or source.spool"
     yield f"runs on {config.spark.master} with {config.spark.shards} shards, checkpoint in {config.spark.checkpoint_dir}"
     yield f"serves http://{config.http.host}:{config.http.port}/"
+    yield (
+        f"lists up to {config.judge.messages_per_queue} messages of a kind and names up to {config.judge.top_k} groups and "
+        "consumers per queue"
+    )
+    kept = [str(config.quarantine.path)] if config.quarantine.path is not None else []
+    if (topic := config.quarantine.kafka) is not None:
+        kept.append(f"Kafka topic {topic.topic}")
+    yield f"keeps unreadable events in {' and '.join(kept)}" if kept else "keeps no unreadable events: set quarantine.path"
     if config.queues:
         yield f"uses separate settings for queues matching {', '.join(queue.pattern for queue in config.queues)}"
     kinds = [kind for kind in ("sqs", "activemq", "cloudflare") if getattr(config.collect, kind) is not None]

@@ -33,6 +33,26 @@ def test_the_summary_lists_the_effective_settings() -> None:
 
 
 @pytest.mark.parametrize(
+    ("quarantine", "line"),
+    [
+        ("{}", "keeps no unreadable events: set quarantine.path"),
+        ("{path: q.ndjson}", "keeps unreadable events in q.ndjson"),
+        (
+            "{path: q.ndjson, kafka: {bootstrap_servers: [a:1], topic: bad}}",
+            "keeps unreadable events in q.ndjson and Kafka topic bad",
+        ),
+    ],
+)
+def test_the_summary_names_the_quarantine_and_the_limits_of_lists(tmp_path: Path, quarantine: str, line: str) -> None:
+    """The runbook sends its readers to the summary for both."""
+    path = tmp_path / "queuewatch.yaml"
+    path.write_text(f"judge: {{messages_per_queue: 7, top_k: 3}}\nquarantine: {quarantine}\n")
+    lines = list(summary(load_config(path, {})))
+    assert line in lines
+    assert "lists up to 7 messages of a kind and names up to 3 groups and consumers per queue" in lines
+
+
+@pytest.mark.parametrize(
     ("host", "token", "warned"),
     [
         ("0.0.0.0", "", True),
