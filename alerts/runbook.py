@@ -60,6 +60,12 @@ def _opening(entries: list[Entry]) -> Iterator[Block]:
         'curl -fsS "$QUEUEWATCH/api/v1/queues/$QUEUE/messages" | jq .           # the suspects, with ids and attempts\n'
         "export MESSAGE_ID='...'                        # one of them"
     )
+    yield Paragraph(
+        "The checks of queuewatch itself use kubectl. With Compose, read the logs with `docker compose -f deploy/compose.yaml "
+        "logs queuewatch` (a collector's: `collect-sqs`, `collect-activemq` or `collect-cloudflare`), and put `docker compose -f "
+        "deploy/compose.yaml exec queuewatch` in front of `queuewatch check-config`; with systemd, use `journalctl --unit "
+        "queuewatch`, and run `queuewatch check-config` on the machine itself."
+    )
     for system in QUEUE_SYSTEMS:
         yield Paragraph(f"(label `system` is `{system}`; after the block above)", SYSTEM_TITLES[system])
         yield Shell(PREPARE[system])

@@ -8,8 +8,13 @@ PREPARE = """\
 export QUEUE='orders'                          # label "queue" of the alert, when it has one
 export QUEUEWATCH='http://127.0.0.1:9400'      # address of this queuewatch
 export PROMETHEUS='http://127.0.0.1:9090'
+export NAMESPACE='queuewatch'                  # where it runs in Kubernetes
 export KAFKA='localhost:9092' TOPIC='queuewatch-events'
 series() { curl -fsS "$QUEUEWATCH/metrics" | grep -E "^$1"; }"""
+
+_JOB = "app.kubernetes.io/name=queuewatch,app.kubernetes.io/component=job"
+_COLLECTORS = "app.kubernetes.io/name=queuewatch,app.kubernetes.io/component=collector"
+"""The labels in deploy/kubernetes."""
 
 
 def ready(look_for: str) -> Check:
@@ -28,7 +33,15 @@ def scrape(look_for: str) -> Check:
 def logs(look_for: str) -> Check:
     return Check(
         "The service's log",
-        "kubectl logs --selector app.kubernetes.io/name=queuewatch --all-containers --tail 200 --prefix",
+        f'kubectl --namespace "$NAMESPACE" logs --selector {_JOB} --all-containers --tail 200 --prefix',
+        look_for,
+    )
+
+
+def previous_logs(look_for: str) -> Check:
+    return Check(
+        "The service's log before its last restart",
+        f'kubectl --namespace "$NAMESPACE" logs --selector {_JOB} --all-containers --tail 200 --prefix --previous',
         look_for,
     )
 
@@ -36,7 +49,15 @@ def logs(look_for: str) -> Check:
 def pods(look_for: str) -> Check:
     return Check(
         "Restarts, memory kills and pending volumes",
-        "kubectl describe pods --selector app.kubernetes.io/name=queuewatch",
+        f'kubectl --namespace "$NAMESPACE" describe pods --selector {_JOB}',
+        look_for,
+    )
+
+
+def collector_pods(look_for: str) -> Check:
+    return Check(
+        "The collectors' restarts, memory kills and scheduling",
+        f'kubectl --namespace "$NAMESPACE" describe pods --selector {_COLLECTORS}',
         look_for,
     )
 
@@ -53,7 +74,7 @@ def collectors(look_for: str) -> Check:
 def collector_logs(look_for: str) -> Check:
     return Check(
         "The collectors' logs",
-        "kubectl logs --selector app.kubernetes.io/component=collector --tail 200 --prefix",
+        f'kubectl --namespace "$NAMESPACE" logs --selector {_COLLECTORS} --tail 200 --prefix',
         look_for,
     )
 
@@ -125,11 +146,15 @@ def newest_events(look_for: str) -> Check:
 
 def config(look_for: str) -> Check:
     return Check(
-        "The service's configuration",
-        "queuewatch check-config /etc/queuewatch/queuewatch.yaml",
+        "A summary of the service's configuration",
+        'kubectl --namespace "$NAMESPACE" exec statefulset/queuewatch -- queuewatch check-config /etc/queuewatch/queuewatch.yaml',
         look_for,
     )
 
 
 def clocks(look_for: str) -> Check:
-    return Check("This host's clock", "timedatectl status | grep -iE 'synchronized|NTP|Universal'", look_for)
+    return Check(
+        "The clock of the machine that queuewatch runs on; run it there",
+        "timedatectl status | grep -iE 'synchronized|NTP|Universal'",
+        look_for,
+    )

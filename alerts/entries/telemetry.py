@@ -140,7 +140,7 @@ COLLECTOR_SILENT = Entry(
         ),
         watcher.collector_logs("the reason it stopped"),
         watcher.newest_events("whether it still writes"),
-        watcher.pods("a collector that was killed or cannot be scheduled"),
+        watcher.collector_pods("a collector that was killed or cannot be scheduled"),
     ),
     fix=(
         "Restart the collector.",
@@ -190,7 +190,7 @@ COVERAGE_LOW = Entry(
         watcher.collectors("whether its producers report"),
         watcher.events("events that arrive but are not used"),
         watcher.reconciled("messages that were removed"),
-        watcher.config("whether the queue's consumers are meant to be instrumented"),
+        watcher.collector_logs("events dropped because of a full buffer, permission errors"),
     ),
     fix=(
         "Instrument the missing producers and consumers; the documentation of each source says how.",
@@ -232,7 +232,7 @@ INVALID_EVENTS = Entry(
         watcher.newest_events("what a record looks like"),
         watcher.logs("the first bad events, with the reason and where they came from"),
         watcher.collector_logs("a sender of another version"),
-        watcher.config("where the quarantine is: look at what it contains"),
+        watcher.config("where unreadable events are kept: look at them"),
     ),
     fix=(
         "Use the quarantined event to find the sender, and repair or update it.",

@@ -31,9 +31,9 @@ JOB_DOWN = Entry(
     watcher_checks=(
         watcher.scrape("lastError: refused, timed out, not found"),
         watcher.pods("OOMKilled, CrashLoopBackOff, a volume that is not bound"),
-        watcher.logs("the last lines before it ended"),
+        watcher.previous_logs("the last lines before it ended; a refused configuration is named with its line"),
+        watcher.logs("if it did not restart: why it does not answer"),
         watcher.ready("any answer: then the problem is the network or the Kubernetes service in between"),
-        watcher.config("a configuration that is refused at start"),
     ),
     fix=(
         "Restart it. It continues from its checkpoint: nothing is lost or counted twice.",
@@ -69,7 +69,7 @@ JOB_ABSENT = Entry(
         watcher.pods("no pod: it was scaled to zero or never deployed"),
         watcher.ready("if it answers, only the scrape configuration is missing"),
         watcher.logs("whether it runs"),
-        watcher.config("the port it listens on"),
+        watcher.config("the address that it serves"),
     ),
     fix=(
         "Restore the scrape configuration or the ServiceMonitor; its labels must match Prometheus' selector.",
@@ -103,7 +103,7 @@ NOT_PUBLISHING = Entry(
         watcher.ready("the reason it is not ready"),
         watcher.logs("missing Java, broker or topic; a query that fails and is restarted"),
         watcher.topic("whether the topic exists"),
-        watcher.config("the configured source"),
+        watcher.config("the source that it reads"),
         watcher.pods("too little CPU to start Spark"),
     ),
     fix=(
@@ -327,7 +327,7 @@ FINDINGS_CAPPED = Entry(
         watcher.ready("whether queuewatch is otherwise healthy"),
         watcher.pipeline("state rows: an unusual number of messages"),
         watcher.events("a surge of telemetry"),
-        watcher.config("the configured caps"),
+        watcher.config("how many messages it lists per queue"),
     ),
     fix=(
         "Follow the alerts on the queues: if this alert fires, a queue has a serious problem.",
