@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -296,6 +296,28 @@ def test_a_missing_topic_is_named_and_retried(kafka: Any) -> None:
     else:
         pytest.fail("the topic is there and nothing arrives")
     transport.close()
+
+
+def test_a_login_that_is_configured_comes_before_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collector whose `source.kafka` has a login may have the variables too, for a `collect.to`."""
+    from queuewatch.transports import kafka
+
+    made: list[dict[str, Any]] = []
+
+    class Producer:
+        DEFAULT_CONFIG: ClassVar[dict[str, Any]] = {}
+
+        def __init__(self, **settings: Any) -> None:
+            made.append(settings)
+
+    monkeypatch.setattr(kafka, "_producer_class", lambda: Producer)
+    monkeypatch.setattr(kafka.KafkaTransport, "_check_that_one_listens", lambda _self: None)
+    monkeypatch.setenv("QUEUEWATCH_KAFKA_USERNAME", "environment")
+    monkeypatch.setenv("QUEUEWATCH_KAFKA_PASSWORD", "environment")
+    login: dict[str, Any] = {"sasl_plain_username": "configured", "sasl_plain_password": "configured"}
+    for options, name in ((login, "configured"), ({}, "environment")):
+        kafka.KafkaTransport(["broker:9092"], "telemetry", **options)._connected()
+        assert made[-1]["sasl_plain_username"] == made[-1]["sasl_plain_password"] == name
 
 
 def test_an_unreachable_broker_is_named() -> None:

@@ -121,7 +121,7 @@ class KafkaTransport(Transport):
         # Older releases of kafka-python know fewer settings.
         known = {name: value for name, value in settings.items() if name in producer.DEFAULT_CONFIG}
         try:
-            return producer(**known, **self._options, **_credentials())
+            return producer(**known, **(_credentials() | self._options))
         except SendError:
             raise
         except Exception as error:
