@@ -12,9 +12,13 @@ import pytest
 import yaml
 
 from alerts.config import AlertRulesConfig
+from queuewatch.transports import Transport
+from streaming.cli.collecting import destination_of
 from streaming.config.check import summary
+from streaming.config.errors import ConfigErrors
 from streaming.config.load import load_config
 from streaming.spark.runtime import CONNECTOR_POM
+from tests.docs.test_client_pages import blocks
 from tests.services.prometheus import Binaries
 
 ROOT = Path(__file__).parents[2]
@@ -242,6 +246,53 @@ def test_selectors_match_the_pods_labels(example: list[dict[str, Any]]) -> None:
         policy = _one(example, "NetworkPolicy", f"queuewatch-collector-{kind}")
         assert policy["spec"]["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
         assert pod["spec"]["containers"][0]["args"][:2] == ["collect", kind]
+
+
+KAFKA_SECRET = {"username": "secret-user", "password": "secret-password"}
+
+
+def _pods(documents: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The only container of each pod, by what it runs."""
+    pods = [d["spec"]["template"]["spec"] for d in documents if d["kind"] in ("StatefulSet", "Deployment")]
+    containers = [container for pod in pods for container in pod["containers"]]
+    return {" ".join(c["args"][: 2 if c["args"][0] == "collect" else 1]): c for c in containers}
+
+
+def test_a_login_at_kafka_needs_one_secret(example: list[dict[str, Any]], tmp_path: Path) -> None:
+    """Every pod accepts the page's configuration once the secret is there. Without a login the secret is optional."""
+    [source] = [block for block in blocks("docs/deploying.md", "yaml") if "sasl_username" in block]
+    settings = yaml.safe_load((DEPLOY / "kubernetes" / "overlays" / "example" / "queuewatch.yaml").read_text())
+    file = tmp_path / "queuewatch.yaml"
+    file.write_text(yaml.safe_dump(settings | yaml.safe_load(source)))
+    with pytest.raises(ConfigErrors, match="a login needs a password"):
+        load_config(file, env={})
+    containers = _pods(example)
+    assert containers.keys() == {"run", "collect sqs", "collect activemq", "collect cloudflare"}
+    for runs, container in containers.items():
+        refs = {v["name"]: v["valueFrom"]["secretKeyRef"] for v in container["env"]}
+        refs = {name: ref for name, ref in refs.items() if ref["name"] == "queuewatch-kafka"}
+        assert all(ref["optional"] is True for ref in refs.values())
+        config = load_config(file, env={name: KAFKA_SECRET[ref["key"]] for name, ref in refs.items()})
+        assert config.source.kafka is not None
+        assert config.source.kafka.password() == KAFKA_SECRET["password"]
+        if runs != "run":
+            # `collect.to` is not set: the login is that of `source.kafka`. If it is set, these two are used.
+            assert isinstance(destination_of(config, None), Transport)
+            assert {refs["QUEUEWATCH_KAFKA_USERNAME"]["key"], refs["QUEUEWATCH_KAFKA_PASSWORD"]["key"]} == KAFKA_SECRET.keys()
+    [create] = [block for block in blocks("docs/deploying.md", "sh") if "create secret generic queuewatch-kafka" in block]
+    assert set(re.findall(r"--from-\w+=(\w+)=", create)) == KAFKA_SECRET.keys()
+
+
+def test_pods_may_reach_the_brokers_of_the_configurations(example: list[dict[str, Any]]) -> None:
+    """Whatever ports the shipped configurations and the page name for Kafka, every network policy lets them through."""
+    texts = [file.read_text() for file in CONFIGS] + [(ROOT / "docs" / "deploying.md").read_text()]
+    named = {int(port) for text in texts for port in re.findall(r"bootstrap_servers: \[[^\]]*:(\d+)\]", text)}
+    assert {9092, 9094, 9096} <= named
+    policies = [d for d in example if d["kind"] == "NetworkPolicy" and "Egress" in d["spec"]["policyTypes"]]
+    assert len(policies) == 4
+    for policy in policies:
+        open_ports = {entry["port"] for rule in policy["spec"]["egress"] for entry in rule["ports"]}
+        assert named <= open_ports, policy["metadata"]["name"]
 
 
 def test_probes_use_the_right_endpoints(example: list[dict[str, Any]]) -> None:
