@@ -305,9 +305,10 @@ def test_probes_use_the_right_endpoints(example: list[dict[str, Any]]) -> None:
 
 
 def test_rules_and_dashboards_are_installed(example: list[dict[str, Any]]) -> None:
-    """The generated PrometheusRule has the label that the example's Prometheus selects; a config map has the dashboards."""
+    """Rules and scrape have the label that the example's Prometheus selects; a config map has the dashboards."""
     rule = _one(example, "PrometheusRule")
-    assert rule["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+    for selected in (rule, _one(example, "ServiceMonitor")):
+        assert selected["metadata"]["labels"]["release"] == "kube-prometheus-stack"
     assert sum(len(group["rules"]) for group in rule["spec"]["groups"]) > 25
     boards = next(d for d in example if d["kind"] == "ConfigMap" and "grafana_dashboard" in d["metadata"].get("labels", {}))
     assert len(boards["data"]) == 6
