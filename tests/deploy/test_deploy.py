@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from alerts.config import AlertRulesConfig
+from alerts.rules import generate
 from queuewatch.transports import Transport
 from streaming.cli.collecting import destination_of
 from streaming.config.check import summary
@@ -313,6 +315,33 @@ def test_rules_and_dashboards_are_installed(example: list[dict[str, Any]]) -> No
     boards = next(d for d in example if d["kind"] == "ConfigMap" and "grafana_dashboard" in d["metadata"].get("labels", {}))
     assert len(boards["data"]) == 6
     assert sum(map(len, boards["data"].values())) < 1_000_000, "a config map holds at most a mebibyte"
+
+
+def test_alerts_link_to_the_configured_addresses(tmp_path: Path) -> None:
+    """As the page says: generated with the overlay's configuration, and used in place of the default folder."""
+    here = DEPLOY / "kubernetes" / "overlays" / "example"
+    [page] = [block for block in blocks("docs/deploying.md", "yaml") if block.startswith("alerts:")]
+    config = load_config(here / "queuewatch.yaml", env={})
+    assert yaml.safe_load((here / "queuewatch.yaml").read_text())["alerts"] == yaml.safe_load(page)["alerts"]
+    copy = tmp_path / "deploy" / "kubernetes"
+    shutil.copytree(DEPLOY / "kubernetes", copy)
+    generate(copy / "overlays" / "example" / "rules", config.section("alerts"))
+    file = copy / "overlays" / "example" / "kustomization.yaml"
+    default = "../../../../alerts/generated"
+    assert default in file.read_text()
+    assert f"replace `{default}` by `rules`" in (ROOT / "docs" / "deploying.md").read_text()
+    file.write_text(file.read_text().replace(default, "rules"))
+    documents = _kustomize(str(copy / "overlays" / "example"))
+    links = [
+        rule["annotations"][name]
+        for group in _one(documents, "PrometheusRule")["spec"]["groups"]
+        for rule in group["rules"]
+        for name in ("runbook_url", "dashboard_url")
+        if name in rule.get("annotations", {})
+    ]
+    assert len(links) > 50
+    assert all(link.startswith(("https://queuewatch.example.org/runbook#", "https://grafana.example.org/")) for link in links)
+    assert "localhost" not in json.dumps([d for d in documents if "grafana_dashboard" in d["metadata"].get("labels", {})])
 
 
 def test_data_survives_the_pod(example: list[dict[str, Any]]) -> None:
