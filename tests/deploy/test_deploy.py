@@ -15,6 +15,8 @@ import yaml
 from alerts.config import AlertRulesConfig
 from alerts.rules import generate
 from queuewatch.transports import Transport
+from sinks.http.access import Access
+from sinks.http.errors import ApiError
 from streaming.cli.collecting import destination_of
 from streaming.config.check import summary
 from streaming.config.errors import ConfigErrors
@@ -295,6 +297,26 @@ def test_pods_may_reach_the_brokers_of_the_configurations(example: list[dict[str
     for policy in policies:
         open_ports = {entry["port"] for rule in policy["spec"]["egress"] for entry in rule["ports"]}
         assert named <= open_ports, policy["metadata"]["name"]
+
+
+def test_the_service_goes_by_the_names_on_the_page(example: list[dict[str, Any]]) -> None:
+    """Those of the cluster, and the public one with `allowed_hosts`; other namespaces are admitted by one more policy."""
+    page = (ROOT / "docs" / "deploying.md").read_text()
+    table = page.partition("### Who reaches the service")[2].partition("\n\nThe short form")[0]
+    names = re.findall(r"https?://([\w.-]+)", table)
+    service = _one(example, "Service")["metadata"]
+    inside = [service["name"], f"{service['name']}.{service['namespace']}.svc"]
+    assert names == [*inside, "queuewatch.example.org"]
+    http = load_config(DEPLOY / "kubernetes" / "overlays" / "example" / "queuewatch.yaml", env={}).http
+    for name in (*names, f"{inside[1]}.cluster.local:9400"):
+        Access(hosts=http.allowed_hosts).check("/api/v1/events", name, "")
+    with pytest.raises(ApiError, match=r"queuewatch\.queuewatch"):
+        Access(hosts=http.allowed_hosts).check("/api/v1/events", "queuewatch.queuewatch", "")
+    callers = _one(example, "NetworkPolicy", "queuewatch-callers")["spec"]
+    pod = _one(example, "StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    assert callers["podSelector"]["matchLabels"].items() <= pod.items()
+    [expression] = callers["ingress"][0]["from"][0]["namespaceSelector"]["matchExpressions"]
+    assert all(f"`{namespace}`" in page for namespace in expression["values"])
 
 
 def test_probes_use_the_right_endpoints(example: list[dict[str, Any]]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sinks.http.access import Access
 from streaming.config.load import load_config
 from streaming.config.model import Config
 from tests.docs.promises import promises
@@ -95,6 +96,30 @@ def test_a_make_target_exists(where: str, arguments: str) -> None:
     target = next(word for word in arguments.split() if "=" not in word and not word.startswith("-"))
     done = subprocess.run(["make", "--dry-run", target], cwd=_ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{where}: {done.stderr}"
+
+
+_PUBLIC = re.compile(r"https://([\w-]+(?:\.[\w-]+)+)(?=/api/v1/events\b|\"\n)")
+
+
+@pytest.mark.parametrize("page", [page for page in _pages() if _PUBLIC.search(page.read_text())], ids=lambda page: page.name)
+def test_the_service_answers_to_the_address_that_senders_get(page: Path, tmp_path: Path) -> None:
+    """A page on which something sends to a public name shows the configuration that accepts it."""
+    file, accepting = tmp_path / "queuewatch.yaml", []
+    for example in _of("yaml"):
+        if example.page == str(page.relative_to(_ROOT)) and "ingest" in example.text:
+            file.write_text(example.text)
+            accepting.append(load_config(file, {}).http)
+    assert accepting, "no configuration enables the endpoint"
+    for http in accepting:
+        assert http.ingest.enabled
+        for name in _PUBLIC.findall(page.read_text()):
+            Access(hosts=http.allowed_hosts).check("/api/v1/events", name, "")
+
+
+def test_pages_give_senders_public_addresses() -> None:
+    """Or the test above would be one that cannot fail."""
+    found = {page.name: set(_PUBLIC.findall(page.read_text())) for page in _pages() if _PUBLIC.search(page.read_text())}
+    assert found == {name: {"queuewatch.example.org"} for name in ("cloudflare.md", "lambda.md")}
 
 
 @pytest.mark.parametrize("page", _pages(), ids=lambda page: page.name)
