@@ -21,10 +21,10 @@ class _Section(BaseModel):
 
 
 class SampleConfig(_Section):
-    """Sampling of messages without receiving them: they stay in the queue."""
+    """Sampling of messages without receiving them: they stay in the queue. Cloudflare requires Queues Edit for it."""
 
     size: int = Field(default=10, ge=0, le=100)
-    """Messages per sample; 0 turns sampling off."""
+    """Messages per sample; 0 turns sampling off, for a token with Queues Read only."""
     interval_s: Seconds = 60.0
     """Interval between samples of one queue. A queue without a backlog is not sampled."""
     instrumented: Patterns = ()
@@ -55,7 +55,7 @@ class DrainConfig(_Section):
 
 
 class CloudflareCollectorConfig(_Section):
-    """The collector for Cloudflare Queues. Its token needs Queues Read."""
+    """The collector for Cloudflare Queues. Its token needs Queues Read, and Queues Edit for samples and `drain`."""
 
     account_id: str = Field(pattern=r"^[0-9A-Za-z]{1,32}$")
     """The account id; `scope` of the events."""

@@ -51,7 +51,8 @@ def _not_examined(summary: str, fix: str | None) -> Reported:
 
 
 def _login(config: CloudflareCollectorConfig) -> str:
-    return f"Create an API token with Queues Read for this account and give it as token_file or {config.token_env}."
+    needed = "Queues Edit (Queues Read, if sample.size is 0)" if config.sample.size else "Queues Read"
+    return f"Create an API token with {needed} for this account and give it as token_file or {config.token_env}."
 
 
 def _deployed(config: CloudflareCollectorConfig, declared: Declared) -> dict[str, dict[str, Any]]:

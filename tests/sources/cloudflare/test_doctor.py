@@ -88,8 +88,15 @@ def test_without_a_token_wrangler_files_are_examined_alone(stub: Stub, monkeypat
     not_examined = examination.findings[0]
     assert (not_examined.rule, not_examined.severity) == ("not_examined", "critical")
     assert "QUEUEWATCH_CLOUDFLARE_TOKEN is not set" in not_examined.summary
-    assert "Queues Read" in (not_examined.fix or "")
+    assert "Queues Edit (Queues Read, if sample.size is 0)" in (not_examined.fix or "")
     assert any("max_batch_size is 500" in finding.summary for finding in examination.findings)
+
+
+def test_without_samples_the_token_only_reads(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cloudflare lets only a token with Queues Edit look at messages; everything else needs Queues Read."""
+    monkeypatch.delenv("QUEUEWATCH_CLOUDFLARE_TOKEN")
+    [not_examined] = examined(stub, sample={"size": 0}).findings
+    assert "API token with Queues Read for this account" in (not_examined.fix or "")
 
 
 def test_an_unusable_file_is_a_finding_and_stops_the_collector(stub: Stub, tmp_path: Path) -> None:
