@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,7 +18,8 @@ from alerts.rules import generate
 from queuewatch.transports import Transport
 from sinks.http.access import Access
 from sinks.http.errors import ApiError
-from streaming.cli.collecting import destination_of
+from sources.activemq.config import ActiveMQCollectorConfig
+from streaming.cli.collecting import destination_of, section_of
 from streaming.config.check import summary
 from streaming.config.errors import ConfigErrors
 from streaming.config.load import load_config
@@ -142,6 +144,25 @@ def test_compose_has_everything_from_broker_to_dashboard() -> None:
     config = load_config(DEPLOY / "compose" / "queuewatch.yaml", env={})
     assert config.source.kafka is not None
     assert config.source.kafka.topics == (topic.removeprefix("--topic="),)
+
+
+@pytest.mark.parametrize("kind", ["sqs", "activemq", "cloudflare"])
+def test_a_collector_starts_with_the_variables_on_the_page(kind: str) -> None:
+    """The page exports only variables that the profile passes on, and they say what to collect from."""
+    [script] = [block for block in blocks("docs/deploying.md", "sh") if f"--profile {kind}" in block]
+    part = next(part for part in script.split("\n\n") if f"--profile {kind}" in part)
+    exported = dict(
+        word.split("=", 1) for line in part.splitlines() if line.startswith("export ") for word in shlex.split(line)[1:]
+    )
+    service = SERVICES[f"collect-{kind}"]
+    assert exported.keys() <= set(service["environment"])
+    config = load_config(DEPLOY / "compose" / "queuewatch.yaml", env={name: v.replace("…", "0") for name, v in exported.items()})
+    section = section_of(config, kind)
+    if kind == "sqs":
+        assert "AWS_REGION" in exported
+    if isinstance(section, ActiveMQCollectorConfig):
+        assert section.username
+        assert not any("localhost" in address for address in section.addresses)
 
 
 def test_grafana_is_provisioned_with_the_dashboards() -> None:
