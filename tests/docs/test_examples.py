@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from sinks.http.access import Access
+from sources.sqs.config import SqsCollectorConfig
 from streaming.config.load import load_config
 from streaming.config.model import Config
 from tests.docs.promises import promises
@@ -96,6 +97,21 @@ def test_a_make_target_exists(where: str, arguments: str) -> None:
     target = next(word for word in arguments.split() if "=" not in word and not word.startswith("-"))
     done = subprocess.run(["make", "--dry-run", target], cwd=_ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{where}: {done.stderr}"
+
+
+def test_the_collector_that_drains_a_queue_is_shown_with_its_queue(tmp_path: Path) -> None:
+    """It does not start without the name; pages that send to such a queue link to this one."""
+    page, anchor = _ROOT / "docs" / "sqs.md", "#telemetry-through-a-queue"
+    section = page.read_text().partition("### Telemetry through a queue")[2].partition("\n## ")[0]
+    assert "queuewatch collect sqs-telemetry --config queuewatch.yaml" in section
+    file = tmp_path / "queuewatch.yaml"
+    file.write_text(re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)[0])
+    config = load_config(file, {}).section("collect.sqs")
+    assert isinstance(config, SqsCollectorConfig)
+    assert config.telemetry is not None
+    assert config.telemetry.queue in config.discovery.exclude
+    for name in ("lambda.md", "install-client.md"):
+        assert f"](sqs.md{anchor})" in (page.parent / name).read_text(), name
 
 
 _PUBLIC = re.compile(r"https://([\w-]+(?:\.[\w-]+)+)(?=/api/v1/events\b|\"\n)")
