@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from alerts.catalogue import CATALOGUE
 from alerts.config import AlertRulesConfig
 from alerts.rules import generate
 from sources.wire import decode_records
+from tests.docs.test_commands import complaint
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -64,6 +68,39 @@ def test_every_generated_file_is_on_the_page() -> None:
     for path in (ROOT / "alerts" / "generated").rglob("*"):
         if path.is_file() and path.suffix in (".yaml", ".libsonnet"):
             assert path.name in text, path.name
+
+
+def _units() -> dict[str, str]:
+    """The systemd units of the page, by file name."""
+    found = re.findall(r"`/etc/systemd/system/([^`]+)`:\n\n```ini\n(.*?)```", _text("deploying.md"), re.DOTALL)
+    assert [name for name, _ in found] == ["queuewatch.service", "queuewatch-collect@.service"]
+    return dict(found)
+
+
+@pytest.mark.parametrize("name", ["queuewatch.service", "queuewatch-collect@.service"])
+def test_a_unit_runs_unprivileged_in_a_folder_of_its_own(name: str) -> None:
+    """A relative path of the configuration is below the folder that systemd makes, and the unit can be enabled."""
+    unit = configparser.RawConfigParser(strict=True)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string(_units()[name])
+    service = unit["Service"]
+    assert service["User"] == "queuewatch"
+    assert service["WorkingDirectory"] == f"/var/lib/{service['StateDirectory']}"
+    assert unit["Install"]["WantedBy"] == "multi-user.target"
+    words = service["ExecStart"].replace("%i", "sqs").split()
+    assert words[0].endswith("/bin/queuewatch")
+    assert complaint(words[1:], complete=True) is None
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+    """With programs that exist, because systemd looks for them."""
+    for name, text in _units().items():
+        file = tmp_path / name.replace("@.", "@sqs.")
+        file.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", text, flags=re.MULTILINE))
+        done = subprocess.run(["systemd-analyze", "verify", str(file)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert file.name not in done.stderr, done.stderr
 
 
 def test_the_events_of_the_example_are_valid() -> None:
