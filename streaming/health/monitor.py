@@ -16,6 +16,7 @@ from streaming.health.liveness import Liveness
 from streaming.health.losses import Losses, named
 from streaming.health.progress import Progress
 from streaming.judge.snapshot import PipelineView
+from streaming.spool.names import printable
 
 _NAMED = 20
 """The most files that one log line names."""
@@ -110,7 +111,7 @@ class Monitor:
             _log.error(
                 "spool_files_lost",
                 batch_id=batch_id,
-                files=sorted(gone)[:_NAMED],
+                files=[printable(name) for name in sorted(gone)[:_NAMED]],
                 lost=len(gone),
                 cause="they were removed, or cut short, between the planning of the batch and its reading",
                 fix="leave the removal of files to source.spool.after_reading",
@@ -119,7 +120,7 @@ class Monitor:
             _log.error(
                 "spool_files_refused",
                 batch_id=batch_id,
-                files=sorted(refused)[:_NAMED],
+                files=[printable(name) for name in sorted(refused)[:_NAMED]],
                 lost=len(refused),
                 cause="they are larger than 64 MiB and hold a JSON array, an object over many lines, or such a record batch",
                 fix="write one event a line, or smaller files",

@@ -16,6 +16,7 @@ import structlog
 from streaming.config.source import SpoolSource
 from streaming.spool.cut import cut, is_finished
 from streaming.spool.ledger import Plan, SpoolLedger, Taken, missing_of, take
+from streaming.spool.names import printable
 from streaming.spool.pieces import Piece
 
 MOST_PIECES: Final = 4_000
@@ -205,7 +206,7 @@ class SpoolPlanner:
     def _log_once(self, name: str, event: str, error: OSError) -> None:
         if name not in self._refused:
             self._refused.add(name)
-            _log.warning(event, path=str(self.folder / name), error=error.strerror or str(error))
+            _log.warning(event, path=printable(str(self.folder / name)), error=error.strerror or str(error))
 
 
 def _fsync(folder: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from streaming.spool.cut import PIECE_BYTES
+from streaming.spool.names import printable
 from streaming.spool.pieces import Piece, Refusal
 
 RAW_BYTES: Final = 4096
@@ -40,7 +41,7 @@ def read_pieces(folder: Path, pieces: Iterable[Piece]) -> Iterator[Read | Refuse
     values: list[bytes] = []
     origins: list[str] = []
     for piece in pieces:
-        origin = str(folder / piece.name)
+        origin = printable(str(folder / piece.name))
         try:
             content = _content(folder / piece.name, piece)
         except FileNotFoundError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import structlog
+
 from streaming.core.reporting.merge import Merged, MergedQueues
 from streaming.core.settings import Settings
 from streaming.health.losses import NOTHING
@@ -68,6 +70,13 @@ def test_the_last_committed_batch_is_known() -> None:
     monitor.progressed(progress(3))
     monitor.progressed(progress(4))
     assert monitor.last_committed == 4
+
+
+def test_a_lost_file_is_named_in_the_log_whatever_its_bytes_are() -> None:
+    """Readers of JSON refuse the form in which Python keeps bytes that are not UTF-8."""
+    with structlog.testing.capture_logs() as logs:
+        Monitor(Clock()).lost_files(1, {"caf\udce9.ndjson"}, {"caf\udce9.json"})
+    assert [line["files"] for line in logs] == [["caf\ufffd.ndjson"], ["caf\ufffd.json"]]
 
 
 def test_lost_files_are_shown_by_reason_beside_lost_records() -> None:

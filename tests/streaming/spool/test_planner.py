@@ -15,6 +15,7 @@ from streaming.folder import LocalFolder
 from streaming.spool import cut, ledger
 from streaming.spool.ledger import SpoolDamaged, SpoolLedger
 from streaming.spool.planner import SETTLES_WITHIN_S, SpoolPlanner
+from streaming.spool.reading import Read, read_pieces
 
 
 class Inbox:
@@ -192,6 +193,23 @@ def test_files_move_to_the_archive(tmp_path: Path) -> None:
     inbox.names(0)
     inbox.names(9)
     assert os.listdir(tmp_path / "archive") == ["a.json"]
+    assert inbox.there() == set()
+
+
+def test_a_file_whose_name_is_not_utf_8_is_read_and_removed_like_any_other(tmp_path: Path) -> None:
+    """Plans keep its name over restarts; where its events came from is shown with replacement characters."""
+    inbox = Inbox(tmp_path, after_reading="delete")
+    name = os.fsdecode(b"caf\xe9.ndjson")
+    inbox.put(name, b'{"v": 1}\n')
+    planned = inbox.planner.plan(0)
+    inbox.start()
+    assert inbox.planner.plan(0) == planned
+    (read,) = read_pieces(inbox.folder, planned.pieces)
+    assert isinstance(read, Read)
+    assert read.records.column("value").to_pylist() == [b'{"v": 1}\n']
+    assert read.records.column("origin").to_pylist() == [f"{inbox.folder}/caf\ufffd.ndjson"]
+    assert inbox.names(1) == []
+    assert inbox.names(9) == []
     assert inbox.there() == set()
 
 
