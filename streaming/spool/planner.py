@@ -105,7 +105,8 @@ class SpoolPlanner:
         matches = _matcher(self.source.pattern)
         try:
             with os.scandir(self.folder) as entries:
-                names = {entry.name for entry in entries if entry.name[0] not in "._" and matches(entry.name) and entry.is_file()}
+                fit = (entry for entry in entries if entry.name[0] not in "._" and matches(entry.name))
+                names = {entry.name for entry in fit if self._is_there(entry)}
         except OSError as error:
             self._log_once("", "spool_folder_not_listed", error)
             return None
@@ -113,6 +114,14 @@ class SpoolPlanner:
         self._settled &= names
         self._unfinished = {name: seen for name, seen in self._unfinished.items() if name in names}
         return names
+
+    def _is_there(self, entry: os.DirEntry[str]) -> bool:
+        """Whether an entry is a file. One that cannot be examined counts as one: if it was read, it must not be forgotten."""
+        try:
+            return entry.is_file()
+        except OSError as error:
+            self._log_once(entry.name, "spool_file_not_read", error)
+            return True
 
     def _pieces(self, batch_id: int, present: set[str], changed_by_ms: int | None) -> Iterator[Piece]:
         found = sorted(self._found(batch_id, present), key=lambda one: (one.changed_ns, one.name))

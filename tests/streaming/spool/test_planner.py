@@ -242,6 +242,31 @@ def test_a_missing_folder_loses_no_history(inbox: Inbox) -> None:
     assert inbox.names(3) == ["b.json"]
 
 
+def test_a_file_that_cannot_be_examined_keeps_no_other_from_being_read(inbox: Inbox) -> None:
+    """The log says so once. Here it is a link to itself; a link into a closed folder and a broken disk give such errors too."""
+    (inbox.folder / "loop.ndjson").symlink_to("loop.ndjson")
+    inbox.put("a.json")
+    with structlog.testing.capture_logs() as logs:
+        assert inbox.names(0) == ["a.json"]
+        inbox.put("b.json")
+        assert inbox.names(1) == ["b.json"]
+    assert [(line["event"], line["path"]) for line in logs] == [("spool_file_not_read", f"{inbox.folder}/loop.ndjson")]
+
+
+def test_a_file_that_was_read_is_not_forgotten_while_it_cannot_be_examined(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it would be read a second time when the disk answers again."""
+    monkeypatch.setattr(ledger, "INDEX_EVERY", 1)
+    inbox.put("a.json")
+    assert inbox.names(0) == ["a.json"]
+    away = (inbox.folder / "a.json").rename(inbox.folder / ".away")
+    (inbox.folder / "a.json").symlink_to("a.json")
+    inbox.put("b.json")
+    assert inbox.names(1) == ["b.json"]
+    away.rename(inbox.folder / "a.json")
+    inbox.start()
+    assert inbox.names(2) == []
+
+
 def test_the_plans_before_a_batch_are_verified(inbox: Inbox) -> None:
     """Continuing from a copied checkpoint without one of them would read files twice."""
     for batch_id in (0, 3, 5):
