@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from sources.cloudflare.settings import Backoff
 
-Seconds = Annotated[float, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0, le=1e9)]
 Patterns = tuple[Annotated[str, Field(min_length=1)], ...]
 """Shell-style patterns of queue names, such as `orders-*`."""
 
@@ -36,7 +36,7 @@ class BackoffConfig(_Section):
     """The retry delays the handlers of some queues ask for."""
 
     queues: Patterns = Field(min_length=1)
-    first_s: float = Field(ge=0)
+    first_s: float = Field(ge=0, le=1e9)
     """The delay after the first attempt; for a handler that waits `30 ** attempts` seconds, this is 30."""
     factor: float = Field(default=2.0, ge=1)
     """The delay is multiplied by this after each further attempt; for `30 ** attempts`, this is 30 too."""

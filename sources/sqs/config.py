@@ -8,7 +8,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-Seconds = Annotated[float, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0, le=1e9)]
 Text = Annotated[str, Field(min_length=1)]
 
 _QUEUE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,80}(\.fifo)?")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+
+LONGEST_S: Final = 1e9
+"""The longest duration, in seconds: thirty years. Far longer ones do not fit where times are computed in milliseconds."""
 
 Seconds = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -31,3 +34,12 @@ class Section(BaseModel):
     """A frozen mapping with known keys; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @field_validator("*")
+    @classmethod
+    def _durations_end(cls, value: Any, info: ValidationInfo) -> Any:
+        """Durations are the numbers whose names end in `_s`."""
+        is_duration = isinstance(value, int | float) and str(info.field_name).endswith("_s")
+        if is_duration and not 0 <= value <= LONGEST_S:
+            raise ValueError(f"must be a number of seconds from 0 to {LONGEST_S:.0f}, not {value}")
+        return value

@@ -107,6 +107,35 @@ def test_an_invalid_value_is_refused(write: ConfigFile, text: str, key: str, say
     assert [(m.key, says in str(m)) for m in found] == [(key, True)], found
 
 
+@pytest.mark.parametrize("value", [".inf", ".nan", "-.inf", "-1", "1.0e+300", "1.0e+10"])
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("judge: {lateness_s: VALUE}\n", "judge.lateness_s"),
+        ("judge: {thresholds: {stalled_s: VALUE}}\n", "judge.thresholds.stalled_s"),
+        ("queues: [{pattern: a, retention_s: VALUE}]\n", "queues[0].retention_s"),
+        ("spark: {batch_deadline_s: VALUE}\n", "spark.batch_deadline_s"),
+        ("alerts: {rules: {PoisonMessage: {for_s: VALUE}}}\n", "alerts.rules.PoisonMessage.for_s"),
+        ("collect: {sqs: {interval_s: VALUE}}\n", "collect.sqs.interval_s"),
+        ("collect: {activemq: {connect_timeout_s: VALUE}}\n", "collect.activemq.connect_timeout_s"),
+        ("collect: {cloudflare: {account_id: a, timeout_s: VALUE}}\n", "collect.cloudflare.timeout_s"),
+        (
+            "collect: {cloudflare: {account_id: a, backoff: [{queues: [a], first_s: VALUE}]}}\n",
+            "collect.cloudflare.backoff[0].first_s",
+        ),
+    ],
+)
+def test_a_duration_that_is_no_number_of_seconds_is_refused(write: ConfigFile, text: str, key: str, value: str) -> None:
+    """Infinite and far too long ones overflow where times are computed."""
+    assert key in [mistake.key for mistake in mistakes(write(text.replace("VALUE", value)))]
+
+
+def test_the_longest_durations_can_be_computed_with(write: ConfigFile) -> None:
+    """The limit is far below the numbers that overflow."""
+    path = write("judge: {lateness_s: 1.0e+9, skew_allowance_s: 1.0e+9, forget_queue_after_s: 1.0e+9}\n")
+    assert to_settings(load_config(path, {})).lateness_ms == 1_000_000_000_000
+
+
 def test_all_errors_are_listed_at_once_in_the_order_of_the_file(write: ConfigFile) -> None:
     """Users should not have to fix them one run at a time."""
     path = write("http:\n  prt: 1\nspark:\n  shards: no\nreplay:\n  evry_s: 1\n")
