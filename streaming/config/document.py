@@ -15,6 +15,8 @@ ENV_PREFIX: Final = "QUEUEWATCH_"
 ENV_SEPARATOR: Final = "__"
 _DEEPEST: Final = 32
 _TOO_DEEP: Final = "it is nested too deeply"
+_NOT_OF_ITS_TYPE: Final = (ValueError, TypeError, AttributeError, LookupError, OverflowError)
+"""What PyYAML raises for a value that is not of its tag's type."""
 
 KeyPath = tuple[str | int, ...]
 """The path of a value: ("queues", 0, "pattern")."""
@@ -128,9 +130,10 @@ class _Reader:
     def _scalar(self, node: yaml.Node) -> Any:
         try:
             return self._loader.construct_object(node)
-        except ValueError as error:
-            # A date or number that looks like one and is none.
-            raise ConfigError("", f"is not valid YAML: {error}", "Quote it if it is text", self._place(node)) from error
+        except _NOT_OF_ITS_TYPE as error:
+            # A date or number that looks like one and is none, or `!!bool maybe`.
+            problem = f"is not valid YAML: {_reason(error, node)}"
+            raise ConfigError("", problem, "Quote it if it is text", self._place(node)) from error
 
     def _item(self, node: yaml.Node, key: KeyPath) -> Any:
         self.origins[key] = self._place(node)
@@ -173,7 +176,7 @@ def _env_value(text: str, where: str) -> Any:
         return yaml.safe_load(text)
     except RecursionError as error:
         raise ConfigError("", _TOO_DEEP, "Close its brackets", where) from error
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, *_NOT_OF_ITS_TYPE) as error:
         problem = f"begins like a list or mapping but is not valid YAML ({_first_line(error)})"
         raise ConfigError("", problem, "Correct its brackets and quotes", where) from error
 
@@ -189,6 +192,10 @@ def _not_yaml(error: yaml.YAMLError, path: Path) -> ConfigError:
     problem = getattr(error, "problem", None) or _first_line(error)
     where = place(path, mark.line + 1 if mark is not None else None)
     return ConfigError("", f"is not valid YAML: {problem}", "Check the indentation and quotes of this line", where)
+
+
+def _reason(error: Exception, node: yaml.Node) -> str:
+    return str(error) if isinstance(error, ValueError) else f"{node.value!r} is not of type {node.tag.rpartition(':')[2]}"
 
 
 def _first_line(error: Exception) -> str:

@@ -152,6 +152,11 @@ def test_all_errors_are_listed_at_once_in_the_order_of_the_file(write: ConfigFil
         ("a: &a\n  b: *a\n", "nested too deeply", None),
         ("a: " + "[" * 2_000, "nested too deeply", None),
         ("a: 2001-99-99\n", "is not valid YAML", 1),
+        ("a: 1\nb: !!timestamp foo\n", "'foo' is not of type timestamp. Quote it", 2),
+        ("a: !!bool maybe\n", "'maybe' is not of type bool. Quote it", 1),
+        ("a: !!int ''\n", "'' is not of type int. Quote it", 1),
+        ("a: !!float ''\n", "is not valid YAML", 1),
+        ("!!bool maybe: 1\n", "'maybe' is not of type bool", 1),
         ("spark:\n  shards: {{ shards }}\n", "is a mapping where a name must be", 2),
     ],
 )
@@ -201,8 +206,9 @@ def test_an_error_in_a_variable_names_the_variable(write: ConfigFile) -> None:
     assert "`http`" in mistake.fix
     (mistake,) = mistakes(write(""), QUEUEWATCH_QUEUES__X="[" * 2_000)
     assert "nested too deeply" in mistake.problem
-    (mistake,) = mistakes(write(""), QUEUEWATCH_QUEUES__X="[2001-99-99]")
-    assert mistake.where == "environment variable QUEUEWATCH_QUEUES__X"
+    for wrong in ("2001-99-99", "!!timestamp foo", "!!bool maybe", "!!int ''"):
+        (mistake,) = mistakes(write(""), QUEUEWATCH_QUEUES__X=f"[{wrong}]")
+        assert mistake.where == "environment variable QUEUEWATCH_QUEUES__X"
 
 
 def test_variables_of_other_parts_are_ignored(write: ConfigFile) -> None:
