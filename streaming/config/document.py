@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,8 @@ ENV_PREFIX: Final = "QUEUEWATCH_"
 ENV_SEPARATOR: Final = "__"
 _DEEPEST: Final = 32
 _TOO_DEEP: Final = "it is nested too deeply"
+_MOST_VALUES: Final = 100_000
+"""The most values of a text shorter than this. A longer one has no more values than characters, unless its anchors multiply."""
 _NOT_OF_ITS_TYPE: Final = (ValueError, TypeError, AttributeError, LookupError, OverflowError)
 """What PyYAML raises for a value that is not of its tag's type."""
 
@@ -49,22 +51,16 @@ def read_document(path: Path) -> Document:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("", f"{path} cannot be read: {error}", "It must be a readable UTF-8 text file") from error
     try:
-        loader = yaml.SafeLoader(text)
+        reader = _Reader(text, lambda node: place(path, node.start_mark.line + 1))
     except yaml.YAMLError as error:
         # A character that is not allowed anywhere in YAML.
         raise ConfigError("", f"{path} cannot be read: {' '.join(str(error).split())}", "It must be a text file") from error
     try:
-        root = loader.get_single_node()
-        if root is None:
-            return Document()
-        reader = _Reader(loader, path)
-        values = reader.read(root, ())
+        values = reader.document()
     except yaml.YAMLError as error:
         raise _not_yaml(error, path) from error
     except RecursionError as error:
         raise ConfigError("", _TOO_DEEP, "Close its brackets", str(path)) from error
-    finally:
-        loader.dispose()
     if not isinstance(values, dict):
         raise ConfigError("", "the file is not a mapping", "Begin with sections such as `source:`", place(path, 1))
     return Document(values, reader.origins, frozenset(reader.origins))
@@ -92,18 +88,43 @@ def override(document: Document, env: Mapping[str, str]) -> Document:
     return Document(values, origins, from_file)
 
 
+class _Loader(yaml.SafeLoader):
+    """Counts the values that are read: with anchors, a few lines stand for millions."""
+
+    def __init__(self, text: str, place_of: Callable[[yaml.Node], str]) -> None:
+        super().__init__(text)
+        self.place_of = place_of
+        self._room = max(_MOST_VALUES, len(text))
+
+    def count(self, node: yaml.MappingNode | yaml.SequenceNode) -> None:
+        self._room -= len(node.value)
+        if self._room < 0:
+            raise ConfigError("", "it has far too many values", "Its anchors repeat one another", self.place_of(node))
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        self.count(node)
+
+
 class _Reader:
-    def __init__(self, loader: yaml.SafeLoader, path: Path) -> None:
-        self._loader = loader
-        self._path = path
+    """Reads a text; `place_of` says where a node of it is."""
+
+    def __init__(self, text: str, place_of: Callable[[yaml.Node], str]) -> None:
+        self._loader = _Loader(text, place_of)
+        self._place = place_of
         self.origins: dict[KeyPath, str] = {}
 
-    def read(self, node: yaml.Node, key: KeyPath) -> Any:
+    def document(self) -> Any:
+        root = self._loader.get_single_node()
+        return {} if root is None else self._read(root, ())
+
+    def _read(self, node: yaml.Node, key: KeyPath) -> Any:
         if len(key) > _DEEPEST:
             raise ConfigError("", _TOO_DEEP, "An anchor may contain itself", self._place(node))
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, key)
         if isinstance(node, yaml.SequenceNode):
+            self._loader.count(node)
             return [self._item(child, (*key, index)) for index, child in enumerate(node.value)]
         return self._scalar(node)
 
@@ -124,7 +145,7 @@ class _Reader:
         for name_node, child in node.value:
             name = str(self._scalar(name_node))
             self.origins[(*key, name)] = self._place(name_node)
-            values[name] = self.read(child, (*key, name))
+            values[name] = self._read(child, (*key, name))
         return values
 
     def _scalar(self, node: yaml.Node) -> Any:
@@ -137,10 +158,7 @@ class _Reader:
 
     def _item(self, node: yaml.Node, key: KeyPath) -> Any:
         self.origins[key] = self._place(node)
-        return self.read(node, key)
-
-    def _place(self, node: yaml.Node) -> str:
-        return place(self._path, node.start_mark.line + 1)
+        return self._read(node, key)
 
 
 def dotted_name(key: KeyPath) -> str:
@@ -173,10 +191,10 @@ def _env_value(text: str, where: str) -> Any:
     if text.lstrip()[:1] not in ("[", "{"):
         return text
     try:
-        return yaml.safe_load(text)
+        return _Reader(text, lambda _: where).document()
     except RecursionError as error:
         raise ConfigError("", _TOO_DEEP, "Close its brackets", where) from error
-    except (yaml.YAMLError, *_NOT_OF_ITS_TYPE) as error:
+    except yaml.YAMLError as error:
         problem = f"begins like a list or mapping but is not valid YAML ({_first_line(error)})"
         raise ConfigError("", problem, "Correct its brackets and quotes", where) from error
 

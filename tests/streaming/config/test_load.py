@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from sinks.alertmanager.config import AlertmanagerConfig
-from streaming.config import Config, ConfigError, ConfigErrors, load_config, to_settings
+from streaming.config import Config, ConfigError, ConfigErrors, document, load_config, to_settings
 from streaming.core.settings import QueueName, Settings
 from streaming.core.thresholds import Thresholds
 
@@ -32,6 +33,13 @@ def mistakes(path: Path, **env: str) -> list[ConfigError]:
     with pytest.raises(ConfigError) as caught:
         load_config(path, env)
     return caught.value.errors if isinstance(caught.value, ConfigErrors) else [caught.value]
+
+
+def _bomb(repeated: str) -> str:
+    """Return a few lines in which each anchor repeats the one before it nine times."""
+    names = "abcdefghijkl"
+    lines = [f"{name}: &{name} " + repeated.format(",".join([f"*{below}"] * 9)) for below, name in pairwise(names)]
+    return "\n".join(["a: &a {x: 1}", *lines, ""])
 
 
 def test_without_a_file_and_variables_the_core_s_defaults_apply() -> None:
@@ -136,6 +144,13 @@ def test_the_longest_durations_can_be_computed_with(write: ConfigFile) -> None:
     assert to_settings(load_config(path, {})).lateness_ms == 1_000_000_000_000
 
 
+def test_a_large_file_without_anchors_is_read(write: ConfigFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit concerns values that stand nowhere in the text."""
+    monkeypatch.setattr(document, "_MOST_VALUES", 10)
+    config = load_config(write(f"judge: {{tag_labels: [{'t,' * 1_000}]}}\n"), {})
+    assert len(config.judge.tag_labels) == 1_000
+
+
 def test_all_errors_are_listed_at_once_in_the_order_of_the_file(write: ConfigFile) -> None:
     """Users should not have to fix them one run at a time."""
     path = write("http:\n  prt: 1\nspark:\n  shards: no\nreplay:\n  evry_s: 1\n")
@@ -151,6 +166,8 @@ def test_all_errors_are_listed_at_once_in_the_order_of_the_file(write: ConfigFil
         ("spark:\n  shards: 1\n  shards: 2\n", "is set twice", 3),
         ("a: &a\n  b: *a\n", "nested too deeply", None),
         ("a: " + "[" * 2_000, "nested too deeply", None),
+        (_bomb("[{}]"), "far too many values", None),
+        (_bomb("{{<<: [{}], k: 1}}"), "far too many values", None),
         ("a: 2001-99-99\n", "is not valid YAML", 1),
         ("a: 1\nb: !!timestamp foo\n", "'foo' is not of type timestamp. Quote it", 2),
         ("a: !!bool maybe\n", "'maybe' is not of type bool. Quote it", 1),
@@ -209,6 +226,8 @@ def test_an_error_in_a_variable_names_the_variable(write: ConfigFile) -> None:
     for wrong in ("2001-99-99", "!!timestamp foo", "!!bool maybe", "!!int ''"):
         (mistake,) = mistakes(write(""), QUEUEWATCH_QUEUES__X=f"[{wrong}]")
         assert mistake.where == "environment variable QUEUEWATCH_QUEUES__X"
+    (mistake,) = mistakes(write(""), QUEUEWATCH_QUEUES__X="{" + ",".join(_bomb("[{}]").splitlines()) + "}")
+    assert "far too many values" in mistake.problem
 
 
 def test_variables_of_other_parts_are_ignored(write: ConfigFile) -> None:
