@@ -69,8 +69,8 @@ def read_document(path: Path) -> Document:
 def override(document: Document, env: Mapping[str, str]) -> Document:
     """Return the document with every `QUEUEWATCH_SECTION__KEY=value` of `env` applied over the file's values.
 
-    A value that begins with `[` or `{` is parsed as YAML, an empty one unsets the key, and any other is text that its field
-    converts to a number or boolean. Variables without a double underscore do not belong to the configuration.
+    A value that begins with `[` or `{` is parsed as YAML, an empty one gives the key its default, and any other is text that its
+    field converts to a number or boolean. Variables without a double underscore do not belong to the configuration.
     """
     values = _copy(document.values)
     origins = dict(document.origins)
@@ -81,7 +81,10 @@ def override(document: Document, env: Mapping[str, str]) -> Document:
         where = f"environment variable {name}"
         if not all(key):
             raise ConfigError("", "the name has an empty part", "Write QUEUEWATCH_SECTION__KEY", where)
-        _put(values, key, _env_value(env[name], where), where)
+        if env[name] == "":
+            _unset(values, key)
+        else:
+            _put(values, key, _env_value(env[name], where), where)
         origins = {k: v for k, v in origins.items() if k[: len(key)] != key}
         origins[key] = where
     from_file = frozenset(k for k in document.from_file if k in origins and not origins[k].startswith("environment"))
@@ -185,9 +188,16 @@ def _put(values: dict[str, Any], key: tuple[str, ...], value: Any, where: str) -
         inner[key[-1]] = value
 
 
+def _unset(values: dict[str, Any], key: tuple[str, ...]) -> None:
+    """Remove a key, so that it has its default; it may be missing."""
+    inner: Any = values
+    for part in key[:-1]:
+        inner = inner.get(part) if isinstance(inner, dict) else None
+    if isinstance(inner, dict):
+        inner.pop(key[-1], None)
+
+
 def _env_value(text: str, where: str) -> Any:
-    if text == "":
-        return None
     if text.lstrip()[:1] not in ("[", "{"):
         return text
     try:

@@ -215,6 +215,20 @@ def test_variables_override_the_file(write: ConfigFile) -> None:
     assert config.judge.slow_strategies is False
 
 
+def test_an_empty_variable_gives_a_key_its_default(write: ConfigFile) -> None:
+    """This holds for numbers and whole sections. No section is created; the error about a required key names the variable."""
+    path = write("http: {port: 1, host: a}\nsource: {spool: {folder: in}}\nspark: {shards: 3}\n")
+    names = ("HTTP__PORT", "SPARK__MASTER", "SOURCE__KAFKA__TOPICS", "COLLECT__SQS__INTERVAL_S", "JUDGE__THRESHOLDS")
+    config = load_config(path, {f"QUEUEWATCH_{name}": "" for name in names})
+    assert (config.http.port, config.http.host, config.spark.shards) == (Config().http.port, "a", 3)
+    assert (config.spark.master, config.source.kafka) == (Config().spark.master, None)
+    assert config.section("collect.sqs") is None
+    (mistake,) = mistakes(path, QUEUEWATCH_SOURCE__SPOOL__FOLDER="")
+    assert (mistake.key, mistake.where) == ("source.spool.folder", "environment variable QUEUEWATCH_SOURCE__SPOOL__FOLDER")
+    (mistake,) = mistakes(write("http: 1\n"), QUEUEWATCH_HTTP__PORT="")
+    assert mistake.key == "http"
+
+
 def test_an_error_in_a_variable_names_the_variable(write: ConfigFile) -> None:
     """It does not name the file that the variable overrides."""
     (mistake,) = mistakes(write("http: {port: 1}\n"), QUEUEWATCH_HTTP__PORT="many")
