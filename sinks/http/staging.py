@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -17,6 +18,7 @@ BodyKind = Literal["ndjson", "arrow"]
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _STALE_PART_S = 3_600.0
+_FAILED = "the spool failed; see the log"
 
 
 class StageFullError(Exception):
@@ -81,12 +83,13 @@ class Spool:
             batch: list[_PendingBody] = []
             if not pending.settled:
                 batch, self._pending = self._pending, batch
-                self._writing = True
+                self._writing = bool(batch)
         if batch:
             try:
                 self._write(batch)
             finally:
                 with self._turn:
+                    self._settle_unwritten(batch)
                     self._writing = False
                     self._turn.notify_all()
         if pending.error is not None:
@@ -94,7 +97,7 @@ class Spool:
 
     def _write(self, bodies: Sequence[_PendingBody]) -> None:
         for shared in self._shares(bodies):
-            failure: Exception | None = StageUnavailableError("the spool failed; see the log")
+            failure: Exception | None = StageUnavailableError(_FAILED)
             try:
                 self._check_room()
                 self._write_file(shared)
@@ -104,6 +107,12 @@ class Spool:
             finally:
                 for pending in shared:
                     pending.error, pending.settled = failure, True
+
+    def _settle_unwritten(self, bodies: Sequence[_PendingBody]) -> None:
+        # An unforeseen error ends the writing early. The senders of the bodies after it must hear of it too.
+        for pending in bodies:
+            if not pending.settled:
+                pending.error, pending.settled = StageUnavailableError(_FAILED), True
 
     def _shares(self, bodies: Sequence[_PendingBody]) -> Iterator[list[_PendingBody]]:
         """Return the bodies for the next file: lines together up to the limit, each Arrow stream alone."""
@@ -133,7 +142,8 @@ class Spool:
             os.rename(part, self._folder / name)
             self._fsync_folder()
         except OSError as error:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):  # The disk that refused the file may refuse its removal as well.
+                part.unlink(missing_ok=True)
             if error.errno in _FULL:
                 raise StageFullError(
                     f"the spool folder {self._folder} is full ({error.strerror}); free space on its disk"

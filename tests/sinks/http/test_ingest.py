@@ -6,6 +6,8 @@ import errno
 import gzip
 import json
 import os
+import queue
+import shutil
 import socket
 import threading
 import time
@@ -23,6 +25,7 @@ from sinks.http.staging import BodyKind
 from sources.wire import Decoded, decode_records, encode_arrow
 from tests.sinks.fakes import NOW_MS
 from tests.sinks.http.conftest import Service, StartService
+from tests.waiting import until
 
 EVENTS: list[dict[str, Any]] = [
     {
@@ -307,6 +310,81 @@ def test_a_missing_spool_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "spool").rmdir()
     with pytest.raises(StageUnavailableError, match="spool"):
         spool.put(NDJSON, "ndjson")
+
+
+class Senders:
+    """Threads that put bodies into a spool; the first waits within its fsync until all have arrived."""
+
+    def __init__(self, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._spool = spool
+        self._answers: queue.Queue[Exception | None] = queue.Queue()
+        self._entered, self._go = threading.Event(), threading.Event()
+        fsync = os.fsync
+
+        def waiting(descriptor: int) -> None:
+            self._entered.set()
+            assert self._go.wait(20)
+            fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", waiting)
+
+    def arrive(self, count: int) -> None:
+        """Start the threads. All but the first form one batch, in which each body has a file of its own."""
+        for i in range(count):
+            # Daemons, so that a sender that hangs fails the test and not its end.
+            threading.Thread(target=self._put, daemon=True).start()
+            assert self._entered.wait(20)
+            until(lambda i=i: len(self._spool._pending) == i, "the sender waits for its turn")  # type: ignore[misc]
+
+    def answers(self, count: int) -> list[Exception | None]:
+        """Let all threads go on; return their answers, None for an accepted body."""
+        self._go.set()
+        return [self._answers.get(timeout=20) for _ in range(count)]
+
+    def _put(self) -> None:
+        try:
+            self._spool.put(encode_arrow(EVENTS), "arrow")
+        except Exception as error:
+            self._answers.put(error)
+        else:
+            self._answers.put(None)
+
+
+def test_a_disk_that_refuses_even_the_removal_of_a_file_accepts_nothing_until_its_repair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No sender of the batch is told that its events were kept, and the service needs no restart afterwards."""
+    folder = tmp_path / "spool"
+    senders = Senders(Spool(folder), monkeypatch)
+    senders.arrive(4)
+    shutil.rmtree(folder)
+    folder.touch()  # Every call in it fails now, as on a disk that has become read-only.
+    assert [type(answer) for answer in senders.answers(4)] == [StageUnavailableError] * 4
+    folder.unlink()
+    folder.mkdir()
+    senders.arrive(1)
+    assert senders.answers(1) == [None]
+    assert ids(spooled(folder)) == ["m0", "m1", "m2"]
+
+
+def test_an_unforeseen_error_reaches_every_sender_of_the_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that writes for the others fails with the error itself, the others are told to send again."""
+    senders = Senders(Spool(tmp_path), monkeypatch)
+    senders.arrive(4)
+    rename = os.rename
+    renamed: list[Path] = []
+
+    def failing(old: Path, new: Path) -> None:
+        renamed.append(new)
+        if len(renamed) == 2:  # the first file of the batch; that of the first sender was alone
+            raise MemoryError
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", failing)
+    kinds = [type(answer) for answer in senders.answers(4)]
+    assert sorted(kind.__name__ for kind in kinds) == ["MemoryError", "NoneType"] + ["StageUnavailableError"] * 2
+    senders.arrive(1)
+    assert senders.answers(1) == [None]
 
 
 def test_a_body_is_on_disk_under_its_final_name_before_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
