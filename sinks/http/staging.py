@@ -173,8 +173,13 @@ class Spool:
             )
 
     def _waiting_bytes(self) -> int:
+        waiting = 0
         with os.scandir(self._folder) as entries:
-            return sum(e.stat().st_size for e in entries if e.name.endswith((".ndjson", ".arrow")) and e.is_file())
+            for entry in entries:
+                with suppress(FileNotFoundError):  # The reader has just removed it.
+                    if entry.name.endswith((".ndjson", ".arrow")) and entry.is_file():
+                        waiting += entry.stat().st_size
+        return waiting
 
     def _fsync_folder(self) -> None:
         descriptor = os.open(self._folder, os.O_RDONLY)

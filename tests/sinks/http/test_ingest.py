@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +285,26 @@ def test_a_full_spool_refuses_events(start: StartService, spool: Path) -> None:
     assert post(service, NDJSON, NDJSON_TYPE).status_code == 202
     error = refused(post(service, NDJSON, NDJSON_TYPE), 507, "no_room")
     assert "check that the job runs" in error["message"]
+
+
+def test_a_file_that_its_reader_removes_meanwhile_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job removes files while the waiting bytes are added up; events are accepted all the same."""
+    spool = Spool(tmp_path, max_spooled_bytes=1)
+    spool.put(NDJSON, "ndjson")
+    scandir = os.scandir
+
+    @contextmanager
+    def overtaken(folder: Path) -> Iterator[list[os.DirEntry[str]]]:
+        with scandir(folder) as entries:
+            found = list(entries)
+        for entry in found:
+            os.unlink(entry.path)
+        yield found
+
+    monkeypatch.setattr(os, "scandir", overtaken)
+    spool.put(NDJSON, "ndjson")
+    monkeypatch.undo()
+    assert len(spooled(tmp_path)) == 1
 
 
 @pytest.mark.parametrize(
