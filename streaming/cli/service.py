@@ -30,7 +30,7 @@ from sources.wire.scan import is_compiled
 from streaming.checkpoint.manifest import Checkpoint
 from streaming.cli.outlets import OutletMetrics, open_outlets
 from streaming.cli.signals import stopped_by_signals
-from streaming.config.check import is_loopback, warnings
+from streaming.config.check import is_loopback, read_secret, warnings
 from streaming.config.errors import ConfigError
 from streaming.config.logging import set_up_logging
 from streaming.config.model import Config, to_settings
@@ -142,12 +142,7 @@ def _http(
 
 
 def _credentials(key: str, section: AuthSection) -> Credentials:
-    try:
-        password, token = section.secrets()
-    except OSError as error:
-        raise ConfigError(key, f"{error.filename}: {error.strerror}", "Create it, or configure another file") from error
-    except ValueError as error:
-        raise ConfigError(key, str(error), "Write the secret to it, or remove the key") from error
+    password, token = read_secret(key, section.secrets)
     return Credentials(section.username, password, token)
 
 
@@ -157,15 +152,15 @@ def _ingest(config: Config) -> IngestSettings | None:
         return None
     spool = config.source.spool
     assert spool is not None, "the model refuses ingest without a spool folder"
+    token = read_secret("http.ingest", section.bearer_token)
+    if token is None and not section.allow_without_token and not is_loopback(config.http.host):
+        raise ConfigError(
+            "http.ingest",
+            f"anyone who can reach {config.http.host}:{config.http.port} could send events",
+            "Set http.ingest.token_file, or http.ingest.allow_without_token: true if only senders can reach the port",
+        )
     try:
-        token = section.bearer_token()
-        if not token and not section.allow_without_token and not is_loopback(config.http.host):
-            raise ConfigError(
-                "http.ingest",
-                f"anyone who can reach {config.http.host}:{config.http.port} could send events",
-                "Set http.ingest.token_file, or http.ingest.allow_without_token: true if only senders can reach the port",
-            )
         stage = Spool(Path(spool.folder), max_spooled_bytes=section.max_spooled_bytes)
     except OSError as error:
         raise ConfigError("http.ingest", f"{error.filename}: {error.strerror}", "Create it, or configure another file") from error
-    return IngestSettings(stage, token=token or None, max_body_bytes=section.max_body_bytes, max_events=section.max_events)
+    return IngestSettings(stage, token=token, max_body_bytes=section.max_body_bytes, max_events=section.max_events)

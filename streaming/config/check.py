@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel
 
@@ -12,12 +13,32 @@ from streaming.config.document import KeyPath, dotted_name
 from streaming.config.errors import ConfigError, ConfigErrors
 from streaming.config.model import Config
 
+T = TypeVar("T")
+
 
 def check_files(config: Config) -> None:
-    """Raise `ConfigErrors` for all configured files that cannot be read."""
+    """Raise `ConfigErrors` for all configured files that cannot be read, and for secrets of `http` that are empty."""
     errors = [error for key, path in _files(config, ()) if (error := _unreadable(key, path)) is not None]
+    http = config.http
+    readers = {"http.auth": http.auth.secrets, "http.metrics_auth": http.metrics_auth.secrets}
+    for key, read in (readers | {"http.ingest": http.ingest.bearer_token}).items():
+        try:
+            read_secret(key, read)
+        except ConfigError as error:
+            if not isinstance(error.__cause__, OSError):  # an unreadable file is in the list already
+                errors.append(error)
     if errors:
         raise ConfigErrors(errors)
+
+
+def read_secret(key: str, read: Callable[[], T]) -> T:
+    """Return what `read` takes from the section `key`. Raises `ConfigError` if it cannot be read or is empty."""
+    try:
+        return read()
+    except OSError as error:
+        raise ConfigError(key, f"{error.filename}: {error.strerror}", "Create it, or configure another file") from error
+    except ValueError as error:
+        raise ConfigError(key, str(error), "Write the secret to it, or remove the key") from error
 
 
 def summary(config: Config) -> Iterator[str]:

@@ -68,10 +68,8 @@ class IngestSection(Section):
     """Refuse events while more bytes than this wait in the spool folder; only useful if files are not kept."""
 
     def bearer_token(self) -> str | None:
-        """Read the token from the configured place. Raises `OSError` if its file cannot be read."""
-        if self.token is not None:
-            return self.token.get_secret_value()
-        return self.token_file.read_text(encoding="utf-8").strip() if self.token_file is not None else None
+        """Read the token. Raises `OSError` if its file cannot be read, `ValueError` for an empty one."""
+        return _secret(self.token, self.token_file)
 
 
 class AuthSection(Section):

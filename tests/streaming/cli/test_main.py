@@ -19,9 +19,11 @@ import structlog
 from sinks.http import HttpSettings, create_app, serve
 from sinks.http.access import Access, Credentials
 from sinks.store import SnapshotStore
+from streaming.cli.errors import EXIT_USAGE, exit_code
 from streaming.cli.main import main
 from streaming.cli.service import run_service
 from streaming.cli.versions import all_versions, own_version
+from streaming.config.errors import ConfigError
 from streaming.config.model import Config
 from tests.sinks.fakes import NOW_MS, shop_snapshot
 from tests.streaming.spark.packets import T0, event, ndjson
@@ -174,6 +176,20 @@ def test_a_missing_source_is_reported_before_anything_starts(queuewatch: Run, tm
     done = queuewatch("run", "--config", "q.yaml")
     assert done.returncode == 2
     assert done.stderr.endswith("source: there is nothing to read: no source is configured. Add source.kafka or source.spool\n")
+
+
+@pytest.mark.parametrize("open_to_all", [False, True])
+def test_an_empty_ingest_token_does_not_start_an_open_service(tmp_path: Path, open_to_all: bool) -> None:
+    """A token file that was never filled ends the start, even where `allow_without_token` permits no token at all."""
+    token = tmp_path / "token"
+    token.write_text("\n")
+    ingest = {"enabled": True, "token_file": str(token), "allow_without_token": open_to_all}
+    folder = {"folder": str(tmp_path), "pattern": "*"}
+    config = Config.model_validate({"source": {"spool": folder}, "http": {"port": 0, "ingest": ingest}})
+    with pytest.raises(ConfigError) as caught:
+        run_service(config, threading.Event())
+    assert exit_code(caught.value) == EXIT_USAGE
+    assert str(caught.value) == f"http.ingest: {token} is empty. Write the secret to it, or remove the key"
 
 
 def test_a_port_in_use_is_reported_before_spark_starts(queuewatch: Run, tmp_path: Path) -> None:

@@ -24,6 +24,19 @@ def test_every_unreadable_file_is_named(tmp_path: Path) -> None:
     assert [error.key for error in caught.value.errors] == ["source.kafka.ssl_ca_file", "collect.activemq.password_file"]
 
 
+@pytest.mark.parametrize("section", ["http.auth", "http.metrics_auth", "http.ingest"])
+def test_an_empty_secret_is_named(tmp_path: Path, section: str) -> None:
+    """An empty token would mean that no token is needed, which is surely not what was intended."""
+    path, token = tmp_path / "queuewatch.yaml", tmp_path / "token"
+    token.write_text("\n")
+    path.write_text(f"http: {{{section.removeprefix('http.')}: {{token_file: {token}}}}}\n")
+    with pytest.raises(ConfigErrors) as caught:
+        check_files(load_config(path, {}))
+    assert [str(error) for error in caught.value.errors] == [
+        f"{section}: {token} is empty. Write the secret to it, or remove the key"
+    ]
+
+
 def test_the_summary_lists_the_effective_settings() -> None:
     """Source, Spark, address and patterns have one line each."""
     lines = list(summary(load_config(None, {"QUEUEWATCH_SOURCE__SPOOL__FOLDER": "in"})))
