@@ -109,4 +109,6 @@ def _unreadable(key: KeyPath, path: Path) -> ConfigError | None:
             file.read(1)
     except OSError as error:
         return ConfigError(dotted_name(key), f"{path}: {error.strerror}", "Create the file, or configure another one")
+    except ValueError:
+        return ConfigError(dotted_name(key), f"{str(path)!r}: the name has a NUL byte", "Configure another file")
     return None

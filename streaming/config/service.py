@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -68,7 +69,7 @@ class IngestSection(Section):
     """Refuse events while more bytes than this wait in the spool folder; only useful if files are not kept."""
 
     def bearer_token(self) -> str | None:
-        """Read the token. Raises `OSError` if its file cannot be read, `ValueError` for an empty one."""
+        """Read the token. Raises `OSError` if its file cannot be read, `ValueError` if it is empty or not text."""
         return _secret(self.token, self.token_file)
 
 
@@ -88,15 +89,24 @@ class AuthSection(Section):
         return self
 
     def secrets(self) -> tuple[str | None, str | None]:
-        """Read password and token. Raises `OSError` if a file cannot be read, `ValueError` for an empty one."""
+        """Read password and token. Raises `OSError` if a file cannot be read, `ValueError` if it is empty or not text."""
         return _secret(self.password, self.password_file), _secret(self.token, self.token_file)
 
 
 def _secret(given: SecretStr | None, file: Path | None) -> str | None:
-    found = given.get_secret_value() if given is not None else file.read_text(encoding="utf-8").strip() if file else None
+    found = given.get_secret_value() if given is not None else _content(file) if file else None
     if found == "":
         raise ValueError(f"{file or 'the secret'} is empty")
     return found
+
+
+def _content(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is not UTF-8 text") from error
+    except ValueError as error:
+        raise OSError(errno.EINVAL, "the name has a NUL byte", repr(str(file))) from error
 
 
 class TlsSection(Section):

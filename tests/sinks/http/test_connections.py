@@ -273,5 +273,6 @@ def test_an_unusable_certificate_is_named(tls: Tls, tmp_path: Path) -> None:
     """The error names the certificate, before any thread is started."""
     broken = tmp_path / "broken.pem"
     broken.write_text("no certificate")
-    with pytest.raises(CannotListenError, match=r"http\.tls cannot be used"):
-        serve(create_app(SnapshotStore()), port=0, tls=Tls(broken, tls.key_file))
+    for unusable in (broken, Path("a\0b")):
+        with pytest.raises(CannotListenError, match=r"http\.tls cannot be used"):
+            serve(create_app(SnapshotStore()), port=0, tls=Tls(unusable, tls.key_file))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.config import ConfigErrors, load_config
-from streaming.config.check import check_files, summary, warnings
+from streaming.config import ConfigError, ConfigErrors, load_config
+from streaming.config.check import check_files, read_secret, summary, warnings
 
 
 def test_every_unreadable_file_is_named(tmp_path: Path) -> None:
@@ -35,6 +35,31 @@ def test_an_empty_secret_is_named(tmp_path: Path, section: str) -> None:
     assert [str(error) for error in caught.value.errors] == [
         f"{section}: {token} is empty. Write the secret to it, or remove the key"
     ]
+
+
+@pytest.mark.parametrize("section", ["http.auth", "http.metrics_auth", "http.ingest"])
+def test_a_secret_that_is_no_text_is_named(tmp_path: Path, section: str) -> None:
+    """A binary file, such as an encrypted secret, is named with the section that reads it."""
+    path, token = tmp_path / "queuewatch.yaml", tmp_path / "token"
+    token.write_bytes(b"\xff\xfe")
+    path.write_text(f"http: {{{section.removeprefix('http.')}: {{token_file: {token}}}}}\n")
+    with pytest.raises(ConfigErrors) as caught:
+        check_files(load_config(path, {}))
+    assert [str(error) for error in caught.value.errors] == [
+        f"{section}: {token} is not UTF-8 text. Write the secret to it, or remove the key"
+    ]
+
+
+def test_a_nul_byte_in_a_file_name_is_named(tmp_path: Path) -> None:
+    """Each such file is listed once, and reading the secret is a configuration error too."""
+    path = tmp_path / "queuewatch.yaml"
+    path.write_text('http: {ingest: {token_file: "a\\0b"}, tls: {cert_file: "c\\0", key_file: "k\\0"}}\n')
+    config = load_config(path, {})
+    with pytest.raises(ConfigErrors) as caught:
+        check_files(config)
+    assert [error.key for error in caught.value.errors] == ["http.tls.cert_file", "http.tls.key_file", "http.ingest.token_file"]
+    with pytest.raises(ConfigError, match="NUL byte"):
+        read_secret("http.ingest", config.http.ingest.bearer_token)
 
 
 def test_the_summary_lists_the_effective_settings() -> None:
